@@ -1,0 +1,357 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class BucketState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    BUCKET_STATE_UNSPECIFIED: _ClassVar[BucketState]
+    BUCKET_STATE_MUTABLE: _ClassVar[BucketState]
+    BUCKET_STATE_LATE: _ClassVar[BucketState]
+    BUCKET_STATE_SEALING: _ClassVar[BucketState]
+    BUCKET_STATE_SEALED: _ClassVar[BucketState]
+BUCKET_STATE_UNSPECIFIED: BucketState
+BUCKET_STATE_MUTABLE: BucketState
+BUCKET_STATE_LATE: BucketState
+BUCKET_STATE_SEALING: BucketState
+BUCKET_STATE_SEALED: BucketState
+
+class TrackerRef(_message.Message):
+    __slots__ = ("topic", "subscription")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ...) -> None: ...
+
+class Position(_message.Message):
+    __slots__ = ("ledger_id", "entry_id")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    entry_id: int
+    def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ...) -> None: ...
+
+class OpenTrackerRequest(_message.Message):
+    __slots__ = ("tracker", "owner", "mark_delete")
+    TRACKER_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    MARK_DELETE_FIELD_NUMBER: _ClassVar[int]
+    tracker: TrackerRef
+    owner: str
+    mark_delete: Position
+    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., owner: _Optional[str] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
+
+class OpenTrackerResponse(_message.Message):
+    __slots__ = ("epoch", "replay_from", "recovered_count", "bucket_count")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REPLAY_FROM_FIELD_NUMBER: _ClassVar[int]
+    RECOVERED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    BUCKET_COUNT_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    replay_from: Position
+    recovered_count: int
+    bucket_count: int
+    def __init__(self, epoch: _Optional[int] = ..., replay_from: _Optional[_Union[Position, _Mapping]] = ..., recovered_count: _Optional[int] = ..., bucket_count: _Optional[int] = ...) -> None: ...
+
+class CloseTrackerRequest(_message.Message):
+    __slots__ = ("tracker", "epoch")
+    TRACKER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    tracker: TrackerRef
+    epoch: int
+    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class CloseTrackerResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class AddMessagesRequest(_message.Message):
+    __slots__ = ("tracker", "epoch", "deliver_at_ms", "ledger_ids", "entry_ids")
+    TRACKER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_IDS_FIELD_NUMBER: _ClassVar[int]
+    tracker: TrackerRef
+    epoch: int
+    deliver_at_ms: _containers.RepeatedScalarFieldContainer[int]
+    ledger_ids: _containers.RepeatedScalarFieldContainer[int]
+    entry_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., epoch: _Optional[int] = ..., deliver_at_ms: _Optional[_Iterable[int]] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., entry_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class AddMessagesResponse(_message.Message):
+    __slots__ = ("added_count", "due_offsets", "duplicate_offsets", "beyond_max_delay_offsets", "below_mark_delete_offsets")
+    ADDED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DUE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    BEYOND_MAX_DELAY_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    BELOW_MARK_DELETE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    added_count: int
+    due_offsets: _containers.RepeatedScalarFieldContainer[int]
+    duplicate_offsets: _containers.RepeatedScalarFieldContainer[int]
+    beyond_max_delay_offsets: _containers.RepeatedScalarFieldContainer[int]
+    below_mark_delete_offsets: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, added_count: _Optional[int] = ..., due_offsets: _Optional[_Iterable[int]] = ..., duplicate_offsets: _Optional[_Iterable[int]] = ..., beyond_max_delay_offsets: _Optional[_Iterable[int]] = ..., below_mark_delete_offsets: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class PollScheduledMessagesRequest(_message.Message):
+    __slots__ = ("tracker", "epoch", "max_messages", "wait_ms", "lease_ms", "hand_off")
+    TRACKER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    HAND_OFF_FIELD_NUMBER: _ClassVar[int]
+    tracker: TrackerRef
+    epoch: int
+    max_messages: int
+    wait_ms: int
+    lease_ms: int
+    hand_off: bool
+    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., epoch: _Optional[int] = ..., max_messages: _Optional[int] = ..., wait_ms: _Optional[int] = ..., lease_ms: _Optional[int] = ..., hand_off: _Optional[bool] = ...) -> None: ...
+
+class PollScheduledMessagesResponse(_message.Message):
+    __slots__ = ("lease_id", "lease_expires_at_ms", "deliver_at_ms", "ledger_ids", "entry_ids", "next_delivery_at_ms", "server_time_ms", "replay_required")
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    LEASE_EXPIRES_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_IDS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_DELIVERY_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    SERVER_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    REPLAY_REQUIRED_FIELD_NUMBER: _ClassVar[int]
+    lease_id: int
+    lease_expires_at_ms: int
+    deliver_at_ms: _containers.RepeatedScalarFieldContainer[int]
+    ledger_ids: _containers.RepeatedScalarFieldContainer[int]
+    entry_ids: _containers.RepeatedScalarFieldContainer[int]
+    next_delivery_at_ms: int
+    server_time_ms: int
+    replay_required: bool
+    def __init__(self, lease_id: _Optional[int] = ..., lease_expires_at_ms: _Optional[int] = ..., deliver_at_ms: _Optional[_Iterable[int]] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., entry_ids: _Optional[_Iterable[int]] = ..., next_delivery_at_ms: _Optional[int] = ..., server_time_ms: _Optional[int] = ..., replay_required: _Optional[bool] = ...) -> None: ...
+
+class AckMessagesRequest(_message.Message):
+    __slots__ = ("tracker", "epoch", "lease_id", "ledger_ids", "entry_ids")
+    TRACKER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_IDS_FIELD_NUMBER: _ClassVar[int]
+    tracker: TrackerRef
+    epoch: int
+    lease_id: int
+    ledger_ids: _containers.RepeatedScalarFieldContainer[int]
+    entry_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., epoch: _Optional[int] = ..., lease_id: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., entry_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class AckMessagesResponse(_message.Message):
+    __slots__ = ("acked_count", "stale_offsets", "unknown_offsets")
+    ACKED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    STALE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    acked_count: int
+    stale_offsets: _containers.RepeatedScalarFieldContainer[int]
+    unknown_offsets: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, acked_count: _Optional[int] = ..., stale_offsets: _Optional[_Iterable[int]] = ..., unknown_offsets: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class NackMessagesRequest(_message.Message):
+    __slots__ = ("tracker", "epoch", "lease_id", "ledger_ids", "entry_ids", "deliver_at_ms")
+    TRACKER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_IDS_FIELD_NUMBER: _ClassVar[int]
+    DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    tracker: TrackerRef
+    epoch: int
+    lease_id: int
+    ledger_ids: _containers.RepeatedScalarFieldContainer[int]
+    entry_ids: _containers.RepeatedScalarFieldContainer[int]
+    deliver_at_ms: int
+    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., epoch: _Optional[int] = ..., lease_id: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., entry_ids: _Optional[_Iterable[int]] = ..., deliver_at_ms: _Optional[int] = ...) -> None: ...
+
+class NackMessagesResponse(_message.Message):
+    __slots__ = ("returned_count", "stale_offsets", "unknown_offsets")
+    RETURNED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    STALE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    returned_count: int
+    stale_offsets: _containers.RepeatedScalarFieldContainer[int]
+    unknown_offsets: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, returned_count: _Optional[int] = ..., stale_offsets: _Optional[_Iterable[int]] = ..., unknown_offsets: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ContainsMessagesRequest(_message.Message):
+    __slots__ = ("tracker", "ledger_ids", "entry_ids")
+    TRACKER_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_IDS_FIELD_NUMBER: _ClassVar[int]
+    tracker: TrackerRef
+    ledger_ids: _containers.RepeatedScalarFieldContainer[int]
+    entry_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., entry_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ContainsMessagesResponse(_message.Message):
+    __slots__ = ("tracked_offsets",)
+    TRACKED_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    tracked_offsets: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, tracked_offsets: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class NextDeliveryTimeRequest(_message.Message):
+    __slots__ = ("tracker",)
+    TRACKER_FIELD_NUMBER: _ClassVar[int]
+    tracker: TrackerRef
+    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ...) -> None: ...
+
+class NextDeliveryTimeResponse(_message.Message):
+    __slots__ = ("next_delivery_at_ms", "server_time_ms")
+    NEXT_DELIVERY_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    SERVER_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    next_delivery_at_ms: int
+    server_time_ms: int
+    def __init__(self, next_delivery_at_ms: _Optional[int] = ..., server_time_ms: _Optional[int] = ...) -> None: ...
+
+class AdvanceMarkDeleteRequest(_message.Message):
+    __slots__ = ("tracker", "epoch", "mark_delete")
+    TRACKER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    MARK_DELETE_FIELD_NUMBER: _ClassVar[int]
+    tracker: TrackerRef
+    epoch: int
+    mark_delete: Position
+    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., epoch: _Optional[int] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
+
+class AdvanceMarkDeleteResponse(_message.Message):
+    __slots__ = ("mark_delete", "trimmed_count")
+    MARK_DELETE_FIELD_NUMBER: _ClassVar[int]
+    TRIMMED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    mark_delete: Position
+    trimmed_count: int
+    def __init__(self, mark_delete: _Optional[_Union[Position, _Mapping]] = ..., trimmed_count: _Optional[int] = ...) -> None: ...
+
+class ClearMessagesRequest(_message.Message):
+    __slots__ = ("tracker", "epoch")
+    TRACKER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    tracker: TrackerRef
+    epoch: int
+    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class ClearMessagesResponse(_message.Message):
+    __slots__ = ("epoch", "cleared_count")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CLEARED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    cleared_count: int
+    def __init__(self, epoch: _Optional[int] = ..., cleared_count: _Optional[int] = ...) -> None: ...
+
+class GetTrackerStatsRequest(_message.Message):
+    __slots__ = ("tracker",)
+    TRACKER_FIELD_NUMBER: _ClassVar[int]
+    tracker: TrackerRef
+    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ...) -> None: ...
+
+class GetTrackerStatsResponse(_message.Message):
+    __slots__ = ("epoch", "owner", "pending_count", "leased_count", "loaded_count", "mutable_count", "late_count", "bucket_count", "snapshot_bytes", "membership_bytes", "next_delivery_at_ms", "mark_delete", "added_count", "recovered_count", "acked_count", "handed_off_count", "cancelled_count", "trimmed_count", "cleared_count", "refused_as_due_count", "dropped_as_corrupt_count", "due_on_offer_count", "duplicate_count", "lease_expired_count", "effects_failed_count", "orphans_swept_count", "snapshots_missing_count", "snapshots_corrupt_count", "replay_required", "server_time_ms")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LEASED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LOADED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MUTABLE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LATE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    BUCKET_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEMBERSHIP_BYTES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_DELIVERY_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    MARK_DELETE_FIELD_NUMBER: _ClassVar[int]
+    ADDED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RECOVERED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ACKED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    HANDED_OFF_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CANCELLED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    TRIMMED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CLEARED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_AS_DUE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_AS_CORRUPT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DUE_ON_OFFER_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LEASE_EXPIRED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    EFFECTS_FAILED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ORPHANS_SWEPT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOTS_MISSING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOTS_CORRUPT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    REPLAY_REQUIRED_FIELD_NUMBER: _ClassVar[int]
+    SERVER_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    owner: str
+    pending_count: int
+    leased_count: int
+    loaded_count: int
+    mutable_count: int
+    late_count: int
+    bucket_count: int
+    snapshot_bytes: int
+    membership_bytes: int
+    next_delivery_at_ms: int
+    mark_delete: Position
+    added_count: int
+    recovered_count: int
+    acked_count: int
+    handed_off_count: int
+    cancelled_count: int
+    trimmed_count: int
+    cleared_count: int
+    refused_as_due_count: int
+    dropped_as_corrupt_count: int
+    due_on_offer_count: int
+    duplicate_count: int
+    lease_expired_count: int
+    effects_failed_count: int
+    orphans_swept_count: int
+    snapshots_missing_count: int
+    snapshots_corrupt_count: int
+    replay_required: bool
+    server_time_ms: int
+    def __init__(self, epoch: _Optional[int] = ..., owner: _Optional[str] = ..., pending_count: _Optional[int] = ..., leased_count: _Optional[int] = ..., loaded_count: _Optional[int] = ..., mutable_count: _Optional[int] = ..., late_count: _Optional[int] = ..., bucket_count: _Optional[int] = ..., snapshot_bytes: _Optional[int] = ..., membership_bytes: _Optional[int] = ..., next_delivery_at_ms: _Optional[int] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ..., added_count: _Optional[int] = ..., recovered_count: _Optional[int] = ..., acked_count: _Optional[int] = ..., handed_off_count: _Optional[int] = ..., cancelled_count: _Optional[int] = ..., trimmed_count: _Optional[int] = ..., cleared_count: _Optional[int] = ..., refused_as_due_count: _Optional[int] = ..., dropped_as_corrupt_count: _Optional[int] = ..., due_on_offer_count: _Optional[int] = ..., duplicate_count: _Optional[int] = ..., lease_expired_count: _Optional[int] = ..., effects_failed_count: _Optional[int] = ..., orphans_swept_count: _Optional[int] = ..., snapshots_missing_count: _Optional[int] = ..., snapshots_corrupt_count: _Optional[int] = ..., replay_required: _Optional[bool] = ..., server_time_ms: _Optional[int] = ...) -> None: ...
+
+class ListBucketsRequest(_message.Message):
+    __slots__ = ("tracker",)
+    TRACKER_FIELD_NUMBER: _ClassVar[int]
+    tracker: TrackerRef
+    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ...) -> None: ...
+
+class ListBucketsResponse(_message.Message):
+    __slots__ = ("buckets",)
+    BUCKETS_FIELD_NUMBER: _ClassVar[int]
+    buckets: _containers.RepeatedCompositeFieldContainer[Bucket]
+    def __init__(self, buckets: _Optional[_Iterable[_Union[Bucket, _Mapping]]] = ...) -> None: ...
+
+class Bucket(_message.Message):
+    __slots__ = ("bucket_id", "state", "first", "last", "tracked_count", "sealed_count", "segment_count", "loaded_segment_count", "min_deliver_at_ms", "max_deliver_at_ms", "snapshot_bytes")
+    BUCKET_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    TRACKED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SEALED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LOADED_SEGMENT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MIN_DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    bucket_id: int
+    state: BucketState
+    first: Position
+    last: Position
+    tracked_count: int
+    sealed_count: int
+    segment_count: int
+    loaded_segment_count: int
+    min_deliver_at_ms: int
+    max_deliver_at_ms: int
+    snapshot_bytes: int
+    def __init__(self, bucket_id: _Optional[int] = ..., state: _Optional[_Union[BucketState, str]] = ..., first: _Optional[_Union[Position, _Mapping]] = ..., last: _Optional[_Union[Position, _Mapping]] = ..., tracked_count: _Optional[int] = ..., sealed_count: _Optional[int] = ..., segment_count: _Optional[int] = ..., loaded_segment_count: _Optional[int] = ..., min_deliver_at_ms: _Optional[int] = ..., max_deliver_at_ms: _Optional[int] = ..., snapshot_bytes: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,152 @@
+"""The storage protocol: PIP-195's seven operations, the listing that a sweep needs, and the catalogue.
+
+Storage moves opaque entries; codecs live above it. A snapshot is immutable: entry 0 is its metadata, entries 1..n are
+its segments. The catalogue is the durable list of live snapshots of one (topic, cursor), fenced by an epoch.
+
+What implementers get wrong most often: a create must be all or nothing (a snapshot whose creation did not return is
+invisible and is swept), deleting what is gone succeeds, a short range is an error and never a short list, and bytes
+handed out belong to the caller.
+"""
+
+from collections.abc import AsyncIterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tracker.core.columns import Position
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSnapshot:
+    """One snapshot object as a listing shows it, referenced by the catalogue or not."""
+
+    bucket_id: int
+    epoch: int
+    """The tracker's epoch when the snapshot was created."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEntry:
+    """What recovery needs of one live bucket without opening its snapshot."""
+
+    bucket_id: int
+    first: Position
+    """Lowest position the bucket was sealed with, inclusive."""
+    last: Position
+    """Highest position the bucket was sealed with, inclusive."""
+    summary: bytes = b""
+    """Segment bounds, counts and the union of the bitmaps (``snapshot_storage.summary``); empty in foreign catalogues."""
+    consumed: bytes = b""
+    """Positions known to be consumed since the seal (``PositionBitmap.serialize``); empty means none."""
+    mark_delete: Position | None = None
+    """The cursor's mark-delete position when the entry was written, if it was known."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueState:
+    """The catalogue of one (topic, cursor): empty, at epoch 0, if nothing was ever written."""
+
+    epoch: int = 0
+    entries: tuple[CatalogueEntry, ...] = field(default=())
+    """Ascending by (first, last, bucket_id)."""
+
+
+class BucketSnapshotStorage(Protocol):
+    """Stores immutable bucket snapshots. All operations may run concurrently; each may raise StorageUnavailable.
+
+    Source: PIP-195 ``BucketSnapshotStorage``; ``list_bucket_snapshots`` is an addition, so that what a crash left
+    unreferenced can be found.
+    """
+
+    async def start(self) -> None:
+        """Open the storage and verify that it is usable; called once, before anything else.
+
+        Raises:
+            StorageInUse: another process has it open.
+            StorageFormatUnsupported: it was written by a newer version, or is something else.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Finish what was accepted and release everything; closing twice is harmless."""
+        ...
+
+    async def create_bucket_snapshot(
+        self,
+        metadata: bytes,
+        segments: AsyncIterable[bytes],
+        *,
+        bucket_key: str,
+        topic: str,
+        cursor: str,
+        epoch: int,
+    ) -> int:
+        """Store a snapshot durably and return its bucket id, which is never used again.
+
+        All or nothing: on any error, cancellation or crash nothing becomes visible. The iterable is consumed once.
+        """
+        ...
+
+    async def get_bucket_snapshot_metadata(self, bucket_id: int) -> bytes:
+        """Entry 0. Raises SnapshotNotFound or SnapshotCorrupt."""
+        ...
+
+    async def get_bucket_snapshot_segments(self, bucket_id: int, first: int, last: int) -> list[bytes]:
+        """Entries ``first`` to ``last``, both inclusive, 1-based, in order.
+
+        Raises:
+            InvalidInput: first < 1 or last < first.
+            SnapshotNotFound: no such snapshot, or it has fewer entries.
+            SnapshotCorrupt: an entry of the range fails its checksum.
+        """
+        ...
+
+    async def get_bucket_snapshot_length(self, bucket_id: int) -> int:
+        """Payload bytes of all entries, metadata included, checksums excluded. Raises SnapshotNotFound."""
+        ...
+
+    async def delete_bucket_snapshot(self, bucket_id: int) -> None:
+        """Delete the snapshot; deleting what is gone succeeds."""
+        ...
+
+    async def list_bucket_snapshots(self, topic: str, cursor: str) -> list[StoredSnapshot]:
+        """Every completely created snapshot of the tracker, ascending by bucket id."""
+        ...
+
+
+class SnapshotCatalogue(Protocol):
+    """The durable list of live buckets for each (topic, cursor)."""
+
+    async def list(self, topic: str, cursor: str) -> CatalogueState:
+        """The entries and the epoch that wrote them last; an unknown tracker has an empty catalogue at epoch 0."""
+        ...
+
+    async def replace(
+        self,
+        topic: str,
+        cursor: str,
+        *,
+        remove: Sequence[int],
+        add: Sequence[CatalogueEntry],
+        epoch: int,
+    ) -> None:
+        """Remove and add entries and record ``epoch``, atomically and durably.
+
+        ``remove`` names bucket ids; removing what is not there is harmless, so a retry is. Removal comes before
+        addition: an entry is replaced by naming its id in both. With nothing to remove or add, it only fences.
+
+        Raises:
+            SnapshotConflict: the catalogue carries a newer epoch; nothing was changed.
+        """
+        ...
+
+    async def trackers(self) -> "list[tuple[str, str]]":
+        """Every (topic, cursor) that the catalogue knows, ascending."""
+        ...
+
+    async def forget(self, topic: str, cursor: str, *, epoch: int) -> None:
+        """Remove all entries of a deleted subscription. Its epoch stays on record, so that a late writer is fenced."""
+        ...
+
+
+class SnapshotStore(BucketSnapshotStorage, SnapshotCatalogue, Protocol):
+    """A backend that keeps snapshots and catalogue in one place; what ``open_storage`` returns."""

@@ -1,0 +1,59 @@
+"""Effects: what the core asks its owner to do in the world, as frozen values with ids.
+
+The owner drains them with ``TrackerCore.take_effects()``, performs them in any order and with any concurrency, and
+reports each exactly once through the verb named in its docstring. A result whose effect id the core has forgotten
+(because an epoch has passed) is ignored. Inside one effect the order of steps is part of the contract:
+new durable object -> commit in the catalogue -> report -> delete the old (design: invariant 6).
+"""
+
+from dataclasses import dataclass
+
+from tracker.core.columns import IndexColumns
+from tracker.core.seal import FrozenIndexes, SealedIndexes
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSnapshot:
+    """Seal the frozen indexes and make them durable.
+
+    Steps: ``sealed = seal(frozen)`` away from the caller's thread; encode; create the snapshot; add it to the catalogue
+    under ``epoch``; report ``snapshot_stored(effect_id, bucket_id, sealed, snapshot_bytes=..., now_ms=...)``. If the
+    catalogue refuses, delete the object again. On any failure report ``snapshot_failed(effect_id, now_ms)``.
+    """
+
+    effect_id: int
+    epoch: int
+    frozen: FrozenIndexes
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSegments:
+    """Read and decode segments ``first`` to ``last`` (0-based, inclusive; storage entry = segment + 1).
+
+    Report ``segments_loaded(effect_id, indexes, now_ms)`` with the rows of all of them in order, or
+    ``segment_load_failed(effect_id, now_ms, lost=...)``: ``lost=True`` if the snapshot is missing or corrupt.
+    """
+
+    effect_id: int
+    epoch: int
+    bucket_id: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSnapshots:
+    """Remove the buckets from the catalogue under ``epoch`` in one step, then delete their snapshots.
+
+    With no bucket ids it only records the epoch, which fences writers of older ones. Report
+    ``snapshots_deleted(effect_id)`` or ``delete_failed(effect_id, now_ms)``; a retry repeats both steps harmlessly.
+    """
+
+    effect_id: int
+    epoch: int
+    bucket_ids: tuple[int, ...]
+
+
+Effect = StoreSnapshot | LoadSegments | DeleteSnapshots
+
+__all__ = ["DeleteSnapshots", "Effect", "IndexColumns", "LoadSegments", "SealedIndexes", "StoreSnapshot"]

@@ -1,0 +1,72 @@
+"""The root of the error tree: what every error of this project carries.
+
+Errors are sorted by what the caller does about them. ``reason`` is a stable upper-case word that travels over gRPC as
+``google.rpc.ErrorInfo.reason``; it is never renamed. The message is one sentence that names the field, the value and
+the remedy.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+OFFSETS_REPORTED_MAX = 1_000
+"""At most this many bad offsets are listed in one error; the total is always given."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldViolation:
+    """One thing that is wrong with one field of a request, a file or a setting."""
+
+    field: str
+    description: str
+
+
+class DelayedTrackerError(Exception):
+    """Base of every error this project raises on purpose; an error applies nothing."""
+
+    reason: str = "INTERNAL"
+
+    def __init__(self, message: str, *, metadata: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.metadata: dict[str, str] = dict(metadata or {})
+
+
+class InvalidInput(DelayedTrackerError):
+    """A value from outside is malformed; the caller must change it before trying again."""
+
+    reason = "INVALID_INPUT"
+
+    def __init__(
+        self,
+        field: str,
+        value: object,
+        remedy: str,
+        *,
+        offsets: Sequence[int] = (),
+        offset_count: int | None = None,
+    ) -> None:
+        count = len(offsets) if offset_count is None else offset_count
+        where = ""
+        if count:
+            shown = ", ".join(str(offset) for offset in offsets[:5])
+            where = f" at offset{'s' if count > 1 else ''} {shown}{', ...' if count > 5 else ''}"
+            where += f" ({count} in all)" if count > 1 else ""
+        super().__init__(f"{field}: {value!r}{where} is not valid; {remedy}", metadata={"field": field})
+        self.field = field
+        self.value = value
+        self.remedy = remedy
+        self.offsets = tuple(offsets[:OFFSETS_REPORTED_MAX])
+        self.offset_count = count
+
+    @property
+    def violations(self) -> tuple[FieldViolation, ...]:
+        """What is wrong, one row for each bad offset, or a single row for the field itself."""
+        if not self.offsets:
+            return (FieldViolation(self.field, f"{self.value!r}: {self.remedy}"),)
+        return tuple(FieldViolation(f"{self.field}[{offset}]", self.remedy) for offset in self.offsets)
+
+
+class InvariantViolation(DelayedTrackerError):
+    """The core's own state contradicts itself: a bug of ours, never the caller's doing."""
+
+    reason = "INVARIANT_VIOLATION"

@@ -1,0 +1,67 @@
+"""Every bound and duration the core works by, in one frozen value with no components in it."""
+
+from dataclasses import dataclass
+
+from tracker.core.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerLimits:
+    """Settings of one tracker's core. Durations in milliseconds, sizes in indexes.
+
+    Source: broker.conf keys ``delayedDelivery*`` (PIP-195); the others are ours.
+    """
+
+    tick_ms: int = 1_000
+    """Non-strict delivery may hand out this much early, so that one wake-up serves a tick."""
+    strict: bool = False
+    """Never hand out before the deadline, not by a tick either."""
+    min_index_count_per_bucket: int = 50_000
+    """The mutable bucket is sealed at a ledger boundary once it holds this many."""
+    mutable_indexes_max: int = 1_000_000
+    """The mutable bucket is sealed whatever the ledger when it holds this many."""
+    late_indexes_max: int = 100_000
+    """Late positions beyond this many become a bucket of their own."""
+    max_step_per_segment_ms: int = 300_000
+    """A segment spans less than this."""
+    max_indexes_per_segment: int = 5_000
+    """A segment holds at most this many; -1 is unlimited."""
+    prefetch_window_ms: int = 300_000
+    """A segment is loaded when its first deadline is this near."""
+    load_indexes_max: int = 50_000
+    """One load asks for whole segments up to about this many indexes (at least one segment)."""
+    loaded_indexes_max: int = 1_000_000
+    """Nothing that is not yet due is loaded while this many loaded indexes wait in memory."""
+    max_delay_ms: int = 0
+    """Deadlines further away than this are refused; 0 is unlimited."""
+    retry_backoff_ms: int = 1_000
+    """A failed effect is tried again after this long."""
+
+    def __post_init__(self) -> None:
+        """Refuse values no tracker can work with."""
+        for at_least_one in (
+            "min_index_count_per_bucket",
+            "mutable_indexes_max",
+            "late_indexes_max",
+            "max_step_per_segment_ms",
+            "load_indexes_max",
+            "loaded_indexes_max",
+            "retry_backoff_ms",
+        ):
+            value = getattr(self, at_least_one)
+            if value < 1:
+                raise InvalidInput(at_least_one, value, "give 1 or more")
+        for at_least_zero in ("tick_ms", "prefetch_window_ms", "max_delay_ms"):
+            value = getattr(self, at_least_zero)
+            if value < 0:
+                raise InvalidInput(at_least_zero, value, "give 0 or more")
+        if self.max_indexes_per_segment < 1 and self.max_indexes_per_segment != -1:
+            raise InvalidInput("max_indexes_per_segment", self.max_indexes_per_segment, "give 1 or more, or -1")
+
+    def cutoff_ms(self, now_ms: int) -> int:
+        """The deadline at or before which an index is due at ``now_ms``."""
+        return now_ms if self.strict else now_ms + self.tick_ms
+
+    def due_from_ms(self, deliver_at_ms: int) -> int:
+        """The first moment at which an index with this deadline is due."""
+        return deliver_at_ms if self.strict else deliver_at_ms - self.tick_ms

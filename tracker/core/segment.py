@@ -1,0 +1,64 @@
+"""Cutting a sorted run into segments by time span and count. Shared by the service and the Spark job.
+
+A segment starts at its first deadline t0 and ends before the first index whose deadline exceeds t0 + step - 1, or when
+it holds ``count_max`` indexes, whichever comes first.
+
+Source: PIP-195 "Delayed message index bucket snapshot"; Pulsar's ``MutableBucket.sealBucketAndAsyncPersistent``.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracker.core.columns import Int64Array
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentBounds:
+    """Segments as parallel columns, in time order: rows per segment, first and last deadline."""
+
+    count: Int64Array
+    min_deliver_at_ms: Int64Array
+    max_deliver_at_ms: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.count)
+
+    @property
+    def starts(self) -> Int64Array:
+        """Row at which each segment begins, and one past the last row: n + 1 values."""
+        starts = np.zeros(len(self.count) + 1, np.int64)
+        np.cumsum(self.count, out=starts[1:])
+        return starts
+
+    def take(self, where: slice) -> "SegmentBounds":
+        """A contiguous range of the segments."""
+        return SegmentBounds(self.count[where], self.min_deliver_at_ms[where], self.max_deliver_at_ms[where])
+
+
+def cut_segments(deliver_at_ms: Int64Array, *, step_ms: int, count_max: int) -> SegmentBounds:
+    """Where the segments of a sorted column of deadlines begin and end.
+
+    Args:
+        deliver_at_ms: ascending deadlines; may be empty, which gives no segment.
+        step_ms: a segment spans less than this, >= 1.
+        count_max: a segment holds at most this many, >= 1, or -1 for no limit.
+    Returns: bounds that cover every row once, in order.
+    Cost: O(segments * log n): one binary search a segment.
+    """
+    total = len(deliver_at_ms)
+    starts: list[int] = []
+    row = 0
+    while row < total:
+        starts.append(row)
+        # Deadlines reach 2^63-1: the last step takes them all.
+        limit = min(int(deliver_at_ms[row]) + step_ms, 2**63 - 1)
+        end = row + int(np.searchsorted(deliver_at_ms[row:], limit, side="left" if limit < 2**63 - 1 else "right"))
+        row = end if count_max == -1 else min(end, row + count_max)
+    first = np.array(starts, np.int64)
+    end_rows = np.append(first[1:], total) if total else first
+    return SegmentBounds(
+        count=(end_rows - first).astype(np.int64),
+        min_deliver_at_ms=deliver_at_ms[first] if total else first,
+        max_deliver_at_ms=deliver_at_ms[end_rows - 1] if total else first,
+    )
