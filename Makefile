@@ -1,0 +1,75 @@
+# Every command of the project. `make help` prints them.
+#
+# The first target that needs it creates $(VENV) from the hashed lock file, with uv if there is one, else with
+# venv and pip. Nothing unpinned is fetched: the build backend is in the lock too.
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+DEV_LOCK := conf/locks/dev.txt
+SERVER_LOCK := conf/locks/server.txt
+READY := $(VENV)/.project-installed
+# Override to test one part: make test TESTS=tests/core
+TESTS ?= tests
+# More options for pytest: make test PYTEST_ARGS="-x -k seal"
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: bench demo format help install lint lock proto serve settings-docs test test-deep
+
+help:  ## print each target and what it does
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(READY)  ## track, deliver, crash and recover delayed messages that a real Pulsar wrote (under three minutes)
+	$(BIN)/delayed-tracker demo
+
+serve: $(READY)  ## run the service with conf/tracker.conf until interrupted
+	$(BIN)/delayed-tracker serve --config conf/tracker.conf
+
+test: $(READY)  ## run the tests
+	$(BIN)/python -m pytest -m "not deep" $(PYTEST_ARGS) $(TESTS)
+
+test-deep: $(READY)  ## run all tests, the deep ones included, with many more random examples
+	HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest --timeout=3600 $(PYTEST_ARGS) $(TESTS)
+
+lint: $(READY)  ## check style, types, imports between layers, and that generated files are fresh
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	PYTHONPATH=proto $(BIN)/lint-imports
+	$(BIN)/python proto/regenerate.py --check
+	$(BIN)/python -m tracker.service.settings_docs --check
+
+format: $(READY)  ## format the code and apply the linter's safe fixes
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## run the benchmarks; each prints its numbers
+	$(BIN)/python -m pytest -o python_files='bench_*.py' -s --timeout=1800 $(PYTEST_ARGS) tests/benchmarks
+
+proto: $(READY)  ## regenerate the protobuf code beside every proto/**/*.proto
+	$(BIN)/python proto/regenerate.py
+
+settings-docs: $(READY)  ## regenerate conf/tracker.conf and README's table from the settings in code
+	$(BIN)/python -m tracker.service.settings_docs --write
+
+lock:  ## resolve the dependencies anew into conf/locks (needs uv; UPGRADE=--upgrade takes newer versions)
+	@command -v uv >/dev/null || { echo "make lock needs uv on the PATH: pip install uv" >&2; exit 1; }
+	mkdir -p $(dir $(DEV_LOCK))
+	uv pip compile pyproject.toml --extra dev --output-file $(DEV_LOCK) $(LOCK_OPTIONS)
+	uv pip compile pyproject.toml --extra server --constraint $(DEV_LOCK) --output-file $(SERVER_LOCK) $(LOCK_OPTIONS)
+
+LOCK_OPTIONS = --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
+	--custom-compile-command "make lock" $(UPGRADE)
+
+install: $(READY)  ## create or update the virtual environment, if that is needed
+
+# Runs again when the lock changes.
+$(VENV)/.lock-installed: $(DEV_LOCK)
+	@PYTHON="$(PYTHON)" .ci/setup dependencies $(VENV) $(DEV_LOCK)
+	@touch $@
+
+# Runs again when names of packages, extras or commands change.
+$(READY): $(VENV)/.lock-installed pyproject.toml
+	@.ci/setup project $(VENV)
+	@touch $@
