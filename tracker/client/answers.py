@@ -1,0 +1,206 @@
+"""What the service answers, as frozen values. Columns are ``array('q')``; offsets point into the call and ascend."""
+
+import enum
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Position(NamedTuple):
+    """One entry's place: ledger, then entry. Entry -1 (in mark-delete positions) is "before the first entry"."""
+
+    ledger_id: int
+    entry_id: int
+
+    def __str__(self) -> str:
+        return f"{self.ledger_id}:{self.entry_id}"
+
+
+class AddResult(enum.Enum):
+    """What became of one offered position."""
+
+    ADDED = "added"
+    """Tracked from now on."""
+    DUE = "due"
+    """Due already: not tracked, the dispatcher sends it now."""
+    DUPLICATE = "duplicate"
+    """Tracked before: the first deadline stays."""
+    BEYOND_MAX_DELAY = "beyond_max_delay"
+    """Further away than the service allows: not tracked."""
+    BELOW_MARK_DELETE = "below_mark_delete"
+    """Acknowledged already: not tracked."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddAnswer:
+    """What became of a batch: an offset in none of the tuples is now tracked."""
+
+    added_count: int
+    due_offsets: tuple[int, ...] = ()
+    duplicate_offsets: tuple[int, ...] = ()
+    beyond_max_delay_offsets: tuple[int, ...] = ()
+    below_mark_delete_offsets: tuple[int, ...] = ()
+
+    def results(self, count: int) -> list[AddResult]:
+        """The outcome of each of the ``count`` offered positions, in order."""
+        each = [AddResult.ADDED] * count
+        for result, where in (
+            (AddResult.DUE, self.due_offsets),
+            (AddResult.DUPLICATE, self.duplicate_offsets),
+            (AddResult.BEYOND_MAX_DELAY, self.beyond_max_delay_offsets),
+            (AddResult.BELOW_MARK_DELETE, self.below_mark_delete_offsets),
+        ):
+            for offset in where:
+                each[offset] = result
+        return each
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAnswer:
+    """What opening a tracker found."""
+
+    epoch: int
+    replay_from: Position | None
+    """Replay unacknowledged delayed entries from here; None: from the beginning."""
+    recovered_count: int
+    bucket_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DueMessages:
+    """Due positions as parallel columns, ordered by (deliver_at_ms, ledger, entry)."""
+
+    deliver_at_ms: "array[int]"
+    ledger_ids: "array[int]"
+    entry_ids: "array[int]"
+    next_delivery_at_ms: int | None
+    """When a poll would next succeed; None if nothing else waits."""
+    server_time_ms: int
+    replay_required: bool
+    """Snapshots were lost since the tracker was opened: replay from mark-delete + 1."""
+
+    def __len__(self) -> int:
+        return len(self.ledger_ids)
+
+    def __iter__(self) -> Iterator[Position]:
+        return map(Position, self.ledger_ids, self.entry_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class AckAnswer:
+    """What became of the positions of an ack."""
+
+    acked_count: int
+    stale_offsets: tuple[int, ...] = ()
+    """Leased again under another lease meanwhile: unchanged."""
+    unknown_offsets: tuple[int, ...] = ()
+    """Not tracked: nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class NackAnswer:
+    """What became of the positions of a nack."""
+
+    returned_count: int
+    stale_offsets: tuple[int, ...] = ()
+    """Not under this lease any more: unchanged."""
+    unknown_offsets: tuple[int, ...] = ()
+    """Not tracked: nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextDelivery:
+    """When a poll would succeed, by the server's clock."""
+
+    next_delivery_at_ms: int | None
+    server_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class MarkDeleteAnswer:
+    """The mark-delete position in force, and how many tracked positions the call dropped."""
+
+    mark_delete: Position
+    trimmed_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerStats:
+    """Sizes and counters of one tracker since it was last loaded.
+
+    added + recovered = pending + leased + acked + handed_off + cancelled + trimmed + cleared + refused_as_due +
+    dropped_as_corrupt, at any moment.
+    """
+
+    epoch: int
+    owner: str
+    pending_count: int
+    leased_count: int
+    loaded_count: int
+    mutable_count: int
+    late_count: int
+    bucket_count: int
+    snapshot_bytes: int
+    membership_bytes: int
+    next_delivery_at_ms: int | None
+    mark_delete: Position | None
+    added_count: int
+    recovered_count: int
+    acked_count: int
+    handed_off_count: int
+    cancelled_count: int
+    trimmed_count: int
+    cleared_count: int
+    refused_as_due_count: int
+    dropped_as_corrupt_count: int
+    due_on_offer_count: int
+    duplicate_count: int
+    lease_expired_count: int
+    effects_failed_count: int
+    orphans_swept_count: int
+    snapshots_missing_count: int
+    snapshots_corrupt_count: int
+    replay_required: bool
+    server_time_ms: int
+
+    @property
+    def unaccounted_count(self) -> int:
+        """Positions that came in and are in no account: always 0."""
+        gone = (
+            self.acked_count
+            + self.handed_off_count
+            + self.cancelled_count
+            + self.trimmed_count
+            + self.cleared_count
+            + self.refused_as_due_count
+            + self.dropped_as_corrupt_count
+        )
+        return self.added_count + self.recovered_count - self.pending_count - self.leased_count - gone
+
+
+class BucketState(enum.Enum):
+    """Where a bucket stands in its life."""
+
+    MUTABLE = "mutable"
+    LATE = "late"
+    SEALING = "sealing"
+    SEALED = "sealed"
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """One bucket of a tracker."""
+
+    bucket_id: int | None
+    """The snapshot's id; None while there is none."""
+    state: BucketState
+    first: Position
+    last: Position
+    tracked_count: int
+    sealed_count: int
+    segment_count: int
+    loaded_segment_count: int
+    min_deliver_at_ms: int
+    max_deliver_at_ms: int
+    snapshot_bytes: int

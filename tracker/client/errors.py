@@ -1,0 +1,194 @@
+"""What a dispatcher can be told: the service's error reasons as exceptions, sorted by what the caller does next.
+
+::
+
+    DelayedTrackerError
+    +-- TrackerCallError          any call that failed; .reason, .metadata, .retry_after_s
+        +-- InvalidArgument       change the request; .violations
+        |   +-- BatchTooLarge     send less at once
+        +-- Fenced                somebody opened the tracker after you
+        +-- TrackerNotOpen        open it (again)
+        +-- Cleared               the tracker was cleared or closed while the call waited
+        +-- Unavailable           try again after .retry_after_s
+        |   +-- Overloaded        the service asks for less
+        |   +-- CallTimedOut      no answer in time; the call may have been applied
+        +-- DataLoss              stored bytes are corrupt
+        +-- ServiceFault          anything else: a fault of the service, or of a proxy in between
+    InvalidInput                  a value this client refused before sending it
+    SessionClosed                 the session was closed by this program
+
+A failed call applied nothing, except after CallTimedOut and Unavailable, where the answer may be what got lost.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
+
+import grpc
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2
+
+from tracker.core.errors import DelayedTrackerError, FieldViolation
+
+ERROR_DOMAIN = "delayed-tracker"
+
+_STATUS_DETAILS_KEY = "grpc-status-details-bin"
+
+
+class TrackerCallError(DelayedTrackerError):
+    """Base of what a call to the service can raise."""
+
+    reason = "CALL_FAILED"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str = "",
+        metadata: Mapping[str, str] | None = None,
+        violations: Sequence[FieldViolation] = (),
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message, metadata=metadata)
+        if reason:
+            self.reason = reason
+        self.violations = tuple(violations)
+        self.retry_after_s = retry_after_s
+
+
+class InvalidArgument(TrackerCallError):
+    """The request is malformed; ``violations`` names fields and offsets. Nothing of it was applied."""
+
+    reason = "INVALID_INPUT"
+
+
+class BatchTooLarge(InvalidArgument):
+    """More positions in one call than the service takes; send them in smaller batches."""
+
+    reason = "BATCH_TOO_LARGE"
+
+
+class Fenced(TrackerCallError):
+    """Somebody opened the tracker after you; open it again only if you should own it."""
+
+    reason = "FENCED"
+
+
+class TrackerNotOpen(TrackerCallError):
+    """The service has not loaded this tracker; open it and replay from where the answer says."""
+
+    reason = "TRACKER_NOT_OPEN"
+
+
+class Cleared(TrackerCallError):
+    """The tracker was cleared, reset, deleted or closed while the call waited; open it again."""
+
+    reason = "CLEARED"
+
+
+class Unavailable(TrackerCallError):
+    """The service cannot answer now (recovering, stopping, unreachable); try again after ``retry_after_s``."""
+
+    reason = "UNAVAILABLE"
+
+
+class Overloaded(Unavailable):
+    """The service is at a limit (``LEASES_EXHAUSTED``, ``OVERLOADED``); try again, with less, after a while."""
+
+    reason = "OVERLOADED"
+
+
+class CallTimedOut(Unavailable):
+    """No answer within the call's time; it may or may not have been applied. Repeating it is harmless."""
+
+    reason = "DEADLINE_EXCEEDED"
+
+
+class DataLoss(TrackerCallError):
+    """Stored bytes are corrupt; rebuild the tracker from the ledgers."""
+
+    reason = "DATA_LOSS"
+
+
+class ServiceFault(TrackerCallError):
+    """The service failed in a way it does not explain; its log does."""
+
+    reason = "INTERNAL"
+
+
+class SessionClosed(DelayedTrackerError):
+    """The session was closed by the program that holds it; open the tracker again."""
+
+    reason = "SESSION_CLOSED"
+
+
+_BY_REASON: Mapping[str, type[TrackerCallError]] = {
+    "FENCED": Fenced,
+    "TRACKER_NOT_OPEN": TrackerNotOpen,
+    "CLEARED": Cleared,
+    "BATCH_TOO_LARGE": BatchTooLarge,
+    "LEASES_EXHAUSTED": Overloaded,
+    "OVERLOADED": Overloaded,
+    "RECOVERING": Unavailable,
+    "SHUTTING_DOWN": Unavailable,
+    "STORAGE_UNAVAILABLE": Unavailable,
+}
+
+# For answers without a reason of ours: from gRPC itself, or from a proxy.
+_BY_CODE: Mapping[grpc.StatusCode, type[TrackerCallError]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: InvalidArgument,
+    grpc.StatusCode.NOT_FOUND: TrackerNotOpen,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: Overloaded,
+    grpc.StatusCode.UNAVAILABLE: Unavailable,
+    grpc.StatusCode.DEADLINE_EXCEEDED: CallTimedOut,
+    grpc.StatusCode.DATA_LOSS: DataLoss,
+}
+
+
+def call_error(error: grpc.aio.AioRpcError) -> TrackerCallError:
+    """The exception for a failed call: by the reason the service gave, else by the status code.
+
+    Args:
+        error: what the gRPC call raised.
+    Returns: an exception to be raised ``from error``.
+    """
+    reason = ""
+    metadata: dict[str, str] = {}
+    violations: list[FieldViolation] = []
+    retry_after_s: float | None = None
+    for detail in _status_details(error):
+        if detail.Is(error_details_pb2.ErrorInfo.DESCRIPTOR):
+            info = error_details_pb2.ErrorInfo()
+            detail.Unpack(info)
+            if info.domain == ERROR_DOMAIN:
+                reason = info.reason
+                metadata = dict(info.metadata)
+        elif detail.Is(error_details_pb2.BadRequest.DESCRIPTOR):
+            bad = error_details_pb2.BadRequest()
+            detail.Unpack(bad)
+            violations += [FieldViolation(row.field, row.description) for row in bad.field_violations]
+        elif detail.Is(error_details_pb2.RetryInfo.DESCRIPTOR):
+            retry = error_details_pb2.RetryInfo()
+            detail.Unpack(retry)
+            retry_after_s = retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9
+    kind = _BY_REASON.get(reason) or _BY_CODE.get(error.code(), ServiceFault)
+    return kind(
+        error.details() or error.code().name,
+        reason=reason,
+        metadata=metadata,
+        violations=violations,
+        retry_after_s=retry_after_s,
+    )
+
+
+def _status_details(error: grpc.aio.AioRpcError) -> list[AnyMessage]:
+    # grpc-stubs describes the synchronous API's metadata here.
+    trailers = cast("Iterable[tuple[str, str | bytes]]", error.trailing_metadata() or ())
+    for key, value in trailers:
+        if key == _STATUS_DETAILS_KEY and isinstance(value, bytes):
+            try:
+                return list(status_pb2.Status.FromString(value).details)
+            except DecodeError:
+                # Not written by the service: the status code still says what to do.
+                return []
+    return []
