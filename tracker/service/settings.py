@@ -1,0 +1,399 @@
+"""The service's settings: every key with its default and range, in one frozen value with no components in it.
+
+Keys that Pulsar has keep the name and meaning they have in ``broker.conf``. A key whose feature does not exist yet is
+known, but accepts only its default, so that a configuration written for Pulsar either works or says why not.
+
+``tracker.service.settings_load`` reads them from a file and the environment; ``tracker.service.settings_docs`` writes
+``conf/tracker.conf`` and the README's table from them.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+from tracker.core.errors import InvalidInput
+from tracker.core.limits import TrackerLimits
+from tracker.service.settings_keys import Address, Group, SettingKey, SettingValue, setting, setting_of
+
+_POSITION_BYTES = 24
+"""One position of a batch on the wire: three 64-bit columns."""
+_MESSAGE_OVERHEAD_BYTES = 16 * 1024
+"""What a message needs beside its columns: two names of up to 4 KiB, and small fields."""
+
+_DAY_MS = 86_400_000
+_INT32_MAX = 2**31 - 1
+
+_BUCKET_TRACKER = {
+    "bucket": "bucket",
+    "org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory": "bucket",
+}
+_IN_MEMORY_TRACKER = {
+    "in-memory": "the in-memory tracker is not built",
+    "org.apache.pulsar.broker.delayed.InMemoryDelayedDeliveryTrackerFactory": "the in-memory tracker is not built",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Every setting of one service. Constructing it validates each value and how they fit together.
+
+    Raises:
+        InvalidInput: naming the configuration key, the value and what is allowed.
+    """
+
+    enabled: bool = setting(
+        True,
+        "delayedDeliveryEnabled",
+        Group.PULSAR,
+        "Whether delayed messages are tracked.",
+        not_built="a service that tracks nothing has nothing to do: stop it instead",
+    )
+    tracker_factory: str = setting(
+        "bucket",
+        "delayedDeliveryTrackerFactoryClassName",
+        Group.PULSAR,
+        "Which tracker keeps the index; Pulsar's class name of the bucket tracker means bucket. The in-memory tracker is "
+        "not built.",
+        choices=_BUCKET_TRACKER,
+        not_built_choices=_IN_MEMORY_TRACKER,
+    )
+    tick_ms: int = setting(
+        1_000,
+        "delayedDeliveryTickTimeMillis",
+        Group.PULSAR,
+        "Unless delivery is strict, a message may be handed out this much before its deadline, so that one wake-up "
+        "serves all deadlines of a tick.",
+        unit="ms",
+        maximum=_DAY_MS,
+    )
+    strict: bool = setting(
+        False,
+        "isDelayedDeliveryDeliverAtTimeStrict",
+        Group.PULSAR,
+        "Never hand out a message before its deadline, not by a tick either.",
+    )
+    min_index_count_per_bucket: int = setting(
+        50_000,
+        "delayedDeliveryMinIndexCountPerBucket",
+        Group.PULSAR,
+        "A bucket is sealed at the first ledger boundary at which it holds this many.",
+        unit="indexes",
+        minimum=1,
+        maximum=_INT32_MAX,
+    )
+    max_step_per_segment_seconds: int = setting(
+        300,
+        "delayedDeliveryMaxTimeStepPerBucketSnapshotSegmentSeconds",
+        Group.PULSAR,
+        "A segment of a snapshot spans less than this.",
+        unit="s",
+        minimum=1,
+        maximum=_INT32_MAX,
+    )
+    max_indexes_per_segment: int = setting(
+        5_000,
+        "delayedDeliveryMaxIndexesPerBucketSnapshotSegment",
+        Group.PULSAR,
+        "A segment of a snapshot holds at most this many.",
+        unit="indexes",
+        minimum=1,
+        maximum=_INT32_MAX,
+        also=(-1, "unlimited"),
+    )
+    buckets_max: int = setting(
+        -1,
+        "delayedDeliveryMaxNumBuckets",
+        Group.PULSAR,
+        "Above this many buckets, adjacent ones are merged; -1 never merges.",
+        unit="buckets",
+        also=(-1, "unlimited"),
+        not_built="merging buckets is not built",
+    )
+    shared_index: bool = setting(
+        False,
+        "delayedDeliverySharedIndexEnabled",
+        Group.PULSAR,
+        "Keep one index for all subscriptions of a topic.",
+        not_built="sharing an index across subscriptions is not built",
+    )
+    max_delay_ms: int = setting(
+        0,
+        "delayedDeliveryMaxDelayInMillis",
+        Group.PULSAR,
+        "A deadline further away than this is refused; 0 refuses none.",
+        unit="ms",
+    )
+    fixed_delay_detection_lookahead: int = setting(
+        50_000,
+        "delayedDeliveryFixedDelayDetectionLookahead",
+        Group.PULSAR,
+        "How many indexes are looked at to find out that all messages have the same delay.",
+        unit="indexes",
+        not_built="detecting fixed delays is not built",
+    )
+    broker_entry_metadata_interceptors: str = setting(
+        "",
+        "brokerEntryMetadataInterceptors",
+        Group.PULSAR,
+        "Class names of what adds metadata to entries as they are written.",
+        not_built="writing entries is not built",
+    )
+    expose_broker_entry_metadata: bool = setting(
+        False,
+        "exposingBrokerEntryMetadataToClientEnabled",
+        Group.PULSAR,
+        "Hand the broker's entry metadata to clients that read entries.",
+        not_built="serving entries is not built",
+    )
+
+    storage_url: str = setting(
+        "sqlite:data/tracker.db",
+        "bucketSnapshotStorageUrl",
+        Group.STORAGE,
+        "Where snapshots are kept: sqlite:PATH (relative to the working directory), or memory: to keep nothing.",
+    )
+    mutable_indexes_max: int = setting(
+        1_000_000,
+        "mutableIndexesMax",
+        Group.STORAGE,
+        "The filling bucket of a tracker is sealed at this many, ledger boundary or not.",
+        unit="indexes",
+        minimum=1,
+        maximum=100_000_000,
+    )
+    late_indexes_max: int = setting(
+        100_000,
+        "lateIndexesMax",
+        Group.STORAGE,
+        "Positions that arrive below sealed ledgers become a bucket of their own at this many.",
+        unit="indexes",
+        minimum=1,
+        maximum=100_000_000,
+    )
+    prefetch_window_ms: int = setting(
+        300_000,
+        "segmentPrefetchWindowMillis",
+        Group.STORAGE,
+        "A segment is read into memory when its first deadline is this near.",
+        unit="ms",
+        maximum=365 * _DAY_MS,
+    )
+    load_indexes_max: int = setting(
+        50_000,
+        "segmentLoadIndexesMax",
+        Group.STORAGE,
+        "One read asks for whole segments of up to about this many, at least for one segment.",
+        unit="indexes",
+        minimum=1,
+        maximum=100_000_000,
+    )
+    loaded_indexes_max: int = setting(
+        1_000_000,
+        "loadedIndexesMax",
+        Group.STORAGE,
+        "While a tracker holds this many loaded ones, only what is due is read.",
+        unit="indexes",
+        minimum=1,
+        maximum=1_000_000_000,
+    )
+    effects_in_flight_max: int = setting(
+        16,
+        "storageOperationsMax",
+        Group.STORAGE,
+        "Storage operations of one tracker that run at the same time.",
+        unit="operations",
+        minimum=1,
+        maximum=1_000,
+    )
+    retry_backoff_ms: int = setting(
+        1_000,
+        "storageRetryMillis",
+        Group.STORAGE,
+        "A failed storage operation is tried again after this long.",
+        unit="ms",
+        minimum=1,
+        maximum=_DAY_MS,
+    )
+
+    default_lease_ms: int = setting(
+        30_000,
+        "defaultLeaseMillis",
+        Group.DISPATCHER,
+        "How long polled messages are leased if the poll does not say.",
+        unit="ms",
+        minimum=1,
+        maximum=_INT32_MAX,
+    )
+    lease_max_ms: int = setting(
+        43_200_000,
+        "leaseMillisMax",
+        Group.DISPATCHER,
+        "A poll that asks for a longer lease is refused.",
+        unit="ms",
+        minimum=1,
+        maximum=_INT32_MAX,
+    )
+    poll_wait_max_ms: int = setting(
+        60_000,
+        "pollWaitMillisMax",
+        Group.DISPATCHER,
+        "A poll waits at most this long, whatever it asks for.",
+        unit="ms",
+        maximum=_INT32_MAX,
+    )
+    poll_messages_max: int = setting(
+        10_000,
+        "pollMessagesMax",
+        Group.DISPATCHER,
+        "A poll that asks for more messages is refused.",
+        unit="messages",
+        minimum=1,
+        maximum=10_000_000,
+    )
+    batch_positions_max: int = setting(
+        100_000,
+        "batchPositionsMax",
+        Group.DISPATCHER,
+        "A call that carries more positions is refused.",
+        unit="positions",
+        minimum=1,
+        maximum=10_000_000,
+    )
+    waiting_polls_max: int = setting(
+        20_000,
+        "waitingPollsMax",
+        Group.DISPATCHER,
+        "Polls of all trackers that wait at the same time; one more is refused.",
+        unit="polls",
+        minimum=1,
+        maximum=1_000_000,
+    )
+    trackers_max: int = setting(
+        100_000,
+        "trackersMax",
+        Group.DISPATCHER,
+        "Trackers that are open at the same time; one more is refused.",
+        unit="trackers",
+        minimum=1,
+        maximum=10_000_000,
+    )
+
+    grpc_listen_address: str = setting(
+        "127.0.0.1:7650",
+        "grpcListenAddress",
+        Group.SERVER,
+        "Where dispatchers connect. There is no authentication: keep it on a network you trust. Port 0 takes any free "
+        "one.",
+        address=True,
+    )
+    http_listen_address: str = setting(
+        "127.0.0.1:7651",
+        "httpListenAddress",
+        Group.SERVER,
+        "Where /metrics, /health/live and /health/ready answer. Port 0 takes any free one.",
+        address=True,
+    )
+    grpc_message_bytes_max: int = setting(
+        16 * 1024 * 1024,
+        "grpcMessageBytesMax",
+        Group.SERVER,
+        "Size of the largest request and the largest answer.",
+        unit="bytes",
+        minimum=1024 * 1024,
+        maximum=1024 * 1024 * 1024,
+    )
+    grpc_keepalive_ms: int = setting(
+        30_000,
+        "grpcKeepaliveMillis",
+        Group.SERVER,
+        "A connection that is silent for this long is probed; clients may probe this often too.",
+        unit="ms",
+        minimum=1_000,
+        maximum=_INT32_MAX,
+    )
+    shutdown_grace_ms: int = setting(
+        10_000,
+        "shutdownGraceMillis",
+        Group.SERVER,
+        "After SIGTERM or SIGINT the service finishes what it has begun within this time.",
+        unit="ms",
+        maximum=3_600_000,
+    )
+    log_format: str = setting(
+        "console",
+        "logFormat",
+        Group.SERVER,
+        "How log lines on stderr read: console for people, json for machines.",
+        choices={"console": "console", "json": "json"},
+    )
+    log_level: str = setting(
+        "info",
+        "logLevel",
+        Group.SERVER,
+        "The least important lines that are logged.",
+        choices={level: level for level in ("debug", "info", "warning", "error")},
+    )
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            setting_of(field).check(getattr(self, field.name))
+        if ":" not in self.storage_url:
+            raise InvalidInput(
+                "bucketSnapshotStorageUrl", self.storage_url, "give SCHEME:..., such as sqlite:data/tracker.db"
+            )
+        _check_order(
+            ("delayedDeliveryMinIndexCountPerBucket", self.min_index_count_per_bucket),
+            ("mutableIndexesMax", self.mutable_indexes_max),
+        )
+        _check_order(("defaultLeaseMillis", self.default_lease_ms), ("leaseMillisMax", self.lease_max_ms))
+        for key, count in (
+            ("batchPositionsMax", self.batch_positions_max),
+            ("pollMessagesMax", self.poll_messages_max),
+        ):
+            if count * _POSITION_BYTES + _MESSAGE_OVERHEAD_BYTES > self.grpc_message_bytes_max:
+                fitting = (self.grpc_message_bytes_max - _MESSAGE_OVERHEAD_BYTES) // _POSITION_BYTES
+                raise InvalidInput(
+                    key,
+                    count,
+                    f"only {fitting} fit into grpcMessageBytesMax={self.grpc_message_bytes_max}: lower this or raise that",
+                )
+
+    @property
+    def grpc_address(self) -> Address:
+        """``grpcListenAddress``, parsed."""
+        return Address.parse(self.grpc_listen_address)
+
+    @property
+    def http_address(self) -> Address:
+        """``httpListenAddress``, parsed."""
+        return Address.parse(self.http_listen_address)
+
+    def tracker_limits(self) -> TrackerLimits:
+        """What the core of each tracker works by."""
+        return TrackerLimits(
+            tick_ms=self.tick_ms,
+            strict=self.strict,
+            min_index_count_per_bucket=self.min_index_count_per_bucket,
+            mutable_indexes_max=self.mutable_indexes_max,
+            late_indexes_max=self.late_indexes_max,
+            max_step_per_segment_ms=self.max_step_per_segment_seconds * 1_000,
+            max_indexes_per_segment=self.max_indexes_per_segment,
+            prefetch_window_ms=self.prefetch_window_ms,
+            load_indexes_max=self.load_indexes_max,
+            loaded_indexes_max=self.loaded_indexes_max,
+            max_delay_ms=self.max_delay_ms,
+            retry_backoff_ms=self.retry_backoff_ms,
+        )
+
+    def by_key(self) -> dict[str, SettingValue]:
+        """Every value by its configuration key, in the order of ``conf/tracker.conf``."""
+        return {setting_of(field).key: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+
+def setting_fields() -> dict[str, tuple[str, SettingKey]]:
+    """Field name and declaration of each configuration key, in the order of ``conf/tracker.conf``."""
+    return {setting_of(field).key: (field.name, setting_of(field)) for field in dataclasses.fields(Settings)}
+
+
+def _check_order(lower: tuple[str, int], upper: tuple[str, int]) -> None:
+    if lower[1] > upper[1]:
+        raise InvalidInput(lower[0], lower[1], f"it must not be above {upper[0]}={upper[1]}: lower this or raise that")

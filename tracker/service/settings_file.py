@@ -1,0 +1,95 @@
+"""The syntax of ``broker.conf``: ``key=value`` lines with the comments and escapes of Java properties.
+
+Comments start with ``#`` or ``!``. The key ends at the first ``=``, ``:`` or blank that is not escaped. A backslash at
+the end of a line continues it; ``\\t \\n \\r \\f \\uXXXX`` mean what they do in Java, and before any other character the
+backslash is dropped. Values lose surrounding blanks. The file is UTF-8. A key may be repeated: the last one wins.
+
+Source: ``java.util.Properties.load``, and Pulsar's configuration loader, which trims values.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_BLANKS = " \t\f"
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_KEY = re.compile(r"(?P<key>(?:\\.|[^\\=:\s])*)[ \t\f]*(?:[=:][ \t\f]*)?(?P<value>.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.)|$)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One ``key=value`` of a file."""
+
+    line: int
+    """Where it starts, 1-based."""
+    key: str
+    value: str
+
+
+class MalformedLine(ValueError):
+    """A line that is no Java property."""
+
+    def __init__(self, line: int, text: str, remedy: str) -> None:
+        super().__init__(f"line {line}: {remedy}")
+        self.line = line
+        self.text = text
+        self.remedy = remedy
+
+
+def parse_properties(content: bytes) -> list[Assignment]:
+    """Read every assignment, in order, repeated keys included.
+
+    Raises:
+        MalformedLine: bytes that are not UTF-8, or a broken ``\\u`` escape.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = len(_LINE_END.split(content[: error.start].decode("utf-8")))
+        raise MalformedLine(line, repr(error.object[error.start : error.end]), "save the file as UTF-8") from error
+    rows = []
+    for line, logical in _logical_lines(text):
+        match = _KEY.fullmatch(logical)
+        assert match is not None
+        rows.append(Assignment(line, _unescape(match["key"], line), _unescape(match["value"], line).strip()))
+    return rows
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Each line that holds an assignment, continuation lines joined, with the number of its first line."""
+    started = 0
+    joined = ""
+    for number, natural in enumerate(_LINE_END.split(text), start=1):
+        line = natural.lstrip(_BLANKS)
+        if not started:
+            if not line or line[0] in "#!":
+                continue
+            started = number
+        joined += line
+        backslashes = len(joined) - len(joined.rstrip("\\"))
+        if backslashes % 2:
+            joined = joined[:-1]
+            continue
+        yield started, joined
+        started, joined = 0, ""
+    if started:
+        yield started, joined
+
+
+def _unescape(text: str, line: int) -> str:
+    def replace(match: re.Match[str]) -> str:
+        code, character = match.groups()
+        if code is not None:
+            return chr(int(code, 16))
+        if character == "u":
+            raise MalformedLine(line, text, "write \\u with four hexadecimal digits, or double the backslash")
+        return _ESCAPES.get(character or "", character or "")
+
+    # Java writes a character beyond the first 65,536 as two escapes; joining them goes by way of UTF-16.
+    unescaped = _ESCAPE.sub(replace, text)
+    try:
+        return unescaped.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError as error:
+        raise MalformedLine(line, text, "write both halves of the surrogate pair") from error

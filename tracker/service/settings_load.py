@@ -1,0 +1,175 @@
+"""Where settings come from: the default, then the file, then the environment, then what the command line sets.
+
+The environment variable of a key is ``TRACKER_`` and the key, compared without regard to case and underscores: both
+``TRACKER_delayedDeliveryTickTimeMillis`` and ``TRACKER_DELAYED_DELIVERY_TICK_TIME_MILLIS`` are this key. A variable that
+starts with ``TRACKER_`` and is no key is an error, except those that Kubernetes sets for a service named ``tracker``.
+"""
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tracker.core.errors import DelayedTrackerError, InvalidInput
+from tracker.service.settings import Settings, setting_fields
+from tracker.service.settings_file import MalformedLine, parse_properties
+from tracker.service.settings_keys import SettingKey, SettingValue
+
+ENVIRONMENT_PREFIX = "TRACKER_"
+DEFAULT_ORIGIN = "default"
+_KUBERNETES_VARIABLE = re.compile(r"TRACKER_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\w+)?)")
+
+
+@dataclass(frozen=True, slots=True)
+class SettingProblem:
+    """One thing that is wrong: where, with which key and value, and what to do about it."""
+
+    origin: str
+    key: str
+    value: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.origin}: {self.key}={self.value}: {self.remedy}"
+
+
+class InvalidSettings(DelayedTrackerError):
+    """The configuration does not hold; the message has one line for each problem."""
+
+    reason = "INVALID_SETTINGS"
+
+    def __init__(self, problems: Iterable[SettingProblem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """One key with its value as text, and where the value comes from (``default``, ``FILE:LINE``, ...)."""
+
+    key: str
+    value: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSettings:
+    """Valid settings, and the origin of each value."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+
+    def rows(self) -> list[SettingRow]:
+        """Every key, in the order of ``conf/tracker.conf``."""
+        return [
+            SettingRow(key, SettingKey.render(value), self.origins[key])
+            for key, value in self.settings.by_key().items()
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A value as somebody wrote it."""
+
+    origin: str
+    name: str
+    """What was written for the key."""
+    value: str
+
+
+def load_settings(
+    path: Path | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    overrides: Mapping[str, str] | None = None,
+) -> LoadedSettings:
+    """Read the settings from their sources; each overrides the one before.
+
+    Args:
+        path: a file in ``broker.conf`` syntax; None: there is none.
+        environ: environment variables; None: there are none.
+        overrides: values by exact key, from the command line.
+
+    Raises:
+        InvalidSettings: naming every unknown key and bad value with its origin, and the nearest known key.
+    """
+    given: dict[str, _Given] = {}
+    problems: list[SettingProblem] = []
+    if path is not None:
+        _read_file(path, given, problems)
+    _read_environment(environ or {}, given, problems)
+    for key, value in (overrides or {}).items():
+        _take(_Given("command line", key, value), key, given, problems)
+    return _build(given, problems)
+
+
+def _read_file(path: Path, given: dict[str, _Given], problems: list[SettingProblem]) -> None:
+    try:
+        assignments = parse_properties(path.read_bytes())
+    except OSError as error:
+        reason = error.strerror or str(error)
+        problems.append(SettingProblem("command line", "--config", str(path), f"{reason}: name a readable file"))
+        return
+    except MalformedLine as error:
+        problems.append(SettingProblem(f"{path}:{error.line}", error.text, "", error.remedy))
+        return
+    for row in assignments:
+        _take(_Given(f"{path}:{row.line}", row.key, row.value), row.key, given, problems)
+
+
+def _read_environment(environ: Mapping[str, str], given: dict[str, _Given], problems: list[SettingProblem]) -> None:
+    keys = {_folded(key): key for key in setting_fields()}
+    names: dict[str, str] = {}
+    for name in sorted(environ):
+        if not name.startswith(ENVIRONMENT_PREFIX) or _KUBERNETES_VARIABLE.fullmatch(name):
+            continue
+        written = name.removeprefix(ENVIRONMENT_PREFIX)
+        key = keys.get(_folded(written), written)
+        origin = f"environment {name}"
+        if key in names:
+            remedy = f"{names[key]} is set too: unset one of the two"
+            problems.append(SettingProblem(origin, key, environ[name], remedy))
+            continue
+        names[key] = name
+        _take(_Given(origin, name, environ[name].strip()), key, given, problems)
+
+
+def _take(source: _Given, key: str, given: dict[str, _Given], problems: list[SettingProblem]) -> None:
+    if key in setting_fields():
+        given[key] = source
+        return
+    problems.append(SettingProblem(source.origin, key, source.value, f"there is no such key{_nearest(key)}"))
+
+
+def _build(given: Mapping[str, _Given], problems: list[SettingProblem]) -> LoadedSettings:
+    values: dict[str, SettingValue] = {}
+    for key, (field, declared) in setting_fields().items():
+        if key not in given:
+            continue
+        try:
+            values[field] = declared.parse(given[key].value)
+        except InvalidInput as error:
+            problems.append(SettingProblem(given[key].origin, key, given[key].value, error.remedy))
+    if problems:
+        raise InvalidSettings(problems)
+    origins = {key: given[key].origin if key in given else DEFAULT_ORIGIN for key in setting_fields()}
+    try:
+        settings = dataclasses.replace(Settings(), **values)
+    except InvalidInput as error:
+        raise InvalidSettings(
+            [SettingProblem(origins[error.field], error.field, str(error.value), error.remedy)]
+        ) from error
+    return LoadedSettings(settings, origins)
+
+
+def _nearest(key: str) -> str:
+    """A hint at the known key that looks most like ``key``, compared without case and underscores; may be empty."""
+    folded = {_folded(known): known for known in setting_fields()}
+    matches = difflib.get_close_matches(_folded(key), folded, n=1)
+    return f"; did you mean {folded[matches[0]]}?" if matches else ": see conf/tracker.conf for those there are"
+
+
+def _folded(key: str) -> str:
+    return key.replace("_", "").lower()
