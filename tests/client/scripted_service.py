@@ -1,0 +1,75 @@
+"""A gRPC server that answers as a test tells it to: what a real service cannot be made to do on command."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import grpc
+from google.protobuf.any_pb2 import Any
+from google.protobuf.message import Message
+from google.rpc import code_pb2, status_pb2
+from grpc_status import rpc_status
+
+from delayed_tracker.v1 import tracker_pb2 as pb
+
+SERVICE = pb.DESCRIPTOR.services_by_name["DelayedDeliveryTrackerService"]
+
+Answerer = Callable[[Message, grpc.aio.ServicerContext], Awaitable[Message]]
+
+
+class ScriptedService:
+    """Records requests and answers each method with what ``answers`` holds for it."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, Message]] = []
+        self.answers: dict[str, Answerer] = {}
+        self.address = ""
+
+    def on(self, method: str, answer: Answerer | Message) -> None:
+        """Answer a method with a message, or with what a coroutine function makes of (request, context)."""
+
+        async def constant(request: Message, context: grpc.aio.ServicerContext) -> Message:
+            return answer
+
+        self.answers[method] = answer if callable(answer) else constant
+
+    def requests_of(self, method: str) -> list[Message]:
+        return [request for name, request in self.requests if name == method]
+
+    def handler(self, method: str) -> grpc.RpcMethodHandler:
+        descriptor = SERVICE.methods_by_name[method]
+
+        async def answer(request: Message, context: grpc.aio.ServicerContext) -> Message:
+            self.requests.append((method, request))
+            return await self.answers[method](request, context)
+
+        return grpc.unary_unary_rpc_method_handler(
+            answer,
+            request_deserializer=getattr(pb, descriptor.input_type.name).FromString,
+            response_serializer=getattr(pb, descriptor.output_type.name).SerializeToString,
+        )
+
+
+@asynccontextmanager
+async def scripted_service() -> AsyncIterator[ScriptedService]:
+    service = ScriptedService()
+    server = grpc.aio.server()
+    handlers = {method.name: service.handler(method.name) for method in SERVICE.methods}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE.full_name, handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    service.address = f"127.0.0.1:{port}"
+    service.on("OpenTracker", pb.OpenTrackerResponse(epoch=7, recovered_count=3, bucket_count=1))
+    await server.start()
+    try:
+        yield service
+    finally:
+        await server.stop(None)
+
+
+async def abort(context: grpc.aio.ServicerContext, code: grpc.StatusCode, message: str, *details: Message) -> None:
+    packed = []
+    for detail in details:
+        row = Any()
+        row.Pack(detail)
+        packed.append(row)
+    status = status_pb2.Status(code=getattr(code_pb2, code.name), message=message, details=packed)
+    await context.abort_with_status(rpc_status.to_status(status))

@@ -1,0 +1,137 @@
+"""Single adds made into batches."""
+
+import asyncio
+
+import pytest
+
+from tracker.client import AddAnswer, AddResult, SessionClosed, Unavailable
+from tracker.client.add_buffer import AddBuffer
+
+FOREVER_S = 3_600.0
+
+
+class Sent:
+    """Batches as they left, each answered when the test lets it."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.arrived = asyncio.Event()
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.answer = AddAnswer(added_count=0)
+        self.error: Exception | None = None
+
+    async def __call__(self, deliver_at_ms: list[int], ledger_ids: list[int], entry_ids: list[int]) -> AddAnswer:
+        self.batches.append(entry_ids)
+        self.arrived.set()
+        await self.gate.wait()
+        if self.error:
+            raise self.error
+        return self.answer
+
+
+def buffer(sent: Sent, *, flush_count: int = 3, flush_delay_s: float = FOREVER_S, buffer_max: int = 100) -> AddBuffer:
+    return AddBuffer(sent, flush_count=flush_count, flush_delay_s=flush_delay_s, buffer_max=buffer_max)
+
+
+async def test_a_full_batch_leaves_at_once():
+    """flush_count adds are one call, without waiting for the delay."""
+    sent = Sent()
+    adds = buffer(sent)
+    results = await asyncio.gather(*(adds.add(1, 2, entry) for entry in range(3)))
+    assert sent.batches == [[0, 1, 2]]
+    assert results == [AddResult.ADDED] * 3
+    await adds.close()
+
+
+async def test_a_lone_add_leaves_after_the_delay():
+    """Nobody waits for a batch to fill."""
+    sent = Sent()
+    adds = buffer(sent, flush_delay_s=0.0)
+    assert await adds.add(1, 2, 9) is AddResult.ADDED
+    assert sent.batches == [[9]]
+    await adds.close()
+
+
+async def test_each_add_gets_its_own_outcome():
+    """Offsets of the batch are the callers' outcomes."""
+    sent = Sent()
+    sent.answer = AddAnswer(
+        added_count=1, due_offsets=(0,), duplicate_offsets=(2,), beyond_max_delay_offsets=(3,),
+        below_mark_delete_offsets=(4,),
+    )  # fmt: skip
+    adds = buffer(sent, flush_count=5)
+    assert await asyncio.gather(*(adds.add(1, 2, entry) for entry in range(5))) == [
+        AddResult.DUE,
+        AddResult.ADDED,
+        AddResult.DUPLICATE,
+        AddResult.BEYOND_MAX_DELAY,
+        AddResult.BELOW_MARK_DELETE,
+    ]
+    await adds.close()
+
+
+async def test_a_failed_batch_fails_each_of_its_adds_and_no_later_one():
+    """The next batch is sent as if nothing had happened."""
+    sent = Sent()
+    sent.error = Unavailable("down")
+    adds = buffer(sent)
+    outcomes = await asyncio.gather(*(adds.add(1, 2, entry) for entry in range(3)), return_exceptions=True)
+    assert all(isinstance(outcome, Unavailable) for outcome in outcomes)
+    sent.error = None
+    assert await asyncio.gather(*(adds.add(1, 2, entry) for entry in range(3))) == [AddResult.ADDED] * 3
+    await adds.close()
+
+
+async def test_adds_gather_while_a_batch_is_on_its_way():
+    """One batch at a time, in order; the rest waits and leaves together."""
+    sent = Sent()
+    sent.gate.clear()
+    adds = buffer(sent, flush_count=2)
+    tasks = [asyncio.create_task(adds.add(1, 2, entry)) for entry in range(4)]
+    await sent.arrived.wait()
+    assert sent.batches == [[0, 1]]
+    assert len(adds) == 2
+    sent.gate.set()
+    await asyncio.gather(*tasks)
+    assert sent.batches == [[0, 1], [2, 3]]
+    await adds.close()
+
+
+async def test_a_full_buffer_makes_the_next_add_wait():
+    """Back-pressure: beyond buffer_max an add is not even buffered until there is room."""
+    sent = Sent()
+    sent.gate.clear()
+    adds = buffer(sent, flush_count=2, buffer_max=2)
+    tasks = [asyncio.create_task(adds.add(1, 2, entry)) for entry in range(4)]
+    await sent.arrived.wait()
+    assert len(adds) == 0
+    sent.gate.set()
+    await asyncio.gather(*tasks)
+    assert sent.batches == [[0, 1], [2, 3]]
+    await adds.close()
+
+
+async def test_an_add_that_nobody_waits_for_does_not_leave():
+    """A cancelled add is not tracked, if it was still in the buffer."""
+    sent = Sent()
+    adds = buffer(sent, flush_count=2)
+    gone = asyncio.create_task(adds.add(1, 2, 1))
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.gather(gone, return_exceptions=True)
+    await asyncio.gather(adds.add(1, 2, 2), adds.add(1, 2, 3), adds.close())
+    assert [entry for batch in sent.batches for entry in batch] == [2, 3]
+
+
+async def test_close_sends_what_is_buffered_and_refuses_more():
+    """Nothing that was accepted is dropped."""
+    sent = Sent()
+    adds = buffer(sent)
+    waiting = asyncio.create_task(adds.add(1, 2, 5))
+    await asyncio.sleep(0)
+    await adds.close()
+    assert await waiting is AddResult.ADDED
+    with pytest.raises(SessionClosed, match="open the tracker again"):
+        await adds.add(1, 2, 6)
+    await adds.close()
