@@ -1,1 +1,1 @@
-"""The service: the asynchronous shell around the core, its gRPC and HTTP edges, and their wiring."""
+"""The async shell around the core: trackers by name, effects against the storage, and the gRPC edge."""

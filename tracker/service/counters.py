@@ -1,0 +1,31 @@
+"""What the shell counts: plain integers, read by ``GetTrackerStats`` and by the metrics without a lock."""
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(slots=True)
+class EffectCounters:
+    """Counts of one tracker; a registry keeps the sum over all it ever had. They only rise."""
+
+    snapshots_stored: int = 0
+    snapshots_failed: int = 0
+    segment_loads: int = 0
+    segment_loads_failed: int = 0
+    snapshots_deleted: int = 0
+    deletes_failed: int = 0
+    results_forgotten: int = 0
+    """Results whose effect the core had forgotten (a clear came between)."""
+    storage_retries: int = 0
+    orphans_swept: int = 0
+    """Snapshots in no catalogue, left by a crash, deleted at recovery."""
+    snapshots_missing: int = 0
+    """Catalogued snapshots that were gone: pointer dropped, replay required."""
+    snapshots_corrupt: int = 0
+    """Snapshots that failed their checksum or did not decode: dropped, replay required."""
+    summaries_unreadable: int = 0
+    """Catalogue summaries that did not decode, so that the snapshot itself was read instead."""
+
+    def add(self, other: "EffectCounters") -> None:
+        """Add another's counts to these."""
+        for counter in fields(self):
+            setattr(self, counter.name, getattr(self, counter.name) + getattr(other, counter.name))

@@ -1,0 +1,99 @@
+"""The service's own errors, sorted by what the caller does next; ``status.py`` maps them to gRPC.
+
+An error applies nothing. ``retry_after_ms`` is set where trying the same call again later is the remedy.
+"""
+
+from typing import NamedTuple
+
+from tracker.core.errors import DelayedTrackerError
+
+
+class TrackerKey(NamedTuple):
+    """Which tracker: one subscription of one topic, both verbatim."""
+
+    topic: str
+    subscription: str
+
+    def __str__(self) -> str:
+        return f"{self.subscription!r} of {self.topic!r}"
+
+
+class ServiceError(DelayedTrackerError):
+    """Base of the service's errors."""
+
+    retry_after_ms: int | None = None
+
+
+class TrackerNotOpen(ServiceError):
+    """Nobody has opened this tracker here. Open it first."""
+
+    reason = "TRACKER_NOT_OPEN"
+
+    def __init__(self, key: TrackerKey) -> None:
+        super().__init__(f"subscription {key} has no open tracker; open it first")
+        self.key = key
+
+
+class Fenced(ServiceError):
+    """Somebody opened or cleared the tracker after the caller did. Open it again, if it should be the caller's."""
+
+    reason = "FENCED"
+
+    def __init__(self, key: TrackerKey, *, given_epoch: int, epoch: int, owner: str) -> None:
+        super().__init__(
+            f"epoch {given_epoch} of the tracker of subscription {key} is fenced: it is at epoch {epoch}, opened by"
+            f" {owner!r}; open it again if you should own it",
+            metadata={"given_epoch": str(given_epoch), "epoch": str(epoch), "owner": owner},
+        )
+
+
+class PollEnded(ServiceError):
+    """The tracker was cleared, closed or opened anew while the call waited. Nothing was taken."""
+
+    def __init__(self, key: TrackerKey, reason: str) -> None:
+        super().__init__(f"the wait on the tracker of subscription {key} ended: {reason.lower()}")
+        self.reason = reason
+
+
+class Retryable(ServiceError):
+    """The service cannot do it now. Try again after ``retry_after_ms``."""
+
+    def __init__(self, message: str, *, retry_after_ms: int) -> None:
+        super().__init__(f"{message}; try again in {retry_after_ms} ms")
+        self.retry_after_ms: int = retry_after_ms
+
+
+class Recovering(Retryable):
+    """The tracker's snapshots are being read."""
+
+    reason = "RECOVERING"
+
+
+class ShuttingDown(Retryable):
+    """The process is going away."""
+
+    reason = "SHUTTING_DOWN"
+
+
+class Overloaded(Retryable):
+    """A limit of the service as a whole is reached."""
+
+    reason = "OVERLOADED"
+
+
+class LeasesExhausted(Retryable):
+    """The tracker has as many positions leased as it may. Acknowledge some."""
+
+    reason = "LEASES_EXHAUSTED"
+
+
+class BatchTooLarge(ServiceError):
+    """A call carries more positions than one call may. Split it."""
+
+    reason = "BATCH_TOO_LARGE"
+
+    def __init__(self, field: str, count: int, limit: int) -> None:
+        super().__init__(
+            f"{field} has {count} positions; give at most {limit} in one call",
+            metadata={"field": field, "count": str(count), "limit": str(limit)},
+        )

@@ -1,0 +1,52 @@
+"""Every bound of the service shell, in one frozen value with no components in it."""
+
+from dataclasses import dataclass
+
+from tracker.core.errors import InvalidInput
+
+NAME_BYTES_MAX = 4_096
+"""Topics and subscriptions are 1 to this many bytes of UTF-8."""
+OWNER_BYTES_MAX = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLimits:
+    """Settings of the shell. Durations in milliseconds, sizes in items."""
+
+    batch_max: int = 100_000
+    """Positions in one call; more is refused with BATCH_TOO_LARGE. Bounds the time one call holds the event loop."""
+    poll_messages_max: int = 10_000
+    """Positions one poll may ask for."""
+    poll_wait_max_ms: int = 60_000
+    """A poll that asks to wait longer waits this long."""
+    waiting_polls_max: int = 10_000
+    """Polls waiting at once in the whole service; more are refused with OVERLOADED."""
+    trackers_max: int = 100_000
+    """Trackers open at once; more are refused with OVERLOADED."""
+    lease_default_ms: int = 30_000
+    """Lease of a poll that does not name one."""
+    lease_max_ms: int = 43_200_000
+    """Longest lease a poll may ask for."""
+    leased_positions_max: int = 1_000_000
+    """Positions of one tracker leased at once; more are refused with LEASES_EXHAUSTED."""
+    retry_after_ms: int = 1_000
+    """What a refused caller is told to wait."""
+    storage_operations_max: int = 64
+    """Effects of all trackers under way on one storage."""
+    tracker_operations_max: int = 4
+    """Effects of one tracker under way, so that a slow one leaves room for the others."""
+    storage_attempts_max: int = 3
+    """Attempts at one storage call before the effect fails and the core takes over."""
+    storage_backoff_ms: int = 50
+    """Pause before the second attempt; it doubles, with jitter."""
+    worker_threads: int = 2
+    """Threads that seal, encode and decode."""
+
+    def __post_init__(self) -> None:
+        """Refuse values no service can work with."""
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if value < 1:
+                raise InvalidInput(name, value, "give 1 or more")
+        if self.lease_default_ms > self.lease_max_ms:
+            raise InvalidInput("lease_default_ms", self.lease_default_ms, f"give at most {self.lease_max_ms}")
