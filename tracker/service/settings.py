@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tracker.core.errors import InvalidInput
 from tracker.core.limits import TrackerLimits
+from tracker.service.limits import ServiceLimits
 from tracker.service.settings_keys import Address, Group, SettingKey, SettingValue, setting, setting_of
 
 _POSITION_BYTES = 24
@@ -195,23 +196,59 @@ class Settings:
         minimum=1,
         maximum=1_000_000_000,
     )
-    effects_in_flight_max: int = setting(
-        16,
+    storage_operations_max: int = setting(
+        64,
         "storageOperationsMax",
         Group.STORAGE,
-        "Storage operations of one tracker that run at the same time.",
+        "Stores, loads and deletes of all trackers that are under way at the same time.",
         unit="operations",
         minimum=1,
-        maximum=1_000,
+        maximum=10_000,
+    )
+    tracker_operations_max: int = setting(
+        4,
+        "trackerStorageOperationsMax",
+        Group.STORAGE,
+        "Stores, loads and deletes of one tracker that are under way at the same time, so that others have room.",
+        unit="operations",
+        minimum=1,
+        maximum=10_000,
+    )
+    storage_attempts_max: int = setting(
+        3,
+        "storageAttemptsMax",
+        Group.STORAGE,
+        "A call to a storage that is unavailable is made this many times before its operation counts as failed.",
+        unit="attempts",
+        minimum=1,
+        maximum=100,
+    )
+    storage_backoff_ms: int = setting(
+        50,
+        "storageBackoffMillis",
+        Group.STORAGE,
+        "Pause before the second attempt; it doubles with each, with jitter.",
+        unit="ms",
+        minimum=1,
+        maximum=_DAY_MS,
     )
     retry_backoff_ms: int = setting(
         1_000,
         "storageRetryMillis",
         Group.STORAGE,
-        "A failed storage operation is tried again after this long.",
+        "An operation that failed is begun again after this long.",
         unit="ms",
         minimum=1,
         maximum=_DAY_MS,
+    )
+    worker_threads: int = setting(
+        2,
+        "workerThreads",
+        Group.STORAGE,
+        "Threads that sort, encode and decode snapshots.",
+        unit="threads",
+        minimum=1,
+        maximum=256,
     )
 
     default_lease_ms: int = setting(
@@ -238,6 +275,7 @@ class Settings:
         Group.DISPATCHER,
         "A poll waits at most this long, whatever it asks for.",
         unit="ms",
+        minimum=1,
         maximum=_INT32_MAX,
     )
     poll_messages_max: int = setting(
@@ -258,8 +296,17 @@ class Settings:
         minimum=1,
         maximum=10_000_000,
     )
+    leased_positions_max: int = setting(
+        1_000_000,
+        "leasedPositionsMax",
+        Group.DISPATCHER,
+        "Positions of one tracker that are leased at the same time; a poll for more is refused.",
+        unit="positions",
+        minimum=1,
+        maximum=1_000_000_000,
+    )
     waiting_polls_max: int = setting(
-        20_000,
+        10_000,
         "waitingPollsMax",
         Group.DISPATCHER,
         "Polls of all trackers that wait at the same time; one more is refused.",
@@ -275,6 +322,15 @@ class Settings:
         unit="trackers",
         minimum=1,
         maximum=10_000_000,
+    )
+    retry_after_ms: int = setting(
+        1_000,
+        "retryAfterMillis",
+        Group.DISPATCHER,
+        "How long a caller that is refused for now is told to wait.",
+        unit="ms",
+        minimum=1,
+        maximum=_DAY_MS,
     )
 
     grpc_listen_address: str = setting(
@@ -382,6 +438,25 @@ class Settings:
             loaded_indexes_max=self.loaded_indexes_max,
             max_delay_ms=self.max_delay_ms,
             retry_backoff_ms=self.retry_backoff_ms,
+        )
+
+    def service_limits(self) -> ServiceLimits:
+        """What the shell around the cores works by."""
+        return ServiceLimits(
+            batch_max=self.batch_positions_max,
+            poll_messages_max=self.poll_messages_max,
+            poll_wait_max_ms=self.poll_wait_max_ms,
+            waiting_polls_max=self.waiting_polls_max,
+            trackers_max=self.trackers_max,
+            lease_default_ms=self.default_lease_ms,
+            lease_max_ms=self.lease_max_ms,
+            leased_positions_max=self.leased_positions_max,
+            retry_after_ms=self.retry_after_ms,
+            storage_operations_max=self.storage_operations_max,
+            tracker_operations_max=self.tracker_operations_max,
+            storage_attempts_max=self.storage_attempts_max,
+            storage_backoff_ms=self.storage_backoff_ms,
+            worker_threads=self.worker_threads,
         )
 
     def by_key(self) -> dict[str, SettingValue]:

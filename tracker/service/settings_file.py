@@ -1,7 +1,7 @@
-"""The syntax of ``broker.conf``: ``key=value`` lines with the comments and escapes of Java properties.
+r"""The syntax of ``broker.conf``: ``key=value`` lines with the comments and escapes of Java properties.
 
 Comments start with ``#`` or ``!``. The key ends at the first ``=``, ``:`` or blank that is not escaped. A backslash at
-the end of a line continues it; ``\\t \\n \\r \\f \\uXXXX`` mean what they do in Java, and before any other character the
+the end of a line continues it; ``\t \n \r \f \uXXXX`` mean what they do in Java, and before any other character the
 backslash is dropped. Values lose surrounding blanks. The file is UTF-8. A key may be repeated: the last one wins.
 
 Source: ``java.util.Properties.load``, and Pulsar's configuration loader, which trims values.
@@ -10,6 +10,8 @@ Source: ``java.util.Properties.load``, and Pulsar's configuration loader, which 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+from tracker.core.errors import DelayedTrackerError
 
 _BLANKS = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -28,8 +30,10 @@ class Assignment:
     value: str
 
 
-class MalformedLine(ValueError):
+class MalformedLine(DelayedTrackerError):
     """A line that is no Java property."""
+
+    reason = "MALFORMED_LINE"
 
     def __init__(self, line: int, text: str, remedy: str) -> None:
         super().__init__(f"line {line}: {remedy}")
@@ -42,7 +46,7 @@ def parse_properties(content: bytes) -> list[Assignment]:
     """Read every assignment, in order, repeated keys included.
 
     Raises:
-        MalformedLine: bytes that are not UTF-8, or a broken ``\\u`` escape.
+        MalformedLine: bytes that are not UTF-8, or a broken Unicode escape.
     """
     try:
         text = content.decode("utf-8-sig")
@@ -53,7 +57,10 @@ def parse_properties(content: bytes) -> list[Assignment]:
     for line, logical in _logical_lines(text):
         match = _KEY.fullmatch(logical)
         assert match is not None
-        rows.append(Assignment(line, _unescape(match["key"], line), _unescape(match["value"], line).strip()))
+        try:
+            rows.append(Assignment(line, _unescape(match["key"]), _unescape(match["value"]).strip()))
+        except ValueError as error:
+            raise MalformedLine(line, logical, str(error)) from error
     return rows
 
 
@@ -78,18 +85,20 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         yield started, joined
 
 
-def _unescape(text: str, line: int) -> str:
-    def replace(match: re.Match[str]) -> str:
-        code, character = match.groups()
-        if code is not None:
-            return chr(int(code, 16))
-        if character == "u":
-            raise MalformedLine(line, text, "write \\u with four hexadecimal digits, or double the backslash")
-        return _ESCAPES.get(character or "", character or "")
-
+def _unescape(text: str) -> str:
+    """The text that the escapes stand for; a ValueError says what to write instead of a broken one."""
+    unescaped = _ESCAPE.sub(_unescaped_character, text)
     # Java writes a character beyond the first 65,536 as two escapes; joining them goes by way of UTF-16.
-    unescaped = _ESCAPE.sub(replace, text)
     try:
         return unescaped.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError as error:
-        raise MalformedLine(line, text, "write both halves of the surrogate pair") from error
+        raise ValueError("write both halves of the surrogate pair") from error
+
+
+def _unescaped_character(match: re.Match[str]) -> str:
+    code, character = match.groups(default="")
+    if code:
+        return chr(int(code, 16))
+    if character == "u":
+        raise ValueError("write \\u with four hexadecimal digits, or double the backslash")
+    return _ESCAPES.get(character, character)

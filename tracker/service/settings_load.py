@@ -11,11 +11,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tracker.core.errors import DelayedTrackerError, InvalidInput
 from tracker.service.settings import Settings, setting_fields
 from tracker.service.settings_file import MalformedLine, parse_properties
-from tracker.service.settings_keys import SettingKey, SettingValue
+from tracker.service.settings_keys import SettingKey
 
 ENVIRONMENT_PREFIX = "TRACKER_"
 DEFAULT_ORIGIN = "default"
@@ -28,11 +29,13 @@ class SettingProblem:
 
     origin: str
     key: str
-    value: str
+    value: str | None
+    """None: what was written is no ``key=value``, and ``key`` holds all of it."""
     remedy: str
 
     def __str__(self) -> str:
-        return f"{self.origin}: {self.key}={self.value}: {self.remedy}"
+        written = self.key if self.value is None else f"{self.key}={self.value}"
+        return f"{self.origin}: {written}: {self.remedy}"
 
 
 class InvalidSettings(DelayedTrackerError):
@@ -113,7 +116,7 @@ def _read_file(path: Path, given: dict[str, _Given], problems: list[SettingProbl
         problems.append(SettingProblem("command line", "--config", str(path), f"{reason}: name a readable file"))
         return
     except MalformedLine as error:
-        problems.append(SettingProblem(f"{path}:{error.line}", error.text, "", error.remedy))
+        problems.append(SettingProblem(f"{path}:{error.line}", error.text, None, error.remedy))
         return
     for row in assignments:
         _take(_Given(f"{path}:{row.line}", row.key, row.value), row.key, given, problems)
@@ -144,7 +147,7 @@ def _take(source: _Given, key: str, given: dict[str, _Given], problems: list[Set
 
 
 def _build(given: Mapping[str, _Given], problems: list[SettingProblem]) -> LoadedSettings:
-    values: dict[str, SettingValue] = {}
+    values: dict[str, Any] = {}
     for key, (field, declared) in setting_fields().items():
         if key not in given:
             continue

@@ -1,0 +1,207 @@
+"""Settings: their defaults, ranges, and how values must fit together."""
+
+import dataclasses
+
+import pytest
+
+from tracker.core.errors import InvalidInput
+from tracker.core.limits import TrackerLimits
+from tracker.service.limits import ServiceLimits
+from tracker.service.settings import Settings, setting_fields
+from tracker.service.settings_keys import Address, Form, SettingKey
+
+NUMBERS = [row for row in setting_fields().values() if row[1].form is Form.NUMBER and not row[1].not_built]
+NOT_BUILT = [row for row in setting_fields().values() if row[1].not_built]
+
+
+def ids(rows):
+    return [declared.key for _, declared in rows]
+
+
+def test_defaults_of_pulsars_keys_are_pulsars():
+    """A configuration that names no key behaves as broker.conf's defaults do."""
+    values = Settings().by_key()
+    assert values["delayedDeliveryTickTimeMillis"] == 1000
+    assert values["isDelayedDeliveryDeliverAtTimeStrict"] is False
+    assert values["delayedDeliveryMinIndexCountPerBucket"] == 50_000
+    assert values["delayedDeliveryMaxTimeStepPerBucketSnapshotSegmentSeconds"] == 300
+    assert values["delayedDeliveryMaxIndexesPerBucketSnapshotSegment"] == 5_000
+    assert values["delayedDeliveryMaxNumBuckets"] == -1
+    assert values["delayedDeliverySharedIndexEnabled"] is False
+    assert values["delayedDeliveryMaxDelayInMillis"] == 0
+    assert values["delayedDeliveryFixedDelayDetectionLookahead"] == 50_000
+    assert values["brokerEntryMetadataInterceptors"] == ""
+    assert values["exposingBrokerEntryMetadataToClientEnabled"] is False
+
+
+def test_defaults_give_the_cores_default_limits():
+    """The defaults of the core and of its shell do not drift from the configuration's."""
+    assert Settings().tracker_limits() == TrackerLimits()
+    assert Settings().service_limits() == ServiceLimits()
+
+
+def test_every_limit_of_the_service_can_be_configured():
+    """Each limit of the shell takes its value from a key of its own."""
+    given = {
+        "batch_positions_max": 11,
+        "poll_messages_max": 12,
+        "poll_wait_max_ms": 13,
+        "waiting_polls_max": 14,
+        "trackers_max": 15,
+        "default_lease_ms": 16,
+        "lease_max_ms": 17,
+        "leased_positions_max": 18,
+        "retry_after_ms": 19,
+        "storage_operations_max": 20,
+        "tracker_operations_max": 21,
+        "storage_attempts_max": 22,
+        "storage_backoff_ms": 23,
+        "worker_threads": 24,
+    }
+    limits = dataclasses.replace(Settings(), **given).service_limits()
+    assert dataclasses.astuple(limits) == tuple(range(11, 25))
+
+
+def test_limits_follow_the_settings():
+    """Every limit of the core comes from the setting of that name; seconds become milliseconds."""
+    limits = Settings(
+        tick_ms=7,
+        strict=True,
+        min_index_count_per_bucket=11,
+        mutable_indexes_max=12,
+        late_indexes_max=13,
+        max_step_per_segment_seconds=14,
+        max_indexes_per_segment=15,
+        prefetch_window_ms=16,
+        load_indexes_max=17,
+        loaded_indexes_max=18,
+        max_delay_ms=19,
+        retry_backoff_ms=20,
+    ).tracker_limits()
+    assert limits == TrackerLimits(
+        tick_ms=7,
+        strict=True,
+        min_index_count_per_bucket=11,
+        mutable_indexes_max=12,
+        late_indexes_max=13,
+        max_step_per_segment_ms=14_000,
+        max_indexes_per_segment=15,
+        prefetch_window_ms=16,
+        load_indexes_max=17,
+        loaded_indexes_max=18,
+        max_delay_ms=19,
+        retry_backoff_ms=20,
+    )
+
+
+@pytest.mark.parametrize(("field", "declared"), NUMBERS, ids=ids(NUMBERS))
+def test_numbers_outside_their_range_are_refused(field: str, declared: SettingKey):
+    """The ends of a range are legal as far as other keys allow; one step beyond names key, value and range."""
+    declared.check(declared.minimum)
+    declared.check(declared.maximum)
+    if declared.also is not None:
+        declared.check(declared.also[0])
+    for beyond in (declared.minimum - 1, declared.maximum + 1):
+        if declared.also is not None and beyond == declared.also[0]:
+            continue
+        with pytest.raises(InvalidInput) as caught:
+            dataclasses.replace(Settings(), **{field: beyond})
+        assert caught.value.field == declared.key
+        assert caught.value.value == beyond
+        assert str(declared.minimum) in caught.value.remedy
+
+
+def test_zero_is_no_legal_segment_size():
+    """-1 stands for unlimited; the numbers between it and the range do not."""
+    Settings(max_indexes_per_segment=-1)
+    with pytest.raises(InvalidInput, match="1 to 2147483647, or -1"):
+        Settings(max_indexes_per_segment=0)
+
+
+@pytest.mark.parametrize(("field", "declared"), NOT_BUILT, ids=ids(NOT_BUILT))
+def test_keys_without_their_feature_accept_only_the_default(field: str, declared: SettingKey):
+    """A known key whose feature does not exist says so instead of being ignored."""
+    declared.check(declared.default)
+    other = {bool: not declared.default, int: 7, str: "something"}[type(declared.default)]
+    with pytest.raises(InvalidInput) as caught:
+        dataclasses.replace(Settings(), **{field: other})
+    assert declared.not_built in caught.value.remedy
+    assert "leave it" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "name", ["in-memory", "org.apache.pulsar.broker.delayed.InMemoryDelayedDeliveryTrackerFactory"]
+)
+def test_in_memory_tracker_is_known_but_not_built(name: str):
+    """Pulsar's default tracker is refused by name, with the names that work."""
+    _, declared = setting_fields()["delayedDeliveryTrackerFactoryClassName"]
+    with pytest.raises(InvalidInput, match=r"not built; give one of bucket, org\.apache"):
+        declared.parse(name)
+
+
+def test_pulsars_class_name_means_the_bucket_tracker():
+    """Both names of the bucket tracker give the same settings."""
+    _, declared = setting_fields()["delayedDeliveryTrackerFactoryClassName"]
+    assert declared.parse("org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory") == "bucket"
+    assert declared.parse("bucket") == "bucket"
+
+
+@pytest.mark.parametrize(
+    ("fields", "key"),
+    [
+        ({"min_index_count_per_bucket": 1_000_001}, "delayedDeliveryMinIndexCountPerBucket"),
+        ({"default_lease_ms": 50_000, "lease_max_ms": 49_999}, "defaultLeaseMillis"),
+        ({"batch_positions_max": 700_000}, "batchPositionsMax"),
+        ({"poll_messages_max": 700_000}, "pollMessagesMax"),
+    ],
+)
+def test_values_that_contradict_each_other_name_both_keys(fields: dict[str, int], key: str):
+    """Each of two values may be legal alone; the error says which one to change and what it collides with."""
+    with pytest.raises(InvalidInput, match="lower this or raise that") as caught:
+        dataclasses.replace(Settings(), **fields)
+    assert caught.value.field == key
+
+
+def test_storage_url_needs_a_scheme():
+    """A bare path is not a storage URL."""
+    with pytest.raises(InvalidInput, match=r"bucketSnapshotStorageUrl.*sqlite:"):
+        Settings(storage_url="data/tracker.db")
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:7650", Address("127.0.0.1", 7650)),
+        ("localhost:0", Address("localhost", 0)),
+        ("[::1]:65535", Address("::1", 65_535)),
+        ("0.0.0.0:1", Address("0.0.0.0", 1)),
+    ],
+)
+def test_addresses_read_and_print_alike(text: str, address: Address):
+    """Host names, IPv4 and bracketed IPv6 hosts with a port from 0 to 65535 are addresses."""
+    assert Address.parse(text) == address
+    assert str(address) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "7650", "127.0.0.1", "127.0.0.1:", ":7650", "host:65536", "::1:7650", "[]:1", "a b:1", "[h]:1", "h:x"]
+)
+def test_malformed_addresses_are_refused(text: str):
+    """The error shows what an address looks like."""
+    with pytest.raises(InvalidInput, match=r"grpcListenAddress.*127\.0\.0\.1:7650"):
+        Settings(grpc_listen_address=text)
+
+
+def test_keys_are_unique_and_documented():
+    """Every key has its own name and a meaning, and numbers that count something have a unit."""
+    fields = dataclasses.fields(Settings)
+    assert len(setting_fields()) == len(fields)
+    for _, declared in setting_fields().values():
+        assert declared.meaning.endswith(".")
+        assert declared.unit or declared.form is not Form.NUMBER
+
+
+def test_service_listens_on_loopback_by_default():
+    """Nobody outside this machine reaches a service that was not configured for it."""
+    assert Settings().grpc_address.host == "127.0.0.1"
+    assert Settings().http_address.host == "127.0.0.1"

@@ -1,0 +1,151 @@
+"""Where settings come from, and what is said when they do not hold."""
+
+from pathlib import Path
+
+import pytest
+
+from tracker.service.settings import Settings
+from tracker.service.settings_load import InvalidSettings, load_settings
+
+
+def conf(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "tracker.conf"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def problems(*args, **kwargs) -> list[str]:
+    with pytest.raises(InvalidSettings) as caught:
+        load_settings(*args, **kwargs)
+    assert caught.value.message.split("\n") == [str(problem) for problem in caught.value.problems]
+    return caught.value.message.split("\n")
+
+
+def test_without_sources_every_value_is_the_default():
+    """No file and no environment give the defaults, and each origin says so."""
+    loaded = load_settings()
+    assert loaded.settings == Settings()
+    assert {row.origin for row in loaded.rows()} == {"default"}
+
+
+def test_later_sources_override_earlier_ones(tmp_path: Path):
+    """Default, file, environment, command line: each wins over the one before, and is named as the origin."""
+    path = conf(tmp_path, "# ours\nlogLevel=debug\nlogFormat=json\ntrackersMax=5\n")
+    loaded = load_settings(
+        path,
+        environ={"TRACKER_LOG_FORMAT": "console", "TRACKER_TRACKERS_MAX": "6", "HOME": "/"},
+        overrides={"trackersMax": "7"},
+    )
+    origins = {row.key: (row.value, row.origin) for row in loaded.rows()}
+    assert origins["logLevel"] == ("debug", f"{path}:2")
+    assert origins["logFormat"] == ("console", "environment TRACKER_LOG_FORMAT")
+    assert origins["trackersMax"] == ("7", "command line")
+    assert origins["waitingPollsMax"] == ("10000", "default")
+    assert loaded.settings == Settings(log_level="debug", log_format="console", trackers_max=7)
+
+
+def test_last_assignment_of_a_key_wins(tmp_path: Path):
+    """As in broker.conf, repeating a key is legal and the last line counts."""
+    loaded = load_settings(conf(tmp_path, "trackersMax=1\ntrackersMax=2\n"))
+    assert loaded.settings.trackers_max == 2
+    assert loaded.origins["trackersMax"].endswith(":2")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "TRACKER_delayedDeliveryTickTimeMillis",
+        "TRACKER_DELAYED_DELIVERY_TICK_TIME_MILLIS",
+        "TRACKER_DELAYEDDELIVERYTICKTIMEMILLIS",
+    ],
+)
+def test_environment_names_ignore_case_and_underscores(name: str):
+    """The exact key and its upper-case spellings name the same setting."""
+    loaded = load_settings(environ={name: " 250 "})
+    assert loaded.settings.tick_ms == 250
+    assert loaded.origins["delayedDeliveryTickTimeMillis"] == f"environment {name}"
+
+
+def test_two_spellings_of_one_variable_are_an_error():
+    """Which of them would win is nothing anybody should have to know."""
+    rows = problems(environ={"TRACKER_LOG_LEVEL": "info", "TRACKER_logLevel": "debug"})
+    assert rows == ["environment TRACKER_logLevel: logLevel=debug: TRACKER_LOG_LEVEL is set too: unset one of the two"]
+
+
+def test_variables_that_kubernetes_sets_are_no_settings():
+    """A Kubernetes service named tracker does not keep the process in its pods from starting."""
+    environ = {
+        "TRACKER_SERVICE_HOST": "10.0.0.1",
+        "TRACKER_SERVICE_PORT": "7650",
+        "TRACKER_SERVICE_PORT_GRPC": "7650",
+        "TRACKER_PORT": "tcp://10.0.0.1:7650",
+        "TRACKER_PORT_7650_TCP_ADDR": "10.0.0.1",
+    }
+    assert load_settings(environ=environ).settings == Settings()
+
+
+def test_unknown_key_names_file_line_value_and_nearest_key(tmp_path: Path):
+    """A typo is answered with the key it was probably meant to be."""
+    path = conf(tmp_path, "\n# tick\ndelayedDeliveryTickTimeMilis=500\n")
+    assert problems(path) == [
+        f"{path}:3: delayedDeliveryTickTimeMilis=500: there is no such key; did you mean delayedDeliveryTickTimeMillis?"
+    ]
+
+
+def test_unknown_key_like_none_points_to_the_list(tmp_path: Path):
+    """A key that resembles nothing is not answered with a guess."""
+    path = conf(tmp_path, "zookeeperServers=a:2181")
+    assert problems(path) == [
+        f"{path}:1: zookeeperServers=a:2181: there is no such key: see conf/tracker.conf for those there are"
+    ]
+
+
+def test_unknown_variable_and_override_are_errors_too():
+    """No source is read less strictly than another."""
+    assert problems(environ={"TRACKER_LOGLEVLE": "debug"}, overrides={"loglevel": "debug"}) == [
+        "environment TRACKER_LOGLEVLE: LOGLEVLE=debug: there is no such key; did you mean logLevel?",
+        "command line: loglevel=debug: there is no such key; did you mean logLevel?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("trackersMax=many", "give a whole number, 1 to 10000000"),
+        ("trackersMax=1e3", "give a whole number, 1 to 10000000"),
+        ("trackersMax=", "give a whole number, 1 to 10000000"),
+        ("trackersMax=0", "give 1 to 10000000"),
+        ("trackersMax=99999999999999999999", "give a whole number, 1 to 10000000"),
+        ("isDelayedDeliveryDeliverAtTimeStrict=yes", "give true or false"),
+        ("logLevel=loud", "give one of debug, info, warning, error"),
+        ("grpcListenAddress=7650", "give host:port such as"),
+        ("delayedDeliveryMaxNumBuckets=10", "merging buckets is not built; leave it -1"),
+        ("bucketSnapshotStorageUrl=tracker.db", "give SCHEME:..., such as sqlite:data/tracker.db"),
+        ("defaultLeaseMillis=43200001", "it must not be above leaseMillisMax=43200000"),
+    ],
+)
+def test_bad_values_name_file_line_value_and_remedy(tmp_path: Path, line: str, remedy: str):
+    """Whatever is wrong with a value, the message says where it stands and what would be right."""
+    path = conf(tmp_path, f"# first\n{line}\n")
+    (row,) = problems(path)
+    assert row.startswith(f"{path}:2: {line}: {remedy}")
+
+
+def test_all_problems_are_reported_at_once(tmp_path: Path):
+    """One start is enough to learn everything that is wrong."""
+    path = conf(tmp_path, "trackersMax=0\nnonsense=1\nlogLevel=loud\n")
+    assert len(problems(path, environ={"TRACKER_LOGFORMAT": "xml"})) == 4
+
+
+def test_overridden_values_are_not_judged(tmp_path: Path):
+    """A bad value that another source replaces does no harm."""
+    loaded = load_settings(conf(tmp_path, "trackersMax=0\n"), environ={"TRACKER_TRACKERS_MAX": "3"})
+    assert loaded.settings.trackers_max == 3
+
+
+def test_malformed_file_and_missing_file_are_named(tmp_path: Path):
+    """A file that cannot be read or decoded is an error of the same kind."""
+    assert "No such file" in problems(tmp_path / "absent.conf")[0]
+    assert "Is a directory" in problems(tmp_path)[0]
+    path = conf(tmp_path, "a=\\u00")
+    assert problems(path)[0].startswith(f"{path}:1: a")
