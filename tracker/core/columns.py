@@ -59,6 +59,28 @@ class PositionColumns:
         """The rows that a mask, an index array or a slice names."""
         return PositionColumns(self.ledger_id[where], self.entry_id[where])
 
+    def ascend(self) -> bool:
+        """Whether each row lies strictly above its predecessor."""
+        ledger, entry = self.ledger_id, self.entry_id
+        step = ledger[1:] - ledger[:-1]
+        return bool(((step > 0) | ((step == 0) & (entry[1:] > entry[:-1]))).all())
+
+    def at_or_below(self, position: Position) -> BoolArray:
+        """For each row, whether it lies at or below a position."""
+        ledger, entry = position
+        through: BoolArray = (self.ledger_id < ledger) | ((self.ledger_id == ledger) & (self.entry_id <= entry))
+        return through
+
+    def repeats(self) -> BoolArray:
+        """For each row, whether the same position stands in an earlier row."""
+        repeated = np.zeros(len(self), np.bool_)
+        if self.ascend():
+            return repeated
+        order = np.lexsort((self.entry_id, self.ledger_id))  # stable: equal positions keep their order
+        ledger, entry = self.ledger_id[order], self.entry_id[order]
+        repeated[order[1:]] = (ledger[1:] == ledger[:-1]) & (entry[1:] == entry[:-1])
+        return repeated
+
     @classmethod
     def of(cls, positions: Iterable[tuple[int, int]]) -> "PositionColumns":
         """Columns of (ledger_id, entry_id) pairs, validated."""
@@ -79,9 +101,7 @@ class IndexColumns:
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
         """(deliver_at_ms, ledger_id, entry_id) row by row: for tests and printing, never on a hot path."""
-        return iter(
-            zip(self.deliver_at_ms.tolist(), self.ledger_id.tolist(), self.entry_id.tolist(), strict=True)
-        )
+        return iter(zip(self.deliver_at_ms.tolist(), self.ledger_id.tolist(), self.entry_id.tolist(), strict=True))
 
     @property
     def positions(self) -> PositionColumns:
@@ -94,6 +114,9 @@ class IndexColumns:
 
     def sorted(self) -> "IndexColumns":
         """The rows in delivery order: (deliver_at_ms, ledger_id, entry_id) ascending. O(n log n)."""
+        if self.positions.ascend():
+            # Rows mostly arrive in position order; then one stable key does, at a third of the cost.
+            return self.take(np.argsort(self.deliver_at_ms, kind="stable"))
         return self.take(np.lexsort((self.entry_id, self.ledger_id, self.deliver_at_ms)))
 
     @classmethod
@@ -159,9 +182,7 @@ def _require_equal_lengths(columns: dict[str, Int64Array]) -> None:
         raise InvalidInput(next(iter(columns)), given, "give columns of equal length")
 
 
-def index_columns(
-    deliver_at_ms: ArrayLike, ledger_id: ArrayLike, entry_id: ArrayLike
-) -> IndexColumns:
+def index_columns(deliver_at_ms: ArrayLike, ledger_id: ArrayLike, entry_id: ArrayLike) -> IndexColumns:
     """Three columns checked and made one.
 
     Args:

@@ -50,9 +50,7 @@ class SealedIndexes:
         return self.indexes.take(slice(int(starts[number]), int(starts[number + 1])))
 
 
-def live_rows(
-    indexes: IndexColumns, live: PositionBitmap, redated: Mapping[Position, int]
-) -> IndexColumns:
+def live_rows(indexes: IndexColumns, live: PositionBitmap, redated: Mapping[Position, int]) -> IndexColumns:
     """The rows that count: their position is live and, where it was dated anew, their deadline is the last one."""
     keep = live.contains(indexes.positions)
     if redated and len(indexes):

@@ -1,0 +1,559 @@
+"""TrackerCore: the verbs of one tracker. Calls in, outcomes and effects out; no waiting, no clock, no randomness.
+
+After each call the owner drains :meth:`TrackerCore.take_effects` and looks at :meth:`TrackerCore.next_wakeup_ms`. An error
+applies nothing. Times are wall-clock milliseconds; ``now_ms`` must not step back from one call to the next.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tracker.core.columns import BEFORE_ALL, INT63_MAX, BoolArray, IndexColumns, Position, PositionColumns
+from tracker.core.effects import Effect
+from tracker.core.errors import DelayedTrackerError, InvalidInput
+from tracker.core.homes import Home, SnapshotSegments
+from tracker.core.invariants import check_invariants
+from tracker.core.lifecycle import BucketLifecycle
+from tracker.core.limits import TrackerLimits
+from tracker.core.outcomes import (
+    AddOutcome,
+    BucketState,
+    BucketView,
+    Delivery,
+    LeaseOutcome,
+    TrackerStats,
+    TrimOutcome,
+)
+from tracker.core.placement import SealTarget, first_stop
+from tracker.core.position_bitmap import PositionBitmap
+from tracker.core.recovery import RecoveryPlan
+from tracker.core.seal import SealedIndexes
+from tracker.core.state import TrackerState
+
+
+class TrackerClosed(DelayedTrackerError):
+    """The tracker was closed or deleted; open it again."""
+
+    reason = "TRACKER_CLOSED"
+
+
+class TrackerCore:
+    """One subscription's delayed positions: which are tracked, which are due, which are in somebody's hands.
+
+    Membership is the only truth: one bit in exactly one home for each tracked position (design 3.3). Copies in queues
+    and snapshots count only under their own home's bit.
+
+    Args:
+        limits: bounds and durations.
+        epoch: the owner's epoch, carried by effects.
+        mark_delete: everything at or below is acknowledged.
+    """
+
+    def __init__(self, limits: TrackerLimits, *, epoch: int = 0, mark_delete: Position = BEFORE_ALL) -> None:
+        self._state = TrackerState(limits, epoch=epoch, mark_delete=mark_delete)
+        self._lifecycle = BucketLifecycle(self._state)
+        self._closed = False
+
+    @classmethod
+    def recovered(
+        cls,
+        limits: TrackerLimits,
+        plan: RecoveryPlan,
+        *,
+        epoch: int,
+        mark_delete: Position,
+        now_ms: int,
+        lost_bucket_ids: Sequence[int] = (),
+    ) -> "TrackerCore":
+        """A tracker with the buckets that a plan keeps; effects delete the others and load what is nearly due."""
+        core = cls(limits, epoch=epoch, mark_delete=mark_delete)
+        state = core._state
+        for bucket in plan.keep:
+            home = Home(0, BucketState.SEALED, bucket.bits, memory=None, first=bucket.first, last=bucket.last)
+            home.snapshot = SnapshotSegments(
+                bucket.bucket_id, bucket.bounds, bucket.snapshot_bytes, next_segment=bucket.first_segment
+            )
+            home.sealed_count = int(bucket.bounds.count.sum())
+            home.min_deliver_at_ms = int(bucket.bounds.min_deliver_at_ms[0])
+            home.max_deliver_at_ms = int(bucket.bounds.max_deliver_at_ms.max())
+            state.members.insert_sealed(home)
+            state.counters.tracked += len(home.bits)
+            state.counters.recovered += len(home.bits)
+            state.note_measured(home, bucket.snapshot_bytes)
+            state.segments.update(home)
+        gone = (*plan.delete, *lost_bucket_ids)
+        if gone:
+            core._lifecycle.delete(gone)
+        core._finish(now_ms)
+        return core
+
+    # -- reading: no effect, O(1) unless said otherwise ---------------------------------------------------------------
+
+    @property
+    def limits(self) -> TrackerLimits:
+        """The settings it works by."""
+        return self._state.limits
+
+    @property
+    def epoch(self) -> int:
+        """The epoch in force."""
+        return self._state.epoch
+
+    @property
+    def mark_delete(self) -> Position:
+        """Everything at or below is acknowledged."""
+        return self._state.mark_delete
+
+    @property
+    def replay_required(self) -> bool:
+        """Positions were lost with a snapshot: the dispatcher must replay from mark-delete + 1."""
+        return self._lifecycle.replay_required
+
+    def __len__(self) -> int:
+        """Positions tracked, leased ones included."""
+        return self._state.counters.tracked
+
+    def contains(self, positions: PositionColumns) -> BoolArray:
+        """For each position, whether it is tracked; leased ones are. O(n) and a bitmap intersection per ledger."""
+        return self._state.members.contains(positions)
+
+    def next_delivery_ms(self) -> int | None:
+        """When a poll would succeed, or None. Unloaded segments count from their first deadline."""
+        state = self._state
+        head = state.heap.first()
+        moments = [head.min_deliver_at_ms if head is not None else None, state.segments.first_min_ms()]
+        deadline = min((moment for moment in moments if moment is not None), default=None)
+        return None if deadline is None else state.limits.due_from_ms(deadline)
+
+    def next_wakeup_ms(self) -> int | None:
+        """The earliest of next delivery, next prefetch, next lease expiry and next retry; None if there is none."""
+        moments = (self.next_delivery_ms(), self.next_timer_ms())
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def next_timer_ms(self) -> int | None:
+        """When :meth:`wake` has something to do even if nobody polls; None if never."""
+        moments = (self._lifecycle.next_wakeup_ms(), self._state.leases.next_expiry_ms())
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def stats(self) -> TrackerStats:
+        """Sizes and counters."""
+        state, counters = self._state, self._state.counters
+        leased = len(state.leases.bits)
+        open_homes = (state.mutable, state.late)
+        return TrackerStats(
+            epoch=state.epoch,
+            pending_count=counters.tracked - leased,
+            leased_count=leased,
+            loaded_count=state.heap.loaded_count,
+            mutable_count=len(state.mutable.bits),
+            late_count=len(state.late.bits),
+            bucket_count=len(state.members.homes) - sum(not home.bits for home in open_homes),
+            snapshot_bytes=state.snapshot_bytes,
+            membership_bytes=state.membership_bytes + sum(home.bits.estimated_nbytes for home in open_homes),
+            next_delivery_ms=self.next_delivery_ms(),
+            mark_delete=state.mark_delete,
+            added_count=counters.added,
+            recovered_count=counters.recovered,
+            acked_count=counters.acked,
+            handed_off_count=counters.handed_off,
+            cancelled_count=counters.cancelled,
+            trimmed_count=counters.trimmed,
+            cleared_count=counters.cleared,
+            refused_as_due_count=counters.refused_as_due,
+            dropped_as_corrupt_count=counters.dropped_as_corrupt,
+            due_on_offer_count=counters.due_on_offer,
+            duplicate_count=counters.duplicate,
+            lease_expired_count=counters.lease_expired,
+            effects_failed_count=counters.effects_failed,
+            replay_required=self._lifecycle.replay_required,
+        )
+
+    def buckets(self) -> list[BucketView]:
+        """Every bucket that holds something, by first position. O(buckets), and O(copies) of the ones in memory."""
+        state = self._state
+        views = []
+        for home in state.members.homes.values():
+            lowest, highest = home.bits.first(), home.bits.last()
+            if lowest is None or highest is None:
+                continue
+            if home.snapshot is None:
+                deadlines = [chunk.deliver_at_ms for run in state.heap.of_home(home.key) for chunk in run.chunks()]
+                earliest = min((int(column.min()) for column in deadlines), default=0)
+                latest = max((int(column.max()) for column in deadlines), default=0)
+            else:
+                earliest, latest = home.min_deliver_at_ms, home.max_deliver_at_ms
+            views.append(
+                BucketView(
+                    bucket_id=home.snapshot.bucket_id if home.snapshot is not None else None,
+                    state=home.state,
+                    first=home.first or lowest,
+                    last=home.last or highest,
+                    tracked_count=len(home.bits),
+                    sealed_count=home.sealed_count,
+                    segment_count=len(home.snapshot.bounds) if home.snapshot is not None else 0,
+                    loaded_segment_count=home.snapshot.first_unloaded if home.snapshot is not None else 0,
+                    min_deliver_at_ms=earliest,
+                    max_deliver_at_ms=latest,
+                    snapshot_bytes=home.snapshot.snapshot_bytes if home.snapshot is not None else 0,
+                )
+            )
+        return sorted(views, key=lambda view: (view.first, view.last, view.bucket_id or 0))
+
+    def remaining(self) -> dict[int, PositionBitmap]:
+        """For each stored bucket, the positions still tracked; copies. For a checkpoint of what was consumed."""
+        homes = self._state.members.homes.values()
+        return {home.snapshot.bucket_id: home.bits.copy() for home in homes if home.snapshot is not None}
+
+    def take_effects(self) -> list[Effect]:
+        """Effects asked for since the last call, in order; each must be reported back exactly once."""
+        return self._lifecycle.take_effects()
+
+    # -- adding --------------------------------------------------------------------------------------------------------
+
+    def add(self, indexes: IndexColumns, now_ms: int) -> AddOutcome:
+        """Track indexes, in order, in one step; any order of ledgers is legal.
+
+        Of a position repeated in the batch the first wins. A leased position stays as it is; otherwise due is checked
+        before duplicate, and refusing a tracked position as due clears its bit, because the dispatcher sends it now.
+
+        Returns: what became of each; offsets ascend.
+        Raises: TrackerClosed.
+        Cost: O(n) and a bitmap operation per ledger; sealing is O(1) here.
+        Source: ``BucketDelayedDeliveryTracker.addMessage``, which checks duplicates first (apache/pulsar #26230).
+        """
+        self._require_open()
+        state, limits = self._state, self._state.limits
+        positions = indexes.positions
+        below = positions.at_or_below(state.mark_delete)
+        undecided = ~below
+        duplicate = undecided & (positions.repeats() | state.leases.bits.contains(positions))
+        undecided &= ~duplicate
+        due = undecided & (indexes.deliver_at_ms <= limits.cutoff_ms(now_ms))
+        tracked = state.members.contains(positions)
+        refused = due & tracked
+        duplicate |= undecided & ~due & tracked
+        undecided &= ~(due | tracked)
+        beyond = np.zeros(len(indexes), np.bool_)
+        if limits.max_delay_ms:
+            beyond = undecided & (indexes.deliver_at_ms > now_ms + limits.max_delay_ms)
+            undecided &= ~beyond
+        if refused.any():
+            dropped, homes = state.drop(positions.take(refused))
+            state.counters.refused_as_due += dropped
+            self._retire(homes)
+        accepted = indexes if undecided.all() else indexes.take(undecided)
+        self._place(accepted)
+        state.counters.added += len(accepted)
+        state.counters.due_on_offer += int(due.sum())
+        state.counters.duplicate += int(duplicate.sum())
+        self._finish(now_ms)
+        return AddOutcome(
+            added_count=len(accepted),
+            due=np.flatnonzero(due),
+            duplicate=np.flatnonzero(duplicate),
+            beyond_max_delay=np.flatnonzero(beyond),
+            below_mark_delete=np.flatnonzero(below),
+        )
+
+    def _place(self, indexes: IndexColumns) -> None:
+        """Put untracked, distinct rows into the open homes, sealing where the rules say so."""
+        state = self._state
+        while len(indexes):
+            memory = state.mutable.memory
+            assert memory is not None
+            late = indexes.positions.at_or_below(state.members.frontier())
+            stop = first_stop(
+                indexes.ledger_id,
+                late,
+                mutable_count=len(state.mutable.bits),
+                late_count=len(state.late.bits),
+                last_ledger_id=memory.last_ledger_id,
+                limits=state.limits,
+            )
+            here, late = indexes.take(slice(0, stop.row_count)), late[: stop.row_count]
+            if late.any():
+                state.put(state.mutable, here.take(~late))
+                state.put(state.late, here.take(late))
+            else:
+                state.put(state.mutable, here)
+            if stop.seal is not SealTarget.NOTHING:
+                self._lifecycle.seal(state.mutable if stop.seal is SealTarget.MUTABLE else state.late)
+            indexes = indexes.take(slice(stop.row_count, None))
+
+    def seal_now(self, now_ms: int) -> bool:
+        """Seal the mutable bucket, whatever it holds; False if it is empty."""
+        self._require_open()
+        if not self._state.mutable.bits:
+            return False
+        self._lifecycle.seal(self._state.mutable)
+        self._finish(now_ms)
+        return True
+
+    # -- handing out ---------------------------------------------------------------------------------------------------
+
+    def pop_due(self, max_count: int, now_ms: int, *, lease_ms: int) -> Delivery:
+        """Hand out the earliest due indexes that are in memory; what is loading is not waited for.
+
+        Args:
+            max_count: at most this many, >= 1.
+            lease_ms: how long they are leased; 0 hands off and forgets them (PIP-195's behaviour).
+        Returns: rows ascending by (deliver_at_ms, ledger_id, entry_id), each position once.
+        Raises: InvalidInput, TrackerClosed.
+        Cost: O(n log n) for n rows handed out, plus the dead copies passed over.
+        """
+        self._require_open()
+        if max_count < 1:
+            raise InvalidInput("max_messages", max_count, "give 1 or more")
+        if not 0 <= lease_ms <= INT63_MAX - now_ms:
+            raise InvalidInput("lease_ms", lease_ms, "give 0 or more milliseconds")
+        self._expire(now_ms)
+        parts: list[IndexColumns] = []
+        missing = max_count
+        cutoff_ms = self._state.limits.cutoff_ms(now_ms)
+        while missing:
+            block = self._pop_block(cutoff_ms, missing, hand_off=lease_ms == 0, taken=parts)
+            if block is None:
+                break
+            if len(block):
+                parts.append(block)
+                missing -= len(block)
+        indexes = IndexColumns.concat(parts)
+        delivery = Delivery(indexes)
+        if len(indexes) and lease_ms:
+            expires_at_ms = now_ms + lease_ms
+            delivery = Delivery(indexes, self._state.leases.grant(indexes, expires_at_ms), expires_at_ms)
+        self._finish(now_ms)
+        return delivery
+
+    def _pop_block(
+        self, cutoff_ms: int, count: int, *, hand_off: bool, taken: Sequence[IndexColumns]
+    ) -> IndexColumns | None:
+        """The live ones among the next due copies, or None if no copy is due."""
+        state = self._state
+        runs = state.heap.due_runs(cutoff_ms)
+        if not runs:
+            return None
+        for run in runs:
+            state.sort_run(run)
+        block = state.heap.take(runs, cutoff_ms, count)
+        home_keys = np.array([run.home_key for run in runs], np.int64)[block.run]
+        live = block.indexes.take(state.live_of(block.indexes, home_keys))
+        if taken and len(live) and not hand_off:
+            # A second copy of a position that this very call has taken is not leased yet: it is no longer live.
+            live = live.take(~PositionBitmap.of(IndexColumns.concat(taken).positions).contains(live.positions))
+        if hand_off and len(live):
+            count, homes = state.take_bits(live.positions)
+            state.counters.handed_off += count
+            self._retire(homes)
+        return live
+
+    # -- leases --------------------------------------------------------------------------------------------------------
+
+    def ack(self, lease_id: int, positions: PositionColumns, now_ms: int) -> LeaseOutcome:
+        """Forget positions that were dealt with.
+
+        An ended lease is good enough, unless the position was leased again meanwhile: then it is ``stale``.
+
+        Raises: InvalidInput for a lease id never given out, TrackerClosed.
+        """
+        self._require_open()
+        held, stale, free = self._sort_out(lease_id, positions)
+        state = self._state
+        acked = 0
+        if held.any():
+            state.leases.release(lease_id, positions.take(held))
+            count, homes = state.take_bits(positions.take(held))
+            acked += count
+            self._retire(homes)
+        unknown = free
+        if free.any():
+            tracked = free & state.members.contains(positions)
+            unknown = free & ~tracked
+            if tracked.any():
+                count, homes = state.drop(positions.take(tracked))
+                acked += count
+                self._retire(homes)
+        state.counters.acked += acked
+        self._finish(now_ms)
+        return LeaseOutcome(acked, np.flatnonzero(stale), np.flatnonzero(unknown))
+
+    def nack(
+        self, lease_id: int, positions: PositionColumns, now_ms: int, *, deliver_at_ms: int | None = None
+    ) -> LeaseOutcome:
+        """Give leased positions back: due again at once, or at a new deadline that replaces the old one.
+
+        Raises: InvalidInput for a lease id never given out or a deadline out of range, TrackerClosed.
+        """
+        self._require_open()
+        if deliver_at_ms is not None and not 0 <= deliver_at_ms <= INT63_MAX:
+            raise InvalidInput("deliver_at_ms", deliver_at_ms, f"give milliseconds from 0 to {INT63_MAX}")
+        held, stale, free = self._sort_out(lease_id, positions)
+        state = self._state
+        if free.any():
+            tracked = free & state.members.contains(positions)
+            stale |= tracked
+            free &= ~tracked
+        returned = IndexColumns.empty()
+        if held.any():
+            returned = state.leases.release(lease_id, positions.take(held))
+            if deliver_at_ms is None:
+                state.give_back(returned)
+            else:
+                # A new deadline is not what the snapshot says: the position moves to a home in memory.
+                _, homes = state.take_bits(returned.positions)
+                again = np.full(len(returned), deliver_at_ms, np.int64)
+                self._place(IndexColumns(again, returned.ledger_id, returned.entry_id))
+                self._retire(homes)
+        self._finish(now_ms)
+        return LeaseOutcome(len(returned), np.flatnonzero(stale), np.flatnonzero(free))
+
+    def _sort_out(self, lease_id: int, positions: PositionColumns) -> tuple[BoolArray, BoolArray, BoolArray]:
+        """Masks: held by this lease, held by another, held by none; repeats of a position count as held by none."""
+        leases = self._state.leases
+        leases.require_issued(lease_id)
+        first = ~positions.repeats()
+        held = leases.held_by(lease_id, positions)
+        stale = leases.bits.contains(positions) & ~held
+        return held & first, stale, ~held & ~stale
+
+    def expire_leases(self, now_ms: int) -> int:
+        """Take back every position whose lease has run out; returns how many."""
+        self._require_open()
+        count = self._expire(now_ms)
+        self._finish(now_ms)
+        return count
+
+    def _expire(self, now_ms: int) -> int:
+        expired = self._state.leases.expire(now_ms)
+        count = sum(len(indexes) for indexes in expired)
+        for indexes in expired:
+            self._state.give_back(indexes)
+        self._state.counters.lease_expired += count
+        return count
+
+    def _release_all(self) -> None:
+        for indexes in self._state.leases.release_all():
+            self._state.give_back(indexes)
+
+    # -- the cursor and the owner --------------------------------------------------------------------------------------
+
+    def advance_mark_delete(self, position: Position, now_ms: int) -> TrimOutcome:
+        """Drop everything at or below a position, leased or not; a position below the current one changes nothing.
+
+        Raises: InvalidInput for a ledger below 0 or an entry below -1, TrackerClosed.
+        Cost: O(homes + ledgers + leases).
+        """
+        self._require_open()
+        if position.ledger_id < 0 or position.entry_id < -1:
+            raise InvalidInput("mark_delete", str(position), "give a ledger from 0 and an entry from -1")
+        state = self._state
+        if position <= state.mark_delete:
+            return TrimOutcome(state.mark_delete, 0)
+        state.mark_delete = position
+        trimmed, homes = state.trim(position)
+        state.counters.trimmed += trimmed
+        self._retire(homes)
+        self._finish(now_ms)
+        return TrimOutcome(position, trimmed)
+
+    def begin_epoch(self, epoch: int, now_ms: int) -> None:
+        """A new owner: all leases return at once. Effects in flight stay valid; the old epoch may fail to commit."""
+        self._require_open()
+        if epoch <= self._state.epoch:
+            raise InvalidInput("epoch", epoch, f"give more than {self._state.epoch}")
+        self._state.epoch = epoch
+        self._release_all()
+        self._lifecycle.replay_required = False
+        self._finish(now_ms)
+
+    def clear(self, now_ms: int) -> int:
+        """Forget every position and delete every snapshot; returns how many positions there were.
+
+        A barrier: the epoch rises, leases are void, and results of effects asked for earlier are ignored.
+        """
+        self._require_open()
+        state = self._state
+        cleared = state.counters.tracked
+        state.epoch += 1
+        self._lifecycle.forget_all()
+        state.reset_homes()
+        state.counters.cleared += cleared
+        self._finish(now_ms)
+        return cleared
+
+    def delete(self, now_ms: int) -> int:
+        """Clear, and refuse everything from now on: the subscription is gone."""
+        cleared = self.clear(now_ms)
+        self._closed = True
+        return cleared
+
+    def close(self, now_ms: int) -> None:
+        """Void all leases and refuse verbs; snapshots stay, the mutable bucket is not sealed (a replay covers it).
+
+        Results of effects in flight are still taken. Closing twice is harmless.
+        """
+        if not self._closed:
+            self._release_all()
+            self._finish(now_ms)
+            self._closed = True
+
+    # -- results of effects --------------------------------------------------------------------------------------------
+
+    def wake(self, now_ms: int) -> None:
+        """Do everything that time alone causes: expire leases, retry failed effects, load what is nearly due."""
+        if not self._closed:
+            self._expire(now_ms)
+            self._finish(now_ms)
+
+    def snapshot_stored(
+        self, effect_id: int, bucket_id: int, sealed: SealedIndexes, *, snapshot_bytes: int, now_ms: int
+    ) -> bool:
+        """StoreSnapshot succeeded. False: the effect is forgotten, so the snapshot must be removed again."""
+        known = self._lifecycle.snapshot_stored(effect_id, bucket_id, sealed, snapshot_bytes, now_ms)
+        self._finish(now_ms)
+        return known
+
+    def snapshot_failed(self, effect_id: int, now_ms: int) -> bool:
+        """StoreSnapshot failed: its indexes stay in memory, and it is asked for again later."""
+        known = self._lifecycle.snapshot_failed(effect_id, now_ms)
+        self._finish(now_ms)
+        return known
+
+    def segments_loaded(self, effect_id: int, indexes: IndexColumns, now_ms: int) -> bool:
+        """LoadSegments succeeded, with the rows of all its segments."""
+        known = self._lifecycle.segments_loaded(effect_id, indexes, now_ms)
+        self._finish(now_ms)
+        return known
+
+    def segment_load_failed(self, effect_id: int, now_ms: int, *, lost: bool) -> bool:
+        """LoadSegments failed: for now, or (``lost``) because the snapshot is missing or corrupt."""
+        known = self._lifecycle.segment_load_failed(effect_id, now_ms, lost=lost)
+        self._finish(now_ms)
+        return known
+
+    def snapshots_deleted(self, effect_id: int) -> bool:
+        """DeleteSnapshots succeeded."""
+        return self._lifecycle.snapshots_deleted(effect_id)
+
+    def delete_failed(self, effect_id: int, now_ms: int) -> bool:
+        """DeleteSnapshots failed; it is asked for again later."""
+        return self._lifecycle.delete_failed(effect_id, now_ms)
+
+    def check(self) -> None:
+        """Verify every invariant of design 3.3 that can be seen from inside. Raises InvariantViolation. O(everything)."""
+        check_invariants(self._state, self._lifecycle, self.next_delivery_ms(), self.next_wakeup_ms())
+
+    def _retire(self, homes: Sequence[Home]) -> None:
+        for home in homes:
+            self._lifecycle.retire_if_drained(home)
+
+    def _finish(self, now_ms: int) -> None:
+        """What every change ends with: an exact next deadline, retries that are due, segments that came near."""
+        self._state.settle()
+        if not self._closed:
+            self._lifecycle.retry_due(now_ms)
+            self._lifecycle.prefetch(now_ms)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise TrackerClosed("the tracker is closed; open it again")

@@ -1,0 +1,36 @@
+"""What has happened to positions since the tracker was loaded; a counter moves only when a bit moves.
+
+added + recovered = tracked + acked + handed_off + cancelled + trimmed + cleared + refused_as_due + dropped_as_corrupt,
+where tracked = pending + leased.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Counters:
+    """Running totals, in positions unless named otherwise."""
+
+    tracked: int = 0
+    """Bits set in all homes: the only one that falls."""
+    added: int = 0
+    recovered: int = 0
+    acked: int = 0
+    handed_off: int = 0
+    cancelled: int = 0
+    trimmed: int = 0
+    cleared: int = 0
+    refused_as_due: int = 0
+    dropped_as_corrupt: int = 0
+    due_on_offer: int = 0
+    """Offers answered "due"; outside the identity, like the two below."""
+    duplicate: int = 0
+    lease_expired: int = 0
+    effects_failed: int = 0
+    """Effects, not positions."""
+
+    def balance(self) -> int:
+        """Came in minus went out minus still here: 0 at any moment."""
+        came = self.added + self.recovered
+        went = self.acked + self.handed_off + self.cancelled + self.trimmed + self.cleared
+        return came - went - self.refused_as_due - self.dropped_as_corrupt - self.tracked

@@ -1,0 +1,137 @@
+"""Homes: where a tracked position's one bit lives. The mutable bucket, the late positions, and every sealed bucket.
+
+A home begins in memory (its copies are runs), is frozen when it is sealed, and ends as a snapshot whose segments are
+loaded when they come near. The object, and so the bits, stay the same all along: sealing moves nothing.
+"""
+
+from dataclasses import dataclass, field
+
+from tracker.core.columns import IndexColumns, Position, PositionColumns
+from tracker.core.errors import InvariantViolation
+from tracker.core.outcomes import BucketState
+from tracker.core.position_bitmap import PositionBitmap
+from tracker.core.runs import Run
+from tracker.core.segment import SegmentBounds
+
+
+@dataclass(slots=True)
+class MemoryCopies:
+    """What a home in memory knows about its copies beyond the bits.
+
+    A bit can be cleared while its copy stays in a run: a ghost. If the position is added again, the old copy must not
+    be handed out under the new bit, so such positions are listed with the deadline that counts.
+    """
+
+    open_run: Run | None = None
+    """The run that adds go to; None after it was sorted for a hand-out."""
+    ghosts: PositionBitmap = field(default_factory=PositionBitmap)
+    redated: dict[Position, int] = field(default_factory=dict)
+    dead_count: int = 0
+    """At least as many dead copies as this lie in the runs."""
+    last_ledger_id: int = -1
+    """Highest ledger ever added."""
+
+    def note_dead(self, positions: PositionColumns) -> None:
+        """Remember that these positions' copies stay behind without a bit."""
+        self.ghosts.add(positions)
+        self.note_trimmed(len(positions))
+
+    def note_trimmed(self, count: int) -> None:
+        """Count copies that stay behind and can never be added again (they are below mark-delete)."""
+        self.dead_count += count
+        if self.open_run is not None:
+            self.open_run.suspect = True
+
+    def note_added(self, indexes: IndexColumns) -> None:
+        """Date positions anew that still have an older copy somewhere."""
+        if not len(self.ghosts):
+            return
+        again = indexes.take(self.ghosts.contains(indexes.positions))
+        for deliver_at_ms, ledger_id, entry_id in again:
+            self.redated[Position(ledger_id, entry_id)] = deliver_at_ms
+
+    def forget_dead(self) -> None:
+        """All runs were rebuilt without dead copies."""
+        self.ghosts.clear()
+        self.redated.clear()
+        self.dead_count = 0
+
+
+@dataclass(slots=True)
+class SnapshotSegments:
+    """The durable side of a sealed home: its segments and how far they are loaded."""
+
+    bucket_id: int
+    bounds: SegmentBounds
+    snapshot_bytes: int
+    next_segment: int = 0
+    """First segment that is neither loaded nor being loaded."""
+    load_effect_id: int | None = None
+    load_first: int = 0
+    """First segment of the load in flight."""
+
+    @property
+    def first_unloaded(self) -> int:
+        """First segment whose rows are not in memory yet."""
+        return self.next_segment if self.load_effect_id is None else self.load_first
+
+    @property
+    def unloaded_count(self) -> int:
+        """Rows in segments that are not in memory yet."""
+        return int(self.bounds.count[self.first_unloaded :].sum())
+
+    @property
+    def next_min_ms(self) -> int | None:
+        """First deadline of what is not in memory yet, or None if everything is."""
+        if self.first_unloaded >= len(self.bounds):
+            return None
+        return int(self.bounds.min_deliver_at_ms[self.first_unloaded])
+
+
+@dataclass(slots=True, eq=False)
+class Home:
+    """One set of bits with the place its copies are in: exactly one of ``memory`` and ``snapshot`` is set."""
+
+    key: int
+    state: BucketState
+    bits: PositionBitmap = field(default_factory=PositionBitmap)
+    memory: MemoryCopies | None = field(default_factory=MemoryCopies)
+    snapshot: SnapshotSegments | None = None
+    ledgers: set[int] = field(default_factory=set)
+    """Ledgers under which the core's ledger index lists this home."""
+    first: Position | None = None
+    last: Position | None = None
+    """Range it was sealed with, inclusive; None while it is open for adds."""
+    sealed_count: int = 0
+    membership_bytes: int = 0
+    """Memory of the bits when they were last measured (sealing, recovery)."""
+    min_deliver_at_ms: int = 0
+    max_deliver_at_ms: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether adds may go here."""
+        return self.state in (BucketState.MUTABLE, BucketState.LATE)
+
+    def check(self) -> None:
+        """Raise InvariantViolation unless bits, range and place agree with the state."""
+        self.bits.check()
+        if (self.memory is None) == (self.snapshot is None):
+            raise InvariantViolation(f"home {self.key} is not in exactly one place")
+        if (self.snapshot is not None) != (self.state is BucketState.SEALED):
+            raise InvariantViolation(f"home {self.key} is {self.state.value} but its copies lie elsewhere")
+        if self.is_open != (self.first is None):
+            raise InvariantViolation(f"home {self.key} is {self.state.value} with a range of {self.first}")
+        lowest, highest = self.bits.first(), self.bits.last()
+        if (
+            self.first is not None
+            and self.last is not None
+            and lowest is not None
+            and highest is not None
+            and not self.first <= lowest <= highest <= self.last
+        ):
+            raise InvariantViolation(
+                f"home {self.key} holds {lowest} to {highest}, outside its range {self.first} to {self.last}"
+            )
+        if not set(self.bits.ledgers()) <= self.ledgers:
+            raise InvariantViolation(f"home {self.key} has bits in a ledger under which it is not listed")

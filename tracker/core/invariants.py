@@ -1,0 +1,77 @@
+"""Verification of the invariants of design 3.3, from scratch. For tests, and for whoever suspects a bug."""
+
+from tracker.core.errors import InvariantViolation
+from tracker.core.homes import Home
+from tracker.core.lifecycle import BucketLifecycle
+from tracker.core.state import TrackerState
+
+
+def check_invariants(
+    state: TrackerState, lifecycle: BucketLifecycle, next_delivery_ms: int | None, next_wakeup_ms: int | None
+) -> None:
+    """Raise InvariantViolation if the state contradicts itself. O(everything)."""
+    tracked = state.members.check()
+    if tracked != state.counters.tracked:
+        raise InvariantViolation(f"{state.counters.tracked} positions are counted as tracked, {tracked} bits are set")
+    if state.counters.balance():
+        raise InvariantViolation(f"the counters are out of balance by {state.counters.balance()}")
+    for open_home in (state.mutable, state.late):
+        if state.members.homes.get(open_home.key) is not open_home or not open_home.is_open:
+            raise InvariantViolation("an open home is not where adds look for it")
+    state.heap.check()
+    state.leases.check()
+    lifecycle.check()
+    if not state.members.contains(state.leases.bits.to_columns()).all():
+        raise InvariantViolation("a leased position is not tracked")
+    if _holds_at_or_below_mark_delete(state):
+        raise InvariantViolation(f"a position at or below mark-delete {state.mark_delete} is tracked")
+    _check_sizes(state)
+    for home in state.members.homes.values():
+        _check_reachable(state, home)
+    _check_wakeups(state, next_delivery_ms, next_wakeup_ms)
+
+
+def _holds_at_or_below_mark_delete(state: TrackerState) -> bool:
+    firsts = (home.bits.first() for home in state.members.homes.values())
+    return any(first is not None and first <= state.mark_delete for first in firsts)
+
+
+def _check_sizes(state: TrackerState) -> None:
+    homes = state.members.homes.values()
+    if state.snapshot_bytes != sum(home.snapshot.snapshot_bytes for home in homes if home.snapshot is not None):
+        raise InvariantViolation("the snapshot bytes are not the sum over the stored buckets")
+    if state.membership_bytes != sum(home.membership_bytes for home in homes):
+        raise InvariantViolation("the membership bytes are not the sum over the homes")
+
+
+def _check_reachable(state: TrackerState, home: Home) -> None:
+    """Tracked means reachable: by a live copy, by a lease, or in a segment still to come."""
+    reachable = state.reachable_in_memory(home)
+    missing = home.bits.copy()
+    missing.subtract(reachable)
+    unloaded = home.snapshot.unloaded_count if home.snapshot is not None else 0
+    if len(missing) > unloaded:
+        raise InvariantViolation(
+            f"home {home.key} tracks {len(missing)} positions that no copy holds, and only {unloaded} rows are unloaded"
+        )
+
+
+def _check_wakeups(state: TrackerState, next_delivery_ms: int | None, next_wakeup_ms: int | None) -> None:
+    """The next deadline is exact, and nothing waits without a wake-up."""
+    deadlines = []
+    for run in state.heap:
+        for chunk in run.chunks():
+            live = chunk.take(state.is_live(state.members.homes[run.home_key], chunk))
+            if len(live):
+                deadlines.append(int(live.deliver_at_ms.min()))
+    unloaded = [home.snapshot.next_min_ms for home in state.members.homes.values() if home.snapshot is not None]
+    deadlines += [min_ms for min_ms in unloaded if min_ms is not None]
+    expected = state.limits.due_from_ms(min(deadlines)) if deadlines else None
+    if next_delivery_ms != expected:
+        raise InvariantViolation(f"the next delivery is announced for {next_delivery_ms}, it is {expected}")
+    expiry_ms = state.leases.next_expiry_ms()
+    for moment in (expected, expiry_ms):
+        if moment is not None and (next_wakeup_ms is None or next_wakeup_ms > moment):
+            raise InvariantViolation(f"nobody wakes up at {moment}; the next wake-up is {next_wakeup_ms}")
+    if state.counters.tracked and next_wakeup_ms is None:
+        raise InvariantViolation(f"{state.counters.tracked} positions are tracked and nothing will ever wake up")

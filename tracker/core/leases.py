@@ -1,0 +1,131 @@
+"""Leases: due positions in somebody's hands, until they are acknowledged, given back, or their time is up.
+
+A leased position keeps the bit of its home. Crossing a network makes leases necessary (beyond PIP-195): a lost answer
+must not lose its messages.
+"""
+
+from dataclasses import dataclass
+
+from sortedcontainers import SortedDict
+
+from tracker.core.columns import BoolArray, IndexColumns, Position, PositionColumns
+from tracker.core.errors import InvalidInput, InvariantViolation
+from tracker.core.position_bitmap import PositionBitmap
+
+
+@dataclass(slots=True, eq=False)
+class Lease:
+    """One answer's positions: those still in ``bits`` are outstanding."""
+
+    lease_id: int
+    expires_at_ms: int
+    indexes: IndexColumns
+    bits: PositionBitmap
+
+    def outstanding(self) -> IndexColumns:
+        """The rows that are still leased."""
+        return self.indexes.take(self.bits.contains(self.indexes.positions))
+
+
+class LeaseTable:
+    """All leases, found by id and by expiry; ``bits`` is the union of what they hold."""
+
+    __slots__ = ("_expiries", "_last_id", "_leases", "bits")
+
+    def __init__(self) -> None:
+        self._leases: dict[int, Lease] = {}
+        self._expiries: SortedDict[tuple[int, int], None] = SortedDict()
+        self._last_id = 0
+        self.bits = PositionBitmap()
+
+    def __len__(self) -> int:
+        return len(self._leases)
+
+    def grant(self, indexes: IndexColumns, expires_at_ms: int) -> int:
+        """Lease rows that are not leased; returns the lease's id, from 1 up."""
+        self._last_id += 1
+        lease = Lease(self._last_id, expires_at_ms, indexes, PositionBitmap.of(indexes.positions))
+        self._leases[lease.lease_id] = lease
+        self._expiries[expires_at_ms, lease.lease_id] = None
+        self.bits.update(lease.bits)
+        return lease.lease_id
+
+    def require_issued(self, lease_id: int) -> None:
+        """Raise InvalidInput for an id that was never given out."""
+        if not 1 <= lease_id <= self._last_id:
+            raise InvalidInput("lease_id", lease_id, "give the lease id of a poll's answer")
+
+    def held_by(self, lease_id: int, positions: PositionColumns) -> BoolArray:
+        """For each position, whether it is outstanding under this lease; an ended lease holds nothing."""
+        lease = self._leases.get(lease_id)
+        return PositionBitmap().contains(positions) if lease is None else lease.bits.contains(positions)
+
+    def release(self, lease_id: int, positions: PositionColumns) -> IndexColumns:
+        """End the lease of positions that it holds; returns their rows."""
+        lease = self._leases[lease_id]
+        chosen = PositionBitmap.of(positions)
+        rows = lease.indexes.take(chosen.contains(lease.indexes.positions))
+        lease.bits.subtract(chosen)
+        self.bits.subtract(chosen)
+        if not lease.bits:
+            self._end(lease)
+        return rows
+
+    def next_expiry_ms(self) -> int | None:
+        """When the first lease ends, or None. O(1)."""
+        return self._expiries.peekitem(0)[0][0] if self._expiries else None
+
+    def expire(self, now_ms: int) -> list[IndexColumns]:
+        """End every lease whose time is up at ``now_ms``; returns what was outstanding."""
+        returned = []
+        while self._expiries and self._expiries.peekitem(0)[0][0] <= now_ms:
+            lease = self._leases[self._expiries.peekitem(0)[0][1]]
+            returned.append(lease.outstanding())
+            self.bits.subtract(lease.bits)
+            self._end(lease)
+        return returned
+
+    def release_all(self) -> list[IndexColumns]:
+        """End every lease; returns what was outstanding."""
+        returned = [lease.outstanding() for lease in self._leases.values()]
+        self.clear()
+        return returned
+
+    def drop_through(self, position: Position) -> None:
+        """Forget leased positions at or below a position. O(leases)."""
+        if not self.bits.remove_through(position):
+            return
+        for lease in list(self._leases.values()):
+            if lease.bits.remove_through(position) and not lease.bits:
+                self._end(lease)
+
+    def outstanding(self) -> list[IndexColumns]:
+        """The rows of every lease that are still leased."""
+        return [lease.outstanding() for lease in self._leases.values()]
+
+    def clear(self) -> None:
+        """Forget all leases; ids go on rising."""
+        self._leases.clear()
+        self._expiries.clear()
+        self.bits = PositionBitmap()
+
+    def _end(self, lease: Lease) -> None:
+        del self._leases[lease.lease_id]
+        del self._expiries[lease.expires_at_ms, lease.lease_id]
+
+    def check(self) -> None:
+        """Raise InvariantViolation unless leases are disjoint, not empty, and found under their expiry."""
+        union = PositionBitmap()
+        for lease in self._leases.values():
+            lease.bits.check()
+            if not lease.bits:
+                raise InvariantViolation(f"lease {lease.lease_id} holds nothing")
+            if len(lease.outstanding()) != len(lease.bits):
+                raise InvariantViolation(f"lease {lease.lease_id} has bits without rows")
+            if union.update(lease.bits) != len(lease.bits):
+                raise InvariantViolation(f"lease {lease.lease_id} holds a position of another lease")
+        self.bits.check()
+        if union != self.bits:
+            raise InvariantViolation("the leased positions are not those that the leases hold")
+        if set(self._expiries) != {(lease.expires_at_ms, lease.lease_id) for lease in self._leases.values()}:
+            raise InvariantViolation("a lease has lost its expiry: it would never return")

@@ -1,0 +1,302 @@
+"""The life of buckets: sealing, loading, deleting, and what the results of those effects change.
+
+The order is always: new durable object, commit in the catalogue, switch, delete the old (design: invariant 6). A failed
+step leaves the state before it, fully usable, and a wake-up to try again.
+"""
+
+from sortedcontainers import SortedDict
+
+from tracker.core.columns import IndexColumns
+from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, StoreSnapshot
+from tracker.core.errors import InvariantViolation
+from tracker.core.homes import Home, SnapshotSegments
+from tracker.core.outcomes import BucketState
+from tracker.core.seal import SealedIndexes
+from tracker.core.state import TrackerState
+
+
+class BucketLifecycle:
+    """Effects asked for, in flight, and to be tried again; one for each tracker."""
+
+    __slots__ = (
+        "_deletes",
+        "_effects",
+        "_loading_count",
+        "_loads",
+        "_next_effect_id",
+        "_retries",
+        "_state",
+        "_stores",
+        "replay_required",
+    )
+
+    def __init__(self, state: TrackerState) -> None:
+        self._state = state
+        self._effects: list[Effect] = []
+        self._next_effect_id = 1
+        self._stores: dict[int, Home] = {}
+        self._loads: dict[int, tuple[LoadSegments, Home]] = {}
+        self._loading_count = 0
+        self._deletes: dict[int, tuple[int, ...]] = {}
+        # (moment, number) -> the home to store again, or the bucket ids to delete again
+        self._retries: SortedDict[tuple[int, int], Home | tuple[int, ...]] = SortedDict()
+        self.replay_required = False
+        """Positions were lost with their snapshot since this was last set to False."""
+
+    def take_effects(self) -> list[Effect]:
+        """Effects asked for since the last call, in order; the caller performs them."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _new_id(self) -> int:
+        self._next_effect_id += 1
+        return self._next_effect_id - 1
+
+    # -- sealing -----------------------------------------------------------------------------------------------------
+
+    def seal(self, home: Home) -> None:
+        """Freeze an open home that is not empty and put an empty one in its place. O(runs) for the caller."""
+        state = self._state
+        frozen = state.freeze(home)
+        if home is state.mutable:
+            state.mutable = state.members.open_home(BucketState.MUTABLE)
+        else:
+            assert home is state.late
+            state.late = state.members.open_home(BucketState.LATE)
+        home.state = BucketState.SEALING
+        home.first, home.last, home.sealed_count = frozen.first, frozen.last, len(frozen)
+        state.members.note_range(home)
+        effect = StoreSnapshot(self._new_id(), state.epoch, frozen)
+        self._stores[effect.effect_id] = home
+        self._effects.append(effect)
+
+    def snapshot_stored(
+        self, effect_id: int, bucket_id: int, sealed: SealedIndexes, snapshot_bytes: int, now_ms: int
+    ) -> bool:
+        """Switch a home from its copies in memory to its snapshot."""
+        home = self._stores.pop(effect_id, None)
+        if home is None:
+            return False
+        state = self._state
+        state.forget_copies(home)
+        home.memory = None
+        home.state = BucketState.SEALED
+        bounds = sealed.bounds
+        home.snapshot = SnapshotSegments(bucket_id, bounds, snapshot_bytes)
+        home.min_deliver_at_ms = int(bounds.min_deliver_at_ms[0])
+        home.max_deliver_at_ms = int(bounds.max_deliver_at_ms.max())
+        home.sealed_count = len(sealed.indexes)
+        state.note_measured(home, snapshot_bytes)
+        # What is nearly due is at hand: keep it instead of reading it back.
+        home.snapshot.next_segment = self._near_segments(home.snapshot, 0, now_ms)
+        near = sealed.indexes.take(slice(0, int(bounds.starts[home.snapshot.next_segment])))
+        self._put_loaded(home, near)
+        state.segments.update(home)
+        self.retire_if_drained(home)
+        return True
+
+    def snapshot_failed(self, effect_id: int, now_ms: int) -> bool:
+        """Keep the home in memory and try again later, with what is left of it then."""
+        home = self._stores.pop(effect_id, None)
+        if home is None:
+            return False
+        self._state.counters.effects_failed += 1
+        self._retry_later(home, now_ms)
+        self.retire_if_drained(home)
+        return True
+
+    def _retry_later(self, what: Home | tuple[int, ...], now_ms: int) -> None:
+        self._retries[now_ms + self._state.limits.retry_backoff_ms, self._new_id()] = what
+
+    def retry_due(self, now_ms: int) -> None:
+        """Ask again for every failed effect whose waiting time is over."""
+        state = self._state
+        state.segments.release_retries(now_ms)
+        while self._retries and self._retries.peekitem(0)[0][0] <= now_ms:
+            _, what = self._retries.popitem(0)
+            if isinstance(what, tuple):
+                self.delete(what)
+            elif what.key in state.members.homes:
+                effect = StoreSnapshot(self._new_id(), state.epoch, state.freeze(what))
+                self._stores[effect.effect_id] = what
+                self._effects.append(effect)
+
+    # -- loading -----------------------------------------------------------------------------------------------------
+
+    def _near_segments(self, snapshot: SnapshotSegments, first: int, now_ms: int) -> int:
+        """One past the last segment worth loading together with ``first`` (or ``first``, if that is not near)."""
+        limits = self._state.limits
+        horizon_ms = limits.cutoff_ms(now_ms) + limits.prefetch_window_ms
+        bounds = snapshot.bounds
+        end, rows = first, 0
+        while end < len(bounds) and int(bounds.min_deliver_at_ms[end]) <= horizon_ms:
+            rows += int(bounds.count[end])
+            if end > first and rows > limits.load_indexes_max:
+                break
+            end += 1
+        return end
+
+    def prefetch(self, now_ms: int) -> None:
+        """Ask for every segment that is nearly due, within the budget of loaded indexes."""
+        state = self._state
+        while (wanted := state.segments.first_idle()) is not None:
+            min_ms, key = wanted
+            wanted_at_ms = self._prefetch_at_ms(min_ms)
+            if wanted_at_ms is None or now_ms < wanted_at_ms:
+                return
+            home = state.members.homes[key]
+            snapshot = home.snapshot
+            assert snapshot is not None
+            first = snapshot.next_segment
+            end = max(first + 1, self._near_segments(snapshot, first, now_ms))
+            effect = LoadSegments(self._new_id(), state.epoch, snapshot.bucket_id, first, end - 1)
+            snapshot.load_effect_id, snapshot.load_first, snapshot.next_segment = effect.effect_id, first, end
+            self._loads[effect.effect_id] = (effect, home)
+            self._loading_count += int(snapshot.bounds.count[first:end].sum())
+            state.segments.update(home)
+            self._effects.append(effect)
+
+    def _prefetch_at_ms(self, min_ms: int) -> int | None:
+        """When the idle segment with this first deadline is to be loaded; None: when polls have made room."""
+        state, limits = self._state, self._state.limits
+        due_ms = limits.due_from_ms(min_ms)
+        if state.heap.loaded_count + self._loading_count < limits.loaded_indexes_max:
+            return due_ms - limits.prefetch_window_ms
+        # Over budget only what would be handed out next is loaded; the head of the heap leaves a wake-up for the rest.
+        head = state.heap.first()
+        return None if head is not None and head.min_deliver_at_ms <= min_ms else due_ms
+
+    def next_wakeup_ms(self) -> int | None:
+        """The next prefetch or retry, or None."""
+        moments = [self._retries.peekitem(0)[0][0] if self._retries else None, self._state.segments.next_retry_ms()]
+        wanted = self._state.segments.first_idle()
+        if wanted is not None:
+            moments.append(self._prefetch_at_ms(wanted[0]))
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def _forget_load(self, load: LoadSegments, home: Home) -> SnapshotSegments:
+        snapshot = home.snapshot
+        assert snapshot is not None
+        self._loading_count -= int(snapshot.bounds.count[load.first : load.last + 1].sum())
+        snapshot.load_effect_id = None
+        return snapshot
+
+    def segments_loaded(self, effect_id: int, indexes: IndexColumns, now_ms: int) -> bool:
+        """Put loaded rows on the heap; rows that contradict the segment bounds are a lost snapshot."""
+        if effect_id not in self._loads:
+            return False
+        load, home = self._loads[effect_id]
+        snapshot = home.snapshot
+        assert snapshot is not None
+        bounds = snapshot.bounds.take(slice(load.first, load.last + 1))
+        if (
+            len(indexes) != int(bounds.count.sum())
+            or int(indexes.deliver_at_ms[0]) < int(bounds.min_deliver_at_ms[0])
+            or int(indexes.deliver_at_ms.max()) > int(bounds.max_deliver_at_ms.max())
+        ):
+            return self.segment_load_failed(effect_id, now_ms, lost=True)
+        del self._loads[effect_id]
+        self._forget_load(load, home)
+        self._put_loaded(home, indexes)
+        self._state.segments.update(home)
+        return True
+
+    def _put_loaded(self, home: Home, indexes: IndexColumns) -> None:
+        live = indexes.take(home.bits.contains(indexes.positions))
+        if len(live):
+            # A copy: the rows are a slice of something larger that should not be kept alive.
+            rows = IndexColumns(live.deliver_at_ms.copy(), live.ledger_id.copy(), live.entry_id.copy()).sorted()
+            self._state.heap.new_run(home.key, rows)
+
+    def segment_load_failed(self, effect_id: int, now_ms: int, *, lost: bool) -> bool:
+        """Try again later, or give up what is only in a lost snapshot."""
+        if effect_id not in self._loads:
+            return False
+        load, home = self._loads.pop(effect_id)
+        state = self._state
+        state.counters.effects_failed += 1
+        snapshot = self._forget_load(load, home)
+        if not lost:
+            snapshot.next_segment = load.first
+            state.segments.retry_later(home, now_ms + state.limits.retry_backoff_ms)
+            return True
+        # The bits of the lost rows go, so that the dispatcher's replay can bring them again.
+        snapshot.next_segment = len(snapshot.bounds)
+        reachable = state.reachable_in_memory(home)
+        dropped = len(home.bits) - len(reachable)
+        home.bits = reachable
+        state.counters.tracked -= dropped
+        state.counters.dropped_as_corrupt += dropped
+        self.replay_required = True
+        state.segments.update(home)
+        self.retire_if_drained(home)
+        return True
+
+    # -- deleting ----------------------------------------------------------------------------------------------------
+
+    def retire_if_drained(self, home: Home) -> None:
+        """Forget a sealed home without bits, and ask for its snapshot to be deleted; one being stored waits."""
+        if home.bits or home.is_open or home.key not in self._state.members.homes or home in self._stores.values():
+            return
+        if home.snapshot is not None:
+            if home.snapshot.load_effect_id is not None:
+                load, _ = self._loads.pop(home.snapshot.load_effect_id)
+                self._forget_load(load, home)
+            self.delete((home.snapshot.bucket_id,))
+        self._state.remove_home(home)
+
+    def delete(self, bucket_ids: tuple[int, ...]) -> None:
+        """Ask for snapshots to be removed from the catalogue and the storage; with none, only for the epoch's fence."""
+        effect = DeleteSnapshots(self._new_id(), self._state.epoch, bucket_ids)
+        self._deletes[effect.effect_id] = bucket_ids
+        self._effects.append(effect)
+
+    def snapshots_deleted(self, effect_id: int) -> bool:
+        """Forget a deletion that has happened."""
+        return self._deletes.pop(effect_id, None) is not None
+
+    def delete_failed(self, effect_id: int, now_ms: int) -> bool:
+        """Ask again later."""
+        bucket_ids = self._deletes.pop(effect_id, None)
+        if bucket_ids is None:
+            return False
+        self._state.counters.effects_failed += 1
+        self._retry_later(bucket_ids, now_ms)
+        return True
+
+    def forget_all(self) -> None:
+        """A barrier has passed: results of effects asked for before it are ignored, snapshots of before it deleted."""
+        bucket_ids = {
+            home.snapshot.bucket_id for home in self._state.members.homes.values() if home.snapshot is not None
+        }
+        bucket_ids.update(bucket_id for ids in self._deletes.values() for bucket_id in ids)
+        bucket_ids.update(bucket_id for what in self._retries.values() if isinstance(what, tuple) for bucket_id in what)
+        self._stores.clear()
+        self._loads.clear()
+        self._loading_count = 0
+        self._deletes.clear()
+        self._retries.clear()
+        self._effects = [effect for effect in self._effects if isinstance(effect, DeleteSnapshots)]
+        self.delete(tuple(sorted(bucket_ids)))
+
+    def check(self) -> None:
+        """Raise InvariantViolation unless every home that is not at rest has an effect in flight or a retry."""
+        retrying = [what for what in self._retries.values() if isinstance(what, Home)]
+        for home in self._state.members.homes.values():
+            waits = [stored is home for stored in self._stores.values()].count(True)
+            waits += [other is home for other in retrying].count(True)
+            if (home.state is BucketState.SEALING) != (waits == 1) or waits > 1:
+                raise InvariantViolation(f"home {home.key} is {home.state.value} with {waits} attempts to store it")
+            if not home.bits and not home.is_open and home not in self._stores.values():
+                raise InvariantViolation(f"home {home.key} is drained but was not deleted")
+            effect_id = home.snapshot.load_effect_id if home.snapshot is not None else None
+            if effect_id is not None and effect_id not in self._loads:
+                raise InvariantViolation(f"home {home.key} waits for a load that nobody knows")
+        loading = sum(
+            int(home.snapshot.bounds.count[load.first : load.last + 1].sum())
+            for load, home in self._loads.values()
+            if home.snapshot is not None
+        )
+        if loading != self._loading_count:
+            raise InvariantViolation(f"{self._loading_count} rows are counted as loading, {loading} are")
+        self._state.segments.check(self._state.members.homes)

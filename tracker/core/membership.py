@@ -1,0 +1,121 @@
+"""All homes of a tracker: which position is tracked, and where its one bit is (design: invariant 1)."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from sortedcontainers import SortedDict
+
+from tracker.core.columns import BEFORE_ALL, BoolArray, Int64Array, Position, PositionColumns
+from tracker.core.errors import InvariantViolation
+from tracker.core.homes import Home
+from tracker.core.outcomes import BucketState
+from tracker.core.position_bitmap import PositionBitmap, by_ledger
+
+
+class Membership:
+    """Homes by key, an index from ledger to homes, and the ranges of the sealed ones. Homes are pairwise disjoint."""
+
+    __slots__ = ("_by_ledger", "_next_key", "homes", "ranges")
+
+    def __init__(self) -> None:
+        self.homes: dict[int, Home] = {}
+        self.ranges: SortedDict[tuple[Position, int], Position] = SortedDict()
+        """(last position, home key) -> first position, of every home that is not open for adds. Only an index."""
+        self._by_ledger: dict[int, list[Home]] = {}
+        self._next_key = 1
+
+    def open_home(self, state: BucketState) -> Home:
+        """Start an empty home that adds may go to."""
+        return self._insert(Home(self._next_key, state))
+
+    def insert_sealed(self, home: Home) -> Home:
+        """Take in a home built elsewhere (recovery), giving it its key."""
+        home.key = self._next_key
+        self._insert(home)
+        self.note_ledgers(home)
+        self.note_range(home)
+        return home
+
+    def _insert(self, home: Home) -> Home:
+        self.homes[home.key] = home
+        self._next_key += 1
+        return home
+
+    def note_ledgers(self, home: Home) -> None:
+        """List the home under every ledger it has bits in. O(ledgers that are new)."""
+        for ledger in home.bits.ledgers():
+            self._note_ledger(home, ledger)
+
+    def _note_ledger(self, home: Home, ledger: int) -> None:
+        if ledger not in home.ledgers:
+            home.ledgers.add(ledger)
+            self._by_ledger.setdefault(ledger, []).append(home)
+
+    def note_range(self, home: Home) -> None:
+        """Enter the range a home was sealed with."""
+        assert home.first is not None
+        assert home.last is not None
+        self.ranges[home.last, home.key] = home.first
+
+    def remove(self, home: Home) -> None:
+        """Forget a home and where it was listed."""
+        del self.homes[home.key]
+        if home.last is not None:
+            del self.ranges[home.last, home.key]
+        for ledger in home.ledgers:
+            others = [other for other in self._by_ledger[ledger] if other is not home]
+            if others:
+                self._by_ledger[ledger] = others
+            else:
+                del self._by_ledger[ledger]
+
+    def frontier(self) -> Position:
+        """The highest sealed position: what is not above it is late. O(log homes)."""
+        return self.ranges.peekitem(-1)[0][0] if self.ranges else BEFORE_ALL
+
+    def add(self, home: Home, positions: PositionColumns) -> int:
+        """Set bits in a home; returns how many were not set. The caller has made sure that no other home has them."""
+        added = home.bits.add(positions)
+        for ledger, _ in by_ledger(positions.ledger_id):
+            self._note_ledger(home, ledger)
+        return added
+
+    def contains(self, positions: PositionColumns) -> BoolArray:
+        """For each position, whether any home has its bit."""
+        tracked = np.zeros(len(positions), np.bool_)
+        for _, rows in self.locate(positions):
+            tracked[rows] = True
+        return tracked
+
+    def locate(self, positions: PositionColumns) -> Iterator[tuple[Home, Int64Array]]:
+        """Each home that has some of the positions, with the rows it has; rows of untracked positions are in none.
+
+        A home is named once for each ledger.
+        """
+        for ledger, selection in by_ledger(positions.ledger_id):
+            rows = np.arange(selection.start, selection.stop) if isinstance(selection, slice) else selection
+            for home in self._by_ledger.get(ledger, ()):
+                if not len(rows):
+                    break
+                here = home.bits.contains(positions.take(rows))
+                if here.any():
+                    yield home, rows[here]
+                    rows = rows[~here]
+
+    def check(self) -> int:
+        """Raise InvariantViolation unless homes are sound, disjoint and listed; returns the number of bits."""
+        union = PositionBitmap()
+        for key, home in self.homes.items():
+            home.check()
+            if home.key != key:
+                raise InvariantViolation(f"home {home.key} is filed under {key}")
+            if union.update(home.bits) != len(home.bits):
+                raise InvariantViolation(f"home {key} has a bit that another home has too")
+            if any(home not in self._by_ledger.get(ledger, ()) for ledger in home.ledgers):
+                raise InvariantViolation(f"home {key} is missing from the ledger index")
+        if any(home.key not in self.homes for homes in self._by_ledger.values() for home in homes):
+            raise InvariantViolation("the ledger index lists a home that is gone")
+        expected = {(home.last, home.key): home.first for home in self.homes.values() if home.last is not None}
+        if dict(self.ranges) != expected:
+            raise InvariantViolation("the ranges are not those of the sealed homes")
+        return len(union)

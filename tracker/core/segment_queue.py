@@ -1,0 +1,95 @@
+"""Which sealed homes have segments left to load, by the first deadline that is not in memory.
+
+Loading is by time: a segment is wanted when its first deadline comes within the prefetch window, so memory follows what
+is nearly due and not the number of buckets (PIP-195 keeps the first segment of every bucket; that is an infinite window).
+"""
+
+from sortedcontainers import SortedDict
+
+from tracker.core.errors import InvariantViolation
+from tracker.core.homes import Home
+
+
+class SegmentQueue:
+    """Homes with unloaded segments in deadline order; which of them are idle, loading, or waiting to try again."""
+
+    __slots__ = ("_idle", "_place", "_retry_at", "_retry_order", "_unloaded")
+
+    def __init__(self) -> None:
+        self._place: dict[int, int] = {}
+        self._unloaded: SortedDict[tuple[int, int], None] = SortedDict()
+        self._idle: SortedDict[tuple[int, int], None] = SortedDict()
+        self._retry_at: dict[int, int] = {}
+        self._retry_order: SortedDict[tuple[int, int], None] = SortedDict()
+
+    def update(self, home: Home) -> None:
+        """Note where a sealed home stands now: call after each change to its snapshot part."""
+        self.remove(home.key)
+        snapshot = home.snapshot
+        if snapshot is None or snapshot.next_min_ms is None:
+            return
+        self._place[home.key] = snapshot.next_min_ms
+        self._unloaded[snapshot.next_min_ms, home.key] = None
+        if snapshot.load_effect_id is None:
+            self._idle[snapshot.next_min_ms, home.key] = None
+
+    def retry_later(self, home: Home, retry_at_ms: int) -> None:
+        """Keep a home from being loaded before ``retry_at_ms``: its last load failed."""
+        self.update(home)
+        place = (self._place[home.key], home.key)
+        del self._idle[place]
+        self._retry_at[home.key] = retry_at_ms
+        self._retry_order[retry_at_ms, home.key] = None
+
+    def release_retries(self, now_ms: int) -> None:
+        """Make homes whose waiting time is over idle again."""
+        while self._retry_order and self._retry_order.peekitem(0)[0][0] <= now_ms:
+            (_, key), _ = self._retry_order.popitem(0)
+            del self._retry_at[key]
+            self._idle[self._place[key], key] = None
+
+    def remove(self, key: int) -> None:
+        """Forget a home; unknown ones are no matter."""
+        min_ms = self._place.pop(key, None)
+        if min_ms is None:
+            return
+        del self._unloaded[min_ms, key]
+        self._idle.pop((min_ms, key), None)
+        retry_at_ms = self._retry_at.pop(key, None)
+        if retry_at_ms is not None:
+            del self._retry_order[retry_at_ms, key]
+
+    def clear(self) -> None:
+        """Forget all homes."""
+        for key in list(self._place):
+            self.remove(key)
+
+    def first_min_ms(self) -> int | None:
+        """First deadline that is not in memory, being loaded or not. O(1)."""
+        return self._unloaded.peekitem(0)[0][0] if self._unloaded else None
+
+    def first_idle(self) -> tuple[int, int] | None:
+        """(first deadline, home key) of the idle home that is wanted next. O(1)."""
+        return self._idle.peekitem(0)[0] if self._idle else None
+
+    def next_retry_ms(self) -> int | None:
+        """When the first waiting home may be tried again, or None. O(1)."""
+        return self._retry_order.peekitem(0)[0][0] if self._retry_order else None
+
+    def check(self, homes: dict[int, Home]) -> None:
+        """Raise InvariantViolation unless every unloaded segment has its wake-up: idle, in flight, or a retry."""
+        expected = {
+            key: home.snapshot.next_min_ms
+            for key, home in homes.items()
+            if home.snapshot is not None and home.snapshot.next_min_ms is not None
+        }
+        if expected != self._place or set(self._unloaded) != {(ms, key) for key, ms in expected.items()}:
+            raise InvariantViolation("a home with unloaded segments has lost its place in the queue")
+        for key, min_ms in expected.items():
+            snapshot = homes[key].snapshot
+            assert snapshot is not None
+            loading = snapshot.load_effect_id is not None
+            if [loading, (min_ms, key) in self._idle, key in self._retry_at].count(True) != 1:
+                raise InvariantViolation(f"home {key} waits for a segment that nobody is going to load")
+        if set(self._retry_order) != {(at, key) for key, at in self._retry_at.items()}:
+            raise InvariantViolation("a waiting load has lost its wake-up")

@@ -1,0 +1,276 @@
+"""The state that verbs and effect results share: bits, copies, leases and counters, and the moves between them.
+
+Every method keeps the invariants of design 3.3 that concern it; which move happens when is decided by its callers.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tracker.core.columns import BoolArray, IndexColumns, Int64Array, Position, PositionColumns
+from tracker.core.counters import Counters
+from tracker.core.homes import Home
+from tracker.core.leases import LeaseTable
+from tracker.core.limits import TrackerLimits
+from tracker.core.membership import Membership
+from tracker.core.outcomes import BucketState
+from tracker.core.position_bitmap import PositionBitmap
+from tracker.core.runs import Run, RunHeap
+from tracker.core.seal import FrozenIndexes
+from tracker.core.segment_queue import SegmentQueue
+
+_DEAD_COPIES_SLACK = 1_024
+_SETTLE_BLOCK = 64
+
+
+class TrackerState:
+    """Plain state with one owner."""
+
+    __slots__ = (
+        "counters",
+        "epoch",
+        "heap",
+        "late",
+        "leases",
+        "limits",
+        "mark_delete",
+        "members",
+        "membership_bytes",
+        "mutable",
+        "segments",
+        "snapshot_bytes",
+    )
+
+    def __init__(self, limits: TrackerLimits, *, epoch: int, mark_delete: Position) -> None:
+        self.limits = limits
+        self.epoch = epoch
+        self.mark_delete = mark_delete
+        self.counters = Counters()
+        self.leases = LeaseTable()
+        self.reset_homes()
+
+    def reset_homes(self) -> None:
+        """Start with no position, no copy and no lease; counters, epoch and mark-delete stay."""
+        self.members = Membership()
+        self.heap = RunHeap()
+        self.leases.clear()
+        self.segments = SegmentQueue()
+        self.mutable = self.members.open_home(BucketState.MUTABLE)
+        self.late = self.members.open_home(BucketState.LATE)
+        self.counters.tracked = 0
+        self.snapshot_bytes = 0
+        self.membership_bytes = 0
+
+    # -- what counts -------------------------------------------------------------------------------------------------
+
+    def is_live(self, home: Home, indexes: IndexColumns) -> BoolArray:
+        """For each copy of a home, whether it counts: its bit is set, it is not leased, and its deadline is the last."""
+        positions = indexes.positions
+        live = home.bits.contains(positions)
+        if self.leases.bits:
+            live &= ~self.leases.bits.contains(positions)
+        if home.memory is not None and home.memory.redated:
+            redated = home.memory.redated
+            suspects = PositionBitmap.of(PositionColumns.of(redated))
+            for row in np.flatnonzero(live & suspects.contains(positions)):
+                position = Position(int(positions.ledger_id[row]), int(positions.entry_id[row]))
+                live[row] = int(indexes.deliver_at_ms[row]) == redated[position]
+        return live
+
+    def live_of(self, indexes: IndexColumns, home_keys: Int64Array) -> BoolArray:
+        """The same for sorted copies of several homes; of equal copies only the first counts."""
+        live = np.zeros(len(indexes), np.bool_)
+        for key in np.unique(home_keys).tolist():
+            home = self.members.homes.get(key)
+            if home is None:
+                continue
+            rows = np.flatnonzero(home_keys == key)
+            live[rows] = self.is_live(home, indexes.take(rows))
+        # Of equal copies one is enough: they share their home, and nothing sorts between them.
+        rows = np.flatnonzero(live)
+        chosen = indexes.take(rows)
+        repeat = (
+            (chosen.deliver_at_ms[1:] == chosen.deliver_at_ms[:-1])
+            & (chosen.ledger_id[1:] == chosen.ledger_id[:-1])
+            & (chosen.entry_id[1:] == chosen.entry_id[:-1])
+        )
+        live[rows[1:][repeat]] = False
+        return live
+
+    # -- bits --------------------------------------------------------------------------------------------------------
+
+    def drop(self, positions: PositionColumns) -> tuple[int, list[Home]]:
+        """Clear the bits of positions that are not leased, wherever they are; their copies stay behind, dead.
+
+        Returns how many were set, and the homes that lost some.
+        """
+        dropped = 0
+        homes: dict[int, Home] = {}
+        for home, rows in list(self.members.locate(positions)):
+            here = positions.take(rows)
+            count = home.bits.remove(here)
+            dropped += count
+            homes[home.key] = home
+            if home.memory is not None:
+                home.memory.note_dead(here)
+                self._compact_if_mostly_dead(home)
+        self.counters.tracked -= dropped
+        return dropped, list(homes.values())
+
+    def take_bits(self, positions: PositionColumns) -> tuple[int, list[Home]]:
+        """Clear the bits of positions whose copies were just consumed (hand-off, ack of a lease)."""
+        taken = 0
+        homes: dict[int, Home] = {}
+        for home, rows in list(self.members.locate(positions)):
+            taken += home.bits.remove(positions.take(rows))
+            homes[home.key] = home
+        self.counters.tracked -= taken
+        return taken, list(homes.values())
+
+    def trim(self, position: Position) -> tuple[int, list[Home]]:
+        """Clear every bit at or below a position, leased or not. O(homes + ledgers)."""
+        self.leases.drop_through(position)
+        trimmed = 0
+        homes = []
+        for home in list(self.members.homes.values()):
+            count = home.bits.remove_through(position)
+            if not count:
+                continue
+            trimmed += count
+            homes.append(home)
+            if home.memory is not None:
+                home.memory.ghosts.remove_through(position)
+                home.memory.note_trimmed(count)
+                self._compact_if_mostly_dead(home)
+        self.counters.tracked -= trimmed
+        return trimmed, homes
+
+    # -- copies ------------------------------------------------------------------------------------------------------
+
+    def put(self, home: Home, indexes: IndexColumns) -> None:
+        """Add untracked, distinct rows to an open home."""
+        assert home.is_open
+        assert home.memory is not None
+        if not len(indexes):
+            return
+        memory = home.memory
+        memory.note_added(indexes)
+        added = self.members.add(home, indexes.positions)
+        assert added == len(indexes)
+        self.counters.tracked += added
+        memory.last_ledger_id = max(memory.last_ledger_id, int(indexes.ledger_id.max()))
+        if memory.open_run is None:
+            memory.open_run = self.heap.new_run(home.key)
+        self.heap.append(memory.open_run, indexes)
+
+    def give_back(self, indexes: IndexColumns) -> None:
+        """Make rows whose lease has ended deliverable again, under their home and their deadline."""
+        for home, rows in list(self.members.locate(indexes.positions)):
+            returned = indexes.take(rows).sorted()
+            self.heap.new_run(home.key, returned)
+            self._merge_small_runs(home)
+
+    def sort_run(self, run: Run) -> None:
+        """Make a run ready to be looked into; adds go to a new one from now on."""
+        home = self.members.homes[run.home_key]
+        if home.memory is not None and home.memory.open_run is run:
+            home.memory.open_run = None
+        run.sort()
+        run.suspect = False
+
+    def _merge_small_runs(self, home: Home) -> None:
+        """Keep the sorted runs of a home geometric in size, so that their number stays logarithmic."""
+        open_run = home.memory.open_run if home.memory is not None else None
+        runs = sorted((run for run in self.heap.of_home(home.key) if run is not open_run), key=len)
+        total = 0
+        joined: list[Run] = []
+        for run in runs:
+            if joined and len(run) > 2 * total:
+                break
+            joined.append(run)
+            total += len(run)
+        if len(joined) > 1:
+            self._rebuild(home, joined)
+
+    def _rebuild(self, home: Home, runs: Sequence[Run]) -> None:
+        rows = IndexColumns.concat([chunk for run in runs for chunk in run.chunks()])
+        for run in runs:
+            self.heap.drop(run)
+        # Copies of leased positions are dropped as well: a lease that ends brings its own.
+        rows = rows.take(self.is_live(home, rows)).sorted()
+        if len(rows):
+            self.heap.new_run(home.key, rows)
+
+    def _compact_if_mostly_dead(self, home: Home) -> None:
+        memory = home.memory
+        if memory is None or memory.dead_count <= len(home.bits) + _DEAD_COPIES_SLACK:
+            return
+        runs = self.heap.of_home(home.key)
+        memory.open_run = None
+        self._rebuild(home, runs)
+        memory.forget_dead()
+
+    def forget_copies(self, home: Home) -> None:
+        """Drop every copy of a home from memory."""
+        self.heap.drop_home(home.key)
+
+    def reachable_in_memory(self, home: Home) -> PositionBitmap:
+        """Positions of a home that a live copy in memory or a lease holds."""
+        reachable = PositionBitmap()
+        for run in self.heap.of_home(home.key):
+            for chunk in run.chunks():
+                reachable.add(chunk.take(self.is_live(home, chunk)).positions)
+        for leased in self.leases.outstanding():
+            reachable.add(leased.take(home.bits.contains(leased.positions)).positions)
+        return reachable
+
+    def freeze(self, home: Home) -> FrozenIndexes:
+        """What sealing a home in memory needs, detached from what happens next. O(runs), and a copy of the bitmaps."""
+        assert home.memory is not None
+        first, last = home.bits.first(), home.bits.last()
+        assert first is not None
+        assert last is not None
+        chunks = [chunk for run in self.heap.of_home(home.key) for chunk in run.chunks()]
+        # Leased positions have no copy in a run, but the snapshot must hold whatever has a bit.
+        chunks += [leased.take(home.bits.contains(leased.positions)) for leased in self.leases.outstanding()]
+        return FrozenIndexes(
+            home_key=home.key,
+            chunks=tuple(chunk for chunk in chunks if len(chunk)),
+            live=home.bits.copy(),
+            redated=dict(home.memory.redated),
+            step_ms=self.limits.max_step_per_segment_ms,
+            count_max=self.limits.max_indexes_per_segment,
+            first=first,
+            last=last,
+        )
+
+    def settle(self) -> None:
+        """Bring a live copy to the head of the heap, so that the next deadline is exact. Amortised O(1)."""
+        while (run := self.heap.first()) is not None:
+            home = self.members.homes[run.home_key]
+            if not run.is_sorted:
+                if not run.suspect:
+                    return
+                self.sort_run(run)
+            head = run.rows.take(slice(0, 1))
+            if self.is_live(home, head)[0]:
+                return
+            block = run.rows.take(slice(0, _SETTLE_BLOCK))
+            live = self.is_live(home, block)
+            self.heap.advance(run, int(np.argmax(live)) if live.any() else len(block))
+
+    def note_measured(self, home: Home, snapshot_bytes: int) -> None:
+        """Account the memory and the storage of a home that has just been stored or recovered."""
+        home.membership_bytes = home.bits.nbytes
+        self.membership_bytes += home.membership_bytes
+        self.snapshot_bytes += snapshot_bytes
+
+    def remove_home(self, home: Home) -> None:
+        """Forget a home that has no bits left, with its copies."""
+        assert not home.bits
+        self.forget_copies(home)
+        self.segments.remove(home.key)
+        self.members.remove(home)
+        self.membership_bytes -= home.membership_bytes
+        if home.snapshot is not None:
+            self.snapshot_bytes -= home.snapshot.snapshot_bytes
