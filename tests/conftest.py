@@ -1,4 +1,4 @@
-"""What every test shares: the Hypothesis profiles. (Event loops in debug mode: ``asyncio_debug`` in pyproject.toml.)"""
+"""What every test shares: the Hypothesis profiles. Event loops run in debug mode by ``asyncio_debug`` in pyproject."""
 
 import os
 

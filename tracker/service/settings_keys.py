@@ -6,6 +6,7 @@ A key is declared once, as the default of a field of ``tracker.service.settings.
 
 import dataclasses
 import enum
+import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -63,6 +64,16 @@ class Address:
         if int(port) > PORT_MAX or re.search(r"[\s\[\]]", bare):
             raise ValueError(text)
         return cls(bare, int(port))
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only processes of this machine can connect; a host name other than localhost counts as not."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

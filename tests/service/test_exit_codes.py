@@ -1,0 +1,54 @@
+"""Exit codes: the numbers are a promise."""
+
+import pytest
+
+from snapshot_storage.errors import (
+    SnapshotCorrupt,
+    SnapshotNotFound,
+    StorageFormatUnsupported,
+    StorageInUse,
+    StorageUnavailable,
+    UnknownStorageScheme,
+)
+from tracker.core.errors import DelayedTrackerError, InvalidInput
+from tracker.service.exit_codes import ExitCode, exit_code_of
+from tracker.service.listen import AddressInUse, AddressUnusable
+from tracker.service.settings_keys import Address
+from tracker.service.settings_load import InvalidSettings
+
+ADDRESS = Address("127.0.0.1", 1)
+
+
+def test_numbers_never_change():
+    """Scripts compare with these numbers."""
+    assert {code.name: code.value for code in ExitCode} == {
+        "OK": 0,
+        "FAILURE": 1,
+        "USAGE": 2,
+        "ADDRESS_IN_USE": 3,
+        "STORAGE_UNUSABLE": 4,
+        "SERVICE_UNAVAILABLE": 5,
+        "TRACKER_CONFLICT": 6,
+        "BAD_DATA": 7,
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InvalidSettings([]), 2),
+        (InvalidInput("field", 1, "give 2"), 2),
+        (UnknownStorageScheme("x"), 2),
+        (AddressUnusable("key", ADDRESS, "why"), 2),
+        (AddressInUse("key", ADDRESS), 3),
+        (StorageInUse("x"), 4),
+        (StorageFormatUnsupported("x"), 4),
+        (StorageUnavailable("x"), 4),
+        (SnapshotCorrupt("x"), 4),
+        (SnapshotNotFound("x"), 1),
+        (DelayedTrackerError("x"), 1),
+    ],
+)
+def test_each_error_has_its_exit_code(error: DelayedTrackerError, code: int):
+    """What a supervisor can do differs; so does the number."""
+    assert exit_code_of(error) == code

@@ -1,0 +1,44 @@
+"""Listening sockets: ports chosen by the system, and errors that say which key to change."""
+
+import pytest
+
+from tracker.service.listen import AddressInUse, AddressUnusable, listen
+from tracker.service.settings_keys import Address
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_port_zero_comes_back_as_the_port_in_use(host: str):
+    """The bound address is one that a client can connect to."""
+    listener, bound = await listen("httpListenAddress", Address(host, 0))
+    with listener:
+        assert bound.host == host
+        assert bound.port == listener.getsockname()[1] > 0
+
+
+async def test_address_in_use_names_key_and_address():
+    """A second listener is refused, with the key to change and how."""
+    listener, bound = await listen("httpListenAddress", Address("127.0.0.1", 0))
+    with listener, pytest.raises(AddressInUse) as caught:
+        await listen("grpcListenAddress", bound)
+    assert f"grpcListenAddress={bound}: the address is in use" in caught.value.message
+    assert "0 takes any free one" in caught.value.message
+
+
+async def test_released_address_can_be_bound_again():
+    """A restart is not refused because of the process before it."""
+    listener, bound = await listen("httpListenAddress", Address("127.0.0.1", 0))
+    listener.close()
+    again, _ = await listen("httpListenAddress", bound)
+    again.close()
+
+
+async def test_address_of_another_machine_is_unusable():
+    """An address reserved for documentation belongs to no interface of this machine."""
+    with pytest.raises(AddressUnusable, match=r"httpListenAddress=192\.0\.2\.1:0"):
+        await listen("httpListenAddress", Address("192.0.2.1", 0))
+
+
+async def test_unknown_host_is_unusable():
+    """A host name that resolves to nothing is named."""
+    with pytest.raises(AddressUnusable, match=r"no-such-host\.invalid"):
+        await listen("grpcListenAddress", Address("no-such-host.invalid", 1))

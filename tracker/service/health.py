@@ -1,0 +1,54 @@
+"""Whether the service takes calls: one state, told over gRPC (``grpc.health.v1``) and HTTP alike."""
+
+import asyncio
+import enum
+
+import grpc
+from grpc_health.v1 import health, health_pb2
+
+SERVICE_NAME = "delayed_tracker.v1.DelayedDeliveryTrackerService"
+_SERVICES = ("", SERVICE_NAME)
+
+
+class Stage(enum.Enum):
+    """Where the process stands in its life; the value is the reason for not being ready, empty if it is."""
+
+    STARTING = "starting: the storage is being opened"
+    SERVING = ""
+    DRAINING = "draining: the service is shutting down"
+
+
+class Health(health.aio.HealthServicer):  # type: ignore[misc, name-defined]  # the stubs lack the asynchronous half
+    """The stage of the service, and the servicer that tells it to whoever checks or watches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stage = Stage.STARTING
+        self._watches: set[asyncio.Task[None]] = set()
+
+    async def enter(self, stage: Stage) -> None:
+        """Move to a stage and tell every watcher."""
+        self.stage = stage
+        serving = stage is Stage.SERVING
+        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        for service in _SERVICES:
+            await self.set(service, status)
+
+    async def Watch(  # noqa: N802 -- the name of the call
+        self,
+        request: health_pb2.HealthCheckRequest,
+        context: "grpc.aio.ServicerContext[health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse]",
+    ) -> None:
+        """Stream the status; unlike the library's own, it ends when the service stops, so that it never delays that."""
+        watch = asyncio.ensure_future(super().Watch(request, context))
+        self._watches.add(watch)
+        try:
+            await asyncio.wait({watch})
+        finally:
+            self._watches.discard(watch)
+            watch.cancel()
+
+    def end_watches(self) -> None:
+        """End every stream; for use once NOT_SERVING has been told."""
+        for watch in self._watches:
+            watch.cancel()

@@ -1,0 +1,196 @@
+"""The service as a whole: its parts are made, connected, started and stopped here, and nowhere else.
+
+Start: both addresses are bound, HTTP answers (live, not ready), the storage opens, gRPC answers, ready. Stop: health says
+NOT_SERVING, new calls are refused, waiting polls end, effects finish, connections close, the storage closes. A stop
+takes no longer than the grace period; what it cuts off is safe, since storing is all or nothing.
+"""
+
+import asyncio
+import json
+import os
+import signal
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import grpc
+import structlog
+from grpc_health.v1 import health_pb2_grpc
+
+from delayed_tracker.v1 import tracker_pb2_grpc
+from snapshot_storage.registry import open_storage
+from tracker.core.errors import InvalidInput
+from tracker.service.clock import Clock
+from tracker.service.health import Health, Stage
+from tracker.service.http import HttpServer, build_app
+from tracker.service.listen import AddressInUse, listen
+from tracker.service.metrics import build_metrics
+from tracker.service.registry import TrackerRegistry
+from tracker.service.servicer import TrackerServicer
+from tracker.service.settings import Settings
+from tracker.service.settings_keys import Address
+from tracker.service.status import StatusInterceptor
+
+_KEEPALIVE_TIMEOUT_MS = 10_000
+_CLOSE_MS_MIN = 1_000
+"""Closing connections and the storage gets this long even if the grace period is used up."""
+
+_log = structlog.stdlib.get_logger("tracker.service")
+
+
+@dataclass(frozen=True, slots=True)
+class BoundAddresses:
+    """Where a running service listens: ports as the system gave them."""
+
+    grpc: Address
+    http: Address
+
+    def to_json(self) -> str:
+        """What ``--ready-file`` holds: both addresses as ``host:port``, and the process id."""
+        return json.dumps({"grpc": str(self.grpc), "http": str(self.http), "pid": os.getpid()})
+
+
+class TrackerServer:
+    """One service in the running event loop. Started once, stopped once."""
+
+    def __init__(self, settings: Settings, *, clock: Clock | None = None) -> None:
+        """See :meth:`start`; nothing is opened yet.
+
+        Raises:
+            UnknownStorageScheme, InvalidInput: the storage URL names nothing that can be opened.
+        """
+        self.settings = settings
+        self.health = Health()
+        self.trackers = TrackerRegistry(
+            open_storage(settings.storage_url),
+            settings.tracker_limits(),
+            service_limits=settings.service_limits(),
+            clock=clock,
+        )
+        self._grpc: grpc.aio.Server | None = None
+        self._http: HttpServer | None = None
+
+    async def start(self) -> BoundAddresses:
+        """Return once calls are answered.
+
+        Raises:
+            AddressInUse, AddressUnusable: one of the addresses cannot be bound; nothing was opened.
+            StorageInUse, StorageFormatUnsupported, StorageUnavailable: the storage cannot be opened; all is released.
+        """
+        server, grpc_address = await self._bind_grpc()
+        try:
+            listener, http_address = await listen("httpListenAddress", self.settings.http_address)
+        except BaseException:
+            await server.stop(None)
+            raise
+        metrics = build_metrics(self.trackers, version=metadata.version("delayed-tracker"))
+        http = HttpServer(build_app(self.health, metrics), listener)
+        try:
+            await http.start()
+            await self.trackers.start()
+            await server.start()
+        except BaseException:
+            await http.stop()
+            await server.stop(None)
+            raise
+        self._grpc, self._http = server, http
+        await self.health.enter(Stage.SERVING)
+        return BoundAddresses(grpc_address, http_address)
+
+    async def stop(self) -> None:
+        """Drain in order, within the grace period; harmless if the start failed or has not happened."""
+        if self._grpc is None or self._http is None:
+            return
+        server, http = self._grpc, self._http
+        self._grpc, self._http = None, None
+        loop = asyncio.get_running_loop()
+        grace_ends = loop.time() + self.settings.shutdown_grace_ms / 1_000
+        await self.health.enter(Stage.DRAINING)
+        await self.trackers.drain(self.settings.shutdown_grace_ms)
+        self.health.end_watches()
+        await server.stop(max(grace_ends - loop.time(), _CLOSE_MS_MIN / 1_000))
+        try:
+            async with asyncio.timeout(max(grace_ends - loop.time(), _CLOSE_MS_MIN / 1_000)):
+                await self.trackers.close()
+        except TimeoutError:
+            _log.warning("storage did not close in time", storage=self.settings.storage_url)
+        await http.stop()
+
+    async def _bind_grpc(self) -> tuple[grpc.aio.Server, Address]:
+        """A server that answers nothing yet, and where it will."""
+        wanted = self.settings.grpc_address
+        if wanted.port:
+            # gRPC says only that it failed; a plain socket says why, and says it before gRPC prints its own account.
+            probe, _ = await listen("grpcListenAddress", wanted)
+            probe.close()
+        server = grpc.aio.server(interceptors=[StatusInterceptor()], options=self._grpc_options())
+        register = tracker_pb2_grpc.add_DelayedDeliveryTrackerServiceServicer_to_server
+        register(TrackerServicer(self.trackers), server)  # type: ignore[no-untyped-call]  # generated without types
+        health_pb2_grpc.add_HealthServicer_to_server(self.health, server)
+        try:
+            port = server.add_insecure_port(str(wanted))
+        except RuntimeError as error:
+            raise AddressInUse("grpcListenAddress", wanted) from error
+        return server, Address(wanted.host, port)
+
+    def _grpc_options(self) -> list[tuple[str, int]]:
+        keepalive_ms = self.settings.grpc_keepalive_ms
+        return [
+            ("grpc.so_reuseport", 0),  # else a second service would share the port instead of being refused
+            ("grpc.max_receive_message_length", self.settings.grpc_message_bytes_max),
+            ("grpc.max_send_message_length", self.settings.grpc_message_bytes_max),
+            ("grpc.keepalive_time_ms", keepalive_ms),
+            ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.http2.min_ping_interval_without_data_ms", keepalive_ms),
+        ]
+
+
+async def serve(settings: Settings, *, clock: Clock | None = None, ready_file: Path | None = None) -> BoundAddresses:
+    """Run the service until SIGTERM or SIGINT, and return where it listened once everything is closed.
+
+    Args:
+        settings: all of them; nothing else is read.
+        clock: None is the system's.
+        ready_file: written when calls are answered (``BoundAddresses.to_json``), removed at the end.
+
+    Raises:
+        DelayedTrackerError: the service could not start; ``tracker.service.exit_codes`` gives each its exit code.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    server = TrackerServer(settings, clock=clock)
+    _remove(ready_file)
+    try:
+        bound = await server.start()
+        _announce(settings, bound, ready_file)
+        await stop.wait()
+        _log.info("stopping", grace_ms=settings.shutdown_grace_ms)
+    finally:
+        _remove(ready_file)
+        await server.stop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+    _log.info("stopped")
+    return bound
+
+
+def _announce(settings: Settings, bound: BoundAddresses, ready_file: Path | None) -> None:
+    for key, address in (("grpcListenAddress", bound.grpc), ("httpListenAddress", bound.http)):
+        if not address.is_loopback:
+            _log.warning("reachable from other machines without authentication", key=key, address=str(address))
+    if ready_file is not None:
+        written = ready_file.with_name(f"{ready_file.name}.{os.getpid()}")
+        try:
+            written.write_text(f"{bound.to_json()}\n", encoding="utf-8")
+            written.replace(ready_file)
+        except OSError as error:
+            raise InvalidInput("--ready-file", str(ready_file), f"{error.strerror}: name a writable file") from error
+    _log.info("ready", grpc=str(bound.grpc), http=str(bound.http), storage=settings.storage_url)
+
+
+def _remove(ready_file: Path | None) -> None:
+    if ready_file is not None:
+        ready_file.unlink(missing_ok=True)
