@@ -1,0 +1,144 @@
+"""What users install: the wheel's contents, and that a dispatcher's client needs only the base dependencies."""
+
+import importlib
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from tests.project_tree import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+NAME = re.compile(r"^[A-Za-z0-9._-]+")
+
+IMPORT_WITHOUT = """
+import importlib.abc, sys
+
+class Absent(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in blocked:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+module, *blocked = sys.argv[1:]
+sys.meta_path.insert(0, Absent())
+__import__(module)
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    directory = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(directory)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (built,) = directory.glob("*.whl")
+    return zipfile.ZipFile(built)
+
+
+def names_of(requirements: list[str]) -> set[str]:
+    names = set()
+    for requirement in requirements:
+        match = NAME.match(requirement)
+        assert match is not None
+        names.add(normalized(match[0]))
+    return names - {PROJECT["name"]}
+
+
+def normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def modules_outside_base() -> set[str]:
+    """Top-level modules of everything that only an extra brings, and of what it brings in turn."""
+    base = names_of(PROJECT["dependencies"])
+    wanted = list(base)
+    while wanted:
+        brought = metadata.requires(wanted.pop()) or []
+        new = names_of([row for row in brought if "extra ==" not in row]) - base
+        base |= new
+        wanted += new
+    return {
+        module
+        for module, distributions in metadata.packages_distributions().items()
+        if not {normalized(name) for name in distributions} & (base | {PROJECT["name"]})
+    }
+
+
+@pytest.mark.slow
+def test_wheel_holds_the_packages_and_nothing_else(wheel: zipfile.ZipFile):
+    """Three import packages and the metadata; no tests, no top-level module named proto."""
+    roots = {name.partition("/")[0] for name in wheel.namelist()}
+    assert {root for root in roots if not root.endswith(".dist-info")} == {
+        "delayed_tracker",
+        "snapshot_storage",
+        "tracker",
+    }
+    assert not [name for name in wheel.namelist() if "__pycache__" in name or "/test_" in name]
+
+
+@pytest.mark.slow
+def test_wheel_holds_every_source_file(wheel: zipfile.ZipFile):
+    """Code, type markers, generated code and sources of the API are all shipped."""
+    shipped = set(wheel.namelist())
+    expected = set()
+    for package, parent in ((ROOT / "tracker", ROOT), (ROOT / "snapshot_storage", ROOT)):
+        expected |= {path.relative_to(parent).as_posix() for path in package.rglob("*.py")}
+    expected |= {path.relative_to(ROOT / "proto").as_posix() for path in (ROOT / "proto/delayed_tracker").rglob("*.p*")}
+    expected = {name for name in expected if "__pycache__" not in name}
+    assert expected <= shipped
+    assert {"tracker/py.typed", "snapshot_storage/py.typed"} <= shipped
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", ["tracker.client", "delayed_tracker.v1.tracker_pb2_grpc"])
+def test_client_needs_only_the_base_dependencies(module: str):
+    """With everything else made absent, a dispatcher can import what it needs."""
+    blocked = modules_outside_base()
+    assert {"numpy", "pyroaring", "starlette", "structlog", "typer"} <= blocked
+    command = [sys.executable, "-c", IMPORT_WITHOUT, module, *sorted(blocked)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def test_blocked_modules_are_really_absent():
+    """The check above would notice an import of numpy."""
+    command = [sys.executable, "-c", IMPORT_WITHOUT, "tracker.core.columns", "numpy"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "No module named 'numpy" in result.stderr
+
+
+def test_dependency_bounds_cover_what_generated_the_code():
+    """An installer never picks a grpcio or protobuf that the checked-in code refuses to work with."""
+    lowest = dict(re.findall(r'^  "(grpcio|protobuf)>=([\d.]+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
+
+    def parsed(version: str) -> tuple[int, ...]:
+        return tuple(int(part) for part in version.split("."))
+
+    for path in (ROOT / "proto").rglob("*_pb2.py"):
+        (generated,) = re.findall(r"^# Protobuf Python Version: ([\d.]+)$", path.read_text(), re.MULTILINE)
+        assert parsed(lowest["protobuf"]) >= parsed(generated)
+    for path in (ROOT / "proto").rglob("*_pb2_grpc.py"):
+        (generated,) = re.findall(r"^GRPC_GENERATED_VERSION = '([\d.]+)'$", path.read_text(), re.MULTILINE)
+        assert parsed(lowest["grpcio"]) >= parsed(generated)
+
+
+def entry_points() -> list[str]:
+    groups = [PROJECT["scripts"], *PROJECT["entry-points"].values()]
+    return [target for group in groups for target in group.values()]
+
+
+@pytest.mark.parametrize("target", entry_points())
+def test_entry_points_name_what_exists(target: str):
+    """Every command and storage scheme in pyproject.toml leads to a callable."""
+    module, _, attribute = target.partition(":")
+    assert callable(getattr(importlib.import_module(module), attribute))
+
+
+def test_license_travels_with_the_wheel(wheel: zipfile.ZipFile):
+    """The licence's text is among the metadata."""
+    (text,) = [name for name in wheel.namelist() if Path(name).name == "LICENSE"]
+    assert b"Apache License" in wheel.read(text)
