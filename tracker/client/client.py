@@ -2,7 +2,7 @@
 
 ::
 
-    async with DelayedTrackerClient.connect("127.0.0.1:6655") as client:
+    async with DelayedTrackerClient.connect("127.0.0.1:7650") as client:
         async with await client.open_tracker("persistent://shop/orders/events", "billing") as session:
             await session.add(deliver_at_ms, ledger_id, entry_id)
             async with await session.poll(100, wait_ms=10_000) as lease:

@@ -294,7 +294,7 @@ class TrackerSession(TrackerView):
 
     def _lower_batch_max(self, error: BatchTooLarge, sent_count: int) -> bool:
         """Take over the limit that the service names, or halve; False if no smaller batch is possible."""
-        named = error.metadata.get("batch_max", "")
+        named = error.metadata.get("limit", "")
         limit = int(named) if named.isdecimal() else math.ceil(sent_count / 2)
         if not 1 <= limit < sent_count:
             return False

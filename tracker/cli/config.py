@@ -1,0 +1,38 @@
+"""``delayed-tracker config``: every setting with its value and where the value comes from."""
+
+import os
+
+from tracker.cli.options import AsJson, Config, Set
+from tracker.cli.output import answer_console, print_json, table
+from tracker.core.errors import InvalidInput
+from tracker.service.settings_load import LoadedSettings, load_settings
+
+
+def config(path: Config = None, overrides: Set = None, as_json: AsJson = False) -> None:
+    """Print every setting with its origin, and check the configuration on the way.
+
+    Example: delayed-tracker config --config conf/tracker.conf --set delayedDeliveryTickTimeMillis=500
+    """
+    loaded = settings_from(path, overrides)
+    if as_json:
+        print_json({row.key: {"value": row.value, "origin": row.origin} for row in loaded.rows()})
+        return
+    rows = table("settings", "key", "value", "origin")
+    for row in loaded.rows():
+        rows.add_row(row.key, row.value, row.origin)
+    answer_console().print(rows)
+
+
+def settings_from(path: Config, overrides: Set) -> LoadedSettings:
+    """The settings of file, environment and ``--set``.
+
+    Raises:
+        InvalidSettings: naming every unknown key and bad value with its origin.
+    """
+    pairs: dict[str, str] = {}
+    for text in overrides or ():
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise InvalidInput("--set", text, "give KEY=VALUE")
+        pairs[key.strip()] = value.strip()
+    return load_settings(path, environ=os.environ, overrides=pairs)

@@ -1,0 +1,82 @@
+"""What the scenes of the demo's second part share: the dispatcher's cursor, the clock of the play, and delivering."""
+
+import contextlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+
+from rich.console import Console
+
+from tracker.cli.demo.buckets_part import PULSAR_SETTINGS
+from tracker.cli.demo.checks import Checks
+from tracker.cli.demo.cursor import Cursor, Fate
+from tracker.cli.demo.lateness import Lateness
+from tracker.cli.demo.service_process import ServiceProcess
+from tracker.cli.output import progress
+from tracker.client import ClientSettings, DelayedTrackerClient, DueMessages, TrackerSession
+from tracker.core.columns import IndexColumns
+
+TOPIC = "persistent://lab/main/delayed-all"
+SUBSCRIPTION = "demo"
+
+LEASE_MS = 20_000
+POLL_MAX = 50
+POLL_WAIT_MS = 2_000
+AGAIN = "again, after the crash"
+"""Lateness of messages that had been delivered and acknowledged before; the snapshots did not know."""
+PATIENCE_MS = 20_000
+"""What is not delivered so long after its deadline is a failure, not something to wait for."""
+
+_SETTINGS = {**PULSAR_SETTINGS, "isDelayedDeliveryDeliverAtTimeStrict": "true"}
+
+
+@dataclass(slots=True)
+class Stage:
+    """One play: a service process at a time, and a dispatcher that outlives it."""
+
+    work_directory: Path
+    storage_url: str
+    console: Console
+    checks: Checks
+    cursor: Cursor = field(default_factory=lambda: Cursor(IndexColumns.empty()))
+    lateness: Lateness = field(default_factory=Lateness)
+    delivered_again_count: int = 0
+    """Messages handed out although the dispatcher had finished with them before the crash."""
+    _began_s: float = field(default_factory=monotonic)
+
+    def say(self, event: str) -> None:
+        """Print an event with the seconds since the play began."""
+        self.console.print(f"  [dim]{monotonic() - self._began_s:6.1f} s[/]  {event}", highlight=False)
+
+    async def start_service(self) -> ServiceProcess:
+        """Start a service on the play's data, delivering strictly."""
+        return await ServiceProcess.start(self.work_directory, storage_url=self.storage_url, settings=_SETTINGS)
+
+    def connect(self, service: ServiceProcess) -> contextlib.AbstractAsyncContextManager[DelayedTrackerClient]:
+        """Connect a dispatcher that sends small batches, so that a crash finds many on their way."""
+        return DelayedTrackerClient.connect(service.grpc_address, settings=ClientSettings(flush_count=5))
+
+    def finish(self, group: str, messages: DueMessages) -> None:
+        """Record that messages were delivered: how late, and that they ended."""
+        for deliver_at_ms, position in zip(messages.deliver_at_ms, messages, strict=True):
+            first_time = self.cursor.finish(position, Fate.ACKED)
+            self.delivered_again_count += not first_time
+            self.lateness.record(group if first_time else AGAIN, messages.server_time_ms - deliver_at_ms)
+
+    async def deliver_until(self, session: TrackerSession, deliver_at_ms: int, group: str) -> int:
+        """Poll, lease and acknowledge until every message up to a deadline has ended, or patience has.
+
+        Returns: how many answers carried messages.
+        """
+        leases = 0
+        total = self.cursor.unfinished_until(deliver_at_ms)
+        with progress(group, "messages") as shown:
+            while left := self.cursor.unfinished_until(deliver_at_ms):
+                async with await session.poll(POLL_MAX, wait_ms=POLL_WAIT_MS, lease_ms=LEASE_MS) as lease:
+                    self.finish(group, lease.messages)
+                    leases += bool(lease)
+                shown(total - left, total)
+                if not lease.messages and lease.messages.server_time_ms > deliver_at_ms + PATIENCE_MS:
+                    break
+            shown(total - self.cursor.unfinished_until(deliver_at_ms), total)
+        return leases

@@ -1,0 +1,166 @@
+"""What commands print: tables for people, JSON for machines, progress while they wait.
+
+Answers go to stdout, everything else (progress, log lines, errors) to stderr, so that answers can be piped.
+"""
+
+import dataclasses
+import enum
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from tracker.core.errors import DelayedTrackerError
+
+PLAIN_WIDTH = 120
+"""Columns of a line when nobody's terminal says otherwise."""
+LOG_LINE_EVERY_S = 2.0
+"""Without a terminal, long work says where it is this often."""
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+
+def answer_console() -> Console:
+    """Where answers go."""
+    return _console(stderr=False)
+
+
+def notice_console() -> Console:
+    """Where progress, log lines and errors go."""
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else PLAIN_WIDTH
+    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False)
+
+
+def jsonable(value: object) -> Json:
+    """Frozen values as JSON: dataclasses and named tuples are objects, enum members their values."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value.value if isinstance(value, enum.Enum) else value
+    if isinstance(value, enum.Enum):
+        return jsonable(value.value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: jsonable(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {name: jsonable(part) for name, part in zip(value._fields, value, strict=True)}
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(part) for key, part in value.items()}
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Sequence):
+        return [jsonable(part) for part in value]
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def print_json(value: object) -> None:
+    """One JSON document on stdout."""
+    sys.stdout.write(json.dumps(jsonable(value), indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def print_json_line(value: object) -> None:
+    """One JSON document on one line of stdout, at once: for whoever reads while the command runs."""
+    sys.stdout.write(json.dumps(jsonable(value), ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def print_error(error: DelayedTrackerError, *, as_json: bool) -> None:
+    """The error on stderr: its message, or an object with its reason too."""
+    if as_json:
+        document = {"error": {"reason": error.reason, "message": error.message, "metadata": error.metadata}}
+        sys.stderr.write(json.dumps(document, ensure_ascii=False) + "\n")
+    else:
+        sys.stderr.write(f"delayed-tracker: {error.message}\n")
+
+
+def table(title: str, *columns: str, numbers: Sequence[str] = ()) -> Table:
+    """An empty table; columns named in ``numbers`` are aligned to the right."""
+    made = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    for column in columns:
+        made.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+    return made
+
+
+def instant(ms: int | None) -> str:
+    """A wall-clock moment as people read it, in UTC; "-" if there is none."""
+    if ms is None:
+        return "-"
+    try:
+        return datetime.fromtimestamp(ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
+    except (ValueError, OverflowError, OSError):
+        # Beyond the year 9999: deadlines may be as far as 2^63-1 ms.
+        return f"{ms} ms"
+
+
+def duration(ms: float) -> str:
+    """A time span as people read it: "340 ms", "1.5 s", "12 min", "3.0 h", "5.2 d"."""
+    span = abs(ms)
+    for unit, unit_ms, digits in (("d", 86_400_000, 1), ("h", 3_600_000, 1), ("min", 60_000, 1), ("s", 1_000, 1)):
+        if span >= unit_ms:
+            return f"{ms / unit_ms:.{digits}f} {unit}"
+    return f"{ms:.0f} ms"
+
+
+def size(byte_count: int) -> str:
+    """A number of bytes as people read it."""
+    amount = float(byte_count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1_000 or unit == "GB":
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1_000
+    raise AssertionError("the last unit takes any amount")
+
+
+class ProgressTo(Protocol):
+    """Told how far the work is: so many done, of so many in all."""
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show it."""
+        ...
+
+
+@contextmanager
+def progress(title: str, unit: str) -> Iterator[ProgressTo]:
+    """Show progress: a bar on a terminal, a log line now and then elsewhere."""
+    console = notice_console()
+    if not console.is_terminal:
+        yield _LogLines(console, title, unit)
+        return
+    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(title, total=None)
+
+        def show(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield show
+
+
+class _LogLines:
+    """Progress without a terminal: a line at most every ``LOG_LINE_EVERY_S``, and one at the end."""
+
+    def __init__(self, console: Console, title: str, unit: str) -> None:
+        self._console = console
+        self._title = title
+        self._unit = unit
+        self._said_at = monotonic()
+        self._said_done = -1
+
+    def __call__(self, done: int, total: int) -> None:
+        now = monotonic()
+        finished = done >= total and done != self._said_done
+        if finished or now - self._said_at >= LOG_LINE_EVERY_S:
+            self._said_at = now
+            self._said_done = done
+            self._console.print(f"{self._title}: {done} of {total} {self._unit}", markup=False)

@@ -1,0 +1,39 @@
+"""``delayed-tracker serve``: the service, in the foreground, until SIGTERM or SIGINT."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tracker.cli.config import settings_from
+from tracker.cli.options import Config, Set
+from tracker.service.logs import configure_logging
+from tracker.service.server import serve as run_service
+
+_JSON_LOG = "logFormat=json"
+
+
+def serve(
+    *,
+    path: Config = None,
+    overrides: Set = None,
+    ready_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--ready-file",
+            help="Written once calls are answered: a JSON object with grpc, http (host:port) and pid. Removed at the end.",
+            metavar="FILE",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write log lines and errors as JSON objects.")] = False,
+) -> None:
+    """Run the service until SIGTERM or SIGINT; log lines go to stderr.
+
+    Port 0 in a listen address takes any free port; --ready-file tells which.
+
+    Example: delayed-tracker serve --config conf/tracker.conf --set grpcListenAddress=127.0.0.1:7650
+    """
+    loaded = settings_from(path, [*(overrides or ()), *([_JSON_LOG] if as_json else ())])
+    configure_logging(loaded.settings.log_format, loaded.settings.log_level)
+    asyncio.run(run_service(loaded.settings, ready_file=ready_file))
