@@ -49,3 +49,9 @@ class UnknownStorageScheme(StorageError):
     """The URL's scheme names no installed backend; the message lists the known ones."""
 
     reason = "UNKNOWN_STORAGE_SCHEME"
+
+
+class StorageBackendMissing(StorageError):
+    """The backend is known, but a package it needs is not installed; the message says what to install."""
+
+    reason = "STORAGE_BACKEND_MISSING"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tracker.core.columns import Position
+from tracker.core.errors import InvalidInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,17 @@ class CatalogueState:
     """Ascending by (first, last, bucket_id)."""
 
 
+def require_entry_range(first: int, last: int) -> None:
+    """Raise InvalidInput unless ``first`` to ``last`` is a range of segment entries, which count from 1."""
+    if first < 1:
+        raise InvalidInput("first", first, "segments are entries 1 and up; entry 0 is the metadata")
+    if last < first:
+        raise InvalidInput("last", last, f"give {first} or more, both ends are included")
+
+
 class BucketSnapshotStorage(Protocol):
-    """Stores immutable bucket snapshots. All operations may run concurrently; each may raise StorageUnavailable.
+    """Stores immutable bucket snapshots. All operations may run concurrently; each may raise StorageUnavailable, and
+    does so before ``start`` and after ``close``.
 
     Source: PIP-195 ``BucketSnapshotStorage``; ``list_bucket_snapshots`` is an addition, so that what a crash left
     unreferenced can be found.
@@ -116,8 +126,8 @@ class BucketSnapshotStorage(Protocol):
 class SnapshotCatalogue(Protocol):
     """The durable list of live buckets for each (topic, cursor)."""
 
-    async def list(self, topic: str, cursor: str) -> CatalogueState:
-        """The entries and the epoch that wrote them last; an unknown tracker has an empty catalogue at epoch 0."""
+    async def trackers(self) -> list[tuple[str, str]]:
+        """Every (topic, cursor) that has a catalogue, also an empty one, and was not forgotten; ascending."""
         ...
 
     async def replace(
@@ -132,19 +142,28 @@ class SnapshotCatalogue(Protocol):
         """Remove and add entries and record ``epoch``, atomically and durably.
 
         ``remove`` names bucket ids; removing what is not there is harmless, so a retry is. Removal comes before
-        addition: an entry is replaced by naming its id in both. With nothing to remove or add, it only fences.
+        addition, and adding an id that is there replaces its entry. With nothing to remove or add, it only fences.
 
         Raises:
             SnapshotConflict: the catalogue carries a newer epoch; nothing was changed.
         """
         ...
 
-    async def trackers(self) -> "list[tuple[str, str]]":
-        """Every (topic, cursor) that the catalogue knows, ascending."""
+    async def forget(self, topic: str, cursor: str, *, epoch: int) -> None:
+        """Remove all entries of a deleted subscription. Its epoch stays on record, so that a late writer is fenced.
+
+        Raises:
+            SnapshotConflict: the catalogue carries a newer epoch; nothing was changed.
+        """
         ...
 
-    async def forget(self, topic: str, cursor: str, *, epoch: int) -> None:
-        """Remove all entries of a deleted subscription. Its epoch stays on record, so that a late writer is fenced."""
+    async def list(self, topic: str, cursor: str) -> CatalogueState:
+        """The entries and the epoch that wrote them last; an unknown tracker has an empty catalogue at epoch 0.
+
+        Raises:
+            SnapshotCorrupt: an entry fails its checksum; ``metadata["bucket_id"]`` names it. Remove it with ``replace``,
+                count it and list again: the others are sound.
+        """
         ...
 
 
