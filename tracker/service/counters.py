@@ -18,6 +18,10 @@ class EffectCounters:
     storage_retries: int = 0
     orphans_swept: int = 0
     """Snapshots in no catalogue, left by a crash, deleted at recovery."""
+    orphans_left: int = 0
+    """Snapshots in no catalogue that could not be deleted now; the next recovery sweeps them."""
+    checkpoints_failed: int = 0
+    """Closes that could not record what was consumed: those positions come back as duplicates."""
     snapshots_missing: int = 0
     """Catalogued snapshots that were gone: pointer dropped, replay required."""
     snapshots_corrupt: int = 0

@@ -40,9 +40,10 @@ class Fenced(ServiceError):
     reason = "FENCED"
 
     def __init__(self, key: TrackerKey, *, given_epoch: int, epoch: int, owner: str) -> None:
+        opened = f", opened by {owner!r}" if owner else ""
         super().__init__(
-            f"epoch {given_epoch} of the tracker of subscription {key} is fenced: it is at epoch {epoch}, opened by"
-            f" {owner!r}; open it again if you should own it",
+            f"epoch {given_epoch} of the tracker of subscription {key} is fenced: it is at epoch {epoch}{opened};"
+            " open it again if you should own it",
             metadata={"given_epoch": str(given_epoch), "epoch": str(epoch), "owner": owner},
         )
 

@@ -31,10 +31,10 @@ class ServiceLimits:
     """Positions of one tracker leased at once; more are refused with LEASES_EXHAUSTED."""
     retry_after_ms: int = 1_000
     """What a refused caller is told to wait."""
-    storage_operations_max: int = 64
+    storage_operations_max: int = 128
     """Effects of all trackers under way on one storage."""
     tracker_operations_max: int = 4
-    """Effects of one tracker under way, so that a slow one leaves room for the others."""
+    """Effects of one kind and one tracker under way, so that a slow one leaves room for the others."""
     storage_attempts_max: int = 3
     """Attempts at one storage call before the effect fails and the core takes over."""
     storage_backoff_ms: int = 50

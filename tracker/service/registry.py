@@ -1,35 +1,51 @@
-"""Which trackers are open: (topic, subscription) -> host. Signatures first; the body follows."""
+"""Which trackers are open: (topic, subscription) -> host; opening, closing, and the orderly end of all of them.
 
+Opening is shared: whoever asks for a tracker that is being recovered joins that recovery, and a caller that goes away
+does not end it. Recovery, closing and effects of one tracker never wait for those of another.
+"""
+
+import asyncio
+import enum
 import random
-from dataclasses import dataclass
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import TypeVar
 
 from snapshot_storage.protocol import SnapshotStore
-from tracker.core.columns import Position
+from tracker.core.columns import BEFORE_ALL, Position
+from tracker.core.errors import DelayedTrackerError
 from tracker.core.limits import TrackerLimits
-from tracker.service.clock import Clock
+from tracker.service.clock import Clock, SystemClock
 from tracker.service.counters import EffectCounters
-from tracker.service.errors import TrackerKey
+from tracker.service.errors import Overloaded, ShuttingDown, TrackerKey, TrackerNotOpen
+from tracker.service.host import Cleared, HostState, Opened, Shared, TrackerHost
 from tracker.service.limits import ServiceLimits
+from tracker.service.polls import PollTally
+from tracker.service.recovery import TrackerRecovery
+from tracker.service.storage_access import StorageAccess
+from tracker.service.wakeups import WakeupQueue
+
+Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """What an open gives: the epoch to carry, and where to replay from."""
-
-    epoch: int
-    mark_delete: Position
-    recovered_count: int
-    bucket_count: int
+class _Phase(enum.Enum):
+    NEW = "new"
+    SERVING = "serving"
+    DRAINING = "draining"
+    CLOSED = "closed"
 
 
 class TrackerRegistry:
-    """Every open tracker of this process, over one storage."""
+    """Every open tracker of this process, over one storage.
 
-    storage: SnapshotStore
-    clock: Clock
-    limits: TrackerLimits
-    service_limits: ServiceLimits
-    counters: EffectCounters
+    Args:
+        storage: not started; the registry starts and closes it.
+        limits: settings of every tracker's core.
+        service_limits: settings of the shell.
+        clock: the only source of time.
+        rng: the only source of chance (retry jitter).
+        workers: where sealing, encoding and decoding run; shut down at close. Threads of its own, if not given.
+    """
 
     def __init__(
         self,
@@ -39,32 +55,244 @@ class TrackerRegistry:
         service_limits: ServiceLimits | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
-    ) -> None: ...
+        workers: Executor | None = None,
+    ) -> None:
+        self.storage = storage
+        self.limits = limits
+        self.service_limits = service_limits or ServiceLimits()
+        self.clock: Clock = clock or SystemClock()
+        self._workers = workers or ThreadPoolExecutor(self.service_limits.worker_threads, "delayed-tracker-worker")
+        self._polls = PollTally(self.service_limits)
+        self._shared = Shared(
+            clock=self.clock,
+            limits=self.service_limits,
+            access=StorageAccess(
+                storage,
+                self.service_limits,
+                clock=self.clock,
+                rng=rng or random.Random(),  # noqa: S311  # jitter, not a secret
+                workers=self._workers,
+            ),
+            wakeups=WakeupQueue(self.clock),
+            polls=self._polls,
+            fenced=self._close_fenced,
+        )
+        self._phase = _Phase.NEW
+        self._hosts: dict[TrackerKey, TrackerHost] = {}
+        self._recoveries: dict[TrackerKey, asyncio.Task[None]] = {}
+        self._closings: dict[TrackerKey, asyncio.Task[None]] = {}
+        self._clearings: dict[TrackerKey, asyncio.Task[tuple[int, int]]] = {}
+        self._closed_counters = EffectCounters()
 
-    async def start(self) -> None:
-        """Start the storage; from here on trackers can be opened."""
-
-    async def open(self, key: TrackerKey, *, owner: str, mark_delete: Position | None) -> Opened:
-        """Open a tracker and own it."""
-        raise NotImplementedError
-
-    async def drain(self, grace_ms: int) -> None:
-        """Refuse new calls, end waiting polls, finish effects within the grace period, close every tracker."""
-
-    async def close(self) -> None:
-        """Drain if that has not happened, and close the storage."""
+    # -- to be read at any time ---------------------------------------------------------------------------------------
 
     @property
     def serving(self) -> bool:
         """Whether calls are accepted."""
-        raise NotImplementedError
+        return self._phase is _Phase.SERVING
 
     @property
     def tracker_count(self) -> int:
-        """Trackers open now."""
-        raise NotImplementedError
+        """Trackers open now, those being recovered included."""
+        return len(self._hosts)
+
+    @property
+    def recovering_count(self) -> int:
+        """Trackers being recovered now."""
+        return len(self._recoveries)
 
     @property
     def waiting_poll_count(self) -> int:
         """Polls waiting now."""
-        raise NotImplementedError
+        return self._polls.waiting_count
+
+    @property
+    def counters(self) -> EffectCounters:
+        """Sums over all trackers there ever were. O(open trackers)."""
+        total = EffectCounters()
+        total.add(self._closed_counters)
+        for host in self._hosts.values():
+            total.add(host.counters)
+        return total
+
+    def hosts(self) -> Iterator[TrackerHost]:
+        """The trackers that answer verbs now, in the order they were opened."""
+        return (host for host in self._hosts.values() if host.state is HostState.READY)
+
+    # -- trackers -----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start the storage; from here on trackers can be opened. Raises what the storage's start raises."""
+        assert self._phase is _Phase.NEW
+        await self.storage.start()
+        self._phase = _Phase.SERVING
+
+    def _require_serving(self) -> None:
+        if self._phase is not _Phase.SERVING:
+            raise self._stopping()
+
+    def _stopping(self) -> ShuttingDown:
+        return ShuttingDown("the service is stopping", retry_after_ms=self.service_limits.retry_after_ms)
+
+    def host(self, key: TrackerKey) -> TrackerHost:
+        """The host of a tracker that somebody has opened.
+
+        Raises:
+            TrackerNotOpen: nobody has, or it is closed.
+            ShuttingDown: no more calls are taken.
+        """
+        self._require_serving()
+        host = self._hosts.get(key)
+        if host is None or host.state is HostState.CLOSED:
+            raise TrackerNotOpen(key)
+        return host
+
+    async def open(self, key: TrackerKey, *, owner: str, mark_delete: Position | None) -> Opened:
+        """Open a tracker and own it, recovering it if it is not loaded.
+
+        Args:
+            key: which tracker; need not exist.
+            owner: who opens it.
+            mark_delete: the cursor's, if known.
+        Raises:
+            StorageUnavailable: it could not be recovered, or the new epoch not recorded; try again.
+            SnapshotConflict: somebody else writes to the tracker's catalogue.
+            Overloaded: too many trackers are open.
+            ShuttingDown: no more calls are taken.
+        """
+        if mark_delete == BEFORE_ALL:
+            mark_delete = None
+        while True:
+            self._require_serving()
+            if (leaving := self._closings.get(key) or self._clearings.get(key)) is not None:
+                await asyncio.wait([leaving])
+                continue
+            host = self._hosts.get(key)
+            if host is None:
+                host = self._begin_recovery(key, mark_delete)
+            if (recovery := self._recoveries.get(key)) is not None:
+                await self._outcome(recovery)
+            if host.state is HostState.READY:
+                return await host.claim(owner, mark_delete)
+
+    async def _outcome(self, shared: asyncio.Task[Answer]) -> Answer:
+        """What a shared task ends with. A caller that goes away leaves it to the others, and to its own next try."""
+        await asyncio.wait([shared])
+        if shared.cancelled():
+            raise self._stopping()
+        return shared.result()
+
+    def _begin_recovery(self, key: TrackerKey, mark_delete: Position | None) -> TrackerHost:
+        if len(self._hosts) >= self.service_limits.trackers_max:
+            raise Overloaded(
+                f"{len(self._hosts)} trackers are open, which is the limit",
+                retry_after_ms=self.service_limits.retry_after_ms,
+            )
+        host = self._hosts[key] = TrackerHost(key, self._shared)
+        task = asyncio.get_running_loop().create_task(self._recover(host, mark_delete))
+        self._recoveries[key] = task
+        task.add_done_callback(lambda task: self._recovery_ended(host, task))
+        return host
+
+    async def _recover(self, host: TrackerHost, mark_delete: Position | None) -> None:
+        recovery = TrackerRecovery(host.key, self._shared.access, host.counters)
+        host.ready(await recovery.run(self.limits, mark_delete=mark_delete, now_ms=host.now_ms()))
+
+    def _recovery_ended(self, host: TrackerHost, task: asyncio.Task[None]) -> None:
+        del self._recoveries[host.key]
+        if host.state is HostState.READY:
+            return
+        # Nothing of it stays; the error goes to everyone who waits for this task, and the next open begins anew.
+        self._forget(host)
+        if task.cancelled() or isinstance(error := task.exception(), DelayedTrackerError):
+            return
+        task.get_loop().call_exception_handler(
+            {"message": f"recovery of the tracker of subscription {host.key} failed", "exception": error}
+        )
+
+    def _forget(self, host: TrackerHost) -> None:
+        del self._hosts[host.key]
+        self._closed_counters.add(host.counters)
+
+    async def close_tracker(self, key: TrackerKey, epoch: int) -> None:
+        """Unload a tracker; returns when its effects have ended. The closing goes on if the caller goes away.
+
+        Raises:
+            TrackerNotOpen, Recovering, Fenced, ShuttingDown: nothing was closed.
+        """
+        host = self.host(key)
+        host.require_owner(epoch)
+        await self._outcome(self._close(host, "CLOSED"))
+
+    def _close(self, host: TrackerHost, reason: str) -> asyncio.Task[None]:
+        closing = self._closings.get(host.key)
+        if closing is None:
+            host.begin_close(reason)
+            closing = asyncio.get_running_loop().create_task(host.finish_close())
+            self._closings[host.key] = closing
+            closing.add_done_callback(lambda _: self._closing_ended(host))
+        return closing
+
+    def _closing_ended(self, host: TrackerHost) -> None:
+        del self._closings[host.key]
+        self._forget(host)
+
+    def _close_fenced(self, host: TrackerHost) -> None:
+        self._close(host, "FENCED")
+
+    async def clear(self, key: TrackerKey, epoch: int) -> Cleared:
+        """Forget every position of a tracker durably, loaded or not; the caller's epoch must be the last one.
+
+        Raises:
+            Recovering, Fenced, ShuttingDown: nothing was cleared.
+            StorageUnavailable: it is not known whether an unloaded tracker was cleared; try again.
+        """
+        self._require_serving()
+        while (leaving := self._closings.get(key) or self._clearings.get(key)) is not None:
+            await asyncio.wait([leaving])
+            self._require_serving()
+        if (host := self._hosts.get(key)) is not None:
+            return await host.clear(epoch)
+        recovery = TrackerRecovery(key, self._shared.access, self._closed_counters)
+        task = asyncio.get_running_loop().create_task(recovery.clear(epoch))
+        self._clearings[key] = task
+        task.add_done_callback(lambda _: self._clearings.pop(key))
+        return Cleared(*await self._outcome(task))
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    async def drain(self, grace_ms: int) -> None:
+        """Refuse new calls, end waiting polls, finish effects, close every tracker.
+
+        Args:
+            grace_ms: effects that take longer are cancelled; the storage keeps either nothing of them or a whole
+                snapshot.
+        """
+        if self._phase is _Phase.SERVING:
+            self._phase = _Phase.DRAINING
+            for recovery in self._recoveries.values():
+                recovery.cancel()
+            for host in list(self.hosts()):
+                self._close(host, ShuttingDown.reason)
+        leaving = [*self._closings.values(), *self._clearings.values(), *self._recoveries.values()]
+        if not leaving:
+            return
+
+        def out_of_time() -> None:
+            for host in self._hosts.values():
+                host.abandon()
+            for task in leaving:
+                task.cancel()
+
+        timer = self.clock.call_later(grace_ms, out_of_time)
+        await asyncio.wait(leaving)
+        timer.cancel()
+
+    async def close(self) -> None:
+        """Drain at once if that has not happened, and close the storage. Closing twice is harmless."""
+        await self.drain(0)
+        if self._phase is _Phase.CLOSED:
+            return
+        self._phase = _Phase.CLOSED
+        self._workers.shutdown(wait=False, cancel_futures=True)
+        await self.storage.close()

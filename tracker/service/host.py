@@ -1,0 +1,456 @@
+"""One open tracker: its core, who owns it, its wake-up, its waiting polls and its effects.
+
+Every verb goes through one gate (:meth:`TrackerHost._step`): check state and epoch, let the core act, hand its effects
+to the runner, arm the next wake-up, call the first waiting poll. Results of effects go through the same gate. Nothing
+awaits inside it, so the core sees one step after the other.
+
+    RECOVERING --ready()--> READY --begin_close()--> CLOSED
+"""
+
+import asyncio
+import enum
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from snapshot_storage.errors import SnapshotConflict, StorageError
+from tracker.core.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
+from tracker.core.core import TrackerCore
+from tracker.core.effects import DeleteSnapshots, LoadSegments, StoreSnapshot
+from tracker.core.outcomes import AddOutcome, BucketView, Delivery, LeaseOutcome, TrackerStats, TrimOutcome
+from tracker.core.position_bitmap import PositionBitmap
+from tracker.core.seal import SealedIndexes
+from tracker.service.checkpoint import checkpointed
+from tracker.service.clock import Clock
+from tracker.service.counters import EffectCounters
+from tracker.service.errors import (
+    Fenced,
+    LeasesExhausted,
+    PollEnded,
+    Recovering,
+    ServiceError,
+    ShuttingDown,
+    TrackerKey,
+    TrackerNotOpen,
+)
+from tracker.service.limits import ServiceLimits
+from tracker.service.polls import PollQueue, PollTally
+from tracker.service.runner import EffectRunner
+from tracker.service.storage_access import StorageAccess
+from tracker.service.wakeups import WakeupQueue
+
+
+class HostState(enum.Enum):
+    """Where a host stands in its life."""
+
+    RECOVERING = "recovering"
+    READY = "ready"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What an open gives: the epoch to carry, and where to replay from."""
+
+    epoch: int
+    mark_delete: Position
+    recovered_count: int
+    """Positions recovered from snapshots by this open; 0 if the tracker was loaded."""
+    bucket_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """What a clear gives: the epoch to carry from now on, and how many positions were dropped."""
+
+    epoch: int
+    cleared_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all trackers of one process share."""
+
+    clock: Clock
+    limits: ServiceLimits
+    access: StorageAccess
+    wakeups: WakeupQueue
+    polls: PollTally
+    fenced: Callable[["TrackerHost"], None]
+    """Called when the catalogue turns out to belong to somebody else."""
+
+
+class TrackerHost:
+    """A tracker that is open, or on its way to be."""
+
+    def __init__(self, key: TrackerKey, shared: Shared) -> None:
+        self.key = key
+        self.state = HostState.RECOVERING
+        self.owner = ""
+        self.counters = EffectCounters()
+        self._shared = shared
+        self._core: TrackerCore | None = None
+        self._runner = EffectRunner(key, shared.access, shared.limits, reports=self, counters=self.counters)
+        self._polls = PollQueue(shared.clock, shared.polls)
+        self._latest_ms = 0
+        self._unclaimed = True
+        self._durable_epoch = 0
+        self._awaiting_durable: list[tuple[int, asyncio.Future[None]]] = []
+
+    # -- the gate ----------------------------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """The clock as this tracker sees it: it never steps back."""
+        self._latest_ms = max(self._latest_ms, self._shared.clock.now_ms())
+        return self._latest_ms
+
+    def _require_core(self, epoch: int | None = None) -> TrackerCore:
+        """The core, if verbs may reach it; with an epoch, only for who opened the tracker last."""
+        if self.state is HostState.RECOVERING:
+            raise Recovering(
+                f"the tracker of subscription {self.key} is being recovered",
+                retry_after_ms=self._shared.limits.retry_after_ms,
+            )
+        if self.state is HostState.CLOSED or self._core is None:
+            raise TrackerNotOpen(self.key)
+        if epoch is not None and epoch != self._core.epoch:
+            raise Fenced(self.key, given_epoch=epoch, epoch=self._core.epoch, owner=self.owner)
+        return self._core
+
+    def require_owner(self, epoch: int) -> None:
+        """Raise Fenced, Recovering or TrackerNotOpen unless this is the owner's epoch."""
+        self._require_core(epoch)
+
+    @contextmanager
+    def _step(self, epoch: int | None = None) -> Iterator[tuple[TrackerCore, int]]:
+        core = self._require_core(epoch)
+        try:
+            yield core, self.now_ms()
+        finally:
+            self._settle(core)
+
+    def _settle(self, core: TrackerCore) -> None:
+        """What follows every step of the core, also a refused one."""
+        if effects := core.take_effects():
+            self._runner.run(effects)
+        if self.state is not HostState.READY:
+            return
+        if self._arm(core):
+            self._polls.call_first()
+
+    def _arm(self, core: TrackerCore) -> bool:
+        """Arrange the next wake-up; tells whether a waiting poll could succeed right now."""
+        when_ms = core.next_timer_ms()
+        due_now = False
+        if self._polls and (delivery_ms := core.next_delivery_ms()) is not None:
+            # What is due but still being loaded needs no wake-up: the load's report is one.
+            due_now = delivery_ms <= self._latest_ms
+            if not due_now:
+                when_ms = delivery_ms if when_ms is None else min(when_ms, delivery_ms)
+        self._shared.wakeups.arm(self, when_ms)
+        return due_now
+
+    def wake(self) -> None:
+        """Do what time alone causes: leases end, segments are fetched ahead, failed effects are tried again."""
+        with self._step() as (core, now_ms):
+            core.wake(now_ms)
+
+    # -- opening and closing -----------------------------------------------------------------------------------------
+
+    def ready(self, core: TrackerCore) -> None:
+        """Take over a recovered core; from here on verbs are answered."""
+        assert self.state is HostState.RECOVERING
+        self.state = HostState.READY
+        self._core = core
+        self._durable_epoch = core.epoch
+        with self._step():
+            pass  # What recovery asked for is under way now.
+
+    async def claim(self, owner: str, mark_delete: Position | None) -> Opened:
+        """Make somebody the owner, under an epoch nobody had.
+
+        Raises:
+            StorageUnavailable: the new epoch could not be recorded. The old owner is fenced all the same: it is not
+                known whether the storage took the new epoch.
+        """
+        recovered_count = 0
+        if self._unclaimed:
+            # Recovery has recorded an epoch that nobody carries yet.
+            self._unclaimed = False
+            recovered_count = self._require_core().stats().recovered_count
+        else:
+            await self._raise_epoch(owner)
+        self.owner = owner
+        with self._step() as (core, now_ms):
+            if mark_delete is not None:
+                core.advance_mark_delete(mark_delete, now_ms)
+        return Opened(
+            epoch=core.epoch,
+            mark_delete=core.mark_delete,
+            recovered_count=recovered_count,
+            bucket_count=sum(view.bucket_id is not None for view in core.buckets()),
+        )
+
+    async def _raise_epoch(self, owner: str) -> None:
+        async with self._runner.catalogue_turn:
+            epoch = self._require_core().epoch + 1
+            access = self._shared.access
+            try:
+                await access.attempt(
+                    lambda: access.storage.replace(*self.key, remove=(), add=(), epoch=epoch), self.counters
+                )
+            except SnapshotConflict:
+                self._shared.fenced(self)
+                raise
+            finally:
+                # Also if the storage did not answer: it may have taken the epoch, and effects of the old one conflict.
+                if self.state is HostState.READY:
+                    with self._step() as (core, now_ms):
+                        core.begin_epoch(epoch, now_ms)
+                        self.owner = owner
+                        self._polls.end_all(lambda: PollEnded(self.key, "FENCED"))
+            self._note_durable(epoch)
+
+    def begin_close(self, reason: str) -> None:
+        """Answer no more verbs and end what waits; effects under way go on until :meth:`finish_close`."""
+        if self.state is HostState.CLOSED:
+            return
+        self.state = HostState.CLOSED
+        self._shared.wakeups.arm(self, None)
+
+        def error() -> ServiceError:
+            if reason == ShuttingDown.reason:
+                return ShuttingDown("the service is stopping", retry_after_ms=self._shared.limits.retry_after_ms)
+            return PollEnded(self.key, reason)
+
+        self._polls.end_all(error)
+        for _, future in self._awaiting_durable:
+            if not future.done():
+                future.set_exception(error())
+        if self._core is not None:
+            self._core.close(self.now_ms())
+
+    async def finish_close(self) -> None:
+        """Return when every effect has ended and what was consumed is on record."""
+        await self._runner.finish()
+        if self._core is not None:
+            await self._record_consumed(self._core.remaining(), self._core.epoch)
+
+    def abandon(self) -> None:
+        """Cancel the effects under way: the grace period is over."""
+        self._runner.abandon()
+
+    async def _record_consumed(self, remaining: dict[int, PositionBitmap], epoch: int) -> None:
+        """Write to the catalogue which positions of each bucket need not come back after a restart."""
+        if not remaining:
+            return
+        access = self._shared.access
+        try:
+            async with self._runner.catalogue_turn:
+                known = await access.storage.list(*self.key)
+                moved = await access.offload(checkpointed, known.entries, remaining)
+                if moved:
+                    ids = [entry.bucket_id for entry in moved]
+                    await access.storage.replace(*self.key, remove=ids, add=moved, epoch=epoch)
+        except StorageError:
+            # Nothing is lost: these positions are answered as tracked, and delivered, once more.
+            self.counters.checkpoints_failed += 1
+
+    # -- verbs -------------------------------------------------------------------------------------------------------
+
+    def add(self, epoch: int, indexes: IndexColumns) -> AddOutcome:
+        """Offer indexes, in order, in one step."""
+        with self._step(epoch) as (core, now_ms):
+            return core.add(indexes, now_ms)
+
+    async def poll(
+        self,
+        epoch: int,
+        *,
+        max_count: int,
+        wait_ms: int,
+        lease_ms: int,
+        abandoned: Callable[[], bool] = lambda: False,
+    ) -> Delivery:
+        """Take what is due, waiting for the first of it.
+
+        Args:
+            epoch: the owner's.
+            max_count: 1 or more.
+            wait_ms: 0 answers at once.
+            lease_ms: 0 hands off without a lease.
+            abandoned: asked right before anything is taken; true takes nothing.
+        Raises:
+            Overloaded, LeasesExhausted: a limit is reached; nothing was taken.
+            PollEnded, ShuttingDown: while it waited.
+        """
+        self._require_core(epoch)
+        # Nobody overtakes those who wait already.
+        if not self._polls:
+            delivery = self._pop(epoch, max_count, lease_ms, abandoned)
+            if len(delivery.indexes):
+                return delivery
+        if not wait_ms:
+            return Delivery(IndexColumns.empty())
+        with self._polls.join(wait_ms) as waiting:
+            self._arm(self._require_core(epoch))
+            while await waiting.called():
+                delivery = self._pop(epoch, max_count, lease_ms, abandoned)
+                if len(delivery.indexes):
+                    return delivery
+        return Delivery(IndexColumns.empty())
+
+    def _pop(self, epoch: int, max_count: int, lease_ms: int, abandoned: Callable[[], bool]) -> Delivery:
+        """Take without an await, so that no cancellation can come between."""
+        core = self._require_core(epoch)
+        if abandoned():
+            raise PollEnded(self.key, "CANCELLED")
+        now_ms = self.now_ms()
+        if lease_ms:
+            core.expire_leases(now_ms)
+            leased_max = self._shared.limits.leased_positions_max
+            room = leased_max - core.stats().leased_count
+            if room <= 0:
+                raise LeasesExhausted(
+                    f"{leased_max} positions of subscription {self.key} are leased, which is the limit",
+                    retry_after_ms=self._shared.limits.retry_after_ms,
+                )
+            max_count = min(max_count, room)
+        try:
+            return core.pop_due(max_count, now_ms, lease_ms=lease_ms)
+        finally:
+            # Not the whole of _settle: a poll that took nothing must not be called again by its own attempt.
+            if effects := core.take_effects():
+                self._runner.run(effects)
+            self._arm(core)
+
+    def ack(self, epoch: int, lease_id: int, positions: PositionColumns) -> LeaseOutcome:
+        """Acknowledge leased positions."""
+        with self._step(epoch) as (core, now_ms):
+            return core.ack(lease_id, positions, now_ms)
+
+    def nack(self, epoch: int, lease_id: int, positions: PositionColumns, *, deliver_at_ms: int | None) -> LeaseOutcome:
+        """Give leased positions back, at once or for a new deadline."""
+        with self._step(epoch) as (core, now_ms):
+            return core.nack(lease_id, positions, now_ms, deliver_at_ms=deliver_at_ms)
+
+    def contains(self, positions: PositionColumns) -> BoolArray:
+        """For each position, whether it is tracked."""
+        return self._require_core().contains(positions)
+
+    def next_delivery_ms(self) -> int | None:
+        """When a poll would next succeed."""
+        return self._require_core().next_delivery_ms()
+
+    @property
+    def replay_required(self) -> bool:
+        """Whether positions were lost with a snapshot since the tracker was opened."""
+        return self._require_core().replay_required
+
+    def advance_mark_delete(self, epoch: int, position: Position) -> TrimOutcome:
+        """Drop everything up to and including a position; one below the position in force changes nothing."""
+        with self._step(epoch) as (core, now_ms):
+            if position == BEFORE_ALL:
+                return TrimOutcome(core.mark_delete, 0)
+            return core.advance_mark_delete(position, now_ms)
+
+    async def clear(self, epoch: int) -> Cleared:
+        """Forget every position; returns when that is durable. Waiting polls end."""
+        with self._step(epoch) as (core, now_ms):
+            cleared_count = core.clear(now_ms)
+            self._polls.end_all(lambda: PollEnded(self.key, "CLEARED"))
+            cleared = Cleared(core.epoch, cleared_count)
+        await self._durable(cleared.epoch)
+        return cleared
+
+    def stats(self) -> TrackerStats:
+        """Sizes and counters, O(1)."""
+        return self._require_core().stats()
+
+    def buckets(self) -> list[BucketView]:
+        """The buckets, one row each."""
+        return self._require_core().buckets()
+
+    # -- what must be on record before it is answered ----------------------------------------------------------------
+
+    async def _durable(self, epoch: int) -> None:
+        """Wait until the catalogue carries an epoch, however often that has to be tried."""
+        if self._durable_epoch >= epoch:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._awaiting_durable.append((epoch, future))
+        try:
+            await future
+        finally:
+            self._awaiting_durable.remove((epoch, future))
+
+    def _note_durable(self, epoch: int) -> None:
+        self._durable_epoch = max(self._durable_epoch, epoch)
+        for awaited, future in self._awaiting_durable:
+            if awaited <= self._durable_epoch and not future.done():
+                future.set_result(None)
+
+    # -- results of effects (EffectReports) --------------------------------------------------------------------------
+
+    @contextmanager
+    def _result(self) -> Iterator[tuple[TrackerCore, int]]:
+        """The gate for results, which a closing host still takes: what became durable stays."""
+        assert self._core is not None
+        try:
+            yield self._core, self.now_ms()
+        finally:
+            if self.state is HostState.READY:
+                self._settle(self._core)
+
+    @property
+    def epoch(self) -> int:
+        """The core's epoch."""
+        assert self._core is not None
+        return self._core.epoch
+
+    @property
+    def mark_delete(self) -> Position:
+        """The core's mark-delete position."""
+        assert self._core is not None
+        return self._core.mark_delete
+
+    def snapshot_stored(
+        self, effect: StoreSnapshot, bucket_id: int, sealed: SealedIndexes, *, snapshot_bytes: int
+    ) -> bool:
+        """A snapshot is durable and catalogued."""
+        with self._result() as (core, now_ms):
+            return core.snapshot_stored(
+                effect.effect_id, bucket_id, sealed, snapshot_bytes=snapshot_bytes, now_ms=now_ms
+            )
+
+    def snapshot_failed(self, effect: StoreSnapshot) -> bool:
+        """A snapshot is neither durable nor catalogued."""
+        with self._result() as (core, now_ms):
+            return core.snapshot_failed(effect.effect_id, now_ms)
+
+    def segments_loaded(self, effect: LoadSegments, indexes: IndexColumns) -> bool:
+        """Segments were read."""
+        with self._result() as (core, now_ms):
+            return core.segments_loaded(effect.effect_id, indexes, now_ms)
+
+    def segment_load_failed(self, effect: LoadSegments, *, lost: bool) -> bool:
+        """Segments could not be read, now or ever."""
+        with self._result() as (core, now_ms):
+            return core.segment_load_failed(effect.effect_id, now_ms, lost=lost)
+
+    def snapshots_deleted(self, effect: DeleteSnapshots) -> bool:
+        """Snapshots are gone, and the catalogue carries the effect's epoch."""
+        with self._result() as (core, _):
+            known = core.snapshots_deleted(effect.effect_id)
+        self._note_durable(effect.epoch)
+        return known
+
+    def delete_failed(self, effect: DeleteSnapshots) -> bool:
+        """Snapshots may still be there."""
+        with self._result() as (core, now_ms):
+            return core.delete_failed(effect.effect_id, now_ms)
+
+    def catalogue_fenced(self, epoch: int) -> None:
+        """The catalogue refused this epoch: if it is the newest of this process, somebody else owns the tracker."""
+        if self.state is HostState.READY and epoch >= self.epoch:
+            self._shared.fenced(self)

@@ -1,0 +1,202 @@
+"""Recovery of one tracker: fence, read the catalogue, read what the plan needs, sweep, build the core.
+
+The plan itself is pure (``tracker.core.recovery``). A bucket whose summary tells enough costs no read at all; the
+others cost one, for the snapshot's metadata. What is missing or corrupt is counted and dropped, the rest is recovered.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from snapshot_storage.codec import decode_metadata
+from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound
+from snapshot_storage.protocol import CatalogueEntry, CatalogueState
+from snapshot_storage.summary import BucketSummary, decode_summary
+from tracker.core.columns import BEFORE_ALL, Position
+from tracker.core.core import TrackerCore
+from tracker.core.errors import InvalidInput
+from tracker.core.limits import TrackerLimits
+from tracker.core.position_bitmap import PositionBitmap
+from tracker.core.recovery import RecoverableBucket, needs_metadata, plan_recovery
+from tracker.service.counters import EffectCounters
+from tracker.service.errors import Fenced, TrackerKey
+from tracker.service.storage_access import StorageAccess
+
+Answer = TypeVar("Answer")
+
+FENCE_ATTEMPTS_MAX = 3
+READS_AT_ONCE_MAX = 8
+
+
+class TrackerRecovery:
+    """One recovery, or one clearing, of a tracker that is not loaded. Nobody else in this process writes to it."""
+
+    def __init__(self, key: TrackerKey, access: StorageAccess, counters: EffectCounters) -> None:
+        self._key = key
+        self._access = access
+        self._storage = access.storage
+        self._counters = counters
+
+    async def run(self, limits: TrackerLimits, *, mark_delete: Position | None, now_ms: int) -> TrackerCore:
+        """A core with everything the catalogue still holds, under a new epoch.
+
+        Raises:
+            StorageUnavailable: nothing was recovered and nothing is kept; try again.
+            SnapshotConflict: others keep writing newer epochs; the tracker is theirs.
+        """
+        state = await self._fence()
+        await self._sweep(state)
+        known = [entry.mark_delete for entry in state.entries if entry.mark_delete is not None]
+        in_force = max([*known, mark_delete or BEFORE_ALL])
+        cutoff_ms = limits.cutoff_ms(now_ms)
+        summaries = await self._access.offload(_summaries, state.entries)
+        self._counters.summaries_unreadable += sum(
+            summary is None and bool(entry.summary) for entry, summary in zip(state.entries, summaries, strict=True)
+        )
+        reads = asyncio.Semaphore(READS_AT_ONCE_MAX)
+
+        async def bucket(entry: CatalogueEntry, summary: BucketSummary | None) -> RecoverableBucket | None:
+            if summary is not None and not needs_metadata(summary.bounds, cutoff_ms):
+                return _from_summary(entry, summary)
+            async with reads:
+                return await self._from_metadata(entry)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(bucket(entry, summary))
+                    for entry, summary in zip(state.entries, summaries, strict=True)
+                ]
+        except ExceptionGroup as failed:
+            # The first one ended the others; one is enough to tell.
+            raise failed.exceptions[0] from failed
+        buckets = [task.result() for task in tasks]
+        lost = [entry.bucket_id for entry, found in zip(state.entries, buckets, strict=True) if found is None]
+        return await self._access.offload(
+            _build,
+            limits,
+            [found for found in buckets if found is not None],
+            epoch=state.epoch,
+            mark_delete=in_force,
+            now_ms=now_ms,
+            lost_bucket_ids=lost,
+        )
+
+    async def clear(self, epoch: int) -> tuple[int, int]:
+        """Delete everything of the tracker; returns the epoch now on record and how many positions there were.
+
+        Raises:
+            Fenced: the catalogue carries another epoch than the caller's.
+            StorageUnavailable: try again.
+        """
+        state = await self._attempt(lambda: self._storage.list(*self._key))
+        if epoch != state.epoch:
+            raise Fenced(self._key, given_epoch=epoch, epoch=state.epoch, owner="")
+        summaries = await self._access.offload(_summaries, state.entries)
+        cleared = 0
+        for entry, summary in zip(state.entries, summaries, strict=True):
+            if summary is not None:
+                cleared += len(summary.bits) - summary.bits.intersection_count(_consumed(entry))
+        ids = [entry.bucket_id for entry in state.entries]
+        await self._attempt(lambda: self._storage.replace(*self._key, remove=ids, add=(), epoch=epoch + 1))
+        for snapshot in await self._attempt(lambda: self._storage.list_bucket_snapshots(*self._key)):
+            await self._delete(snapshot.bucket_id)
+        return epoch + 1, cleared
+
+    async def _attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
+        return await self._access.attempt(operation, self._counters)
+
+    async def _fence(self) -> CatalogueState:
+        """Record an epoch that nobody had, so that no earlier owner can change what is read next."""
+        state = await self._attempt(lambda: self._storage.list(*self._key))
+        for attempts_left in reversed(range(FENCE_ATTEMPTS_MAX)):
+            try:
+                fence = partial(self._storage.replace, *self._key, remove=(), add=(), epoch=state.epoch + 1)
+                await self._attempt(fence)
+                break
+            except SnapshotConflict:
+                if not attempts_left:
+                    raise
+                state = await self._attempt(lambda: self._storage.list(*self._key))
+        # Read again: until the fence stood, the earlier owner could still commit.
+        return await self._attempt(lambda: self._storage.list(*self._key))
+
+    async def _sweep(self, state: CatalogueState) -> None:
+        """Delete what a crash left without a pointer."""
+        referenced = {entry.bucket_id for entry in state.entries}
+        for snapshot in await self._attempt(lambda: self._storage.list_bucket_snapshots(*self._key)):
+            if snapshot.bucket_id not in referenced:
+                await self._delete(snapshot.bucket_id)
+                self._counters.orphans_swept += 1
+
+    async def _delete(self, bucket_id: int) -> None:
+        await self._attempt(lambda: self._storage.delete_bucket_snapshot(bucket_id))
+
+    async def _from_metadata(self, entry: CatalogueEntry) -> RecoverableBucket | None:
+        """A bucket from its snapshot's metadata; None if the snapshot is missing or corrupt."""
+        try:
+            stored = await self._attempt(lambda: self._storage.get_bucket_snapshot_metadata(entry.bucket_id))
+            length = await self._attempt(lambda: self._storage.get_bucket_snapshot_length(entry.bucket_id))
+            metadata = await self._access.offload(decode_metadata, stored)
+        except SnapshotNotFound:
+            self._counters.snapshots_missing += 1
+            return None
+        except SnapshotCorrupt:
+            self._counters.snapshots_corrupt += 1
+            return None
+        return RecoverableBucket(
+            bucket_id=entry.bucket_id,
+            first=entry.first,
+            last=entry.last,
+            bounds=metadata.bounds,
+            segment_bits=metadata.segment_bits,
+            consumed=_consumed(entry),
+            snapshot_bytes=length,
+        )
+
+
+def _summaries(entries: Sequence[CatalogueEntry]) -> list[BucketSummary | None]:
+    """What each entry tells by itself; None if it tells nothing, or nothing readable."""
+    found: list[BucketSummary | None] = []
+    for entry in entries:
+        try:
+            found.append(decode_summary(entry.summary) if entry.summary else None)
+        except SnapshotCorrupt:
+            found.append(None)  # The snapshot itself says the same.
+    return found
+
+
+def _consumed(entry: CatalogueEntry) -> PositionBitmap:
+    try:
+        return PositionBitmap.deserialize(entry.consumed)
+    except InvalidInput:
+        # Unreadable: those positions are tracked once more, which is a duplicate and not a loss.
+        return PositionBitmap()
+
+
+def _from_summary(entry: CatalogueEntry, summary: BucketSummary) -> RecoverableBucket:
+    return RecoverableBucket(
+        bucket_id=entry.bucket_id,
+        first=entry.first,
+        last=entry.last,
+        bounds=summary.bounds,
+        bits=summary.bits,
+        consumed=_consumed(entry),
+        snapshot_bytes=summary.snapshot_bytes,
+    )
+
+
+def _build(
+    limits: TrackerLimits,
+    buckets: Sequence[RecoverableBucket],
+    *,
+    epoch: int,
+    mark_delete: Position,
+    now_ms: int,
+    lost_bucket_ids: Sequence[int],
+) -> TrackerCore:
+    plan = plan_recovery(buckets, mark_delete=mark_delete, cutoff_ms=limits.cutoff_ms(now_ms))
+    return TrackerCore.recovered(
+        limits, plan, epoch=epoch, mark_delete=mark_delete, now_ms=now_ms, lost_bucket_ids=lost_bucket_ids
+    )

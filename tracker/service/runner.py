@@ -1,0 +1,309 @@
+"""Performs the effects of one tracker: with bounded concurrency, retries, and every result reported exactly once.
+
+The order of steps inside an effect is the contract of ``tracker.core.effects``: new object -> catalogue -> report ->
+delete the old. All catalogue writes of one tracker take turns, and a report is made within its turn; so after a barrier
+(clear) has been written, no older snapshot can slip into the catalogue unseen: it either conflicts with the epoch or is
+taken out again in its own turn.
+
+What could not be undone because the storage went away (a pointer that may exist to a snapshot nobody knows) is
+remembered as debris and removed in the same atomic step as the next catalogue write. Objects without a pointer are
+orphans: the sweep at the next recovery deletes and counts them.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, TypeVar
+
+from snapshot_storage.codec import EncodedSnapshot, decode_segments, encode_snapshot
+from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageError
+from snapshot_storage.protocol import CatalogueEntry
+from snapshot_storage.summary import encode_summary
+from tracker.core.columns import BEFORE_ALL, IndexColumns, Position
+from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, StoreSnapshot
+from tracker.core.position_bitmap import PositionBitmap
+from tracker.core.seal import FrozenIndexes, SealedIndexes, seal
+from tracker.service.counters import EffectCounters
+from tracker.service.errors import TrackerKey
+from tracker.service.limits import ServiceLimits
+from tracker.service.storage_access import StorageAccess
+
+Answer = TypeVar("Answer")
+
+DECODE_INLINE_BYTES_MAX = 16 * 2**10
+"""Smaller loads decode faster than a thread takes them over."""
+
+
+class EffectReports(Protocol):
+    """Whom results are reported to. The verbs are the core's; false means the core has forgotten the effect."""
+
+    @property
+    def epoch(self) -> int:
+        """The core's epoch now."""
+        ...
+
+    @property
+    def mark_delete(self) -> Position:
+        """The core's mark-delete position now."""
+        ...
+
+    def snapshot_stored(
+        self, effect: StoreSnapshot, bucket_id: int, sealed: SealedIndexes, *, snapshot_bytes: int
+    ) -> bool:
+        """The snapshot is durable and catalogued. False: it must be removed again."""
+        ...
+
+    def snapshot_failed(self, effect: StoreSnapshot) -> bool:
+        """Nothing durable came of it, or nothing that is not going to be removed."""
+        ...
+
+    def segments_loaded(self, effect: LoadSegments, indexes: IndexColumns) -> bool:
+        """The rows of all the segments, in order."""
+        ...
+
+    def segment_load_failed(self, effect: LoadSegments, *, lost: bool) -> bool:
+        """They could not be read: now, or (``lost``) ever."""
+        ...
+
+    def snapshots_deleted(self, effect: DeleteSnapshots) -> bool:
+        """Pointers and snapshots are gone, and the catalogue carries the effect's epoch."""
+        ...
+
+    def delete_failed(self, effect: DeleteSnapshots) -> bool:
+        """Some may still be there."""
+        ...
+
+    def catalogue_fenced(self, epoch: int) -> None:
+        """The catalogue refused this epoch: a newer one has been written to it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    sealed: SealedIndexes
+    encoded: EncodedSnapshot
+    summary: bytes
+
+
+def _prepare(frozen: FrozenIndexes) -> _Prepared:
+    sealed = seal(frozen)
+    encoded = encode_snapshot(sealed)
+    bits = PositionBitmap.of(sealed.indexes.positions)
+    return _Prepared(sealed, encoded, encode_summary(sealed.bounds, bits, encoded.length))
+
+
+async def _each(segments: Sequence[bytes]) -> AsyncIterator[bytes]:
+    for segment in segments:
+        yield segment
+
+
+class EffectRunner:
+    """The effects of one tracker under way."""
+
+    def __init__(
+        self,
+        key: TrackerKey,
+        access: StorageAccess,
+        limits: ServiceLimits,
+        *,
+        reports: EffectReports,
+        counters: EffectCounters,
+    ) -> None:
+        self.catalogue_turn = asyncio.Lock()
+        """Held for every write to this tracker's catalogue, together with what must follow it."""
+        self._key = key
+        self._access = access
+        self._storage = access.storage
+        # Each kind has slots of its own: stores that hang must not keep due segments from being loaded.
+        self._slots = {
+            kind: asyncio.Semaphore(limits.tracker_operations_max)
+            for kind in (StoreSnapshot, LoadSegments, DeleteSnapshots)
+        }
+        self._reports = reports
+        self._counters = counters
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._debris: set[int] = set()
+        self._finishing = False
+
+    @property
+    def in_flight_count(self) -> int:
+        """Effects taken over and not reported."""
+        return len(self._tasks)
+
+    def run(self, effects: Sequence[Effect]) -> None:
+        """Take over effects; each will be reported. Never blocks."""
+        for effect in effects:
+            task = asyncio.get_running_loop().create_task(self._perform(effect))
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
+
+    async def finish(self) -> None:
+        """Return when every effect has been reported; none is retried from now on."""
+        self._finishing = True
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def abandon(self) -> None:
+        """Cancel what is under way: the storage keeps either nothing or a whole, catalogued or sweepable snapshot."""
+        self._finishing = True
+        for task in self._tasks:
+            task.cancel()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # A bug of ours: the effect was reported as failed, and the loop's handler makes the bug known.
+            task.get_loop().call_exception_handler(
+                {"message": f"an effect of the tracker of subscription {self._key} failed", "exception": error}
+            )
+
+    async def _perform(self, effect: Effect) -> None:
+        async with self._slots[type(effect)], self._access.slots:
+            match effect:
+                case StoreSnapshot():
+                    await self._store(effect)
+                case LoadSegments():
+                    await self._load(effect)
+                case DeleteSnapshots():
+                    await self._delete(effect)
+
+    async def _attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
+        return await self._access.attempt(operation, self._counters, give_up=lambda: self._finishing)
+
+    def _note_forgotten(self, *, known: bool) -> None:
+        if not known:
+            self._counters.results_forgotten += 1
+
+    # -- store -------------------------------------------------------------------------------------------------------
+
+    async def _store(self, effect: StoreSnapshot) -> None:
+        settled = False
+        try:
+            settled = await self._store_and_report(effect)
+        finally:
+            if not settled:
+                self._counters.snapshots_failed += 1
+                self._note_forgotten(known=self._reports.snapshot_failed(effect))
+
+    async def _store_and_report(self, effect: StoreSnapshot) -> bool:
+        prepared = await self._access.offload(_prepare, effect.frozen)
+        sealed, encoded = prepared.sealed, prepared.encoded
+        try:
+            bucket_id = await self._attempt(
+                lambda: self._storage.create_bucket_snapshot(
+                    encoded.metadata,
+                    _each(encoded.segments),
+                    bucket_key=f"#pulsar.internal.delayed.bucket_{sealed.first.ledger_id}_{sealed.last.ledger_id}",
+                    topic=self._key.topic,
+                    cursor=self._key.subscription,
+                    epoch=effect.epoch,
+                )
+            )
+        except StorageError:
+            return False
+        mark_delete = self._reports.mark_delete
+        entry = CatalogueEntry(
+            bucket_id=bucket_id,
+            first=sealed.first,
+            last=sealed.last,
+            summary=prepared.summary,
+            mark_delete=None if mark_delete == BEFORE_ALL else mark_delete,
+        )
+        async with self.catalogue_turn:
+            try:
+                await self._replace(remove=(bucket_id,), add=(entry,), epoch=effect.epoch)
+            except SnapshotConflict:
+                self._reports.catalogue_fenced(effect.epoch)
+                await self._delete_objects((bucket_id,))
+                return False
+            except StorageError:
+                # The write may have been applied all the same.
+                await self._undo(bucket_id)
+                return False
+            known = self._reports.snapshot_stored(effect, bucket_id, sealed, snapshot_bytes=encoded.length)
+            self._note_forgotten(known=known)
+            if known:
+                self._counters.snapshots_stored += 1
+            else:
+                await self._undo(bucket_id)
+        return True
+
+    async def _undo(self, bucket_id: int) -> None:
+        """Take a snapshot out of the catalogue and delete it. The turn is held."""
+        self._debris.add(bucket_id)
+        try:
+            await self._replace(remove=(), add=(), epoch=self._reports.epoch)
+        except StorageError:
+            return  # It stays debris, and goes with the next catalogue write.
+        await self._delete_objects((bucket_id,))
+
+    async def _replace(self, *, remove: Sequence[int], add: Sequence[CatalogueEntry], epoch: int) -> None:
+        """Write to the catalogue, taking debris along. Repeating it is harmless: what is added is removed first."""
+        debris = sorted(self._debris)
+        await self._attempt(
+            lambda: self._storage.replace(
+                self._key.topic, self._key.subscription, remove=[*remove, *debris], add=add, epoch=epoch
+            )
+        )
+        self._debris.difference_update(debris)
+
+    async def _delete_objects(self, bucket_ids: Sequence[int]) -> None:
+        """Delete snapshots that no catalogue names; those that remain are swept at the next recovery."""
+        for bucket_id in bucket_ids:
+            try:
+                await self._attempt(partial(self._storage.delete_bucket_snapshot, bucket_id))
+            except StorageError:
+                self._counters.orphans_left += 1
+
+    # -- load --------------------------------------------------------------------------------------------------------
+
+    async def _load(self, effect: LoadSegments) -> None:
+        settled = False
+        lost = False
+        try:
+            indexes = await self._read(effect)
+            settled = True
+            self._counters.segment_loads += 1
+            self._note_forgotten(known=self._reports.segments_loaded(effect, indexes))
+        except SnapshotNotFound:
+            self._counters.snapshots_missing += 1
+            lost = True
+        except SnapshotCorrupt:
+            self._counters.snapshots_corrupt += 1
+            lost = True
+        except StorageError:
+            lost = False
+        finally:
+            if not settled:
+                self._counters.segment_loads_failed += 1
+                self._note_forgotten(known=self._reports.segment_load_failed(effect, lost=lost))
+
+    async def _read(self, effect: LoadSegments) -> IndexColumns:
+        entries = await self._attempt(
+            lambda: self._storage.get_bucket_snapshot_segments(effect.bucket_id, effect.first + 1, effect.last + 1)
+        )
+        if sum(map(len, entries)) <= DECODE_INLINE_BYTES_MAX:
+            return decode_segments(entries)
+        return await self._access.offload(decode_segments, entries)
+
+    # -- delete ------------------------------------------------------------------------------------------------------
+
+    async def _delete(self, effect: DeleteSnapshots) -> None:
+        settled = False
+        try:
+            async with self.catalogue_turn:
+                await self._replace(remove=effect.bucket_ids, add=(), epoch=effect.epoch)
+            for bucket_id in effect.bucket_ids:
+                await self._attempt(partial(self._storage.delete_bucket_snapshot, bucket_id))
+            settled = True
+            self._counters.snapshots_deleted += len(effect.bucket_ids)
+            self._note_forgotten(known=self._reports.snapshots_deleted(effect))
+        except SnapshotConflict:
+            self._reports.catalogue_fenced(effect.epoch)
+        except StorageError:
+            settled = False
+        finally:
+            if not settled:
+                self._counters.deletes_failed += 1
+                self._note_forgotten(known=self._reports.delete_failed(effect))

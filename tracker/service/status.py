@@ -1,0 +1,155 @@
+"""Errors -> gRPC statuses with google.rpc details: the only place that knows the codes, and the process boundary.
+
+Details travel in a trailer, and trailers are small (8 KiB is where gRPC begins to refuse them). So of many bad offsets
+the first few are rows of BadRequest, and up to ``OFFSETS_REPORTED_MAX`` stand in ErrorInfo's metadata as ranges:
+``offsets`` = "3,7-9", ``offset_count`` = all of them.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, cast
+
+import grpc
+import structlog
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import Message
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
+from tracker.core.errors import DelayedTrackerError, InvalidInput
+from tracker.service.errors import (
+    BatchTooLarge,
+    Fenced,
+    LeasesExhausted,
+    Overloaded,
+    PollEnded,
+    Recovering,
+    Retryable,
+    ShuttingDown,
+    TrackerNotOpen,
+)
+
+ERROR_DOMAIN: Final = "delayed-tracker"
+STORAGE_RETRY_AFTER_MS: Final = 1_000
+VIOLATION_ROWS_MAX: Final = 10
+
+_OUR_SERVICES: Final = "/delayed_tracker."
+
+_CODES: Final[tuple[tuple[type[DelayedTrackerError], grpc.StatusCode], ...]] = (
+    (InvalidInput, grpc.StatusCode.INVALID_ARGUMENT),
+    (TrackerNotOpen, grpc.StatusCode.NOT_FOUND),
+    (Fenced, grpc.StatusCode.FAILED_PRECONDITION),
+    (PollEnded, grpc.StatusCode.ABORTED),
+    (BatchTooLarge, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (LeasesExhausted, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (Overloaded, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (Recovering, grpc.StatusCode.UNAVAILABLE),
+    (ShuttingDown, grpc.StatusCode.UNAVAILABLE),
+    (StorageUnavailable, grpc.StatusCode.UNAVAILABLE),
+    (SnapshotConflict, grpc.StatusCode.ABORTED),
+    (SnapshotNotFound, grpc.StatusCode.DATA_LOSS),
+    (SnapshotCorrupt, grpc.StatusCode.DATA_LOSS),
+)
+
+_log = structlog.stdlib.get_logger("tracker.service")
+
+
+def code_of(error: Exception) -> grpc.StatusCode:
+    """The status code an error is answered with; INTERNAL for whatever is not the caller's or the world's doing."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), grpc.StatusCode.INTERNAL)
+
+
+def status_of(error: Exception) -> status_pb2.Status:
+    """The whole status: code, one sentence, ErrorInfo, and what else helps the caller. INTERNAL explains nothing."""
+    code = code_of(error)
+    if code is grpc.StatusCode.INTERNAL or not isinstance(error, DelayedTrackerError):
+        message = "the service failed; its log says why"
+        details: list[Message] = [error_details_pb2.ErrorInfo(reason=DelayedTrackerError.reason, domain=ERROR_DOMAIN)]
+    else:
+        message = error.message
+        metadata = dict(error.metadata)
+        if isinstance(error, InvalidInput) and error.offsets:
+            metadata |= {"offsets": as_ranges(error.offsets), "offset_count": str(error.offset_count)}
+        details = [error_details_pb2.ErrorInfo(reason=error.reason, domain=ERROR_DOMAIN, metadata=metadata)]
+        details += _helpful_details(error)
+    status = status_pb2.Status(code=code.value[0], message=message)
+    for detail in details:
+        packed = AnyMessage()
+        packed.Pack(detail)
+        status.details.append(packed)
+    return status
+
+
+def _helpful_details(error: DelayedTrackerError) -> list[Message]:
+    match error:
+        case InvalidInput():
+            bad = error_details_pb2.BadRequest()
+            for row in error.violations[:VIOLATION_ROWS_MAX]:
+                bad.field_violations.add(field=row.field, description=row.description)
+            return [bad]
+        case TrackerNotOpen():
+            resource = error_details_pb2.ResourceInfo(
+                resource_type="delayed_tracker.v1.Tracker",
+                resource_name=str(error.key),
+                description="open it with OpenTracker",
+            )
+            return [resource]
+        case Retryable():
+            return [_retry_info(error.retry_after_ms)]
+        case StorageUnavailable():
+            return [_retry_info(STORAGE_RETRY_AFTER_MS)]
+        case _:
+            return []
+
+
+def _retry_info(after_ms: int) -> error_details_pb2.RetryInfo:
+    retry = error_details_pb2.RetryInfo()
+    retry.retry_delay.FromMilliseconds(after_ms)
+    return retry
+
+
+def as_ranges(offsets: Sequence[int]) -> str:
+    """Ascending offsets in short: "3,7-9"."""
+    runs: list[tuple[int, int]] = []
+    for offset in offsets:
+        if runs and offset == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], offset)
+        else:
+            runs.append((offset, offset))
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+Behaviour = Callable[[Any, "grpc.aio.ServicerContext[Any, Any]"], Awaitable[Any]]
+
+
+class StatusInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs only
+    """Answers every error of our services with its status; unexpected ones are logged here, once."""
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable["grpc.RpcMethodHandler[Any, Any]"]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> "grpc.RpcMethodHandler[Any, Any]":
+        """See grpc.aio; handlers of other services are left alone."""
+        handler = await continuation(handler_call_details)
+        method = handler_call_details.method
+        if not method.startswith(_OUR_SERVICES) or handler is None or handler.unary_unary is None:
+            return handler
+        return grpc.unary_unary_rpc_method_handler(
+            _answering(method, cast("Behaviour", handler.unary_unary)),
+            request_deserializer=handler.request_deserializer,
+            response_serializer=handler.response_serializer,
+        )
+
+
+def _answering(method: str, behaviour: Behaviour) -> Behaviour:
+    async def answer(request: Any, context: "grpc.aio.ServicerContext[Any, Any]") -> Any:
+        try:
+            return await behaviour(request, context)
+        except Exception as error:  # noqa: BLE001  # the process boundary: nothing is swallowed, everything is answered
+            if code_of(error) is grpc.StatusCode.INTERNAL:
+                _log.error("call failed", method=method, exc_info=error)
+            status = rpc_status.to_status(status_of(error))
+        return await context.abort(status.code, status.details, status.trailing_metadata)
+
+    return answer

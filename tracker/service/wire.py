@@ -1,0 +1,115 @@
+"""Columns and positions between the API's messages and the core. Errors name the message's fields."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from delayed_tracker.v1 import tracker_pb2
+from tracker.core.columns import (
+    ENTRY_ID_MAX,
+    IndexColumns,
+    Int64Array,
+    Position,
+    PositionColumns,
+    index_columns,
+    position_columns,
+)
+from tracker.core.errors import InvalidInput
+from tracker.service.errors import BatchTooLarge, TrackerKey
+from tracker.service.limits import NAME_BYTES_MAX, OWNER_BYTES_MAX
+
+_FIELDS = {"ledger_id": "ledger_ids", "entry_id": "entry_ids"}
+
+
+def _column(field: str, values: Sequence[int], batch_max: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    if len(values) > batch_max:
+        raise BatchTooLarge(field, len(values), batch_max)
+    return np.array(values, dtype=np.uint64)
+
+
+def _in_words_of_the_api(error: InvalidInput) -> InvalidInput:
+    return InvalidInput(
+        _FIELDS.get(error.field, error.field),
+        error.value,
+        error.remedy,
+        offsets=error.offsets,
+        offset_count=error.offset_count,
+    )
+
+
+def to_indexes(
+    deliver_at_ms: Sequence[int], ledger_ids: Sequence[int], entry_ids: Sequence[int], *, batch_max: int
+) -> IndexColumns:
+    """Indexes of a request's three columns.
+
+    Raises:
+        BatchTooLarge: a column is longer than ``batch_max``.
+        InvalidInput: unequal lengths, or values out of range.
+    """
+    columns = (
+        _column("deliver_at_ms", deliver_at_ms, batch_max),
+        _column("ledger_ids", ledger_ids, batch_max),
+        _column("entry_ids", entry_ids, batch_max),
+    )
+    try:
+        return index_columns(*columns)
+    except InvalidInput as error:
+        raise _in_words_of_the_api(error) from error
+
+
+def to_positions(ledger_ids: Sequence[int], entry_ids: Sequence[int], *, batch_max: int) -> PositionColumns:
+    """Positions of a request's two columns; errors as for :func:`to_indexes`."""
+    columns = _column("ledger_ids", ledger_ids, batch_max), _column("entry_ids", entry_ids, batch_max)
+    try:
+        return position_columns(*columns)
+    except InvalidInput as error:
+        raise _in_words_of_the_api(error) from error
+
+
+def to_offsets(offsets: Int64Array) -> list[int]:
+    """An answer's offsets."""
+    # Lists of Python integers extend a repeated field several times faster than arrays.
+    listed: list[int] = offsets.tolist()
+    return listed
+
+
+def to_key(tracker: tracker_pb2.TrackerRef) -> TrackerKey:
+    """Which tracker a request means. Raises InvalidInput for names that are empty or too long."""
+    _require_name("tracker.topic", tracker.topic, NAME_BYTES_MAX)
+    _require_name("tracker.subscription", tracker.subscription, NAME_BYTES_MAX)
+    return TrackerKey(tracker.topic, tracker.subscription)
+
+
+def require_owner_name(owner: str) -> str:
+    """The owner's name. Raises InvalidInput if it is empty or too long."""
+    _require_name("owner", owner, OWNER_BYTES_MAX)
+    return owner
+
+
+def _require_name(field: str, name: str, bytes_max: int) -> None:
+    size = len(name.encode())
+    if not 1 <= size <= bytes_max:
+        raise InvalidInput(field, name[:64], f"give 1 to {bytes_max} bytes of text, not {size}")
+
+
+def require_epoch(epoch: int) -> int:
+    """The owner's epoch. Raises InvalidInput if the request carries none."""
+    if epoch == 0:
+        raise InvalidInput("epoch", epoch, "give the epoch that OpenTracker answered")
+    return epoch
+
+
+def to_mark_delete(position: tracker_pb2.Position) -> Position:
+    """A mark-delete position; -1:-1 is "before all". Raises InvalidInput for what no cursor can hold."""
+    given = Position(position.ledger_id, position.entry_id)
+    before_all = given == (-1, -1)
+    if given.ledger_id < 0 and not before_all:
+        raise InvalidInput("mark_delete.ledger_id", given.ledger_id, "give 0 or more")
+    if not -1 <= given.entry_id <= ENTRY_ID_MAX:
+        raise InvalidInput("mark_delete.entry_id", given.entry_id, f"give -1 to {ENTRY_ID_MAX}")
+    return given
+
+
+def from_position(position: Position) -> tracker_pb2.Position:
+    """A position as a message."""
+    return tracker_pb2.Position(ledger_id=position.ledger_id, entry_id=position.entry_id)
