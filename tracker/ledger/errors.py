@@ -28,10 +28,19 @@ class BadEntry:
     offset: int | None
     """Where the record starts in the file (of the uncompressed bytes)."""
     reason: str
+    entry_count: int = 1
+    """How many entries in a row share the reason, ``entry_id`` the first of them."""
 
     def __str__(self) -> str:
-        what = f"entry {self.ledger_id}:{self.entry_id}" if self.ledger_id is not None else "a record"
-        where = f" in {self.file} at {self.offset}" if self.file is not None else ""
+        if self.ledger_id is None:
+            what = "a record"
+        elif self.entry_id is None:
+            what = f"ledger {self.ledger_id}"
+        elif self.entry_count > 1:
+            what = f"entries {self.ledger_id}:{self.entry_id} to {self.entry_id + self.entry_count - 1}"
+        else:
+            what = f"entry {self.ledger_id}:{self.entry_id}"
+        where = f" in {self.file} at byte {self.offset}" if self.file is not None else ""
         return f"{what}{where}: {self.reason}"
 
 
@@ -78,3 +87,15 @@ class EntriesUnreadable(LedgerError):
             metadata={"bad_entry_count": str(len(bad_entries))},
         )
         self.bad_entries = tuple(bad_entries)
+
+
+class CompressedDataInvalid(LedgerError):
+    """Compressed bytes do not decompress to what their header says. Treat the value as damaged."""
+
+    reason = "COMPRESSED_DATA_INVALID"
+
+
+class FrameInvalid(LedgerError):
+    """The bytes are not a topic entry. Treat the entry as damaged."""
+
+    reason = "FRAME_INVALID"

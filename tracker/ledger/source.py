@@ -1,51 +1,56 @@
-"""A dead bookie's disk as a source of delayed messages: entry logs and a metadata dump, opened together."""
+"""The disks of dead bookies as a source of delayed messages: entry logs and a metadata dump, opened together."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tracker.core.columns import IndexColumns
-from tracker.ledger.errors import BadEntry, ErrorPolicy
-from tracker.ledger.topic_reader import OpenLedgers
+from tracker.ledger.entry_logs import EntryLogs, open_entry_logs
+from tracker.ledger.errors import ErrorPolicy
+from tracker.ledger.managed_ledger import TopicCatalogue
+from tracker.ledger.metadata_dump import MetadataDump
+from tracker.ledger.pending import PendingReport, pending_indexes
+from tracker.ledger.stored_snapshots import StoredSnapshot, read_stored_snapshots
+from tracker.ledger.topic_reader import OpenLedgers, TopicReader
 
-# SKETCH: the signatures are final, the bodies follow.
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class PendingReport:
-    indexes: IndexColumns  # pending, in position order
-    bad_entries: tuple[BadEntry, ...]
-    # entry_count, delayed_count, acked_count, aborted_count, open_transaction_count, marker_count, mark_delete: Position
-
-
-@dataclass(frozen=True, slots=True)
-class StoredSnapshot:
-    bucket_id: int
-    first_ledger_id: int
-    last_ledger_id: int
-    metadata: bytes
-    segments: tuple[bytes, ...]
+"""Called with (done, in all)."""
 
 
 class BookieDisk:
-    def __enter__(self) -> Self:
-        raise NotImplementedError
+    """Topics on the disks of one or more bookies. A context manager; not thread-safe.
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    Topics are named ``persistent://tenant/namespace/name``, subscriptions by their plain names.
+    """
+
+    def __init__(self, catalogue: TopicCatalogue, logs: EntryLogs) -> None:
+        self.catalogue = catalogue
+        self.logs = logs
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
-        raise NotImplementedError
+        """Close the files. What was answered stays valid."""
+        self.logs.close()
 
     def topics(self) -> list[str]:
-        """Full names, persistent://tenant/namespace/topic, sorted."""
-        raise NotImplementedError
+        """Full names of all topics that have ledgers, Pulsar's own included, ascending."""
+        return [str(topic) for topic in self.catalogue.topics()]
 
     def subscriptions(self, topic: str) -> list[str]:
-        raise NotImplementedError
+        """Names of a topic's subscriptions, Pulsar's own cursors included, ascending.
+
+        Raises:
+            TopicNotFound: there is no such topic; the message lists near names.
+            InvalidInput: no topic name.
+        """
+        return self.catalogue.subscriptions(self.catalogue.topic(topic))
 
     def pending(
         self,
@@ -57,15 +62,60 @@ class BookieDisk:
         on_error: ErrorPolicy = ErrorPolicy.FAIL,
         progress: Progress | None = None,
     ) -> PendingReport:
-        """progress(entries read, entries in all)."""
-        raise NotImplementedError
+        """What a subscription is still to get later: its delayed, unacknowledged entries.
+
+        Args:
+            topic: an existing topic.
+            subscription: need not exist when acknowledgements are ignored.
+            ignore_acks: take every delayed entry, as if nothing was acknowledged yet.
+            open_ledgers: how to read ledgers that were never closed.
+            on_error: whether bad entries fail the call, or are left out and listed.
+            progress: called with entries read and entries in all.
+        Raises:
+            TopicNotFound: there is no such topic; the message lists near names.
+            SubscriptionNotFound: the topic has no such subscription; the message lists those it has.
+            EntriesUnreadable: entries are missing or damaged and the policy says to fail.
+            MetadataInvalid: metadata of the topic, the cursor or a ledger is damaged.
+            InvalidInput: no topic name.
+        Cost: O(bytes of the topic's ledgers from the mark-delete position on).
+        """
+        reader = TopicReader(self.catalogue, self.logs, open_ledgers)
+        return pending_indexes(
+            reader,
+            self.catalogue.topic(topic),
+            subscription,
+            ignore_acks=ignore_acks,
+            on_error=on_error,
+            progress=progress,
+        )
 
     def stored_snapshots(self, topic: str, subscription: str) -> list[StoredSnapshot]:
-        raise NotImplementedError
+        """The bucket snapshots that Pulsar keeps for a subscription, ascending by the ledgers they cover.
+
+        Raises:
+            TopicNotFound: there is no such topic; the message lists near names.
+            SubscriptionNotFound: the topic has no such subscription; the message lists those it has.
+            EntriesUnreadable: a snapshot is missing or damaged.
+            MetadataInvalid: metadata of the cursor or of a snapshot's ledger is damaged.
+        """
+        reader = TopicReader(self.catalogue, self.logs, OpenLedgers.RECOVERED)
+        return read_stored_snapshots(reader, self.catalogue.topic(topic), subscription)
 
 
 def open_bookie_disk(
     log_directories: Sequence[str | Path], metadata_dump: str | Path, *, progress: Progress | None = None
 ) -> BookieDisk:
-    """progress(log bytes scanned, log bytes in all)."""
-    raise NotImplementedError
+    """Open what is left of a cluster.
+
+    Args:
+        log_directories: ledger directories of all bookies together.
+        metadata_dump: JSON lines, plain or gzip; see :mod:`tracker.ledger.metadata_dump`.
+        progress: called with bytes of entry logs scanned, and bytes in all.
+    Raises:
+        InvalidInput: a directory does not exist or has no logs.
+        LedgerFileInvalid: a file is not what it should be, or of a newer version.
+        OSError: a file cannot be read.
+    Cost: O(records in the logs).
+    """
+    dump = MetadataDump.load(metadata_dump)
+    return BookieDisk(TopicCatalogue(dump), open_entry_logs(log_directories, progress=progress))

@@ -1,0 +1,71 @@
+"""The five codecs that Pulsar uses for payloads and for metadata values.
+
+No codec adds a header of Pulsar's own: the uncompressed size travels beside the bytes, and a result of any other size
+is an error.
+"""
+
+import zlib
+from enum import IntEnum
+from typing import Final
+
+import cramjam
+
+from tracker.ledger.errors import CompressedDataInvalid
+
+UNCOMPRESSED_BYTES_MAX: Final = 1 << 30
+"""A header that promises more is taken for damage, not for a reason to allocate."""
+
+
+class Codec(IntEnum):
+    """Pulsar's CompressionType."""
+
+    NONE = 0
+    LZ4 = 1
+    ZLIB = 2
+    ZSTD = 3
+    SNAPPY = 4
+
+
+def decompress(codec: int, compressed: bytes, uncompressed_size: int) -> bytes:
+    """The bytes that were compressed.
+
+    Args:
+        codec: a value of :class:`Codec`.
+        compressed: all of them; bytes behind the end of a zlib stream are ignored.
+        uncompressed_size: exactly how many bytes come out.
+    Raises:
+        CompressedDataInvalid: an unknown codec, damaged bytes, or another size.
+    """
+    try:
+        name = Codec(codec).name
+    except ValueError as error:
+        raise CompressedDataInvalid(f"compression type {codec} is unknown; 0 to {max(Codec)} are known") from error
+    if not 0 <= uncompressed_size <= UNCOMPRESSED_BYTES_MAX:
+        raise CompressedDataInvalid(
+            f"an uncompressed size of {uncompressed_size} bytes is out of range 0 to {UNCOMPRESSED_BYTES_MAX}"
+        )
+    try:
+        plain = _decompress(Codec(codec), compressed, uncompressed_size)
+    except (cramjam.DecompressionError, zlib.error) as error:
+        raise CompressedDataInvalid(f"{len(compressed)} bytes of {name} do not decompress: {error}") from error
+    if len(plain) != uncompressed_size:
+        raise CompressedDataInvalid(
+            f"{len(compressed)} bytes of {name} give {len(plain)} bytes, not {uncompressed_size}"
+        )
+    return plain
+
+
+def _decompress(codec: Codec, compressed: bytes, size: int) -> bytes:
+    match codec:
+        case Codec.NONE:
+            return compressed
+        case Codec.ZLIB:
+            # Java never finishes its streams, so the one-shot function would always refuse them.
+            return zlib.decompressobj().decompress(compressed, size + 1)
+        case Codec.LZ4:
+            # One byte of room more than expected, so that a longer result is seen.
+            return bytes(cramjam.lz4.decompress_block(compressed, output_len=size + 1))
+        case Codec.SNAPPY:
+            return bytes(cramjam.snappy.decompress_raw(compressed))
+        case Codec.ZSTD:
+            return bytes(cramjam.zstd.decompress(compressed))

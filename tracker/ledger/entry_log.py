@@ -1,0 +1,160 @@
+"""One BookKeeper entry log: where its records are.
+
+A header of 1024 bytes ("BKLO", version, offset of the ledgers map), then records: size i32 and a body of that size
+whose first fields are ledger id and entry id. Ledger id -1 marks a record that is no entry (the ledgers map). A size of
+0 or less is padding. Logs written past the page cache pad with negative sizes up to the next 4096 and end in zeros.
+Source: DefaultEntryLogger.scanEntryLog, LogReaderScan.scan.
+"""
+
+import mmap
+import re
+import struct
+from array import array
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tracker.core.columns import Int64Array
+from tracker.ledger.digest import BODY_HEADER
+from tracker.ledger.errors import LedgerFileInvalid
+
+HEADER_BYTES: Final = 1024
+RECORD_SIZE_BYTES: Final = 4
+"""The size field in front of each body."""
+
+_MAGIC: Final = b"BKLO"
+_VERSION_MAX: Final = 1
+_HEADER: Final = struct.Struct(">4siqi")
+_RECORD_START: Final = struct.Struct(">iq")
+_RECORD: Final = struct.Struct(">iqqqq")
+_INTERNAL_LEDGER: Final = -1
+_BODY_BYTES_MIN: Final = 16
+_DIRECT_ALIGNMENT: Final = 4096
+_DIRECT_FILLER: Final = (_DIRECT_ALIGNMENT - HEADER_BYTES - RECORD_SIZE_BYTES, _INTERNAL_LEDGER)
+_NOT_ZERO: Final = re.compile(rb"[^\0]")
+
+
+@dataclass(frozen=True, slots=True)
+class LogDamage:
+    """A stretch of a log that is not a record."""
+
+    offset: int
+    ledger_id: int | None
+    entry_id: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecords:
+    """The entries of one log, in file order: columns, no bytes."""
+
+    offset: Int64Array
+    """Of the size field."""
+    body_size: Int64Array
+    ledger_id: Int64Array
+    entry_id: Int64Array
+    last_add_confirmed: Int64Array
+    length: Int64Array
+    """Payload bytes of the ledger up to and including this entry."""
+    damage: tuple[LogDamage, ...]
+    truncated_at: int | None
+    """Where a last record or the header is cut short, as a crash leaves it; None when the log ends with a record."""
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+
+def scan_log(log: bytes | mmap.mmap, name: str) -> LogRecords:
+    """Find all entries of a log. Nothing is verified: that needs the digest type of each ledger.
+
+    Args:
+        log: the whole file.
+        name: what to call it in errors.
+    Raises:
+        LedgerFileInvalid: not an entry log, or of a newer version.
+    Cost: O(records).
+    """
+    finished = _check_header(log, name)
+    end = len(log)
+    direct = end >= HEADER_BYTES + _RECORD_START.size and (
+        _RECORD_START.unpack_from(log, HEADER_BYTES) == _DIRECT_FILLER
+    )
+    rows = array("q")
+    damage: list[LogDamage] = []
+    truncated_at = None
+    position = HEADER_BYTES
+    while position + RECORD_SIZE_BYTES <= end:
+        if position + _RECORD.size <= end:
+            size, ledger_id, entry_id, last_add_confirmed, length = _RECORD.unpack_from(log, position)
+        else:
+            # Too near the end for an entry; an internal record still fits.
+            padded = log[position:end] + bytes(_RECORD.size)
+            size, ledger_id, entry_id, last_add_confirmed, length = _RECORD.unpack_from(padded)
+        if size <= 0:
+            if direct and size == 0:
+                break
+            position = _after_padding(log, position, direct=direct)
+            continue
+        next_position = position + RECORD_SIZE_BYTES + size
+        if next_position > end:
+            truncated_at = position
+            break
+        if size < _BODY_BYTES_MIN:
+            # From here on nothing tells where the next record starts.
+            damage.append(LogDamage(position, None, None, f"a record of {size} bytes cannot be; the rest is not read"))
+            break
+        if ledger_id != _INTERNAL_LEDGER:
+            if size < BODY_HEADER.size or ledger_id < 0 or entry_id < 0:
+                reason = f"a record of {size} bytes for {ledger_id}:{entry_id} is no entry"
+                damage.append(LogDamage(position, ledger_id, entry_id, reason))
+            else:
+                rows.extend((position, size, ledger_id, entry_id, last_add_confirmed, length))
+        position = next_position
+
+    if end < HEADER_BYTES:
+        truncated_at = end
+    elif truncated_at is None and not direct and log[position:end].strip(b"\0") and not damage:
+        truncated_at = position
+    if finished and truncated_at is not None:
+        damage.append(LogDamage(truncated_at, None, None, f"the log was finished, yet is cut short at {end} bytes"))
+    table = np.frombuffer(rows, np.int64).reshape(-1, 6).T.copy() if rows else np.empty((6, 0), np.int64)
+    return LogRecords(
+        offset=table[0],
+        body_size=table[1],
+        ledger_id=table[2],
+        entry_id=table[3],
+        last_add_confirmed=table[4],
+        length=table[5],
+        damage=tuple(damage),
+        truncated_at=truncated_at,
+    )
+
+
+def _check_header(log: bytes | mmap.mmap, name: str) -> bool:
+    """Whether the log was finished, that is, has its ledgers map."""
+    start = log[: _HEADER.size]
+    if not _MAGIC.startswith(start[:4]) and not start.startswith(_MAGIC):
+        raise LedgerFileInvalid(
+            f"{name} does not start with {_MAGIC.decode()} but with {start[:4]!r}: not a BookKeeper entry log; "
+            "give the bookie's ledger directories"
+        )
+    if len(start) < _HEADER.size:
+        return False
+    _, version, map_offset, _ = _HEADER.unpack(start)
+    if not 0 <= version <= _VERSION_MAX:
+        raise LedgerFileInvalid(
+            f"{name} is an entry log of version {version}; this program reads versions 0 to {_VERSION_MAX}"
+        )
+    return bool(map_offset > 0)
+
+
+def _after_padding(log: bytes | mmap.mmap, position: int, *, direct: bool) -> int:
+    """The next place where a record may start."""
+    if direct:
+        return (position // _DIRECT_ALIGNMENT + 1) * _DIRECT_ALIGNMENT
+    # Byte by byte is the rule; a stretch of zeros is crossed at once, to the first size that is not 0.
+    match = _NOT_ZERO.search(log, position)
+    if match is None:
+        return len(log)
+    return max(position + 1, match.start() - RECORD_SIZE_BYTES + 1)
