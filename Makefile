@@ -36,7 +36,7 @@ lint: $(READY)  ## check style, types, imports between layers, and that generate
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	PYTHONPATH=proto $(BIN)/lint-imports
+	$(BIN)/lint-imports
 	$(BIN)/python proto/regenerate.py --check
 	$(BIN)/python -m tracker.service.settings_docs --check
 

@@ -6,6 +6,7 @@ takes no longer than the grace period; what it cuts off is safe, since storing i
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -77,22 +78,18 @@ class TrackerServer:
             AddressInUse, AddressUnusable: one of the addresses cannot be bound; nothing was opened.
             StorageInUse, StorageFormatUnsupported, StorageUnavailable: the storage cannot be opened; all is released.
         """
-        server, grpc_address = await self._bind_grpc()
-        try:
+        async with contextlib.AsyncExitStack() as undo:
+            undo.push_async_callback(self.trackers.close)
+            server, grpc_address = await self._bind_grpc()
+            undo.push_async_callback(server.stop, None)
             listener, http_address = await listen("httpListenAddress", self.settings.http_address)
-        except BaseException:
-            await server.stop(None)
-            raise
-        metrics = build_metrics(self.trackers, version=metadata.version("delayed-tracker"))
-        http = HttpServer(build_app(self.health, metrics), listener)
-        try:
+            metrics = build_metrics(self.trackers, version=metadata.version("delayed-tracker"))
+            http = HttpServer(build_app(self.health, metrics), listener)
+            undo.push_async_callback(http.stop)
             await http.start()
             await self.trackers.start()
             await server.start()
-        except BaseException:
-            await http.stop()
-            await server.stop(None)
-            raise
+            undo.pop_all()
         self._grpc, self._http = server, http
         await self.health.enter(Stage.SERVING)
         return BoundAddresses(grpc_address, http_address)

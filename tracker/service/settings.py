@@ -197,7 +197,7 @@ class Settings:
         maximum=1_000_000_000,
     )
     storage_operations_max: int = setting(
-        64,
+        128,
         "storageOperationsMax",
         Group.STORAGE,
         "Stores, loads and deletes of all trackers that are under way at the same time.",
@@ -209,7 +209,7 @@ class Settings:
         4,
         "trackerStorageOperationsMax",
         Group.STORAGE,
-        "Stores, loads and deletes of one tracker that are under way at the same time, so that others have room.",
+        "Stores, or loads, or deletes of one tracker that are under way at the same time, so that others have room.",
         unit="operations",
         minimum=1,
         maximum=10_000,

@@ -1,0 +1,163 @@
+"""The whole service in one event loop: start, refusals with their remedies, and the order of a stop."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import httpx
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from delayed_tracker.v1 import tracker_pb2 as pb
+from delayed_tracker.v1 import tracker_pb2_grpc as pb_grpc
+from snapshot_storage.errors import StorageInUse, UnknownStorageScheme
+from tracker.service.health import SERVICE_NAME
+from tracker.service.listen import AddressInUse, AddressUnusable
+from tracker.service.server import BoundAddresses, TrackerServer
+from tracker.service.settings import Settings
+from tracker.service.settings_keys import Address
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+REF = pb.TrackerRef(topic="persistent://shop/orders/events", subscription="a / b % c")
+
+
+def settings(**changes: object) -> Settings:
+    given = {"storage_url": "memory:", "grpc_listen_address": "127.0.0.1:0", "http_listen_address": "127.0.0.1:0"}
+    return Settings(**(given | changes))
+
+
+@asynccontextmanager
+async def running(given: Settings) -> AsyncIterator[tuple[TrackerServer, BoundAddresses]]:
+    server = TrackerServer(given)
+    bound = await server.start()
+    try:
+        yield server, bound
+    finally:
+        await server.stop()
+
+
+async def health_of(channel: grpc.aio.Channel, service: str = "") -> int:
+    answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=service))
+    return answer.status
+
+
+async def test_a_started_service_answers_on_both_edges():
+    """Ports of 0 come back as real ones; gRPC, its health service and HTTP all answer."""
+    async with running(settings()) as (_, bound), grpc.aio.insecure_channel(str(bound.grpc)) as channel:
+        assert await health_of(channel) == SERVING
+        assert await health_of(channel, SERVICE_NAME) == SERVING
+        opened = await pb_grpc.DelayedDeliveryTrackerServiceStub(channel).OpenTracker(
+            pb.OpenTrackerRequest(tracker=REF, owner="test")
+        )
+        assert opened.epoch > 0
+        async with httpx.AsyncClient(trust_env=False) as http:
+            assert (await http.get(f"http://{bound.http}/health/ready")).status_code == 200
+            assert "delayed_tracker_open_trackers 1.0" in (await http.get(f"http://{bound.http}/metrics")).text
+
+
+@pytest.mark.parametrize(
+    ("key", "field"), [("grpcListenAddress", "grpc_listen_address"), ("httpListenAddress", "http_listen_address")]
+)
+async def test_address_in_use_is_refused_by_key(key: str, field: str):
+    """The error names the key and the address; what had been opened is released."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        server = TrackerServer(settings(**{field: address}))
+        with pytest.raises(AddressInUse, match=f"{key}={address}: the address is in use"):
+            await server.start()
+        await server.stop()
+
+
+async def test_a_second_service_does_not_share_the_port():
+    """Two processes could share a port under gRPC's defaults; ours refuses, so that no call reaches the wrong one."""
+    async with running(settings()) as (_, bound):
+        with pytest.raises(AddressInUse):
+            await TrackerServer(settings(grpc_listen_address=str(bound.grpc))).start()
+
+
+async def test_address_of_another_machine_is_refused():
+    """192.0.2.1 is reserved for documentation: no machine has it."""
+    with pytest.raises(AddressUnusable, match="grpcListenAddress"):
+        await TrackerServer(settings(grpc_listen_address="192.0.2.1:7650")).start()
+
+
+async def test_storage_in_use_is_refused_and_releases_the_ports(tmp_path: Path):
+    """The second service on one file says who is in the way, and leaves no listener behind."""
+    url = f"sqlite:{tmp_path / 'tracker.db'}"
+    async with running(settings(storage_url=url)):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        with pytest.raises(StorageInUse):
+            await TrackerServer(settings(storage_url=url, grpc_listen_address=address)).start()
+        async with running(settings(grpc_listen_address=address)):
+            pass
+
+
+async def test_the_storage_is_free_once_the_service_has_stopped(tmp_path: Path):
+    """A stop releases everything: the next start finds nothing in its way."""
+    given = settings(storage_url=f"sqlite:{tmp_path / 'tracker.db'}")
+    async with running(given):
+        pass
+    async with running(given):
+        pass
+
+
+def test_unknown_storage_scheme_lists_the_known_ones():
+    """The error comes before anything is opened."""
+    with pytest.raises(UnknownStorageScheme, match="sqlite"):
+        TrackerServer(settings(storage_url="tape:drive0"))
+
+
+async def test_a_stop_ends_waiting_polls_and_tells_watchers_first():
+    """A watcher learns NOT_SERVING and its stream ends; a poll that waits is told that the service shuts down."""
+    async with (
+        running(settings(shutdown_grace_ms=60_000)) as (server, bound),
+        grpc.aio.insecure_channel(str(bound.grpc)) as channel,
+        asyncio.timeout(20),
+    ):
+        stub = pb_grpc.DelayedDeliveryTrackerServiceStub(channel)
+        opened = await stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="test"))
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+        assert (await watch.read()).status == SERVING
+        poll = stub.PollScheduledMessages(
+            pb.PollScheduledMessagesRequest(tracker=REF, epoch=opened.epoch, max_messages=1, wait_ms=60_000)
+        )
+        while server.trackers.waiting_poll_count == 0:  # noqa: ASYNC110  # it arrives by way of this very loop
+            await asyncio.sleep(0)
+        await server.stop()
+        assert (await watch.read()).status == NOT_SERVING
+        with pytest.raises(grpc.aio.AioRpcError) as ended:
+            await poll
+        assert ended.value.code() == grpc.StatusCode.UNAVAILABLE
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await health_of(channel)
+        assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+async def test_stopping_twice_is_harmless():
+    """The second stop finds nothing to do."""
+    server = TrackerServer(settings())
+    await server.start()
+    await server.stop()
+    await server.stop()
+
+
+async def test_a_message_above_the_limit_is_refused():
+    """What a client can send is bounded by grpcMessageBytesMax."""
+    given = settings(grpc_message_bytes_max=1024 * 1024, batch_positions_max=10_000, poll_messages_max=10_000)
+    async with running(given) as (_, bound), grpc.aio.insecure_channel(str(bound.grpc)) as channel:
+        request = pb.ContainsMessagesRequest(tracker=REF, ledger_ids=[1] * 100_000, entry_ids=[1] * 100_000)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await pb_grpc.DelayedDeliveryTrackerServiceStub(channel).ContainsMessages(request)
+        assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_bound_addresses_travel_as_json():
+    """What --ready-file holds can be read by any script."""
+    bound = BoundAddresses(Address("127.0.0.1", 1), Address("::1", 2))
+    assert json.loads(bound.to_json()) | {"pid": 0} == {"grpc": "127.0.0.1:1", "http": "[::1]:2", "pid": 0}

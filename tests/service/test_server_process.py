@@ -1,0 +1,101 @@
+"""The service as a process of its own: signals, the ready file and log lines, as a supervisor sees them."""
+
+import asyncio
+import json
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+
+from delayed_tracker.v1 import tracker_pb2 as pb
+from delayed_tracker.v1 import tracker_pb2_grpc as pb_grpc
+
+SERVE = """
+import asyncio, sys
+from pathlib import Path
+from tracker.service.logs import configure_logging
+from tracker.service.server import serve
+from tracker.service.settings import Settings
+
+configure_logging("json", "info")
+url, ready, host = sys.argv[1:]
+settings = Settings(
+    storage_url=url, grpc_listen_address=f"{host}:0", http_listen_address="127.0.0.1:0", shutdown_grace_ms=60_000
+)
+asyncio.run(serve(settings, ready_file=Path(ready)))
+"""
+
+REF = pb.TrackerRef(topic="t", subscription="s")
+
+pytestmark = pytest.mark.slow
+
+
+async def line(process: Process, event: str) -> dict[str, object]:
+    """Wait for a log line of that event."""
+    assert process.stderr is not None
+    async with asyncio.timeout(60):
+        async for raw in process.stderr:
+            row = json.loads(raw)
+            if row["event"] == event:
+                return row
+    raise AssertionError(f"the process ended without saying {event!r}")
+
+
+@asynccontextmanager
+async def service(directory: Path, host: str = "127.0.0.1") -> AsyncIterator[Process]:
+    arguments = [f"sqlite:{directory / 'tracker.db'}", str(directory / "ready.json"), host]
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVE, *arguments, stderr=PIPE)
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_stops_the_service_in_order(tmp_path: Path, number: signal.Signals):
+    """A poll under way is answered, the process exits with 0, and the ready file is gone."""
+    async with service(tmp_path) as process, asyncio.timeout(60):
+        ready = await line(process, "ready")
+        written = json.loads((tmp_path / "ready.json").read_text())
+        assert written == {"grpc": ready["grpc"], "http": ready["http"], "pid": process.pid}
+        async with grpc.aio.insecure_channel(written["grpc"]) as channel:
+            stub = pb_grpc.DelayedDeliveryTrackerServiceStub(channel)
+            opened = await stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="test"))
+            poll = stub.PollScheduledMessages(
+                pb.PollScheduledMessagesRequest(tracker=REF, epoch=opened.epoch, max_messages=1, wait_ms=60_000)
+            )
+            await stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=REF))
+            process.send_signal(number)
+            with pytest.raises(grpc.aio.AioRpcError) as ended:
+                await poll
+            assert ended.value.code() == grpc.StatusCode.UNAVAILABLE
+        await line(process, "stopped")
+        assert await process.wait() == 0
+    assert list(tmp_path.glob("ready*")) == []
+
+
+async def test_a_killed_service_can_be_started_again_at_once(tmp_path: Path):
+    """Nothing that a kill -9 leaves behind refuses the next start; the stale ready file is replaced."""
+    async with service(tmp_path) as killed:
+        await line(killed, "ready")
+        killed.kill()
+        await killed.wait()
+    assert (tmp_path / "ready.json").exists()
+    async with service(tmp_path) as process:
+        await line(process, "ready")
+        assert json.loads((tmp_path / "ready.json").read_text())["pid"] == process.pid
+
+
+async def test_listening_beyond_loopback_is_warned_about(tmp_path: Path):
+    """There is no authentication: the log says so where it matters, and only there."""
+    async with service(tmp_path, host="0.0.0.0") as process:
+        row = await line(process, "reachable from other machines without authentication")
+        assert row["key"] == "grpcListenAddress"
+        assert row["level"] == "warning"
