@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError, Message
 
 from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
 from tracker.core.columns import Position
+from tracker.core.errors import InvalidInput
 from tracker.ledger.compression import decompress
 from tracker.ledger.errors import CompressedDataInvalid, MetadataInvalid, SubscriptionNotFound, TopicNotFound
 from tracker.ledger.ledger_metadata import LedgerMetadata, ledger_paths, parse_ledger_metadata
@@ -131,7 +132,7 @@ class TopicCatalogue:
         self._source = source
 
     def topics(self) -> list[TopicName]:
-        """All topics that have a managed ledger, ascending by name. O(nodes)."""
+        """All topics that have ledgers of messages, ascending by name. O(nodes)."""
         children = self._source.children
         found = []
         for tenant in children(_ROOT):
@@ -141,16 +142,18 @@ class TopicCatalogue:
                 for level in (below, *(f"{below}/{child}" for child in children(f"{_ROOT}/{below}"))):
                     names = children(f"{_ROOT}/{level}/persistent")
                     found += [TopicName.of_managed_ledger(f"{level}/persistent/{name}") for name in names]
-        return sorted(topic for topic in found if topic is not None)
+        return sorted(topic for topic in found if topic is not None and topic.holds_messages)
 
     def topic(self, name: str) -> TopicName:
         """The topic that a user names.
 
         Raises:
             TopicNotFound: there is none of this name; the message lists near names.
-            InvalidInput: the name is no topic name.
+            InvalidInput: the name is no topic name, or that of ledgers which hold no messages.
         """
         topic = TopicName.parse(name)
+        if not topic.holds_messages:
+            raise InvalidInput("topic", name, "its ledgers hold the state of transactions; give a topic of messages")
         if self._source.get(f"{_ROOT}/{topic.managed_ledger}") is not None:
             return topic
         known = [str(candidate) for candidate in self.topics()]

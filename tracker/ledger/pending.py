@@ -1,10 +1,10 @@
 """What one subscription still has to get later: delayed entries that it has not acknowledged.
 
 Due ones are included: when something is due is not for the ledgers to say. Entries of a transaction that was aborted or
-is still open are left out, and so are markers. A batch that is acknowledged in part is pending as a whole.
+is still open are left out; markers are no messages and do not count at all. A batch that is acknowledged in part is pending as a whole.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -15,21 +15,19 @@ from tracker.core.columns import BoolArray, IndexColumns, Position
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.ledger.cursor import CursorState, nothing_acked
 from tracker.ledger.entry_columns import EntryColumns, EntryFlag
+from tracker.ledger.entry_logs import Progress
 from tracker.ledger.errors import BadEntry, ErrorPolicy
 from tracker.ledger.topic_name import TopicName
 from tracker.ledger.topic_reader import TopicReader
 from tracker.ledger.transactions import TransactionMarkers, TransactionOutcome
 
-Progress = Callable[[int, int], None]
-
 
 class DropReason(IntEnum):
     """Why a delayed entry is not pending; the first that applies."""
 
-    MARKER = 1
-    ABORTED = 2
-    OPEN_TRANSACTION = 3
-    ACKNOWLEDGED = 4
+    ABORTED = 1
+    OPEN_TRANSACTION = 2
+    ACKNOWLEDGED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +51,8 @@ class PendingReport:
     """Ledgers that were read. Those wholly below the mark-delete position were not."""
     entry_count: int
     """Entries read."""
+    marker_count: int
+    """Markers among them: no messages, so never delayed."""
     partly_acked_count: int
     """Pending entries of which some messages are acknowledged."""
     bad_entries: tuple[BadEntry, ...]
@@ -63,8 +63,22 @@ class PendingReport:
         """Delayed entries among those read."""
         return len(self.indexes) + len(self.dropped)
 
-    def dropped_count(self, reason: DropReason) -> int:
-        """How many delayed entries were left out for this reason."""
+    @property
+    def acked_count(self) -> int:
+        """Delayed, but acknowledged."""
+        return self._dropped_count(DropReason.ACKNOWLEDGED)
+
+    @property
+    def aborted_count(self) -> int:
+        """Delayed, but of an aborted transaction."""
+        return self._dropped_count(DropReason.ABORTED)
+
+    @property
+    def open_transaction_count(self) -> int:
+        """Delayed, but of a transaction that neither committed nor aborted."""
+        return self._dropped_count(DropReason.OPEN_TRANSACTION)
+
+    def _dropped_count(self, reason: DropReason) -> int:
         return int((self.drop_reason == reason).sum())
 
 
@@ -100,7 +114,7 @@ def pending_indexes(
         cursor = found.state
         bad += found.bad_entries
     spans = [span for span in spans if span.ledger_id >= cursor.mark_delete.ledger_id]
-    total, done = sum(span.entry_count for span in spans), 0
+    total, done, marker_count = sum(span.entry_count for span in spans), 0, 0
 
     delayed: list[_Delayed] = []
     markers: list[TransactionMarkers] = []
@@ -108,6 +122,7 @@ def pending_indexes(
         bad += ledger.bad_entries
         delayed.append(_delayed(ledger.columns))
         markers.append(TransactionMarkers.of(ledger.columns))
+        marker_count += int(ledger.columns.has(EntryFlag.MARKER).sum())
         done += ledger.span.entry_count
         if progress is not None:
             progress(done, total)
@@ -124,6 +139,7 @@ def pending_indexes(
         drop_reason=reason[reason > 0],
         ledger_ids=tuple(span.ledger_id for span in spans),
         entry_count=done,
+        marker_count=marker_count,
         partly_acked_count=int(partly_acked.sum()),
         bad_entries=tuple(dict.fromkeys(bad)),
     )
@@ -134,19 +150,17 @@ class _Delayed:
     """The delayed entries of one ledger, and what decides about them."""
 
     indexes: IndexColumns
-    marker: BoolArray
     transactional: BoolArray
     txn_id_most: NDArray[np.uint64]
     txn_id_least: NDArray[np.uint64]
 
 
 def _delayed(columns: EntryColumns) -> _Delayed:
-    rows = np.flatnonzero(columns.has(EntryFlag.DELAYED) & columns.readable)
+    rows = np.flatnonzero(columns.has(EntryFlag.DELAYED) & ~columns.has(EntryFlag.MARKER) & columns.readable)
     positions = columns.positions.take(rows)
     deliver_at_ms = np.maximum(columns.deliver_at_ms[rows], 0)
     return _Delayed(
         indexes=IndexColumns(deliver_at_ms, positions.ledger_id, positions.entry_id),
-        marker=columns.has(EntryFlag.MARKER)[rows],
         transactional=columns.has(EntryFlag.TRANSACTION)[rows],
         txn_id_most=columns.txn_id_most[rows],
         txn_id_least=columns.txn_id_least[rows],
@@ -167,5 +181,4 @@ def _drop_reasons(
         reason[cursor.acknowledges(part.indexes.positions)] = DropReason.ACKNOWLEDGED
         reason[part.transactional & (outcome == TransactionOutcome.OPEN)] = DropReason.OPEN_TRANSACTION
         reason[part.transactional & (outcome == TransactionOutcome.ABORTED)] = DropReason.ABORTED
-        reason[part.marker] = DropReason.MARKER
         yield reason

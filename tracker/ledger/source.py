@@ -1,11 +1,11 @@
 """The disks of dead bookies as a source of delayed messages: entry logs and a metadata dump, opened together."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tracker.ledger.entry_logs import EntryLogs, open_entry_logs
+from tracker.ledger.entry_logs import EntryLogs, Progress, open_entry_logs
 from tracker.ledger.errors import ErrorPolicy
 from tracker.ledger.managed_ledger import TopicCatalogue
 from tracker.ledger.metadata_dump import MetadataDump
@@ -13,8 +13,7 @@ from tracker.ledger.pending import PendingReport, pending_indexes
 from tracker.ledger.stored_snapshots import StoredSnapshot, read_stored_snapshots
 from tracker.ledger.topic_reader import OpenLedgers, TopicReader
 
-Progress = Callable[[int, int], None]
-"""Called with (done, in all)."""
+__all__ = ["BookieDisk", "PendingReport", "Progress", "StoredSnapshot", "open_bookie_disk"]
 
 
 class BookieDisk:

@@ -48,6 +48,13 @@ class TopicName:
         """The managed ledger's name, also its path below /managed-ledgers."""
         return f"{self.tenant}/{self.namespace}/{_DOMAIN}/{encode_name(self.local_name)}"
 
+    @property
+    def holds_messages(self) -> bool:
+        """False for Pulsar's own ledgers of transaction state, whose entries are no messages."""
+        if f"{self.tenant}/{self.namespace}" == "pulsar/system" and self.local_name.startswith("__transaction_log_"):
+            return False
+        return not self.local_name.endswith("__transaction_pending_ack")
+
     @classmethod
     def parse(cls, topic: str) -> "TopicName":
         """The topic that a user names.
