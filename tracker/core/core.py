@@ -29,6 +29,7 @@ from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.recovery import RecoveryPlan
 from tracker.core.seal import SealedIndexes
 from tracker.core.state import TrackerState
+from tracker.core.views import bucket_views, tracker_stats
 
 
 class TrackerClosed(DelayedTrackerError):
@@ -137,67 +138,11 @@ class TrackerCore:
 
     def stats(self) -> TrackerStats:
         """Sizes and counters."""
-        state, counters = self._state, self._state.counters
-        leased = len(state.leases.bits)
-        open_homes = (state.mutable, state.late)
-        return TrackerStats(
-            epoch=state.epoch,
-            pending_count=counters.tracked - leased,
-            leased_count=leased,
-            loaded_count=state.heap.loaded_count,
-            mutable_count=len(state.mutable.bits),
-            late_count=len(state.late.bits),
-            bucket_count=len(state.members.homes) - sum(not home.bits for home in open_homes),
-            snapshot_bytes=state.snapshot_bytes,
-            membership_bytes=state.membership_bytes + sum(home.bits.estimated_nbytes for home in open_homes),
-            next_delivery_ms=self.next_delivery_ms(),
-            mark_delete=state.mark_delete,
-            added_count=counters.added,
-            recovered_count=counters.recovered,
-            acked_count=counters.acked,
-            handed_off_count=counters.handed_off,
-            cancelled_count=counters.cancelled,
-            trimmed_count=counters.trimmed,
-            cleared_count=counters.cleared,
-            refused_as_due_count=counters.refused_as_due,
-            dropped_as_corrupt_count=counters.dropped_as_corrupt,
-            due_on_offer_count=counters.due_on_offer,
-            duplicate_count=counters.duplicate,
-            lease_expired_count=counters.lease_expired,
-            effects_failed_count=counters.effects_failed,
-            replay_required=self._lifecycle.replay_required,
-        )
+        return tracker_stats(self._state, self.next_delivery_ms(), replay_required=self._lifecycle.replay_required)
 
     def buckets(self) -> list[BucketView]:
         """Every bucket that holds something, by first position. O(buckets), and O(copies) of the ones in memory."""
-        state = self._state
-        views = []
-        for home in state.members.homes.values():
-            lowest, highest = home.bits.first(), home.bits.last()
-            if lowest is None or highest is None:
-                continue
-            if home.snapshot is None:
-                deadlines = [chunk.deliver_at_ms for run in state.heap.of_home(home.key) for chunk in run.chunks()]
-                earliest = min((int(column.min()) for column in deadlines), default=0)
-                latest = max((int(column.max()) for column in deadlines), default=0)
-            else:
-                earliest, latest = home.min_deliver_at_ms, home.max_deliver_at_ms
-            views.append(
-                BucketView(
-                    bucket_id=home.snapshot.bucket_id if home.snapshot is not None else None,
-                    state=home.state,
-                    first=home.first or lowest,
-                    last=home.last or highest,
-                    tracked_count=len(home.bits),
-                    sealed_count=home.sealed_count,
-                    segment_count=len(home.snapshot.bounds) if home.snapshot is not None else 0,
-                    loaded_segment_count=home.snapshot.first_unloaded if home.snapshot is not None else 0,
-                    min_deliver_at_ms=earliest,
-                    max_deliver_at_ms=latest,
-                    snapshot_bytes=home.snapshot.snapshot_bytes if home.snapshot is not None else 0,
-                )
-            )
-        return sorted(views, key=lambda view: (view.first, view.last, view.bucket_id or 0))
+        return bucket_views(self._state)
 
     def remaining(self) -> dict[int, PositionBitmap]:
         """For each stored bucket, the positions still tracked; copies. For a checkpoint of what was consumed."""
@@ -296,6 +241,7 @@ class TrackerCore:
 
         Args:
             max_count: at most this many, >= 1.
+            now_ms: leases that have run out by now return first.
             lease_ms: how long they are leased; 0 hands off and forgets them (PIP-195's behaviour).
         Returns: rows ascending by (deliver_at_ms, ledger_id, entry_id), each position once.
         Raises: InvalidInput, TrackerClosed.

@@ -1,0 +1,98 @@
+"""Property: under any verbs and any fate of effects, the core equals a dict and a sort."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.property.tracker_world import World
+from tracker.core.columns import Position
+from tracker.core.limits import TrackerLimits
+
+REQUIRED_SHARES = {
+    "seal": 0.30,
+    "failed store": 0.10,
+    "stale epoch": 0.05,
+    "late add": 0.15,
+    "lease expiry": 0.10,
+    "load": 0.05,
+    "trim": 0.10,
+    "restart with buckets": 0.05,
+    "clear while in flight": 0.03,
+    "nack to a new deadline": 0.03,
+    "re-dated": 0.02,
+    "lost snapshot": 0.01,
+}
+"""Rare paths, and the share of examples that must take them: the strategy may not go timid."""
+
+ledgers = st.integers(0, 5)
+entries = st.integers(0, 6)
+positions = st.lists(st.builds(Position, ledgers, entries), max_size=4)
+rows = st.lists(st.tuples(st.integers(-3, 60), ledgers, entries), min_size=1, max_size=9)
+fates = st.sampled_from(["ok", "ok", "ok", "fail", "lost"])
+numbers = st.integers(0, 5)
+
+steps = st.one_of(
+    st.tuples(st.just("add"), rows),
+    st.tuples(st.just("add"), rows),
+    st.tuples(st.just("add"), rows),
+    st.tuples(st.just("pop"), st.integers(1, 6), st.sampled_from([0, 5, 20])),
+    st.tuples(st.just("pop"), st.integers(1, 6), st.sampled_from([5, 20])),
+    st.tuples(st.just("pop_at_next_delivery"), st.integers(1, 6), st.sampled_from([5, 20])),
+    st.tuples(st.just("pop_at_next_delivery"), st.integers(1, 6), st.sampled_from([5, 20])),
+    st.tuples(st.just("send_and_date_anew"), numbers, st.integers(4, 40)),
+    st.tuples(st.just("ack"), numbers, positions),
+    st.tuples(st.just("nack"), numbers, positions, st.one_of(st.none(), st.integers(-5, 30))),
+    st.tuples(st.just("pass_time"), st.integers(0, 25)),
+    st.tuples(st.just("pass_time"), st.integers(0, 25)),
+    st.tuples(st.just("advance_mark_delete"), st.builds(Position, ledgers, st.integers(-1, 6))),
+    st.tuples(st.just("clear")),
+    st.tuples(st.just("new_owner")),
+    st.tuples(st.just("check_contains"), positions),
+    st.tuples(st.just("finish_effect"), numbers, fates),
+    st.tuples(st.just("finish_effect"), numbers, fates),
+    st.tuples(st.just("finish_effect"), numbers, st.just("ok")),
+    st.tuples(st.just("lose_next_load")),
+    st.tuples(st.just("restart")),
+)
+
+tiny_limits = st.builds(
+    TrackerLimits,
+    tick_ms=st.sampled_from([0, 3]),
+    strict=st.booleans(),
+    min_index_count_per_bucket=st.integers(1, 4),
+    mutable_indexes_max=st.integers(2, 7),
+    late_indexes_max=st.integers(1, 4),
+    max_step_per_segment_ms=st.sampled_from([5, 20, 1_000]),
+    max_indexes_per_segment=st.sampled_from([-1, 1, 2, 3]),
+    prefetch_window_ms=st.sampled_from([0, 8, 1_000]),
+    load_indexes_max=st.integers(1, 4),
+    loaded_indexes_max=st.integers(1, 12),
+    retry_backoff_ms=st.sampled_from([1, 10]),
+)
+
+
+def test_core_equals_model() -> None:
+    """Whatever happens, answers, counts and wake-ups equal the model's, and everything tracked comes out at the end."""
+    hits: Counter[str] = Counter()
+
+    @given(limits=tiny_limits, script=st.lists(steps, min_size=12, max_size=50))
+    def play(limits: TrackerLimits, script: list[tuple[object, ...]]) -> None:
+        world = World(limits)
+        for verb, *arguments in script:
+            if verb == "add":
+                (offered,) = arguments
+                world.add([(world.now_ms + delay, ledger, entry) for delay, ledger, entry in offered])
+            else:
+                getattr(world, str(verb))(*arguments)
+        world.drain()
+        hits.update({what for what, count in world.hits.items() if count})
+        hits["examples"] += 1
+
+    play()
+    timid = {
+        what: hits[what] / hits["examples"]
+        for what, share in REQUIRED_SHARES.items()
+        if hits[what] < share * hits["examples"]
+    }
+    assert not timid, f"of {hits['examples']} examples too few took these paths: {timid}"

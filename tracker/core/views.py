@@ -1,0 +1,69 @@
+"""What operators see of a tracker: sizes, counters, and a row for each bucket."""
+
+from tracker.core.outcomes import BucketView, TrackerStats
+from tracker.core.state import TrackerState
+
+
+def tracker_stats(state: TrackerState, next_delivery_ms: int | None, *, replay_required: bool) -> TrackerStats:
+    """Sizes and counters of one tracker. O(1)."""
+    counters = state.counters
+    leased = len(state.leases.bits)
+    open_homes = (state.mutable, state.late)
+    return TrackerStats(
+        epoch=state.epoch,
+        pending_count=counters.tracked - leased,
+        leased_count=leased,
+        loaded_count=state.heap.loaded_count,
+        mutable_count=len(state.mutable.bits),
+        late_count=len(state.late.bits),
+        bucket_count=len(state.members.homes) - sum(not home.bits for home in open_homes),
+        snapshot_bytes=state.snapshot_bytes,
+        membership_bytes=state.membership_bytes + sum(home.bits.estimated_nbytes for home in open_homes),
+        next_delivery_ms=next_delivery_ms,
+        mark_delete=state.mark_delete,
+        added_count=counters.added,
+        recovered_count=counters.recovered,
+        acked_count=counters.acked,
+        handed_off_count=counters.handed_off,
+        cancelled_count=counters.cancelled,
+        trimmed_count=counters.trimmed,
+        cleared_count=counters.cleared,
+        refused_as_due_count=counters.refused_as_due,
+        dropped_as_corrupt_count=counters.dropped_as_corrupt,
+        due_on_offer_count=counters.due_on_offer,
+        duplicate_count=counters.duplicate,
+        lease_expired_count=counters.lease_expired,
+        effects_failed_count=counters.effects_failed,
+        replay_required=replay_required,
+    )
+
+
+def bucket_views(state: TrackerState) -> list[BucketView]:
+    """Every bucket that holds something, by first position. O(buckets), and O(copies) of the ones in memory."""
+    views = []
+    for home in state.members.homes.values():
+        lowest, highest = home.bits.first(), home.bits.last()
+        if lowest is None or highest is None:
+            continue
+        snapshot = home.snapshot
+        earliest, latest = home.min_deliver_at_ms, home.max_deliver_at_ms
+        if snapshot is None:
+            deadlines = [chunk.deliver_at_ms for run in state.heap.of_home(home.key) for chunk in run.chunks()]
+            earliest = min((int(column.min()) for column in deadlines), default=0)
+            latest = max((int(column.max()) for column in deadlines), default=0)
+        views.append(
+            BucketView(
+                bucket_id=None if snapshot is None else snapshot.bucket_id,
+                state=home.state,
+                first=lowest if home.first is None else home.first,
+                last=highest if home.last is None else home.last,
+                tracked_count=len(home.bits),
+                sealed_count=home.sealed_count,
+                segment_count=0 if snapshot is None else len(snapshot.bounds),
+                loaded_segment_count=0 if snapshot is None else snapshot.first_unloaded,
+                min_deliver_at_ms=earliest,
+                max_deliver_at_ms=latest,
+                snapshot_bytes=0 if snapshot is None else snapshot.snapshot_bytes,
+            )
+        )
+    return sorted(views, key=lambda view: (view.first, view.last, view.bucket_id or 0))
