@@ -1,0 +1,191 @@
+"""A registry, or a whole gRPC service, in the test's own event loop: manual clock, storage under the test's control."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Executor, Future
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import grpc
+
+from delayed_tracker.v1 import tracker_pb2_grpc
+from snapshot_storage.memory import MemoryStorage
+from tracker.core.columns import IndexColumns
+from tracker.core.limits import TrackerLimits
+from tracker.service.clock import ManualClock
+from tracker.service.errors import TrackerKey
+from tracker.service.limits import ServiceLimits
+from tracker.service.registry import TrackerRegistry
+from tracker.service.servicer import TrackerServicer
+from tracker.service.status import StatusInterceptor
+
+KEY = TrackerKey("persistent://shop/orders/events", "billing")
+OTHER = TrackerKey("persistent://shop/orders/events", "shipping")
+TINY = TrackerLimits(
+    tick_ms=1,
+    strict=True,
+    min_index_count_per_bucket=5,
+    mutable_indexes_max=50,
+    late_indexes_max=10,
+    max_step_per_segment_ms=1_000,
+    max_indexes_per_segment=3,
+    prefetch_window_ms=2_000,
+    load_indexes_max=6,
+    loaded_indexes_max=40,
+    retry_backoff_ms=500,
+)
+"""Limits so small that rare paths are common."""
+
+
+class InlineExecutor(Executor):
+    """Runs what it is given at once, so that one seed gives one order of events."""
+
+    def submit(self, fn, /, *args, **kwargs):
+        future = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001  # an executor hands every error to its future
+            future.set_exception(error)
+        return future
+
+
+Hook = Callable[[], Awaitable[None]]
+
+
+class ControlledStorage:
+    """The real reference storage; a test may wait, or fail, before or after any of its operations."""
+
+    def __init__(self, inner=None):
+        self.inner = inner or MemoryStorage()
+        self.before: dict[str, Hook] = {}
+        self.after: dict[str, Hook] = {}
+        self.calls: list[str] = []
+
+    def __getattr__(self, name):
+        operation = getattr(self.inner, name)
+
+        async def controlled(*args, **kwargs):
+            self.calls.append(name)
+            if name in self.before:
+                await self.before[name]()
+            answer = await operation(*args, **kwargs)
+            if name in self.after:
+                await self.after[name]()
+            return answer
+
+        return controlled
+
+
+class Gate:
+    """A hook that holds whoever comes, until it is opened."""
+
+    def __init__(self):
+        self.held_count = 0
+        self._open = asyncio.Event()
+
+    async def __call__(self):
+        self.held_count += 1
+        await self._open.wait()
+
+    def open(self):
+        self._open.set()
+
+
+def failing(*errors):
+    """A hook that raises these errors, one for each call, and is harmless afterwards."""
+    left = list(errors)
+
+    async def hook():
+        if left:
+            raise left.pop(0)
+
+    return hook
+
+
+async def settle():
+    """Let the event loop run until nobody is ready: everything waits for the clock or for the test."""
+    loop = asyncio.get_running_loop()
+    for _ in range(100_000):
+        await asyncio.sleep(0)
+        if not loop._ready:
+            return
+    raise AssertionError("the event loop never comes to rest: something spins")
+
+
+async def elapse(clock: ManualClock, delay_ms: float):
+    """Let time pass, stopping at every timer on the way until what it started has come to rest."""
+    await settle()
+    left = delay_ms
+    for _ in range(100_000):
+        wait = clock.next_timer_in_ms()
+        if wait is None or wait > left:
+            clock.advance(left)
+            await settle()
+            return
+        clock.advance(wait)
+        left -= wait
+        await settle()
+    raise AssertionError("timers are set again and again without time passing")
+
+
+async def until(condition: Callable[[], bool]):
+    """Let the event loop (and the network) go on until something is so."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110  # a yield, not a wait: the condition is not ours to signal
+            await asyncio.sleep(0)
+
+
+def make_registry(storage, clock, *, limits=TINY, service_limits=None, seed=0, workers=None):
+    return TrackerRegistry(
+        storage,
+        limits,
+        service_limits=service_limits or ServiceLimits(),
+        clock=clock,
+        rng=random.Random(seed),
+        workers=workers or InlineExecutor(),
+    )
+
+
+def indexes(now_ms, *rows):
+    """Columns of (ledger, entry, due in ms)."""
+    return IndexColumns.of([(now_ms + delay_ms, ledger, entry) for ledger, entry, delay_ms in rows])
+
+
+def bucketful(now_ms, ledger, *, delay_ms=1_000_000, count=5, step_ms=10):
+    """Enough indexes of one ledger for a bucket, far from due."""
+    return indexes(now_ms, *((ledger, entry, delay_ms + entry * step_ms) for entry in range(count)))
+
+
+def rows(delivery):
+    """(ledger, entry) of what was delivered."""
+    return list(zip(delivery.indexes.ledger_id.tolist(), delivery.indexes.entry_id.tolist(), strict=True))
+
+
+@dataclass
+class RunningService:
+    address: str
+    stub: tracker_pb2_grpc.DelayedDeliveryTrackerServiceStub
+    registry: TrackerRegistry
+    storage: ControlledStorage
+    clock: ManualClock
+
+
+@asynccontextmanager
+async def running_service(*, limits=TINY, service_limits=None) -> AsyncIterator[RunningService]:
+    """A real grpc.aio server on a loopback port, and a channel to it."""
+    storage, clock = ControlledStorage(), ManualClock()
+    registry = make_registry(storage, clock, limits=limits, service_limits=service_limits)
+    await registry.start()
+    server = grpc.aio.server(interceptors=[StatusInterceptor()])
+    tracker_pb2_grpc.add_DelayedDeliveryTrackerServiceServicer_to_server(TrackerServicer(registry), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    address = f"127.0.0.1:{port}"
+    try:
+        async with grpc.aio.insecure_channel(address) as channel:
+            stub = tracker_pb2_grpc.DelayedDeliveryTrackerServiceStub(channel)
+            yield RunningService(address, stub, registry, storage, clock)
+    finally:
+        await registry.close()
+        await server.stop(None)

@@ -1,0 +1,88 @@
+"""One timer for all trackers."""
+
+from tracker.service.clock import ManualClock
+from tracker.service.wakeups import WAKES_PER_TURN_MAX, WakeupQueue
+
+
+class _Sleeper:
+    def __init__(self, clock, again=None):
+        self.clock = clock
+        self.woken_at = []
+        self.again = again
+
+    def wake(self):
+        self.woken_at.append(self.clock.now_ms())
+        if self.again:
+            self.again(self)
+
+
+def test_each_sleeper_wakes_at_its_own_moment_and_once():
+    """Arming again replaces the earlier wake-up; None takes it back."""
+    clock = ManualClock(0)
+    queue = WakeupQueue(clock)
+    early, moved, never = (_Sleeper(clock) for _ in range(3))
+    queue.arm(early, 10)
+    queue.arm(moved, 5)
+    queue.arm(moved, 20)
+    queue.arm(moved, 15)
+    queue.arm(never, 7)
+    queue.arm(never, None)
+    queue.arm(never, None)
+
+    clock.advance(100)
+
+    assert (early.woken_at, moved.woken_at, never.woken_at) == ([10], [15], [])
+    assert len(queue) == 0
+    assert clock.next_timer_in_ms() is None
+
+
+def test_a_sleeper_may_arm_itself_from_its_wake():
+    """The next wake-up is arranged while waking."""
+    clock = ManualClock(0)
+    queue = WakeupQueue(clock)
+    sleeper = _Sleeper(clock, again=lambda one: queue.arm(one, clock.now_ms() + 10))
+    queue.arm(sleeper, 10)
+    clock.advance(35)
+    assert sleeper.woken_at == [10, 20, 30]
+
+
+def test_many_sleepers_share_one_timer():
+    """Ten thousand armed sleepers cost one armed timer, and the queue does not grow with re-arming."""
+    clock = ManualClock(0)
+    queue = WakeupQueue(clock)
+    sleepers = [_Sleeper(clock) for _ in range(10_000)]
+    for round_ in range(5):
+        for number, sleeper in enumerate(sleepers):
+            queue.arm(sleeper, 1_000 + number + round_)
+    live_timers = [timer for heap in (clock._at, clock._after) for _, _, timer in heap if timer.callback]
+    assert len(live_timers) == 1
+    assert len(queue._heap) < 3 * len(sleepers)
+
+
+def test_a_crowd_is_woken_in_turns():
+    """So many at once give the event loop its turn in between, and all are woken."""
+    clock = ManualClock(0)
+    queue = WakeupQueue(clock)
+    sleepers = [_Sleeper(clock) for _ in range(2 * WAKES_PER_TURN_MAX + 1)]
+    for sleeper in sleepers:
+        queue.arm(sleeper, 5)
+    clock._elapsed_ms = 5
+    clock._fire_one()
+    assert sum(bool(sleeper.woken_at) for sleeper in sleepers) == WAKES_PER_TURN_MAX
+    clock.advance(0)
+    assert all(sleeper.woken_at == [5] for sleeper in sleepers)
+
+
+def test_a_failing_sleeper_takes_no_timer_from_the_others():
+    """An exception in one wake-up leaves the queue armed for the rest."""
+    clock = ManualClock(0)
+    queue = WakeupQueue(clock)
+    broken = _Sleeper(clock, again=lambda _: 1 / 0)
+    healthy = _Sleeper(clock)
+    queue.arm(broken, 5)
+    queue.arm(healthy, 6)
+    try:
+        clock.advance(5)
+    except ZeroDivisionError:
+        clock.advance(1)
+    assert healthy.woken_at == [6]
