@@ -5,6 +5,7 @@ import pytest
 from snapshot_storage.errors import (
     SnapshotCorrupt,
     SnapshotNotFound,
+    StorageBackendMissing,
     StorageFormatUnsupported,
     StorageInUse,
     StorageUnavailable,
@@ -39,6 +40,7 @@ def test_numbers_never_change():
         (InvalidSettings([]), 2),
         (InvalidInput("field", 1, "give 2"), 2),
         (UnknownStorageScheme("x"), 2),
+        (StorageBackendMissing("x"), 2),
         (AddressUnusable("key", ADDRESS, "why"), 2),
         (AddressInUse("key", ADDRESS), 3),
         (StorageInUse("x"), 4),

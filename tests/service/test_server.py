@@ -15,9 +15,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from delayed_tracker.v1 import tracker_pb2 as pb
 from delayed_tracker.v1 import tracker_pb2_grpc as pb_grpc
 from snapshot_storage.errors import StorageInUse, UnknownStorageScheme
+from tracker.core.errors import InvalidInput
 from tracker.service.health import SERVICE_NAME
 from tracker.service.listen import AddressInUse, AddressUnusable
-from tracker.service.server import BoundAddresses, TrackerServer
+from tracker.service.server import BoundAddresses, TrackerServer, serve
 from tracker.service.settings import Settings
 from tracker.service.settings_keys import Address
 
@@ -145,6 +146,20 @@ async def test_stopping_twice_is_harmless():
     await server.start()
     await server.stop()
     await server.stop()
+
+
+async def test_a_stop_without_grace_still_closes_everything(tmp_path: Path):
+    """With shutdownGraceMillis=0 nothing is waited for, and the storage is free afterwards."""
+    given = settings(shutdown_grace_ms=0, storage_url=f"sqlite:{tmp_path / 'tracker.db'}")
+    for _ in range(2):
+        async with running(given):
+            pass
+
+
+async def test_ready_file_that_cannot_be_written_stops_the_start(tmp_path: Path):
+    """The error names the option and the path, and the service does not stay behind."""
+    with pytest.raises(InvalidInput, match=r"--ready-file.*name a writable file"):
+        await serve(settings(), ready_file=tmp_path / "absent" / "ready.json")
 
 
 async def test_a_message_above_the_limit_is_refused():

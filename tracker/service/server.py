@@ -33,8 +33,10 @@ from tracker.service.settings_keys import Address
 from tracker.service.status import StatusInterceptor
 
 _KEEPALIVE_TIMEOUT_MS = 10_000
-_CLOSE_MS_MIN = 1_000
-"""Closing connections and the storage gets this long even if the grace period is used up."""
+_CLOSE_MS = 1_000
+"""The end of the grace period is kept for closing connections and the storage."""
+_CLOSE_SECONDS_MIN = 0.1
+"""Each of the two gets this long even if nothing is left of it."""
 
 _log = structlog.stdlib.get_logger("tracker.service")
 
@@ -102,12 +104,16 @@ class TrackerServer:
         self._grpc, self._http = None, None
         loop = asyncio.get_running_loop()
         grace_ends = loop.time() + self.settings.shutdown_grace_ms / 1_000
+
+        def remaining_seconds() -> float:
+            return max(grace_ends - loop.time(), _CLOSE_SECONDS_MIN)
+
         await self.health.enter(Stage.DRAINING)
-        await self.trackers.drain(self.settings.shutdown_grace_ms)
+        await self.trackers.drain(max(self.settings.shutdown_grace_ms - _CLOSE_MS, 0))
         self.health.end_watches()
-        await server.stop(max(grace_ends - loop.time(), _CLOSE_MS_MIN / 1_000))
+        await server.stop(remaining_seconds())
         try:
-            async with asyncio.timeout(max(grace_ends - loop.time(), _CLOSE_MS_MIN / 1_000)):
+            async with asyncio.timeout(remaining_seconds()):
                 await self.trackers.close()
         except TimeoutError:
             _log.warning("storage did not close in time", storage=self.settings.storage_url)
@@ -154,11 +160,11 @@ async def serve(settings: Settings, *, clock: Clock | None = None, ready_file: P
     Raises:
         DelayedTrackerError: the service could not start; ``tracker.service.exit_codes`` gives each its exit code.
     """
+    server = TrackerServer(settings, clock=clock)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    server = TrackerServer(settings, clock=clock)
     _remove(ready_file)
     try:
         bound = await server.start()
