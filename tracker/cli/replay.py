@@ -12,7 +12,7 @@ from tracker.cli.offering import OfferOutcome, offer, parse_instant, server_now_
 from tracker.cli.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
 from tracker.cli.output import answer_console, duration, print_json, progress, table
 from tracker.client import DelayedTrackerClient, Position
-from tracker.core.columns import IndexColumns
+from tracker.core.columns import BEFORE_ALL, IndexColumns
 from tracker.ledger.errors import ErrorPolicy
 from tracker.ledger.source import PendingReport, open_bookie_disk
 from tracker.ledger.topic_reader import OpenLedgers
@@ -52,6 +52,8 @@ class Reconciliation:
     """Delayed, of an aborted transaction: not offered."""
     open_transaction_count: int
     """Delayed, of a transaction that is neither committed nor aborted: not offered."""
+    partly_acknowledged_count: int
+    """Offered, and some messages of the entry's batch are acknowledged."""
     offered_count: int
     added_count: int
     due_count: int
@@ -122,7 +124,7 @@ def replay(
         open_ledgers=OpenLedgers(open_ledgers.value),
         on_error=ErrorPolicy(on_error.value),
     )
-    mark_delete = None if ignore_acks else Position(*report.mark_delete)
+    mark_delete = None if report.mark_delete == BEFORE_ALL else Position(*report.mark_delete)
     outcome, shift_ms = asyncio.run(
         _offer(server, topic, subscription, report.indexes, mark_delete=mark_delete, instant_ms=instant_ms)
     )
@@ -177,6 +179,7 @@ def reconcile(
         acknowledged_count=report.acked_count,
         aborted_count=report.aborted_count,
         open_transaction_count=report.open_transaction_count,
+        partly_acknowledged_count=report.partly_acked_count,
         offered_count=outcome.offered_count,
         added_count=outcome.added_count,
         due_count=len(outcome.due),
@@ -219,6 +222,7 @@ def _print_account(account: Reconciliation) -> None:
         ("- of aborted transactions", account.aborted_count),
         ("- of open transactions", account.open_transaction_count),
         ("= offered", account.offered_count),
+        ("  batches acknowledged in part", account.partly_acknowledged_count),
         ("  added", account.added_count),
         ("  due on offer", account.due_count),
         ("  duplicate", account.duplicate_count),

@@ -82,8 +82,8 @@ async def show_buckets(
         for subscription, result in zip(sample.subscriptions, replayed, strict=True)
     ]
     _print_comparison(console, sample, compared)
-    for subscription, result in zip(sample.subscriptions, compared, strict=True):
-        _check_comparison(checks, subscription, result)
+    for subscription, comparison in zip(sample.subscriptions, compared, strict=True):
+        _check_comparison(checks, subscription, comparison)
     return compared
 
 

@@ -64,4 +64,5 @@ def histogram(counts: Sequence[int], characters: str) -> str:
 def _column(wait_ms: Int64Array, width: int) -> Int64Array:
     clipped = np.clip(wait_ms, _FIRST_MS, _LAST_MS).astype(np.float64)
     share = np.log(clipped / _FIRST_MS) / np.log(_LAST_MS / _FIRST_MS)
-    return np.minimum((share * width).astype(np.int64), width - 1)
+    columns: Int64Array = np.minimum((share * width).astype(np.int64), width - 1)
+    return columns

@@ -3,7 +3,7 @@
 from tracker.cli.demo.stage import LEASE_MS, POLL_MAX, POLL_WAIT_MS, Stage
 from tracker.cli.offering import offer, server_now_ms
 from tracker.cli.output import duration, progress
-from tracker.client import Lease, TrackerSession
+from tracker.client import Lease, Position, TrackerSession
 from tracker.core.columns import IndexColumns
 
 HELD_COUNT = 20
@@ -54,7 +54,7 @@ async def _hold_some(session: TrackerSession) -> Lease:
 
 async def _take_back(stage: Stage, session: TrackerSession, held: Lease) -> int:
     expected = set(held.messages)
-    returned = set()
+    returned: set[Position] = set()
     first_back_ms = 0
     with progress("waiting for the lease to expire", "messages") as shown:
         while len(returned) < len(expected):
