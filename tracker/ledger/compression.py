@@ -5,6 +5,7 @@ is an error.
 """
 
 import zlib
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Final
 
@@ -24,6 +25,13 @@ class Codec(IntEnum):
     ZLIB = 2
     ZSTD = 3
     SNAPPY = 4
+
+
+_DECOMPRESS_INTO: Final[dict[Codec, Callable[[bytes, bytearray], int]]] = {
+    Codec.LZ4: cramjam.lz4.decompress_block_into,
+    Codec.ZSTD: cramjam.zstd.decompress_into,
+    Codec.SNAPPY: cramjam.snappy.decompress_raw_into,
+}
 
 
 def decompress(codec: int, compressed: bytes, uncompressed_size: int) -> bytes:
@@ -56,16 +64,11 @@ def decompress(codec: int, compressed: bytes, uncompressed_size: int) -> bytes:
 
 
 def _decompress(codec: Codec, compressed: bytes, size: int) -> bytes:
-    match codec:
-        case Codec.NONE:
-            return compressed
-        case Codec.ZLIB:
-            # Java never finishes its streams, so the one-shot function would always refuse them.
-            return zlib.decompressobj().decompress(compressed, size + 1)
-        case Codec.LZ4:
-            # One byte of room more than expected, so that a longer result is seen.
-            return bytes(cramjam.lz4.decompress_block(compressed, output_len=size + 1))
-        case Codec.SNAPPY:
-            return bytes(cramjam.snappy.decompress_raw(compressed))
-        case Codec.ZSTD:
-            return bytes(cramjam.zstd.decompress(compressed))
+    if codec is Codec.NONE:
+        return compressed
+    if codec is Codec.ZLIB:
+        # Java never finishes its streams, so the one-shot function would always refuse them.
+        return zlib.decompressobj().decompress(compressed, size + 1)
+    # A byte of room more than expected shows a longer result, and bounds what damaged bytes can make us allocate.
+    room = bytearray(size + 1)
+    return bytes(room[: _DECOMPRESS_INTO[codec](compressed, room)])

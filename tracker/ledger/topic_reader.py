@@ -36,6 +36,8 @@ class LedgerSpan:
     ledger_id: int
     last_entry_id: int
     """-1 when it is empty."""
+    end_known: bool
+    """Some metadata says where it ends; otherwise the logs themselves do."""
     state: LedgerState | None
     """None when BookKeeper's metadata of it is gone."""
     digest: LedgerDigest
@@ -86,16 +88,16 @@ class TopicReader:
         digest = LedgerDigest.of(metadata)
         state = None if metadata is None else metadata.state
         if metadata is not None and metadata.closed:
-            return LedgerSpan(ledger_id, metadata.last_entry_id, state, digest)
+            return LedgerSpan(ledger_id, metadata.last_entry_id, end_known=True, state=state, digest=digest)
         if metadata is None and entry_count is not None:
-            return LedgerSpan(ledger_id, entry_count - 1, state, digest)
+            return LedgerSpan(ledger_id, entry_count - 1, end_known=True, state=state, digest=digest)
         last = self.logs.last_add_confirmed(ledger_id, digest)
         if metadata is not None and metadata.segments:
             # A new ensemble starts where everything before it was acknowledged.
             last = max(last, metadata.segments[-1][0] - 1)
         if self.open_ledgers is OpenLedgers.RECOVERED:
             last = self.logs.last_without_gap(ledger_id, last)
-        return LedgerSpan(ledger_id, last, state, digest)
+        return LedgerSpan(ledger_id, last, end_known=False, state=state, digest=digest)
 
     def topic_spans(self, topic: TopicName) -> list[LedgerSpan]:
         """The ledgers of a topic in message order, with their ends.
@@ -155,8 +157,9 @@ class TopicReader:
         """
         info = self.catalogue.cursor(topic, subscription)
         state_entry, bad = None, []
-        if info.cursors_ledger_id != NO_LEDGER:
-            span = self.span(info.cursors_ledger_id)
+        span = None if info.cursors_ledger_id == NO_LEDGER else self.span(info.cursors_ledger_id)
+        # A lost ledger leaves the stale position in the metadata, for us as for Pulsar.
+        if span is not None and span.state is not None:
             # The last entry is the state; one that is damaged sends us to the one before it.
             for entry_id in range(span.last_entry_id, -1, -1):
                 state_entry, unreadable = self._cursor_entry(span, entry_id)
@@ -183,10 +186,9 @@ class TopicReader:
 
     def _stored(self, span: LedgerSpan) -> LedgerEntries:
         stored = self.logs.read(span.ledger_id, 0, span.last_entry_id, span.digest)
-        if span.state is LedgerState.CLOSED:
+        if span.end_known:
             return stored
-        bad = list(stored.bad_entries)
-        if span.state is None:
-            bad.insert(0, BadEntry(span.ledger_id, None, None, None, "BookKeeper's metadata of it is gone"))
-        # What follows damage may have been the rest of this ledger: its end is not known from metadata.
-        return LedgerEntries(stored.entries, (*bad, *self.logs.damage))
+        gone = BadEntry(span.ledger_id, None, None, None, "BookKeeper's metadata of it is gone")
+        # What follows damage may have been the rest of this ledger, and nobody would miss it.
+        bad = (*((gone,) if span.state is None else ()), *stored.bad_entries, *self.logs.damage)
+        return LedgerEntries(stored.entries, bad)
