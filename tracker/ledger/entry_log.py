@@ -32,6 +32,8 @@ _INTERNAL_LEDGER: Final = -1
 _BODY_BYTES_MIN: Final = 16
 _DIRECT_ALIGNMENT: Final = 4096
 _DIRECT_FILLER: Final = (_DIRECT_ALIGNMENT - HEADER_BYTES - RECORD_SIZE_BYTES, _INTERNAL_LEDGER)
+_LEDGER_ID_LIKELY_MAX: Final = 1 << 56
+"""Ids count up from 0, so one this large is a size field read at the wrong byte."""
 _NOT_ZERO: Final = re.compile(rb"[^\0]")
 
 
@@ -153,8 +155,18 @@ def _after_padding(log: bytes | mmap.mmap, position: int, *, direct: bool) -> in
     """The next place where a record may start."""
     if direct:
         return (position // _DIRECT_ALIGNMENT + 1) * _DIRECT_ALIGNMENT
-    # Byte by byte is the rule; a stretch of zeros is crossed at once, to the first size that is not 0.
+    # Byte by byte is the rule; a stretch of zeros is crossed at once.
     match = _NOT_ZERO.search(log, position)
     if match is None:
         return len(log)
-    return max(position + 1, match.start() - RECORD_SIZE_BYTES + 1)
+    # The first byte that is not 0 is one of the four of a size field, or the stretch was no padding.
+    first = max(position + 1, match.start() - RECORD_SIZE_BYTES + 1)
+    candidates = range(first, match.start() + 1)
+    return next((start for start in candidates if _may_be_record(log, start)), first)
+
+
+def _may_be_record(log: bytes | mmap.mmap, position: int) -> bool:
+    if position + _RECORD_START.size > len(log):
+        return False
+    size, ledger_id = _RECORD_START.unpack_from(log, position)
+    return bool(size >= _BODY_BYTES_MIN and _INTERNAL_LEDGER <= ledger_id < _LEDGER_ID_LIKELY_MAX)
