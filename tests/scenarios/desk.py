@@ -1,0 +1,194 @@
+"""A tracker at work in a scenario: a clock that is moved by hand, a storage that is a dictionary, faults on request.
+
+``A(ledger, entry, in_ms)`` offers a position, ``due(n)`` hands out, ``restart()`` keeps only what the catalogue lists,
+``rescan()`` offers every unacknowledged position again as a dispatcher does. Effects are performed at once, unless
+their kind is in ``held``; kinds in ``failing`` fail.
+"""
+
+from collections.abc import Iterable
+
+from tracker.core.columns import IndexColumns, Position, PositionColumns
+from tracker.core.core import TrackerCore
+from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, StoreSnapshot
+from tracker.core.limits import TrackerLimits
+from tracker.core.outcomes import AddOutcome
+from tracker.core.position_bitmap import PositionBitmap
+from tracker.core.recovery import RecoverableBucket, plan_recovery
+from tracker.core.seal import SealedIndexes, seal
+
+CREATE, LOAD, DELETE = StoreSnapshot, LoadSegments, DeleteSnapshots
+
+
+class Desk:
+    """One tracker, its clock, its storage and its catalogue."""
+
+    def __init__(
+        self, *, seal_at: int = 50_000, seg: int = 5_000, tick_ms: int = 0, strict: bool = False, **limits: int
+    ) -> None:
+        self.limits = TrackerLimits(
+            min_index_count_per_bucket=seal_at,
+            max_indexes_per_segment=seg,
+            tick_ms=tick_ms,
+            strict=strict,
+            **{"prefetch_window_ms": 0, "retry_backoff_ms": 10, **limits},
+        )
+        self.now_ms = 1_000_000
+        self.core = TrackerCore(self.limits, epoch=1)
+        self.held: set[type[Effect]] = set()
+        self.failing: set[type[Effect]] = set()
+        self.waiting: list[Effect] = []
+        self.snapshots: dict[int, SealedIndexes] = {}
+        self.catalogue: list[int] = []
+        self.performed: list[Effect] = []
+        self.rows_read = 0
+        self.unacked: dict[Position, int] = {}
+
+    # -- what a dispatcher does
+
+    def A(self, ledger_id: int, entry_id: int, in_ms: int) -> AddOutcome:
+        return self.add([(ledger_id, entry_id, in_ms)])
+
+    def add(self, rows: Iterable[tuple[int, int, int]]) -> AddOutcome:
+        table = [(self.now_ms + in_ms, ledger_id, entry_id) for ledger_id, entry_id, in_ms in rows]
+        for deliver_at_ms, ledger_id, entry_id in table:
+            self.unacked.setdefault(Position(ledger_id, entry_id), deliver_at_ms)
+        return self.offer(IndexColumns.of(table))
+
+    def offer(self, indexes: IndexColumns) -> AddOutcome:
+        outcome = self.core.add(indexes, self.now_ms)
+        self.perform()
+        return outcome
+
+    def due(self, count: int = 1_000, *, lease_ms: int = 0) -> list[Position]:
+        delivery = self.core.pop_due(count, self.now_ms, lease_ms=lease_ms)
+        self.perform()
+        return list(delivery.indexes.positions)
+
+    def sleep(self, delta_ms: int) -> None:
+        """Let time pass; the tracker is woken whenever it asked for it."""
+        end_ms = self.now_ms + delta_ms
+        while (timer_ms := self.core.next_timer_ms()) is not None and timer_ms <= end_ms:
+            self.now_ms = max(self.now_ms, timer_ms)
+            self.core.wake(self.now_ms)
+            self.perform()
+        self.now_ms = end_ms
+        self.core.wake(end_ms)
+        self.perform()
+
+    def drain(self) -> list[Position]:
+        """Everything that is still to come, in the order in which it comes, acting only on wake-ups."""
+        handed_out: list[Position] = []
+        while (wakeup_ms := self.core.next_wakeup_ms()) is not None:
+            before = (self.now_ms, len(handed_out), len(self.performed))
+            self.sleep(max(0, wakeup_ms - self.now_ms))
+            handed_out += self.due()
+            if before == (self.now_ms, len(handed_out), len(self.performed)):
+                timer_ms = self.core.next_timer_ms()
+                assert timer_ms is not None, "something is tracked that nobody will wake up for"
+                self.sleep(timer_ms - self.now_ms)
+        return handed_out
+
+    def tracked(self, *positions: tuple[int, int]) -> list[bool]:
+        return self.core.contains(PositionColumns.of(positions)).tolist()
+
+    def mark_delete(self, ledger_id: int, entry_id: int = -1) -> int:
+        outcome = self.core.advance_mark_delete(Position(ledger_id, entry_id), self.now_ms)
+        self.unacked = {p: at for p, at in self.unacked.items() if p > (ledger_id, entry_id)}
+        self.perform()
+        return outcome.trimmed_count
+
+    def rescan(self) -> list[Position]:
+        """Replay every unacknowledged position; returns those the dispatcher was told to send now."""
+        if not self.unacked:
+            return []
+        rows = [(at, *position) for position, at in sorted(self.unacked.items())]
+        outcome = self.offer(IndexColumns.of(rows))
+        return [Position(*rows[offset][1:]) for offset in outcome.due.tolist()]
+
+    @property
+    def count(self) -> int:
+        return len(self.core)
+
+    # -- the world
+
+    def perform(self) -> None:
+        """Perform effects until none is left but the held ones, verifying every invariant on the way."""
+        self.core.check()
+        self.waiting += self.core.take_effects()
+        while ready := [effect for effect in self.waiting if type(effect) not in self.held]:
+            for effect in ready:
+                self.waiting.remove(effect)
+                self._perform(effect)
+            self.core.check()
+            self.waiting += self.core.take_effects()
+
+    def release(self, *kinds: type[Effect]) -> None:
+        self.held -= set(kinds)
+        self.perform()
+
+    def _perform(self, effect: Effect) -> None:
+        self.performed.append(effect)
+        fails = type(effect) in self.failing
+        match effect:
+            case StoreSnapshot() if fails:
+                self.core.snapshot_failed(effect.effect_id, self.now_ms)
+            case StoreSnapshot():
+                bucket_id = len(self.performed)
+                sealed = seal(effect.frozen)
+                self.snapshots[bucket_id] = sealed
+                self.catalogue.append(bucket_id)
+                known = self.core.snapshot_stored(
+                    effect.effect_id, bucket_id, sealed, snapshot_bytes=1, now_ms=self.now_ms
+                )
+                if not known:
+                    self.catalogue.remove(bucket_id)
+                    del self.snapshots[bucket_id]
+            case LoadSegments() if effect.bucket_id not in self.snapshots:
+                self.core.segment_load_failed(effect.effect_id, self.now_ms, lost=True)
+            case LoadSegments() if fails:
+                self.core.segment_load_failed(effect.effect_id, self.now_ms, lost=False)
+            case LoadSegments():
+                starts = self.snapshots[effect.bucket_id].bounds.starts
+                rows = slice(int(starts[effect.first]), int(starts[effect.last + 1]))
+                loaded = self.snapshots[effect.bucket_id].indexes.take(rows)
+                self.rows_read += len(loaded)
+                self.core.segments_loaded(effect.effect_id, loaded, self.now_ms)
+            case DeleteSnapshots() if fails:
+                self.core.delete_failed(effect.effect_id, self.now_ms)
+            case DeleteSnapshots():
+                for bucket_id in effect.bucket_ids:
+                    if bucket_id in self.catalogue:
+                        self.catalogue.remove(bucket_id)
+                    self.snapshots.pop(bucket_id, None)
+                self.core.snapshots_deleted(effect.effect_id)
+
+    def restart(self) -> None:
+        """Discard the tracker and build a new one over the same snapshots and catalogue."""
+        buckets, lost = [], []
+        for bucket_id in self.catalogue:
+            sealed = self.snapshots.get(bucket_id)
+            if sealed is None:
+                lost.append(bucket_id)
+                continue
+            segments = [sealed.segment(number).positions for number in range(len(sealed.bounds))]
+            buckets.append(
+                RecoverableBucket(
+                    bucket_id,
+                    sealed.first,
+                    sealed.last,
+                    sealed.bounds,
+                    segment_bits=[PositionBitmap.of(positions) for positions in segments],
+                )
+            )
+        mark_delete = self.core.mark_delete
+        plan = plan_recovery(buckets, mark_delete=mark_delete, cutoff_ms=self.limits.cutoff_ms(self.now_ms))
+        self.core = TrackerCore.recovered(
+            self.limits,
+            plan,
+            epoch=self.core.epoch + 1,
+            mark_delete=mark_delete,
+            now_ms=self.now_ms,
+            lost_bucket_ids=lost,
+        )
+        self.waiting.clear()
+        self.perform()
