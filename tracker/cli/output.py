@@ -20,10 +20,10 @@ from rich.table import Table
 
 from tracker.core.errors import DelayedTrackerError
 
-PLAIN_WIDTH = 120
+PLAIN_WIDTH = 140
 """Columns of a line when nobody's terminal says otherwise."""
 LOG_LINE_EVERY_S = 2.0
-"""Without a terminal, long work says where it is this often."""
+"""Without a terminal, long work says where it is this often, if it got further."""
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
@@ -148,19 +148,19 @@ def progress(title: str, unit: str) -> Iterator[ProgressTo]:
 
 
 class _LogLines:
-    """Progress without a terminal: a line at most every ``LOG_LINE_EVERY_S``, and one at the end."""
+    """Progress without a terminal: news at most every ``LOG_LINE_EVERY_S``, and a line at the end."""
 
     def __init__(self, console: Console, title: str, unit: str) -> None:
         self._console = console
         self._title = title
         self._unit = unit
         self._said_at = monotonic()
-        self._said_done = -1
+        self._said_done = 0
 
     def __call__(self, done: int, total: int) -> None:
         now = monotonic()
-        finished = done >= total and done != self._said_done
-        if finished or now - self._said_at >= LOG_LINE_EVERY_S:
+        news = done != self._said_done
+        if news and (done >= total or now - self._said_at >= LOG_LINE_EVERY_S):
             self._said_at = now
             self._said_done = done
             self._console.print(f"{self._title}: {done} of {total} {self._unit}", markup=False)

@@ -196,7 +196,7 @@ def _print_comparison(console: Console, sample: Sample, compared: Sequence[Subsc
                 bucket.bytes_equal,
             )
             rows.add_row(
-                result.account.topic,
+                result.account.topic.removeprefix("persistent://"),
                 _range(bucket.first_ledger_id, bucket.last_ledger_id),
                 str(bucket.index_count),
                 str(bucket.segment_count),

@@ -26,7 +26,7 @@ async def offer_first(stage: Stage, session: TrackerSession, indexes: IndexColum
 async def first_wave(stage: Stage, session: TrackerSession, wave_ms: int) -> int:
     """Deliver the first wave, except for one lease that nobody settles; returns after how long that one came back."""
     wait_ms = wave_ms - await server_now_ms(session)
-    stage.say(f"{stage.cursor.unfinished_until(wave_ms)} messages are due on one millisecond, in {duration(wait_ms)}")
+    stage.say(f"{(await session.stats()).pending_count} are pending; the first wave is due in {duration(wait_ms)}")
     held = await _hold_some(session)
     for deliver_at_ms in held.messages.deliver_at_ms:
         stage.lateness.record("first wave", held.messages.server_time_ms - deliver_at_ms)
@@ -39,7 +39,8 @@ async def first_wave(stage: Stage, session: TrackerSession, wave_ms: int) -> int
         if not lease.messages:
             break
         polls += 1
-    stage.say(f"delivered and acknowledged the others in {polls} polls")
+    delivered = len(stage.lateness.groups["first wave"])
+    stage.say(f"{delivered} were due on one millisecond; delivered and acknowledged the others in {polls} polls")
     stats = await session.stats()
     stage.checks.equal("leased while one lease is out", stats.leased_count, len(held_positions))
     return await _take_back(stage, session, held)

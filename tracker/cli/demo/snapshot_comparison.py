@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from delayed_tracker.storage.v1.snapshot_pb2 import SnapshotMetadata
 from snapshot_storage.codec import decode_metadata, decode_segments, encode_snapshot
 from snapshot_storage.protocol import CatalogueEntry, SnapshotStore
 from tracker.cli.offering import shifted
@@ -35,7 +36,8 @@ class BucketComparison:
     bitmaps_equal: bool
     """The same positions in each segment's metadata."""
     bytes_equal: bool
-    """Metadata and all segments, encoded, are the bytes that Pulsar wrote."""
+    """All segments and all metadata, encoded, are the bytes that Pulsar wrote; but for the order of a segment's ledgers
+    in the metadata, which is a protobuf map: Pulsar's follows a hash, ours ascends."""
 
     @property
     def equal(self) -> bool:
@@ -84,7 +86,8 @@ async def _compare(
     bytes_equal = bitmaps_equal = False
     if ours is not None:
         encoded = encode_snapshot(SealedIndexes(our_rows, our_bounds, ours.first, ours.last))
-        bytes_equal = encoded.metadata == theirs.metadata and list(encoded.segments) == list(theirs.segments)
+        same_metadata = _maps_ordered(encoded.metadata) == _maps_ordered(theirs.metadata)
+        bytes_equal = same_metadata and list(encoded.segments) == list(theirs.segments)
         bitmaps_equal = decode_metadata(encoded.metadata).segment_bits == their_metadata.segment_bits
     return BucketComparison(
         first_ledger_id=theirs.first_ledger_id,
@@ -103,6 +106,11 @@ async def _read_segments(store: SnapshotStore, ours: CatalogueEntry, shift_ms: i
     metadata = decode_metadata(await store.get_bucket_snapshot_metadata(ours.bucket_id))
     stored = await store.get_bucket_snapshot_segments(ours.bucket_id, 1, len(metadata.bounds))
     return [shifted(decode_segments([segment]), -shift_ms) for segment in stored]
+
+
+def _maps_ordered(metadata: bytes) -> bytes:
+    """The same message with the entries of its maps in ascending order; everything else keeps its bytes."""
+    return SnapshotMetadata.FromString(metadata).SerializeToString(deterministic=True)
 
 
 def _bounds(segments: Sequence[IndexColumns]) -> SegmentBounds:
