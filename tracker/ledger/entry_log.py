@@ -98,6 +98,12 @@ def scan_log(log: bytes | mmap.mmap, name: str) -> LogRecords:
                 break
             position = _after_padding(log, position, direct=direct)
             continue
+        if size < _BODY_BYTES_MIN or not _INTERNAL_LEDGER <= ledger_id < _LEDGER_ID_LIKELY_MAX:
+            # One to three bytes of padding in front of a record look like a smaller size.
+            aligned = _first_record(log, position, position + RECORD_SIZE_BYTES)
+            if aligned is not None:
+                position = aligned
+                continue
         next_position = position + RECORD_SIZE_BYTES + size
         if next_position > end:
             truncated_at = position
@@ -161,12 +167,16 @@ def _after_padding(log: bytes | mmap.mmap, position: int, *, direct: bool) -> in
         return len(log)
     # The first byte that is not 0 is one of the four of a size field, or the stretch was no padding.
     first = max(position + 1, match.start() - RECORD_SIZE_BYTES + 1)
-    candidates = range(first, match.start() + 1)
-    return next((start for start in candidates if _may_be_record(log, start)), first)
+    return _first_record(log, first, match.start() + 1) or first
 
 
-def _may_be_record(log: bytes | mmap.mmap, position: int) -> bool:
-    if position + _RECORD_START.size > len(log):
-        return False
-    size, ledger_id = _RECORD_START.unpack_from(log, position)
-    return bool(size >= _BODY_BYTES_MIN and _INTERNAL_LEDGER <= ledger_id < _LEDGER_ID_LIKELY_MAX)
+def _first_record(log: bytes | mmap.mmap, first: int, stop: int) -> int | None:
+    """The first place in a range where a whole record may be, with nothing but zeros before it in the range."""
+    for start in range(first, min(stop, len(log) - _RECORD_START.size)):
+        size, ledger_id = _RECORD_START.unpack_from(log, start)
+        fits = _BODY_BYTES_MIN <= size <= len(log) - start - RECORD_SIZE_BYTES
+        if fits and _INTERNAL_LEDGER <= ledger_id < _LEDGER_ID_LIKELY_MAX:
+            return start
+        if log[start]:
+            break
+    return None
