@@ -1,0 +1,124 @@
+"""The statements that keep catalogues in SQLite tables. Plain functions on a connection, like ``sqlite_snapshots``.
+
+Each row carries the CRC32C of all it says, its tracker and bucket included.
+"""
+
+import sqlite3
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+import google_crc32c
+
+from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt
+from snapshot_storage.protocol import CatalogueEntry, CatalogueState
+from snapshot_storage.sqlite_threads import one_view
+from tracker.core.columns import Position
+
+_COLUMNS: Final = (
+    "bucket_id, first_ledger_id, first_entry_id, last_ledger_id, last_entry_id, "
+    "mark_delete_ledger_id, mark_delete_entry_id, summary, consumed"
+)
+_CHECKED: Final = struct.Struct("<qqqqqq?qqQ")
+
+_Row = tuple[int, int, int, int, int, int | None, int | None, bytes, bytes]
+
+
+def read(connection: sqlite3.Connection, topic: str, cursor: str) -> CatalogueState:
+    """The catalogue of one tracker, verified."""
+    with one_view(connection):
+        tracker = connection.execute(
+            "SELECT tracker_id, epoch FROM trackers WHERE topic = ? AND cursor = ?", (topic, cursor)
+        ).fetchone()
+        if tracker is None:
+            return CatalogueState()
+        tracker_id, epoch = tracker
+        rows = connection.execute(
+            f"SELECT crc32c, {_COLUMNS} FROM catalogue WHERE tracker_id = ?"  # noqa: S608  # column names of ours
+            " ORDER BY first_ledger_id, first_entry_id, last_ledger_id, last_entry_id, bucket_id",
+            (tracker_id,),
+        ).fetchall()
+    return CatalogueState(epoch, tuple(_entry(topic, cursor, tracker_id, checksum, row) for checksum, *row in rows))
+
+
+def fence(connection: sqlite3.Connection, topic: str, cursor: str, *, epoch: int, forgotten: bool) -> int:
+    """Record an epoch, unless a newer one is on record. Returns the tracker's id. One transaction is the caller's.
+
+    Raises:
+        SnapshotConflict: a newer epoch is on record.
+    """
+    row = connection.execute(
+        "SELECT tracker_id, epoch FROM trackers WHERE topic = ? AND cursor = ?", (topic, cursor)
+    ).fetchone()
+    if row is not None and epoch < row[1]:
+        raise SnapshotConflict(
+            f"the catalogue of {topic!r}, {cursor!r} is at epoch {row[1]}, not {epoch}; open the tracker again"
+        )
+    (tracker_id,) = connection.execute(
+        "INSERT INTO trackers (topic, cursor, epoch, forgotten) VALUES (?, ?, ?, ?) "
+        "ON CONFLICT DO UPDATE SET epoch = excluded.epoch, forgotten = excluded.forgotten RETURNING tracker_id",
+        (topic, cursor, epoch, forgotten),
+    ).fetchone()
+    return int(tracker_id)
+
+
+def replace(
+    connection: sqlite3.Connection, tracker_id: int, *, remove: Sequence[int], add: Sequence[CatalogueEntry]
+) -> None:
+    """Remove, then add. One transaction is the caller's."""
+    connection.executemany(
+        "DELETE FROM catalogue WHERE tracker_id = ? AND bucket_id = ?",
+        [(tracker_id, bucket_id) for bucket_id in remove],
+    )
+    rows = [_row(entry) for entry in add]
+    connection.executemany(
+        f"INSERT OR REPLACE INTO catalogue (tracker_id, crc32c, {_COLUMNS}) "  # noqa: S608  # column names of ours
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [(tracker_id, _checksum(tracker_id, row), *row) for row in rows],
+    )
+
+
+def clear(connection: sqlite3.Connection, tracker_id: int) -> None:
+    """Remove all entries of a tracker. One transaction is the caller's."""
+    connection.execute("DELETE FROM catalogue WHERE tracker_id = ?", (tracker_id,))
+
+
+def trackers(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Every tracker that was not forgotten, ascending."""
+    return connection.execute(
+        "SELECT topic, cursor FROM trackers WHERE NOT forgotten ORDER BY topic, cursor"
+    ).fetchall()
+
+
+def _row(entry: CatalogueEntry) -> _Row:
+    mark_delete = entry.mark_delete or (None, None)
+    return entry.bucket_id, *entry.first, *entry.last, *mark_delete, entry.summary, entry.consumed
+
+
+def _entry(topic: str, cursor: str, tracker_id: int, checksum: int, columns: list[object]) -> CatalogueEntry:
+    row: _Row = tuple(columns)  # type: ignore[assignment]  # the columns of our own table, checked next
+    try:
+        sound = checksum == _checksum(tracker_id, row)
+    except (struct.error, TypeError):  # a value of another type
+        sound = False
+    bucket_id, first_ledger, first_entry, last_ledger, last_entry, mark_ledger, mark_entry, summary, consumed = row
+    if not sound:
+        raise SnapshotCorrupt(
+            f"the catalogue entry of bucket {bucket_id} of {topic!r}, {cursor!r} does not match its checksum; "
+            "remove it and rebuild the bucket from the ledgers",
+            metadata={"bucket_id": str(bucket_id)},
+        )
+    return CatalogueEntry(
+        bucket_id=bucket_id,
+        first=Position(first_ledger, first_entry),
+        last=Position(last_ledger, last_entry),
+        summary=summary,
+        consumed=consumed,
+        mark_delete=None if mark_ledger is None or mark_entry is None else Position(mark_ledger, mark_entry),
+    )
+
+
+def _checksum(tracker_id: int, row: _Row) -> int:
+    *places, mark_ledger, mark_entry, summary, consumed = row
+    fixed = _CHECKED.pack(tracker_id, *places, mark_ledger is not None, mark_ledger or 0, mark_entry or 0, len(summary))
+    return int(google_crc32c.value(fixed + summary + consumed))

@@ -1,0 +1,120 @@
+"""The tables of a SQLite storage, how a file becomes one, and how a file that is not ours is told apart.
+
+One file holds snapshots and catalogue. ``application_id`` says whose it is and ``user_version`` which format; both are
+read before anything is written.
+"""
+
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from snapshot_storage.errors import StorageFormatUnsupported, StorageUnavailable
+
+APPLICATION_ID: Final = int.from_bytes(b"DDTr", "big")
+FORMAT_VERSION: Final = 1
+ENTRY_BITS: Final = 24
+"""An entry's key is ``bucket_id << ENTRY_BITS | entry_id``: one B-tree in the order of reading, and no second index."""
+ENTRY_ID_MAX: Final = (1 << ENTRY_BITS) - 1
+
+_FILE_MAGIC: Final = b"SQLite format 3\x00"
+_TABLES: Final = (
+    # AUTOINCREMENT: an id is never given out again, also when the highest one was deleted.
+    """CREATE TABLE snapshots (
+        bucket_id INTEGER PRIMARY KEY AUTOINCREMENT,
+        topic TEXT NOT NULL,
+        cursor TEXT NOT NULL,
+        bucket_key TEXT NOT NULL,
+        epoch INTEGER NOT NULL,
+        complete INTEGER NOT NULL,
+        entry_count INTEGER NOT NULL,
+        payload_bytes INTEGER NOT NULL
+    )""",
+    "CREATE INDEX snapshots_by_tracker ON snapshots (topic, cursor)",
+    """CREATE TABLE entries (
+        entry_key INTEGER PRIMARY KEY,
+        crc32c INTEGER NOT NULL,
+        payload BLOB NOT NULL
+    )""",
+    """CREATE TABLE trackers (
+        tracker_id INTEGER PRIMARY KEY,
+        topic TEXT NOT NULL,
+        cursor TEXT NOT NULL,
+        epoch INTEGER NOT NULL,
+        forgotten INTEGER NOT NULL,
+        UNIQUE (topic, cursor)
+    )""",
+    """CREATE TABLE catalogue (
+        tracker_id INTEGER NOT NULL REFERENCES trackers,
+        bucket_id INTEGER NOT NULL,
+        first_ledger_id INTEGER NOT NULL,
+        first_entry_id INTEGER NOT NULL,
+        last_ledger_id INTEGER NOT NULL,
+        last_entry_id INTEGER NOT NULL,
+        mark_delete_ledger_id INTEGER,
+        mark_delete_entry_id INTEGER,
+        summary BLOB NOT NULL,
+        consumed BLOB NOT NULL,
+        crc32c INTEGER NOT NULL,
+        PRIMARY KEY (tracker_id, bucket_id)
+    )""",
+)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection in autocommit mode, usable from any one thread at a time; every commit is on disk when it returns."""
+    connection = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+def require_ours_or_new(path: Path) -> None:
+    """Refuse a file that is something else, without changing it.
+
+    Raises:
+        StorageFormatUnsupported: not a SQLite database.
+        OSError: the file cannot be read.
+    """
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        magic = file.read(len(_FILE_MAGIC))
+    if magic and magic != _FILE_MAGIC:
+        raise StorageFormatUnsupported(
+            f"{path} is not a SQLite database; give the storage a path of its own, or restore the file"
+        )
+
+
+def prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Create the tables in an empty file, or verify that they are ours and of a format we read.
+
+    Raises:
+        StorageFormatUnsupported: another program's database, or one of a newer format.
+        StorageUnavailable: the file system cannot hold a write-ahead log.
+    """
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (object_count,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    is_empty = not (application_id or version or object_count)
+    if not is_empty and application_id != APPLICATION_ID:
+        raise StorageFormatUnsupported(
+            f"{path} is a database of another program (application id {application_id:#x}); give the storage a path of its own"
+        )
+    if version > FORMAT_VERSION:
+        raise StorageFormatUnsupported(
+            f"{path} has storage format {version}, this program reads up to {FORMAT_VERSION}; use a newer program"
+        )
+    if is_empty:
+        # Freed pages can go back to the file system; this must precede the first page.
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise StorageUnavailable(f"{path}: its file system has no write-ahead log; give the storage a local disk")
+    # The log shrinks back to this when it is started over; it is checkpointed every 1,000 pages (SQLite's default).
+    connection.execute(f"PRAGMA journal_size_limit = {16 * 1024 * 1024}")
+    if is_empty:
+        connection.execute("BEGIN IMMEDIATE")
+        for table in _TABLES:
+            connection.execute(table)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+        connection.execute("COMMIT")

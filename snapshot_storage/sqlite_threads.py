@@ -1,0 +1,166 @@
+"""SQLite off the event loop: one thread writes, a few read, each with its own connection.
+
+A job that has started runs to its end whatever becomes of the task that waits for it, and jobs of the writer run in the
+order in which they were given. So a cancelled task leaves either the whole effect of its job or, if it gives a second
+job that undoes the first, nothing.
+"""
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final, TypeVar
+
+from snapshot_storage import sqlite_schema
+from snapshot_storage.errors import SnapshotCorrupt, StorageUnavailable
+from snapshot_storage.sqlite_lock import PathLock
+from tracker.core.errors import InvalidInput
+
+T = TypeVar("T")
+Job = Callable[[sqlite3.Connection], T]
+
+_DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+@contextlib.contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turn what the operating system and SQLite report into storage errors; our own mistakes pass through."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageUnavailable(
+            f"{path}: {error.strerror or error}; make the file and its directory writable for this user"
+        ) from error
+    except sqlite3.DatabaseError as error:
+        # Errors of the module itself carry no code.
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in _DAMAGED:
+            raise SnapshotCorrupt(
+                f"{path}: {error}; restore the file from a copy, or remove it and rebuild from the ledgers"
+            ) from error
+        if not isinstance(error, sqlite3.OperationalError):
+            raise
+        raise StorageUnavailable(
+            f"{path}: {error}; check the disk's free space and that this user may write the file and its directory"
+        ) from error
+
+
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All statements of the block, durably, or none of them."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+@contextlib.contextmanager
+def one_view(connection: sqlite3.Connection) -> Iterator[None]:
+    """Every statement of the block reads the same state of the file."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("COMMIT")
+
+
+class SqliteThreads:
+    """The threads and connections of one open file, and the lock that keeps others out."""
+
+    def __init__(self, path: Path, *, reader_count: int) -> None:
+        self._path = path
+        self._reader_count = reader_count
+        self._writer_thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-writer")
+        self._reader_threads = ThreadPoolExecutor(reader_count, thread_name_prefix="sqlite-reader")
+        self._readers: SimpleQueue[sqlite3.Connection] = SimpleQueue()
+        self._writer: sqlite3.Connection | None = None
+        self._lock: PathLock | None = None
+        self._accepts = False
+
+    async def open(self, recover: Job[T]) -> T:
+        """Lock the path, open and verify the file, and run the first write job on it. If this fails or is cancelled, close.
+
+        Raises:
+            InvalidInput: the path cannot be a storage file.
+            StorageInUse: somebody else has it open.
+            StorageFormatUnsupported: it is something else, or of a newer format.
+            StorageUnavailable: the operating system refuses.
+        """
+        loop = asyncio.get_running_loop()
+        return await asyncio.shield(loop.run_in_executor(self._writer_thread, self._open, recover))
+
+    def _open(self, recover: Job[T]) -> T:
+        if not self._path.parent.is_dir():
+            raise InvalidInput("sqlite path", str(self._path), f"create the directory {self._path.parent} first")
+        if self._path.is_dir():
+            raise InvalidInput("sqlite path", str(self._path), "this is a directory; name a file in it")
+        with storage_errors(self._path), contextlib.ExitStack() as undo:
+            self._lock = PathLock.acquire(self._path)
+            undo.callback(self._release)
+            sqlite_schema.require_ours_or_new(self._path)
+            self._writer = sqlite_schema.connect(self._path)
+            sqlite_schema.prepare(self._writer, self._path)
+            for _ in range(self._reader_count):
+                reader = sqlite_schema.connect(self._path)
+                self._readers.put(reader)
+                reader.execute("PRAGMA query_only = ON")
+            recovered = recover(self._writer)
+            self._accepts = True
+            undo.pop_all()
+        return recovered
+
+    async def write(self, job: Job[T]) -> T:
+        """Run a job on the writer; if the caller is cancelled the job runs nevertheless."""
+        self._require_open()
+        loop = asyncio.get_running_loop()
+        return await asyncio.shield(loop.run_in_executor(self._writer_thread, self._run_writing, job))
+
+    async def read(self, job: Job[T]) -> T:
+        """Run a job on one of the readers."""
+        self._require_open()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._reader_threads, self._run_reading, job)
+
+    async def close(self) -> None:
+        """Refuse new jobs, finish the accepted ones, move the log into the file, unlock."""
+        self._accepts = False
+        await asyncio.shield(asyncio.to_thread(self._close))
+
+    def _close(self) -> None:
+        self._reader_threads.shutdown()
+        self._writer_thread.shutdown()
+        self._release()
+
+    def _release(self) -> None:
+        while not self._readers.empty():
+            self._readers.get().close()
+        writer, self._writer = self._writer, None
+        lock, self._lock = self._lock, None
+        if writer is not None:
+            writer.close()  # the last connection to close moves the log into the file and removes it
+        if lock is not None:
+            lock.release()
+
+    def _run_writing(self, job: Job[T]) -> T:
+        assert self._writer is not None  # jobs are accepted only while it is there, and finished before it goes
+        with storage_errors(self._path):
+            return job(self._writer)
+
+    def _run_reading(self, job: Job[T]) -> T:
+        reader = self._readers.get()
+        try:
+            with storage_errors(self._path):
+                return job(reader)
+        finally:
+            self._readers.put(reader)
+
+    def _require_open(self) -> None:
+        if not self._accepts:
+            raise StorageUnavailable(f"{self._path} is not open; call start() first")

@@ -1,0 +1,68 @@
+"""Every backend keeps the storage contract."""
+
+from collections.abc import Callable
+
+import pytest
+
+from snapshot_storage.contract import CONTRACT_CHECKS, Check, ContractViolation, StorageFactory, check_snapshot_storage
+from snapshot_storage.faulty import FaultPlan, FaultyStorage
+from snapshot_storage.memory import MemoryStorage
+from snapshot_storage.protocol import SnapshotStore
+from snapshot_storage.registry import open_storage
+from snapshot_storage.sqlite import SqliteStorage
+
+
+def _memory(_directory) -> StorageFactory:
+    storages: dict[str, SnapshotStore] = {}
+    return lambda name: storages.setdefault(name, MemoryStorage())
+
+
+def _sqlite(directory) -> StorageFactory:
+    return lambda name: open_storage(f"sqlite:{directory / name}")
+
+
+def _sqlite_in_chunks(directory) -> StorageFactory:
+    """Every few entries are a transaction of their own."""
+    return lambda name: SqliteStorage(directory / name, chunk_bytes=2)
+
+
+def _faulty_memory(_directory) -> StorageFactory:
+    storages: dict[str, SnapshotStore] = {}
+    return lambda name: FaultyStorage(storages.setdefault(name, MemoryStorage()), FaultPlan())
+
+
+def _faulty_sqlite(directory) -> StorageFactory:
+    return lambda name: open_storage(f"faulty:seed=1;sqlite:{directory / name}")
+
+
+FACTORIES = [_memory, _sqlite, _sqlite_in_chunks, _faulty_memory, _faulty_sqlite]
+
+
+@pytest.fixture(params=FACTORIES, ids=lambda make: make.__name__.strip("_"))
+def factory(request, tmp_path) -> StorageFactory:
+    make: Callable[..., StorageFactory] = request.param
+    return make(tmp_path)
+
+
+@pytest.mark.parametrize("check", CONTRACT_CHECKS, ids=lambda check: check.__name__)
+async def test_backend_keeps_the_contract(factory: StorageFactory, check: Check):
+    """Each check passes over each backend."""
+    await check(factory)
+
+
+async def test_one_call_runs_all_checks(tmp_path):
+    """Authors of backends need one call."""
+    await check_snapshot_storage(_memory(tmp_path))
+
+
+async def test_a_violation_names_its_check():
+    """A backend that forgets at close is caught, and the message says by what."""
+
+    class Forgetful(MemoryStorage):
+        async def close(self) -> None:
+            await super().close()
+            self.__init__()
+
+    storages: dict[str, SnapshotStore] = {}
+    with pytest.raises(ContractViolation, match="bucket_ids_are_never_used_again"):
+        await check_snapshot_storage(lambda name: storages.setdefault(name, Forgetful()))
