@@ -82,14 +82,17 @@ class TrackerServer:
         """
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(self.trackers.close)
-            server, grpc_address = await self._bind_grpc()
-            undo.push_async_callback(server.stop, None)
+            # gRPC cannot give back an address before it has served; until the storage is open, a plain socket holds it.
+            held, grpc_address = await listen("grpcListenAddress", self.settings.grpc_address)
+            undo.callback(held.close)
             listener, http_address = await listen("httpListenAddress", self.settings.http_address)
             metrics = build_metrics(self.trackers, version=metadata.version("delayed-tracker"))
             http = HttpServer(build_app(self.health, metrics), listener)
             undo.push_async_callback(http.stop)
             await http.start()
             await self.trackers.start()
+            held.close()
+            server = self._bound_grpc(grpc_address)
             await server.start()
             undo.pop_all()
         self._grpc, self._http = server, http
@@ -119,22 +122,16 @@ class TrackerServer:
             _log.warning("storage did not close in time", storage=self.settings.storage_url)
         await http.stop()
 
-    async def _bind_grpc(self) -> tuple[grpc.aio.Server, Address]:
-        """A server that answers nothing yet, and where it will."""
-        wanted = self.settings.grpc_address
-        if wanted.port:
-            # gRPC says only that it failed; a plain socket says why, and says it before gRPC prints its own account.
-            probe, _ = await listen("grpcListenAddress", wanted)
-            probe.close()
+    def _bound_grpc(self, address: Address) -> grpc.aio.Server:
         server = grpc.aio.server(interceptors=[StatusInterceptor()], options=self._grpc_options())
         register = tracker_pb2_grpc.add_DelayedDeliveryTrackerServiceServicer_to_server
         register(TrackerServicer(self.trackers), server)  # type: ignore[no-untyped-call]  # generated without types
         health_pb2_grpc.add_HealthServicer_to_server(self.health, server)
         try:
-            port = server.add_insecure_port(str(wanted))
+            server.add_insecure_port(str(address))
         except RuntimeError as error:
-            raise AddressInUse("grpcListenAddress", wanted) from error
-        return server, Address(wanted.host, port)
+            raise AddressInUse("grpcListenAddress", address) from error
+        return server
 
     def _grpc_options(self) -> list[tuple[str, int]]:
         keepalive_ms = self.settings.grpc_keepalive_ms
