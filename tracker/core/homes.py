@@ -135,3 +135,16 @@ class Home:
             )
         if not set(self.bits.ledgers()) <= self.ledgers:
             raise InvariantViolation(f"home {self.key} has bits in a ledger under which it is not listed")
+        if self.memory is not None and highest is not None and highest.ledger_id > self.memory.last_ledger_id:
+            raise InvariantViolation(f"home {self.key} has forgotten its highest ledger, {highest.ledger_id}")
+        if self.snapshot is not None:
+            self._check_segments(self.snapshot.bounds, self.snapshot.next_segment)
+
+    def _check_segments(self, bounds: SegmentBounds, next_segment: int) -> None:
+        if not 0 <= next_segment <= len(bounds) or self.sealed_count != int(bounds.count.sum()):
+            raise InvariantViolation(f"home {self.key} was sealed with {self.sealed_count} rows, its segments differ")
+        if (self.min_deliver_at_ms, self.max_deliver_at_ms) != (
+            int(bounds.min_deliver_at_ms[0]),
+            int(bounds.max_deliver_at_ms.max()),
+        ):
+            raise InvariantViolation(f"home {self.key} announces deadlines that are not those of its segments")

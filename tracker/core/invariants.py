@@ -1,8 +1,10 @@
 """Verification of the invariants of design 3.3, from scratch. For tests, and for whoever suspects a bug."""
 
+from tracker.core.columns import IndexColumns
 from tracker.core.errors import InvariantViolation
-from tracker.core.homes import Home
+from tracker.core.homes import Home, MemoryCopies
 from tracker.core.lifecycle import BucketLifecycle
+from tracker.core.seal import without_repeats
 from tracker.core.state import TrackerState
 
 
@@ -26,9 +28,13 @@ def check_invariants(
     if _holds_at_or_below_mark_delete(state):
         raise InvariantViolation(f"a position at or below mark-delete {state.mark_delete} is tracked")
     _check_sizes(state)
+    if any(run.home_key not in state.members.homes for run in state.heap):
+        raise InvariantViolation("a run belongs to a home that is gone")
     for home in state.members.homes.values():
+        if home.memory is not None:
+            _check_copies(state, home, home.memory)
         _check_reachable(state, home)
-    _check_wakeups(state, next_delivery_ms, next_wakeup_ms)
+    _check_wakeups(state, lifecycle, next_delivery_ms, next_wakeup_ms)
 
 
 def _holds_at_or_below_mark_delete(state: TrackerState) -> bool:
@@ -56,7 +62,35 @@ def _check_reachable(state: TrackerState, home: Home) -> None:
         )
 
 
-def _check_wakeups(state: TrackerState, next_delivery_ms: int | None, next_wakeup_ms: int | None) -> None:
+def _check_copies(state: TrackerState, home: Home, memory: MemoryCopies) -> None:
+    """Copies in memory are bounded, no position has two deadlines, and a dead copy can never count again."""
+    runs = state.heap.of_home(home.key)
+    copies = IndexColumns.concat([chunk for run in runs for chunk in run.chunks()])
+    if len(copies) > len(home.bits) + memory.dead_count:
+        raise InvariantViolation(
+            f"home {home.key} has {len(copies)} copies of {len(home.bits)} positions, {memory.dead_count} may be dead"
+        )
+    live = without_repeats(copies.take(state.is_live(home, copies)).sorted())
+    if live.positions.repeats().any():
+        raise InvariantViolation(f"home {home.key} has a position with two deadlines that count")
+    positions = copies.positions
+    forgotten = ~home.bits.contains(positions) & ~memory.ghosts.contains(positions)
+    if (forgotten & ~positions.at_or_below(state.mark_delete)).any():
+        raise InvariantViolation(
+            f"home {home.key} has a copy without a bit that would count if the position came again"
+        )
+    for run in runs:
+        if (
+            not run.is_sorted
+            and not run.suspect
+            and not all(state.is_live(home, chunk).all() for chunk in run.chunks())
+        ):
+            raise InvariantViolation(f"run {run.run_id} may announce the deadline of a dead copy")
+
+
+def _check_wakeups(
+    state: TrackerState, lifecycle: BucketLifecycle, next_delivery_ms: int | None, next_wakeup_ms: int | None
+) -> None:
     """The next deadline is exact, and nothing waits without a wake-up."""
     deadlines = []
     for run in state.heap:
@@ -69,8 +103,7 @@ def _check_wakeups(state: TrackerState, next_delivery_ms: int | None, next_wakeu
     expected = state.limits.due_from_ms(min(deadlines)) if deadlines else None
     if next_delivery_ms != expected:
         raise InvariantViolation(f"the next delivery is announced for {next_delivery_ms}, it is {expected}")
-    expiry_ms = state.leases.next_expiry_ms()
-    for moment in (expected, expiry_ms):
+    for moment in (expected, state.leases.next_expiry_ms(), *lifecycle.waiting_moments()):
         if moment is not None and (next_wakeup_ms is None or next_wakeup_ms > moment):
             raise InvariantViolation(f"nobody wakes up at {moment}; the next wake-up is {next_wakeup_ms}")
     if state.counters.tracked and next_wakeup_ms is None:

@@ -124,6 +124,8 @@ class LeaseTable:
                 raise InvariantViolation(f"lease {lease.lease_id} has bits without rows")
             if union.update(lease.bits) != len(lease.bits):
                 raise InvariantViolation(f"lease {lease.lease_id} holds a position of another lease")
+            if not 1 <= lease.lease_id <= self._last_id:
+                raise InvariantViolation(f"lease {lease.lease_id} has an id that was never given out")
         self.bits.check()
         if union != self.bits:
             raise InvariantViolation("the leased positions are not those that the leases hold")

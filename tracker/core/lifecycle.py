@@ -292,6 +292,11 @@ class BucketLifecycle:
             effect_id = home.snapshot.load_effect_id if home.snapshot is not None else None
             if effect_id is not None and effect_id not in self._loads:
                 raise InvariantViolation(f"home {home.key} waits for a load that nobody knows")
+        for effect_id, (load, home) in self._loads.items():
+            snapshot = home.snapshot
+            waiting = (snapshot.load_effect_id, snapshot.load_first, snapshot.next_segment) if snapshot else None
+            if waiting != (effect_id, load.first, load.last + 1):
+                raise InvariantViolation(f"load {effect_id} is in flight and home {home.key} does not wait for it")
         loading = sum(
             int(home.snapshot.bounds.count[load.first : load.last + 1].sum())
             for load, home in self._loads.values()
@@ -300,3 +305,7 @@ class BucketLifecycle:
         if loading != self._loading_count:
             raise InvariantViolation(f"{self._loading_count} rows are counted as loading, {loading} are")
         self._state.segments.check(self._state.members.homes)
+
+    def waiting_moments(self) -> list[int]:
+        """When each failed effect is to be tried again, found without the order that wakes it. For verification."""
+        return [*(moment for moment, _ in self._retries), *self._state.segments.waiting_moments()]

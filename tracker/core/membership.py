@@ -111,10 +111,9 @@ class Membership:
                 raise InvariantViolation(f"home {home.key} is filed under {key}")
             if union.update(home.bits) != len(home.bits):
                 raise InvariantViolation(f"home {key} has a bit that another home has too")
-            if any(home not in self._by_ledger.get(ledger, ()) for ledger in home.ledgers):
-                raise InvariantViolation(f"home {key} is missing from the ledger index")
-        if any(home.key not in self.homes for homes in self._by_ledger.values() for home in homes):
-            raise InvariantViolation("the ledger index lists a home that is gone")
+        listed = sorted((ledger, home.key) for ledger, homes in self._by_ledger.items() for home in homes)
+        if listed != sorted((ledger, home.key) for home in self.homes.values() for ledger in home.ledgers):
+            raise InvariantViolation("the ledger index does not list each home once under each of its ledgers")
         expected = {(home.last, home.key): home.first for home in self.homes.values() if home.last is not None}
         if dict(self.ranges) != expected:
             raise InvariantViolation("the ranges are not those of the sealed homes")

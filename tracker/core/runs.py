@@ -80,6 +80,8 @@ class Run:
     def check(self) -> None:
         """Raise InvariantViolation unless the rows ascend and the minimum is right."""
         rows = self.rows
+        if self._pending != sum(len(chunk) for chunk in self._chunks):
+            raise InvariantViolation(f"run {self.run_id} miscounts the copies that wait to be sorted in")
         if len(rows) > 1:
             order = np.lexsort((rows.entry_id, rows.ledger_id, rows.deliver_at_ms))
             deadlines = rows.deliver_at_ms
@@ -208,5 +210,8 @@ class RunHeap:
             run.check()
             if len(run) and (run.min_deliver_at_ms, run.run_id) not in on_heap:
                 raise InvariantViolation(f"run {run.run_id} has lost its place on the heap")
+        by_home = {(run.home_key, run.run_id): run for run in self._runs.values()}
+        if {(key, run_id): run for key, runs in self._by_home.items() for run_id, run in runs.items()} != by_home:
+            raise InvariantViolation("the runs of a home are not those that name it")
         if sum(len(run) for run in self._runs.values()) != self.loaded_count:
             raise InvariantViolation(f"{self.loaded_count} loaded copies are counted, the runs hold others")

@@ -76,6 +76,10 @@ class SegmentQueue:
         """When the first waiting home may be tried again, or None. O(1)."""
         return self._retry_order.peekitem(0)[0][0] if self._retry_order else None
 
+    def waiting_moments(self) -> list[int]:
+        """When each waiting home may be tried again, in no order. O(homes)."""
+        return list(self._retry_at.values())
+
     def check(self, homes: dict[int, Home]) -> None:
         """Raise InvariantViolation unless every unloaded segment has its wake-up: idle, in flight, or a retry."""
         expected = {
@@ -85,6 +89,8 @@ class SegmentQueue:
         }
         if expected != self._place or set(self._unloaded) != {(ms, key) for key, ms in expected.items()}:
             raise InvariantViolation("a home with unloaded segments has lost its place in the queue")
+        if not set(self._idle) <= set(self._unloaded):
+            raise InvariantViolation("a home is queued for loading that has nothing to load")
         for key, min_ms in expected.items():
             snapshot = homes[key].snapshot
             assert snapshot is not None
