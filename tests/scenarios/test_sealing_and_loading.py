@@ -38,6 +38,18 @@ def test_row_04_due_is_checked_before_duplicate() -> None:
     assert desk.A(1, 0, -1_000).due.tolist() == [0]
 
 
+def test_row_04_due_is_checked_before_duplicate_while_a_load_hangs() -> None:
+    """The same for a position that is tracked, but only in a segment that never arrives."""
+    desk = Desk(seal_at=5, seg=10)
+    fill(desk, 1, 5, in_ms=1_000)
+    desk.A(2, 0, FAR)
+    desk.held.add(LOAD)
+    desk.sleep(2_000)
+    assert desk.tracked((1, 0)) == [True]
+    assert desk.A(1, 0, -1_000).due.tolist() == [0]
+    assert desk.tracked((1, 0)) == [False]
+
+
 def test_row_07_segments_are_cut_at_the_configured_width() -> None:
     """A step of 300 s puts 0 s and 299 s together, and 300 s and 301 s into the next segment."""
     desk = Desk(seal_at=4, seg=-1, max_step_per_segment_ms=300_000)
@@ -103,6 +115,7 @@ def test_row_19_any_order_of_ledgers_is_legal() -> None:
         BucketState.SEALED,
         BucketState.MUTABLE,
     ]
+    assert [bucket.sealed_count for bucket in desk.core.buckets()] == [0, 3, 0]
     assert sorted(desk.drain()) == [(1, 0), (5, 0), (7, 0), (8, 0), (9, 0), (12, 0)]
 
 
@@ -244,10 +257,10 @@ def test_sealing_drops_dead_copies() -> None:
     """A position sent and added anew is sealed under its new deadline only."""
     desk = Desk(seal_at=2)
     desk.held.add(CREATE)
-    desk.add([(1, 0, FAR), (1, 1, FAR)])
-    desk.offer(IndexColumns.of([(0, 1, 0)]))
-    desk.A(1, 0, 2 * FAR)
+    desk.add([(1, 0, FAR), (1, 1, FAR + 10)])
+    desk.offer(IndexColumns.of([(0, 1, 1)]))
+    desk.A(1, 1, 2 * FAR)
     desk.A(2, 0, FAR)
     (effect,) = desk.waiting
     assert isinstance(effect, StoreSnapshot)
-    assert list(seal(effect.frozen).indexes) == [(desk.now_ms + FAR, 1, 1), (desk.now_ms + 2 * FAR, 1, 0)]
+    assert list(seal(effect.frozen).indexes) == [(desk.now_ms + FAR, 1, 0), (desk.now_ms + 2 * FAR, 1, 1)]

@@ -104,6 +104,7 @@ def test_row_68_and_69_clear_is_legal_in_any_state() -> None:
     desk.add([(1, entry_id, 1_000) for entry_id in range(100)])
     desk.core.pop_due(10, desk.now_ms + 1_000, lease_ms=5_000)
     assert desk.core.clear(desk.now_ms + 1_000) == 100
+    assert desk.core.stats().leased_count == 0
     desk.now_ms += 60_000
     assert (desk.count, desk.due()) == (0, [])
 
