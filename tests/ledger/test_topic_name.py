@@ -1,0 +1,124 @@
+"""Names of topics and subscriptions in metadata paths."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracker.core.errors import InvalidInput
+from tracker.ledger.topic_name import TopicName, decode_name, encode_name
+
+names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=60)
+
+
+@pytest.mark.parametrize(
+    ("name", "encoded"),
+    [
+        ("plain-name_1.x*", "plain-name_1.x*"),
+        ("two words", "two+words"),
+        ("a/b", "a%2Fb"),
+        ("100%", "100%25"),
+        ("a+b", "a%2Bb"),
+        ("~home", "%7Ehome"),
+        ("grün", "gr%C3%BCn"),
+        ("日本", "%E6%97%A5%E6%9C%AC"),
+        ("%2F", "%252F"),
+    ],
+)
+def test_encoding_is_javas(name, encoded):
+    """What java.net.URLEncoder gives, where Python's differs too."""
+    assert encode_name(name) == encoded
+    assert decode_name(encoded) == name
+
+
+@given(names)
+def test_names_round_trip(name):
+    """Any name comes back, and no encoded name has a slash."""
+    assert decode_name(encode_name(name)) == name
+    assert "/" not in encode_name(name)
+
+
+def test_half_a_surrogate_pair_is_refused():
+    """It cannot be written in UTF-8, so no topic has it."""
+    with pytest.raises(InvalidInput, match="UTF-8"):
+        encode_name("\ud800")
+
+
+@pytest.mark.parametrize(
+    ("topic", "full", "managed_ledger"),
+    [
+        ("persistent://lab/main/orders", "persistent://lab/main/orders", "lab/main/persistent/orders"),
+        ("lab/main/orders", "persistent://lab/main/orders", "lab/main/persistent/orders"),
+        ("orders", "persistent://public/default/orders", "public/default/persistent/orders"),
+        (
+            "persistent://lab/main/two words%",
+            "persistent://lab/main/two words%",
+            "lab/main/persistent/two+words%25",
+        ),
+        (
+            "persistent://lab/cluster/main/old/name",
+            "persistent://lab/cluster/main/old/name",
+            "lab/cluster/main/persistent/old%2Fname",
+        ),
+    ],
+)
+def test_topics_and_their_managed_ledgers(topic, full, managed_ledger):
+    """Full, short and bare names, and those of the time when a cluster was part of the name."""
+    parsed = TopicName.parse(topic)
+
+    assert str(parsed) == full
+    assert parsed.managed_ledger == managed_ledger
+    if "old" not in topic:
+        assert TopicName.of_managed_ledger(managed_ledger) == parsed
+
+
+def test_topics_with_a_cluster_are_found_by_their_managed_ledger():
+    """The cluster lies between tenant and namespace."""
+    topic = TopicName.of_managed_ledger("lab/cluster/main/persistent/orders")
+
+    assert str(topic) == "persistent://lab/cluster/main/orders"
+
+
+@pytest.mark.parametrize(
+    "name", ["lab/main/persistent", "lab/main/other/x", "a/b/c/d/persistent/x", "", "lab//persistent/x"]
+)
+def test_other_paths_are_no_topics(name):
+    """Namespaces, cursors of other domains, empty parts."""
+    assert TopicName.of_managed_ledger(name) is None
+
+
+@pytest.mark.parametrize(
+    "topic", ["", "persistent://", "persistent://lab/main", "persistent://lab//x", "lab/main", "a//b"]
+)
+def test_incomplete_topics_are_refused(topic):
+    """The message shows the form that is expected."""
+    with pytest.raises(InvalidInput, match="persistent://tenant/namespace/name"):
+        TopicName.parse(topic)
+
+
+def test_topics_without_ledgers_are_refused():
+    """Non-persistent topics store nothing."""
+    with pytest.raises(InvalidInput, match="only topics that start with persistent://"):
+        TopicName.parse("non-persistent://lab/main/orders")
+
+
+@pytest.mark.parametrize(
+    ("topic", "holds_messages"),
+    [
+        ("persistent://pulsar/system/__transaction_log_0", False),
+        ("persistent://lab/main/orders-workers__transaction_pending_ack", False),
+        ("persistent://lab/main/__transaction_buffer_snapshot", True),
+        ("persistent://lab/main/__transaction_log_0", True),
+        ("persistent://lab/main/orders", True),
+    ],
+)
+def test_ledgers_of_transaction_state_hold_no_messages(topic, holds_messages):
+    """Their entries start like messages, so the name must tell."""
+    assert TopicName.parse(topic).holds_messages is holds_messages
+
+
+@given(tenant=names.filter(lambda name: "/" not in name and "://" not in name), local=names)
+def test_every_topic_is_found_again_by_its_managed_ledger(tenant, local):
+    """Local names may hold anything, up to any length."""
+    topic = TopicName(tenant, "main", local * 5)
+
+    assert TopicName.of_managed_ledger(topic.managed_ledger) == topic
