@@ -60,8 +60,9 @@ lock:  ## resolve the dependencies anew into conf/locks (needs uv; UPGRADE=--upg
 	uv pip compile pyproject.toml --extra dev --output-file $(DEV_LOCK) $(LOCK_OPTIONS)
 	uv pip compile pyproject.toml --extra server --constraint $(DEV_LOCK) --output-file $(SERVER_LOCK) $(LOCK_OPTIONS)
 
-LOCK_OPTIONS = --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
-	--custom-compile-command "make lock" $(UPGRADE)
+# One version of each package for every Python, so that lint and tests judge the same everywhere.
+LOCK_OPTIONS = --quiet --universal --fork-strategy fewest --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-annotate --custom-compile-command "make lock" $(UPGRADE)
 
 install: $(READY)  ## create or update the virtual environment, if that is needed
 

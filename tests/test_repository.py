@@ -111,6 +111,8 @@ def test_locks_pin_by_hash_and_name_no_host(lock):
     for block in blocks:
         assert PINNED.match(block)
         assert "--hash=sha256:" in block
+    names = [name for name, _ in PINNED.findall(text)]
+    assert len(names) == len(set(names)), "one version for every Python"
 
 
 def test_locks_agree_and_cover_the_declared_dependencies():
