@@ -71,6 +71,8 @@ def decode_summary(stored: bytes) -> BucketSummary:
         count, offset = _decode_column(stored, _HEADER.size, segment_count)
         span, offset = _decode_column(stored, offset, segment_count)
         least, offset = _decode_column(stored, offset, segment_count)
+        if offset == len(stored):  # no bytes would pass for an empty set
+            raise _corrupt(stored, "they are cut short")
         bits = PositionBitmap.deserialize(stored[offset:])
     except (struct.error, InvalidInput) as error:
         raise _corrupt(stored, str(error)) from error

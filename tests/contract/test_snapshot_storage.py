@@ -23,7 +23,7 @@ def _sqlite(directory) -> StorageFactory:
 
 def _sqlite_in_chunks(directory) -> StorageFactory:
     """Every few entries are a transaction of their own."""
-    return lambda name: SqliteStorage(directory / name, chunk_bytes=2)
+    return lambda name: SqliteStorage(directory / name, chunk_bytes=1_000)
 
 
 def _faulty_memory(_directory) -> StorageFactory:

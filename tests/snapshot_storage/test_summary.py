@@ -1,0 +1,67 @@
+"""Summaries come back as they went in, and damaged ones are refused."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from snapshot_storage.errors import SnapshotCorrupt, StorageFormatUnsupported
+from snapshot_storage.summary import decode_summary, encode_summary
+from tests.snapshot_storage.strategies import position_bits, segment_bounds
+from tracker.core.columns import PositionColumns
+from tracker.core.position_bitmap import PositionBitmap
+from tracker.core.segment import SegmentBounds
+
+
+@given(segment_bounds(), position_bits, st.integers(0, 2**63 - 1))
+def test_round_trip(bounds, bits, snapshot_bytes):
+    """Any bounds, ascending or not, any positions."""
+    decoded = decode_summary(encode_summary(bounds, bits, snapshot_bytes))
+    for name in ("count", "min_deliver_at_ms", "max_deliver_at_ms"):
+        assert getattr(decoded.bounds, name).tolist() == getattr(bounds, name).tolist()
+        assert getattr(decoded.bounds, name).dtype == np.int64
+    assert decoded.bits == bits
+    assert decoded.snapshot_bytes == snapshot_bytes
+
+
+def test_a_week_in_segments_of_five_minutes_takes_nine_bytes_each():
+    """What the catalogue carries for 10 M indexes stays below a megabyte, bitmaps aside."""
+    first = np.arange(2_016) * 300_000 + 1_700_000_000_000
+    bounds = SegmentBounds(np.full(2_016, 27), first, first + 299_000)
+    assert len(encode_summary(bounds, PositionBitmap(), 1)) < 2_016 * 9 + 60
+
+
+def _example() -> bytes:
+    bounds = SegmentBounds(np.array([2, 3]), np.array([1_000, 2_000]), np.array([1_500, 2_000]))
+    return encode_summary(bounds, PositionBitmap.of(PositionColumns.of((5, entry) for entry in range(5))), 68)
+
+
+def test_every_cut_is_corrupt():
+    """No prefix of a summary is one, nor is it with something behind it."""
+    stored = _example()
+    for size in range(len(stored)):
+        with pytest.raises(SnapshotCorrupt):
+            decode_summary(stored[:size])
+    with pytest.raises(SnapshotCorrupt):
+        decode_summary(stored + b"\x00")
+
+
+def test_every_flipped_bit_decodes_or_is_refused():
+    """The checksum that would notice is the storage's; the decoder must only never fail otherwise."""
+    stored = _example()
+    for place in range(len(stored)):
+        for bit in range(8):
+            flipped = bytearray(stored)
+            flipped[place] ^= 1 << bit
+            try:
+                decoded = decode_summary(bytes(flipped))
+            except (SnapshotCorrupt, StorageFormatUnsupported):
+                continue
+            assert len(decoded.bounds.min_deliver_at_ms) == len(decoded.bounds)
+            assert (decoded.bounds.min_deliver_at_ms <= decoded.bounds.max_deliver_at_ms).all()
+
+
+def test_a_newer_format_is_told_apart_from_damage():
+    """It must not be dropped as corrupt: a newer program reads it."""
+    with pytest.raises(StorageFormatUnsupported, match="format 2, this program reads up to 1"):
+        decode_summary(b"\x02" + _example()[1:])
