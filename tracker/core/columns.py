@@ -150,6 +150,9 @@ def _column(field: str, values: ArrayLike, maximum: int) -> Int64Array:
         raw = np.asarray(values)
         if raw.size == 0:
             raw = raw.astype(np.int64)
+        elif raw.dtype.kind == "f" and not isinstance(values, np.ndarray):
+            # numpy makes floats of integers that have no 64-bit type in common, such as 1 and 2^64-1.
+            raw = np.asarray(values, object)
     except (ValueError, OverflowError) as error:
         raise InvalidInput(field, type(values).__name__, "give a flat sequence of integers") from error
     if raw.ndim != 1:

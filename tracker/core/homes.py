@@ -27,7 +27,7 @@ class MemoryCopies:
     ghosts: PositionBitmap = field(default_factory=PositionBitmap)
     redated: dict[Position, int] = field(default_factory=dict)
     dead_count: int = 0
-    """At least as many dead copies as this lie in the runs."""
+    """At most this many dead copies lie in the runs, so that copies are bounded by bits plus this."""
     last_ledger_id: int = -1
     """Highest ledger ever added."""
 

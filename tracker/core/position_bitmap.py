@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from pyroaring import BitMap
 
-from tracker.core.columns import BoolArray, Int64Array, Position, PositionColumns
+from tracker.core.columns import INT63_MAX, BoolArray, Int64Array, Position, PositionColumns
 from tracker.core.errors import InvalidInput, InvariantViolation
 
 _HEADER = struct.Struct("<I")
@@ -262,8 +262,14 @@ class PositionBitmap:
         try:
             (ledger_count,) = _HEADER.unpack_from(stored, 0)
             offset = _HEADER.size
+            previous = -1
             for _ in range(ledger_count):
                 ledger, size = _LEDGER.unpack_from(stored, offset)
+                if not previous < ledger <= INT63_MAX:
+                    raise InvalidInput(
+                        "position bitmap", f"ledger {ledger}", f"give ledgers from 0 to {INT63_MAX}, ascending"
+                    )
+                previous = ledger
                 offset += _LEDGER.size
                 if offset + size > len(stored):
                     raise InvalidInput("position bitmap", f"{len(stored)} bytes", "the bytes are cut short")

@@ -1,0 +1,169 @@
+"""Sets of positions against Python's own sets, and their stored form."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap
+
+from tracker.core.columns import ENTRY_ID_MAX, INT63_MAX, Position, PositionColumns
+from tracker.core.errors import InvalidInput
+from tracker.core.position_bitmap import PositionBitmap, by_ledger
+
+# Few of each, so that sets overlap; with both ends of what is legal and both sides of a container's edge.
+ledgers = st.sampled_from([0, 1, 2, 7, INT63_MAX])
+entries = st.sampled_from([0, 1, 2, 3, 5, 65_535, 65_536, 2**31, ENTRY_ID_MAX])
+positions = st.builds(Position, ledgers, entries)
+batches = st.lists(positions, max_size=12)
+
+
+def bits_of(items) -> PositionBitmap:
+    return PositionBitmap.of(PositionColumns.of(items))
+
+
+def same(bits: PositionBitmap, expected: set[Position]) -> bool:
+    bits.check()
+    return list(bits.to_columns()) == sorted(expected) and len(bits) == len(expected)
+
+
+@given(batches, batches)
+def test_add_and_remove_equal_set_operations(held, given_):
+    """The counts that come back are of bits that moved."""
+    bits, model = bits_of(held), set(held)
+    assert same(bits, model)
+    assert bits.add(PositionColumns.of(given_)) == len(set(given_) - model)
+    model |= set(given_)
+    assert same(bits, model)
+    assert bits.remove(PositionColumns.of(held)) == len(set(held) & model)
+    assert same(bits, model - set(held))
+
+
+@given(batches, batches)
+def test_update_and_subtract_equal_set_operations(left, right):
+    """The other set stays as it is, and shares nothing."""
+    bits, other = bits_of(left), bits_of(right)
+    assert bits.intersection_count(other) == len(set(left) & set(right))
+    assert bits.update(other) == len(set(right) - set(left))
+    assert same(bits, set(left) | set(right))
+    assert bits.subtract(other) == len(set(right))
+    assert same(bits, set(left) - set(right))
+    assert same(other, set(right))
+
+
+@given(batches, batches)
+def test_contains_equals_membership(held, asked):
+    """In the order asked, repeats included."""
+    bits = bits_of(held)
+    assert bits.contains(PositionColumns.of(asked)).tolist() == [position in set(held) for position in asked]
+    assert [bits.has(position) for position in asked] == [position in set(held) for position in asked]
+    assert [bits.has_ledger(p.ledger_id) for p in asked] == [p.ledger_id in {h.ledger_id for h in held} for p in asked]
+
+
+@given(batches, st.builds(Position, st.sampled_from([-1, 0, 1, 3, INT63_MAX]), st.one_of(st.just(-1), entries)))
+def test_remove_through_drops_what_lies_at_or_below(held, bound):
+    """Entry -1 means before the first entry of the ledger."""
+    bits = bits_of(held)
+    assert bits.remove_through(bound) == len({position for position in held if position <= bound})
+    assert same(bits, {position for position in held if position > bound})
+
+
+@given(batches)
+def test_first_last_copy_and_clear(held):
+    """A copy is independent; first and last are the extremes."""
+    bits = bits_of(held)
+    twin = bits.copy()
+    assert twin == bits
+    assert bits.first() == min(held, default=None)
+    assert bits.last() == max(held, default=None)
+    assert bits.clear() == len(set(held))
+    assert same(bits, set())
+    assert same(twin, set(held))
+
+
+@given(batches)
+def test_serialize_round_trips(held):
+    """Whatever was stored is read back."""
+    bits = bits_of(held)
+    assert PositionBitmap.deserialize(bits.serialize()) == bits
+    assert same(PositionBitmap.deserialize(bits.serialize()), set(held))
+
+
+def test_serialized_form_is_fixed():
+    """Files outlive the code that wrote them."""
+    assert bits_of([]).serialize() == bytes(4)
+    one = bits_of([(258, 3)]).serialize()
+    assert one[:12] == bytes.fromhex("01000000 0201000000000000")
+    assert one[16:] == BitMap([3]).serialize()
+
+
+def test_no_bytes_are_the_empty_set():
+    """A bucket of which nothing was consumed stores nothing."""
+    assert len(PositionBitmap.deserialize(b"")) == 0
+
+
+@given(batches.filter(bool), st.data())
+def test_bytes_cut_short_are_refused(held, data):
+    """Half a file is an error, never half a set."""
+    stored = bits_of(held).serialize()
+    cut = data.draw(st.integers(1, len(stored) - 1))
+    with pytest.raises(InvalidInput):
+        PositionBitmap.deserialize(stored[:cut])
+
+
+@given(batches, st.binary(min_size=1, max_size=9))
+def test_a_rest_is_refused(held, rest):
+    """Bytes that belong to nothing mean the file is not what it seems."""
+    with pytest.raises(InvalidInput):
+        PositionBitmap.deserialize(bits_of(held).serialize() + rest)
+
+
+@given(st.one_of(st.binary(max_size=60), st.binary(max_size=60).map(lambda tail: b"\x01\0\0\0" + bytes(8) + tail)))
+def test_garbage_raises_invalid_input_and_nothing_else(garbage):
+    """Whatever the bytes are, the caller sees one error type, or a sound set."""
+    try:
+        PositionBitmap.deserialize(garbage).check()
+    except InvalidInput:
+        pass
+
+
+@given(batches.filter(bool), st.data())
+def test_a_flipped_byte_raises_invalid_input_or_gives_a_sound_set(held, data):
+    """A byte that changes may change the set (the storage's checksum finds that), never the process."""
+    stored = bytearray(bits_of(held).serialize())
+    stored[data.draw(st.integers(0, len(stored) - 1))] ^= data.draw(st.integers(1, 255))
+    try:
+        bits = PositionBitmap.deserialize(bytes(stored))
+    except InvalidInput:
+        return
+    bits.check()
+    assert bits.to_columns().ascend()
+
+
+@pytest.mark.parametrize("ledgers_stored", [[2, 1], [1, 1], [2**63], [2**64 - 1]])
+def test_ledgers_out_of_order_or_range_are_refused(ledgers_stored):
+    """A ledger that stands twice would be counted twice; one beyond 63 bits is no ledger."""
+    bitmap = BitMap([3]).serialize()
+    parts = [ledger.to_bytes(8, "little") + len(bitmap).to_bytes(4, "little") + bitmap for ledger in ledgers_stored]
+    with pytest.raises(InvalidInput, match="ascending"):
+        PositionBitmap.deserialize(len(parts).to_bytes(4, "little") + b"".join(parts))
+
+
+def test_from_bitmaps_drops_empty_ones():
+    """A ledger without bits is no ledger of the set."""
+    bits = PositionBitmap.from_bitmaps({1: BitMap([4]), 2: BitMap()})
+    assert bits.ledgers() == [1]
+    assert same(bits, {Position(1, 4)})
+
+
+def test_memory_is_estimated_without_walking():
+    """The estimate is of the measured size's order, and nothing for nothing."""
+    bits = bits_of((1, 2 * entry) for entry in range(4_000))
+    assert bits.nbytes / 2 <= bits.estimated_nbytes <= 2 * bits.nbytes
+    assert PositionBitmap().nbytes == PositionBitmap().estimated_nbytes == 0
+
+
+@given(st.lists(ledgers, max_size=12))
+def test_by_ledger_names_each_ledger_once_with_its_rows(column):
+    """Rows of a ledger come in the order of the column."""
+    ledger_id = PositionColumns.of([(ledger, 0) for ledger in column]).ledger_id
+    groups = {ledger: ledger_id[rows].tolist() for ledger, rows in by_ledger(ledger_id)}
+    assert groups == {ledger: [ledger] * column.count(ledger) for ledger in set(column)}
