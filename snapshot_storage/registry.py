@@ -44,7 +44,7 @@ def storage_schemes() -> list[str]:
 
 def _backends() -> dict[str, EntryPoint]:
     # Of two distributions with one scheme the first on the path wins, as with modules.
-    return {backend.name: backend for backend in reversed(entry_points(group=ENTRY_POINT_GROUP))}
+    return {backend.name: backend for backend in reversed(tuple(entry_points(group=ENTRY_POINT_GROUP)))}
 
 
 def _known() -> str:
