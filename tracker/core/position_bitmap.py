@@ -271,7 +271,7 @@ class PositionBitmap:
                     )
                 previous = ledger
                 offset += _LEDGER.size
-                if offset + size > len(stored):
+                if not size or offset + size > len(stored):  # of no bytes pyroaring reads one, and raises IndexError
                     raise InvalidInput("position bitmap", f"{len(stored)} bytes", "the bytes are cut short")
                 bitmap = BitMap.deserialize(stored[offset : offset + size])
                 offset += size
