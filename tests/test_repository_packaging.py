@@ -82,11 +82,11 @@ def test_wheel_holds_the_packages_and_nothing_else(wheel: zipfile.ZipFile):
 
 @pytest.mark.slow
 def test_wheel_holds_every_source_file(wheel: zipfile.ZipFile):
-    """Code, type markers, generated code and sources of the API are all shipped."""
+    """Code, type markers, the demo's sample, generated code and sources of the API are all shipped."""
     shipped = set(wheel.namelist())
     expected = set()
-    for package, parent in ((ROOT / "tracker", ROOT), (ROOT / "snapshot_storage", ROOT)):
-        expected |= {path.relative_to(parent).as_posix() for path in package.rglob("*.py")}
+    for package in (ROOT / "tracker", ROOT / "snapshot_storage"):
+        expected |= {path.relative_to(ROOT).as_posix() for path in package.rglob("*") if path.is_file()}
     expected |= {path.relative_to(ROOT / "proto").as_posix() for path in (ROOT / "proto/delayed_tracker").rglob("*.p*")}
     expected = {name for name in expected if "__pycache__" not in name}
     assert expected <= shipped
