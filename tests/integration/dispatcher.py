@@ -1,0 +1,147 @@
+"""A dispatcher under load that never forgets: it offers, polls, acknowledges, survives the service, and audits it."""
+
+import asyncio
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tracker.client import (
+    AddAnswer,
+    Bucket,
+    BucketState,
+    ClientSettings,
+    DelayedTrackerClient,
+    Position,
+    TrackerSession,
+    Unavailable,
+)
+
+TOPIC = "persistent://lab/load/events"
+SUBSCRIPTION = "workers / 100%"
+
+BUSY_LEASE_MS = 2_000
+LEDGER_ENTRIES = 30
+
+SETTINGS = {
+    "isDelayedDeliveryDeliverAtTimeStrict": "true",
+    "delayedDeliveryMinIndexCountPerBucket": "50",
+    "delayedDeliveryMaxIndexesPerBucketSnapshotSegment": "10",
+}
+
+CLIENT = ClientSettings(call_timeout_s=5.0)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass
+class Dispatcher:
+    """One cursor over an endless topic. A message is finished when its ack was answered, or it was due on offer."""
+
+    rng: random.Random
+    soon_share: float = 2 / 3
+    """Of the messages, how many are due within a second or so; the others are due in hours."""
+    offered: dict[Position, int] = field(default_factory=dict)
+    due_soon: set[Position] = field(default_factory=set)
+    """Offered with a deadline within seconds."""
+    finished: set[Position] = field(default_factory=set)
+    ack_sent: set[Position] = field(default_factory=set)
+    """Finished, or about to be when the service was killed: the service may know or not."""
+    early: list[tuple[Position, int]] = field(default_factory=list)
+    strangers: list[Position] = field(default_factory=list)
+    sealed_seen: dict[int, Bucket] = field(default_factory=dict)
+    delivered_count: int = 0
+    next_ledger_id: int = 1
+
+    @property
+    def unfinished(self) -> list[Position]:
+        return sorted(self.offered.keys() - self.finished)
+
+    def new_ledger(self) -> list[Position]:
+        """The next ledger's messages."""
+        ledger_id = self.next_ledger_id
+        self.next_ledger_id += 1
+        positions = [Position(ledger_id, entry_id) for entry_id in range(LEDGER_ENTRIES)]
+        for position in positions:
+            soon = self.rng.random() < self.soon_share
+            wait_ms = self.rng.randrange(0, 1_200) if soon else self.rng.randrange(3_600_000, 36_000_000)
+            self.offered[position] = now_ms() + wait_ms
+            if soon:
+                self.due_soon.add(position)
+        return positions
+
+    async def offer(self, session: TrackerSession, positions: list[Position]) -> AddAnswer:
+        answer = await session.add_columns(
+            [self.offered[position] for position in positions],
+            [position.ledger_id for position in positions],
+            [position.entry_id for position in positions],
+        )
+        self.finished.update(positions[offset] for offset in answer.due_offsets)
+        return answer
+
+    async def work(self, session: TrackerSession) -> None:
+        """Offer, poll, acknowledge and look at the buckets until the service is gone or this is cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for part in (self._keep_offering, self._keep_delivering, self._keep_watching):
+                tasks.create_task(_until_gone(part(session)))
+
+    async def deliver_once(self, session: TrackerSession, *, wait_ms: int) -> int:
+        lease = await session.poll(1_000, wait_ms=wait_ms, lease_ms=BUSY_LEASE_MS)
+        messages = lease.messages
+        for deliver_at_ms, position in zip(messages.deliver_at_ms, messages, strict=True):
+            self.delivered_count += 1
+            if position not in self.offered:
+                self.strangers.append(position)
+            if messages.server_time_ms < deliver_at_ms:
+                self.early.append((position, messages.server_time_ms - deliver_at_ms))
+        returned = [position for position in messages if self.rng.random() < 0.05]
+        if returned:
+            await lease.nack(returned)
+        acked = lease.unsettled
+        self.ack_sent.update(acked)
+        await lease.ack()
+        self.finished.update(acked)
+        return len(messages)
+
+    async def _keep_offering(self, session: TrackerSession) -> None:
+        while True:
+            await self.offer(session, self.new_ledger())
+            await asyncio.sleep(self.rng.random() / 25)
+
+    async def _keep_delivering(self, session: TrackerSession) -> None:
+        while True:
+            await self.deliver_once(session, wait_ms=100)
+
+    async def _keep_watching(self, session: TrackerSession) -> None:
+        while True:
+            for bucket in await session.buckets():
+                if bucket.state is BucketState.SEALED and bucket.bucket_id is not None:
+                    self.sealed_seen[bucket.bucket_id] = bucket
+            await asyncio.sleep(0.01)
+
+    def snapshots_that_must_be_there(self) -> Iterator[int]:
+        """Buckets that were seen committed and hold a message nobody tried to acknowledge."""
+        kept = {position.ledger_id for position in self.offered.keys() - self.ack_sent - self.finished}
+        for bucket_id, bucket in self.sealed_seen.items():
+            if any(ledger_id in kept for ledger_id in range(bucket.first.ledger_id, bucket.last.ledger_id + 1)):
+                yield bucket_id
+
+    async def lost(self, session: TrackerSession) -> list[Position]:
+        """Messages that are neither finished nor tracked."""
+        left = self.unfinished
+        tracked = await session.contains([row.ledger_id for row in left], [row.entry_id for row in left])
+        return [position for position, there in zip(left, tracked, strict=True) if not there]
+
+
+async def _until_gone(part) -> None:
+    try:
+        await part
+    except Unavailable:
+        # Killed in mid-call; any other error is for the test to see.
+        return
+
+
+def connect(address: str):
+    return DelayedTrackerClient.connect(address, settings=CLIENT)

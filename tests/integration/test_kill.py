@@ -1,0 +1,122 @@
+"""kill -9 under load: the file opens, every committed snapshot is there, nothing is lost, nothing is early."""
+
+import asyncio
+import random
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.integration.committed import committed_snapshots
+from tests.integration.dispatcher import SETTINGS, SUBSCRIPTION, TOPIC, Dispatcher, connect
+from tracker.cli.demo.service_process import ServiceProcess
+from tracker.client import TrackerSession
+
+KILLS = 10
+POINTS = {
+    "create.before": 3,
+    "create.commit": 3,
+    "create.after": 3,
+    # The first arrival is the epoch that an open records.
+    "replace.before": 3,
+    "replace.commit": 3,
+    "replace.after": 3,
+    "delete.before": 2,
+    "delete.commit": 2,
+    "delete.after": 2,
+}
+"""Where the storage kills the service, and at which arrival there."""
+DRAIN_S = 20.0
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+async def settle(dispatcher: Dispatcher, session: TrackerSession) -> None:
+    """After a restart: offer again what the cursor has not finished with; nothing of it may be lost."""
+    again = dispatcher.unfinished
+    answer = await dispatcher.offer(session, again)
+    assert answer.added_count + len(answer.due_offsets) + len(answer.duplicate_offsets) == len(again)
+    assert await dispatcher.lost(session) == []
+
+
+async def work_until_killed(dispatcher: Dispatcher, service: ServiceProcess, after_s: float) -> None:
+    """Load the service and kill it in the middle."""
+    async with connect(service.grpc_address) as client, await client.open_tracker(TOPIC, SUBSCRIPTION) as session:
+        await settle(dispatcher, session)
+        working = asyncio.create_task(dispatcher.work(session))
+        await asyncio.sleep(after_s)
+        assert not working.done()
+        await service.kill()
+        working.cancel()
+        await asyncio.wait({working})
+
+
+async def drain(dispatcher: Dispatcher, session: TrackerSession) -> None:
+    """Deliver everything that is due within the load's short deadlines."""
+    async with asyncio.timeout(DRAIN_S):
+        while dispatcher.due_soon - dispatcher.finished:
+            await dispatcher.deliver_once(session, wait_ms=500)
+
+
+async def audit(dispatcher: Dispatcher, session: TrackerSession) -> None:
+    """Every message is finished or tracked, and the service counts the same."""
+    assert await dispatcher.lost(session) == []
+    assert dispatcher.early == []
+    assert dispatcher.strangers == []
+    stats = await session.stats()
+    assert stats.pending_count + stats.leased_count == len(dispatcher.unfinished)
+    assert stats.unaccounted_count == 0
+    assert stats.snapshots_missing_count == 0
+    assert stats.snapshots_corrupt_count == 0
+
+
+async def finish(dispatcher: Dispatcher, directory: Path, storage_url: str) -> None:
+    """Restart the service, offer the rest again, deliver all that is due, audit, and stop it in order."""
+    service = await ServiceProcess.start(directory, storage_url=storage_url, settings=SETTINGS)
+    try:
+        async with connect(service.grpc_address) as client, await client.open_tracker(TOPIC, SUBSCRIPTION) as session:
+            await settle(dispatcher, session)
+            await drain(dispatcher, session)
+            await audit(dispatcher, session)
+        assert await service.stop() == 0
+    finally:
+        await service.ensure_gone()
+
+
+async def test_ten_kills_at_random_moments(tmp_path: Path):
+    """One data file and one dispatcher live through ten kills."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    dispatcher = Dispatcher(random.Random(seed))
+    storage_url = f"sqlite:{tmp_path / 'tracker.db'}"
+    for _ in range(KILLS):
+        service = await ServiceProcess.start(tmp_path, storage_url=storage_url, settings=SETTINGS)
+        try:
+            await work_until_killed(dispatcher, service, dispatcher.rng.uniform(0.1, 1.0))
+        finally:
+            await service.ensure_gone()
+        committed = await committed_snapshots(storage_url)
+        assert set(dispatcher.snapshots_that_must_be_there()) <= set(committed)
+        assert all(positions <= dispatcher.offered.keys() for positions in committed.values())
+    await finish(dispatcher, tmp_path, storage_url)
+    assert dispatcher.sealed_seen, "the load must have sealed buckets"
+    assert dispatcher.delivered_count > KILLS * 20, "the load must have delivered messages"
+
+
+@pytest.mark.parametrize(("point", "arrival"), POINTS.items())
+async def test_a_kill_at_each_named_point(tmp_path: Path, point: str, arrival: int):
+    """Whatever step of storing or deleting is interrupted, the file opens and nothing is lost or early."""
+    dispatcher = Dispatcher(random.Random(point), soon_share=1.0 if point.startswith("delete") else 2 / 3)
+    storage_url = f"sqlite:{tmp_path / 'tracker.db'}"
+    faulty_url = f"faulty:exit={point}:{arrival};{storage_url}"
+    service = await ServiceProcess.start(tmp_path, storage_url=faulty_url, settings=SETTINGS)
+    try:
+        async with connect(service.grpc_address) as client, await client.open_tracker(TOPIC, SUBSCRIPTION) as session:
+            async with asyncio.timeout(60):
+                await dispatcher.work(session)
+                assert await service.process.wait() == -signal.SIGKILL
+    finally:
+        await service.ensure_gone()
+    committed = await committed_snapshots(storage_url)
+    assert set(dispatcher.snapshots_that_must_be_there()) <= set(committed)
+    await finish(dispatcher, tmp_path, storage_url)
