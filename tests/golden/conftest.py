@@ -1,0 +1,20 @@
+"""What golden tests share: the pack's disk, opened once."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.golden.pulsar_pack import BOOKIE, METADATA
+from tracker.ledger.source import BookieDisk, open_bookie_disk
+from tracker.ledger.topic_reader import OpenLedgers, TopicReader
+
+
+@pytest.fixture(scope="session")
+def disk() -> Iterator[BookieDisk]:
+    with open_bookie_disk([BOOKIE], METADATA) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def reader(disk: BookieDisk) -> TopicReader:
+    return TopicReader(disk.catalogue, disk.logs, OpenLedgers.RECOVERED)

@@ -1,0 +1,26 @@
+"""The ledgers that a real Pulsar wrote, with its own answers; see tests/data/pulsar-a/README.md."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tracker.ledger.errors import ErrorPolicy
+from tracker.ledger.topic_name import TopicName
+from tracker.ledger.topic_reader import LedgerRead, TopicReader
+
+PACK = Path(__file__).resolve().parents[1] / "data" / "pulsar-a"
+BOOKIE = PACK / "bookie"
+METADATA = PACK / "metadata.jsonl.gz"
+
+
+def expected(name: str) -> Iterator[dict[str, Any]]:
+    """The rows of one file of answers."""
+    with gzip.open(PACK / "expected" / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
+def read_topic(reader: TopicReader, topic: str) -> list[LedgerRead]:
+    """All ledgers of a topic; a bad entry fails the test."""
+    return list(reader.read(reader.topic_spans(TopicName.parse(topic)), on_error=ErrorPolicy.FAIL))

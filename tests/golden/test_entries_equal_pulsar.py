@@ -1,0 +1,208 @@
+"""Golden: records, frames, checksums and metadata of a real Pulsar's ledgers equal what Pulsar's own classes read."""
+
+import base64
+import hashlib
+import time
+from collections import defaultdict
+
+import numpy as np
+
+from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
+from tests.golden.pulsar_pack import BOOKIE, METADATA, expected, read_topic
+from tracker.ledger.digest import LedgerDigest
+from tracker.ledger.entry_columns import EntryFlag, scan_entries
+from tracker.ledger.frame import encode_entry, parse_broker_metadata, parse_message_metadata, split_frame
+from tracker.ledger.ledger_metadata import DigestType
+from tracker.ledger.source import open_bookie_disk
+from tracker.ledger.stored_entries import StoredEntries
+from tracker.ledger.topic_reader import OpenLedgers, TopicReader
+
+
+def signed(value: int) -> int:
+    return value - 2**64 if value >= 2**63 else value
+
+
+def test_every_record_of_every_log(disk):
+    """Offsets, ids, sizes, last add confirmed, lengths, digests: all as BookKeeper's scanner sees them, in order."""
+    fits, good = disk.logs.check_digests(lambda ledger_id: LedgerDigest.of(disk.catalogue.ledger(ledger_id)))
+    records = disk.logs.records
+    logs = [int(file.name.split(".")[0], 16) for file in disk.logs.files]
+    known = {ledger_id: disk.catalogue.ledger(ledger_id) is not None for ledger_id in disk.logs.ledger_ids().tolist()}
+    ours = [
+        {
+            "log": logs[file_no],
+            "record_offset": offset,
+            "ledger": ledger_id,
+            "entry": entry_id,
+            "size": size,
+            "lac": lac,
+            "cumulative_length": length,
+            "digest_ok": digest_ok,
+            "digest": DigestType(digest_type).name,
+            "ledger_known": known[ledger_id],
+        }
+        for file_no, offset, ledger_id, entry_id, size, lac, length, digest_ok, digest_type in zip(
+            records.file_no.tolist(),
+            records.offset.tolist(),
+            records.ledger_id.tolist(),
+            records.entry_id.tolist(),
+            records.body_size.tolist(),
+            records.last_add_confirmed.tolist(),
+            records.length.tolist(),
+            good.tolist(),
+            fits.tolist(),
+            strict=True,
+        )
+    ]
+
+    assert ours == list(expected("entry_log_records"))
+    assert disk.logs.damage == ()
+    assert disk.logs.truncated == ()
+
+
+def metadata_row(metadata: MessageMetadata) -> dict[str, object]:
+    """Fields under the names of the expected file; None where absent."""
+
+    def optional(field: str) -> object:
+        value = getattr(metadata, field) if metadata.HasField(field) else None
+        return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+
+    def optional_id(field: str) -> int | None:
+        return signed(getattr(metadata, field)) if metadata.HasField(field) else None
+
+    compression = MessageMetadata.DESCRIPTOR.fields_by_name["compression"].enum_type.values_by_number
+    return {
+        "producer": metadata.producer_name,
+        "sequence_id": signed(metadata.sequence_id),
+        "highest_sequence_id": optional_id("highest_sequence_id"),
+        "publish_time": metadata.publish_time,
+        "deliver_at": optional("deliver_at_time"),
+        "num_messages_in_batch": optional("num_messages_in_batch"),
+        "event_time": optional("event_time"),
+        "marker_type": optional("marker_type"),
+        "txn_most": optional_id("txnid_most_bits"),
+        "txn_least": optional_id("txnid_least_bits"),
+        "compression": compression[metadata.compression].name if metadata.HasField("compression") else None,
+        "uncompressed_size": optional("uncompressed_size"),
+        "encrypted": len(metadata.encryption_keys) > 0,
+        "encryption_algo": optional("encryption_algo"),
+        "uuid": optional("uuid"),
+        "num_chunks": optional("num_chunks_from_msg"),
+        "chunk_id": optional("chunk_id"),
+        "total_chunk_size": optional("total_chunk_msg_size"),
+        "partition_key": optional("partition_key"),
+        "partition_key_b64": metadata.partition_key_b64_encoded,
+        "ordering_key": optional("ordering_key"),
+        "schema_version": optional("schema_version"),
+        "null_value": optional("null_value"),
+        "null_partition_key": optional("null_partition_key"),
+        "properties": [[entry.key, entry.value] for entry in metadata.properties],
+        "compacted_batch_indexes": list(metadata.compacted_batch_indexes),
+    }
+
+
+def test_every_topic_entry(reader):
+    """Frame, checksum and its verdict, every metadata field and the payload of all 6,148 entries."""
+    by_topic = defaultdict(list)
+    for row in expected("entries"):
+        by_topic[row["topic"]].append(row)
+
+    compared = 0
+    for topic, rows in by_topic.items():
+        wanted = {(row["ledger"], row["entry"]): row for row in rows}
+        for ledger in read_topic(reader, topic):
+            stored = ledger.columns.stored
+            for row, position in enumerate(stored.positions):
+                entry = stored.payload(row)
+                frame = split_frame(entry)
+                broker = parse_broker_metadata(entry, frame)
+                metadata = parse_message_metadata(entry, frame)
+                body = entry[frame.metadata_end :]
+                stamped = {"broker_timestamp": None, "index": None}
+                if broker is not None:
+                    stamped = {name: getattr(broker, name) if broker.HasField(name) else None for name in stamped}
+                ours = {
+                    "topic": topic,
+                    "ledger": position.ledger_id,
+                    "entry": position.entry_id,
+                    "length": len(entry),
+                    "sha256": hashlib.sha256(entry).hexdigest(),
+                    "has_frame": broker is not None,
+                    **stamped,
+                    "crc": None if frame.crc < 0 else frame.crc,
+                    "crc_ok": bool(ledger.columns.readable[row]),
+                    # Everything in front of the payload.
+                    "metadata_length": frame.metadata_end,
+                    "body_length": len(body),
+                    "body_sha256": hashlib.sha256(body).hexdigest(),
+                    **metadata_row(metadata),
+                }
+                assert ours == wanted.pop(position), position
+                compared += 1
+        assert not wanted, topic
+
+    assert compared == 6148
+
+
+def test_every_column(reader):
+    """The columns say the same as the messages they were made of."""
+
+    def column(rows, name):
+        return [row[name] or 0 for row in rows]
+
+    wanted = {(row["ledger"], row["entry"]): row for row in expected("entries")}
+    for topic in sorted({row["topic"] for row in wanted.values()}):
+        for ledger in read_topic(reader, topic):
+            columns = ledger.columns
+            rows = [wanted[position] for position in columns.positions]
+            assert columns.deliver_at_ms.tolist() == column(rows, "deliver_at")
+            assert columns.has(EntryFlag.DELAYED).tolist() == [row["deliver_at"] is not None for row in rows]
+            assert columns.index.tolist() == column(rows, "index")
+            assert columns.has(EntryFlag.INDEX).tolist() == [row["index"] is not None for row in rows]
+            assert columns.broker_timestamp_ms.tolist() == column(rows, "broker_timestamp")
+            assert columns.has(EntryFlag.BROKER_FRAME).tolist() == [row["has_frame"] for row in rows]
+            assert columns.publish_time_ms.tolist() == column(rows, "publish_time")
+            assert columns.marker_type.tolist() == column(rows, "marker_type")
+            assert columns.has(EntryFlag.MARKER).tolist() == [row["marker_type"] is not None for row in rows]
+            assert columns.txn_id_most.view(np.int64).tolist() == column(rows, "txn_most")
+            assert columns.txn_id_least.view(np.int64).tolist() == column(rows, "txn_least")
+            assert columns.num_messages.tolist() == [row["num_messages_in_batch"] or 1 for row in rows]
+            assert columns.has(EntryFlag.ENCRYPTED).tolist() == [row["encrypted"] for row in rows]
+            assert columns.has(EntryFlag.CHUNK).tolist() == [(row["num_chunks"] or 0) > 1 for row in rows]
+            assert columns.uncompressed_size.tolist() == column(rows, "uncompressed_size")
+
+
+def test_every_entry_is_encoded_as_pulsar_did(reader):
+    """Writing what was read gives the same bytes: no field of the metadata is unknown to us, or in another place."""
+    for topic in sorted({row["topic"] for row in expected("entries")}):
+        for ledger in read_topic(reader, topic):
+            stored = ledger.columns.stored
+            for row in range(len(stored)):
+                entry = stored.payload(row)
+                frame = split_frame(entry)
+                again = encode_entry(
+                    parse_message_metadata(entry, frame),
+                    entry[frame.metadata_end :],
+                    broker_metadata=parse_broker_metadata(entry, frame),
+                )
+                assert again == entry
+
+
+def test_entries_of_a_topic_join_into_one_buffer(reader):
+    """A whole topic as one batch scans to the same columns as its ledgers one by one."""
+    ledgers = read_topic(reader, "persistent://lab/main/delayed")
+    joined = scan_entries(StoredEntries.concat([ledger.columns.stored for ledger in ledgers]))
+
+    assert list(joined.positions) == [position for ledger in ledgers for position in ledger.columns.positions]
+    assert joined.deliver_at_ms.tolist() == [at for ledger in ledgers for at in ledger.columns.deliver_at_ms.tolist()]
+
+
+def test_reading_the_whole_pack_is_quick():
+    """Every topic of the pack well under three seconds, opening included: nothing is read twice or in squares."""
+    began = time.perf_counter()
+    with open_bookie_disk([BOOKIE], METADATA) as opened:
+        reader = TopicReader(opened.catalogue, opened.logs, OpenLedgers.RECOVERED)
+        count = sum(len(ledger.columns) for topic in opened.topics() for ledger in read_topic(reader, topic))
+
+    assert count >= 6148
+    assert time.perf_counter() - began < 3

@@ -1,0 +1,98 @@
+"""Golden: what each subscription is still to get, and the snapshots Pulsar keeps of it, equal Pulsar's own answers."""
+
+import base64
+import gzip
+import json
+import shutil
+from collections import defaultdict
+
+from tests.golden.pulsar_pack import BOOKIE, METADATA, PACK, expected
+from tracker.ledger.source import open_bookie_disk
+from tracker.ledger.topic_reader import OpenLedgers
+
+
+def test_every_pending_set(disk):
+    """For each subscription of each topic: exactly the entries, deadlines and order that Pulsar recovered.
+
+    The expected rows name the outcome of each entry's transaction; those of committed ones are pending like any other,
+    those of aborted and open ones are not (none is unacknowledged here). Subscriptions without a row have nothing.
+    """
+    wanted = {(row["managed_ledger"], row["cursor"]): row for row in expected("pending")}
+    found = 0
+    for topic in disk.catalogue.topics():
+        for subscription in disk.catalogue.subscriptions(topic):
+            report = disk.pending(str(topic), subscription)
+            row = wanted.pop((topic.managed_ledger, subscription), {"pending": [], "count": 0})
+            ours = [(ledger_id, entry_id, deliver_at_ms) for deliver_at_ms, ledger_id, entry_id in report.indexes]
+            assert ours == [
+                (ledger_id, entry_id, deliver_at_ms)
+                for ledger_id, entry_id, deliver_at_ms, *outcome in row["pending"]
+                if not outcome or outcome == ["committed"]
+            ]
+            assert report.bad_entries == ()
+            found += len(ours)
+    assert wanted == {}
+    assert found == 343 + 480 + 536 + 417 + 131 + 80 + 80 + 16
+
+
+def test_pending_set_of_a_transactional_topic_names_what_it_drops(disk):
+    """Aborted messages were acknowledged by nobody, yet nobody gets them."""
+    report = disk.pending("persistent://lab/main/txn", "workers")
+    everything = disk.pending("persistent://lab/main/txn", "workers", ignore_acks=True)
+
+    assert (len(report.indexes), report.delayed_count) == (16, 22)
+    assert report.aborted_count == everything.aborted_count == 6
+    assert everything.delayed_count == 22
+
+
+def test_ignoring_acknowledgements_gives_every_delayed_entry(disk):
+    """What replaying at capture time starts from."""
+    delayed = defaultdict(list)
+    for row in expected("entries"):
+        if row["deliver_at"] is not None:
+            delayed[row["topic"]].append((max(row["deliver_at"], 0), row["ledger"], row["entry"]))
+    for topic in ("delayed", "delayed-all", "delayed-sparse", "delayed-py", "parted-partition-0"):
+        name = f"persistent://lab/main/{topic}"
+        assert list(disk.pending(name, "anybody", ignore_acks=True).indexes) == delayed[name]
+
+
+def test_every_stored_snapshot(disk):
+    """The bytes of all 25 buckets, found through the cursors' properties, equal those that Pulsar's storage read."""
+    entries = defaultdict(dict)
+    with gzip.open(PACK / "buckets" / "entries.jsonl.gz", "rt", encoding="utf-8") as lines:
+        for row in map(json.loads, lines):
+            entries[row["bucket"]][row["entry"]] = base64.b64decode(row["payload"])
+
+    found = {}
+    for topic in disk.catalogue.topics():
+        for subscription in disk.catalogue.subscriptions(topic):
+            for snapshot in disk.stored_snapshots(str(topic), subscription):
+                found[snapshot.bucket_id] = [snapshot.metadata, *snapshot.segments]
+                assert snapshot.first_ledger_id <= snapshot.last_ledger_id
+    assert len(found) == 25
+    assert found == {ledger: [rows[entry] for entry in sorted(rows)] for ledger, rows in entries.items()}
+
+
+def test_live_and_recovered_read_closed_ledgers_alike(disk):
+    """After a clean stop every ledger has its end in metadata, so how to read open ones does not matter."""
+    live = disk.pending("persistent://lab/main/delayed", "workers", open_ledgers=OpenLedgers.LIVE)
+    recovered = disk.pending("persistent://lab/main/delayed", "workers")
+
+    assert list(live.indexes) == list(recovered.indexes)
+
+
+def test_plain_logs_and_several_directories_give_the_same(disk, tmp_path):
+    """Mapped instead of unpacked, spread over two bookies with an overlap."""
+    first, second = tmp_path / "bk1" / "current", tmp_path / "bk2" / "current"
+    for directory in (first, second):
+        directory.mkdir(parents=True)
+    for number, file in enumerate(sorted(BOOKIE.glob("*.log.gz"))):
+        plain = gzip.decompress(file.read_bytes())
+        for directory in {0: [first], 1: [first, second], 2: [second]}[number % 3]:
+            (directory / file.name.removesuffix(".gz")).write_bytes(plain)
+    shutil.copy(METADATA, tmp_path / "metadata.jsonl.gz")
+
+    with open_bookie_disk([tmp_path / "bk1", tmp_path / "bk2"], tmp_path / "metadata.jsonl.gz") as other:
+        for topic, subscription in (("delayed", "workers"), ("txn", "workers"), ("delayed-sparse", "workers")):
+            name = f"persistent://lab/main/{topic}"
+            assert list(other.pending(name, subscription).indexes) == list(disk.pending(name, subscription).indexes)
