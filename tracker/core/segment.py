@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracker.core.columns import Int64Array
+from tracker.core.columns import INT63_MAX, Int64Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,8 @@ def cut_segments(deliver_at_ms: Int64Array, *, step_ms: int, count_max: int) -> 
     row = 0
     while row < total:
         starts.append(row)
-        # Deadlines reach 2^63-1: the last step takes them all.
-        limit = min(int(deliver_at_ms[row]) + step_ms, 2**63 - 1)
-        end = row + int(np.searchsorted(deliver_at_ms[row:], limit, side="left" if limit < 2**63 - 1 else "right"))
+        last_ms = min(int(deliver_at_ms[row]) + step_ms - 1, INT63_MAX)
+        end = row + int(np.searchsorted(deliver_at_ms[row:], last_ms, side="right"))
         row = end if count_max == -1 else min(end, row + count_max)
     first = np.array(starts, np.int64)
     end_rows = np.append(first[1:], total) if total else first

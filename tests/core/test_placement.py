@@ -1,0 +1,95 @@
+"""Where an add must stop to seal, against a loop that places row by row."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracker.core.limits import TrackerLimits
+from tracker.core.placement import SealTarget, Stop, first_stop
+
+
+def stop_row_by_row(ledgers, late, *, mutable_count, late_count, last_ledger_id, limits) -> Stop:
+    for row, (ledger, is_late) in enumerate(zip(ledgers, late, strict=True)):
+        if is_late:
+            late_count += 1
+            if late_count >= limits.late_indexes_max:
+                return Stop(row + 1, SealTarget.LATE)
+            continue
+        if ledger > last_ledger_id and mutable_count >= limits.min_index_count_per_bucket:
+            return Stop(row, SealTarget.MUTABLE)
+        last_ledger_id = max(last_ledger_id, ledger)
+        mutable_count += 1
+        if mutable_count >= limits.mutable_indexes_max:
+            return Stop(row + 1, SealTarget.MUTABLE)
+    return Stop(len(ledgers), SealTarget.NOTHING)
+
+
+def stop(ledgers, late=None, *, mutable_count=0, late_count=0, last_ledger_id=-1, limits) -> Stop:
+    arguments = {
+        "mutable_count": mutable_count,
+        "late_count": late_count,
+        "last_ledger_id": last_ledger_id,
+        "limits": limits,
+    }
+    late = [False] * len(ledgers) if late is None else late
+    found = first_stop(np.array(ledgers, np.int64), np.array(late, np.bool_), **arguments)
+    assert found == stop_row_by_row(ledgers, late, **arguments)
+    return found
+
+
+LIMITS = TrackerLimits(min_index_count_per_bucket=3, mutable_indexes_max=5, late_indexes_max=2)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=14),
+    st.integers(0, 5),
+    st.integers(0, 3),
+    st.integers(-1, 4),
+    st.builds(
+        TrackerLimits,
+        min_index_count_per_bucket=st.integers(1, 6),
+        mutable_indexes_max=st.integers(1, 8),
+        late_indexes_max=st.integers(1, 4),
+    ),
+)
+def test_equals_the_loop(rows, mutable_count, late_count, last_ledger_id, limits):
+    """Any ledgers in any order, any fill, homes already over their maximum included."""
+    stop(
+        [ledger for ledger, _ in rows],
+        [is_late for _, is_late in rows],
+        mutable_count=mutable_count,
+        late_count=late_count,
+        last_ledger_id=last_ledger_id,
+        limits=limits,
+    )
+
+
+def test_seals_before_the_first_row_of_the_next_ledger():
+    """The row that crosses the boundary belongs to the next bucket."""
+    assert stop([1, 1, 1, 2], limits=LIMITS) == Stop(3, SealTarget.MUTABLE)
+
+
+def test_a_boundary_before_enough_indexes_does_not_seal():
+    """Two of three: the next ledger joins the bucket."""
+    assert stop([1, 1, 2], limits=LIMITS) == Stop(3, SealTarget.NOTHING)
+
+
+def test_a_ledger_below_the_highest_seen_is_no_boundary():
+    """Descending ledgers cross nothing; the maximum bounds them."""
+    assert stop([9, 8, 7, 6], limits=LIMITS) == Stop(4, SealTarget.NOTHING)
+    assert stop([9, 8, 7, 6, 5, 4], limits=LIMITS) == Stop(5, SealTarget.MUTABLE)
+
+
+def test_a_ledger_that_never_rolls_over_is_sealed_at_the_maximum():
+    """Memory stays bounded in one ledger of any length."""
+    assert stop([1] * 9, mutable_count=1, last_ledger_id=1, limits=LIMITS) == Stop(4, SealTarget.MUTABLE)
+
+
+def test_late_rows_fill_their_own_home():
+    """They neither cross a boundary nor fill the mutable bucket."""
+    assert stop([7, 1, 1, 7], [False, True, True, False], limits=LIMITS) == Stop(3, SealTarget.LATE)
+
+
+def test_a_boundary_at_the_first_row_seals_before_anything_is_placed():
+    """Zero rows, and a seal: the caller comes back with the same rows."""
+    assert stop([2], mutable_count=3, last_ledger_id=1, limits=LIMITS) == Stop(0, SealTarget.MUTABLE)

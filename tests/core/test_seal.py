@@ -1,0 +1,93 @@
+"""Sealing a frozen home: which copies count, and what a missing one means."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracker.core.columns import IndexColumns, Position, PositionColumns
+from tracker.core.errors import InvariantViolation
+from tracker.core.position_bitmap import PositionBitmap
+from tracker.core.seal import FrozenIndexes, SealedIndexes, seal, without_repeats
+
+
+def frozen(*chunks, live, redated=None, step_ms=10, count_max=-1) -> FrozenIndexes:
+    return FrozenIndexes(
+        home_key=1,
+        chunks=tuple(IndexColumns.of(chunk) for chunk in chunks),
+        live=PositionBitmap.of(PositionColumns.of(live)),
+        redated={Position(*position): deadline for position, deadline in (redated or {}).items()},
+        step_ms=step_ms,
+        count_max=count_max,
+        first=Position(*min(live)),
+        last=Position(*max(live)),
+    )
+
+
+def rows(sealed: SealedIndexes) -> list[tuple[int, int, int]]:
+    return list(sealed.indexes)
+
+
+def test_sorts_and_cuts_whatever_the_order_of_copies():
+    """Rows in delivery order, in segments."""
+    sealed = seal(frozen([(30, 1, 0), (5, 1, 1)], [(12, 2, 0)], live=[(1, 0), (1, 1), (2, 0)]))
+    assert rows(sealed) == [(5, 1, 1), (12, 2, 0), (30, 1, 0)]
+    assert sealed.bounds.count.tolist() == [2, 1]
+    assert list(sealed.segment(0)) == [(5, 1, 1), (12, 2, 0)]
+    assert list(sealed.segment(1)) == [(30, 1, 0)]
+    assert (sealed.first, sealed.last) == (Position(1, 0), Position(2, 0))
+
+
+def test_dead_copies_are_dropped():
+    """A copy counts only under its bit."""
+    assert rows(seal(frozen([(5, 1, 0), (6, 1, 1)], live=[(1, 1)]))) == [(6, 1, 1)]
+
+
+def test_of_copies_with_several_deadlines_the_last_one_counts():
+    """The position was cancelled at 5 and came again at 9."""
+    sealed = seal(frozen([(5, 1, 0), (9, 1, 0), (7, 1, 1)], live=[(1, 0), (1, 1)], redated={(1, 0): 9}))
+    assert rows(sealed) == [(7, 1, 1), (9, 1, 0)]
+
+
+def test_equal_copies_are_one_row():
+    """A position given back may have two copies with the same deadline."""
+    assert rows(seal(frozen([(5, 1, 0)], [(5, 1, 0)], [(5, 1, 0)], live=[(1, 0)]))) == [(5, 1, 0)]
+
+
+def test_a_live_position_without_copy_is_a_bug():
+    """The snapshot would lose it: refuse loudly."""
+    with pytest.raises(InvariantViolation, match="2 positions to seal but 1 copies"):
+        seal(frozen([(5, 1, 0)], live=[(1, 0), (1, 1)]))
+
+
+def test_a_copy_with_a_deadline_that_does_not_count_is_no_copy():
+    """The re-dated copy itself is missing."""
+    with pytest.raises(InvariantViolation, match="1 positions to seal but 0 copies"):
+        seal(frozen([(5, 1, 0)], live=[(1, 0)], redated={(1, 0): 9}))
+
+
+def test_two_deadlines_that_both_count_are_a_bug():
+    """Nothing says which of them is the last."""
+    with pytest.raises(InvariantViolation, match="1 positions to seal but 2 copies"):
+        seal(frozen([(5, 1, 0), (9, 1, 0)], live=[(1, 0)]))
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1), st.integers(0, 1)), max_size=20).map(sorted))
+def test_without_repeats_keeps_one_of_each(table):
+    """Rows stay in order."""
+    assert list(without_repeats(IndexColumns.of(table))) == sorted(set(table))
+
+
+@given(
+    st.dictionaries(st.tuples(st.integers(0, 2), st.integers(0, 9)), st.integers(0, 40), min_size=1),
+    st.dictionaries(st.tuples(st.integers(3, 4), st.integers(0, 9)), st.integers(0, 40)),
+    st.data(),
+)
+def test_seal_equals_a_sorted_dict(live, dead, data):
+    """Live positions under their last deadline, each once, whatever copies lie about."""
+    older = data.draw(st.dictionaries(st.sampled_from(sorted(live)), st.integers(0, 40)))
+    copies = [(ms, *position) for table in (live, dead, older, live) for position, ms in table.items()]
+    copies = data.draw(st.permutations(copies))
+    cut = data.draw(st.integers(0, len(copies)))
+    redated = {position: live[position] for position in older}
+    sealed = seal(frozen(copies[:cut], copies[cut:], live=live, redated=redated))
+    assert rows(sealed) == sorted((ms, *position) for position, ms in live.items())

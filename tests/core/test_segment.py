@@ -1,0 +1,97 @@
+"""Cutting segments: examples, and a naive loop over rows as the judge."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracker.core.columns import INT63_MAX
+from tracker.core.segment import SegmentBounds, cut_segments
+
+Bounds = list[tuple[int, int, int]]
+
+
+def cut(deadlines: list[int], *, step_ms: int, count_max: int = -1) -> Bounds:
+    return rows_of(cut_segments(np.array(deadlines, np.int64), step_ms=step_ms, count_max=count_max))
+
+
+def rows_of(bounds: SegmentBounds) -> Bounds:
+    columns = (bounds.count, bounds.min_deliver_at_ms, bounds.max_deliver_at_ms)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def cut_row_by_row(deadlines: list[int], *, step_ms: int, count_max: int) -> Bounds:
+    """As PIP-195 words it: close the segment before a row that is a step away, or when it is full."""
+    segments: list[list[int]] = []
+    for deadline in deadlines:
+        full = segments and count_max != -1 and len(segments[-1]) >= count_max
+        if not segments or full or deadline > segments[-1][0] + step_ms - 1:
+            segments.append([])
+        segments[-1].append(deadline)
+    return [(len(segment), segment[0], segment[-1]) for segment in segments]
+
+
+def test_scenario_row_7_a_step_of_300_seconds_ends_before_its_last_millisecond_is_exceeded():
+    """Deadlines at 0, 299, 300 and 301 s with steps of 300 s are {0, 299} and {300, 301}."""
+    assert cut([0, 299_000, 300_000, 301_000], step_ms=300_000) == [(2, 0, 299_000), (2, 300_000, 301_000)]
+    assert cut([0, 299_999, 300_000], step_ms=300_000) == [(2, 0, 299_999), (1, 300_000, 300_000)]
+
+
+def test_scenario_row_9_one_deadline_is_cut_by_count():
+    """50,000 indexes with one deadline and at most 5,000 a segment are ten segments of 5,000."""
+    assert cut([7_000] * 50_000, step_ms=3_600_000, count_max=5_000) == [(5_000, 7_000, 7_000)] * 10
+
+
+def test_the_step_counts_from_the_segments_own_first_deadline():
+    """Not from multiples of the step."""
+    assert cut([5, 14, 15, 24, 25], step_ms=10) == [(2, 5, 14), (2, 15, 24), (1, 25, 25)]
+
+
+def test_no_limit_on_the_count_leaves_one_segment_for_each_step():
+    """-1 is unlimited."""
+    assert cut([1] * 20_000, step_ms=1, count_max=-1) == [(20_000, 1, 1)]
+
+
+def test_no_deadlines_give_no_segments():
+    """A drained bucket that is stored anyway has none."""
+    bounds = cut_segments(np.empty(0, np.int64), step_ms=10, count_max=5)
+    assert len(bounds) == 0
+    assert bounds.starts.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("deadlines", "step_ms", "expected"),
+    [
+        ([INT63_MAX], 1, [(1, INT63_MAX, INT63_MAX)]),
+        ([INT63_MAX - 1, INT63_MAX], 300_000, [(2, INT63_MAX - 1, INT63_MAX)]),
+        ([INT63_MAX - 1, INT63_MAX], 2, [(2, INT63_MAX - 1, INT63_MAX)]),
+        ([0, INT63_MAX, INT63_MAX], INT63_MAX, [(1, 0, 0), (2, INT63_MAX, INT63_MAX)]),
+        ([1, INT63_MAX], INT63_MAX, [(2, 1, INT63_MAX)]),
+        # The limit of the first segment is 2^63-1 exactly, and that row lies beyond it.
+        ([INT63_MAX - 1, INT63_MAX], 1, [(1, INT63_MAX - 1, INT63_MAX - 1), (1, INT63_MAX, INT63_MAX)]),
+        ([INT63_MAX - 10, INT63_MAX], 10, [(1, INT63_MAX - 10, INT63_MAX - 10), (1, INT63_MAX, INT63_MAX)]),
+    ],
+)
+def test_deadlines_near_the_end_of_time_are_cut_like_any_other(deadlines, step_ms, expected):
+    """First deadline plus step may exceed 63 bits, or hit the last value exactly."""
+    assert cut_row_by_row(deadlines, step_ms=step_ms, count_max=-1) == expected
+    assert cut(deadlines, step_ms=step_ms) == expected
+
+
+@given(
+    st.lists(st.one_of(st.integers(0, 60), st.integers(INT63_MAX - 60, INT63_MAX)), max_size=40),
+    st.one_of(st.integers(1, 70), st.sampled_from([INT63_MAX - 1, INT63_MAX])),
+    st.sampled_from([-1, 1, 2, 3, 7]),
+)
+def test_cut_equals_the_row_by_row_rule(deadlines, step_ms, count_max):
+    """Binary searches and the naive loop agree, at both ends of time."""
+    deadlines.sort()
+    expected = cut_row_by_row(deadlines, step_ms=step_ms, count_max=count_max)
+    assert cut(deadlines, step_ms=step_ms, count_max=count_max) == expected
+
+
+def test_starts_and_take_name_rows_and_ranges():
+    """There is one start more than there are segments; take keeps a range of them."""
+    bounds = cut_segments(np.array([1, 2, 11, 21, 22, 23]), step_ms=10, count_max=-1)
+    assert bounds.starts.tolist() == [0, 2, 3, 6]
+    assert rows_of(bounds.take(slice(1, 3))) == [(1, 11, 11), (3, 21, 23)]
