@@ -1,6 +1,5 @@
 """Golden: records, frames, checksums and metadata of a real Pulsar's ledgers equal what Pulsar's own classes read."""
 
-import base64
 import hashlib
 import time
 from collections import defaultdict
@@ -65,7 +64,7 @@ def metadata_row(metadata: MessageMetadata) -> dict[str, object]:
 
     def optional(field: str) -> object:
         value = getattr(metadata, field) if metadata.HasField(field) else None
-        return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+        return value.hex() if isinstance(value, bytes) else value
 
     def optional_id(field: str) -> int | None:
         return signed(getattr(metadata, field)) if metadata.HasField(field) else None
