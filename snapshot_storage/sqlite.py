@@ -19,8 +19,8 @@ from snapshot_storage.sqlite_snapshots import Draft
 from snapshot_storage.sqlite_threads import Job, SqliteThreads, T, transaction
 from tracker.core.errors import InvalidInput
 
-CHUNK_BYTES: Final = 4 * 1024 * 1024
-"""A create commits whenever this much has arrived; most buckets are smaller and take one commit."""
+CHUNK_BYTES: Final = 1024 * 1024
+"""A create commits whenever this much has arrived: a bucket of default settings takes one or two commits."""
 READER_COUNT: Final = 3
 
 

@@ -1,0 +1,35 @@
+"""Storages in files for the tests, and a second look at what is in them."""
+
+import contextlib
+import sqlite3
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+
+from snapshot_storage.sqlite import SqliteStorage
+
+
+@contextlib.asynccontextmanager
+async def started(path: Path, *, chunk_bytes: int = 1024 * 1024) -> AsyncIterator[SqliteStorage]:
+    storage = SqliteStorage(path, chunk_bytes=chunk_bytes)
+    await storage.start()
+    try:
+        yield storage
+    finally:
+        await storage.close()
+
+
+async def each(segments: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for segment in segments:
+        yield segment
+
+
+async def create(storage: SqliteStorage, segments: Iterable[bytes], *, topic: str = "t") -> int:
+    return await storage.create_bucket_snapshot(
+        b"metadata", each(segments), bucket_key="k", topic=topic, cursor="c", epoch=1
+    )
+
+
+def ask(path: Path, question: str) -> list[tuple]:
+    """Read, or change, a storage file behind the storage's back."""
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        return connection.execute(question).fetchall()

@@ -1,0 +1,306 @@
+"""What the SQLite backend promises beyond the contract: threads, space, damage, and whose file it is."""
+
+import asyncio
+import contextlib
+import os
+import resource
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from snapshot_storage.errors import SnapshotCorrupt, StorageFormatUnsupported, StorageUnavailable
+from snapshot_storage.protocol import CatalogueEntry
+from snapshot_storage.sqlite import SqliteStorage, open_sqlite
+from tests.snapshot_storage.sqlite_files import ask, create, each, started
+from tracker.core.columns import Position
+from tracker.core.errors import InvalidInput
+
+ENTRY = CatalogueEntry(1, Position(1, 0), Position(1, 9), b"summary", b"consumed", Position(1, 2))
+
+
+# --- threads ---
+
+
+async def test_the_event_loop_goes_on_while_the_writer_works(tmp_path):
+    """A write that takes its time holds up neither the loop nor reads."""
+    async with started(tmp_path / "db") as storage:
+        bucket_id = await create(storage, [b"1"])
+        reached, go_on = threading.Event(), threading.Event()
+
+        def wait_there(point: str) -> None:
+            assert threading.current_thread() is not threading.main_thread()
+            reached.set()
+            assert go_on.wait(30), point
+
+        storage.at_point = wait_there
+        deleting = asyncio.create_task(storage.delete_bucket_snapshot(bucket_id))
+        await asyncio.to_thread(reached.wait, 30)
+        assert await storage.get_bucket_snapshot_segments(bucket_id, 1, 1) == [b"1"]
+        go_on.set()
+        await deleting
+        assert await storage.list_bucket_snapshots("t", "c") == []
+
+
+async def test_a_create_cancelled_during_its_commit_leaves_nothing(tmp_path):
+    """The thread finishes its transaction; what it stored is taken back before the cancellation goes on."""
+    async with started(tmp_path / "db") as storage:
+        reached, go_on = threading.Event(), threading.Event()
+
+        def wait_there(_point: str) -> None:
+            reached.set()
+            assert go_on.wait(30)
+
+        storage.at_point = wait_there
+        creating = asyncio.create_task(create(storage, [b"1"]))
+        await asyncio.to_thread(reached.wait, 30)
+        creating.cancel()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await creating
+        assert await storage.list_bucket_snapshots("t", "c") == []
+    assert ask(tmp_path / "db", "SELECT count(*) FROM entries") == [(0,)]
+
+
+async def test_closing_finishes_what_was_accepted(tmp_path):
+    """A replace that the writer has begun is in the file when close returns."""
+    async with started(tmp_path / "db") as storage:
+        writing = asyncio.create_task(storage.replace("t", "c", remove=[], add=[ENTRY], epoch=1))
+        await asyncio.sleep(0)
+        await storage.close()
+        await writing
+    async with started(tmp_path / "db") as storage:
+        assert (await storage.list("t", "c")).entries == (ENTRY,)
+
+
+async def test_a_create_overtaken_by_close_leaves_nothing(tmp_path):
+    """Its segments were still coming: it fails, and the next start sweeps what it had written."""
+    async with started(tmp_path / "db", chunk_bytes=1) as storage:
+
+        async def closing_midway():
+            yield b"1"
+            yield b"2"
+            await storage.close()
+            yield b"3"
+
+        with pytest.raises(StorageUnavailable):
+            await storage.create_bucket_snapshot(b"m", closing_midway(), bucket_key="k", topic="t", cursor="c", epoch=1)
+    async with started(tmp_path / "db") as storage:
+        assert storage.swept_count == 1
+        assert await storage.list_bucket_snapshots("t", "c") == []
+    assert ask(tmp_path / "db", "SELECT count(*) FROM entries") == [(0,)]
+
+
+# --- space ---
+
+
+async def test_deleted_snapshots_give_their_space_back(tmp_path):
+    """The file shrinks, and the log is folded into it at close."""
+    path = tmp_path / "db"
+    async with started(path) as storage:
+        bucket_ids = [await create(storage, [os.urandom(100_000)] * 20) for _ in range(10)]
+        await storage.close()
+        full = path.stat().st_size
+        await storage.start()
+        for bucket_id in bucket_ids:
+            await storage.delete_bucket_snapshot(bucket_id)
+    assert full > 20_000_000
+    assert path.stat().st_size < 2_000_000
+    assert not path.with_name("db-wal").exists()
+
+
+async def test_the_log_stays_bounded_under_steady_work(tmp_path):
+    """Checkpoints keep up although readers come and go: 80 MB written, a log of a few."""
+    path = tmp_path / "db"
+    log_max = 0
+    async with started(path) as storage:
+        for _ in range(40):
+            bucket_id = await create(storage, [os.urandom(100_000)] * 20)
+            await storage.get_bucket_snapshot_segments(bucket_id, 1, 20)
+            await storage.delete_bucket_snapshot(bucket_id)
+            log_max = max(log_max, path.with_name("db-wal").stat().st_size)
+    assert log_max < 20_000_000
+
+
+async def test_a_full_disk_is_unavailable_and_changes_nothing(tmp_path):
+    """The create fails, earlier snapshots stay readable, and with space it works again."""
+    async with started(tmp_path / "db") as storage:
+        kept = await create(storage, [b"1"])
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, limits[1]))
+        try:
+            with pytest.raises(StorageUnavailable, match=r"db: .*; check the disk's free space"):
+                await create(storage, [bytes(100_000)] * 20)
+            assert await storage.get_bucket_snapshot_segments(kept, 1, 1) == [b"1"]
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        again = await create(storage, [bytes(100_000)] * 20)
+        assert [found.bucket_id for found in await storage.list_bucket_snapshots("t", "c")] == [kept, again]
+
+
+# --- damage ---
+
+
+async def test_every_damaged_part_of_an_entry_is_corrupt(tmp_path):
+    """Payload, checksum, and a row that strayed to another place; the other entries stay readable."""
+    path = tmp_path / "db"
+    for damage in (
+        "UPDATE entries SET payload = x'00' || substr(payload, 2) WHERE entry_key & 0xffffff = 2",
+        "UPDATE entries SET crc32c = crc32c + 1 WHERE entry_key & 0xffffff = 2",
+        "UPDATE entries SET payload = (SELECT min(payload) FROM entries) WHERE entry_key & 0xffffff = 2",
+        "UPDATE entries SET payload = 'text' WHERE entry_key & 0xffffff = 2",
+        "DELETE FROM entries WHERE entry_key & 0xffffff = 2",
+    ):
+        async with started(path) as storage:
+            bucket_id = await create(storage, [b"one", b"two", b"three"])
+        ask(path, damage)
+        async with started(path) as storage:
+            for first, last in ((2, 2), (1, 3)):
+                with pytest.raises(SnapshotCorrupt, match=f"bucket {bucket_id}"):
+                    await storage.get_bucket_snapshot_segments(bucket_id, first, last)
+            assert await storage.get_bucket_snapshot_segments(bucket_id, 3, 3) == [b"three"]
+            assert await storage.get_bucket_snapshot_metadata(bucket_id) == b"metadata"
+            await storage.delete_bucket_snapshot(bucket_id)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        "first_ledger_id",
+        "last_entry_id",
+        "mark_delete_entry_id",
+        "summary",
+        "consumed",
+        "crc32c",
+        "bucket_id",
+        "tracker_id",
+    ],
+)
+async def test_every_damaged_part_of_a_catalogue_entry_is_corrupt(tmp_path, column):
+    """The error names the bucket; once that entry is removed the others are answered."""
+    path = tmp_path / "db"
+    other = CatalogueEntry(2, Position(2, 0), Position(2, 9), b"summary")
+    async with started(path) as storage:
+        await storage.replace("t", "c", remove=[], add=[ENTRY, other], epoch=1)
+        await storage.replace("t", "elsewhere", remove=[], add=[], epoch=1)
+    damaged = "'x'" if column in ("summary", "consumed") else "2" if column == "tracker_id" else f"{column} + 5"
+    ask(path, f"UPDATE catalogue SET {column} = {damaged} WHERE bucket_id = 1")
+    async with started(path) as storage:
+        cursor = "elsewhere" if column == "tracker_id" else "c"
+        with pytest.raises(SnapshotCorrupt, match="does not match its checksum") as raised:
+            await storage.list("t", cursor)
+        await storage.replace("t", cursor, remove=[int(raised.value.metadata["bucket_id"])], add=[], epoch=1)
+        await storage.list("t", cursor)
+        assert (await storage.list("t", "c")).entries == (other,)
+
+
+async def test_a_damaged_page_is_corrupt(tmp_path):
+    """SQLite notices by itself; the message names the file."""
+    path = tmp_path / "db"
+    async with started(path) as storage:
+        bucket_id = await create(storage, [bytes([number]) * 2_000 for number in range(50)])
+    stored = bytearray(path.read_bytes())
+    for page in range(8, len(stored) // 4_096):
+        stored[page * 4_096 : page * 4_096 + 100] = b"\xff" * 100
+    path.write_bytes(stored)
+    async with started(path) as storage:
+        with pytest.raises(SnapshotCorrupt, match=str(path)):
+            await storage.get_bucket_snapshot_segments(bucket_id, 1, 50)
+
+
+# --- whose file it is ---
+
+
+async def test_a_newer_format_is_refused_and_left_alone(tmp_path):
+    """The message names both versions."""
+    path = tmp_path / "db"
+    async with started(path):
+        pass
+    ask(path, "PRAGMA user_version = 7")
+    before = path.read_bytes()
+    with pytest.raises(StorageFormatUnsupported, match="format 7, this program reads up to 1"):
+        await open_sqlite(str(path)).start()
+    assert path.read_bytes() == before
+
+
+async def test_another_programs_database_is_refused_and_left_alone(tmp_path):
+    """By its tables or by its application id."""
+    path = tmp_path / "db"
+    for statement in ("CREATE TABLE bookmarks (url TEXT)", "PRAGMA application_id = 0x47504B47"):
+        ask(path, statement)
+        before = path.read_bytes()
+        with pytest.raises(StorageFormatUnsupported, match="database of another program"):
+            await open_sqlite(str(path)).start()
+        assert path.read_bytes() == before
+        path.unlink()
+
+
+async def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
+    """A configuration file given by mistake survives."""
+    path = tmp_path / "db"
+    path.write_text("bucketSnapshotStorageUrl=sqlite:db\n")
+    with pytest.raises(StorageFormatUnsupported, match="not a SQLite database"):
+        await open_sqlite(str(path)).start()
+    assert path.read_text() == "bucketSnapshotStorageUrl=sqlite:db\n"
+
+
+async def test_an_empty_file_becomes_a_storage(tmp_path):
+    """It may have been made to set its permissions."""
+    (tmp_path / "db").touch()
+    async with started(tmp_path / "db") as storage:
+        assert await create(storage, [b"1"]) == 1
+
+
+async def test_a_creation_cut_short_is_finished(tmp_path):
+    """A crash between the first page and the tables leaves a database with nothing in it."""
+    with contextlib.closing(sqlite3.connect(tmp_path / "db")) as connection:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute("PRAGMA journal_mode = WAL")
+    async with started(tmp_path / "db") as storage:
+        assert await create(storage, [b"1"]) == 1
+    assert ask(tmp_path / "db", "PRAGMA auto_vacuum") == [(2,)]
+
+
+async def test_paths_that_cannot_be_are_named_with_a_remedy(tmp_path):
+    """A missing directory, a directory, no path, memory by SQLite's name."""
+    for path, remedy in (
+        (tmp_path / "missing" / "db", f"create the directory {tmp_path / 'missing'} first"),
+        (tmp_path, "name a file in it"),
+    ):
+        with pytest.raises(InvalidInput, match=remedy):
+            await open_sqlite(str(path)).start()
+    for rest in ("", ":memory:"):
+        with pytest.raises(InvalidInput, match="write sqlite:PATH"):
+            open_sqlite(rest)
+
+
+async def test_a_place_that_takes_no_files_is_unavailable():
+    """The message names the path and what to do; /proc refuses root as well."""
+    with pytest.raises(StorageUnavailable, match=r"/proc/self/db: .*writable for this user"):
+        await SqliteStorage(Path("/proc/self/db")).start()
+
+
+async def test_half_a_surrogate_pair_is_no_name(tmp_path):
+    """It has no UTF-8 form; the field is named."""
+    async with started(tmp_path / "db") as storage:
+        with pytest.raises(InvalidInput, match="topic"):
+            await storage.list("\ud800", "c")
+        with pytest.raises(InvalidInput, match="cursor"):
+            await storage.create_bucket_snapshot(b"m", each([]), bucket_key="k", topic="t", cursor="\udfff", epoch=1)
+
+
+async def test_undoing_a_failed_create_spares_the_next_one(tmp_path):
+    """An id that was rolled back may be given to the next create; undoing the first must not touch it."""
+    async with started(tmp_path / "db") as storage:
+
+        def fail_once(_point: str) -> None:
+            storage.at_point = lambda _point: None
+            raise sqlite3.OperationalError("disk I/O error")
+
+        storage.at_point = fail_once
+        failing, following = await asyncio.gather(
+            create(storage, [b"1"]), create(storage, [b"2"]), return_exceptions=True
+        )
+        assert isinstance(failing, StorageUnavailable)
+        assert await storage.get_bucket_snapshot_segments(following, 1, 1) == [b"2"]

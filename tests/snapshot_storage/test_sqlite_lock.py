@@ -1,0 +1,61 @@
+"""One opener at a time, by any name of the file; the lock dies with its process."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from snapshot_storage.errors import StorageInUse
+from snapshot_storage.sqlite import open_sqlite
+from tests.snapshot_storage.sqlite_files import started
+
+HOLDER = textwrap.dedent(
+    """
+    import asyncio, sys
+    from snapshot_storage.sqlite import open_sqlite
+
+    async def hold():
+        storage = open_sqlite(sys.argv[1])
+        await storage.start()
+        print("open", flush=True)
+        await asyncio.Event().wait()
+
+    asyncio.run(hold())
+    """
+)
+
+
+async def test_a_second_opener_in_this_process_is_refused(tmp_path):
+    """Also through a symbolic link; once the first has closed, the next may open."""
+    path = tmp_path / "db"
+    link = tmp_path / "link"
+    async with started(path) as storage:
+        link.symlink_to(path)
+        for name in (path, link):
+            with pytest.raises(StorageInUse, match=f"this process has {path} open already"):
+                await open_sqlite(str(name)).start()
+        with pytest.raises(StorageInUse, match="close it first"):
+            await storage.start()
+    async with started(path):
+        pass
+
+
+@pytest.mark.slow
+async def test_another_process_keeps_us_out_until_it_is_killed(tmp_path):
+    """The message names the process; after kill -9 the file opens at once."""
+    path = tmp_path / "db"
+    holder = await asyncio.create_subprocess_exec(sys.executable, "-c", HOLDER, str(path), stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout is not None
+        assert await holder.stdout.readline() == b"open\n"
+        with pytest.raises(StorageInUse, match=f"process {holder.pid} has {path} open already"):
+            await open_sqlite(str(path)).start()
+    finally:
+        holder.kill()
+    assert await holder.wait() == -signal.SIGKILL
+    async with started(path):
+        assert (tmp_path / "db.lock").read_text() == f"{os.getpid()}\n"
