@@ -106,11 +106,27 @@ def test_segments_encode_to_what_pulsar_stored(bucket: Bucket):
     assert encoded.length == bucket.decoded["length"]
 
 
+def _with_ledgers_ascending(entry: bytes) -> bytes:
+    """The same metadata with each segment's map entries written in the order of their keys."""
+    stored = snapshot_pb2.SnapshotMetadata()
+    stored.ParseFromString(entry)
+    encoded = b""
+    for segment in stored.metadata_list:
+        parts = [
+            snapshot_pb2.SnapshotSegmentMetadata(delayed_index_bit_map={ledger: segment.delayed_index_bit_map[ledger]})
+            for ledger in sorted(segment.delayed_index_bit_map)
+        ]
+        segment.ClearField("delayed_index_bit_map")
+        message = b"".join(part.SerializePartialToString() for part in [*parts, segment])
+        assert len(message) < 2**14
+        length = [len(message)] if len(message) < 2**7 else [len(message) & 0x7F | 0x80, len(message) >> 7]
+        encoded += bytes([0x0A, *length]) + message
+    return encoded
+
+
 def test_metadata_encodes_to_what_pulsar_stored(bucket: Bucket):
     """The whole entry, once ledgers ascend in its maps: Pulsar writes them in the order of a Java hash map."""
-    stored = snapshot_pb2.SnapshotMetadata()
-    stored.ParseFromString(bucket.entries[0])
-    assert encode_snapshot(bucket.sealed).metadata == stored.SerializeToString(deterministic=True)
+    assert encode_snapshot(bucket.sealed).metadata == _with_ledgers_ascending(bucket.entries[0])
 
 
 def test_only_the_order_of_a_hash_map_ever_differs():
