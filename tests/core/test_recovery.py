@@ -1,0 +1,227 @@
+"""The recovery plan, bucket by bucket; and a tracker that goes on from a plan."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.shell import Shell
+from tracker.core.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
+from tracker.core.core import TrackerCore
+from tracker.core.effects import DeleteSnapshots, LoadSegments
+from tracker.core.limits import TrackerLimits
+from tracker.core.position_bitmap import PositionBitmap
+from tracker.core.recovery import RecoverableBucket, RecoveryPlan, needs_metadata, plan_recovery
+from tracker.core.seal import SealedIndexes
+from tracker.core.segment import SegmentBounds, cut_segments
+
+STEP_MS = 10
+
+
+def sealed_of(rows: list[tuple[int, int, int]]) -> SealedIndexes:
+    indexes = IndexColumns.of(rows).sorted()
+    bounds = cut_segments(indexes.deliver_at_ms, step_ms=STEP_MS, count_max=-1)
+    places = sorted(indexes.positions)
+    return SealedIndexes(indexes, bounds, places[0], places[-1])
+
+
+def bucket(
+    bucket_id: int,
+    rows: list[tuple[int, int, int]],
+    *,
+    consumed: tuple[tuple[int, int], ...] = (),
+    by_segment: bool = True,
+    first: tuple[int, int] | None = None,
+    last: tuple[int, int] | None = None,
+) -> RecoverableBucket:
+    sealed = sealed_of(rows)
+    segments = [PositionBitmap.of(sealed.segment(number).positions) for number in range(len(sealed.bounds))]
+    return RecoverableBucket(
+        bucket_id,
+        Position(*first) if first else sealed.first,
+        Position(*last) if last else sealed.last,
+        sealed.bounds,
+        bits=None if by_segment else PositionBitmap.of(sealed.indexes.positions),
+        segment_bits=segments if by_segment else None,
+        consumed=PositionBitmap.of(PositionColumns.of(consumed)),
+        snapshot_bytes=100,
+    )
+
+
+def plan(*buckets: RecoverableBucket, cutoff_ms: int = 0, mark_delete: Position = BEFORE_ALL) -> RecoveryPlan:
+    return plan_recovery(buckets, mark_delete=mark_delete, cutoff_ms=cutoff_ms)
+
+
+def kept(of: RecoveryPlan) -> dict[int, list[tuple[int, int]]]:
+    return {one.bucket_id: [tuple(position) for position in one.bits.to_columns()] for one in of.keep}
+
+
+def bounds_of(*first_and_last: tuple[int, int]) -> SegmentBounds:
+    rows = [(ms, 1, 2 * number + end) for number, pair in enumerate(first_and_last) for end, ms in enumerate(pair)]
+    return cut_segments(IndexColumns.of(rows).deliver_at_ms, step_ms=1_000, count_max=2)
+
+
+def test_disjoint_buckets_are_kept_whole():
+    """The ordinary case: in the order of their ranges, whatever the order of the catalogue."""
+    found = plan(bucket(2, [(50, 2, 0)]), bucket(1, [(50, 1, 0), (60, 1, 1)]))
+    assert kept(found) == {1: [(1, 0), (1, 1)], 2: [(2, 0)]}
+    assert [one.bucket_id for one in found.keep] == [1, 2]
+    assert (found.delete, found.due_skipped_count) == ((), 0)
+
+
+def test_an_enclosing_bucket_wins_and_the_enclosed_is_deleted():
+    """A merge that was stored but whose sources were not deleted yet leaves this."""
+    whole = bucket(9, [(50, 1, 0), (60, 2, 0), (70, 3, 0)])
+    part = bucket(1, [(60, 2, 0)])
+    for found in (plan(whole, part), plan(part, whole)):
+        assert kept(found) == {9: [(1, 0), (2, 0), (3, 0)]}
+        assert found.delete == (1,)
+
+
+def test_an_enclosed_bucket_keeps_what_the_enclosing_one_does_not_hold():
+    """Bits decide, not ranges: nothing is dropped because a range looks wider."""
+    found = plan(bucket(9, [(50, 1, 0), (70, 3, 0)]), bucket(1, [(60, 2, 0), (60, 1, 0)]))
+    assert kept(found) == {9: [(1, 0), (3, 0)], 1: [(2, 0)]}
+    assert found.delete == ()
+
+
+def test_a_partial_overlap_is_resolved_bit_by_bit():
+    """Pulsar drops a range that overlaps without enclosing, with every position in it."""
+    found = plan(bucket(2, [(50, 2, 0), (60, 3, 0)]), bucket(1, [(50, 1, 0), (60, 2, 0)]))
+    assert kept(found) == {1: [(1, 0), (2, 0)], 2: [(3, 0)]}
+
+
+def test_equal_buckets_leave_the_one_with_the_lower_id():
+    """The choice is the same at each recovery."""
+    found = plan(bucket(8, [(50, 1, 0)]), bucket(7, [(50, 1, 0)]))
+    assert kept(found) == {7: [(1, 0)]}
+    assert found.delete == (8,)
+
+
+def test_consumed_positions_stay_consumed():
+    """What a checkpoint says was handed out and acknowledged does not come back."""
+    found = plan(bucket(1, [(50, 1, 0), (60, 1, 1)], consumed=((1, 0),)))
+    assert kept(found) == {1: [(1, 1)]}
+    assert plan(bucket(1, [(50, 1, 0)], consumed=((1, 0),))).delete == (1,)
+
+
+def test_a_consumed_position_is_free_for_another_bucket():
+    """Re-added after its acknowledgement, it lives in a later bucket."""
+    found = plan(bucket(1, [(50, 1, 0), (50, 3, 0)], consumed=((1, 0),)), bucket(2, [(90, 1, 0)]))
+    assert kept(found) == {1: [(3, 0)], 2: [(1, 0)]}
+
+
+def test_positions_at_or_below_mark_delete_are_dropped():
+    """The cursor has acknowledged them; a bucket wholly below is deleted."""
+    found = plan(bucket(1, [(50, 1, 0)]), bucket(2, [(50, 2, 0), (50, 2, 1)]), mark_delete=Position(2, 0))
+    assert kept(found) == {2: [(2, 1)]}
+    assert found.delete == (1,)
+
+
+def test_leading_segments_wholly_due_are_skipped():
+    """The dispatcher's replay from mark-delete finds them due (PIP-195)."""
+    found = plan(bucket(1, [(10, 1, 0), (11, 1, 1), (50, 1, 2)]), cutoff_ms=11)
+    assert kept(found) == {1: [(1, 2)]}
+    assert found.keep[0].first_segment == 1
+    assert found.due_skipped_count == 2
+
+
+def test_a_segment_that_is_partly_due_is_kept_whole():
+    """One deadline of it lies after the cutoff."""
+    found = plan(bucket(1, [(10, 1, 0), (15, 1, 1), (50, 1, 2)]), cutoff_ms=14)
+    assert kept(found) == {1: [(1, 0), (1, 1), (1, 2)]}
+    assert (found.keep[0].first_segment, found.due_skipped_count) == (0, 0)
+
+
+def test_a_bucket_wholly_due_is_deleted():
+    """With or without bits for each segment; the last deadline exactly at the cutoff is due."""
+    for by_segment in (True, False):
+        found = plan(bucket(1, [(10, 1, 0), (50, 1, 1)], by_segment=by_segment), cutoff_ms=50)
+        assert (kept(found), found.delete, found.due_skipped_count) == ({}, (1,), 2)
+
+
+def test_due_positions_that_were_consumed_or_trimmed_are_not_counted_as_skipped():
+    """The replay does not bring them."""
+    found = plan(
+        bucket(1, [(10, 1, 0), (10, 1, 1), (10, 1, 2)], consumed=((1, 1),)), cutoff_ms=50, mark_delete=Position(1, 0)
+    )
+    assert found.due_skipped_count == 1
+
+
+def test_a_range_narrower_than_the_bits_is_widened():
+    """A foreign range is only an index: it must not hide bits that lie outside."""
+    found = plan(bucket(1, [(50, 1, 0), (50, 9, 9)], first=(2, 0), last=(3, 0)))
+    assert (found.keep[0].first, found.keep[0].last) == (Position(1, 0), Position(9, 9))
+
+
+def test_no_buckets_give_an_empty_plan():
+    """A new subscription."""
+    assert plan() == RecoveryPlan()
+
+
+def test_metadata_is_needed_only_when_some_but_not_all_leading_segments_are_due():
+    """Otherwise the union of the bits says it all, and recovery reads no snapshot."""
+    bounds = bounds_of((10, 20), (30, 40))
+    assert [needs_metadata(bounds, cutoff_ms) for cutoff_ms in (0, 19, 20, 39, 40, 99)] == [
+        False,
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+positions = st.tuples(st.integers(0, 3), st.integers(0, 3))
+contents = st.dictionaries(positions, st.integers(0, 40), min_size=1, max_size=8)
+
+
+@given(st.lists(contents, max_size=4), positions, st.integers(-1, 45), st.data())
+def test_no_position_is_lost_or_kept_twice(tables, mark_delete, cutoff_ms, data):
+    """A position survives if any bucket still holds it, in exactly one of them."""
+    buckets, alive = [], set()
+    for number, table in enumerate(tables):
+        consumed = data.draw(st.sets(st.sampled_from(sorted(table))))
+        rows = [(ms, *position) for position, ms in table.items()]
+        buckets.append(bucket(number, rows, consumed=tuple(consumed)))
+        sealed, reached = sealed_of(rows), False
+        for segment in range(len(sealed.bounds)):
+            reached = reached or int(sealed.bounds.max_deliver_at_ms[segment]) > cutoff_ms
+            alive |= {tuple(p) for p in sealed.segment(segment).positions if reached} - consumed
+    found = plan(*buckets, cutoff_ms=cutoff_ms, mark_delete=Position(*mark_delete))
+    survivors = [position for places in kept(found).values() for position in places]
+    assert sorted(survivors) == sorted(position for position in alive if position > mark_delete)
+    assert sorted([*kept(found), *found.delete]) == list(range(len(tables)))
+
+
+def test_a_recovered_tracker_delivers_what_the_plan_kept():
+    """Each position once, under its deadline, and what is left of the catalogue is deleted."""
+    rows = [(2_000 + 7 * number, 1, number) for number in range(30)]
+    limits = TrackerLimits(strict=True, max_step_per_segment_ms=STEP_MS, prefetch_window_ms=50)
+    found = plan(bucket(4, rows), bucket(5, [(500, 0, 0)]), cutoff_ms=1_000)
+    core = TrackerCore.recovered(limits, found, epoch=3, mark_delete=BEFORE_ALL, now_ms=1_000, lost_bucket_ids=(6,))
+    shell = Shell(core, snapshots={4: sealed_of(rows)})
+    core.check()
+    (deletion,) = shell.asked(DeleteSnapshots)
+    assert (deletion.epoch, deletion.bucket_ids) == (3, (5, 6))
+    assert shell.asked(LoadSegments) == []
+    assert core.stats().recovered_count == len(core) == 30
+    assert core.next_delivery_ms() == 2_000
+    assert shell.drain() == rows
+    core.check()
+
+
+def test_a_recovered_tracker_asks_at_once_for_what_is_nearly_due():
+    """The first answer must not wait for a wake-up."""
+    limits = TrackerLimits(strict=True, prefetch_window_ms=50)
+    found = plan(bucket(4, [(1_040, 1, 0), (9_000, 1, 1)]), cutoff_ms=1_000)
+    core = TrackerCore.recovered(limits, found, epoch=1, mark_delete=BEFORE_ALL, now_ms=1_000)
+    (load,) = core.take_effects()
+    assert isinstance(load, LoadSegments)
+    assert (load.bucket_id, load.first, load.last) == (4, 0, 0)
+
+
+def test_positions_below_a_recovered_bucket_are_late():
+    """The sealed frontier is recovered too, so a replay does not reopen old ranges."""
+    found = plan(bucket(4, [(9_000, 5, 0)]))
+    core = TrackerCore.recovered(TrackerLimits(), found, epoch=1, mark_delete=BEFORE_ALL, now_ms=1_000)
+    core.add(IndexColumns.of([(9_000, 4, 0), (9_000, 5, 0), (9_000, 5, 1)]), 1_000)
+    assert (core.stats().late_count, core.stats().mutable_count, core.stats().duplicate_count) == (1, 1, 1)

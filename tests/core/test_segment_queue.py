@@ -1,0 +1,107 @@
+"""The queue of homes with segments to load: idle, in flight, or waiting to try again."""
+
+import numpy as np
+
+from tracker.core.homes import Home, SnapshotSegments
+from tracker.core.outcomes import BucketState
+from tracker.core.segment import SegmentBounds
+from tracker.core.segment_queue import SegmentQueue
+
+
+def home(key: int, *first_deadlines: int) -> Home:
+    column = np.array(first_deadlines, np.int64)
+    sealed = Home(key, BucketState.SEALED, memory=None)
+    sealed.snapshot = SnapshotSegments(key, SegmentBounds(np.ones_like(column), column, column), 0)
+    return sealed
+
+
+def load(queue: SegmentQueue, of: Home, effect_id: int) -> None:
+    """Ask for the next segment of a home."""
+    assert of.snapshot is not None
+    of.snapshot.load_effect_id, of.snapshot.load_first = effect_id, of.snapshot.next_segment
+    of.snapshot.next_segment += 1
+    queue.update(of)
+
+
+def loaded(queue: SegmentQueue, of: Home) -> None:
+    assert of.snapshot is not None
+    of.snapshot.load_effect_id = None
+    queue.update(of)
+
+
+def failed(queue: SegmentQueue, of: Home, retry_at_ms: int) -> None:
+    assert of.snapshot is not None
+    of.snapshot.load_effect_id, of.snapshot.next_segment = None, of.snapshot.load_first
+    queue.retry_later(of, retry_at_ms)
+
+
+def test_the_home_with_the_earliest_unloaded_segment_is_first():
+    """By deadline, then by key."""
+    queue, late, early = SegmentQueue(), home(1, 50), home(2, 10)
+    queue.update(late)
+    queue.update(early)
+    assert queue.first_idle() == (10, 2)
+    assert queue.first_min_ms() == 10
+    queue.check({1: late, 2: early})
+
+
+def test_a_home_in_flight_is_not_idle_but_still_counts_for_the_next_deadline():
+    """What is loading is not in memory yet."""
+    queue, one = SegmentQueue(), home(1, 10, 20)
+    queue.update(one)
+    load(queue, one, 7)
+    assert (queue.first_idle(), queue.first_min_ms()) == (None, 10)
+    queue.check({1: one})
+
+
+def test_a_loaded_segment_moves_its_home_to_the_next_one():
+    """And the last one takes the home out of the queue."""
+    queue, one = SegmentQueue(), home(1, 10, 20)
+    queue.update(one)
+    load(queue, one, 7)
+    loaded(queue, one)
+    assert queue.first_idle() == (20, 1)
+    load(queue, one, 8)
+    loaded(queue, one)
+    assert (queue.first_idle(), queue.first_min_ms()) == (None, None)
+    queue.check({1: one})
+
+
+def test_a_failed_load_waits_and_is_then_idle_again():
+    """Its segment is still the first that is missing; meanwhile others are loaded."""
+    queue, one, two = SegmentQueue(), home(1, 10), home(2, 20)
+    queue.update(one)
+    queue.update(two)
+    load(queue, one, 7)
+    failed(queue, one, 500)
+    assert (queue.first_idle(), queue.first_min_ms(), queue.next_retry_ms()) == ((20, 2), 10, 500)
+    queue.check({1: one, 2: two})
+    queue.release_retries(499)
+    assert queue.first_idle() == (20, 2)
+    queue.release_retries(500)
+    assert (queue.first_idle(), queue.next_retry_ms()) == ((10, 1), None)
+    queue.check({1: one, 2: two})
+
+
+def test_a_home_that_is_removed_leaves_nothing_behind():
+    """In whatever state it was; an unknown one is no matter."""
+    queue, idle, flying, waiting = SegmentQueue(), home(1, 10), home(2, 20), home(3, 30)
+    for one in (idle, flying, waiting):
+        queue.update(one)
+    load(queue, flying, 7)
+    load(queue, waiting, 8)
+    failed(queue, waiting, 500)
+    for key in (1, 2, 3, 99):
+        queue.remove(key)
+    assert (queue.first_idle(), queue.first_min_ms(), queue.next_retry_ms()) == (None, None, None)
+    queue.release_retries(1_000)
+    queue.check({})
+
+
+def test_clear_forgets_all_homes():
+    """A barrier has passed."""
+    queue, one = SegmentQueue(), home(1, 10)
+    queue.update(one)
+    queue.clear()
+    assert queue.first_min_ms() is None
+    queue.check({})
