@@ -50,7 +50,8 @@ class InlineExecutor(Executor):
         return future
 
 
-Hook = Callable[[], Awaitable[None]]
+Hook = Callable[..., Awaitable[None]]
+"""Called with the operation's own arguments."""
 
 
 class ControlledStorage:
@@ -68,10 +69,10 @@ class ControlledStorage:
         async def controlled(*args, **kwargs):
             self.calls.append(name)
             if name in self.before:
-                await self.before[name]()
+                await self.before[name](*args, **kwargs)
             answer = await operation(*args, **kwargs)
             if name in self.after:
-                await self.after[name]()
+                await self.after[name](*args, **kwargs)
             return answer
 
         return controlled
@@ -84,7 +85,7 @@ class Gate:
         self.held_count = 0
         self._open = asyncio.Event()
 
-    async def __call__(self):
+    async def __call__(self, *_args, **_kwargs):
         self.held_count += 1
         await self._open.wait()
 
@@ -93,12 +94,13 @@ class Gate:
 
 
 def failing(*errors):
-    """A hook that raises these errors, one for each call, and is harmless afterwards."""
+    """A hook that raises these errors, one for each call (None: none), and is harmless afterwards."""
     left = list(errors)
 
-    async def hook():
-        if left:
-            raise left.pop(0)
+    async def hook(*_args, **_kwargs):
+        error = left.pop(0) if left else None
+        if error is not None:
+            raise error
 
     return hook
 

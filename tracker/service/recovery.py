@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from snapshot_storage.codec import decode_metadata
-from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound
+from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageFormatUnsupported
 from snapshot_storage.protocol import CatalogueEntry, CatalogueState
 from snapshot_storage.summary import BucketSummary, decode_summary
 from tracker.core.columns import BEFORE_ALL, Position
@@ -162,7 +162,7 @@ def _summaries(entries: Sequence[CatalogueEntry]) -> list[BucketSummary | None]:
     for entry in entries:
         try:
             found.append(decode_summary(entry.summary) if entry.summary else None)
-        except SnapshotCorrupt:
+        except (SnapshotCorrupt, StorageFormatUnsupported):
             found.append(None)  # The snapshot itself says the same.
     return found
 
