@@ -13,6 +13,7 @@ from tracker.cli.options import DEFAULT_SERVER, AsJson, Server, Subscription, To
 from tracker.cli.output import answer_console, duration, print_json, progress, table
 from tracker.client import DelayedTrackerClient, Position
 from tracker.core.columns import BEFORE_ALL, IndexColumns
+from tracker.core.errors import InvalidInput
 from tracker.ledger.errors import ErrorPolicy
 from tracker.ledger.source import PendingReport, open_bookie_disk
 from tracker.ledger.topic_reader import OpenLedgers
@@ -78,10 +79,23 @@ def replay(
     *,
     bookie: Annotated[
         list[Path],
-        typer.Option("--bookie", help="Directory with a bookie's entry logs; repeat it for several.", metavar="DIR"),
+        typer.Option(
+            "--bookie",
+            help="Directory with a bookie's entry logs; repeat it for several.",
+            metavar="DIR",
+            exists=True,
+            file_okay=False,
+        ),
     ],
     metadata: Annotated[
-        Path, typer.Option("--metadata", help="Dump of the metadata store, one JSON node a line.", metavar="FILE")
+        Path,
+        typer.Option(
+            "--metadata",
+            help="Dump of the metadata store, one JSON node a line.",
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+        ),
     ],
     topic: Topic,
     subscription: Subscription,
@@ -151,20 +165,24 @@ def read_pending(
 
     Raises:
         LedgerError: files or metadata are damaged, or lack the topic or the subscription.
+        InvalidInput: a file cannot be read at all.
     """
-    with (
-        progress("scanning entry logs", "bytes") as scanned,
-        open_bookie_disk(log_directories, metadata, progress=scanned) as disk,
-        progress("reading entries", "entries") as read,
-    ):
-        return disk.pending(
-            topic,
-            subscription,
-            ignore_acks=ignore_acks,
-            open_ledgers=open_ledgers,
-            on_error=on_error,
-            progress=read,
-        )
+    try:
+        with (
+            progress("scanning entry logs", "bytes") as scanned,
+            open_bookie_disk(log_directories, metadata, progress=scanned) as disk,
+            progress("reading entries", "entries") as read,
+        ):
+            return disk.pending(
+                topic,
+                subscription,
+                ignore_acks=ignore_acks,
+                open_ledgers=open_ledgers,
+                on_error=on_error,
+                progress=read,
+            )
+    except OSError as error:
+        raise InvalidInput("file", str(error.filename), f"{error.strerror}: give files that can be read") from error
 
 
 def reconcile(

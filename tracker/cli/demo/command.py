@@ -30,7 +30,8 @@ class DemoReport:
     source: str
     captured_at: str
     buckets: Sequence[SubscriptionBuckets]
-    delivery: DeliveryReport
+    delivery: DeliveryReport | None
+    """None if the first part did not hold: then the second is not played."""
     claims: Sequence[Claim]
 
 
@@ -69,8 +70,10 @@ async def _play(sample: Sample, console: Console) -> DemoReport:
         work_directory = Path(directory)
         storage_url = f"sqlite:{work_directory / 'tracker.db'}"
         buckets = await show_buckets(sample, work_directory, storage_url, console, checks)
-        console.rule("2. Delivered on time, through a kill -9")
-        delivery = await show_delivery(sample, work_directory, storage_url, console, checks)
+        delivery = None
+        if not checks.failed:
+            console.rule("2. Delivered on time, through a kill -9")
+            delivery = await show_delivery(sample, work_directory, storage_url, console, checks)
     return DemoReport(
         held=not checks.failed,
         seconds=round(monotonic() - began_s, 1),

@@ -1,0 +1,148 @@
+"""Help, options and errors of the commands."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tracker.cli.demo.sample import BUNDLED_SAMPLE
+from tracker.service.exit_codes import ExitCode
+
+COMMANDS = ["serve", "replay", "demo", "poll", "stats", "buckets", "config"]
+NOBODY = ["--server", "127.0.0.1:1"]
+TRACKER = ["--topic", "persistent://lab/main/delayed", "--subscription", "sub-1"]
+SAMPLE = ["--bookie", str(BUNDLED_SAMPLE / "bookie"), "--metadata", str(BUNDLED_SAMPLE / "metadata.jsonl")]
+
+
+def test_help_lists_every_command_and_exit_status(command):
+    """One page tells what there is and how it can end."""
+    ran = command("--help")
+    assert ran.status == 0
+    for name in COMMANDS:
+        assert f" {name} " in ran.out
+    for code in ExitCode:
+        assert f"{code.value} " in ran.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_explains_itself(command, name):
+    """With an example that can be copied, and JSON for machines."""
+    ran = command(name, "--help")
+    assert ran.status == 0
+    assert f"Example: delayed-tracker {name}" in " ".join(ran.out.split())
+    assert "--json" in ran.out
+
+
+@pytest.mark.parametrize(
+    "arguments", [["fly"], ["poll"], ["poll", *TRACKER, "--max", "0"], ["replay", *TRACKER], ["stats", "--nonsense"]]
+)
+def test_bad_usage_ends_with_its_status(command, arguments):
+    """Nothing was done, and stderr says what is wrong."""
+    ran = command(*arguments)
+    assert ran.status == ExitCode.USAGE
+    assert ran.out == ""
+    assert ran.err
+
+
+def test_config_prints_every_value_with_its_origin(command, tmp_path):
+    """Default, file and command line are told apart."""
+    path = tmp_path / "tracker.conf"
+    path.write_text("# a comment\nlogLevel=debug\n")
+    ran = command("config", "--config", str(path), "--set", "delayedDeliveryTickTimeMillis=500", "--json")
+    assert ran.status == 0
+    rows = json.loads(ran.out)
+    assert rows["delayedDeliveryTickTimeMillis"] == {"value": "500", "origin": "command line"}
+    assert rows["logLevel"] == {"value": "debug", "origin": f"{path}:2"}
+    assert rows["shutdownGraceMillis"]["origin"] == "default"
+    assert "logLevel" in command("config").out
+
+
+def test_a_misspelt_key_is_one_line_with_the_nearest_known(command, tmp_path):
+    """File and line, and what was probably meant."""
+    path = tmp_path / "tracker.conf"
+    path.write_text("\ndelayedDeliveryTickTimeMilis=500\n")
+    for name in ("config", "serve"):
+        ran = command(name, "--config", str(path))
+        assert ran.status == ExitCode.USAGE
+        assert ran.err.startswith(f"delayed-tracker: {path}:2: delayedDeliveryTickTimeMilis")
+        assert "did you mean delayedDeliveryTickTimeMillis?" in ran.err
+        assert "Traceback" not in ran.err
+
+
+def test_a_setting_without_a_value_is_refused(command):
+    """By the option's name."""
+    ran = command("config", "--set", "logLevel")
+    assert ran.status == ExitCode.USAGE
+    assert "give KEY=VALUE" in ran.err
+
+
+def test_an_unknown_storage_lists_the_known(command):
+    """The scheme is named, and so are those that exist."""
+    ran = command("serve", "--set", "bucketSnapshotStorageUrl=tape:0")
+    assert ran.status == ExitCode.USAGE
+    assert "'tape'" in ran.err
+    assert "sqlite" in ran.err
+
+
+def test_errors_are_objects_for_machines(command):
+    """With --json the reason is a word that can be relied on."""
+    ran = command("config", "--json", "--set", "x=1")
+    document = json.loads(ran.err)
+    assert ran.status == ExitCode.USAGE
+    assert document["error"]["reason"] == "INVALID_SETTINGS"
+
+
+@pytest.mark.slow
+def test_no_service_is_said_so(command):
+    """With its address and the remedy."""
+    ran = command("stats", *TRACKER, *NOBODY)
+    assert ran.status == ExitCode.SERVICE_UNAVAILABLE
+    assert "no service answers at 127.0.0.1:1" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        (["--topic", "persistent://lab/main/delayd"], "persistent://lab/main/delayed"),
+        (["--subscription", "sub-7"], "sub-1"),
+        (["--metadata", "nowhere.jsonl"], "nowhere.jsonl"),
+        (["--bookie", "nowhere"], "nowhere"),
+    ],
+)
+def test_replay_says_what_is_missing(command, change, names):
+    """Before it looks for a service; the near names are told."""
+    ran = command("replay", *SAMPLE, *TRACKER, *NOBODY, *change)
+    assert ran.status in {ExitCode.BAD_DATA, ExitCode.USAGE}
+    assert names in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_replay_refuses_a_moment_that_is_none(command):
+    """Before it reads anything."""
+    ran = command("replay", *SAMPLE, *TRACKER, *NOBODY, "--rebase-at", "soon")
+    assert ran.status == ExitCode.USAGE
+    assert "--rebase-at" in ran.err
+
+
+def test_replay_names_the_damaged_entry(command, tmp_path):
+    """A flipped byte of an entry is found by its checksum, by ledger and entry."""
+    copy = Path(shutil.copytree(BUNDLED_SAMPLE / "bookie", tmp_path / "bookie"))
+    content = bytearray((copy / "0.log").read_bytes())
+    content[1024 + 4 + 40 + 20] ^= 1
+    (copy / "0.log").write_bytes(content)
+    ran = command("replay", "--bookie", str(copy), *SAMPLE[2:], *TRACKER, *NOBODY, "--ignore-acks")
+    assert ran.status == ExitCode.BAD_DATA
+    assert "entry 88:0" in ran.err
+    assert "--on-error" in ran.err or "skip" in ran.err
+
+
+def test_a_tampered_sample_ends_the_demo(command, tmp_path):
+    """Before anything is started."""
+    copy = Path(shutil.copytree(BUNDLED_SAMPLE, tmp_path / "sample"))
+    content = bytearray((copy / "bookie" / "0.log").read_bytes())
+    content[len(content) // 2] ^= 1
+    (copy / "bookie" / "0.log").write_bytes(content)
+    ran = command("demo", "--sample", str(copy))
+    assert ran.status == ExitCode.BAD_DATA
+    assert "SHA-256" in ran.err

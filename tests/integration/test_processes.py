@@ -1,0 +1,125 @@
+"""Services as processes: what they refuse to share, and how they stop."""
+
+import asyncio
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.integration.dispatcher import SETTINGS, connect, now_ms
+from tracker.cli.demo.service_process import ServiceDidNotStart, ServiceProcess
+from tracker.client import Cleared, DelayedTrackerError, Fenced, Position, TrackerNotOpen
+from tracker.service.exit_codes import ExitCode
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+async def service(tmp_path: Path):
+    running = await ServiceProcess.start(
+        tmp_path, storage_url=f"sqlite:{tmp_path / 'tracker.db'}", settings={**SETTINGS, "shutdownGraceMillis": "5000"}
+    )
+    try:
+        yield running
+    finally:
+        await running.ensure_gone()
+
+
+async def refused(directory: Path, storage_url: str, settings: dict[str, str]) -> ServiceDidNotStart:
+    directory.mkdir()
+    with pytest.raises(ServiceDidNotStart) as caught:
+        await ServiceProcess.start(directory, storage_url=storage_url, settings=settings)
+    assert "Traceback" not in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize("key", ["grpcListenAddress", "httpListenAddress"])
+async def test_a_port_in_use_is_refused(service, tmp_path, key):
+    """With the key, the address and a status of its own."""
+    taken = service.grpc_address if key.startswith("grpc") else service.http_address
+    error = await refused(tmp_path / "second", "memory:", {key: taken})
+    assert error.exit_status == ExitCode.ADDRESS_IN_USE
+    assert f"{key}={taken}" in str(error)
+
+
+async def test_a_data_file_in_use_is_refused(service, tmp_path):
+    """Two services never write one file."""
+    error = await refused(tmp_path / "second", f"sqlite:{tmp_path / 'tracker.db'}", {})
+    assert error.exit_status == ExitCode.STORAGE_UNUSABLE
+    assert "tracker.db" in str(error)
+
+
+async def test_sigterm_ends_waiting_polls_and_keeps_snapshots(service, tmp_path):
+    """What was sealed is there after an orderly stop; the rest is the next replay's."""
+    positions = [Position(ledger_id, entry_id) for ledger_id in (1, 2) for entry_id in range(60)]
+    async with connect(service.grpc_address) as client, await client.open_tracker("t", "s") as session:
+        await session.add_columns(
+            [now_ms() + 3_600_000] * 120, [row.ledger_id for row in positions], [row.entry_id for row in positions]
+        )
+        assert await service.stop() == 0
+        with pytest.raises(DelayedTrackerError):
+            await session.poll(1)
+    again = await ServiceProcess.start(tmp_path, storage_url=f"sqlite:{tmp_path / 'tracker.db'}", settings=SETTINGS)
+    try:
+        async with connect(again.grpc_address) as client, await client.open_tracker("t", "s") as session:
+            assert session.opened.recovered_count == 60
+            assert await session.contains([1, 2], [0, 0]) == [True, False]
+    finally:
+        await again.ensure_gone()
+
+
+@pytest.mark.parametrize(
+    ("topic", "subscription"),
+    [
+        ("persistent://lab/main/" + "x" * 178, "s"),
+        ("persistent://lab/main/delayed", "a b/c%2Fd%"),
+        ("persistent://lab/main/delayed", "späť 日本 \N{PILE OF POO}"),
+    ],
+)
+async def test_odd_names_are_kept_verbatim(service, tmp_path, topic, subscription):
+    """Long topics, and subscriptions with spaces, slashes, percent signs; through a crash, too."""
+    rows = [(ledger_id, entry_id) for ledger_id in (1, 2) for entry_id in range(60)]
+    async with connect(service.grpc_address) as client, await client.open_tracker(topic, subscription) as session:
+        await session.add_columns([now_ms() + 3_600_000] * 120, [row[0] for row in rows], [row[1] for row in rows])
+        while not any(bucket.bucket_id for bucket in await session.buckets()):
+            pass
+    await service.kill()
+    again = await ServiceProcess.start(tmp_path, storage_url=f"sqlite:{tmp_path / 'tracker.db'}", settings=SETTINGS)
+    try:
+        async with connect(again.grpc_address) as client:
+            async with await client.open_tracker(topic, subscription) as session:
+                assert session.opened.recovered_count == 60
+            async with await client.open_tracker(topic, subscription + " ") as other:
+                assert other.opened.recovered_count == 0
+    finally:
+        await again.ensure_gone()
+
+
+async def test_owners_are_fenced_and_closed_trackers_say_so(service):
+    """The client's exceptions are what the real service means."""
+    async with connect(service.grpc_address) as client:
+        with pytest.raises(TrackerNotOpen):
+            await client.view_tracker("t", "s").stats()
+        first = await client.open_tracker("t", "s", owner="first")
+        second = await client.open_tracker("t", "s", owner="second")
+        assert second.epoch > first.epoch
+        with pytest.raises(Fenced, match="second"):
+            await first.add_columns([1], [1], [1])
+        assert await second.clear() == 0
+        await second.close()
+        with pytest.raises((TrackerNotOpen, Fenced)):
+            await second.poll(1)
+        with pytest.raises(DelayedTrackerError, match="topic"):
+            await client.open_tracker("", "s")
+
+
+async def test_a_waiting_poll_ends_when_the_tracker_is_cleared(service):
+    """With an error of its own, so that a dispatcher does not take it for an empty answer."""
+    async with connect(service.grpc_address) as client, await client.open_tracker("t", "s") as session:
+        waiting = asyncio.create_task(session.poll(1, wait_ms=30_000))
+        async with httpx.AsyncClient(base_url=f"http://{service.http_address}") as http:
+            while "delayed_tracker_waiting_polls 1.0" not in (await http.get("/metrics")).text:
+                pass
+        await session.clear()
+        with pytest.raises(Cleared):
+            await waiting

@@ -1,0 +1,119 @@
+"""What the README says is so: its commands run, its example works, its tables are those of the code."""
+
+import asyncio
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tracker.cli.demo.service_process import ServiceProcess
+from tracker.service.exit_codes import ExitCode
+
+ROOT = Path(__file__).parent.parent.parent
+README = (ROOT / "README.md").read_text("utf-8")
+ADDRESS = "127.0.0.1:7650"
+
+COMMANDS = re.findall(r"^\$ (.+)$", README, re.MULTILINE)
+PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+async def service(tmp_path: Path):
+    running = await ServiceProcess.start(tmp_path, storage_url=f"sqlite:{tmp_path / 'tracker.db'}", settings={})
+    try:
+        yield running
+    finally:
+        await running.ensure_gone()
+
+
+async def run(*arguments: str, environment: dict[str, str]) -> tuple[int, str]:
+    process = await asyncio.create_subprocess_exec(
+        *arguments,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode()
+
+
+def test_every_command_of_the_readme_is_run_here_or_elsewhere():
+    """So that none is forgotten: make targets and serve have tests of their own."""
+    kinds = {shlex.split(command)[0:2][-1] for command in COMMANDS}
+    assert kinds == {"demo", "test", "serve", "config", "replay", "stats", "buckets", "poll"}
+
+
+async def test_the_commands_run_in_the_order_of_the_readme(service):
+    """Each exits with 0, on what the ones before it left."""
+    for command in COMMANDS:
+        program, name, *arguments = shlex.split(command)
+        if program == "make" or name == "serve":
+            continue
+        status, out = await run(
+            sys.executable, "-m", "tracker.cli", name, *arguments,
+            environment={"DELAYED_TRACKER_SERVER": service.grpc_address},
+        )  # fmt: skip
+        assert status == 0, f"{command}\n{out}"
+
+
+async def test_the_service_starts_as_the_readme_says(tmp_path):
+    """With the configuration file of the checkout; only its addresses and its data are moved here."""
+    (command,) = [command for command in COMMANDS if " serve " in command]
+    ready = tmp_path / "ready"
+    environment = {
+        "TRACKER_GRPC_LISTEN_ADDRESS": "127.0.0.1:0",
+        "TRACKER_HTTP_LISTEN_ADDRESS": "127.0.0.1:0",
+        "TRACKER_BUCKET_SNAPSHOT_STORAGE_URL": f"sqlite:{tmp_path / 'tracker.db'}",
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tracker.cli", *shlex.split(command)[1:], "--ready-file", str(ready),
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        assert process.stderr is not None
+        async with asyncio.timeout(60):
+            while b"ready" not in await process.stderr.readline():
+                assert process.returncode is None
+        assert ready.exists()
+        process.terminate()
+        await process.stderr.read()
+        assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def test_the_python_example_works(service):
+    """It tracks, waits, and gets what became due."""
+    (example,) = PYTHON
+    assert ADDRESS in example
+    status, out = await run(sys.executable, "-c", example.replace(ADDRESS, service.grpc_address), environment={})
+    assert status == 0, out
+    assert "100 tracked, 0 due already" in out
+    assert out.count("due: 7:") == 100
+
+
+def test_the_table_of_exit_statuses_is_the_codes():
+    """Number and name."""
+    rows = re.findall(r"^\| (\d+) \| ([A-Z_]+) \|", README, re.MULTILINE)
+    assert [(int(number), name) for number, name in rows] == [(code.value, code.name) for code in ExitCode]
+
+
+async def test_the_table_of_metrics_is_what_metrics_shows(service):
+    """Each of ours is in both; families of the client library are named by prefix."""
+    async with httpx.AsyncClient(base_url=f"http://{service.http_address}") as http:
+        shown = set(re.findall(r"^# TYPE (\S+) ", (await http.get("/metrics")).text, re.MULTILINE))
+    listed = set(re.findall(r"^\| `(delayed_tracker_\w+)`", README, re.MULTILINE))
+    assert listed == {name for name in shown if name.startswith("delayed_tracker_")}
+    assert all(name.startswith(("delayed_tracker_", "process_", "python_")) for name in shown)
