@@ -1,0 +1,85 @@
+"""A process that works on a storage until it is killed, and says on standard output what it begins and what is done.
+
+``python -m tests.snapshot_storage.crash_worker PATH CHUNK_BYTES FAULTS FIRST_NUMBER``, with faults as in a ``faulty:``
+URL. Snapshot N and catalogue version N have contents that follow from N alone, so that whoever reads them later knows
+what they must be.
+"""
+
+import asyncio
+import os
+import random
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from snapshot_storage.faulty import FaultyStorage, parse_fault_plan
+from snapshot_storage.protocol import CatalogueEntry, SnapshotStore
+from snapshot_storage.sqlite import SqliteStorage
+from tracker.core.columns import Position
+
+TOPIC = "persistent://t/ns/crash"
+WRITERS = 3
+
+
+def entries_of(number: int) -> list[bytes]:
+    """Metadata and segments of snapshot ``number``; the metadata is the number."""
+    rng = random.Random(number)
+    return [b"%d" % number, *(rng.randbytes(rng.randrange(3_000)) for _ in range(rng.randrange(1, 60)))]
+
+
+def catalogue_of(version: int) -> tuple[CatalogueEntry, ...]:
+    """The catalogue's entries at ``version``: ids that come and go, contents that change every time."""
+    return tuple(
+        CatalogueEntry(bucket_id, Position(bucket_id, 0), Position(bucket_id, 9), consumed=b"%d" % version)
+        for bucket_id in range(version % 3, 12, 1 + version % 4)
+    )
+
+
+def say(*words: object) -> None:
+    """One line, at once and whole."""
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
+
+
+async def _segments(number: int) -> AsyncIterator[bytes]:
+    for segment in entries_of(number)[1:]:
+        yield segment
+
+
+async def _create_and_delete(store: SnapshotStore, numbers: range) -> None:
+    kept: list[int] = []
+    for number in numbers:
+        say("create", number)
+        bucket_id = await store.create_bucket_snapshot(
+            entries_of(number)[0], _segments(number), bucket_key="k", topic=TOPIC, cursor="c", epoch=number
+        )
+        say("created", number, bucket_id)
+        kept.append(bucket_id)
+        if len(kept) > 3:
+            gone = kept.pop(number % 3)
+            say("delete", gone)
+            await store.delete_bucket_snapshot(gone)
+            say("deleted", gone)
+
+
+async def _replace(store: SnapshotStore, versions: range) -> None:
+    for version in versions:
+        say("replace", version)
+        before = [entry.bucket_id for entry in (await store.list(TOPIC, "c")).entries]
+        await store.replace(TOPIC, "c", remove=before, add=catalogue_of(version), epoch=version)
+        say("replaced", version)
+
+
+async def work(path: str, chunk_bytes: str, faults: str, first_number: str) -> None:
+    """Create, replace and delete without end."""
+    first = int(first_number)
+    store = FaultyStorage(SqliteStorage(Path(path), chunk_bytes=int(chunk_bytes)), parse_fault_plan(faults))
+    await store.start()
+    say("started")
+    async with asyncio.TaskGroup() as group:
+        for writer in range(WRITERS):
+            group.create_task(_create_and_delete(store, range(first + writer, sys.maxsize, WRITERS)))
+        group.create_task(_replace(store, range(first, sys.maxsize)))
+
+
+if __name__ == "__main__":
+    asyncio.run(work(*sys.argv[1:]))

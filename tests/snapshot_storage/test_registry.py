@@ -1,0 +1,66 @@
+"""URLs find their backend: ours, an outsider's, none, or one that lacks a package."""
+
+import sys
+
+import pytest
+
+from snapshot_storage.contract import check_snapshot_storage
+from snapshot_storage.errors import StorageBackendMissing, UnknownStorageScheme
+from snapshot_storage.faulty import FaultyStorage
+from snapshot_storage.memory import MemoryStorage
+from snapshot_storage.registry import open_storage, storage_schemes
+from snapshot_storage.sqlite import SqliteStorage
+from tracker.core.errors import InvalidInput
+
+
+def test_our_schemes_are_installed(tmp_path):
+    """Each gives its backend, not started; faulty wraps the URL behind it, with semicolons in it if need be."""
+    assert isinstance(open_storage("memory:"), MemoryStorage)
+    assert isinstance(open_storage(f"sqlite:{tmp_path / 'a b;c'}"), SqliteStorage)
+    assert isinstance(open_storage(f"faulty:seed=1;faulty:;sqlite:{tmp_path / 'a;b'}"), FaultyStorage)
+    assert {"memory", "sqlite", "faulty"} <= set(storage_schemes())
+
+
+@pytest.mark.parametrize("url", ["ftp:/x", "sqlit:/x", "bookkeeper:zk"])
+def test_an_unknown_scheme_lists_the_known(url):
+    """The operator sees the choice."""
+    with pytest.raises(UnknownStorageScheme, match="faulty, memory, sqlite"):
+        open_storage(url)
+
+
+@pytest.mark.parametrize("url", ["", "/var/lib/tracker.db", ":memory:", "memory:x"])
+def test_a_url_that_is_none_says_what_one_looks_like(url):
+    """A bare path is the likely mistake."""
+    with pytest.raises(InvalidInput, match="storage URL"):
+        open_storage(url)
+
+
+def _install(directory, monkeypatch, module: str, source: str) -> None:
+    """Put a distribution with one entry point where Python finds it."""
+    (directory / f"{module}.py").write_text(source)
+    metadata = directory / f"{module}-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(f"[delayed_tracker.snapshot_storage]\noutside = {module}:open_outside\n")
+    monkeypatch.syspath_prepend(directory)
+    monkeypatch.delitem(sys.modules, module, raising=False)
+
+
+async def test_an_outsiders_backend_is_found_and_checked(tmp_path, monkeypatch):
+    """It needs an entry point and the protocol, and can run the contract over itself."""
+    source = (
+        "from snapshot_storage.memory import MemoryStorage\n"
+        "storages = {}\n"
+        "def open_outside(rest):\n"
+        "    return storages.setdefault(rest, MemoryStorage())\n"
+    )
+    _install(tmp_path, monkeypatch, "outside_backend", source)
+    assert "outside" in storage_schemes()
+    await check_snapshot_storage(lambda name: open_storage(f"outside:{name}"))
+
+
+def test_a_missing_package_is_named_with_what_to_install(tmp_path, monkeypatch):
+    """Not as an unknown scheme: the backend is there, its dependency is not."""
+    _install(tmp_path, monkeypatch, "needy_backend", "import a_package_nobody_has\n")
+    with pytest.raises(StorageBackendMissing, match=r"'a_package_nobody_has'.*pip install 'needy_backend'"):
+        open_storage("outside:x")
