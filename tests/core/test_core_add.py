@@ -1,5 +1,7 @@
 """Adding: what a dispatcher may rely on, one sentence a test (design 3.6)."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -306,7 +308,7 @@ def test_batches_split_differently_give_the_same_state(limits, offered, cuts):
     whole, split = Shell.with_limits(limits), Shell.with_limits(limits)
     expected = whole.add(*shifted)
     edges = [0, *cuts, len(shifted)]
-    outcomes = [(start, split.add(*shifted[start:end])) for start, end in zip(edges, edges[1:], strict=False)]
+    outcomes = [(start, split.add(*shifted[start:end])) for start, end in itertools.pairwise(edges)]
     for kind in ("due", "duplicate", "beyond_max_delay", "below_mark_delete"):
         got = sorted({start + offset for start, outcome in outcomes for offset in getattr(outcome, kind).tolist()})
         assert got == getattr(expected, kind).tolist()

@@ -354,7 +354,7 @@ class TrackerCore:
         return LeaseOutcome(len(returned), np.flatnonzero(stale), np.flatnonzero(free))
 
     def _sort_out(self, lease_id: int, positions: PositionColumns) -> tuple[BoolArray, BoolArray, BoolArray]:
-        """Masks: held by this lease, held by another, held by none; repeats of a position count as held by none."""
+        """Masks: held by this lease, held by another, held by none; a repeat of a held position is in none of them."""
         leases = self._state.leases
         leases.require_issued(lease_id)
         first = ~positions.repeats()

@@ -182,15 +182,15 @@ class TrackerState:
         """Keep the sorted runs of a home geometric in size, so that their number stays logarithmic."""
         open_run = home.memory.open_run if home.memory is not None else None
         runs = sorted((run for run in self.heap.of_home(home.key) if run is not open_run), key=len)
-        total = 0
-        joined: list[Run] = []
-        for run in runs:
-            if joined and len(run) > 2 * total:
-                break
-            joined.append(run)
-            total += len(run)
-        if len(joined) > 1:
-            self._rebuild(home, joined)
+        # Afterwards each run is more than twice as long as all shorter ones together. Looking further than the first one
+        # that is too long matters: a single copy that is not due would keep any number of equal runs apart.
+        shorter = join_count = 0
+        for number, run in enumerate(runs):
+            if number and len(run) <= 2 * shorter:
+                join_count = number + 1
+            shorter += len(run)
+        if join_count:
+            self._rebuild(home, runs[:join_count])
 
     def _rebuild(self, home: Home, runs: Sequence[Run]) -> None:
         rows = IndexColumns.concat([chunk for run in runs for chunk in run.chunks()])
