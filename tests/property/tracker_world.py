@@ -137,6 +137,11 @@ class World:
             self.pass_time(max(0, next_ms - self.now_ms))
             self.pop(count, lease_ms)
 
+    def take_and_date_anew(self, delay_ms: int) -> None:
+        """Poll when something is due, and give it back for later."""
+        self.pop_at_next_delivery(3, 20)
+        self.nack(1, [], delay_ms)
+
     def send_and_date_anew(self, number: int, delay_ms: int) -> None:
         """Offer a tracked position when it is due, so that the dispatcher sends it, and then with a new deadline."""
         free = sorted(position for position in self.model.tracked if position not in self.model.leased)
@@ -329,6 +334,12 @@ class World:
         self.stored = dict(self.catalogue)
         self.last_lease_id = 0
         self.settle()
+
+    def store_and_restart(self) -> None:
+        """Let everything under way succeed, then crash."""
+        while self.pending:
+            self.finish_effect(0, "ok")
+        self.restart()
 
     def drain(self) -> None:
         """With a healthy storage and enough time, every tracked position comes out exactly once."""

@@ -1,0 +1,98 @@
+"""Rows of Pulsar's defects that need a storage, a service or the codec. Other such rows stand in tests/service."""
+
+import asyncio
+
+import pytest
+
+from snapshot_storage.codec import decode_metadata, encode_snapshot
+from snapshot_storage.errors import StorageUnavailable
+from snapshot_storage.registry import open_storage
+from tests.scenarios.desk import CREATE, Desk
+from tests.service.shell import KEY, ControlledStorage, bucketful, elapse, failing, make_registry, rows
+from tracker.core.effects import StoreSnapshot
+from tracker.core.position_bitmap import PositionBitmap
+from tracker.core.seal import seal
+from tracker.service.clock import ManualClock
+
+FAR = 3_600_000
+
+
+async def test_row_06_a_registry_starts_its_storage(tmp_path) -> None:
+    """A real store, sealed once, gives a bucket id: nothing was left unstarted."""
+    clock = ManualClock()
+    registry = make_registry(open_storage(f"sqlite:{tmp_path}/tracker.db"), clock)
+    await registry.start()
+    opened = await registry.open(KEY, owner="test", mark_delete=None)
+    host = registry.host(KEY)
+    host.add(opened.epoch, bucketful(clock.now_ms(), 1))
+    host.add(opened.epoch, bucketful(clock.now_ms(), 2, count=1))
+    await registry.close_tracker(KEY, opened.epoch)  # ends when the seal has been stored
+    (snapshot,) = await registry.storage.list_bucket_snapshots(*KEY)
+    assert snapshot.bucket_id > 0
+    await registry.close()
+
+
+async def test_row_26_a_failed_recovery_keeps_nothing_and_can_be_repeated() -> None:
+    """The first open fails loudly and leaves nothing behind; the next one recovers everything."""
+    storage, clock = ControlledStorage(), ManualClock()
+    registry = make_registry(storage, clock)
+    await registry.start()
+    opened = await registry.open(KEY, owner="test", mark_delete=None)
+    registry.host(KEY).add(opened.epoch, bucketful(clock.now_ms(), 1))
+    registry.host(KEY).add(opened.epoch, bucketful(clock.now_ms(), 2, count=1))
+    await registry.close_tracker(KEY, opened.epoch)
+
+    storage.before["list"] = failing(*[StorageUnavailable("the metadata store is away")] * 3)
+    opening = registry.open(KEY, owner="test", mark_delete=None)
+    with pytest.raises(StorageUnavailable, match="the metadata store is away"):
+        await _while_time_passes(clock, opening)
+    assert registry.tracker_count == registry.recovering_count == 0
+
+    again = await registry.open(KEY, owner="test", mark_delete=None)
+    assert again.recovered_count == 5
+    await registry.close()
+
+
+async def _while_time_passes(clock: ManualClock, call):
+    task = asyncio.ensure_future(call)
+    await elapse(clock, 60_000)
+    return await task
+
+
+def test_row_28_decoded_metadata_owns_its_bytes() -> None:
+    """Bitmaps stay right when the buffer they were decoded from is overwritten."""
+    desk = Desk(seal_at=3)
+    desk.held.add(CREATE)
+    desk.add([(1, entry_id, FAR) for entry_id in (1, 5, 70_000)])
+    desk.A(2, 0, FAR)
+    (effect,) = desk.waiting
+    assert isinstance(effect, StoreSnapshot)
+    buffer = bytearray(encode_snapshot(seal(effect.frozen)).metadata)
+    metadata = decode_metadata(buffer)
+    for offset in range(len(buffer)):
+        buffer[offset] = 0xFF
+    assert metadata.segment_bits == [PositionBitmap.of(effect.frozen.chunks[0].positions)]
+
+
+async def test_row_70_the_sum_over_partitions_is_the_sum_of_their_counts() -> None:
+    """Three partitions with five positions each report fifteen."""
+    storage, clock = ControlledStorage(), ManualClock()
+    registry = make_registry(storage, clock)
+    await registry.start()
+    for partition in range(3):
+        key = type(KEY)(f"{KEY.topic}-partition-{partition}", KEY.subscription)
+        opened = await registry.open(key, owner="test", mark_delete=None)
+        registry.host(key).add(opened.epoch, bucketful(clock.now_ms(), 1))
+    assert sum(host.stats().pending_count for host in registry.hosts()) == 15
+    await registry.close()
+
+
+async def test_row_63_polling_an_empty_or_absent_tracker_is_no_failure() -> None:
+    """An empty tracker answers nothing; one that is not open says so by name."""
+    storage, clock = ControlledStorage(), ManualClock()
+    registry = make_registry(storage, clock)
+    await registry.start()
+    opened = await registry.open(KEY, owner="test", mark_delete=None)
+    delivery = await registry.host(KEY).poll(opened.epoch, max_count=10, wait_ms=0, lease_ms=1_000)
+    assert rows(delivery) == []
+    await registry.close()
