@@ -1,0 +1,419 @@
+"""Every call of the API over a real gRPC server on a loopback port."""
+
+import asyncio
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2, status_pb2
+from structlog.testing import capture_logs
+
+from delayed_tracker.v1 import tracker_pb2 as pb
+from snapshot_storage.errors import StorageUnavailable
+from tests.service.shell import KEY, elapse, failing, running_service, settle, until
+from tracker.core.columns import ENTRY_ID_MAX, INT63_MAX
+from tracker.service.limits import ServiceLimits
+from tracker.service.status import VIOLATION_ROWS_MAX
+
+REF = pb.TrackerRef(topic=KEY.topic, subscription=KEY.subscription)
+LIMITS = ServiceLimits(batch_max=100_000, poll_messages_max=100, poll_wait_max_ms=60_000)
+
+
+@pytest.fixture
+async def service():
+    async with running_service(service_limits=LIMITS) as running:
+        yield running
+
+
+@pytest.fixture
+async def epoch(service):
+    return (await service.stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="tests"))).epoch
+
+
+def _add(epoch, *rows, tracker=REF):
+    """A request of (deliver at, ledger, entry) rows."""
+    columns = list(zip(*rows, strict=True)) or [(), (), ()]
+    return pb.AddMessagesRequest(
+        tracker=tracker, epoch=epoch, deliver_at_ms=columns[0], ledger_ids=columns[1], entry_ids=columns[2]
+    )
+
+
+def _poll(epoch, **kwargs):
+    return pb.PollScheduledMessagesRequest(tracker=REF, epoch=epoch, **{"max_messages": 10, **kwargs})
+
+
+def _details(error):
+    """Code, ErrorInfo, and the other details by type."""
+    trailers = dict(error.trailing_metadata())
+    status = status_pb2.Status.FromString(trailers["grpc-status-details-bin"])
+    assert status.code == error.code().value[0]
+    assert status.message == error.details()
+    found = {}
+    for packed in status.details:
+        kind = packed.type_url.rsplit(".", 1)[1]
+        detail = getattr(error_details_pb2, kind)()
+        packed.Unpack(detail)
+        assert kind not in found
+        found[kind] = detail
+    info = found.pop("ErrorInfo")
+    assert info.domain == "delayed-tracker"
+    return info, found
+
+
+async def _refused(call):
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await call
+    info, details = _details(raised.value)
+    return raised.value, info, details
+
+
+async def test_the_whole_life_of_a_few_positions(service, epoch):
+    """Offered, contained, due, polled, acknowledged, given back, trimmed, cleared; every answer and counter fits."""
+    stub, clock = service.stub, service.clock
+    now = clock.now_ms()
+    added = await stub.AddMessages(
+        _add(epoch, (now + 100, 1, 0), (now - 1, 1, 1), (now + 100, 1, 0), (now + 200, 1, 2), (now + 90_000, 1, 3))
+    )
+    assert (added.added_count, added.due_offsets, added.duplicate_offsets) == (3, [1], [2])
+    contains = pb.ContainsMessagesRequest(tracker=REF, ledger_ids=[1, 1, 1], entry_ids=[0, 1, 2])
+    assert (await stub.ContainsMessages(contains)).tracked_offsets == [0, 2]
+    upcoming = await stub.NextDeliveryTime(pb.NextDeliveryTimeRequest(tracker=REF))
+    assert (upcoming.next_delivery_at_ms, upcoming.server_time_ms) == (now + 100, now)
+
+    clock.advance(200)
+    polled = await stub.PollScheduledMessages(_poll(epoch, lease_ms=5_000))
+    assert (polled.ledger_ids, polled.entry_ids) == ([1, 1], [0, 2])
+    assert polled.deliver_at_ms == [now + 100, now + 200]
+    assert polled.lease_expires_at_ms == now + 200 + 5_000
+    assert polled.next_delivery_at_ms == now + 90_000
+    assert not polled.replay_required
+
+    acked = await stub.AckMessages(
+        pb.AckMessagesRequest(tracker=REF, epoch=epoch, lease_id=polled.lease_id, ledger_ids=[1, 1], entry_ids=[0, 7])
+    )
+    assert (acked.acked_count, acked.unknown_offsets) == (1, [1])
+    nacked = await stub.NackMessages(
+        pb.NackMessagesRequest(
+            tracker=REF,
+            epoch=epoch,
+            lease_id=polled.lease_id,
+            ledger_ids=[1, 1],
+            entry_ids=[2, 3],
+            deliver_at_ms=now + 1_000,
+        )
+    )
+    assert (nacked.returned_count, nacked.stale_offsets) == (1, [1])
+
+    buckets = await stub.ListBuckets(pb.ListBucketsRequest(tracker=REF))
+    assert [bucket.state for bucket in buckets.buckets] == [pb.BUCKET_STATE_MUTABLE]
+    assert not buckets.buckets[0].HasField("bucket_id")
+    trimmed = await stub.AdvanceMarkDelete(
+        pb.AdvanceMarkDeleteRequest(tracker=REF, epoch=epoch, mark_delete=pb.Position(ledger_id=1, entry_id=2))
+    )
+    assert (trimmed.trimmed_count, trimmed.mark_delete) == (1, pb.Position(ledger_id=1, entry_id=2))
+    below = await stub.AddMessages(_add(epoch, (now + 9_000, 1, 2)))
+    assert below.below_mark_delete_offsets == [0]
+
+    stats = await stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=REF))
+    assert (stats.owner, stats.epoch, stats.pending_count, stats.leased_count) == ("tests", epoch, 1, 0)
+    assert (stats.added_count, stats.acked_count, stats.trimmed_count) == (3, 1, 1)
+    assert (stats.due_on_offer_count, stats.duplicate_count) == (1, 1)
+    assert stats.mark_delete == pb.Position(ledger_id=1, entry_id=2)
+    assert stats.next_delivery_at_ms == now + 90_000
+
+    cleared = await stub.ClearMessages(pb.ClearMessagesRequest(tracker=REF, epoch=epoch))
+    assert (cleared.cleared_count, cleared.epoch) == (1, epoch + 1)
+    upcoming = await stub.NextDeliveryTime(pb.NextDeliveryTimeRequest(tracker=REF))
+    assert not upcoming.HasField("next_delivery_at_ms")
+    await stub.CloseTracker(pb.CloseTrackerRequest(tracker=REF, epoch=cleared.epoch))
+    _, info, _ = await _refused(stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=REF)))
+    assert info.reason == "TRACKER_NOT_OPEN"
+
+
+async def test_open_tells_where_to_replay_from_and_what_was_recovered(service, epoch):
+    """Mark-delete + 1; absent when the cursor's position is unknown; sealed buckets come back after a close."""
+    stub, now = service.stub, service.clock.now_ms()
+    await stub.AddMessages(_add(epoch, *((now + 1_000_000, 7, entry) for entry in range(5)), (now + 1_000_000, 8, 0)))
+    await settle()
+    (sealed, _) = (await stub.ListBuckets(pb.ListBucketsRequest(tracker=REF))).buckets
+    assert sealed.state == pb.BUCKET_STATE_SEALED
+    assert (sealed.first, sealed.last) == (pb.Position(ledger_id=7), pb.Position(ledger_id=7, entry_id=4))
+    assert (sealed.tracked_count, sealed.segment_count, sealed.bucket_id) == (5, 2, 1)
+    await stub.CloseTracker(pb.CloseTrackerRequest(tracker=REF, epoch=epoch))
+    opened = await stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="tests"))
+    assert (opened.recovered_count, opened.bucket_count) == (5, 1)
+    assert not opened.HasField("replay_from")
+    mark_delete = pb.Position(ledger_id=7, entry_id=1)
+    opened = await stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="tests", mark_delete=mark_delete))
+    assert opened.replay_from == pb.Position(ledger_id=7, entry_id=2)
+    before_first = pb.Position(ledger_id=9, entry_id=-1)
+    opened = await stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="tests", mark_delete=before_first))
+    assert opened.replay_from == pb.Position(ledger_id=9, entry_id=0)
+
+
+@pytest.mark.parametrize(
+    ("topic", "subscription"),
+    [
+        ("persistent://tenant/ns/" + "t" * 177, "with space/slash/100%/ünïcode"),
+        ("x", "%2F"),
+        ("t" * 4096, "s" * 4096),
+    ],
+)
+async def test_names_are_kept_verbatim(service, topic, subscription):
+    """Spaces, slashes, percent signs and long names are names like any other."""
+    ref = pb.TrackerRef(topic=topic, subscription=subscription)
+    await service.stub.OpenTracker(pb.OpenTrackerRequest(tracker=ref, owner="tests"))
+    assert (await service.stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=ref))).owner == "tests"
+    _, info, _ = await _refused(
+        service.stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=pb.TrackerRef(topic=topic, subscription="%")))
+    )
+    assert info.reason == "TRACKER_NOT_OPEN"
+
+
+_BAD = [
+    (
+        "OpenTracker",
+        lambda e: pb.OpenTrackerRequest(tracker=pb.TrackerRef(subscription="s"), owner="o"),
+        "tracker.topic",
+    ),
+    (
+        "OpenTracker",
+        lambda e: pb.OpenTrackerRequest(tracker=pb.TrackerRef(topic="t"), owner="o"),
+        "tracker.subscription",
+    ),
+    ("OpenTracker", lambda e: pb.OpenTrackerRequest(owner="o"), "tracker.topic"),
+    (
+        "OpenTracker",
+        lambda e: pb.OpenTrackerRequest(tracker=pb.TrackerRef(topic="ü" * 2049, subscription="s"), owner="o"),
+        "tracker.topic",
+    ),
+    ("OpenTracker", lambda e: pb.OpenTrackerRequest(tracker=REF), "owner"),
+    ("OpenTracker", lambda e: pb.OpenTrackerRequest(tracker=REF, owner="o" * 1025), "owner"),
+    (
+        "OpenTracker",
+        lambda e: pb.OpenTrackerRequest(tracker=REF, owner="o", mark_delete=pb.Position(ledger_id=-2)),
+        "mark_delete.ledger_id",
+    ),
+    (
+        "OpenTracker",
+        lambda e: pb.OpenTrackerRequest(tracker=REF, owner="o", mark_delete=pb.Position(ledger_id=1, entry_id=-2)),
+        "mark_delete.entry_id",
+    ),
+    ("CloseTracker", lambda e: pb.CloseTrackerRequest(tracker=REF), "epoch"),
+    ("AddMessages", lambda e: _add(0, (1, 1, 1)), "epoch"),
+    (
+        "AddMessages",
+        lambda e: pb.AddMessagesRequest(tracker=REF, epoch=e, deliver_at_ms=[1, 2], ledger_ids=[1], entry_ids=[1]),
+        "deliver_at_ms",
+    ),
+    ("AddMessages", lambda e: _add(e, (INT63_MAX + 1, 1, 1)), "deliver_at_ms[0]"),
+    ("AddMessages", lambda e: _add(e, (1, 1, 1), (1, 2**64 - 1, 1)), "ledger_ids[1]"),
+    ("AddMessages", lambda e: _add(e, (1, 1, ENTRY_ID_MAX + 1)), "entry_ids[0]"),
+    ("PollScheduledMessages", lambda e: _poll(e, max_messages=0), "max_messages"),
+    ("PollScheduledMessages", lambda e: _poll(e, max_messages=101), "max_messages"),
+    ("PollScheduledMessages", lambda e: _poll(0), "epoch"),
+    ("PollScheduledMessages", lambda e: _poll(e, lease_ms=0), "lease_ms"),
+    ("PollScheduledMessages", lambda e: _poll(e, lease_ms=LIMITS.lease_max_ms + 1), "lease_ms"),
+    ("PollScheduledMessages", lambda e: _poll(e, lease_ms=5, hand_off=True), "lease_ms"),
+    ("AckMessages", lambda e: pb.AckMessagesRequest(tracker=REF, epoch=e, lease_id=99), "lease_id"),
+    ("AckMessages", lambda e: pb.AckMessagesRequest(tracker=REF, epoch=e, ledger_ids=[1]), "ledger_ids"),
+    ("NackMessages", lambda e: pb.NackMessagesRequest(tracker=REF, epoch=e, lease_id=0), "lease_id"),
+    ("ContainsMessages", lambda e: pb.ContainsMessagesRequest(tracker=REF, entry_ids=[1]), "ledger_ids"),
+    ("AdvanceMarkDelete", lambda e: pb.AdvanceMarkDeleteRequest(tracker=REF, epoch=e), "mark_delete"),
+    (
+        "AdvanceMarkDelete",
+        lambda e: pb.AdvanceMarkDeleteRequest(
+            tracker=REF, epoch=e, mark_delete=pb.Position(ledger_id=1, entry_id=ENTRY_ID_MAX + 1)
+        ),
+        "mark_delete.entry_id",
+    ),
+    ("ClearMessages", lambda e: pb.ClearMessagesRequest(tracker=REF), "epoch"),
+    ("GetTrackerStats", lambda e: pb.GetTrackerStatsRequest(), "tracker.topic"),
+    ("ListBuckets", lambda e: pb.ListBucketsRequest(), "tracker.topic"),
+    ("NextDeliveryTime", lambda e: pb.NextDeliveryTimeRequest(), "tracker.topic"),
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "request_of", "field"), _BAD, ids=[f"{row[0]}-{row[2]}-{n}" for n, row in enumerate(_BAD)]
+)
+async def test_malformed_requests_name_the_field_and_change_nothing(service, epoch, method, request_of, field):
+    """INVALID_ARGUMENT with BadRequest: field, value and remedy."""
+    before = await service.stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=REF))
+    error, info, details = await _refused(getattr(service.stub, method)(request_of(epoch)))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert info.reason == "INVALID_INPUT"
+    violations = details["BadRequest"].field_violations
+    assert [row.field for row in violations] == [field]
+    assert violations[0].description
+    assert await service.stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=REF)) == before
+
+
+async def test_many_bad_offsets_fit_into_the_answer(service, epoch):
+    """The first thousand are listed compactly, the total is given, and gRPC carries it."""
+    good, bad = 5, 2**63
+    # As scattered and as long as offsets get in a full batch.
+    deliver_at = [bad if offset % 2 else good for offset in range(LIMITS.batch_max)]
+    deliver_at[:50_001] = [good] * 50_001
+    columns = [1] * LIMITS.batch_max
+    request = pb.AddMessagesRequest(
+        tracker=REF, epoch=epoch, deliver_at_ms=deliver_at, ledger_ids=columns, entry_ids=columns
+    )
+    error, info, details = await _refused(service.stub.AddMessages(request))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert info.metadata["field"] == "deliver_at_ms"
+    assert info.metadata["offset_count"] == "25000"
+    listed = info.metadata["offsets"].split(",")
+    assert len(listed) == 1_000
+    assert listed[:2] == ["50001", "50003"]
+    assert len(details["BadRequest"].field_violations) == VIOLATION_ROWS_MAX
+    assert sum(len(key) + len(value) for key, value in error.trailing_metadata()) < 8 * 1024
+
+
+@pytest.mark.parametrize("method", ["AddMessages", "AckMessages", "NackMessages", "ContainsMessages"])
+async def test_oversized_batches_are_refused_with_the_limit(service, epoch, method):
+    """RESOURCE_EXHAUSTED names the column, its size and the limit; a full batch is fine."""
+    many = [1] * (LIMITS.batch_max + 1)
+    request = {
+        "AddMessages": pb.AddMessagesRequest(
+            tracker=REF, epoch=epoch, deliver_at_ms=many, ledger_ids=many, entry_ids=many
+        ),
+        "AckMessages": pb.AckMessagesRequest(tracker=REF, epoch=epoch, lease_id=1, ledger_ids=many, entry_ids=many),
+        "NackMessages": pb.NackMessagesRequest(tracker=REF, epoch=epoch, lease_id=1, ledger_ids=many, entry_ids=many),
+        "ContainsMessages": pb.ContainsMessagesRequest(tracker=REF, ledger_ids=many, entry_ids=many),
+    }[method]
+    error, info, details = await _refused(getattr(service.stub, method)(request))
+    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert info.reason == "BATCH_TOO_LARGE"
+    assert (info.metadata["limit"], info.metadata["count"]) == (str(LIMITS.batch_max), str(LIMITS.batch_max + 1))
+    assert "RetryInfo" not in details
+
+
+async def test_calls_without_a_tracker_say_what_is_missing(service):
+    """NOT_FOUND, with the resource and what to do."""
+    for method, request in (
+        ("CloseTracker", pb.CloseTrackerRequest(tracker=REF, epoch=1)),
+        ("AddMessages", _add(1, (1, 1, 1))),
+        ("PollScheduledMessages", _poll(1)),
+        ("AckMessages", pb.AckMessagesRequest(tracker=REF, epoch=1, lease_id=1)),
+        ("NackMessages", pb.NackMessagesRequest(tracker=REF, epoch=1, lease_id=1)),
+        ("ContainsMessages", pb.ContainsMessagesRequest(tracker=REF)),
+        ("NextDeliveryTime", pb.NextDeliveryTimeRequest(tracker=REF)),
+        ("AdvanceMarkDelete", pb.AdvanceMarkDeleteRequest(tracker=REF, epoch=1, mark_delete=pb.Position())),
+        ("GetTrackerStats", pb.GetTrackerStatsRequest(tracker=REF)),
+        ("ListBuckets", pb.ListBucketsRequest(tracker=REF)),
+    ):
+        error, info, details = await _refused(getattr(service.stub, method)(request))
+        assert error.code() is grpc.StatusCode.NOT_FOUND
+        assert info.reason == "TRACKER_NOT_OPEN"
+        assert KEY.topic in details["ResourceInfo"].resource_name
+
+
+async def test_every_call_that_changes_something_is_fenced(service, epoch):
+    """FAILED_PRECONDITION for the old epoch; reading needs none."""
+    stub = service.stub
+    new = await stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="other"))
+    for method, request in (
+        ("CloseTracker", pb.CloseTrackerRequest(tracker=REF, epoch=epoch)),
+        ("AddMessages", _add(epoch, (1, 1, 1))),
+        ("PollScheduledMessages", _poll(epoch)),
+        ("AckMessages", pb.AckMessagesRequest(tracker=REF, epoch=epoch, lease_id=1)),
+        ("NackMessages", pb.NackMessagesRequest(tracker=REF, epoch=epoch, lease_id=1)),
+        ("AdvanceMarkDelete", pb.AdvanceMarkDeleteRequest(tracker=REF, epoch=epoch, mark_delete=pb.Position())),
+        ("ClearMessages", pb.ClearMessagesRequest(tracker=REF, epoch=epoch)),
+    ):
+        error, info, _ = await _refused(getattr(stub, method)(request))
+        assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert (info.reason, info.metadata["owner"], info.metadata["epoch"]) == ("FENCED", "other", str(new.epoch))
+    await stub.ContainsMessages(pb.ContainsMessagesRequest(tracker=REF))
+
+
+async def test_a_waiting_poll_is_answered_when_something_becomes_due(service, epoch):
+    """Over the wire: the call hangs until the clock reaches the deadline."""
+    call = service.stub.PollScheduledMessages(_poll(epoch, wait_ms=60_000))
+    await until(lambda: service.registry.waiting_poll_count == 1)
+    await service.stub.AddMessages(_add(epoch, (service.clock.now_ms() + 500, 1, 0)))
+    assert not call.done()
+    service.clock.advance(500)
+    assert (await call).entry_ids == [0]
+
+
+async def test_a_wait_is_capped_and_ends_empty(service, epoch):
+    """A poll may ask for any wait; the service's maximum holds."""
+    call = service.stub.PollScheduledMessages(_poll(epoch, wait_ms=2**32 - 1))
+    await until(lambda: service.registry.waiting_poll_count == 1)
+    service.clock.advance(LIMITS.poll_wait_max_ms)
+    answer = await call
+    assert (answer.lease_id, answer.entry_ids) == (0, [])
+
+
+async def test_a_cancelled_call_takes_nothing(service, epoch):
+    """The caller goes away while it waits: the position is there for the next poll, hand-off or not."""
+    call = service.stub.PollScheduledMessages(_poll(epoch, wait_ms=60_000, hand_off=True))
+    await until(lambda: service.registry.waiting_poll_count == 1)
+    call.cancel()
+    await until(lambda: service.registry.waiting_poll_count == 0)
+    await service.stub.AddMessages(_add(epoch, (service.clock.now_ms() + 5, 1, 0)))
+    service.clock.advance(5)
+    answer = await service.stub.PollScheduledMessages(_poll(epoch, hand_off=True))
+    assert (answer.entry_ids, answer.lease_id) == ([0], 0)
+
+
+async def test_a_call_whose_deadline_passes_takes_nothing(service, epoch):
+    """As for cancellation, when the client's deadline ends the call."""
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await service.stub.PollScheduledMessages(_poll(epoch, wait_ms=60_000, hand_off=True), timeout=0.05)
+    assert raised.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    await until(lambda: service.registry.waiting_poll_count == 0)
+
+
+async def test_polls_that_wait_learn_of_clear_close_and_new_owners(service, epoch):
+    """ABORTED, with the reason."""
+    stub = service.stub
+    endings = (
+        ("CLEARED", lambda e: stub.ClearMessages(pb.ClearMessagesRequest(tracker=REF, epoch=e))),
+        ("FENCED", lambda _: stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="other"))),
+        ("CLOSED", lambda e: stub.CloseTracker(pb.CloseTrackerRequest(tracker=REF, epoch=e))),
+    )
+    for reason, end in endings:
+        call = stub.PollScheduledMessages(_poll(epoch, wait_ms=60_000))
+        await until(lambda: service.registry.waiting_poll_count == 1)
+        answer = await end(epoch)
+        error, info, _ = await _refused(call)
+        assert (error.code(), info.reason) == (grpc.StatusCode.ABORTED, reason)
+        epoch = getattr(answer, "epoch", None)
+
+
+async def test_an_unavailable_storage_is_told_with_a_time_to_retry(service):
+    """UNAVAILABLE with RetryInfo; the same call succeeds later."""
+    service.storage.before["list"] = failing(*[StorageUnavailable("the disk is away")] * 3)
+    call = service.stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="tests"))
+    await until(lambda: service.registry.recovering_count == 1)
+    await elapse(service.clock, 1_000)
+    error, info, details = await _refused(call)
+    assert (error.code(), info.reason) == (grpc.StatusCode.UNAVAILABLE, "STORAGE_UNAVAILABLE")
+    assert details["RetryInfo"].retry_delay.ToMilliseconds() > 0
+    await service.stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="tests"))
+
+
+async def test_a_stopping_service_says_so(service, epoch):
+    """UNAVAILABLE SHUTTING_DOWN for every call, with a time to retry."""
+    await service.registry.drain(0)
+    error, info, details = await _refused(service.stub.AddMessages(_add(epoch, (1, 1, 1))))
+    assert (error.code(), info.reason) == (grpc.StatusCode.UNAVAILABLE, "SHUTTING_DOWN")
+    assert "RetryInfo" in details
+
+
+async def test_a_bug_is_logged_once_and_explained_to_nobody(service):
+    """INTERNAL without a word of what happened; the log has it."""
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    service.storage.before["list"] = failing(ZeroDivisionError("secret"))
+    with capture_logs() as logged:
+        error, info, details = await _refused(
+            service.stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="tests"))
+        )
+    assert (error.code(), info.reason) == (grpc.StatusCode.INTERNAL, "INTERNAL")
+    assert "secret" not in error.details()
+    assert not details
+    (line,) = logged
+    assert (line["log_level"], type(line["exc_info"])) == ("error", ZeroDivisionError)
+    assert line["method"].endswith("/OpenTracker")

@@ -1,0 +1,61 @@
+"""Errors and the statuses they become."""
+
+import grpc
+import pytest
+
+from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
+from tests.service.shell import KEY
+from tracker.core.errors import DelayedTrackerError, InvalidInput, InvariantViolation
+from tracker.service import errors
+from tracker.service.status import as_ranges, code_of, status_of
+
+_CASES = [
+    (InvalidInput("epoch", 0, "give one"), "INVALID_ARGUMENT"),
+    (errors.TrackerNotOpen(KEY), "NOT_FOUND"),
+    (errors.Fenced(KEY, given_epoch=1, epoch=2, owner=""), "FAILED_PRECONDITION"),
+    (errors.PollEnded(KEY, "CLEARED"), "ABORTED"),
+    (errors.BatchTooLarge("ledger_ids", 3, 2), "RESOURCE_EXHAUSTED"),
+    (errors.LeasesExhausted("full", retry_after_ms=5), "RESOURCE_EXHAUSTED"),
+    (errors.Overloaded("full", retry_after_ms=5), "RESOURCE_EXHAUSTED"),
+    (errors.Recovering("wait", retry_after_ms=5), "UNAVAILABLE"),
+    (errors.ShuttingDown("bye", retry_after_ms=5), "UNAVAILABLE"),
+    (StorageUnavailable("away"), "UNAVAILABLE"),
+    (SnapshotConflict("newer"), "ABORTED"),
+    (SnapshotNotFound("gone"), "DATA_LOSS"),
+    (SnapshotCorrupt("bad"), "DATA_LOSS"),
+    (InvariantViolation("ours"), "INTERNAL"),
+    (ZeroDivisionError("ours"), "INTERNAL"),
+]
+
+
+@pytest.mark.parametrize(("error", "code"), _CASES, ids=[type(error).__name__ for error, _ in _CASES])
+def test_each_error_has_its_code_and_reason(error, code):
+    """The code says what kind of remedy, ErrorInfo which; INTERNAL says nothing."""
+    assert code_of(error) is grpc.StatusCode[code]
+    status = status_of(error)
+    assert status.code == grpc.StatusCode[code].value[0]
+    if code == "INTERNAL":
+        assert "ours" not in str(status)
+    else:
+        assert status.message == error.message
+        assert error.reason in str(status.details[0])
+
+
+def test_every_error_of_the_service_is_mapped():
+    """Nobody adds an error and forgets its status."""
+    kinds = {type(error) for error, _ in _CASES}
+    bases = {errors.ServiceError, errors.Retryable}
+    ours = {
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, DelayedTrackerError) and kind is not DelayedTrackerError
+    }
+    assert ours - bases <= kinds
+
+
+@pytest.mark.parametrize(
+    ("offsets", "short"), [([], ""), ([3], "3"), ([3, 7, 8, 9], "3,7-9"), ([0, 1, 3, 4], "0-1,3-4")]
+)
+def test_offsets_are_written_as_ranges(offsets, short):
+    """Neighbours share a range."""
+    assert as_ranges(offsets) == short
