@@ -1,0 +1,89 @@
+"""With a million pending on disk, opening reads and keeps what the prefetch window needs, and no more."""
+
+import gc
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from snapshot_storage.registry import open_storage
+from tests.service.shell import KEY, ControlledStorage, elapse, make_registry, settle
+from tracker.core.columns import index_columns
+from tracker.core.limits import TrackerLimits
+from tracker.service.clock import ManualClock
+
+PENDING = 1_000_000
+LEDGER_ENTRIES = 50_000
+WINDOW_MS = 300_000
+SEVEN_DAYS_MS = 7 * 86_400_000
+
+
+class MeteredStorage(ControlledStorage):
+    """Counts what is read, in calls and in bytes."""
+
+    read_bytes = 0
+
+    def __getattr__(self, name):
+        operation = super().__getattr__(name)
+
+        async def metered(*args, **kwargs):
+            answer = await operation(*args, **kwargs)
+            if name == "get_bucket_snapshot_segments":
+                self.read_bytes += sum(map(len, answer))
+            return answer
+
+        return metered
+
+
+async def _fill(path, clock: ManualClock) -> int:
+    """Store a million over seven days, a bucket for each ledger; returns how many are due within the window."""
+    registry = make_registry(open_storage(f"sqlite:{path}"), clock, limits=TrackerLimits(strict=True))
+    await registry.start()
+    opened = await registry.open(KEY, owner="test", mark_delete=None)
+    host = registry.host(KEY)
+    delays = np.random.default_rng(195).integers(WINDOW_MS // 2, SEVEN_DAYS_MS, PENDING)
+    entries = np.arange(PENDING)
+    now_ms = clock.now_ms()
+    for part in np.array_split(entries, 100):
+        host.add(opened.epoch, index_columns(now_ms + delays[part], part // LEDGER_ENTRIES, part % LEDGER_ENTRIES))
+    host.add(opened.epoch, index_columns([now_ms + SEVEN_DAYS_MS], [PENDING], [0]))
+    await registry.close_tracker(KEY, opened.epoch)
+    await registry.close()
+    return int((delays <= 2 * WINDOW_MS).sum())
+
+
+@pytest.mark.slow
+async def test_opening_a_million_reads_and_keeps_what_is_nearly_due(tmp_path) -> None:
+    """Reads at open: one range per bucket, rows of at most two windows; memory: bits, bounds and those rows."""
+    clock = ManualClock()
+    near_count = await _fill(tmp_path / "tracker.db", clock)
+    gc.collect()
+
+    storage = MeteredStorage(open_storage(f"sqlite:{tmp_path}/tracker.db"))
+    registry = make_registry(storage, clock, limits=TrackerLimits(strict=True))
+    await registry.start()
+    tracemalloc.start()
+    opened = await registry.open(KEY, owner="test", mark_delete=None)
+    while registry.host(KEY).stats().loaded_count == 0 or registry.host(KEY)._runner.in_flight_count:
+        await settle()
+    gc.collect()
+    kept_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    host = registry.host(KEY)
+    stats = host.stats()
+    assert opened.recovered_count == stats.pending_count == PENDING
+    assert storage.calls.count("get_bucket_snapshot_metadata") == 0, "the catalogue tells enough"
+    assert storage.calls.count("get_bucket_snapshot_segments") <= PENDING // LEDGER_ENTRIES
+    assert 0 < stats.loaded_count <= near_count
+    row_bytes = 20
+    assert storage.read_bytes <= near_count * row_bytes
+    bounds_bytes = sum(bucket.segment_count for bucket in host.buckets()) * 3 * 8
+    assert kept_bytes <= bounds_bytes + near_count * 3 * 8 + 2_000_000
+    assert stats.membership_bytes <= PENDING // 8
+
+    # Nothing more is read until it comes near.
+    calls = len(storage.calls)
+    await elapse(clock, 1_000)
+    assert len(storage.calls) - calls <= PENDING // LEDGER_ENTRIES
+    await registry.close()
