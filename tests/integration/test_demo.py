@@ -88,6 +88,7 @@ async def test_the_demo_holds():
     account = delivery["account"]
     assert account["offered_count"] == 420
     assert sum(account.values()) == 2 * account["offered_count"]
+    assert account["lost_count"] == 0
     assert delivery["early_count"] == 0
     assert delivery["recovery"]["recovered_count"] > 0
     assert delivery["recovery"]["added_again_count"] > 0

@@ -22,7 +22,7 @@ from tracker.core.errors import DelayedTrackerError
 
 PLAIN_WIDTH = 140
 """Columns of a line when nobody's terminal says otherwise."""
-LOG_LINE_EVERY_S = 2.0
+LOG_LINE_EVERY_S = 10.0
 """Without a terminal, long work says where it is this often, if it got further."""
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]

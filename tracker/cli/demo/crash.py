@@ -121,7 +121,11 @@ async def restart_and_recover(
         f"{session.opened.recovered_count} positions recovered from {session.opened.bucket_count} snapshots"
     )
     found = {bucket.bucket_id for bucket in await session.buckets() if bucket.state is BucketState.SEALED}
-    stage.checks.claim("every snapshot committed before the kill is there", crash.stored_bucket_ids <= found)
+    stage.checks.claim(
+        "every snapshot committed before the kill is there",
+        bool(crash.stored_bucket_ids) and crash.stored_bucket_ids <= found,
+        seen=len(crash.stored_bucket_ids),
+    )
     stats = await session.stats()
     stage.checks.equal("snapshots missing or corrupt", stats.snapshots_missing_count + stats.snapshots_corrupt_count, 0)
 

@@ -19,7 +19,7 @@ from tracker.cli.demo.lateness import LatenessSummary
 from tracker.cli.demo.sample import Sample
 from tracker.cli.demo.stage import SUBSCRIPTION, TOPIC, Stage
 from tracker.cli.offering import server_now_ms, shifted
-from tracker.cli.output import duration, table
+from tracker.cli.output import duration, instant, table
 from tracker.cli.replay import read_pending
 from tracker.client import TrackerSession
 
@@ -43,10 +43,12 @@ class MessageAccount:
     trimmed_count: int
     pending_count: int
     leased_count: int
+    lost_count: int
+    """Neither ended nor tracked: must be 0."""
 
     @property
     def balanced(self) -> bool:
-        """Whether offered = due on offer + pending + leased + acked + trimmed."""
+        """Whether offered = due on offer + pending + leased + acked + trimmed, so that nothing is lost."""
         ended = self.due_on_offer_count + self.acked_count + self.trimmed_count
         return self.offered_count == ended + self.pending_count + self.leased_count
 
@@ -84,6 +86,10 @@ async def show_delivery(
             shift_ms = await server_now_ms(session) - (FIRST_WAVE_MS - HEAD_START_MS)
             indexes = shifted(pending.indexes, shift_ms)
             stage.cursor = Cursor(indexes)
+            console.print(
+                f"Topic {TOPIC}, all deadlines shifted so that {instant(FIRST_WAVE_MS - HEAD_START_MS)} is now. "
+                "Delivery is strict: never before the deadline.\n"
+            )
             last_at_once = sorted(set(indexes.ledger_id.tolist()))[_FIRST_LEDGERS - 1]
             at_once = indexes.ledger_id <= last_at_once
             await offer_first(stage, session, indexes.take(at_once))
@@ -145,6 +151,7 @@ async def _reconcile(stage: Stage, session: TrackerSession) -> MessageAccount:
         trimmed_count=ended[Fate.TRIMMED],
         pending_count=stats.pending_count,
         leased_count=stats.leased_count,
+        lost_count=lost,
     )
     checks.claim(
         "offered = due on offer + pending + leased + acked + trimmed",
@@ -184,5 +191,6 @@ def _print(console: Console, report: DeliveryReport) -> None:
     account = report.account
     ended = table("Every message", "offered", "due on offer", "acked", "trimmed", "pending", "leased", "lost", "early")
     counts = (account.offered_count, account.due_on_offer_count, account.acked_count, account.trimmed_count)
-    ended.add_row(*map(str, (*counts, account.pending_count, account.leased_count, 0, report.early_count)))
+    left = (account.pending_count, account.leased_count, account.lost_count, report.early_count)
+    ended.add_row(*map(str, (*counts, *left)))
     console.print(ended)

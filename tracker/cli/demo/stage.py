@@ -12,6 +12,7 @@ from tracker.cli.demo.checks import Checks
 from tracker.cli.demo.cursor import Cursor, Fate
 from tracker.cli.demo.lateness import Lateness
 from tracker.cli.demo.service_process import ServiceProcess
+from tracker.cli.offering import server_now_ms
 from tracker.cli.output import progress
 from tracker.client import ClientSettings, DelayedTrackerClient, DueMessages, TrackerSession
 from tracker.core.columns import IndexColumns
@@ -21,7 +22,7 @@ SUBSCRIPTION = "demo"
 
 LEASE_MS = 20_000
 POLL_MAX = 50
-POLL_WAIT_MS = 2_000
+POLL_WAIT_MS = 1_000
 AGAIN = "again, after the crash"
 """Lateness of messages that had been delivered and acknowledged before; the snapshots did not know."""
 PATIENCE_MS = 20_000
@@ -68,15 +69,16 @@ class Stage:
 
         Returns: how many answers carried messages.
         """
-        leases = 0
-        total = self.cursor.unfinished_until(deliver_at_ms)
-        with progress(group, "messages") as shown:
-            while left := self.cursor.unfinished_until(deliver_at_ms):
+        answers = 0
+        began_ms = await server_now_ms(session)
+        total_s = max(0, deliver_at_ms - began_ms) // 1_000
+        with progress(f"waiting for the {group}", "seconds") as shown:
+            while self.cursor.unfinished_until(deliver_at_ms):
                 async with await session.poll(POLL_MAX, wait_ms=POLL_WAIT_MS, lease_ms=LEASE_MS) as lease:
                     self.finish(group, lease.messages)
-                    leases += bool(lease)
-                shown(total - left, total)
-                if not lease.messages and lease.messages.server_time_ms > deliver_at_ms + PATIENCE_MS:
+                    answers += bool(lease)
+                now_ms = lease.messages.server_time_ms
+                shown(min((now_ms - began_ms) // 1_000, total_s), total_s)
+                if not lease.messages and now_ms > deliver_at_ms + PATIENCE_MS:
                     break
-            shown(total - self.cursor.unfinished_until(deliver_at_ms), total)
-        return leases
+        return answers
