@@ -136,3 +136,41 @@ def test_pop_and_expire():
         run=drain,
         verify=lambda core: sum(popped) == count == len(core),
     )
+
+
+@pytest.mark.parametrize("lease_ms", [0, 30_000], ids=["hand-off", "lease"])
+def test_pop_over_100_runs(lease_ms: int):
+    """One run for each of 100 sealed buckets, deadlines interleaved; batches of 1,000."""
+    runs, length = 100, 2_000
+    count = runs * length
+    limits = TrackerLimits(prefetch_window_ms=2 * WEEK_MS, loaded_indexes_max=2 * count)
+    last_ms = NOW_MS + HOUR_MS + WEEK_MS
+    parts = [
+        offered(count, WEEK_MS, per_ledger=length).take(slice(start, start + length))
+        for start in range(0, count, length)
+    ]
+    popped: list[IndexColumns] = []
+
+    def loaded() -> TrackerCore:
+        popped.clear()
+        core = TrackerCore(limits)
+        for number, part in enumerate(parts):
+            core.add(part, NOW_MS)
+            core.seal_now(NOW_MS)
+            (effect,) = [effect for effect in core.take_effects() if isinstance(effect, StoreSnapshot)]
+            sealed = seal(effect.frozen)
+            core.snapshot_stored(effect.effect_id, number, sealed, snapshot_bytes=1, now_ms=NOW_MS)
+        assert core.stats().loaded_count == count
+        return core
+
+    def drain(core: TrackerCore) -> None:
+        while len(indexes := core.pop_due(BATCH, last_ms, lease_ms=lease_ms).indexes):
+            popped.append(indexes)
+
+    def in_order(core: TrackerCore) -> bool:
+        deadlines = np.concatenate([part.deliver_at_ms for part in popped])
+        left = 0 if lease_ms == 0 else count
+        return len(deadlines) == count and bool((np.diff(deadlines) >= 0).all()) and len(core) == left
+
+    name = "hand-off" if lease_ms == 0 else "lease"
+    measure(f"pop over 100 runs, {name}", count, prepare=loaded, run=drain, verify=in_order)

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TypeVar
 
 REPEATS = 5
+ROWS: list[str] = []
+"""Every row of this run, for README.md."""
 State = TypeVar("State")
 
 
@@ -52,8 +54,14 @@ def measure(
         assert verify(state), f"{name}: the output is wrong"
         samples.append(elapsed_ns / count)
     measured = Measured(name, count, tuple(samples))
-    print(measured)
+    report(str(measured))
     return measured
+
+
+def report(row: str) -> None:
+    """Print a row and keep it."""
+    print(row)
+    ROWS.append(row)
 
 
 def machine() -> str:
