@@ -26,7 +26,7 @@ from tracker.service.storage_access import StorageAccess
 Answer = TypeVar("Answer")
 
 FENCE_ATTEMPTS_MAX = 3
-READS_AT_ONCE_MAX = 8
+OPERATIONS_AT_ONCE_MAX = 8
 
 
 class TrackerRecovery:
@@ -54,24 +54,15 @@ class TrackerRecovery:
         self._counters.summaries_unreadable += sum(
             summary is None and bool(entry.summary) for entry, summary in zip(state.entries, summaries, strict=True)
         )
-        reads = asyncio.Semaphore(READS_AT_ONCE_MAX)
 
         async def bucket(entry: CatalogueEntry, summary: BucketSummary | None) -> RecoverableBucket | None:
             if summary is not None and not needs_metadata(summary.bounds, cutoff_ms):
                 return _from_summary(entry, summary)
-            async with reads:
-                return await self._from_metadata(entry)
+            return await self._from_metadata(entry)
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(bucket(entry, summary))
-                    for entry, summary in zip(state.entries, summaries, strict=True)
-                ]
-        except ExceptionGroup as failed:
-            # The first one ended the others; one is enough to tell.
-            raise failed.exceptions[0] from failed
-        buckets = [task.result() for task in tasks]
+        buckets = await _together(
+            [partial(bucket, entry, summary) for entry, summary in zip(state.entries, summaries, strict=True)]
+        )
         lost = [entry.bucket_id for entry, found in zip(state.entries, buckets, strict=True) if found is None]
         return await self._access.offload(
             _build,
@@ -100,8 +91,8 @@ class TrackerRecovery:
                 cleared += len(summary.bits) - summary.bits.intersection_count(_consumed(entry))
         ids = [entry.bucket_id for entry in state.entries]
         await self._attempt(lambda: self._storage.replace(*self._key, remove=ids, add=(), epoch=epoch + 1))
-        for snapshot in await self._attempt(lambda: self._storage.list_bucket_snapshots(*self._key)):
-            await self._delete(snapshot.bucket_id)
+        stored = await self._attempt(lambda: self._storage.list_bucket_snapshots(*self._key))
+        await _together([partial(self._delete, snapshot.bucket_id) for snapshot in stored])
         return epoch + 1, cleared
 
     async def _attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
@@ -125,10 +116,10 @@ class TrackerRecovery:
     async def _sweep(self, state: CatalogueState) -> None:
         """Delete what a crash left without a pointer."""
         referenced = {entry.bucket_id for entry in state.entries}
-        for snapshot in await self._attempt(lambda: self._storage.list_bucket_snapshots(*self._key)):
-            if snapshot.bucket_id not in referenced:
-                await self._delete(snapshot.bucket_id)
-                self._counters.orphans_swept += 1
+        stored = await self._attempt(lambda: self._storage.list_bucket_snapshots(*self._key))
+        orphans = [snapshot.bucket_id for snapshot in stored if snapshot.bucket_id not in referenced]
+        await _together([partial(self._delete, bucket_id) for bucket_id in orphans])
+        self._counters.orphans_swept += len(orphans)
 
     async def _delete(self, bucket_id: int) -> None:
         await self._attempt(lambda: self._storage.delete_bucket_snapshot(bucket_id))
@@ -154,6 +145,22 @@ class TrackerRecovery:
             consumed=_consumed(entry),
             snapshot_bytes=length,
         )
+
+
+async def _together(operations: Sequence[Callable[[], Awaitable[Answer]]]) -> list[Answer]:
+    """All answers, in order; a few operations at a time. The first error ends the others."""
+    slots = asyncio.Semaphore(OPERATIONS_AT_ONCE_MAX)
+
+    async def one(operation: Callable[[], Awaitable[Answer]]) -> Answer:
+        async with slots:
+            return await operation()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(operation)) for operation in operations]
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from failed
+    return [task.result() for task in tasks]
 
 
 def _summaries(entries: Sequence[CatalogueEntry]) -> list[BucketSummary | None]:

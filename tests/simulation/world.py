@@ -1,0 +1,303 @@
+"""A dispatcher, a topic with its cursor, and the service between crashes and storage faults; one seed decides it all.
+
+The auditor's rules: nothing is handed out before its deadline allows; nothing is handed out twice while it is leased;
+whatever was offered is handed out at least once before it is acknowledged, whatever failed in between.
+"""
+
+import asyncio
+import random
+from dataclasses import replace
+
+from snapshot_storage.errors import StorageError
+from snapshot_storage.faulty import FaultPlan, FaultyStorage
+from snapshot_storage.memory import MemoryStorage
+from tests.service.shell import KEY, TINY, elapse, make_registry, settle
+from tracker.core.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
+from tracker.service.clock import ManualClock, pause
+from tracker.service.errors import LeasesExhausted, PollEnded, TrackerNotOpen
+from tracker.service.host import HostState
+from tracker.service.limits import ServiceLimits
+
+LEASE_MS = 4_000
+CALM = FaultPlan()
+
+
+class World:
+    def __init__(self, seed):
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.trace = []
+        strict = self.random.random() < 0.5
+        self.limits = replace(TINY, strict=strict, tick_ms=50)
+        self.clock = ManualClock()
+        self.storage = FaultyStorage(
+            MemoryStorage(), replace(CALM, seed=seed), sleep=lambda seconds: pause(self.clock, seconds * 1_000)
+        )
+        self.ledger, self.entry = 1, 0
+        self.deadlines = {}  # position -> the message's own deadline
+        self.not_before = {}  # position -> a later one, from a nack, as long as no crash can have lost it
+        self.acked = set()
+        self.delivered = set()
+        self.leases = {}  # lease id -> (expires, positions)
+        self.mark_delete = BEFORE_ALL
+        self.polls = []
+        self.crash_count = self.lost_count = self.stored_count = 0
+
+    def note(self, *event):
+        self.trace.append((self.clock.now_ms(), *event))
+
+    # -- the service -------------------------------------------------------------------------------------------------
+
+    async def start(self):
+        self.registry = make_registry(
+            self.storage,
+            self.clock,
+            limits=self.limits,
+            service_limits=ServiceLimits(leased_positions_max=60),
+            seed=self.seed,
+        )
+        await self.registry.start()
+        await self.open()
+
+    async def _finished(self, awaitable):
+        """Its outcome, with time going on meanwhile."""
+        task = asyncio.ensure_future(awaitable)
+        for _ in range(10_000):
+            await elapse(self.clock, 500)
+            if task.done():
+                return task.result()
+        raise AssertionError("a call never ends although the clock goes on")
+
+    async def open(self):
+        """Open, as often as it takes, and replay what the cursor has not acknowledged."""
+        while True:
+            given = self.mark_delete if self.random.random() < 0.7 else None
+            try:
+                opened = await self._finished(self.registry.open(KEY, owner="simulation", mark_delete=given))
+                break
+            except StorageError:
+                self.storage.plan = replace(self.storage.plan, error_before=0.0, error_after=0.0)
+        self.host, self.epoch = self.registry.host(KEY), opened.epoch
+        self.note("opened", opened.epoch, opened.recovered_count)
+        self.leases.clear()
+        replay = sorted(position for position in self.deadlines if position not in self.acked)
+        for start in range(0, len(replay), 7):
+            self.offer(replay[start : start + 7])
+
+    async def crash(self):
+        """Everything in memory is gone at this very moment; the storage keeps what it has."""
+        self.note("crash")
+        self.crash_count += 1
+        self.stored_count += self.registry.counters.snapshots_stored
+        for host in self.registry.hosts():
+            host.state = HostState.CLOSED
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks) if tasks else None
+        self.polls.clear()
+        self.not_before.clear()
+        self.clock = ManualClock(self.clock.now_ms() + self.random.randrange(3_000))
+        await self.storage.inner.close()
+        await self.start()
+
+    async def close_and_open(self):
+        """An orderly unload; the cursor replays all the same."""
+        self.note("close")
+        await self._finished(self.registry.close_tracker(KEY, self.epoch))
+        self.not_before.clear()
+        await self.open()
+
+    # -- the dispatcher ----------------------------------------------------------------------------------------------
+
+    def offer(self, positions):
+        now = self.clock.now_ms()
+        rows = [(self.deadlines[position], *position) for position in positions]
+        outcome = self.host.add(self.epoch, IndexColumns.of(rows))
+        due = [positions[offset] for offset in outcome.due]
+        self.note("offered", len(rows), outcome.added_count, len(due))
+        for position in due:
+            # Refused as due: the dispatcher sends it, and the consumer acknowledges it sooner or later.
+            assert self.deadlines[position] <= self.limits.cutoff_ms(now), f"{position} is called due too early"
+            self.delivered.add(position)
+            self.acked.add(position)
+        for offset in outcome.below_mark_delete:
+            assert positions[offset] in self.acked
+        if positions and self.random.random() < 0.3:
+            self.check_contains(positions)
+
+    def check_contains(self, positions):
+        answers = self.host.contains(PositionColumns.of(positions)).tolist()
+        for position, tracked in zip(positions, answers, strict=True):
+            assert tracked or position in self.acked, f"{position} was offered and is not tracked"
+
+    def publish(self):
+        positions = []
+        for _ in range(self.random.randrange(1, 12)):
+            if self.random.random() < 0.15:
+                self.ledger, self.entry = self.ledger + self.random.randrange(1, 3), 0
+            position = Position(self.ledger, self.entry)
+            self.entry += self.random.choice((1, 1, 1, 5))
+            delay_ms = self.random.choice((0, 30, 500, 3_000, 20_000, 60_000))
+            self.deadlines[position] = self.clock.now_ms() + delay_ms + self.random.randrange(100)
+            positions.append(position)
+        self.offer(positions)
+
+    def offer_again(self):
+        unacked = sorted(position for position in self.deadlines if position not in self.acked)
+        if unacked:
+            self.offer(self.random.sample(unacked, min(5, len(unacked))))
+
+    def take(self, delivery):
+        now = self.host.now_ms()
+        taken = [Position(ledger, entry) for _, ledger, entry in delivery.indexes]
+        self.note("polled", len(taken))
+        for position in taken:
+            deadline = max(self.deadlines[position], self.not_before.get(position, 0))
+            assert deadline <= self.limits.cutoff_ms(now), f"{position} was handed out before {deadline}"
+            assert position not in self.acked or position > self.mark_delete, f"{position} is below mark-delete"
+            for expires_ms, others in self.leases.values():
+                assert now >= expires_ms or position not in others, f"{position} is leased"
+            self.delivered.add(position)
+        if taken and delivery.lease_id:
+            self.leases[delivery.lease_id] = (delivery.expires_at_ms, set(taken))
+        elif taken:
+            self.acked.update(taken)  # handed off: the dispatcher has them, and deals with them
+        return taken
+
+    async def poll(self):
+        hand_off = self.random.random() < 0.2
+        wait_ms = self.random.choice((0, 0, 1_000))
+        task = asyncio.create_task(
+            self.host.poll(
+                self.epoch,
+                max_count=self.random.randrange(1, 20),
+                wait_ms=wait_ms,
+                lease_ms=0 if hand_off else LEASE_MS,
+            )
+        )
+        task.add_done_callback(self._polled)
+        self.polls.append(task)
+        if self.random.random() < 0.1:
+            await asyncio.sleep(0)
+            task.cancel()
+        await settle()
+
+    def _polled(self, task):
+        """At the moment of the answer, before time goes on; errors are kept for the next step."""
+        if task.cancelled() or isinstance(task.exception(), PollEnded | TrackerNotOpen | LeasesExhausted):
+            return
+        self.take(task.result())
+
+    def settle_lease(self):
+        if not self.leases:
+            return
+        lease_id = self.random.choice(sorted(self.leases))
+        _, positions = self.leases[lease_id]
+        chosen = sorted(position for position in positions if self.random.random() < 0.7)
+        columns = PositionColumns.of(chosen)
+        if self.random.random() < 0.6:
+            outcome = self.host.ack(self.epoch, lease_id, columns)
+            stale = {chosen[offset] for offset in outcome.stale}
+            self.acked.update(set(chosen) - stale)
+            self.note("acked", len(chosen), outcome.changed_count)
+            positions -= set(chosen)
+        else:
+            later = self.host.now_ms() + self.random.randrange(5_000) if self.random.random() < 0.5 else None
+            outcome = self.host.nack(self.epoch, lease_id, columns, deliver_at_ms=later)
+            unchanged = {chosen[offset] for offset in (*outcome.stale, *outcome.unknown)}
+            positions -= set(chosen)
+            for position in set(chosen) - unchanged:
+                self.not_before.pop(position, None)
+                if later is not None and later > self.deadlines[position]:
+                    self.not_before[position] = later
+            self.note("nacked", len(chosen), outcome.changed_count, later)
+        if not positions:
+            del self.leases[lease_id]
+
+    def advance_mark_delete(self):
+        for position in sorted(self.deadlines):
+            if position not in self.acked:
+                break
+            self.mark_delete = max(self.mark_delete, position)
+        if self.mark_delete != BEFORE_ALL:
+            trimmed = self.host.advance_mark_delete(self.epoch, self.mark_delete)
+            self.note("mark-delete", self.mark_delete, trimmed.trimmed_count)
+
+    def change_weather(self):
+        self.storage.plan = replace(
+            self.storage.plan,
+            error_before=self.random.choice((0.0, 0.0, 0.1, 0.6)),
+            error_after=self.random.choice((0.0, 0.0, 0.1, 0.6)),
+            latency_ms=self.random.choice((0, 0, 5, 300, 30_000)),
+        )
+
+    # -- the whole ---------------------------------------------------------------------------------------------------
+
+    async def step(self):
+        roll = self.random.random()
+        if roll < 0.25:
+            self.publish()
+        elif roll < 0.30:
+            self.offer_again()
+        elif roll < 0.50:
+            await self.poll()
+        elif roll < 0.65:
+            self.settle_lease()
+        elif roll < 0.88:
+            await elapse(self.clock, self.random.choice((1, 40, 600, 2_500, 8_000)))
+        elif roll < 0.92:
+            self.advance_mark_delete()
+        elif roll < 0.95:
+            self.change_weather()
+        elif roll < 0.96:
+            self.note("reopen")
+            await self.open()
+        elif roll < 0.98:
+            await self.close_and_open()
+        else:
+            await self.crash()
+        await settle()
+        self.audit()
+
+    def audit(self):
+        for poll in [poll for poll in self.polls if poll.done()]:
+            self.polls.remove(poll)
+        self.host._core.check()
+        stats = self.host.stats()
+        came = stats.added_count + stats.recovered_count
+        went = stats.acked_count + stats.handed_off_count + stats.trimmed_count + stats.refused_as_due_count
+        assert came == went + stats.pending_count + stats.leased_count + stats.dropped_as_corrupt_count
+        if len(self.trace) % 10 == 0:
+            self.check_contains(sorted(position for position in self.deadlines if position not in self.acked)[:50])
+
+    async def run(self, step_count):
+        await self.start()
+        for _ in range(step_count):
+            await self.step()
+        await self.end()
+
+    async def end(self):
+        """Fair weather, and time enough: everything comes out. Then nothing is left anywhere."""
+        self.storage.plan = replace(CALM, seed=self.seed)
+        self.leases.clear()
+        for _ in range(200):
+            await elapse(self.clock, 2_000)
+            delivery = await self.host.poll(self.epoch, max_count=50, wait_ms=0, lease_ms=LEASE_MS)
+            taken = self.take(delivery)
+            if taken:
+                self.host.ack(self.epoch, delivery.lease_id, PositionColumns.of(taken))
+                self.acked.update(taken)
+                self.leases.clear()
+        self.stored_count += self.registry.counters.snapshots_stored
+        missing = sorted(set(self.deadlines) - self.delivered)
+        assert not missing, f"{len(missing)} messages never came out: {missing[:5]}"
+        stats = self.host.stats()
+        assert (stats.pending_count, stats.leased_count, stats.next_delivery_ms) == (0, 0, None)
+        await self._finished(self.registry.close_tracker(KEY, self.epoch))
+        await self.open()
+        await elapse(self.clock, 5_000)
+        assert await self.storage.inner.list_bucket_snapshots(*KEY) == []
+        assert (await self.storage.inner.list(*KEY)).entries == ()
+        self.note("end", self.random.random())
+        await self.registry.close()
