@@ -20,7 +20,6 @@ from tracker.cli.output import answer_console, print_json
 from tracker.core.errors import DelayedTrackerError
 from tracker.service.exit_codes import ExitCode
 
-
 TIME_LIMIT_S = 175
 """The demo takes about 70 seconds, and promises to take less than three minutes."""
 
