@@ -370,16 +370,14 @@ class TrackerCore:
         return count
 
     def _expire(self, now_ms: int) -> int:
-        expired = self._state.leases.expire(now_ms)
-        count = sum(len(indexes) for indexes in expired)
-        for indexes in expired:
-            self._state.give_back(indexes)
-        self._state.counters.lease_expired += count
-        return count
+        # Together: one by one, 100 leases that run out at once are sorted and joined 100 times.
+        expired = IndexColumns.concat(self._state.leases.expire(now_ms))
+        self._state.give_back(expired)
+        self._state.counters.lease_expired += len(expired)
+        return len(expired)
 
     def _release_all(self) -> None:
-        for indexes in self._state.leases.release_all():
-            self._state.give_back(indexes)
+        self._state.give_back(IndexColumns.concat(self._state.leases.release_all()))
 
     # -- the cursor and the owner --------------------------------------------------------------------------------------
 

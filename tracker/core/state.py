@@ -165,10 +165,12 @@ class TrackerState:
 
     def give_back(self, indexes: IndexColumns) -> None:
         """Make rows whose lease has ended deliverable again, under their home and their deadline."""
-        for home, rows in list(self.members.locate(indexes.positions)):
-            returned = indexes.take(rows).sorted()
-            self.heap.new_run(home.key, returned)
-            self._merge_small_runs(home)
+        returned: dict[int, list[IndexColumns]] = {}
+        for home, rows in self.members.locate(indexes.positions):
+            returned.setdefault(home.key, []).append(indexes.take(rows))
+        for key, parts in returned.items():
+            self.heap.new_run(key, IndexColumns.concat(parts).sorted())
+            self._merge_small_runs(self.members.homes[key])
 
     def sort_run(self, run: Run) -> None:
         """Make a run ready to be looked into; adds go to a new one from now on."""
