@@ -8,7 +8,6 @@ Rejected: one scatter per byte position (1.5 times slower to write), 64-bit word
 than they save).
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -125,12 +124,3 @@ class VarintReader:
             ninth = np.flatnonzero(widths > _GROUPS_PER_WORD)
             words[ninth] |= self.octets[starts[ninth] + _GROUPS_PER_WORD].astype(np.uint64) << np.uint64(56)
         return words.astype(np.int64)
-
-
-def slices(flat: UInt8Array, ends: Int64Array) -> Iterator[bytes]:
-    """The byte strings that end at ``ends`` and together are ``flat``."""
-    encoded = flat.tobytes()
-    start = 0
-    for end in ends.tolist():
-        yield encoded[start:end]
-        start = end

@@ -151,6 +151,22 @@ def test_segments_decode_in_one_pass(segments):
     assert [column.dtype for column in (decoded.deliver_at_ms, decoded.ledger_id, decoded.entry_id)] == [np.int64] * 3
 
 
+def test_a_large_bucket_is_coded_in_blocks():
+    """Every row is in its place across them, also when one entry in the middle has another form."""
+    rng = random.Random(7)
+    table = [(rng.randrange(2**41), row // 30_000, row % 30_000) for row in range(60_000)]
+    bucket = seal_rows(table, step_ms=2**30, count_max=100)
+    segments = list(encode_snapshot(bucket).segments)
+    assert b"".join(segments) == reference_segment(bucket.indexes)
+    assert list(decode_segments(segments)) == list(bucket.indexes)
+    foreign = segments[len(segments) // 2] + b"\x12\x00"
+    segments[len(segments) // 2] = foreign
+    assert list(decode_segments(segments)) == list(bucket.indexes)
+    segments[-2] += b"\xff"
+    with pytest.raises(SnapshotCorrupt, match=f"segment {len(segments) - 1} of {len(segments)}"):
+        decode_segments(segments)
+
+
 @st.composite
 def foreign_row(draw: st.DrawFn) -> tuple[tuple[int, int, int], bytes]:
     """A valid row in another form: fields in any order, unknown ones among them, values repeated or stretched."""
