@@ -38,6 +38,7 @@ class World:
         self.not_before = {}  # position -> a later one, from a nack, as long as no crash can have lost it
         self.acked = set()
         self.delivered = set()
+        self.cleared = set()  # gone for good: the cursor was cleared as well
         self.leases = {}  # lease id -> (expires, positions)
         self.mark_delete = BEFORE_ALL
         self.polls = []
@@ -155,6 +156,7 @@ class World:
         for position in taken:
             deadline = max(self.deadlines[position], self.not_before.get(position, 0))
             assert deadline <= self.limits.cutoff_ms(now), f"{position} was handed out before {deadline}"
+            assert position not in self.cleared, f"{position} came back after a clear"
             assert position not in self.acked or position > self.mark_delete, f"{position} is below mark-delete"
             for expires_ms, others in self.leases.values():
                 assert now >= expires_ms or position not in others, f"{position} is leased"
@@ -224,6 +226,17 @@ class World:
             trimmed = self.host.advance_mark_delete(self.epoch, self.mark_delete)
             self.note("mark-delete", self.mark_delete, trimmed.trimmed_count)
 
+    async def clear(self):
+        """The backlog is cleared: an answered clear holds, whatever was under way and whatever fails next."""
+        self.note("clear")
+        cleared = await self._finished(self.registry.clear(KEY, self.epoch))
+        self.epoch = cleared.epoch
+        self.leases.clear()
+        self.not_before.clear()
+        self.cleared = set(self.deadlines)
+        self.acked.update(self.cleared)
+        self.delivered.update(self.cleared)
+
     def change_weather(self):
         self.storage.plan = replace(
             self.storage.plan,
@@ -253,6 +266,8 @@ class World:
         elif roll < 0.96:
             self.note("reopen")
             await self.open()
+        elif roll < 0.965:
+            await self.clear()
         elif roll < 0.98:
             await self.close_and_open()
         else:
@@ -267,6 +282,7 @@ class World:
         stats = self.host.stats()
         came = stats.added_count + stats.recovered_count
         went = stats.acked_count + stats.handed_off_count + stats.trimmed_count + stats.refused_as_due_count
+        went += stats.cleared_count
         assert came == went + stats.pending_count + stats.leased_count + stats.dropped_as_corrupt_count
         if len(self.trace) % 10 == 0:
             self.check_contains(sorted(position for position in self.deadlines if position not in self.acked)[:50])
