@@ -14,7 +14,7 @@ from tracker.core.leases import LeaseTable
 from tracker.core.limits import TrackerLimits
 from tracker.core.membership import Membership
 from tracker.core.outcomes import BucketState
-from tracker.core.position_bitmap import PositionBitmap
+from tracker.core.position_bitmap import PositionBitmap, by_ledger
 from tracker.core.runs import Run, RunHeap
 from tracker.core.seal import FrozenIndexes
 from tracker.core.segment_queue import SegmentQueue
@@ -80,12 +80,10 @@ class TrackerState:
     def live_of(self, indexes: IndexColumns, home_keys: Int64Array) -> BoolArray:
         """The same for sorted copies of several homes; of equal copies only the first counts."""
         live = np.zeros(len(indexes), np.bool_)
-        for key in np.unique(home_keys).tolist():
+        for key, rows in by_ledger(home_keys):  # groups equal values, here keys
             home = self.members.homes.get(key)
-            if home is None:
-                continue
-            rows = np.flatnonzero(home_keys == key)
-            live[rows] = self.is_live(home, indexes.take(rows))
+            if home is not None:
+                live[rows] = self.is_live(home, indexes.take(rows))
         # Of equal copies one is enough: they share their home, and nothing sorts between them.
         rows = np.flatnonzero(live)
         chosen = indexes.take(rows)
