@@ -283,12 +283,13 @@ class TrackerCore:
             state.sort_run(run)
         block = state.heap.take(runs, cutoff_ms, count)
         home_keys = np.array([run.home_key for run in runs], np.int64)[block.run]
-        live = block.indexes.take(state.live_of(block.indexes, home_keys))
+        alive = state.live_of(block.indexes, home_keys)
+        live = block.indexes.take(alive)
         if taken and len(live) and not hand_off:
             # A second copy of a position that this very call has taken is not leased yet: it is no longer live.
             live = live.take(~PositionBitmap.of(IndexColumns.concat(taken).positions).contains(live.positions))
         if hand_off and len(live):
-            count, homes = state.take_bits(live.positions)
+            count, homes = state.take_bits_of(live.positions, home_keys[alive])
             state.counters.handed_off += count
             self._retire(homes)
         return live

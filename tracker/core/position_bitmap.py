@@ -148,7 +148,12 @@ class PositionBitmap:
             if bitmap is None:
                 continue
             size = len(bitmap)
-            bitmap -= entry_bitmap(positions.entry_id[rows])
+            entries = positions.entry_id[rows]
+            if len(entries) <= _FEW:
+                for entry in entries.tolist():
+                    bitmap.discard(entry)
+            else:
+                bitmap -= entry_bitmap(entries)
             self._settle(ledger, size)
         return before - self._count
 

@@ -125,6 +125,17 @@ class TrackerState:
         self.counters.tracked -= taken
         return taken, list(homes.values())
 
+    def take_bits_of(self, positions: PositionColumns, home_keys: Int64Array) -> tuple[int, list[Home]]:
+        """The same where the home of each row is known: nothing has to be located."""
+        taken = 0
+        homes = []
+        for key, rows in by_ledger(home_keys):  # groups equal values, here keys
+            home = self.members.homes[key]
+            taken += home.bits.remove(positions.take(rows))
+            homes.append(home)
+        self.counters.tracked -= taken
+        return taken, homes
+
     def trim(self, position: Position) -> tuple[int, list[Home]]:
         """Clear every bit at or below a position, leased or not. O(homes + ledgers)."""
         self.leases.drop_through(position)
