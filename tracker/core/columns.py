@@ -68,6 +68,8 @@ class PositionColumns:
     def at_or_below(self, position: Position) -> BoolArray:
         """For each row, whether it lies at or below a position."""
         ledger, entry = position
+        if not len(self) or ledger < int(self.ledger_id.min()):
+            return np.zeros(len(self), np.bool_)
         through: BoolArray = (self.ledger_id < ledger) | ((self.ledger_id == ledger) & (self.entry_id <= entry))
         return through
 

@@ -194,10 +194,10 @@ class TrackerCore:
         self._finish(now_ms)
         return AddOutcome(
             added_count=len(accepted),
-            due=np.flatnonzero(due),
-            duplicate=np.flatnonzero(duplicate),
-            beyond_max_delay=np.flatnonzero(beyond),
-            below_mark_delete=np.flatnonzero(below),
+            due=due.nonzero()[0],
+            duplicate=duplicate.nonzero()[0],
+            beyond_max_delay=beyond.nonzero()[0],
+            below_mark_delete=below.nonzero()[0],
         )
 
     def _place(self, indexes: IndexColumns) -> None:

@@ -57,6 +57,12 @@ def first_stop(
     Cost: O(n).
     """
     best = Stop(len(ledger_id), SealTarget.NOTHING)
+    if not len(ledger_id) or (
+        late_count + len(ledger_id) < limits.late_indexes_max
+        and mutable_count + len(ledger_id) < limits.mutable_indexes_max
+        and (mutable_count + len(ledger_id) <= limits.min_index_count_per_bucket or ledger_id.max() <= last_ledger_id)
+    ):
+        return best  # most batches: nothing can fill up, and no boundary is crossed with enough indexes
     on_time = np.flatnonzero(~late)
     if len(on_time):
         ledgers = ledger_id[on_time]
