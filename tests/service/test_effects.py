@@ -139,11 +139,18 @@ async def test_a_snapshot_of_before_a_clear_is_removed_again(opened, clock, stor
 
 
 async def test_a_snapshot_catalogued_while_the_clear_waits_is_removed_in_its_turn(opened, clock, storage, registry):
-    """The clear's own write comes after the late pointer's removal, so an answered clear is durable."""
+    """The pointer is written and its answer is late: the clear's own write waits for it, and then both are gone."""
     host, epoch = opened
-    storage.before["replace"] = gate = Gate()
+    gate = Gate()
+
+    async def hold_the_pointer(*_args, add, **_kwargs):
+        if add:
+            await gate()
+
+    storage.after["replace"] = hold_the_pointer
     _seal_one(host, epoch, clock)
     await settle()
+    assert len(await _catalogued_ids(storage)) == 1
     clear = asyncio.create_task(registry.clear(KEY, epoch))
     await settle()
     assert not clear.done()

@@ -127,6 +127,18 @@ async def test_waiting_polls_are_served_in_their_order(opened, clock, registry):
     assert registry.waiting_poll_count == 0
 
 
+async def test_nobody_overtakes_a_poll_that_has_been_called(opened, clock):
+    """Between being called and trying, the first one's turn is not taken by who comes just then."""
+    host, epoch = opened
+    first = _poll(host, epoch, max_count=1)
+    await settle()
+    host.add(epoch, indexes(clock.now_ms(), (1, 0, 10)))
+    clock.advance(10)  # the first is called now, and has not run yet
+    assert rows(await host.poll(epoch, max_count=1, wait_ms=0, lease_ms=LEASE_MS)) == []
+    await settle()
+    assert rows(first.result()) == [(1, 0)]
+
+
 async def test_what_one_poll_leaves_the_next_one_takes(opened, clock):
     """All that is due goes to those who wait, in one go."""
     host, epoch = opened

@@ -266,9 +266,9 @@ class World:
         elif roll < 0.96:
             self.note("reopen")
             await self.open()
-        elif roll < 0.965:
+        elif roll < 0.97:
             await self.clear()
-        elif roll < 0.98:
+        elif roll < 0.985:
             await self.close_and_open()
         else:
             await self.crash()
