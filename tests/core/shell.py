@@ -14,6 +14,9 @@ Row = tuple[int, int, int]
 E = TypeVar("E", StoreSnapshot, LoadSegments, DeleteSnapshots)
 
 START_MS = 1_000
+DUE_MS = START_MS + 100
+LATER_MS = START_MS + 60_000
+STRICT = TrackerLimits(strict=True)
 
 
 def positions(*pairs: tuple[int, int]) -> PositionColumns:
@@ -113,3 +116,11 @@ class Shell:
             self.perform_all()
             rows += self.pop_rows()
         return rows
+
+
+def due_shell(count: int = 3, limits: TrackerLimits = STRICT) -> Shell:
+    """Positions (1, 0), (1, 1), ... that have just become due, and one that is not."""
+    shell = Shell.with_limits(limits)
+    shell.add(*[(DUE_MS, 1, entry) for entry in range(count)], (LATER_MS, 2, 0))
+    shell.now_ms = limits.due_from_ms(DUE_MS)
+    return shell
