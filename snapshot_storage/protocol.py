@@ -49,6 +49,8 @@ class CatalogueState:
     epoch: int = 0
     entries: tuple[CatalogueEntry, ...] = field(default=())
     """Ascending by (first, last, bucket_id)."""
+    corrupt: tuple[int, ...] = ()
+    """Bucket ids of entries whose stored bytes fail their checksum: count them, remove them, replay from the ledgers."""
 
 
 def require_entry_range(first: int, last: int) -> None:
@@ -160,9 +162,7 @@ class SnapshotCatalogue(Protocol):
     async def list(self, topic: str, cursor: str) -> CatalogueState:
         """The entries and the epoch that wrote them last; an unknown tracker has an empty catalogue at epoch 0.
 
-        Raises:
-            SnapshotCorrupt: an entry fails its checksum; ``metadata["bucket_id"]`` names it. Remove it with ``replace``,
-                count it and list again: the others are sound.
+        An entry that is damaged does not hide the others: it is named in ``corrupt``.
         """
         ...
 

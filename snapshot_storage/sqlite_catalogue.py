@@ -10,7 +10,7 @@ from typing import Final
 
 import google_crc32c
 
-from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt
+from snapshot_storage.errors import SnapshotConflict
 from snapshot_storage.protocol import CatalogueEntry, CatalogueState
 from snapshot_storage.sqlite_threads import one_view
 from tracker.core.columns import Position
@@ -25,7 +25,7 @@ _Row = tuple[int, int, int, int, int, int | None, int | None, bytes, bytes]
 
 
 def read(connection: sqlite3.Connection, topic: str, cursor: str) -> CatalogueState:
-    """The catalogue of one tracker, verified."""
+    """The catalogue of one tracker, verified entry by entry."""
     with one_view(connection):
         tracker = connection.execute(
             "SELECT tracker_id, epoch FROM trackers WHERE topic = ? AND cursor = ?", (topic, cursor)
@@ -38,7 +38,15 @@ def read(connection: sqlite3.Connection, topic: str, cursor: str) -> CatalogueSt
             " ORDER BY first_ledger_id, first_entry_id, last_ledger_id, last_entry_id, bucket_id",
             (tracker_id,),
         ).fetchall()
-    return CatalogueState(epoch, tuple(_entry(topic, cursor, tracker_id, checksum, row) for checksum, *row in rows))
+    entries: list[CatalogueEntry] = []
+    corrupt: list[int] = []
+    for checksum, *columns in rows:
+        row: _Row = tuple(columns)
+        if _is_sound(tracker_id, checksum, row):
+            entries.append(_entry(row))
+        else:
+            corrupt.append(row[0])
+    return CatalogueState(epoch, tuple(entries), tuple(corrupt))
 
 
 def fence(connection: sqlite3.Connection, topic: str, cursor: str, *, epoch: int, forgotten: bool) -> int:
@@ -95,19 +103,15 @@ def _row(entry: CatalogueEntry) -> _Row:
     return entry.bucket_id, *entry.first, *entry.last, *mark_delete, entry.summary, entry.consumed
 
 
-def _entry(topic: str, cursor: str, tracker_id: int, checksum: int, columns: list[object]) -> CatalogueEntry:
-    row: _Row = tuple(columns)  # type: ignore[assignment]  # the columns of our own table, checked next
+def _is_sound(tracker_id: int, checksum: int, row: _Row) -> bool:
     try:
-        sound = checksum == _checksum(tracker_id, row)
-    except (struct.error, TypeError):  # a value of another type
-        sound = False
+        return checksum == _checksum(tracker_id, row)
+    except (struct.error, TypeError):  # a damaged value may be of another type
+        return False
+
+
+def _entry(row: _Row) -> CatalogueEntry:
     bucket_id, first_ledger, first_entry, last_ledger, last_entry, mark_ledger, mark_entry, summary, consumed = row
-    if not sound:
-        raise SnapshotCorrupt(
-            f"the catalogue entry of bucket {bucket_id} of {topic!r}, {cursor!r} does not match its checksum; "
-            "remove it and rebuild the bucket from the ledgers",
-            metadata={"bucket_id": str(bucket_id)},
-        )
     return CatalogueEntry(
         bucket_id=bucket_id,
         first=Position(first_ledger, first_entry),

@@ -1,6 +1,8 @@
 """Rows of Pulsar's defects that need a storage, a service or the codec. Other such rows stand in tests/service."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -29,6 +31,31 @@ async def test_row_06_a_registry_starts_its_storage(tmp_path) -> None:
     await registry.close_tracker(KEY, opened.epoch)  # ends when the seal has been stored
     (snapshot,) = await registry.storage.list_bucket_snapshots(*KEY)
     assert snapshot.bucket_id > 0
+    await registry.close()
+
+
+async def test_a_damaged_catalogue_entry_costs_its_bucket_only(tmp_path) -> None:
+    """One entry of the catalogue fails its checksum: it is counted and dropped, the others are recovered."""
+    path, clock = tmp_path / "tracker.db", ManualClock()
+    registry = make_registry(open_storage(f"sqlite:{path}"), clock)
+    await registry.start()
+    opened = await registry.open(KEY, owner="test", mark_delete=None)
+    for ledger_id in range(1, 5):
+        registry.host(KEY).add(opened.epoch, bucketful(clock.now_ms(), ledger_id))
+    await registry.close_tracker(KEY, opened.epoch)
+    await registry.close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE catalogue SET last_entry_id = last_entry_id + 1 WHERE first_ledger_id = 2")
+
+    registry = make_registry(open_storage(f"sqlite:{path}"), clock)
+    await registry.start()
+    opened = await registry.open(KEY, owner="test", mark_delete=None)
+    assert (opened.recovered_count, opened.bucket_count) == (10, 2)
+    assert registry.counters.snapshots_corrupt == 1
+    await registry.close_tracker(KEY, opened.epoch)
+    state = await registry.storage.list(*KEY)
+    assert (len(state.entries), state.corrupt) == (2, ())
+    assert len(await registry.storage.list_bucket_snapshots(*KEY)) == 2
     await registry.close()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from snapshot_storage.errors import SnapshotCorrupt, StorageFormatUnsupported, StorageUnavailable
-from snapshot_storage.protocol import CatalogueEntry
+from snapshot_storage.protocol import CatalogueEntry, CatalogueState
 from snapshot_storage.sqlite import SqliteStorage, open_sqlite
 from tests.snapshot_storage.sqlite_files import ask, create, each, started
 from tracker.core.columns import Position
@@ -178,7 +178,7 @@ async def test_every_damaged_part_of_an_entry_is_corrupt(tmp_path):
     ],
 )
 async def test_every_damaged_part_of_a_catalogue_entry_is_corrupt(tmp_path, column):
-    """The error names the bucket; once that entry is removed the others are answered."""
+    """It is named as corrupt, can be removed, and does not hide the others."""
     path = tmp_path / "db"
     other = CatalogueEntry(2, Position(2, 0), Position(2, 9), b"summary")
     async with started(path) as storage:
@@ -188,11 +188,10 @@ async def test_every_damaged_part_of_a_catalogue_entry_is_corrupt(tmp_path, colu
     ask(path, f"UPDATE catalogue SET {column} = {damaged} WHERE bucket_id = 1")
     async with started(path) as storage:
         cursor = "elsewhere" if column == "tracker_id" else "c"
-        with pytest.raises(SnapshotCorrupt, match="does not match its checksum") as raised:
-            await storage.list("t", cursor)
-        await storage.replace("t", cursor, remove=[int(raised.value.metadata["bucket_id"])], add=[], epoch=1)
-        await storage.list("t", cursor)
+        (corrupt,) = (await storage.list("t", cursor)).corrupt
         assert (await storage.list("t", "c")).entries == (other,)
+        await storage.replace("t", cursor, remove=[corrupt], add=[], epoch=1)
+        assert (await storage.list("t", "c")) == CatalogueState(1, (other,))
 
 
 async def test_a_damaged_page_is_corrupt(tmp_path):

@@ -64,6 +64,8 @@ class TrackerRecovery:
             [partial(bucket, entry, summary) for entry, summary in zip(state.entries, summaries, strict=True)]
         )
         lost = [entry.bucket_id for entry, found in zip(state.entries, buckets, strict=True) if found is None]
+        lost += state.corrupt
+        self._counters.snapshots_corrupt += len(state.corrupt)
         return await self._access.offload(
             _build,
             limits,
@@ -89,7 +91,7 @@ class TrackerRecovery:
         for entry, summary in zip(state.entries, summaries, strict=True):
             if summary is not None:
                 cleared += len(summary.bits) - summary.bits.intersection_count(_consumed(entry))
-        ids = [entry.bucket_id for entry in state.entries]
+        ids = [*(entry.bucket_id for entry in state.entries), *state.corrupt]
         await self._attempt(lambda: self._storage.replace(*self._key, remove=ids, add=(), epoch=epoch + 1))
         stored = await self._attempt(lambda: self._storage.list_bucket_snapshots(*self._key))
         await _together([partial(self._delete, snapshot.bucket_id) for snapshot in stored])
@@ -115,7 +117,7 @@ class TrackerRecovery:
 
     async def _sweep(self, state: CatalogueState) -> None:
         """Delete what a crash left without a pointer."""
-        referenced = {entry.bucket_id for entry in state.entries}
+        referenced = {entry.bucket_id for entry in state.entries}.union(state.corrupt)
         stored = await self._attempt(lambda: self._storage.list_bucket_snapshots(*self._key))
         orphans = [snapshot.bucket_id for snapshot in stored if snapshot.bucket_id not in referenced]
         await _together([partial(self._delete, bucket_id) for bucket_id in orphans])
