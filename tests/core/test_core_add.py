@@ -6,15 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.shell import START_MS, Shell
+from tests.core.shell import LATER_MS, START_MS, STRICT, Shell
 from tracker.core.columns import INT63_MAX, Position
 from tracker.core.core import TrackerClosed
 from tracker.core.effects import DeleteSnapshots, StoreSnapshot
 from tracker.core.errors import InvalidInput
 from tracker.core.limits import TrackerLimits
-
-STRICT = TrackerLimits(strict=True)
-LATER_MS = START_MS + 60_000
 
 
 @pytest.mark.parametrize(("strict", "cutoff_ms"), [(True, START_MS), (False, START_MS + 1_000)])

@@ -1,0 +1,83 @@
+"""Runs and the shared heap on their own."""
+
+from tracker.core.columns import IndexColumns
+from tracker.core.runs import Run, RunHeap
+
+
+def rows(*table: tuple[int, int, int]) -> IndexColumns:
+    return IndexColumns.of(table)
+
+
+def test_an_unsorted_run_announces_its_earliest_deadline():
+    """Adding compares nothing but the minimum."""
+    run = Run(1, 1)
+    run.append(rows((9, 1, 0), (7, 1, 1)))
+    run.append(rows((8, 1, 2)))
+    assert (run.min_deliver_at_ms, len(run), run.is_sorted) == (7, 3, False)
+    run.sort()
+    assert list(run.rows) == [(7, 1, 1), (8, 1, 2), (9, 1, 0)]
+    run.check()
+
+
+def test_an_exhausted_run_that_is_filled_again_forgets_its_old_minimum():
+    """An earlier head must not stay announced."""
+    run = Run(1, 1, rows((5, 1, 0)))
+    run.advance(1)
+    run.append(rows((9, 1, 1)))
+    assert run.min_deliver_at_ms == 9
+    run.check()
+
+
+def test_consumed_rows_of_a_long_run_are_let_go():
+    """A view would keep them alive for as long as the last row waits."""
+    run = Run(1, 1, rows(*[(number, 1, number) for number in range(10_000)]))
+    run.advance(6_000)
+    assert len(run._rows) == len(run) == 4_000
+    assert list(run.rows.take(slice(0, 1))) == [(6_000, 1, 6_000)]
+
+
+def test_due_prefix_ends_after_the_cutoff_and_the_count():
+    """Rows at the cutoff are due."""
+    run = Run(1, 1, rows((1, 1, 0), (2, 1, 1), (2, 1, 2), (3, 1, 3)))
+    assert len(run.due_prefix(2, 10)) == 3
+    assert len(run.due_prefix(2, 2)) == 2
+    assert len(run.due_prefix(0, 10)) == 0
+
+
+def test_the_heap_finds_the_run_with_the_earliest_head():
+    """Also after an earlier row came into another one."""
+    heap = RunHeap()
+    heap.new_run(1, rows((5, 1, 0)))
+    late = heap.new_run(2)
+    assert heap.first() is heap.of_home(1)[0]
+    heap.append(late, rows((9, 2, 0)))
+    heap.append(late, rows((3, 2, 1)))
+    assert heap.first() is late
+    heap.check()
+
+
+def test_taking_moves_runs_to_their_next_head():
+    """An exhausted run is dropped, the others go back on the heap, undue ones never left it."""
+    heap = RunHeap()
+    for home, table in enumerate([[(1, 1, 0), (4, 1, 1)], [(2, 2, 0)], [(9, 3, 0)]]):
+        heap.new_run(home, rows(*table))
+    runs = heap.due_runs(4)
+    assert [run.home_key for run in runs] == [0, 1]
+    taken = heap.take(runs, 4, 2)
+    assert list(taken.indexes) == [(1, 1, 0), (2, 2, 0)]
+    assert (len(heap), heap.loaded_count) == (2, 2)
+    first = heap.first()
+    assert first is not None
+    assert first.min_deliver_at_ms == 4
+    heap.check()
+
+
+def test_dropping_a_home_drops_all_its_runs():
+    """And counts what is left."""
+    heap = RunHeap()
+    heap.new_run(1, rows((1, 1, 0)))
+    heap.new_run(1, rows((2, 1, 1)))
+    heap.new_run(2, rows((3, 2, 0)))
+    heap.drop_home(1)
+    assert (heap.of_home(1), heap.loaded_count, len(heap)) == ([], 1, 1)
+    heap.check()
