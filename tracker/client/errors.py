@@ -126,6 +126,7 @@ _BY_REASON: Mapping[str, type[TrackerCallError]] = {
     "FENCED": Fenced,
     "TRACKER_NOT_OPEN": TrackerNotOpen,
     "CLEARED": Cleared,
+    "CLOSED": Cleared,
     "BATCH_TOO_LARGE": BatchTooLarge,
     "LEASES_EXHAUSTED": Overloaded,
     "OVERLOADED": Overloaded,
