@@ -11,8 +11,8 @@ HERE = Path(__file__).parent
 OPTIONS = ["-o", "python_files=bench_*.py", "-s", "-q", "--timeout=1800", str(HERE)]
 README = """# Benchmarks
 
-`make bench` prints these numbers; `python -m tests.benchmarks` (written by it) also puts them here. Seeds are fixed, the
-median of {repeats} repeats is shown with the lowest and the highest in brackets, and the output of each repeat is verified.
+`make bench` prints these numbers; `python -m tests.benchmarks` also writes them into this file. Seeds are fixed, the median
+of {repeats} repeats is shown with the lowest and the highest in brackets, and the output of each repeat is verified.
 What is measured is described in `bench_*.py`. The peer is a heap and a dict in the same process and the same run
 (`heap_and_dict.py`); other peers come later.
 
