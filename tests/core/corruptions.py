@@ -303,7 +303,7 @@ def a_run_with_dead_copies_is_not_suspect(busy):
 
 @corruption
 def the_expiry_of_a_lease_is_lost(busy):
-    busy.state.leases._expiries.popitem(0)
+    busy.state.leases._expiries.pop_first()
 
 
 @corruption

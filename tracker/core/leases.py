@@ -6,10 +6,9 @@ must not lose its messages.
 
 from dataclasses import dataclass
 
-from sortedcontainers import SortedDict
-
 from tracker.core.columns import BoolArray, IndexColumns, Position, PositionColumns
 from tracker.core.errors import InvalidInput, InvariantViolation
+from tracker.core.ordered_map import OrderedMap
 from tracker.core.position_bitmap import PositionBitmap
 
 
@@ -34,7 +33,7 @@ class LeaseTable:
 
     def __init__(self) -> None:
         self._leases: dict[int, Lease] = {}
-        self._expiries: SortedDict[tuple[int, int], None] = SortedDict()
+        self._expiries: OrderedMap[tuple[int, int], None] = OrderedMap()
         self._last_id = 0
         self.bits = PositionBitmap()
 
@@ -73,13 +72,13 @@ class LeaseTable:
 
     def next_expiry_ms(self) -> int | None:
         """When the first lease ends, or None. O(1)."""
-        return self._expiries.peekitem(0)[0][0] if self._expiries else None
+        return self._expiries.first()[0][0] if self._expiries else None
 
     def expire(self, now_ms: int) -> list[IndexColumns]:
         """End every lease whose time is up at ``now_ms``; returns what was outstanding."""
         returned = []
-        while self._expiries and self._expiries.peekitem(0)[0][0] <= now_ms:
-            lease = self._leases[self._expiries.peekitem(0)[0][1]]
+        while self._expiries and self._expiries.first()[0][0] <= now_ms:
+            lease = self._leases[self._expiries.first()[0][1]]
             returned.append(lease.outstanding())
             self.bits.subtract(lease.bits)
             self._end(lease)

@@ -4,12 +4,11 @@ The order is always: new durable object, commit in the catalogue, switch, delete
 step leaves the state before it, fully usable, and a wake-up to try again.
 """
 
-from sortedcontainers import SortedDict
-
 from tracker.core.columns import IndexColumns
 from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, StoreSnapshot
 from tracker.core.errors import InvariantViolation
 from tracker.core.homes import Home, SnapshotSegments
+from tracker.core.ordered_map import OrderedMap
 from tracker.core.outcomes import BucketState
 from tracker.core.seal import SealedIndexes
 from tracker.core.state import TrackerState
@@ -39,7 +38,7 @@ class BucketLifecycle:
         self._loading_count = 0
         self._deletes: dict[int, tuple[int, ...]] = {}
         # (moment, number) -> the home to store again, or the bucket ids to delete again
-        self._retries: SortedDict[tuple[int, int], Home | tuple[int, ...]] = SortedDict()
+        self._retries: OrderedMap[tuple[int, int], Home | tuple[int, ...]] = OrderedMap()
         self.replay_required = False
         """Positions were lost with their snapshot since this was last set to False."""
 
@@ -112,8 +111,8 @@ class BucketLifecycle:
         """Ask again for every failed effect whose waiting time is over."""
         state = self._state
         state.segments.release_retries(now_ms)
-        while self._retries and self._retries.peekitem(0)[0][0] <= now_ms:
-            _, what = self._retries.popitem(0)
+        while self._retries and self._retries.first()[0][0] <= now_ms:
+            _, what = self._retries.pop_first()
             if isinstance(what, tuple):
                 self.delete(what)
             elif what.key in state.members.homes:
@@ -168,7 +167,7 @@ class BucketLifecycle:
 
     def next_wakeup_ms(self) -> int | None:
         """The next prefetch or retry, or None."""
-        moments = [self._retries.peekitem(0)[0][0] if self._retries else None, self._state.segments.next_retry_ms()]
+        moments = [self._retries.first()[0][0] if self._retries else None, self._state.segments.next_retry_ms()]
         wanted = self._state.segments.first_idle()
         if wanted is not None:
             moments.append(self._prefetch_at_ms(wanted[0]))

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 import numpy as np
-from sortedcontainers import SortedDict
 
 from tracker.core.columns import BEFORE_ALL, BoolArray, Int64Array, Position, PositionColumns
 from tracker.core.errors import InvariantViolation
 from tracker.core.homes import Home
+from tracker.core.ordered_map import OrderedMap
 from tracker.core.outcomes import BucketState
 from tracker.core.position_bitmap import PositionBitmap, by_ledger
 
@@ -19,7 +19,7 @@ class Membership:
 
     def __init__(self) -> None:
         self.homes: dict[int, Home] = {}
-        self.ranges: SortedDict[tuple[Position, int], Position] = SortedDict()
+        self.ranges: OrderedMap[tuple[Position, int], Position] = OrderedMap()
         """(last position, home key) -> first position, of every home that is not open for adds. Only an index."""
         self._by_ledger: dict[int, list[Home]] = {}
         self._next_key = 1
@@ -71,7 +71,7 @@ class Membership:
 
     def frontier(self) -> Position:
         """The highest sealed position: what is not above it is late. O(log homes)."""
-        return self.ranges.peekitem(-1)[0][0] if self.ranges else BEFORE_ALL
+        return self.ranges.last()[0][0] if self.ranges else BEFORE_ALL
 
     def add(self, home: Home, positions: PositionColumns) -> int:
         """Set bits in a home; returns how many were not set. The caller has made sure that no other home has them."""

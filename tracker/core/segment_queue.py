@@ -4,10 +4,9 @@ Loading is by time: a segment is wanted when its first deadline comes within the
 is nearly due and not the number of buckets (PIP-195 keeps the first segment of every bucket; that is an infinite window).
 """
 
-from sortedcontainers import SortedDict
-
 from tracker.core.errors import InvariantViolation
 from tracker.core.homes import Home
+from tracker.core.ordered_map import OrderedMap
 
 
 class SegmentQueue:
@@ -17,10 +16,10 @@ class SegmentQueue:
 
     def __init__(self) -> None:
         self._place: dict[int, int] = {}
-        self._unloaded: SortedDict[tuple[int, int], None] = SortedDict()
-        self._idle: SortedDict[tuple[int, int], None] = SortedDict()
+        self._unloaded: OrderedMap[tuple[int, int], None] = OrderedMap()
+        self._idle: OrderedMap[tuple[int, int], None] = OrderedMap()
         self._retry_at: dict[int, int] = {}
-        self._retry_order: SortedDict[tuple[int, int], None] = SortedDict()
+        self._retry_order: OrderedMap[tuple[int, int], None] = OrderedMap()
 
     def update(self, home: Home) -> None:
         """Note where a sealed home stands now: call after each change to its snapshot part."""
@@ -43,8 +42,8 @@ class SegmentQueue:
 
     def release_retries(self, now_ms: int) -> None:
         """Make homes whose waiting time is over idle again."""
-        while self._retry_order and self._retry_order.peekitem(0)[0][0] <= now_ms:
-            (_, key), _ = self._retry_order.popitem(0)
+        while self._retry_order and self._retry_order.first()[0][0] <= now_ms:
+            (_, key), _ = self._retry_order.pop_first()
             del self._retry_at[key]
             self._idle[self._place[key], key] = None
 
@@ -66,15 +65,15 @@ class SegmentQueue:
 
     def first_min_ms(self) -> int | None:
         """First deadline that is not in memory, being loaded or not. O(1)."""
-        return self._unloaded.peekitem(0)[0][0] if self._unloaded else None
+        return self._unloaded.first()[0][0] if self._unloaded else None
 
     def first_idle(self) -> tuple[int, int] | None:
         """(first deadline, home key) of the idle home that is wanted next. O(1)."""
-        return self._idle.peekitem(0)[0] if self._idle else None
+        return self._idle.first()[0] if self._idle else None
 
     def next_retry_ms(self) -> int | None:
         """When the first waiting home may be tried again, or None. O(1)."""
-        return self._retry_order.peekitem(0)[0][0] if self._retry_order else None
+        return self._retry_order.first()[0][0] if self._retry_order else None
 
     def waiting_moments(self) -> list[int]:
         """When each waiting home may be tried again, in no order. O(homes)."""
