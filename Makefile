@@ -24,7 +24,6 @@ demo: $(READY)  ## track, deliver, crash and recover delayed messages that a rea
 	$(BIN)/delayed-tracker demo
 
 serve: $(READY)  ## run the service with conf/tracker.conf until interrupted
-	@mkdir -p data
 	$(BIN)/delayed-tracker serve --config conf/tracker.conf
 
 test: $(READY)  ## run the tests

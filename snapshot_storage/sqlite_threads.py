@@ -7,6 +7,7 @@ job that undoes the first, nothing.
 
 import asyncio
 import contextlib
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -71,6 +72,23 @@ def one_view(connection: sqlite3.Connection) -> Iterator[None]:
             connection.execute("COMMIT")
 
 
+def _ensure_directory(path: Path) -> None:
+    """Create the file's directory, durably, if it alone is missing: more than one missing level is a mistyped path."""
+    directory = path.parent
+    if directory.is_dir():
+        return
+    if directory.exists():
+        raise InvalidInput("sqlite path", str(path), f"{directory} is not a directory; give another path")
+    if not directory.parent.is_dir():
+        raise InvalidInput("sqlite path", str(path), f"create the directory {directory.parent} first")
+    directory.mkdir(exist_ok=True)
+    above = os.open(directory.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(above)
+    finally:
+        os.close(above)
+
+
 class SqliteThreads:
     """The threads and connections of one open file, and the lock that keeps others out."""
 
@@ -97,11 +115,10 @@ class SqliteThreads:
         return await asyncio.shield(loop.run_in_executor(self._writer_thread, self._open, recover))
 
     def _open(self, recover: Job[T]) -> T:
-        if not self._path.parent.is_dir():
-            raise InvalidInput("sqlite path", str(self._path), f"create the directory {self._path.parent} first")
         if self._path.is_dir():
             raise InvalidInput("sqlite path", str(self._path), "this is a directory; name a file in it")
         with storage_errors(self._path), contextlib.ExitStack() as undo:
+            _ensure_directory(self._path)
             self._lock = PathLock.acquire(self._path)
             undo.callback(self._release)
             sqlite_schema.require_ours_or_new(self._path)

@@ -262,9 +262,11 @@ async def test_a_creation_cut_short_is_finished(tmp_path):
 
 
 async def test_paths_that_cannot_be_are_named_with_a_remedy(tmp_path):
-    """A missing directory, a directory, no path, memory by SQLite's name."""
+    """Two missing directories, a file as directory, a directory, no path, memory by SQLite's name."""
+    (tmp_path / "file").touch()
     for path, remedy in (
-        (tmp_path / "missing" / "db", f"create the directory {tmp_path / 'missing'} first"),
+        (tmp_path / "missing" / "too" / "db", f"create the directory {tmp_path / 'missing'} first"),
+        (tmp_path / "file" / "db", f"{tmp_path / 'file'} is not a directory"),
         (tmp_path, "name a file in it"),
     ):
         with pytest.raises(InvalidInput, match=remedy):
@@ -272,6 +274,12 @@ async def test_paths_that_cannot_be_are_named_with_a_remedy(tmp_path):
     for rest in ("", ":memory:"):
         with pytest.raises(InvalidInput, match="write sqlite:PATH"):
             open_sqlite(rest)
+
+
+async def test_the_directory_of_the_file_is_created(tmp_path):
+    """One level: the default path works in an empty working directory."""
+    async with started(tmp_path / "data" / "db") as storage:
+        assert await create(storage, [b"1"]) == 1
 
 
 async def test_a_place_that_takes_no_files_is_unavailable():

@@ -150,7 +150,8 @@ class Settings:
         "sqlite:data/tracker.db",
         "bucketSnapshotStorageUrl",
         Group.STORAGE,
-        "Where snapshots are kept: sqlite:PATH (relative to the working directory), or memory: to keep nothing.",
+        "Where snapshots are kept: sqlite:PATH (relative to the working directory; the file and its directory are "
+        "created), or memory: to keep nothing.",
     )
     mutable_indexes_max: int = setting(
         1_000_000,
