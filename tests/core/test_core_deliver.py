@@ -1,9 +1,12 @@
 """Polls and what they leave behind: what a dispatcher may rely on, one sentence a test (design 3.6)."""
 
+import time
+
+import numpy as np
 import pytest
 
 from tests.core.shell import DUE_MS, LATER_MS, START_MS, STRICT, Shell, due_shell
-from tracker.core.columns import INT63_MAX
+from tracker.core.columns import INT63_MAX, Position, index_columns
 from tracker.core.effects import DeleteSnapshots, LoadSegments
 from tracker.core.errors import InvalidInput
 from tracker.core.limits import TrackerLimits
@@ -203,3 +206,43 @@ def test_drained_trackers_hold_nothing(count):
     assert stats.membership_bytes == 0
     assert shell.core.next_wakeup_ms() is None
     assert not shell.snapshots
+
+
+def test_dead_copies_between_two_that_count_are_leapt_over():
+    """They would be passed over two by two."""
+    shell = Shell.with_limits(TrackerLimits(min_index_count_per_bucket=1, tick_ms=0))
+    count = 100_000
+    shell.add((5_000, 2, 0), (7_000, 2, 1))
+    dead = np.zeros(count, np.int64)
+    shell.core.add(index_columns(dead + 6_000, dead + 1, np.arange(count)), shell.now_ms)
+    shell.core.seal_now(shell.now_ms)
+    shell.perform_all()
+    shell.pass_time(10_000)
+    shell.core.advance_mark_delete(Position(1, count), shell.now_ms)
+    started = time.perf_counter()
+    assert shell.pop_rows(2, lease_ms=10) == [(5_000, 2, 0), (7_000, 2, 1)]
+    assert time.perf_counter() - started < 1.0
+
+
+def test_adds_and_polls_in_turn_leave_few_runs():
+    """Each poll that looks into the run that adds go to closes it; the rest of it must not stay a run of its own."""
+    shell = Shell.with_limits(TrackerLimits(tick_ms=0))
+    for number in range(500):
+        shell.add((shell.now_ms + 1, 1, 2 * number), (10**9 + number, 1, 2 * number + 1))
+        shell.pass_time(1)
+        assert len(shell.pop_rows()) == 1
+    assert len(shell.core._state.heap) <= 12
+    shell.core.check()
+
+
+def test_clear_leaves_nothing_to_replay():
+    """What was lost before has been cleared as well."""
+    shell = Shell.with_limits(TrackerLimits(min_index_count_per_bucket=1, tick_ms=0, prefetch_window_ms=0))
+    shell.add((50_000, 1, 0))
+    shell.core.seal_now(shell.now_ms)
+    shell.store()
+    shell.pass_time(50_000)
+    shell.fail_load(lost=True)
+    assert shell.core.replay_required
+    shell.core.clear(shell.now_ms)
+    assert not shell.core.replay_required

@@ -74,11 +74,23 @@ def test_release_ends_a_lease_with_its_last_position():
 
 def test_drop_through_ends_leases_that_hold_nothing_more():
     """Mark-delete acknowledges leased positions too."""
+    table = granted(100, 200)
+    table.drop_through(Position(1, 1))
+    assert (len(table), table.next_expiry_ms(), len(table.bits)) == (0, None, 0)
+    table.check()
+
+
+def test_drop_through_looks_at_all_leases_only_when_that_is_worth_it():
+    """A mark-delete position advances all the time; what it drops is gone all the same, whoever looks."""
     table = granted(100, 200, 300)
     table.drop_through(Position(1, 1))
-    assert len(table) == 1
-    assert table.next_expiry_ms() == 300
+    assert len(table) == 3
     assert list(table.bits.to_columns()) == [Position(2, 0)]
+    table.check()
+    assert table.held_by(1, positions((1, 0))).tolist() == [False]
+    assert [list(rows) for rows in table.expire(100)] == [[]]
+    assert [list(rows) for rows in table.outstanding()] == [[ROWS[2]]]
+    assert (len(table), table.next_expiry_ms()) == (1, 300)
     table.check()
 
 

@@ -61,7 +61,7 @@ def test_taking_moves_runs_to_their_next_head():
     heap = RunHeap()
     for home, table in enumerate([[(1, 1, 0), (4, 1, 1)], [(2, 2, 0)], [(9, 3, 0)]]):
         heap.new_run(home, rows(*table))
-    runs = heap.due_runs(4)
+    runs = heap.due_runs(4, 10)
     assert [run.home_key for run in runs] == [0, 1]
     taken = heap.take(runs, 4, 2)
     assert list(taken.indexes) == [(1, 1, 0), (2, 2, 0)]
@@ -80,4 +80,33 @@ def test_dropping_a_home_drops_all_its_runs():
     heap.new_run(2, rows((3, 2, 0)))
     heap.drop_home(1)
     assert (heap.of_home(1), heap.loaded_count, len(heap)) == ([], 1, 1)
+    heap.check()
+
+
+def test_only_the_runs_that_are_needed_leave_the_heap():
+    """A dispatcher that was away finds ten thousand runs due, and asks for a thousand rows."""
+    heap = RunHeap()
+    for number in range(1_000):
+        heap.new_run(1, rows((number, 1, 2 * number), (number, 1, 2 * number + 1)))
+    runs = heap.due_runs(5_000, 100)
+    assert len(runs) == 64
+    assert [row[0] for row in heap.take(runs, 5_000, 100).indexes] == [number // 2 for number in range(100)]
+    assert len(heap.due_runs(5_000, 10_000)) == 950
+
+
+def test_a_run_with_unsorted_rows_does_not_count_as_enough():
+    """Only its first deadline is known."""
+    heap = RunHeap()
+    for number in range(100):
+        heap.append(heap.new_run(1), rows((number, 1, number)))
+    assert len(heap.due_runs(5_000, 1)) == 100
+
+
+def test_the_heap_forgets_what_runs_announced_before():
+    """Ever earlier deadlines leave one entry each, which would wait for its time."""
+    heap = RunHeap()
+    run = heap.new_run(1)
+    for number in range(1_000):
+        heap.append(run, rows((5_000 - number, 1, number)))
+    assert len(heap._heap) < 100
     heap.check()

@@ -263,6 +263,9 @@ class TrackerCore:
             if len(block):
                 parts.append(block)
                 missing -= len(block)
+            if missing:
+                # Leap over the dead copies at the head: in blocks of what is missing, half a million take a minute.
+                self._state.settle()
         indexes = IndexColumns.concat(parts)
         delivery = Delivery(indexes)
         if len(indexes) and lease_ms:
@@ -276,7 +279,7 @@ class TrackerCore:
     ) -> IndexColumns | None:
         """The live ones among the next due copies, or None if no copy is due."""
         state = self._state
-        runs = state.heap.due_runs(cutoff_ms)
+        runs = state.heap.due_runs(cutoff_ms, count)
         if not runs:
             return None
         for run in runs:
@@ -421,6 +424,7 @@ class TrackerCore:
         cleared = state.counters.tracked
         state.epoch += 1
         self._lifecycle.forget_all()
+        self._lifecycle.replay_required = False  # nothing is missing any more
         state.reset_homes()
         state.counters.cleared += cleared
         self._finish(now_ms)

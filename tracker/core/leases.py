@@ -6,7 +6,7 @@ must not lose its messages.
 
 from dataclasses import dataclass
 
-from tracker.core.columns import BoolArray, IndexColumns, Position, PositionColumns
+from tracker.core.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
 from tracker.core.errors import InvalidInput, InvariantViolation
 from tracker.core.ordered_map import OrderedMap
 from tracker.core.position_bitmap import PositionBitmap
@@ -23,18 +23,23 @@ class Lease:
 
     def outstanding(self) -> IndexColumns:
         """The rows that are still leased."""
+        if len(self.bits) == len(self.indexes):
+            return self.indexes
         return self.indexes.take(self.bits.contains(self.indexes.positions))
 
 
 class LeaseTable:
     """All leases, found by id and by expiry; ``bits`` is the union of what they hold."""
 
-    __slots__ = ("_expiries", "_last_id", "_leases", "bits")
+    __slots__ = ("_dropped_count", "_dropped_through", "_expiries", "_last_id", "_leases", "bits")
 
     def __init__(self) -> None:
         self._leases: dict[int, Lease] = {}
         self._expiries: OrderedMap[tuple[int, int], None] = OrderedMap()
         self._last_id = 0
+        # A lease loses what was dropped when somebody looks at it, and all of them once that is worth the look.
+        self._dropped_through = BEFORE_ALL
+        self._dropped_count = 0
         self.bits = PositionBitmap()
 
     def __len__(self) -> int:
@@ -57,7 +62,10 @@ class LeaseTable:
     def held_by(self, lease_id: int, positions: PositionColumns) -> BoolArray:
         """For each position, whether it is outstanding under this lease; an ended lease holds nothing."""
         lease = self._leases.get(lease_id)
-        return PositionBitmap().contains(positions) if lease is None else lease.bits.contains(positions)
+        if lease is None:
+            return PositionBitmap().contains(positions)
+        lease.bits.remove_through(self._dropped_through)
+        return lease.bits.contains(positions)
 
     def release(self, lease_id: int, positions: PositionColumns) -> IndexColumns:
         """End the lease of positions that it holds; returns their rows."""
@@ -79,6 +87,7 @@ class LeaseTable:
         returned = []
         while self._expiries and self._expiries.first()[0][0] <= now_ms:
             lease = self._leases[self._expiries.first()[0][1]]
+            lease.bits.remove_through(self._dropped_through)
             returned.append(lease.outstanding())
             self.bits.subtract(lease.bits)
             self._end(lease)
@@ -86,26 +95,36 @@ class LeaseTable:
 
     def release_all(self) -> list[IndexColumns]:
         """End every lease; returns what was outstanding."""
-        returned = [lease.outstanding() for lease in self._leases.values()]
+        returned = self.outstanding()
         self.clear()
         return returned
 
     def drop_through(self, position: Position) -> None:
-        """Forget leased positions at or below a position. O(leases)."""
-        if not self.bits.remove_through(position):
+        """Forget leased positions at or below a position: they are never leased again. Amortised O(positions)."""
+        self._dropped_through = max(self._dropped_through, position)
+        self._dropped_count += self.bits.remove_through(position)
+        if self._dropped_count >= len(self._leases):
+            self._trim_all()
+
+    def _trim_all(self) -> None:
+        if not self._dropped_count:
             return
+        self._dropped_count = 0
         for lease in list(self._leases.values()):
-            if lease.bits.remove_through(position) and not lease.bits:
+            lease.bits.remove_through(self._dropped_through)
+            if not lease.bits:
                 self._end(lease)
 
     def outstanding(self) -> list[IndexColumns]:
         """The rows of every lease that are still leased."""
+        self._trim_all()
         return [lease.outstanding() for lease in self._leases.values()]
 
     def clear(self) -> None:
         """Forget all leases; ids go on rising."""
         self._leases.clear()
         self._expiries.clear()
+        self._dropped_count = 0
         self.bits = PositionBitmap()
 
     def _end(self, lease: Lease) -> None:
@@ -117,11 +136,13 @@ class LeaseTable:
         union = PositionBitmap()
         for lease in self._leases.values():
             lease.bits.check()
-            if not lease.bits:
+            bits = lease.bits.copy()
+            bits.remove_through(self._dropped_through)
+            if not bits and not self._dropped_count:
                 raise InvariantViolation(f"lease {lease.lease_id} holds nothing")
             if len(lease.outstanding()) != len(lease.bits):
                 raise InvariantViolation(f"lease {lease.lease_id} has bits without rows")
-            if union.update(lease.bits) != len(lease.bits):
+            if union.update(bits) != len(bits):
                 raise InvariantViolation(f"lease {lease.lease_id} holds a position of another lease")
             if not 1 <= lease.lease_id <= self._last_id:
                 raise InvariantViolation(f"lease {lease.lease_id} has an id that was never given out")

@@ -93,10 +93,18 @@ class Membership:
         A home is named once for each ledger.
         """
         for ledger, selection in by_ledger(positions.ledger_id):
+            homes = self._by_ledger.get(ledger)
+            if homes is None:
+                continue
             rows = np.arange(selection.start, selection.stop) if isinstance(selection, slice) else selection
-            for home in self._by_ledger.get(ledger, ()):
+            entries = positions.entry_id[rows]
+            lowest, highest = (ledger, int(entries.min())), (ledger, int(entries.max()))
+            for home in homes:
                 if not len(rows):
                     break
+                # A ledger that never rolls over has any number of homes, most of them elsewhere in it.
+                if home.last is not None and (home.last < lowest or (home.first is not None and highest < home.first)):
+                    continue
                 here = home.bits.contains(positions.take(rows))
                 if here.any():
                     yield home, rows[here]

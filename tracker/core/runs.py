@@ -13,6 +13,10 @@ from tracker.core.columns import IndexColumns
 from tracker.core.errors import InvariantViolation
 from tracker.core.k_way_merge import Taken, take_earliest
 
+_RUNS_FEW = 64
+"""So many runs are looked into before it is asked whether they are enough."""
+_STALE_SLACK = 64
+
 
 class Run:
     """Copies of indexes of one home: a sorted part with a cursor, and chunks that wait to be sorted in."""
@@ -60,6 +64,12 @@ class Run:
     def rows(self) -> IndexColumns:
         """The sorted part that is left; shares memory."""
         return self._rows.take(slice(self._head, None)) if self._head else self._rows
+
+    def count_before(self, deliver_at_ms: int) -> int:
+        """At least how many copies have an earlier deadline; none are counted while some wait to be sorted in."""
+        if self._chunks:
+            return 0
+        return max(0, int(np.searchsorted(self._rows.deliver_at_ms, deliver_at_ms)) - self._head)
 
     def due_prefix(self, cutoff_ms: int, count: int) -> IndexColumns:
         """The first ``count`` rows at most that are due, of a sorted run."""
@@ -171,10 +181,18 @@ class RunHeap:
             heapq.heappop(self._heap)
         return None
 
-    def due_runs(self, cutoff_ms: int) -> list[Run]:
-        """Every run with a head at or before the cutoff. They leave the heap until :meth:`advance` puts them back."""
+    def due_runs(self, cutoff_ms: int, count: int) -> list[Run]:
+        """The runs that hold the earliest ``count`` due copies; all that are due, if they hold fewer.
+
+        They leave the heap until :meth:`advance` puts them back. O(runs that are needed), not all that are due.
+        """
         due: dict[int, Run] = {}
+        look_at = _RUNS_FEW
         while self._heap and self._heap[0][0] <= cutoff_ms:
+            if len(due) >= look_at:
+                if sum(run.count_before(self._heap[0][0]) for run in due.values()) >= count:
+                    break
+                look_at *= 2
             deliver_at_ms, run_id = heapq.heappop(self._heap)
             run = self._runs.get(run_id)
             if run is not None and len(run) and run.min_deliver_at_ms == deliver_at_ms:
@@ -195,6 +213,10 @@ class RunHeap:
     def _push(self, run: Run) -> None:
         if len(run):
             heapq.heappush(self._heap, (run.min_deliver_at_ms, run.run_id))
+        if len(self._heap) > 2 * len(self._runs) + _STALE_SLACK:
+            # Entries of runs that are gone, or that have got an earlier head, would stay until their time comes.
+            self._heap = [(run.min_deliver_at_ms, run_id) for run_id, run in self._runs.items() if len(run)]
+            heapq.heapify(self._heap)
 
     def _forget(self, run: Run) -> None:
         del self._runs[run.run_id]

@@ -169,6 +169,8 @@ class TrackerState:
         self.counters.tracked += added
         memory.last_ledger_id = max(memory.last_ledger_id, int(indexes.ledger_id.max()))
         if memory.open_run is None:
+            # Each hand-out that looked into the last one left a sorted run: adds and polls in turn would leave thousands.
+            self._merge_small_runs(home)
             memory.open_run = self.heap.new_run(home.key)
         self.heap.append(memory.open_run, indexes)
 
@@ -242,8 +244,10 @@ class TrackerState:
         assert first is not None
         assert last is not None
         chunks = [chunk for run in self.heap.of_home(home.key) for chunk in run.chunks()]
-        # Leased positions have no copy in a run, but the snapshot must hold whatever has a bit.
-        chunks += [leased.take(home.bits.contains(leased.positions)) for leased in self.leases.outstanding()]
+        # Leased positions have no copy in a run, but the snapshot must hold whatever has a bit. Those of other homes go
+        # when it is sealed, away from the caller's path.
+        if home.bits.intersection_count(self.leases.bits):
+            chunks += self.leases.outstanding()
         return FrozenIndexes(
             home_key=home.key,
             chunks=tuple(chunk for chunk in chunks if len(chunk)),
@@ -257,6 +261,7 @@ class TrackerState:
 
     def settle(self) -> None:
         """Bring a live copy to the head of the heap, so that the next deadline is exact. Amortised O(1)."""
+        look_at = _SETTLE_BLOCK
         while (run := self.heap.first()) is not None:
             home = self.members.homes[run.home_key]
             if not run.is_sorted:
@@ -266,9 +271,10 @@ class TrackerState:
             head = run.rows.take(slice(0, 1))
             if self.is_live(home, head)[0]:
                 return
-            block = run.rows.take(slice(0, _SETTLE_BLOCK))
+            block = run.rows.take(slice(0, look_at))
             live = self.is_live(home, block)
             self.heap.advance(run, int(np.argmax(live)) if live.any() else len(block))
+            look_at *= 2
 
     def note_measured(self, home: Home, snapshot_bytes: int) -> None:
         """Account the memory and the storage of a home that has just been stored or recovered."""
