@@ -156,6 +156,7 @@ async def test_open_tells_where_to_replay_from_and_what_was_recovered(service, e
         ("persistent://tenant/ns/" + "t" * 177, "with space/slash/100%/ünïcode"),
         ("x", "%2F"),
         ("t" * 4096, "s" * 4096),
+        ("\N{SNOWMAN}" * 1365, "\N{SNOWMAN}" * 1365),
     ],
 )
 async def test_names_are_kept_verbatim(service, topic, subscription):
@@ -246,6 +247,25 @@ async def test_malformed_requests_name_the_field_and_change_nothing(service, epo
     assert [row.field for row in violations] == [field]
     assert violations[0].description
     assert await service.stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=REF)) == before
+
+
+async def test_lengths_are_told_in_the_words_of_the_api(service, epoch):
+    """Each column's name and length."""
+    request = pb.AddMessagesRequest(tracker=REF, epoch=epoch, deliver_at_ms=[1], ledger_ids=[1, 2], entry_ids=[])
+    error, _, _ = await _refused(service.stub.AddMessages(request))
+    assert "deliver_at_ms has 1, ledger_ids has 2, entry_ids has 0" in error.details()
+
+
+@pytest.mark.parametrize("request_bytes", [b"\xff\xff\xff", b"\x1a\x03\1\2\3", b"\x0a\x05\x0a\x03\xed\xa0\x80"])
+async def test_bytes_that_are_no_request_are_the_callers_fault(service, request_bytes):
+    """Cut short, half a value in a column, half a surrogate pair as text; answered, and not logged."""
+    async with grpc.aio.insecure_channel(service.address) as channel:
+        method = "/delayed_tracker.v1.DelayedDeliveryTrackerService/AddMessages"
+        with capture_logs() as logs:
+            error, info, details = await _refused(channel.unary_unary(method)(request_bytes))
+    assert (error.code(), info.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    assert details["BadRequest"].field_violations[0].field == "request"
+    assert not logs
 
 
 async def test_many_bad_offsets_fit_into_the_answer(service, epoch):

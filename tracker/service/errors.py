@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from tracker.core.errors import DelayedTrackerError
 
+SHOWN_NAME_MAX = 200
+
 
 class TrackerKey(NamedTuple):
     """Which tracker: one subscription of one topic, both verbatim."""
@@ -15,7 +17,15 @@ class TrackerKey(NamedTuple):
     subscription: str
 
     def __str__(self) -> str:
-        return f"{self.subscription!r} of {self.topic!r}"
+        return f"{shortened(self.subscription)!r} of {shortened(self.topic)!r}"
+
+
+def shortened(name: str) -> str:
+    """A name as messages show it: long ones lose their middle, because a gRPC status has 8 KiB for everything."""
+    if len(name) <= SHOWN_NAME_MAX:
+        return name
+    kept = SHOWN_NAME_MAX // 2
+    return f"{name[:kept]}...{name[-kept:]}"
 
 
 class ServiceError(DelayedTrackerError):
@@ -40,6 +50,7 @@ class Fenced(ServiceError):
     reason = "FENCED"
 
     def __init__(self, key: TrackerKey, *, given_epoch: int, epoch: int, owner: str) -> None:
+        owner = shortened(owner)
         opened = f", opened by {owner!r}" if owner else ""
         super().__init__(
             f"epoch {given_epoch} of the tracker of subscription {key} is fenced: it is at epoch {epoch}{opened};"
