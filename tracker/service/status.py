@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 import grpc
 import structlog
 from google.protobuf.any_pb2 import Any as AnyMessage
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
@@ -135,17 +135,17 @@ class StatusInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  
         method = handler_call_details.method
         if not method.startswith(_OUR_SERVICES) or handler is None or handler.unary_unary is None:
             return handler
+        # Requests are parsed within `answer`: gRPC would answer UNKNOWN to bytes that are no message, and log a traceback.
         return grpc.unary_unary_rpc_method_handler(
-            _answering(method, cast("Behaviour", handler.unary_unary)),
-            request_deserializer=handler.request_deserializer,
+            _answering(method, handler.request_deserializer, cast("Behaviour", handler.unary_unary)),
             response_serializer=handler.response_serializer,
         )
 
 
-def _answering(method: str, behaviour: Behaviour) -> Behaviour:
-    async def answer(request: Any, context: "grpc.aio.ServicerContext[Any, Any]") -> Any:
+def _answering(method: str, parse: Callable[[bytes], Any] | None, behaviour: Behaviour) -> Behaviour:
+    async def answer(request: bytes, context: "grpc.aio.ServicerContext[Any, Any]") -> Any:
         try:
-            return await behaviour(request, context)
+            return await behaviour(_parsed(method, parse, request), context)
         except Exception as error:  # noqa: BLE001  # the process boundary: nothing is swallowed, everything is answered
             if code_of(error) is grpc.StatusCode.INTERNAL:
                 _log.error("call failed", method=method, exc_info=error)
@@ -153,3 +153,13 @@ def _answering(method: str, behaviour: Behaviour) -> Behaviour:
         return await context.abort(status.code, status.details, status.trailing_metadata)
 
     return answer
+
+
+def _parsed(method: str, parse: Callable[[bytes], Any] | None, request: bytes) -> Any:
+    if parse is None:
+        return request
+    try:
+        return parse(request)
+    except DecodeError as error:
+        remedy = f"send the message that {method} takes, with text in UTF-8"
+        raise InvalidInput("request", f"{len(request)} bytes", remedy) from error

@@ -37,6 +37,13 @@ def _in_words_of_the_api(error: InvalidInput) -> InvalidInput:
     )
 
 
+def _require_equal_lengths(**columns: Sequence[int]) -> None:
+    lengths = {field: len(values) for field, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        given = ", ".join(f"{field} has {length}" for field, length in lengths.items())
+        raise InvalidInput(next(iter(columns)), given, "give columns of equal length")
+
+
 def to_indexes(
     deliver_at_ms: Sequence[int], ledger_ids: Sequence[int], entry_ids: Sequence[int], *, batch_max: int
 ) -> IndexColumns:
@@ -51,6 +58,7 @@ def to_indexes(
         _column("ledger_ids", ledger_ids, batch_max),
         _column("entry_ids", entry_ids, batch_max),
     )
+    _require_equal_lengths(deliver_at_ms=deliver_at_ms, ledger_ids=ledger_ids, entry_ids=entry_ids)
     try:
         return index_columns(*columns)
     except InvalidInput as error:
@@ -60,6 +68,7 @@ def to_indexes(
 def to_positions(ledger_ids: Sequence[int], entry_ids: Sequence[int], *, batch_max: int) -> PositionColumns:
     """Positions of a request's two columns; errors as for :func:`to_indexes`."""
     columns = _column("ledger_ids", ledger_ids, batch_max), _column("entry_ids", entry_ids, batch_max)
+    _require_equal_lengths(ledger_ids=ledger_ids, entry_ids=entry_ids)
     try:
         return position_columns(*columns)
     except InvalidInput as error:
