@@ -445,6 +445,12 @@ async def test_clear_is_legal_for_a_tracker_that_is_not_loaded(registry, storage
     assert (again.recovered_count, again.epoch) == (0, opened.epoch + 2)
 
 
+async def test_clear_of_a_tracker_that_nobody_ever_opened_is_not_open(registry):
+    """There is no epoch to be fenced by; the remedy is to open it."""
+    with pytest.raises(TrackerNotOpen):
+        await registry.clear(KEY, 1)
+
+
 # -- the end ---------------------------------------------------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ from tracker.core.limits import TrackerLimits
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.recovery import RecoverableBucket, needs_metadata, plan_recovery
 from tracker.service.counters import EffectCounters
-from tracker.service.errors import Fenced, TrackerKey
+from tracker.service.errors import Fenced, TrackerKey, TrackerNotOpen
 from tracker.service.storage_access import StorageAccess
 
 Answer = TypeVar("Answer")
@@ -80,10 +80,13 @@ class TrackerRecovery:
         """Delete everything of the tracker; returns the epoch now on record and how many positions there were.
 
         Raises:
+            TrackerNotOpen: nobody ever opened it.
             Fenced: the catalogue carries another epoch than the caller's.
             StorageUnavailable: try again.
         """
         state = await self._attempt(lambda: self._storage.list(*self._key))
+        if not state.epoch:
+            raise TrackerNotOpen(self._key)
         if epoch != state.epoch:
             raise Fenced(self._key, given_epoch=epoch, epoch=state.epoch, owner="")
         summaries = await self._access.offload(_summaries, state.entries)

@@ -244,7 +244,7 @@ class TrackerRegistry:
         """Forget every position of a tracker durably, loaded or not; the caller's epoch must be the last one.
 
         Raises:
-            Recovering, Fenced, ShuttingDown: nothing was cleared.
+            TrackerNotOpen, Recovering, Fenced, ShuttingDown: nothing was cleared.
             StorageUnavailable: it is not known whether an unloaded tracker was cleared; try again.
         """
         self._require_serving()
