@@ -6,11 +6,12 @@ from hypothesis import strategies as st
 
 from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
 from tests.ledger.disks import DiskFiles, cursor_at
-from tests.ledger.log_files import TOPIC, cursor_path, flipped, header, ledger_path, message
+from tests.ledger.log_files import TOPIC, cursor_path, flipped, header, ledger_path, message, write_dump
 from tests.ledger.test_cursor import acked_range, hole
 from tracker.core.columns import BEFORE_ALL, Position
 from tracker.ledger.errors import EntriesUnreadable, ErrorPolicy, MetadataInvalid, SubscriptionNotFound, TopicNotFound
 from tracker.ledger.pending import DropReason
+from tracker.ledger.source import open_bookie_disk
 from tracker.ledger.topic_reader import OpenLedgers
 
 COMMIT, ABORT = 21, 22
@@ -152,6 +153,7 @@ def test_bad_entries_fail_or_are_skipped(disk, damage, reason):
     report = disk.pending(on_error=ErrorPolicy.SKIP)
     assert pending(report) == [(5, 0, 50), (5, 1, 51), (5, 2, 52), (8, 0, 80), (8, 2, 82)]
     assert report.bad_entries == caught.value.bad_entries
+    assert report.entry_count == 5
 
 
 def test_bad_message_checksum_is_a_bad_entry(tmp_path):
@@ -175,6 +177,13 @@ def test_a_dropped_ledger_is_noticed(disk):
 
     with pytest.raises(EntriesUnreadable, match="entries 5:0 to 2: no log has it"):
         disk.pending()
+
+
+def test_a_topic_that_must_be_there_is_looked_for_first(disk):
+    """Before the logs are opened: scanning the disk of a bookie takes long."""
+    dump = write_dump(disk.directory / "dump.jsonl.gz", disk.metadata)
+    with pytest.raises(TopicNotFound, match="persistent://lab/main/nothing"):
+        open_bookie_disk([disk.directory / "nowhere"], dump, topic="persistent://lab/main/nothing")
 
 
 def test_unknown_topic_and_subscription(disk):
@@ -205,6 +214,16 @@ def test_a_log_cut_short_misses_entries_of_closed_ledgers(disk):
             disk.pending(log=cut)
         report = disk.pending(log=cut, on_error=ErrorPolicy.SKIP)
         assert len(report.indexes) + sum(bad.entry_count for bad in report.bad_entries) == 6
+
+
+def test_a_log_cut_short_is_where_to_look_for_missing_entries(disk):
+    """The file and the offset of the record that is not whole are part of the reason."""
+    log = header() + b"".join(disk.records)
+    last = len(log) - len(disk.records[-1])
+    with pytest.raises(
+        EntriesUnreadable, match=rf"entry 8:2: no log has it; .*0\.log is cut short at byte {last}; give"
+    ):
+        disk.pending(log=log[:-7])
 
 
 def test_progress_counts_entries(disk):

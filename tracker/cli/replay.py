@@ -44,7 +44,7 @@ class Reconciliation:
     topic: str
     subscription: str
     read_count: int
-    """Entries of the topic's ledgers."""
+    """Entries of the topic's ledgers that could be read."""
     delayed_count: int
     """Of these, with a deadline."""
     acknowledged_count: int
@@ -61,8 +61,10 @@ class Reconciliation:
     duplicate_count: int
     beyond_max_delay_count: int
     below_mark_delete_count: int
+    bad_entry_count: int
+    """Entries that could not be read, or that no log has."""
     bad_entries: tuple[str, ...]
-    """Where and why, one line each; only with --on-error skip."""
+    """Where and why, one line for each or for a row of them; only with --on-error skip."""
     shift_ms: int
     """What was added to every deadline."""
 
@@ -140,9 +142,9 @@ def replay(
     )
     mark_delete = None if report.mark_delete == BEFORE_ALL else Position(*report.mark_delete)
     outcome, shift_ms = asyncio.run(
-        _offer(server, topic, subscription, report.indexes, mark_delete=mark_delete, instant_ms=instant_ms)
+        _offer(server, report.topic, subscription, report.indexes, mark_delete=mark_delete, instant_ms=instant_ms)
     )
-    account = reconcile(topic, subscription, report, outcome, shift_ms=shift_ms)
+    account = reconcile(report.topic, subscription, report, outcome, shift_ms=shift_ms)
     if as_json:
         print_json({**_document(account), "balanced": account.balanced})
     else:
@@ -170,7 +172,7 @@ def read_pending(
     try:
         with (
             progress("scanning entry logs", "bytes") as scanned,
-            open_bookie_disk(log_directories, metadata, progress=scanned) as disk,
+            open_bookie_disk(log_directories, metadata, topic=topic, progress=scanned) as disk,
             progress("reading entries", "entries") as read,
         ):
             return disk.pending(
@@ -204,6 +206,7 @@ def reconcile(
         duplicate_count=len(outcome.duplicate),
         beyond_max_delay_count=len(outcome.beyond_max_delay),
         below_mark_delete_count=len(outcome.below_mark_delete),
+        bad_entry_count=sum(entry.entry_count for entry in report.bad_entries),
         bad_entries=tuple(str(entry) for entry in report.bad_entries),
         shift_ms=shift_ms,
     )
@@ -246,7 +249,7 @@ def _print_account(account: Reconciliation) -> None:
         ("  duplicate", account.duplicate_count),
         ("  beyond the maximum delay", account.beyond_max_delay_count),
         ("  at or below mark-delete", account.below_mark_delete_count),
-        ("bad entries", len(account.bad_entries)),
+        ("bad entries", account.bad_entry_count),
     ):
         rows.add_row(name, str(value))
     console = answer_console()
@@ -256,6 +259,6 @@ def _print_account(account: Reconciliation) -> None:
     for line in account.bad_entries[:BAD_ENTRIES_SHOWN]:
         console.print(f"bad: {line}", markup=False)
     if len(account.bad_entries) > BAD_ENTRIES_SHOWN:
-        console.print(f"... and {len(account.bad_entries) - BAD_ENTRIES_SHOWN} more bad entries; --json lists all")
+        console.print(f"... and {len(account.bad_entries) - BAD_ENTRIES_SHOWN} more; --json lists all")
     if not account.balanced:
         console.print("the counts do not add up: please report this")

@@ -151,7 +151,7 @@ class EntryLogs:
             for entry_id in lost
             if entry_id in damaged
         ]
-        bad += _missing(ledger_id, [entry_id for entry_id in lost if entry_id not in damaged])
+        bad += self._missing(ledger_id, [entry_id for entry_id in lost if entry_id not in damaged])
         bad.sort(key=lambda entry: -1 if entry.entry_id is None else entry.entry_id)
         return LedgerEntries(StoredEntries.of(ledger_id, entry_ids, payloads), tuple(bad))
 
@@ -182,6 +182,17 @@ class EntryLogs:
         start = int(self.records.offset[row]) + RECORD_SIZE_BYTES
         body: bytes = self._logs[self.records.file_no[row]][start : start + int(self.records.body_size[row])]
         return body
+
+    def _missing(self, ledger_id: int, entry_ids: list[int]) -> list[BadEntry]:
+        """One row for each run of missing entries."""
+        # Where they went is not known, but a file that is not whole is where to look first.
+        places = [f"{file} is cut short at byte {offset}" for file, offset in self.truncated]
+        places += [f"{place.file} is damaged at byte {place.offset}" for place in self.damage]
+        more = f" and {len(places) - 1} places more" if len(places) > 1 else ""
+        reason = f"no log has it; {places[0]}{more}" if places else "no log has it"
+        ids = np.array(entry_ids, np.int64)
+        runs = np.split(ids, np.flatnonzero(np.diff(ids) != 1) + 1)
+        return [BadEntry(ledger_id, int(run[0]), None, None, reason, entry_count=len(run)) for run in runs if len(run)]
 
     def _damaged_entry(self, ledger_id: int, entry_id: int, row: int, digest: LedgerDigest) -> BadEntry:
         names = " or ".join(digest_type.name for digest_type in digest.types)
@@ -302,12 +313,3 @@ def _absent(present: list[int], first: int, last: int) -> list[int]:
     expected = np.arange(first, last + 1)
     absent: list[int] = np.setdiff1d(expected, np.array(present, np.int64), assume_unique=True).tolist()
     return absent
-
-
-def _missing(ledger_id: int, entry_ids: list[int]) -> list[BadEntry]:
-    """One row for each run of missing entries."""
-    ids = np.array(entry_ids, np.int64)
-    runs = np.split(ids, np.flatnonzero(np.diff(ids) != 1) + 1)
-    return [
-        BadEntry(ledger_id, int(run[0]), None, None, "no log has it", entry_count=len(run)) for run in runs if len(run)
-    ]

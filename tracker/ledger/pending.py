@@ -50,7 +50,7 @@ class PendingReport:
     ledger_ids: tuple[int, ...]
     """Ledgers that were read. Those wholly below the mark-delete position were not."""
     entry_count: int
-    """Entries read."""
+    """Entries read; bad ones are not among them."""
     marker_count: int
     """Markers among them: no messages, so never delayed."""
     partly_acked_count: int
@@ -114,7 +114,7 @@ def pending_indexes(
         cursor = found.state
         bad += found.bad_entries
     spans = [span for span in spans if span.ledger_id >= cursor.mark_delete.ledger_id]
-    total, done, marker_count = sum(span.entry_count for span in spans), 0, 0
+    total, done, read_count, marker_count = sum(span.entry_count for span in spans), 0, 0, 0
 
     delayed: list[_Delayed] = []
     markers: list[TransactionMarkers] = []
@@ -123,6 +123,7 @@ def pending_indexes(
         delayed.append(_delayed(ledger.columns))
         markers.append(TransactionMarkers.of(ledger.columns))
         marker_count += int(ledger.columns.has(EntryFlag.MARKER).sum())
+        read_count += int(ledger.columns.readable.sum())
         done += ledger.span.entry_count
         if progress is not None:
             progress(done, total)
@@ -138,7 +139,7 @@ def pending_indexes(
         dropped=rows.take(reason > 0),
         drop_reason=reason[reason > 0],
         ledger_ids=tuple(span.ledger_id for span in spans),
-        entry_count=done,
+        entry_count=read_count,
         marker_count=marker_count,
         partly_acked_count=int(partly_acked.sum()),
         bad_entries=tuple(dict.fromkeys(bad)),

@@ -102,19 +102,27 @@ class BookieDisk:
 
 
 def open_bookie_disk(
-    log_directories: Sequence[str | Path], metadata_dump: str | Path, *, progress: Progress | None = None
+    log_directories: Sequence[str | Path],
+    metadata_dump: str | Path,
+    *,
+    topic: str | None = None,
+    progress: Progress | None = None,
 ) -> BookieDisk:
     """Open what is left of a cluster.
 
     Args:
         log_directories: ledger directories of all bookies together.
         metadata_dump: JSON lines, plain or gzip; see :mod:`tracker.ledger.metadata_dump`.
+        topic: a topic that must be there: better known before the logs are scanned than after.
         progress: called with bytes of entry logs scanned, and bytes in all.
     Raises:
-        InvalidInput: a directory does not exist or has no logs.
+        TopicNotFound: there is no such topic; the message lists near names.
+        InvalidInput: no topic name; a directory does not exist or has no logs.
         LedgerFileInvalid: a file is not what it should be, or of a newer version.
         OSError: a file cannot be read.
     Cost: O(records in the logs).
     """
-    dump = MetadataDump.load(metadata_dump)
-    return BookieDisk(TopicCatalogue(dump), open_entry_logs(log_directories, progress=progress))
+    catalogue = TopicCatalogue(MetadataDump.load(metadata_dump))
+    if topic is not None:
+        catalogue.topic(topic)
+    return BookieDisk(catalogue, open_entry_logs(log_directories, progress=progress))
