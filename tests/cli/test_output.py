@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracker.cli.output import duration, instant, jsonable, progress, size
+from tracker.cli.output import answer_console, duration, instant, jsonable, progress, size, table
 from tracker.client import BucketState, MarkDeleteAnswer, Position
 
 
@@ -45,6 +45,15 @@ def test_sizes_have_the_unit_that_fits(count, shown):
 def test_instants_are_utc_and_total(ms, shown):
     """Deadlines beyond the calendar are shown as they are."""
     assert instant(ms) == shown
+
+
+@pytest.mark.parametrize("name", ["[/oops]", "[red]x[/red]", ":smile:", "100%", "a b/c"])
+def test_names_are_printed_as_they_are(capsys, name):
+    """They are no markup, not in titles and not in cells."""
+    rows = table(f"{name} of t", "a wide enough column")
+    rows.add_row(name)
+    answer_console().print(rows)
+    assert capsys.readouterr().out.count(name) == 2
 
 
 def test_progress_without_a_terminal_is_a_log_line(capsys):

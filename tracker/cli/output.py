@@ -28,20 +28,20 @@ LOG_LINE_EVERY_S = 10.0
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 
-def answer_console() -> Console:
-    """Where answers go."""
-    return _console(stderr=False)
+def answer_console(*, markup: bool = False) -> Console:
+    """Where answers go. With markup, what is printed must not hold names that users chose."""
+    return _console(stderr=False, markup=markup)
 
 
 def notice_console() -> Console:
     """Where progress, log lines and errors go."""
-    return _console(stderr=True)
+    return _console(stderr=True, markup=False)
 
 
-def _console(*, stderr: bool) -> Console:
+def _console(*, stderr: bool, markup: bool) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else PLAIN_WIDTH
-    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False)
+    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False, markup=markup, emoji=False)
 
 
 def jsonable(value: object) -> Json:
@@ -163,4 +163,4 @@ class _LogLines:
         if news and (done >= total or now - self._said_at >= LOG_LINE_EVERY_S):
             self._said_at = now
             self._said_done = done
-            self._console.print(f"{self._title}: {done} of {total} {self._unit}", markup=False)
+            self._console.print(f"{self._title}: {done} of {total} {self._unit}")

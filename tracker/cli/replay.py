@@ -257,7 +257,7 @@ def _print_account(account: Reconciliation) -> None:
     if account.shift_ms:
         console.print(f"deadlines were shifted by {duration(account.shift_ms)}")
     for line in account.bad_entries[:BAD_ENTRIES_SHOWN]:
-        console.print(f"bad: {line}", markup=False)
+        console.print(f"bad: {line}")
     if len(account.bad_entries) > BAD_ENTRIES_SHOWN:
         console.print(f"... and {len(account.bad_entries) - BAD_ENTRIES_SHOWN} more; --json lists all")
     if not account.balanced:

@@ -61,7 +61,7 @@ def demo(
 
     Example: delayed-tracker demo
     """
-    console = Console(quiet=True) if as_json else answer_console()
+    console = Console(quiet=True) if as_json else answer_console(markup=True)
     report = asyncio.run(_play_in_time(open_sample(sample), console))
     if as_json:
         print_json(report)
