@@ -149,6 +149,10 @@ class TrackerCore:
         homes = self._state.members.homes.values()
         return {home.snapshot.bucket_id: home.bits.copy() for home in homes if home.snapshot is not None}
 
+    def undeleted(self) -> frozenset[int]:
+        """Buckets whose deletion was asked for and has not been reported: the catalogue may still name them."""
+        return self._lifecycle.undeleted()
+
     def take_effects(self) -> list[Effect]:
         """Effects asked for since the last call, in order; each must be reported back exactly once."""
         return self._lifecycle.take_effects()

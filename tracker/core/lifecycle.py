@@ -263,13 +263,17 @@ class BucketLifecycle:
         self._retry_later(bucket_ids, now_ms)
         return True
 
+    def undeleted(self) -> frozenset[int]:
+        """Buckets that are being deleted, or wait for the next try."""
+        waiting = [what for what in self._retries.values() if isinstance(what, tuple)]
+        return frozenset(bucket_id for ids in (*self._deletes.values(), *waiting) for bucket_id in ids)
+
     def forget_all(self) -> None:
         """A barrier has passed: results of effects asked for before it are ignored, snapshots of before it deleted."""
         bucket_ids = {
             home.snapshot.bucket_id for home in self._state.members.homes.values() if home.snapshot is not None
         }
-        bucket_ids.update(bucket_id for ids in self._deletes.values() for bucket_id in ids)
-        bucket_ids.update(bucket_id for what in self._retries.values() if isinstance(what, tuple) for bucket_id in what)
+        bucket_ids |= self.undeleted()
         self._stores.clear()
         self._loads.clear()
         self._loading_count = 0

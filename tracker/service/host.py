@@ -9,9 +9,10 @@ awaits inside it, so the core sees one step after the other.
 
 import asyncio
 import enum
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from snapshot_storage.errors import SnapshotConflict, StorageError
 from tracker.core.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
@@ -94,8 +95,8 @@ class TrackerHost:
         self._polls = PollQueue(shared.clock, shared.polls)
         self._latest_ms = 0
         self._unclaimed = True
-        self._durable_epoch = 0
-        self._awaiting_durable: list[tuple[int, asyncio.Future[None]]] = []
+        # A clear waits for: an epoch on record, and these buckets deleted.
+        self._awaiting_durable: list[tuple[int, frozenset[int], asyncio.Future[None]]] = []
 
     # -- the gate ----------------------------------------------------------------------------------------------------
 
@@ -162,7 +163,6 @@ class TrackerHost:
         assert self.state is HostState.RECOVERING
         self.state = HostState.READY
         self._core = core
-        self._durable_epoch = core.epoch
         with self._step():
             pass  # What recovery asked for is under way now.
 
@@ -172,6 +172,7 @@ class TrackerHost:
         Raises:
             StorageUnavailable: the new epoch could not be recorded. The old owner is fenced all the same: it is not
                 known whether the storage took the new epoch.
+            TrackerNotOpen: it was closed meanwhile; recover it anew.
         """
         recovered_count = 0
         if self._unclaimed:
@@ -193,12 +194,14 @@ class TrackerHost:
 
     async def _raise_epoch(self, owner: str) -> None:
         async with self._runner.catalogue_turn:
-            epoch = self._require_core().epoch + 1
             access = self._shared.access
+            epoch = 0
             try:
-                await access.attempt(
-                    lambda: access.storage.replace(*self.key, remove=(), add=(), epoch=epoch), self.counters
-                )
+                # Once, or again if the last owner has cleared meanwhile: that takes an epoch too.
+                while epoch <= (core := self._require_core()).epoch:
+                    epoch = core.epoch + 1
+                    fence = partial(access.storage.replace, *self.key, remove=(), add=(), epoch=epoch)
+                    await access.attempt(fence, self.counters)
             except SnapshotConflict:
                 self._shared.fenced(self)
                 raise
@@ -206,10 +209,10 @@ class TrackerHost:
                 # Also if the storage did not answer: it may have taken the epoch, and effects of the old one conflict.
                 if self.state is HostState.READY:
                     with self._step() as (core, now_ms):
-                        core.begin_epoch(epoch, now_ms)
+                        core.begin_epoch(max(epoch, core.epoch + 1), now_ms)
                         self.owner = owner
                         self._polls.end_all(lambda: PollEnded(self.key, "FENCED"))
-            self._note_durable(epoch)
+            self._note_durable(epoch, ())
 
     def begin_close(self, reason: str) -> None:
         """Answer no more verbs and end what waits; effects under way go on until :meth:`finish_close`."""
@@ -224,7 +227,7 @@ class TrackerHost:
             return PollEnded(self.key, reason)
 
         self._polls.end_all(error)
-        for _, future in self._awaiting_durable:
+        for _, _, future in self._awaiting_durable:
             if not future.done():
                 future.set_exception(error())
         if self._core is not None:
@@ -234,23 +237,25 @@ class TrackerHost:
         """Return when every effect has ended and what was consumed is on record."""
         await self._runner.finish()
         if self._core is not None:
-            await self._record_consumed(self._core.remaining(), self._core.epoch)
+            gone = self._core.undeleted() | self._runner.debris
+            await self._record_consumed(self._core.remaining(), gone, self._core.epoch)
 
     def abandon(self) -> None:
         """Cancel the effects under way: the grace period is over."""
         self._runner.abandon()
 
-    async def _record_consumed(self, remaining: dict[int, PositionBitmap], epoch: int) -> None:
-        """Write to the catalogue which positions of each bucket need not come back after a restart."""
-        if not remaining:
+    async def _record_consumed(self, remaining: dict[int, PositionBitmap], gone: frozenset[int], epoch: int) -> None:
+        """Write to the catalogue which positions of each bucket, and which buckets, need not come back after a restart."""
+        if not remaining and not gone:
             return
         access = self._shared.access
         try:
             async with self._runner.catalogue_turn:
                 known = await access.storage.list(*self.key)
                 moved = await access.offload(checkpointed, known.entries, remaining)
-                if moved:
-                    ids = [entry.bucket_id for entry in moved]
+                ids = [entry.bucket_id for entry in known.entries if entry.bucket_id in gone]
+                if moved or ids:
+                    ids += [entry.bucket_id for entry in moved]
                     await access.storage.replace(*self.key, remove=ids, add=moved, epoch=epoch)
         except StorageError:
             # Nothing is lost: these positions are answered as tracked, and delivered, once more.
@@ -360,7 +365,8 @@ class TrackerHost:
             cleared_count = core.clear(now_ms)
             self._polls.end_all(lambda: PollEnded(self.key, "CLEARED"))
             cleared = Cleared(core.epoch, cleared_count)
-        await self._durable(cleared.epoch)
+            deleting = core.undeleted()
+        await self._durable(cleared.epoch, deleting)
         return cleared
 
     def stats(self) -> TrackerStats:
@@ -373,21 +379,20 @@ class TrackerHost:
 
     # -- what must be on record before it is answered ----------------------------------------------------------------
 
-    async def _durable(self, epoch: int) -> None:
-        """Wait until the catalogue carries an epoch, however often that has to be tried."""
-        if self._durable_epoch >= epoch:
-            return
+    async def _durable(self, epoch: int, deleting: frozenset[int]) -> None:
+        """Wait until the catalogue carries an epoch without these buckets, however often that has to be tried."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._awaiting_durable.append((epoch, future))
+        awaited = (epoch, deleting, future)
+        self._awaiting_durable.append(awaited)
         try:
             await future
         finally:
-            self._awaiting_durable.remove((epoch, future))
+            self._awaiting_durable.remove(awaited)
 
-    def _note_durable(self, epoch: int) -> None:
-        self._durable_epoch = max(self._durable_epoch, epoch)
-        for awaited, future in self._awaiting_durable:
-            if awaited <= self._durable_epoch and not future.done():
+    def _note_durable(self, epoch: int, deleted: Iterable[int]) -> None:
+        # A deletion that is tried again keeps its buckets together, and a later clear takes over those of an earlier one.
+        for awaited, deleting, future in self._awaiting_durable:
+            if awaited <= epoch and deleting.issubset(deleted) and not future.done():
                 future.set_result(None)
 
     # -- results of effects (EffectReports) --------------------------------------------------------------------------
@@ -442,7 +447,7 @@ class TrackerHost:
         """Snapshots are gone, and the catalogue carries the effect's epoch."""
         with self._result() as (core, _):
             known = core.snapshots_deleted(effect.effect_id)
-        self._note_durable(effect.epoch)
+        self._note_durable(effect.epoch, effect.bucket_ids)
         return known
 
     def delete_failed(self, effect: DeleteSnapshots) -> bool:

@@ -10,7 +10,13 @@ from functools import partial
 from typing import TypeVar
 
 from snapshot_storage.codec import decode_metadata
-from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageFormatUnsupported
+from snapshot_storage.errors import (
+    SnapshotConflict,
+    SnapshotCorrupt,
+    SnapshotNotFound,
+    StorageError,
+    StorageFormatUnsupported,
+)
 from snapshot_storage.protocol import CatalogueEntry, CatalogueState
 from snapshot_storage.summary import BucketSummary, decode_summary
 from tracker.core.columns import BEFORE_ALL, Position
@@ -119,12 +125,20 @@ class TrackerRecovery:
         return await self._attempt(lambda: self._storage.list(*self._key))
 
     async def _sweep(self, state: CatalogueState) -> None:
-        """Delete what a crash left without a pointer."""
+        """Delete what a crash left without a pointer; what cannot be deleted now is left to the next recovery."""
         referenced = {entry.bucket_id for entry in state.entries}.union(state.corrupt)
         stored = await self._attempt(lambda: self._storage.list_bucket_snapshots(*self._key))
         orphans = [snapshot.bucket_id for snapshot in stored if snapshot.bucket_id not in referenced]
-        await _together([partial(self._delete, bucket_id) for bucket_id in orphans])
-        self._counters.orphans_swept += len(orphans)
+        swept = await _together([partial(self._try_to_delete, bucket_id) for bucket_id in orphans])
+        self._counters.orphans_swept += swept.count(True)
+        self._counters.orphans_left += swept.count(False)
+
+    async def _try_to_delete(self, bucket_id: int) -> bool:
+        try:
+            await self._delete(bucket_id)
+        except StorageError:
+            return False
+        return True
 
     async def _delete(self, bucket_id: int) -> None:
         await self._attempt(lambda: self._storage.delete_bucket_snapshot(bucket_id))

@@ -9,6 +9,7 @@ import enum
 import random
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 from snapshot_storage.protocol import SnapshotStore
@@ -173,7 +174,9 @@ class TrackerRegistry:
             if (recovery := self._recoveries.get(key)) is not None:
                 await self._outcome(recovery)
             if host.state is HostState.READY:
-                return await host.claim(owner, mark_delete)
+                # Closed while the epoch was on its way to the storage: recover it anew.
+                with suppress(TrackerNotOpen):
+                    return await host.claim(owner, mark_delete)
 
     async def _outcome(self, shared: asyncio.Task[Answer]) -> Answer:
         """What a shared task ends with. A caller that goes away leaves it to the others, and to its own next try."""

@@ -131,6 +131,11 @@ class EffectRunner:
         """Effects taken over and not reported."""
         return len(self._tasks)
 
+    @property
+    def debris(self) -> frozenset[int]:
+        """Buckets that nobody knows and the catalogue may name."""
+        return frozenset(self._debris)
+
     def run(self, effects: Sequence[Effect]) -> None:
         """Take over effects; each will be reported. Never blocks."""
         for effect in effects:
