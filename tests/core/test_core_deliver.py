@@ -246,3 +246,39 @@ def test_clear_leaves_nothing_to_replay():
     assert shell.core.replay_required
     shell.core.clear(shell.now_ms)
     assert not shell.core.replay_required
+
+
+def test_what_is_in_memory_anyway_does_not_use_up_the_budget_for_loading():
+    """A mutable bucket of far deadlines would have due segments loaded one by one, each after a poll."""
+    limits = TrackerLimits(
+        tick_ms=0, min_index_count_per_bucket=1, max_indexes_per_segment=2, loaded_indexes_max=20, prefetch_window_ms=0
+    )
+    shell = Shell.with_limits(limits)
+    for ledger in range(6):
+        shell.add(*[(50_000, ledger, entry) for entry in range(2)])
+    shell.core.seal_now(shell.now_ms)
+    shell.perform_all()
+    shell.add(*[(10**9, 9, entry) for entry in range(30)])
+    shell.pass_time(50_000)
+    assert len(shell.asked(LoadSegments)) == 6
+    shell.perform_all()
+    assert len(shell.pop_rows()) == 12
+    shell.core.check()
+
+
+def test_loads_under_way_count_against_the_budget_too():
+    """When everything becomes due at once, memory follows the polls and not the number of buckets."""
+    limits = TrackerLimits(tick_ms=0, min_index_count_per_bucket=1, loaded_indexes_max=20, prefetch_window_ms=0)
+    shell = Shell.with_limits(limits)
+    for ledger in range(12):
+        shell.add(*[(50_000, ledger, entry) for entry in range(10)])
+    shell.core.seal_now(shell.now_ms)
+    shell.perform_all()
+    shell.pass_time(50_000)
+    assert len(shell.asked(LoadSegments)) == 2
+    taken = 0
+    while taken < 120:
+        shell.perform_all()
+        assert shell.core.stats().loaded_count <= 30
+        taken += len(shell.pop_rows(10))
+    assert len(shell.core) == 0

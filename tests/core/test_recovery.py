@@ -1,5 +1,6 @@
 """The recovery plan, bucket by bucket; and a tracker that goes on from a plan."""
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -225,3 +226,38 @@ def test_positions_below_a_recovered_bucket_are_late():
     core = TrackerCore.recovered(TrackerLimits(), found, epoch=1, mark_delete=BEFORE_ALL, now_ms=1_000)
     core.add(IndexColumns.of([(9_000, 4, 0), (9_000, 5, 0), (9_000, 5, 1)]), 1_000)
     assert (core.stats().late_count, core.stats().mutable_count, core.stats().duplicate_count) == (1, 1, 1)
+
+
+def test_leases_of_before_a_restart_are_known_and_are_nobody_elses():
+    """A late acknowledgement succeeds, unless somebody has the position in hands again: then it is stale."""
+    found = plan(bucket(4, [(1_000, 1, 0), (1_000, 1, 1), (9_000, 1, 2)], by_segment=False))
+    shell = Shell(TrackerCore.recovered(TrackerLimits(), found, epoch=1, mark_delete=BEFORE_ALL, now_ms=0))
+    shell.snapshots[4] = sealed_of([(1_000, 1, 0), (1_000, 1, 1), (9_000, 1, 2)])
+    shell.perform_all()
+    before = shell.pop(2, lease_ms=100)
+    shell.core = TrackerCore.recovered(TrackerLimits(), found, epoch=2, mark_delete=BEFORE_ALL, now_ms=0)
+    shell.perform_all()
+    again = shell.pop(1, lease_ms=100)
+    assert next(iter(before.indexes.positions)) == next(iter(again.indexes.positions)) == Position(1, 0)
+    assert again.lease_id != before.lease_id
+    outcome = shell.core.ack(before.lease_id, before.indexes.positions, shell.now_ms)
+    assert (outcome.changed_count, outcome.stale.tolist()) == (1, [0])
+
+
+def test_a_foreign_segment_without_rows_is_loaded_like_any_other():
+    """It holds nothing, and what follows it is delivered."""
+    empty = SegmentBounds(np.array([0]), np.array([2_000]), np.array([2_000]))
+    one = sealed_of([(2_000, 1, 0)])
+    bounds = SegmentBounds(
+        np.concatenate([empty.count, one.bounds.count]),
+        np.concatenate([empty.min_deliver_at_ms, one.bounds.min_deliver_at_ms]),
+        np.concatenate([empty.max_deliver_at_ms, one.bounds.max_deliver_at_ms]),
+    )
+    foreign = RecoverableBucket(
+        4, one.first, one.last, bounds, segment_bits=[PositionBitmap(), PositionBitmap.of(one.indexes.positions)]
+    )
+    limits = TrackerLimits(strict=True, prefetch_window_ms=0, load_indexes_max=1)
+    core = TrackerCore.recovered(limits, plan(foreign), epoch=1, mark_delete=BEFORE_ALL, now_ms=1_000)
+    shell = Shell(core, snapshots={4: SealedIndexes(one.indexes, bounds, one.first, one.last)})
+    assert shell.drain() == [(2_000, 1, 0)]
+    core.check()

@@ -154,7 +154,7 @@ class World:
         held = sorted(set(self.model.leased.values()))
         if held and number % 3:
             return held[number % len(held)]
-        return 1 + number % self.last_lease_id if self.last_lease_id else None
+        return max(1, self.last_lease_id - number) if self.last_lease_id else None
 
     def _with_some_of(self, lease_id: int, positions: list[Position]) -> list[Position]:
         held = [position for position, holder in self.model.leased.items() if holder == lease_id]

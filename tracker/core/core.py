@@ -31,6 +31,9 @@ from tracker.core.seal import SealedIndexes
 from tracker.core.state import TrackerState
 from tracker.core.views import bucket_views, tracker_stats
 
+_LEASE_ID_BITS = 32
+"""Leases of one epoch have ids of their own, as long as there are fewer than 2^32."""
+
 
 class TrackerClosed(DelayedTrackerError):
     """The tracker was closed or deleted; open it again."""
@@ -69,6 +72,8 @@ class TrackerCore:
         """A tracker with the buckets that a plan keeps; effects delete the others and load what is nearly due."""
         core = cls(limits, epoch=epoch, mark_delete=mark_delete)
         state = core._state
+        # Answers of before a restart may still be acknowledged: their lease ids are known, have ended, and mean nobody else.
+        state.leases.number_after((epoch - 1) << _LEASE_ID_BITS)
         for bucket in plan.keep:
             home = Home(0, BucketState.SEALED, bucket.bits, memory=None, first=bucket.first, last=bucket.last)
             home.snapshot = SnapshotSegments(

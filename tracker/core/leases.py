@@ -45,8 +45,12 @@ class LeaseTable:
     def __len__(self) -> int:
         return len(self._leases)
 
+    def number_after(self, last_id: int) -> None:
+        """Take all ids up to this one as given out, by whoever kept this table before."""
+        self._last_id = max(self._last_id, last_id)
+
     def grant(self, indexes: IndexColumns, expires_at_ms: int) -> int:
-        """Lease rows that are not leased; returns the lease's id, from 1 up."""
+        """Lease rows that are not leased; returns the lease's id, ever higher."""
         self._last_id += 1
         lease = Lease(self._last_id, expires_at_ms, indexes, PositionBitmap.of(indexes.positions))
         self._leases[lease.lease_id] = lease

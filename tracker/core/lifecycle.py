@@ -159,11 +159,28 @@ class BucketLifecycle:
         """When the idle segment with this first deadline is to be loaded; None: when polls have made room."""
         state, limits = self._state, self._state.limits
         due_ms = limits.due_from_ms(min_ms)
-        if state.heap.loaded_count + self._loading_count < limits.loaded_indexes_max:
+        if not self._is_over_budget():
             return due_ms - limits.prefetch_window_ms
-        # Over budget only what would be handed out next is loaded; the head of the heap leaves a wake-up for the rest.
+        # Over budget only what would be handed out next is loaded: the head of the heap leaves a wake-up for the rest,
+        # and so does a load under way.
         head = state.heap.first()
-        return None if head is not None and head.min_deliver_at_ms <= min_ms else due_ms
+        if head is not None and head.min_deliver_at_ms <= min_ms:
+            return None
+        for load, home in self._loads.values():
+            if home.snapshot is not None and int(home.snapshot.bounds.min_deliver_at_ms[load.first]) <= min_ms:
+                return None
+        return due_ms
+
+    def _is_over_budget(self) -> bool:
+        """Whether so much was loaded that more must wait. What was never stored has bounds of its own."""
+        state = self._state
+        loaded, loaded_max = state.heap.loaded_count + self._loading_count, state.limits.loaded_indexes_max
+        if loaded < loaded_max:
+            return False
+        retrying = [what for what in self._retries.values() if isinstance(what, Home)]
+        for home in (state.mutable, state.late, *self._stores.values(), *retrying):
+            loaded -= sum(map(len, state.heap.of_home(home.key)))
+        return loaded >= loaded_max
 
     def next_wakeup_ms(self) -> int | None:
         """The next prefetch or retry, or None."""
@@ -188,10 +205,12 @@ class BucketLifecycle:
         snapshot = home.snapshot
         assert snapshot is not None
         bounds = snapshot.bounds.take(slice(load.first, load.last + 1))
-        if (
-            len(indexes) != int(bounds.count.sum())
-            or int(indexes.deliver_at_ms[0]) < int(bounds.min_deliver_at_ms[0])
-            or int(indexes.deliver_at_ms.max()) > int(bounds.max_deliver_at_ms.max())
+        if len(indexes) != int(bounds.count.sum()) or (
+            len(indexes)  # foreign segments may be empty
+            and (
+                int(indexes.deliver_at_ms[0]) < int(bounds.min_deliver_at_ms[0])
+                or int(indexes.deliver_at_ms.max()) > int(bounds.max_deliver_at_ms.max())
+            )
         ):
             return self.segment_load_failed(effect_id, now_ms, lost=True)
         del self._loads[effect_id]

@@ -31,7 +31,7 @@ class TrackerLimits:
     load_indexes_max: int = 50_000
     """One load asks for whole segments up to about this many indexes (at least one segment)."""
     loaded_indexes_max: int = 1_000_000
-    """Nothing that is not yet due is loaded while this many loaded indexes wait in memory."""
+    """Nothing that is not yet due is loaded while this many indexes from snapshots wait in memory."""
     max_delay_ms: int = 0
     """Deadlines further away than this are refused; 0 is unlimited."""
     retry_backoff_ms: int = 1_000
