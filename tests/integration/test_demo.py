@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import struct
 import sys
 from collections.abc import Callable
@@ -38,6 +39,34 @@ async def demo(*arguments: str) -> tuple[int, str, str]:
             await process.wait()
     assert process.returncode is not None
     return process.returncode, out.decode(), err.decode()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_a_demo_that_is_stopped_leaves_nothing_behind(tmp_path, number):
+    """Its service ends with it, and its files go."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tracker.cli", "demo",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "TERM": "dumb", "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(DEMO_TIMEOUT_S):
+            while not (ready := list(tmp_path.glob("*/service.ready"))):
+                await asyncio.to_thread(os.sched_yield)
+            service = json.loads(ready[0].read_text())["pid"]
+            process.send_signal(number)
+            _, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode not in {ExitCode.OK, -number}
+    assert "Traceback" not in err.decode()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(service, 0)
 
 
 def tampered(directory: Path, name: str, change: Callable[[bytes], bytes]) -> Path:

@@ -1,6 +1,7 @@
 """``delayed-tracker demo``: both parts, their verdict, and the exit status that goes with it."""
 
 import asyncio
+import signal
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +29,12 @@ class DemoTooSlow(DelayedTrackerError):
     """The machine is too slow for the demo, or the service is stuck; its claims were not all checked."""
 
     reason = "DEMO_TOO_SLOW"
+
+
+class DemoStopped(DelayedTrackerError):
+    """Somebody asked the demo to stop; its claims were not all checked, and its service is gone."""
+
+    reason = "DEMO_STOPPED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +79,24 @@ def demo(
 
 
 async def _play_in_time(sample: Sample, console: Console) -> DemoReport:
+    loop = asyncio.get_running_loop()
+    playing = loop.create_task(_play(sample, console))
+    stopped: list[signal.Signals] = []
+
+    def stop(number: signal.Signals) -> None:
+        stopped.append(number)
+        playing.cancel()
+
+    # As Ctrl-C does: or else the service would outlive the demo.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, stop, number)
     try:
         async with asyncio.timeout(TIME_LIMIT_S):
-            return await _play(sample, console)
+            return await playing
+    except asyncio.CancelledError as error:
+        if not stopped:
+            raise
+        raise DemoStopped(f"the demo was stopped by {stopped[0].name}, so not all of it was checked") from error
     except TimeoutError as error:
         raise DemoTooSlow(f"the demo was not through after {TIME_LIMIT_S} s, so not all of it was checked") from error
 

@@ -65,6 +65,7 @@ class ServiceProcess:
                 # The operator's own settings are for the operator's service.
                 env={name: value for name, value in os.environ.items() if not name.startswith("TRACKER_")},
             )  # fmt: skip
+        is_ready = False
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 while not ready_file.exists():
@@ -75,12 +76,15 @@ class ServiceProcess:
                             exit_status=process.returncode,
                         )
                     await asyncio.sleep(_READY_CHECK_S)
+            is_ready = True
         except TimeoutError as error:
-            process.kill()
-            await process.wait()
             raise ServiceDidNotStart(
                 f"the service was not ready within {START_TIMEOUT_S:g} s; its log ends:\n{_tail(log)}", exit_status=None
             ) from error
+        finally:
+            if not is_ready and process.returncode is None:
+                process.kill()
+                await process.wait()
         ready = json.loads(ready_file.read_text("utf-8"))
         return cls(process, ready["grpc"], ready["http"], log)
 
