@@ -91,6 +91,17 @@ async def test_a_single_row_that_is_too_large_is_an_error(service, session):
         await session.add_columns([1], [1], [1])
 
 
+async def test_names_that_are_no_text_are_refused(service, session):
+    """Half a surrogate pair, as a shell hands over bytes that are not UTF-8; the field is named."""
+    async with DelayedTrackerClient.connect(service.address) as client:
+        with pytest.raises(InvalidInput, match="subscription"):
+            client.view_tracker(session.topic, "\udcff")
+        with pytest.raises(InvalidInput, match="topic"):
+            await client.open_tracker("\udcff", "s")
+        with pytest.raises(InvalidInput, match="owner"):
+            await client.open_tracker("t", "s", owner="\udcff")
+
+
 async def test_bad_values_are_refused_before_anything_is_sent(service, session):
     """Also for single adds, so that one bad row never fails its neighbours' batch."""
     with pytest.raises(InvalidInput, match="entry_ids: 4294967296 at offset 1"):

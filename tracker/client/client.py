@@ -58,9 +58,11 @@ class DelayedTrackerClient:
             mark_delete: the cursor's mark-delete position; everything up to and including it is dropped.
         Returns: a session; ``session.opened`` says what was recovered and where to replay from.
         """
+        owner = f"{socket.gethostname()}:{os.getpid()}" if owner is None else owner
+        convert.require_text("owner", owner)
         request = pb.OpenTrackerRequest(
-            tracker=pb.TrackerRef(topic=topic, subscription=subscription),
-            owner=f"{socket.gethostname()}:{os.getpid()}" if owner is None else owner,
+            tracker=convert.tracker_ref(topic, subscription),
+            owner=owner,
             mark_delete=None if mark_delete is None else position_message(mark_delete),
         )
         answer = await self._calls.call(

@@ -46,7 +46,7 @@ class TrackerView:
 
     def __init__(self, calls: Calls, topic: str, subscription: str) -> None:
         self._calls = calls
-        self._ref = pb.TrackerRef(topic=topic, subscription=subscription)
+        self._ref = convert.tracker_ref(topic, subscription)
         self._batch_max = calls.settings.batch_max
 
     @property
