@@ -1,5 +1,6 @@
 """``delayed-tracker``: the subcommands, and how errors leave the program."""
 
+import io
 import sys
 
 import typer
@@ -8,7 +9,7 @@ from tracker.cli import buckets, config, poll, replay, serve, stats
 from tracker.cli.demo import command as demo
 from tracker.cli.output import print_error
 from tracker.core.errors import DelayedTrackerError
-from tracker.service.exit_codes import exit_code_of
+from tracker.service.exit_codes import ExitCode, exit_code_of
 
 app = typer.Typer(
     name="delayed-tracker",
@@ -33,8 +34,15 @@ app.command("config")(config.config)
 
 def run() -> None:
     """Entry point of the installed command: errors are one clear line and an exit status, never a traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that has no letter for a name shows its code instead.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
+    except OSError as error:
+        # Files that commands are given have errors of their own; what is left is a place that takes no answer.
+        sys.stderr.write(f"delayed-tracker: {error}\n")
+        sys.exit(ExitCode.FAILURE)
     except DelayedTrackerError as error:
         print_error(error, as_json="--json" in sys.argv[1:])
         sys.exit(exit_code_of(error))

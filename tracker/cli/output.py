@@ -65,14 +65,19 @@ def jsonable(value: object) -> Json:
 
 def print_json(value: object) -> None:
     """One JSON document on stdout."""
-    sys.stdout.write(json.dumps(jsonable(value), indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(jsonable(value), indent=2, ensure_ascii=_escapes_needed()) + "\n")
     sys.stdout.flush()
 
 
 def print_json_line(value: object) -> None:
     """One JSON document on one line of stdout, at once: for whoever reads while the command runs."""
-    sys.stdout.write(json.dumps(jsonable(value), ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(jsonable(value), ensure_ascii=_escapes_needed()) + "\n")
     sys.stdout.flush()
+
+
+def _escapes_needed() -> bool:
+    """Whether names can hold characters that stdout has no bytes for."""
+    return (sys.stdout.encoding or "").lower() not in {"utf-8", "utf8"}
 
 
 def print_error(error: DelayedTrackerError, *, as_json: bool) -> None:
