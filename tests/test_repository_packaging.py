@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.project_tree import ROOT
+from tracker.service.exit_codes import ExitCode
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 NAME = re.compile(r"^[A-Za-z0-9._-]+")
@@ -100,6 +101,24 @@ def test_client_needs_only_the_base_dependencies(module: str):
     blocked = modules_outside_base()
     assert {"numpy", "pyroaring", "starlette", "structlog", "typer"} <= blocked
     command = [sys.executable, "-c", IMPORT_WITHOUT, module, *sorted(blocked)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_command_names_the_extra_that_is_missing():
+    """With the client alone it is installed, too; no traceback."""
+    command = [sys.executable, "-c", IMPORT_WITHOUT, "tracker.cli.__main__", *sorted(modules_outside_base())]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == ExitCode.USAGE
+    assert result.stderr.startswith("delayed-tracker: the package 'typer' is not installed")
+    assert "pip install 'delayed-tracker[server]'" in result.stderr
+
+
+def test_commands_need_less_than_the_service():
+    """The extra "cli" is enough for them, serve and demo apart."""
+    blocked = sorted(names_of(PROJECT["optional-dependencies"]["server"]) & {"structlog", "starlette", "uvicorn"})
+    assert len(blocked) == 3
+    command = [sys.executable, "-c", IMPORT_WITHOUT, "tracker.cli.main", *blocked]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
 

@@ -8,8 +8,6 @@ import typer
 
 from tracker.cli.config import settings_from
 from tracker.cli.options import Config, Set
-from tracker.service.logs import configure_logging
-from tracker.service.server import serve as run_service
 
 _JSON_LOG = "logFormat=json"
 
@@ -34,6 +32,10 @@ def serve(
 
     Example: delayed-tracker serve --config conf/tracker.conf --set grpcListenAddress=127.0.0.1:7650
     """
+    # Only this command needs the packages of the "server" extra.
+    from tracker.service.logs import configure_logging  # noqa: PLC0415
+    from tracker.service.server import serve as run_service  # noqa: PLC0415
+
     loaded = settings_from(path, [*(overrides or ()), *([_JSON_LOG] if as_json else ())])
     configure_logging(loaded.settings.log_format, loaded.settings.log_level)
     asyncio.run(run_service(loaded.settings, ready_file=ready_file))
