@@ -206,6 +206,13 @@ class World:
         self.core.wake(self.now_ms)
         self.settle()
 
+    def set_clock_back(self, by_ms: int) -> None:
+        self.now_ms -= by_ms
+        self.core.set_clock_back(by_ms)
+        self.model.leases = {lease_id: at_ms - by_ms for lease_id, at_ms in self.model.leases.items()}
+        self.core.wake(self.now_ms)
+        self.settle()
+
     def advance_mark_delete(self, position: Position) -> None:
         outcome = self.core.advance_mark_delete(position, self.now_ms)
         self.model.mark_delete = max(self.model.mark_delete, position)

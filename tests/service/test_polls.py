@@ -264,19 +264,37 @@ async def test_polls_carry_the_epoch(opened, registry):
 
 
 async def test_a_clock_that_steps_back_breaks_nothing(opened, clock):
-    """The tracker's time stands still until the wall clock has caught up; nothing is early, nothing is lost."""
+    """Its time is what the wall clock shows: nothing is early by it, nothing is lost."""
     host, epoch = opened
     host.add(epoch, indexes(clock.now_ms(), (1, 0, 1_000), (1, 1, 3_000)))
     await elapse(clock, 1_000)
     assert rows(await host.poll(epoch, max_count=10, wait_ms=0, lease_ms=0)) == [(1, 0)]
     before = host.now_ms()
     clock.step_wall(-1_500)
-    assert host.now_ms() == before
+    assert host.now_ms() == before - 1_500
+    assert host.add(epoch, indexes(clock.now_ms(), (2, 0, 4_000))).due.tolist() == []
     poll = _poll(host, epoch)
     await elapse(clock, 3_499)
     assert not poll.done()
     await elapse(clock, 1)
     assert rows(poll.result()) == [(1, 1)]
+
+
+async def test_a_clock_that_steps_back_prolongs_no_lease(opened, clock):
+    """A lost answer comes back after the duration that was asked for."""
+    host, epoch = opened
+    host.add(epoch, indexes(clock.now_ms(), (1, 0, 1_000)))
+    await elapse(clock, 1_000)
+    lost = await host.poll(epoch, max_count=1, wait_ms=0, lease_ms=2_000)
+    clock.step_wall(-600_000)
+    host.add(epoch, indexes(clock.now_ms(), (2, 0, 1_000_000)))
+    await elapse(clock, 1_999)
+    assert host.stats().leased_count == 1
+    await elapse(clock, 1)
+    assert host.stats().leased_count == 0
+    assert rows(await host.poll(epoch, max_count=1, wait_ms=0, lease_ms=0)) == [], "not early by the clock as it is now"
+    await elapse(clock, 598_000)
+    assert rows(await host.poll(epoch, max_count=1, wait_ms=0, lease_ms=0)) == rows(lost) == [(1, 0)]
 
 
 async def test_an_idle_tracker_arms_no_timer_for_what_nobody_polls():

@@ -73,6 +73,32 @@ async def test_a_clear_waits_for_its_own_buckets(registry, storage, clock):
     assert await _catalogued(storage) == []
 
 
+async def test_a_clear_does_not_wait_for_an_object_that_cannot_be_deleted(registry, storage, clock):
+    """No crash brings it back once the catalogue has forgotten it; the others are deleted once, that one is tried again."""
+    host, epoch = await _opened(registry)
+    for ledger in (1, 2, 3):
+        await _sealed(host, epoch, clock, ledger)
+    stuck, *others = await _catalogued(storage)
+    down = True
+
+    async def refuse(bucket_id):
+        if down and bucket_id == stuck:
+            raise StorageUnavailable("down for this one")
+
+    storage.before["delete_bucket_snapshot"] = refuse
+    clearing = asyncio.create_task(registry.clear(KEY, epoch))
+    await elapse(clock, 5_000)
+    assert clearing.result().epoch == epoch + 1
+    assert [one.bucket_id for one in await storage.inner.list_bucket_snapshots(*KEY)] == [stuck]
+    down = False
+    await elapse(clock, 1_000)
+    assert await storage.inner.list_bucket_snapshots(*KEY) == []
+    tried = storage.calls.count("delete_bucket_snapshot")
+    assert tried > 1 + len(others)
+    await elapse(clock, 10_000)
+    assert storage.calls.count("delete_bucket_snapshot") == tried
+
+
 async def test_a_close_that_crosses_an_open_does_not_fail_it(registry, storage, clock):
     """The tracker is recovered anew for the opener."""
     host, epoch = await _opened(registry)

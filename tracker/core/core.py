@@ -1,7 +1,7 @@
 """TrackerCore: the verbs of one tracker. Calls in, outcomes and effects out; no waiting, no clock, no randomness.
 
 After each call the owner drains :meth:`TrackerCore.take_effects` and looks at :meth:`TrackerCore.next_wakeup_ms`. An error
-applies nothing. Times are wall-clock milliseconds; ``now_ms`` must not step back from one call to the next.
+applies nothing. Times are wall-clock milliseconds; before ``now_ms`` steps back, :meth:`TrackerCore.set_clock_back` is told.
 """
 
 from collections.abc import Sequence
@@ -454,6 +454,11 @@ class TrackerCore:
             self._release_all()
             self._finish(now_ms)
             self._closed = True
+
+    def set_clock_back(self, by_ms: int) -> None:
+        """The wall clock was set back by so much: deadlines stay, but leases and retries last no longer for it."""
+        self._state.leases.set_back(by_ms)
+        self._lifecycle.set_back(by_ms)
 
     # -- results of effects --------------------------------------------------------------------------------------------
 

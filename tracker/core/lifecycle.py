@@ -107,6 +107,14 @@ class BucketLifecycle:
     def _retry_later(self, what: Home | tuple[int, ...], now_ms: int) -> None:
         self._retries[now_ms + self._state.limits.retry_backoff_ms, self._new_id()] = what
 
+    def set_back(self, by_ms: int) -> None:
+        """Try every failed effect again that much earlier."""
+        self._state.segments.set_back(by_ms)
+        waiting = list(self._retries.items())
+        self._retries.clear()
+        for (moment, number), what in waiting:
+            self._retries[moment - by_ms, number] = what
+
     def retry_due(self, now_ms: int) -> None:
         """Ask again for every failed effect whose waiting time is over."""
         state = self._state

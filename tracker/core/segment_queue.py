@@ -47,6 +47,13 @@ class SegmentQueue:
             del self._retry_at[key]
             self._idle[self._place[key], key] = None
 
+    def set_back(self, by_ms: int) -> None:
+        """Try everything that waits that much earlier."""
+        self._retry_order.clear()
+        for key, retry_at_ms in self._retry_at.items():
+            self._retry_at[key] = retry_at_ms - by_ms
+            self._retry_order[retry_at_ms - by_ms, key] = None
+
     def remove(self, key: int) -> None:
         """Forget a home; unknown ones are no matter."""
         min_ms = self._place.pop(key, None)

@@ -28,7 +28,7 @@ class Clock(Protocol):
     """The wall clock, and calls at a moment or after a while. Callbacks run on the event loop, one by one."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC. It may step back: whoever needs order clamps it."""
+        """Milliseconds since 1970-01-01 UTC. It may step back."""
         ...
 
     def call_at(self, when_ms: int, callback: Callable[[], None]) -> Timer:

@@ -101,8 +101,12 @@ class TrackerHost:
     # -- the gate ----------------------------------------------------------------------------------------------------
 
     def now_ms(self) -> int:
-        """The clock as this tracker sees it: it never steps back."""
-        self._latest_ms = max(self._latest_ms, self._shared.clock.now_ms())
+        """The wall clock. If it was set back, deadlines wait for it, and durations do not: leases and retries move along."""
+        earlier_ms, self._latest_ms = self._latest_ms, self._shared.clock.now_ms()
+        if self._latest_ms < earlier_ms and self._core is not None:
+            self._core.set_clock_back(earlier_ms - self._latest_ms)
+            if self.state is HostState.READY:
+                self._arm(self._core)
         return self._latest_ms
 
     def _require_core(self, epoch: int | None = None) -> TrackerCore:
@@ -446,9 +450,11 @@ class TrackerHost:
     def snapshots_deleted(self, effect: DeleteSnapshots) -> bool:
         """Snapshots are gone, and the catalogue carries the effect's epoch."""
         with self._result() as (core, _):
-            known = core.snapshots_deleted(effect.effect_id)
+            return core.snapshots_deleted(effect.effect_id)
+
+    def catalogue_written(self, effect: DeleteSnapshots) -> None:
+        """No crash brings the buckets back; what is left of their objects nobody knows."""
         self._note_durable(effect.epoch, effect.bucket_ids)
-        return known
 
     def delete_failed(self, effect: DeleteSnapshots) -> bool:
         """Snapshots may still be there."""

@@ -70,6 +70,10 @@ class EffectReports(Protocol):
         """Pointers and snapshots are gone, and the catalogue carries the effect's epoch."""
         ...
 
+    def catalogue_written(self, effect: DeleteSnapshots) -> None:
+        """The catalogue carries the effect's epoch and none of its buckets; their objects were tried."""
+        ...
+
     def delete_failed(self, effect: DeleteSnapshots) -> bool:
         """Some may still be there."""
         ...
@@ -124,6 +128,8 @@ class EffectRunner:
         self._counters = counters
         self._tasks: set[asyncio.Task[None]] = set()
         self._debris: set[int] = set()
+        self._deleted: set[int] = set()
+        """Objects of unfinished deletions that are gone already."""
         self._finishing = False
 
     @property
@@ -299,11 +305,16 @@ class EffectRunner:
         try:
             async with self.catalogue_turn:
                 await self._replace(remove=effect.bucket_ids, add=(), epoch=effect.epoch)
+            # Each is tried, whatever becomes of the others, and what is gone is not tried again.
             for bucket_id in effect.bucket_ids:
-                await self._attempt(partial(self._storage.delete_bucket_snapshot, bucket_id))
-            settled = True
-            self._counters.snapshots_deleted += len(effect.bucket_ids)
-            self._note_forgotten(known=self._reports.snapshots_deleted(effect))
+                if bucket_id not in self._deleted and await self._try_to_delete(bucket_id):
+                    self._deleted.add(bucket_id)
+            self._reports.catalogue_written(effect)
+            if self._deleted.issuperset(effect.bucket_ids):
+                settled = True
+                self._deleted.difference_update(effect.bucket_ids)
+                self._counters.snapshots_deleted += len(effect.bucket_ids)
+                self._note_forgotten(known=self._reports.snapshots_deleted(effect))
         except SnapshotConflict:
             self._reports.catalogue_fenced(effect.epoch)
         except StorageError:
@@ -312,3 +323,10 @@ class EffectRunner:
             if not settled:
                 self._counters.deletes_failed += 1
                 self._note_forgotten(known=self._reports.delete_failed(effect))
+
+    async def _try_to_delete(self, bucket_id: int) -> bool:
+        try:
+            await self._attempt(partial(self._storage.delete_bucket_snapshot, bucket_id))
+        except StorageError:
+            return False
+        return True
