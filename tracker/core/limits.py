@@ -32,6 +32,8 @@ class TrackerLimits:
     """One load asks for whole segments up to about this many indexes (at least one segment)."""
     loaded_indexes_max: int = 1_000_000
     """Nothing that is not yet due is loaded while this many loaded indexes wait in memory."""
+    max_num_buckets: int = -1
+    """Above this many sealed buckets, adjacent ones are merged; -1 never merges."""
     max_delay_ms: int = 0
     """Deadlines further away than this are refused; 0 is unlimited."""
     retry_backoff_ms: int = 1_000
@@ -55,8 +57,10 @@ class TrackerLimits:
             value = getattr(self, at_least_zero)
             if value < 0:
                 raise InvalidInput(at_least_zero, value, "give 0 or more")
-        if self.max_indexes_per_segment < 1 and self.max_indexes_per_segment != -1:
-            raise InvalidInput("max_indexes_per_segment", self.max_indexes_per_segment, "give 1 or more, or -1")
+        for unlimited_below in ("max_indexes_per_segment", "max_num_buckets"):
+            value = getattr(self, unlimited_below)
+            if value < 1 and value != -1:
+                raise InvalidInput(unlimited_below, value, "give 1 or more, or -1")
 
     def cutoff_ms(self, now_ms: int) -> int:
         """The deadline at or before which an index is due at ``now_ms``."""
