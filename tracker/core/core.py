@@ -18,18 +18,18 @@ from tracker.core.limits import TrackerLimits
 from tracker.core.outcomes import (
     AddOutcome,
     BucketState,
-    BucketView,
+    CancelOutcome,
     Delivery,
+    ExtendOutcome,
     LeaseOutcome,
-    TrackerStats,
     TrimOutcome,
 )
 from tracker.core.placement import SealTarget, first_stop
 from tracker.core.position_bitmap import PositionBitmap
+from tracker.core.readings import TrackerReadings
 from tracker.core.recovery import RecoveryPlan
 from tracker.core.seal import SealedIndexes
 from tracker.core.state import TrackerState
-from tracker.core.views import bucket_views, tracker_stats
 
 
 class TrackerClosed(DelayedTrackerError):
@@ -38,7 +38,7 @@ class TrackerClosed(DelayedTrackerError):
     reason = "TRACKER_CLOSED"
 
 
-class TrackerCore:
+class TrackerCore(TrackerReadings):
     """One subscription's delayed positions: which are tracked, which are due, which are in somebody's hands.
 
     Membership is the only truth: one bit in exactly one home for each tracked position (design 3.3). Copies in queues
@@ -51,8 +51,8 @@ class TrackerCore:
     """
 
     def __init__(self, limits: TrackerLimits, *, epoch: int = 0, mark_delete: Position = BEFORE_ALL) -> None:
-        self._state = TrackerState(limits, epoch=epoch, mark_delete=mark_delete)
-        self._lifecycle = BucketLifecycle(self._state)
+        state = TrackerState(limits, epoch=epoch, mark_delete=mark_delete)
+        super().__init__(state, BucketLifecycle(state))
         self._closed = False
 
     @classmethod
@@ -87,67 +87,6 @@ class TrackerCore:
             core._lifecycle.delete(gone)
         core._finish(now_ms)
         return core
-
-    # -- reading: no effect, O(1) unless said otherwise ---------------------------------------------------------------
-
-    @property
-    def limits(self) -> TrackerLimits:
-        """The settings it works by."""
-        return self._state.limits
-
-    @property
-    def epoch(self) -> int:
-        """The epoch in force."""
-        return self._state.epoch
-
-    @property
-    def mark_delete(self) -> Position:
-        """Everything at or below is acknowledged."""
-        return self._state.mark_delete
-
-    @property
-    def replay_required(self) -> bool:
-        """Positions were lost with a snapshot: the dispatcher must replay from mark-delete + 1."""
-        return self._lifecycle.replay_required
-
-    def __len__(self) -> int:
-        """Positions tracked, leased ones included."""
-        return self._state.counters.tracked
-
-    def contains(self, positions: PositionColumns) -> BoolArray:
-        """For each position, whether it is tracked; leased ones are. O(n) and a bitmap intersection per ledger."""
-        return self._state.members.contains(positions)
-
-    def next_delivery_ms(self) -> int | None:
-        """When a poll would succeed, or None. Unloaded segments count from their first deadline."""
-        state = self._state
-        head = state.heap.first()
-        moments = [head.min_deliver_at_ms if head is not None else None, state.segments.first_min_ms()]
-        deadline = min((moment for moment in moments if moment is not None), default=None)
-        return None if deadline is None else state.limits.due_from_ms(deadline)
-
-    def next_wakeup_ms(self) -> int | None:
-        """The earliest of next delivery, next prefetch, next lease expiry and next retry; None if there is none."""
-        moments = (self.next_delivery_ms(), self.next_timer_ms())
-        return min((moment for moment in moments if moment is not None), default=None)
-
-    def next_timer_ms(self) -> int | None:
-        """When :meth:`wake` has something to do even if nobody polls; None if never."""
-        moments = (self._lifecycle.next_wakeup_ms(), self._state.leases.next_expiry_ms())
-        return min((moment for moment in moments if moment is not None), default=None)
-
-    def stats(self) -> TrackerStats:
-        """Sizes and counters."""
-        return tracker_stats(self._state, self.next_delivery_ms(), replay_required=self._lifecycle.replay_required)
-
-    def buckets(self) -> list[BucketView]:
-        """Every bucket that holds something, by first position. O(buckets), and O(copies) of the ones in memory."""
-        return bucket_views(self._state)
-
-    def remaining(self) -> dict[int, PositionBitmap]:
-        """For each stored bucket, the positions still tracked; copies. For a checkpoint of what was consumed."""
-        homes = self._state.members.homes.values()
-        return {home.snapshot.bucket_id: home.bits.copy() for home in homes if home.snapshot is not None}
 
     def take_effects(self) -> list[Effect]:
         """Effects asked for since the last call, in order; each must be reported back exactly once."""
@@ -225,14 +164,28 @@ class TrackerCore:
                 self._lifecycle.seal(state.mutable if stop.seal is SealTarget.MUTABLE else state.late)
             indexes = indexes.take(slice(stop.row_count, None))
 
-    def seal_now(self, now_ms: int) -> bool:
-        """Seal the mutable bucket, whatever it holds; False if it is empty."""
+    def seal_now(self, now_ms: int) -> int:
+        """Seal the mutable bucket, whatever it holds; returns how many positions that are."""
         self._require_open()
-        if not self._state.mutable.bits:
-            return False
-        self._lifecycle.seal(self._state.mutable)
+        count = len(self._state.mutable.bits)
+        if count:
+            self._lifecycle.seal(self._state.mutable)
+            self._finish(now_ms)
+        return count
+
+    def cancel(self, positions: PositionColumns, now_ms: int) -> CancelOutcome:
+        """Forget positions that nobody holds. A replay adds them again unless the cursor acknowledges them too."""
+        self._require_open()
+        state = self._state
+        leased = state.leases.bits.contains(positions)
+        tracked = state.members.contains(positions) & ~leased
+        cancelled = 0
+        if tracked.any():
+            cancelled, homes = state.drop(positions.take(tracked))
+            state.counters.cancelled += cancelled
+            self._retire(homes)
         self._finish(now_ms)
-        return True
+        return CancelOutcome(cancelled, np.flatnonzero(leased), np.flatnonzero(~tracked & ~leased))
 
     # -- handing out ---------------------------------------------------------------------------------------------------
 
@@ -354,6 +307,33 @@ class TrackerCore:
         self._finish(now_ms)
         return LeaseOutcome(len(returned), np.flatnonzero(stale), np.flatnonzero(free))
 
+    def extend(self, lease_id: int, positions: PositionColumns | None, now_ms: int, *, lease_ms: int) -> ExtendOutcome:
+        """Set a new expiry, counted from now, for positions that a lease holds.
+
+        Args:
+            lease_id: as a poll answered it.
+            positions: None is everything the lease still holds.
+            now_ms: what has run out by now returns first, and is stale.
+            lease_ms: 1 or more.
+        Raises: InvalidInput for a lease id never given out or a lease time out of range, TrackerClosed.
+        """
+        self._require_open()
+        if not 1 <= lease_ms <= INT63_MAX - now_ms:
+            raise InvalidInput("lease_ms", lease_ms, "give 1 or more milliseconds")
+        self._state.leases.require_issued(lease_id)
+        self._expire(now_ms)
+        if positions is None:
+            positions = self._state.leases.of(lease_id).positions
+        held, stale, free = self._sort_out(lease_id, positions)
+        tracked = free & self._state.members.contains(positions)
+        expires_at_ms = now_ms + lease_ms
+        if held.any():
+            self._state.leases.extend(lease_id, positions.take(held), expires_at_ms)
+        self._finish(now_ms)
+        return ExtendOutcome(
+            int(held.sum()), expires_at_ms, np.flatnonzero(stale | tracked), np.flatnonzero(free & ~tracked)
+        )
+
     def _sort_out(self, lease_id: int, positions: PositionColumns) -> tuple[BoolArray, BoolArray, BoolArray]:
         """Masks: held by this lease, held by another, held by none; a repeat of a held position is in none of them."""
         leases = self._state.leases
@@ -425,6 +405,17 @@ class TrackerCore:
         state.counters.cleared += cleared
         self._finish(now_ms)
         return cleared
+
+    def reset_cursor(self, mark_delete: Position, now_ms: int) -> int:
+        """The cursor was moved, forward or back: clear, and take its new position. The replay brings everything again.
+
+        Raises: InvalidInput for a position that is neither BEFORE_ALL nor a ledger from 0 and an entry from -1.
+        """
+        self._require_open()
+        if mark_delete != BEFORE_ALL and (mark_delete.ledger_id < 0 or mark_delete.entry_id < -1):
+            raise InvalidInput("mark_delete", str(mark_delete), "give a ledger from 0 and an entry from -1")
+        self._state.mark_delete = mark_delete
+        return self.clear(now_ms)
 
     def delete(self, now_ms: int) -> int:
         """Clear, and refuse everything from now on: the subscription is gone."""

@@ -8,9 +8,9 @@ new durable object -> commit in the catalogue -> report -> delete the old (desig
 
 from dataclasses import dataclass
 
-from tracker.core.columns import IndexColumns, Position
+from tracker.core.columns import Position
 from tracker.core.position_bitmap import PositionBitmap
-from tracker.core.seal import FrozenIndexes, SealedIndexes
+from tracker.core.seal import FrozenIndexes
 
 
 @dataclass(frozen=True, slots=True)

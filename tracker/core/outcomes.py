@@ -162,4 +162,3 @@ class TrackerStats:
     replay_required: bool
     merge_count: int = 0
     merged_index_count: int = 0
-    pause_reading: bool = False
