@@ -14,7 +14,7 @@ from tracker.core.errors import DelayedTrackerError, InvalidInput
 from tracker.core.homes import Home, SnapshotSegments
 from tracker.core.invariants import check_invariants
 from tracker.core.lifecycle import BucketLifecycle
-from tracker.core.limits import TrackerLimits
+from tracker.core.limits import TrackerKind, TrackerLimits
 from tracker.core.outcomes import (
     AddOutcome,
     BucketState,
@@ -131,6 +131,8 @@ class TrackerCore(TrackerReadings):
         state.counters.due_on_offer += int(due.sum())
         state.counters.duplicate += int(duplicate.sum())
         self._finish(now_ms)
+        if state.fixed_delay is not None:
+            state.fixed_delay.note_offered(accepted, any_due=bool(due.any()))
         return AddOutcome(
             added_count=len(accepted),
             due=due.nonzero()[0],
@@ -165,9 +167,9 @@ class TrackerCore(TrackerReadings):
             indexes = indexes.take(slice(stop.row_count, None))
 
     def seal_now(self, now_ms: int) -> int:
-        """Seal the mutable bucket, whatever it holds; returns how many positions that are."""
+        """Seal the mutable bucket, whatever it holds; returns how many positions that are, 0 in memory-only trackers."""
         self._require_open()
-        count = len(self._state.mutable.bits)
+        count = 0 if self._state.limits.kind is TrackerKind.IN_MEMORY else len(self._state.mutable.bits)
         if count:
             self._lifecycle.seal(self._state.mutable)
             self._finish(now_ms)
@@ -302,8 +304,11 @@ class TrackerCore(TrackerReadings):
                 # A new deadline is not what the snapshot says: the position moves to a home in memory.
                 _, homes = state.take_bits(returned.positions)
                 again = np.full(len(returned), deliver_at_ms, np.int64)
-                self._place(IndexColumns(again, returned.ledger_id, returned.entry_id))
+                dated_anew = IndexColumns(again, returned.ledger_id, returned.entry_id)
+                self._place(dated_anew)
                 self._retire(homes)
+                if state.fixed_delay is not None:
+                    state.fixed_delay.note_offered(dated_anew, any_due=False)
         self._finish(now_ms)
         return LeaseOutcome(len(returned), np.flatnonzero(stale), np.flatnonzero(free))
 
@@ -486,6 +491,8 @@ class TrackerCore(TrackerReadings):
     def _finish(self, now_ms: int) -> None:
         """What every change ends with: an exact next deadline, retries that are due, segments that came near."""
         self._state.settle()
+        if self._state.fixed_delay is not None:
+            self._state.fixed_delay.note_tracked(self._state.counters.tracked)
         if not self._closed:
             self._lifecycle.retry_due(now_ms)
             self._lifecycle.prefetch(now_ms)

@@ -41,16 +41,14 @@ class FixedDelayDetector:
             self._forget()
         self._was_empty = is_empty
 
-    def note_due(self) -> None:
-        """Something was offered that is due already."""
-        self._in_order = False
-
-    def note_dated(self, indexes: IndexColumns) -> None:
-        """Rows were given deadlines, in this order. O(n), and O(1) once the order is broken."""
-        if not self._in_order or not len(indexes):
+    def note_offered(self, accepted: IndexColumns, *, any_due: bool) -> None:
+        """Rows were given deadlines, in this order; others may have been due. O(n), and O(1) once it is refuted."""
+        if any_due:
+            self._in_order = False
+        if not self._in_order or not len(accepted):
             return
-        highest = np.maximum.accumulate(np.concatenate(([self._highest_ms], indexes.deliver_at_ms)))
-        self._in_order = bool((indexes.deliver_at_ms >= highest[:-1] - self._tick_ms).all())
+        highest = np.maximum.accumulate(np.concatenate(([self._highest_ms], accepted.deliver_at_ms)))
+        self._in_order = bool((accepted.deliver_at_ms >= highest[:-1] - self._tick_ms).all())
         self._highest_ms = int(highest[-1])
 
     def enough_wait(self, waiting_count: int) -> bool:

@@ -63,6 +63,18 @@ class TrackerReadings:
         moments = (self._lifecycle.next_wakeup_ms(), self._state.leases.next_expiry_ms())
         return min((moment for moment in moments if moment is not None), default=None)
 
+    def pause_reading(self, now_ms: int) -> bool:
+        """Whether the dispatcher may stop reading ahead until the next delivery; a hint of the in-memory tracker.
+
+        Enough positions wait, all seem to have the same delay, and none of them is due.
+        """
+        state = self._state
+        if state.fixed_delay is None:
+            return False
+        next_ms = self.next_delivery_ms()
+        waiting_count = state.counters.tracked - len(state.leases.bits)
+        return next_ms is not None and next_ms > now_ms and state.fixed_delay.enough_wait(waiting_count)
+
     def stats(self) -> TrackerStats:
         """Sizes and counters."""
         return tracker_stats(self._state, self.next_delivery_ms(), replay_required=self._lifecycle.replay_required)

@@ -9,9 +9,10 @@ import numpy as np
 
 from tracker.core.columns import BoolArray, IndexColumns, Int64Array, Position, PositionColumns
 from tracker.core.counters import Counters
+from tracker.core.fixed_delay import FixedDelayDetector
 from tracker.core.homes import Home
 from tracker.core.leases import LeaseTable
-from tracker.core.limits import TrackerLimits
+from tracker.core.limits import TrackerKind, TrackerLimits
 from tracker.core.membership import Membership
 from tracker.core.outcomes import BucketState
 from tracker.core.position_bitmap import PositionBitmap, by_ledger
@@ -29,6 +30,7 @@ class TrackerState:
     __slots__ = (
         "counters",
         "epoch",
+        "fixed_delay",
         "heap",
         "late",
         "leases",
@@ -47,6 +49,9 @@ class TrackerState:
         self.mark_delete = mark_delete
         self.counters = Counters()
         self.leases = LeaseTable()
+        self.fixed_delay: FixedDelayDetector | None = None
+        if limits.kind is TrackerKind.IN_MEMORY and limits.fixed_delay_lookahead:
+            self.fixed_delay = FixedDelayDetector(lookahead=limits.fixed_delay_lookahead, tick_ms=limits.tick_ms)
         self.reset_homes()
 
     def reset_homes(self) -> None:
