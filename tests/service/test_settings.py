@@ -47,19 +47,20 @@ def test_every_limit_of_the_service_can_be_configured():
         "poll_messages_max": 12,
         "poll_wait_max_ms": 13,
         "waiting_polls_max": 14,
-        "trackers_max": 15,
-        "default_lease_ms": 16,
-        "lease_max_ms": 17,
-        "leased_positions_max": 18,
-        "retry_after_ms": 19,
-        "storage_operations_max": 20,
-        "tracker_operations_max": 21,
-        "storage_attempts_max": 22,
-        "storage_backoff_ms": 23,
-        "worker_threads": 24,
+        "calls_max": 15,
+        "trackers_max": 16,
+        "default_lease_ms": 17,
+        "lease_max_ms": 18,
+        "leased_positions_max": 19,
+        "retry_after_ms": 20,
+        "storage_operations_max": 21,
+        "tracker_operations_max": 22,
+        "storage_attempts_max": 23,
+        "storage_backoff_ms": 24,
+        "worker_threads": 25,
     }
     limits = dataclasses.replace(Settings(), **given).service_limits()
-    assert dataclasses.astuple(limits) == tuple(range(11, 25))
+    assert dataclasses.astuple(limits) == tuple(range(11, 26))
 
 
 def test_limits_follow_the_settings():

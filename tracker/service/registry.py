@@ -15,6 +15,7 @@ from snapshot_storage.protocol import SnapshotStore
 from tracker.core.columns import BEFORE_ALL, Position
 from tracker.core.errors import DelayedTrackerError
 from tracker.core.limits import TrackerLimits
+from tracker.service.calls import Calls
 from tracker.service.clock import Clock, SystemClock
 from tracker.service.counters import EffectCounters
 from tracker.service.errors import Overloaded, ShuttingDown, TrackerKey, TrackerNotOpen
@@ -61,6 +62,7 @@ class TrackerRegistry:
         self.limits = limits
         self.service_limits = service_limits or ServiceLimits()
         self.clock: Clock = clock or SystemClock()
+        self.calls = Calls(self.service_limits)
         self._workers = workers or ThreadPoolExecutor(self.service_limits.worker_threads, "delayed-tracker-worker")
         self._polls = PollTally(self.service_limits)
         self._shared = Shared(
@@ -270,6 +272,7 @@ class TrackerRegistry:
         """
         if self._phase is _Phase.SERVING:
             self._phase = _Phase.DRAINING
+            self.calls.stop()
             for recovery in self._recoveries.values():
                 recovery.cancel()
             for host in list(self.hosts()):

@@ -35,7 +35,7 @@ Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 class TrackerServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer):
     """``grpc.aio`` servicer over a registry; limits and clock are the registry's.
 
-    Serve it with ``tracker.service.status.StatusInterceptor()`` in ``grpc.aio.server(interceptors=[...])``.
+    Serve it with ``StatusInterceptor(registry.calls)`` in ``grpc.aio.server(interceptors=[...])``.
     """
 
     def __init__(self, registry: TrackerRegistry) -> None:

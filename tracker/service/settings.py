@@ -314,6 +314,16 @@ class Settings:
         minimum=1,
         maximum=1_000_000,
     )
+    calls_max: int = setting(
+        20_000,
+        "grpcConcurrentCallsMax",
+        Group.DISPATCHER,
+        "Calls that are under way at the same time, waiting polls and open streams included; one more is refused. Leave "
+        "room above waitingPollsMax, or polls keep everything else out.",
+        unit="calls",
+        minimum=1,
+        maximum=10_000_000,
+    )
     trackers_max: int = setting(
         100_000,
         "trackersMax",
@@ -447,6 +457,7 @@ class Settings:
             poll_messages_max=self.poll_messages_max,
             poll_wait_max_ms=self.poll_wait_max_ms,
             waiting_polls_max=self.waiting_polls_max,
+            calls_max=self.calls_max,
             trackers_max=self.trackers_max,
             lease_default_ms=self.default_lease_ms,
             lease_max_ms=self.lease_max_ms,
