@@ -13,7 +13,6 @@ from tracker.core.effects import Effect
 from tracker.core.errors import DelayedTrackerError, InvalidInput
 from tracker.core.homes import Home, SnapshotSegments
 from tracker.core.invariants import check_invariants
-from tracker.core.lifecycle import BucketLifecycle
 from tracker.core.limits import TrackerKind, TrackerLimits
 from tracker.core.outcomes import (
     AddOutcome,
@@ -29,6 +28,7 @@ from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.readings import TrackerReadings
 from tracker.core.recovery import RecoveryPlan
 from tracker.core.seal import SealedIndexes
+from tracker.core.segment import SegmentBounds
 from tracker.core.state import TrackerState
 
 
@@ -51,8 +51,7 @@ class TrackerCore(TrackerReadings):
     """
 
     def __init__(self, limits: TrackerLimits, *, epoch: int = 0, mark_delete: Position = BEFORE_ALL) -> None:
-        state = TrackerState(limits, epoch=epoch, mark_delete=mark_delete)
-        super().__init__(state, BucketLifecycle(state))
+        super().__init__(TrackerState(limits, epoch=epoch, mark_delete=mark_delete))
         self._closed = False
 
     @classmethod
@@ -78,6 +77,7 @@ class TrackerCore(TrackerReadings):
             home.min_deliver_at_ms = int(bucket.bounds.min_deliver_at_ms[0])
             home.max_deliver_at_ms = int(bucket.bounds.max_deliver_at_ms.max())
             state.members.insert_sealed(home)
+            state.sealed_count += 1
             state.counters.tracked += len(home.bits)
             state.counters.recovered += len(home.bits)
             state.note_measured(home, bucket.snapshot_bytes)
@@ -405,6 +405,7 @@ class TrackerCore(TrackerReadings):
         state = self._state
         cleared = state.counters.tracked
         state.epoch += 1
+        self._merger.forget()
         self._lifecycle.forget_all()
         state.reset_homes()
         state.counters.cleared += cleared
@@ -472,6 +473,29 @@ class TrackerCore(TrackerReadings):
         self._finish(now_ms)
         return known
 
+    def snapshots_merged(
+        self,
+        effect_id: int,
+        bucket_id: int,
+        bounds: SegmentBounds,
+        *,
+        snapshot_bytes: int,
+        stored: PositionBitmap,
+        now_ms: int,
+    ) -> bool:
+        """MergeSnapshots succeeded, with these positions. False: forgotten, the merged snapshot must be removed again."""
+        known = self._merger.merged(effect_id, bucket_id, bounds, snapshot_bytes=snapshot_bytes, stored=stored)
+        self._finish(now_ms)
+        return known
+
+    def merge_failed(
+        self, effect_id: int, now_ms: int, *, lost_bucket_ids: Sequence[int] = (), too_large: bool = False
+    ) -> bool:
+        """MergeSnapshots failed: for now, because of lost sources, or because the merged metadata is too large."""
+        known = self._merger.failed(effect_id, now_ms, lost_bucket_ids=lost_bucket_ids, too_large=too_large)
+        self._finish(now_ms)
+        return known
+
     def snapshots_deleted(self, effect_id: int) -> bool:
         """DeleteSnapshots succeeded."""
         return self._lifecycle.snapshots_deleted(effect_id)
@@ -482,6 +506,7 @@ class TrackerCore(TrackerReadings):
 
     def check(self) -> None:
         """Verify every invariant of design 3.3 that can be seen from inside. Raises InvariantViolation. O(everything)."""
+        self._merger.check()
         check_invariants(self._state, self._lifecycle, self.next_delivery_ms(), self.next_wakeup_ms())
 
     def _retire(self, homes: Sequence[Home]) -> None:
@@ -495,6 +520,7 @@ class TrackerCore(TrackerReadings):
             self._state.fixed_delay.note_tracked(self._state.counters.tracked)
         if not self._closed:
             self._lifecycle.retry_due(now_ms)
+            self._merger.merge_if_needed(now_ms)
             self._lifecycle.prefetch(now_ms)
 
     def _require_open(self) -> None:

@@ -46,6 +46,8 @@ def _check_sizes(state: TrackerState) -> None:
     homes = state.members.homes.values()
     if state.snapshot_bytes != sum(home.snapshot.snapshot_bytes for home in homes if home.snapshot is not None):
         raise InvariantViolation("the snapshot bytes are not the sum over the stored buckets")
+    if state.sealed_count != sum(home.snapshot is not None for home in homes):
+        raise InvariantViolation(f"{state.sealed_count} stored buckets are counted, there are others")
     if state.membership_bytes != sum(home.membership_bytes for home in homes):
         raise InvariantViolation("the membership bytes are not the sum over the homes")
 

@@ -4,7 +4,7 @@ Source: PIP-195 "Merge delayed message index buckets": the adjacent buckets with
 once, as Pulsar's ``BucketDelayedDeliveryTracker``, so that not every new bucket triggers a merge of its own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 MERGE_GROUP_MAX = 4
 
@@ -21,16 +21,18 @@ def merge_group_size(bucket_count: int, bucket_count_max: int) -> int:
     return min(MERGE_GROUP_MAX, bucket_count - bucket_count_max + 1)
 
 
-def adjacent_with_fewest(remaining: Sequence[int], mergeable: Sequence[bool], group_size: int) -> int | None:
-    """The first bucket of the group to merge, or None if no group of that size is mergeable.
+def adjacent_with_fewest(
+    remaining: Sequence[int], group_size: int, *, barred: Collection[int] = frozenset()
+) -> int | None:
+    """The first bucket of the group to merge, or None if there is no group of that size.
 
     The key is (indexes remaining in the group, place): of equal groups the earliest. For the proposal's example,
     [5, 3, 2, 4, 3] in pairs, the answer is 1: the second and the third.
 
     Args:
         remaining: indexes that remain in each bucket, in the order of their ranges.
-        mergeable: for each bucket, whether it may take part.
         group_size: 2 or more.
+        barred: groups, by their first bucket, that must not be merged.
     """
-    starts = [start for start in range(len(remaining) - group_size + 1) if all(mergeable[start : start + group_size])]
+    starts = [start for start in range(len(remaining) - group_size + 1) if start not in barred]
     return min(starts, key=lambda start: (sum(remaining[start : start + group_size]), start), default=None)

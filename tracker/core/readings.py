@@ -4,6 +4,7 @@ from tracker.core.columns import BoolArray, IndexColumns, Position, PositionColu
 from tracker.core.inspection import UnloadedSegments, explain, filter_range, loaded_between, unloaded
 from tracker.core.lifecycle import BucketLifecycle
 from tracker.core.limits import TrackerLimits
+from tracker.core.merger import BucketMerger
 from tracker.core.outcomes import BucketView, Explanation, TrackerStats
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.state import TrackerState
@@ -13,9 +14,10 @@ from tracker.core.views import bucket_views, tracker_stats
 class TrackerReadings:
     """The reading half of a tracker. Nothing here has an effect; O(1) unless said otherwise."""
 
-    def __init__(self, state: TrackerState, lifecycle: BucketLifecycle) -> None:
+    def __init__(self, state: TrackerState) -> None:
         self._state = state
-        self._lifecycle = lifecycle
+        self._lifecycle = BucketLifecycle(state)
+        self._merger = BucketMerger(state, self._lifecycle)
 
     @property
     def limits(self) -> TrackerLimits:
@@ -60,7 +62,11 @@ class TrackerReadings:
 
     def next_timer_ms(self) -> int | None:
         """When :meth:`wake` has something to do even if nobody polls; None if never."""
-        moments = (self._lifecycle.next_wakeup_ms(), self._state.leases.next_expiry_ms())
+        moments = (
+            self._lifecycle.next_wakeup_ms(),
+            self._merger.next_wakeup_ms(),
+            self._state.leases.next_expiry_ms(),
+        )
         return min((moment for moment in moments if moment is not None), default=None)
 
     def pause_reading(self, now_ms: int) -> bool:

@@ -39,6 +39,7 @@ class TrackerState:
         "members",
         "membership_bytes",
         "mutable",
+        "sealed_count",
         "segments",
         "snapshot_bytes",
     )
@@ -65,6 +66,7 @@ class TrackerState:
         self.counters.tracked = 0
         self.snapshot_bytes = 0
         self.membership_bytes = 0
+        self.sealed_count = 0
 
     # -- what counts -------------------------------------------------------------------------------------------------
 
@@ -285,8 +287,13 @@ class TrackerState:
         """Forget a home that has no bits left, with its copies."""
         assert not home.bits
         self.forget_copies(home)
+        self.unlist_home(home)
+
+    def unlist_home(self, home: Home) -> None:
+        """Forget a home; its bits and its copies have found another, or are none."""
         self.segments.remove(home.key)
         self.members.remove(home)
         self.membership_bytes -= home.membership_bytes
         if home.snapshot is not None:
             self.snapshot_bytes -= home.snapshot.snapshot_bytes
+            self.sealed_count -= 1
