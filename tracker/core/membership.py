@@ -105,8 +105,10 @@ class Membership:
 
     def entries_of(self, ledger_id: int) -> Int64Array:
         """The tracked entries of a ledger, ascending. O(entries)."""
-        bitmaps = [home.bits.bitmap_of(ledger_id) for home in self._by_ledger.get(ledger_id, ())]
-        return bitmap_entries(BitMap.union(*(bitmap for bitmap in bitmaps if bitmap is not None)))
+        entries = BitMap()
+        for home in self._by_ledger.get(ledger_id, ()):
+            entries |= home.bits.bitmap_of(ledger_id) or BitMap()
+        return bitmap_entries(entries)
 
     def check(self) -> int:
         """Raise InvariantViolation unless homes are sound, disjoint and listed; returns the number of bits."""
