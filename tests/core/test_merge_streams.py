@@ -37,14 +37,7 @@ def merged(sources, live, chunk_sizes, *, step_ms, count_max):
 
 
 def joined(parts):
-    none = np.empty(0, np.int64)
-    bounds = SegmentBounds(
-        *(
-            np.concatenate([none, *(getattr(part.bounds, column) for part in parts)])
-            for column in ("count", "min_deliver_at_ms", "max_deliver_at_ms")
-        )
-    )
-    return IndexColumns.concat([part.indexes for part in parts]), bounds
+    return IndexColumns.concat([part.indexes for part in parts]), SegmentBounds.concat([part.bounds for part in parts])
 
 
 def sealed_union(sources, live, *, step_ms, count_max):

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from snapshot_storage.errors import SnapshotConflict, StorageError
 from tracker.core.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
 from tracker.core.core import TrackerCore
-from tracker.core.effects import DeleteSnapshots, LoadSegments, StoreSnapshot
+from tracker.core.effects import DeleteSnapshots, LoadSegments, MergeSnapshots, StoreSnapshot
 from tracker.core.outcomes import AddOutcome, BucketView, Delivery, LeaseOutcome, TrackerStats, TrimOutcome
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.seal import SealedIndexes
+from tracker.core.segment import SegmentBounds
 from tracker.service.checkpoint import checkpointed
 from tracker.service.clock import Clock
 from tracker.service.counters import EffectCounters
@@ -427,6 +428,28 @@ class TrackerHost:
         """A snapshot is neither durable nor catalogued."""
         with self._result() as (core, now_ms):
             return core.snapshot_failed(effect.effect_id, now_ms)
+
+    def snapshots_merged(
+        self,
+        effect: MergeSnapshots,
+        bucket_id: int,
+        bounds: SegmentBounds,
+        *,
+        snapshot_bytes: int,
+        stored: PositionBitmap,
+    ) -> bool:
+        """A merged snapshot stands in the place of its sources."""
+        with self._result() as (core, now_ms):
+            return core.snapshots_merged(
+                effect.effect_id, bucket_id, bounds, snapshot_bytes=snapshot_bytes, stored=stored, now_ms=now_ms
+            )
+
+    def merge_failed(
+        self, effect: MergeSnapshots, *, lost_bucket_ids: tuple[int, ...] = (), too_large: bool = False
+    ) -> bool:
+        """Snapshots are as they were before their merge."""
+        with self._result() as (core, now_ms):
+            return core.merge_failed(effect.effect_id, now_ms, lost_bucket_ids=lost_bucket_ids, too_large=too_large)
 
     def segments_loaded(self, effect: LoadSegments, indexes: IndexColumns) -> bool:
         """Segments were read."""

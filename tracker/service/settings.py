@@ -241,6 +241,16 @@ class Settings:
         minimum=1,
         maximum=_DAY_MS,
     )
+    snapshot_metadata_bytes_max: int = setting(
+        4 * 2**20,
+        "snapshotMetadataBytesMax",
+        Group.STORAGE,
+        "Size of a snapshot's metadata at most, which is one entry to the storage: buckets whose merged metadata would be "
+        "larger stay apart.",
+        unit="bytes",
+        minimum=1_024,
+        maximum=2**31 - 1,
+    )
     worker_threads: int = setting(
         2,
         "workerThreads",
@@ -467,6 +477,7 @@ class Settings:
             tracker_operations_max=self.tracker_operations_max,
             storage_attempts_max=self.storage_attempts_max,
             storage_backoff_ms=self.storage_backoff_ms,
+            snapshot_metadata_bytes_max=self.snapshot_metadata_bytes_max,
             worker_threads=self.worker_threads,
         )
 
