@@ -29,7 +29,8 @@ SETTINGS = {
     "delayedDeliveryMaxIndexesPerBucketSnapshotSegment": "10",
 }
 
-CLIENT = ClientSettings(call_timeout_s=5.0)
+# Whether the service is gone is seen at once instead of being waited out.
+CLIENT = ClientSettings(call_timeout_s=5.0, wait_for_ready=False)
 
 
 def now_ms() -> int:
