@@ -57,10 +57,11 @@ def test_every_limit_of_the_service_can_be_configured():
         "tracker_operations_max": 22,
         "storage_attempts_max": 23,
         "storage_backoff_ms": 24,
-        "worker_threads": 25,
+        "snapshot_metadata_bytes_max": 25,
+        "worker_threads": 26,
     }
     limits = dataclasses.replace(Settings(), **given).service_limits()
-    assert dataclasses.astuple(limits) == tuple(range(11, 26))
+    assert dataclasses.astuple(limits) == tuple(range(11, 27))
 
 
 def test_limits_follow_the_settings():
@@ -73,6 +74,7 @@ def test_limits_follow_the_settings():
         late_indexes_max=13,
         max_step_per_segment_seconds=14,
         max_indexes_per_segment=15,
+        buckets_max=21,
         prefetch_window_ms=16,
         load_indexes_max=17,
         loaded_indexes_max=18,
@@ -87,6 +89,7 @@ def test_limits_follow_the_settings():
         late_indexes_max=13,
         max_step_per_segment_ms=14_000,
         max_indexes_per_segment=15,
+        max_num_buckets=21,
         prefetch_window_ms=16,
         load_indexes_max=17,
         loaded_indexes_max=18,
