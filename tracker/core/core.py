@@ -23,7 +23,7 @@ from tracker.core.outcomes import (
     LeaseOutcome,
     TrimOutcome,
 )
-from tracker.core.placement import SealTarget, first_stop
+from tracker.core.placement import SealTarget, Stop, first_stop
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.readings import TrackerReadings
 from tracker.core.recovery import RecoveryPlan
@@ -121,12 +121,12 @@ class TrackerCore(TrackerReadings):
         if limits.max_delay_ms:
             beyond = undecided & (indexes.deliver_at_ms > now_ms + limits.max_delay_ms)
             undecided &= ~beyond
-        if refused.any():
-            dropped, homes = state.drop(positions.take(refused))
-            state.counters.refused_as_due += dropped
-            self._retire(homes)
         accepted = indexes if undecided.all() else indexes.take(undecided)
-        self._place(accepted)
+        if refused.any():
+            changing = refused | undecided
+            self._refuse_and_place(indexes.take(changing), refused[changing])
+        else:
+            self._place(accepted)
         state.counters.added += len(accepted)
         state.counters.due_on_offer += int(due.sum())
         state.counters.duplicate += int(duplicate.sum())
@@ -141,21 +141,55 @@ class TrackerCore(TrackerReadings):
             below_mark_delete=below.nonzero()[0],
         )
 
+    def _refuse_and_place(self, indexes: IndexColumns, refused: BoolArray) -> None:
+        """Forget tracked rows that are refused as due and place the others, as if row by row.
+
+        All at once where the order cannot show; else in halves, so that a seal sees what was refused before it.
+        """
+        state = self._state
+        fresh = indexes.take(~refused)
+        if not refused.all() and refused.any() and self._order_shows(fresh, indexes.positions.take(refused)):
+            half = len(indexes) // 2
+            self._refuse_and_place(indexes.take(slice(0, half)), refused[:half])
+            self._refuse_and_place(indexes.take(slice(half, None)), refused[half:])
+            return
+        if refused.any():
+            dropped, homes = state.drop(indexes.positions.take(refused))
+            state.counters.refused_as_due += dropped
+            self._retire(homes)
+        self._place(fresh)
+
+    def _order_shows(self, fresh: IndexColumns, refused: PositionColumns) -> bool:
+        """Whether placing may seal a bucket, or refusing may drain a sealed one, which moves the sealed frontier."""
+        if self._next_stop(fresh)[0].seal is not SealTarget.NOTHING:
+            return True
+        counts: dict[int, int] = {}
+        for home, rows in self._state.members.locate(refused):
+            counts[home.key] = counts.get(home.key, 0) + len(rows)
+        homes = self._state.members.homes
+        return any(not homes[key].is_open and len(homes[key].bits) == count for key, count in counts.items())
+
+    def _next_stop(self, indexes: IndexColumns) -> tuple[Stop, BoolArray]:
+        """Where placing rows must stop to seal, and which of them are late until then."""
+        state = self._state
+        memory = state.mutable.memory
+        assert memory is not None
+        late = indexes.positions.at_or_below(state.members.frontier())
+        stop = first_stop(
+            indexes.ledger_id,
+            late,
+            mutable_count=len(state.mutable.bits),
+            late_count=len(state.late.bits),
+            last_ledger_id=memory.last_ledger_id,
+            limits=state.limits,
+        )
+        return stop, late
+
     def _place(self, indexes: IndexColumns) -> None:
         """Put untracked, distinct rows into the open homes, sealing where the rules say so."""
         state = self._state
         while len(indexes):
-            memory = state.mutable.memory
-            assert memory is not None
-            late = indexes.positions.at_or_below(state.members.frontier())
-            stop = first_stop(
-                indexes.ledger_id,
-                late,
-                mutable_count=len(state.mutable.bits),
-                late_count=len(state.late.bits),
-                last_ledger_id=memory.last_ledger_id,
-                limits=state.limits,
-            )
+            stop, late = self._next_stop(indexes)
             here, late = indexes.take(slice(0, stop.row_count)), late[: stop.row_count]
             if late.any():
                 state.put(state.mutable, here.take(~late))
