@@ -16,7 +16,7 @@ from snapshot_storage.summary import BucketSummary, decode_summary
 from tracker.core.columns import BEFORE_ALL, Position
 from tracker.core.core import TrackerCore
 from tracker.core.errors import InvalidInput
-from tracker.core.limits import TrackerLimits
+from tracker.core.limits import TrackerKind, TrackerLimits
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.recovery import RecoverableBucket, needs_metadata, plan_recovery
 from tracker.service.counters import EffectCounters
@@ -39,7 +39,7 @@ class TrackerRecovery:
         self._counters = counters
 
     async def run(self, limits: TrackerLimits, *, mark_delete: Position | None, now_ms: int) -> TrackerCore:
-        """A core with everything the catalogue still holds, under a new epoch.
+        """A core with everything the catalogue still holds, under a new epoch; an in-memory one deletes all of it.
 
         Raises:
             StorageUnavailable: nothing was recovered and nothing is kept; try again.
@@ -49,6 +49,10 @@ class TrackerRecovery:
         await self._sweep(state)
         known = [entry.mark_delete for entry in state.entries if entry.mark_delete is not None]
         in_force = max([*known, mark_delete or BEFORE_ALL])
+        if limits.kind is TrackerKind.IN_MEMORY:
+            # The replay brings everything again; what a bucket tracker left would come back stale after the next switch.
+            await self._delete_all(state, epoch=state.epoch)
+            return TrackerCore(limits, epoch=state.epoch, mark_delete=in_force)
         cutoff_ms = limits.cutoff_ms(now_ms)
         summaries = await self._access.offload(_summaries, state.entries)
         self._counters.summaries_unreadable += sum(
@@ -91,11 +95,17 @@ class TrackerRecovery:
         for entry, summary in zip(state.entries, summaries, strict=True):
             if summary is not None:
                 cleared += len(summary.bits) - summary.bits.intersection_count(_consumed(entry))
+        await self._delete_all(state, epoch=epoch + 1)
+        return epoch + 1, cleared
+
+    async def _delete_all(self, state: CatalogueState, *, epoch: int) -> None:
+        """Empty the catalogue in one step, then delete the snapshots; a crash between leaves orphans to be swept."""
         ids = [*(entry.bucket_id for entry in state.entries), *state.corrupt]
-        await self._attempt(lambda: self._storage.replace(*self._key, remove=ids, add=(), epoch=epoch + 1))
+        if ids or epoch > state.epoch:
+            await self._attempt(lambda: self._storage.replace(*self._key, remove=ids, add=(), epoch=epoch))
         stored = await self._attempt(lambda: self._storage.list_bucket_snapshots(*self._key))
         await _together([partial(self._delete, snapshot.bucket_id) for snapshot in stored])
-        return epoch + 1, cleared
+        self._counters.snapshots_deleted += len(stored)
 
     async def _attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
         return await self._access.attempt(operation, self._counters)
