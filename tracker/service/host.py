@@ -348,6 +348,11 @@ class TrackerHost:
         """Whether positions were lost with a snapshot since the tracker was opened."""
         return self._require_core().replay_required
 
+    @property
+    def pause_reading(self) -> bool:
+        """Whether the dispatcher may stop reading ahead until the next delivery."""
+        return self._require_core().pause_reading(self.now_ms())
+
     def advance_mark_delete(self, epoch: int, position: Position) -> TrimOutcome:
         """Drop everything up to and including a position; one below the position in force changes nothing."""
         with self._step(epoch) as (core, now_ms):

@@ -112,6 +112,7 @@ class TrackerServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer):
             entry_ids=to_offsets(delivery.indexes.entry_id),
             server_time_ms=host.now_ms(),
             replay_required=host.replay_required,
+            pause_reading=host.pause_reading,
         )
         if (next_ms := host.next_delivery_ms()) is not None:
             response.next_delivery_at_ms = next_ms
@@ -234,6 +235,7 @@ class TrackerServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer):
             snapshots_missing_count=counters.snapshots_missing,
             snapshots_corrupt_count=counters.snapshots_corrupt,
             replay_required=stats.replay_required,
+            pause_reading=host.pause_reading,
             server_time_ms=host.now_ms(),
         )
         if stats.next_delivery_ms is not None:
