@@ -234,6 +234,8 @@ class TrackerServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer):
             orphans_swept_count=counters.orphans_swept,
             snapshots_missing_count=counters.snapshots_missing,
             snapshots_corrupt_count=counters.snapshots_corrupt,
+            merge_count=stats.merge_count,
+            merged_index_count=stats.merged_index_count,
             replay_required=stats.replay_required,
             pause_reading=host.pause_reading,
             server_time_ms=host.now_ms(),
