@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from tracker.core.errors import DelayedTrackerError
 
+_NAME_SHOWN_MAX = 256
+
 
 class TrackerKey(NamedTuple):
     """Which tracker: one subscription of one topic, both verbatim."""
@@ -15,7 +17,12 @@ class TrackerKey(NamedTuple):
     subscription: str
 
     def __str__(self) -> str:
-        return f"{self.subscription!r} of {self.topic!r}"
+        return f"{_shown(self.subscription)} of {_shown(self.topic)}"
+
+
+def _shown(name: str) -> str:
+    # Errors travel in trailers, which gRPC begins to refuse at 8 KiB.
+    return repr(name) if len(name) <= _NAME_SHOWN_MAX else f"{name[:_NAME_SHOWN_MAX]!r}... ({len(name)} characters)"
 
 
 class ServiceError(DelayedTrackerError):

@@ -17,8 +17,18 @@ from snapshot_storage.errors import SnapshotConflict, StorageError
 from tracker.core.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
 from tracker.core.core import TrackerCore
 from tracker.core.effects import DeleteSnapshots, LoadSegments, MergeSnapshots, StoreSnapshot
-from tracker.core.outcomes import AddOutcome, BucketView, Delivery, LeaseOutcome, TrackerStats, TrimOutcome
+from tracker.core.outcomes import (
+    AddOutcome,
+    BucketView,
+    CancelOutcome,
+    Delivery,
+    ExtendOutcome,
+    LeaseOutcome,
+    TrackerStats,
+    TrimOutcome,
+)
 from tracker.core.position_bitmap import PositionBitmap
+from tracker.core.readings import TrackerReadings
 from tracker.core.seal import SealedIndexes
 from tracker.core.segment import SegmentBounds
 from tracker.service.checkpoint import checkpointed
@@ -335,6 +345,29 @@ class TrackerHost:
         with self._step(epoch) as (core, now_ms):
             return core.nack(lease_id, positions, now_ms, deliver_at_ms=deliver_at_ms)
 
+    def extend(self, epoch: int, lease_id: int, positions: PositionColumns | None, *, lease_ms: int) -> ExtendOutcome:
+        """Set a new expiry, counted from now, for leased positions; None is everything the lease still holds."""
+        with self._step(epoch) as (core, now_ms):
+            return core.extend(lease_id, positions, now_ms, lease_ms=lease_ms)
+
+    def cancel(self, epoch: int, positions: PositionColumns) -> CancelOutcome:
+        """Forget positions that nobody holds."""
+        with self._step(epoch) as (core, now_ms):
+            return core.cancel(positions, now_ms)
+
+    def seal(self, epoch: int) -> int:
+        """Seal what the mutable bucket holds; returns how many positions that are."""
+        with self._step(epoch) as (core, now_ms):
+            return core.seal_now(now_ms)
+
+    def to_read(self) -> TrackerReadings:
+        """The tracker, to be looked at before the next await.
+
+        Raises:
+            Recovering, TrackerNotOpen: there is nothing to look at.
+        """
+        return self._require_core()
+
     def contains(self, positions: PositionColumns) -> BoolArray:
         """For each position, whether it is tracked."""
         return self._require_core().contains(positions)
@@ -360,10 +393,15 @@ class TrackerHost:
                 return TrimOutcome(core.mark_delete, 0)
             return core.advance_mark_delete(position, now_ms)
 
-    async def clear(self, epoch: int) -> Cleared:
-        """Forget every position; returns when that is durable. Waiting polls end."""
+    async def clear(self, epoch: int, *, reset_to: Position | None = None) -> Cleared:
+        """Forget every position; returns when that is durable. Waiting polls end.
+
+        Args:
+            epoch: the owner's.
+            reset_to: the cursor was moved, and this is its new mark-delete position.
+        """
         with self._step(epoch) as (core, now_ms):
-            cleared_count = core.clear(now_ms)
+            cleared_count = core.clear(now_ms) if reset_to is None else core.reset_cursor(reset_to, now_ms)
             self._polls.end_all(lambda: PollEnded(self.key, "CLEARED"))
             cleared = Cleared(core.epoch, cleared_count)
         await self._durable(cleared.epoch)
