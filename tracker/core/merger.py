@@ -142,6 +142,8 @@ class BucketMerger:
             self._lifecycle.forget_load_of(source)
             home.bits.update(source.bits)
             reachable.update(state.reachable_in_memory(source))
+            # A dead copy of one source would count under another's bit of the same position.
+            state.drop_dead_copies(source)
             runs += state.heap.of_home(source.key)
             state.unlist_home(source)
         state.members.insert_sealed(home)

@@ -228,6 +228,12 @@ class TrackerState:
         self._rebuild(home, runs)
         memory.forget_dead()
 
+    def drop_dead_copies(self, home: Home) -> None:
+        """Drop the copies of a home that do not count. O(its copies)."""
+        for run in self.heap.of_home(home.key):
+            if not all(self.is_live(home, chunk).all() for chunk in run.chunks()):
+                self._rebuild(home, [run])
+
     def forget_copies(self, home: Home) -> None:
         """Drop every copy of a home from memory."""
         self.heap.drop_home(home.key)
