@@ -246,6 +246,7 @@ class World:
             self.storage.plan,
             error_before=self.random.choice((0.0, 0.0, 0.1, 0.6)),
             error_after=self.random.choice((0.0, 0.0, 0.1, 0.6)),
+            torn=self.random.choice((0.0, 0.0, 0.3)),
             latency_ms=self.random.choice((0, 0, 5, 300, 30_000)),
         )
 
