@@ -8,7 +8,8 @@ import pytest
 
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.client.conftest import TOPIC
-from tests.client.scripted_service import SERVICE, ScriptedService
+from tests.client.scripted_service import SERVICE, STREAM, ScriptedService
+from tests.client.shells import Batches
 from tracker.client import ClientSettings, Unavailable
 from tracker.client.channel import service_config
 
@@ -34,10 +35,11 @@ def test_each_method_is_repeated_or_has_a_reason_not_to_be():
 
 @pytest.mark.parametrize("wait", [True, False])
 def test_every_call_waits_or_none_does(wait):
-    """The whole service has a default, and the repeated calls say the same."""
+    """The whole service has a default, the repeated calls say the same, and only streams never wait."""
     config = json.loads(service_config(ClientSettings(wait_for_ready=wait)))["methodConfig"]
-    assert {"service": SERVICE.full_name} in config[-1]["name"]
-    assert [row["waitForReady"] for row in config] == [wait, wait]
+    assert {"service": SERVICE.full_name} in config[1]["name"]
+    assert config[2]["name"] == [{"service": SERVICE.full_name, "method": STREAM}]
+    assert [row["waitForReady"] for row in config] == [wait, wait, False]
 
 
 @pytest.mark.slow
@@ -63,4 +65,15 @@ async def test_calls_that_do_not_wait_fail_at_once(service: ScriptedService, she
         with pytest.raises(Unavailable) as caught:
             await session.poll(1)
         assert caught.value.__cause__.code() is grpc.StatusCode.UNAVAILABLE
+        await session.leave()
+
+
+@pytest.mark.slow
+async def test_a_stream_to_a_service_that_is_away_ends(service: ScriptedService, shell):
+    """It has no time limit, so it must not wait for what may never come."""
+    async with shell.connect(service.address) as client:
+        session = await client.open_tracker(TOPIC, "billing")
+        await service.stop()
+        with pytest.raises(Unavailable):
+            await anext(aiter(session.add_stream(Batches(([1], [1], [1])))))
         await session.leave()

@@ -6,7 +6,8 @@ Retries are gRPC's own, by service config, on UNAVAILABLE only, and only for cal
 - ClearMessages, ResetCursor, DeleteTracker and CloseTracker, whose repetition would be answered as a fault;
 - CancelMessages and SealBucket, whose repetition would be answered as if there had been nothing to do.
 
-Waiting for a service that is being restarted is the service config's, too: a call that waits has not been sent.
+Waiting for a service that is being restarted is the service config's, too: a call that waits has not been sent. Streams
+do not wait, for they have no time limit that would end it.
 """
 
 import json
@@ -63,6 +64,7 @@ def service_config(settings: ClientSettings) -> str:
                     "retryPolicy": _RETRY_POLICY,
                 },
                 {"name": [{"service": _SERVICE.full_name}], "waitForReady": settings.wait_for_ready},
+                {"name": [{"service": _SERVICE.full_name, "method": "AddMessagesStream"}], "waitForReady": False},
             ]
         }
     )

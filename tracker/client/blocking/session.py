@@ -99,7 +99,8 @@ class TrackerSession(TrackerView):
         """Offer batch after batch over one stream, for replays: answers come while later batches are on their way.
 
         At most ``stream_batches_max`` batches are unanswered; ``batches`` is asked for the next one, by another thread,
-        only below that. Batches that were answered are applied when an error ends the stream, the others may be. To
+        only below that. Batches that were answered are applied when an error ends the stream, the others may be. A
+        stream has no time limit, and does not wait for a service that is away: begin another after Unavailable. To
         leave early, close the iterator: ``with contextlib.closing(session.add_stream(batches)) as answers``.
 
         Args:
