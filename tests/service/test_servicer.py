@@ -142,6 +142,19 @@ def _filter(*ranges):
     )
 
 
+def _peek(**kwargs):
+    return pb.PeekMessagesRequest(**({"tracker": REF, "max_messages": 10} | kwargs))
+
+
+def _explain(ledger_id, entry_id):
+    position = pb.Position(ledger_id=ledger_id, entry_id=entry_id)
+    return pb.ExplainMessageRequest(tracker=REF, position=position)
+
+
+def _histogram(**kwargs):
+    return pb.DeliveryHistogramRequest(**({"tracker": REF, "step_ms": 1_000, "bar_count": 10} | kwargs))
+
+
 _BAD = [
     (
         "OpenTracker",
@@ -241,6 +254,21 @@ _BAD = [
     ("ListTrackers", lambda e: pb.ListTrackersRequest(page_token="what"), "page_token"),
     ("ListTrackers", lambda e: pb.ListTrackersRequest(page_token="e30="), "page_token"),
     ("SealBucket", lambda e: pb.SealBucketRequest(tracker=REF), "epoch"),
+    ("PeekMessages", lambda e: _peek(from_ms=-1), "from_ms"),
+    ("PeekMessages", lambda e: _peek(from_ms=5, until_ms=5), "until_ms"),
+    ("PeekMessages", lambda e: _peek(max_messages=0), "max_messages"),
+    ("PeekMessages", lambda e: _peek(max_messages=10_001), "max_messages"),
+    ("ExplainMessage", lambda e: pb.ExplainMessageRequest(tracker=REF), "position"),
+    ("ExplainMessage", lambda e: _explain(-1, 0), "position.ledger_id"),
+    ("ExplainMessage", lambda e: _explain(0, -1), "position.entry_id"),
+    ("ExplainMessage", lambda e: _explain(0, ENTRY_ID_MAX + 1), "position.entry_id"),
+    ("DeliveryHistogram", lambda e: _histogram(from_ms=-1), "from_ms"),
+    ("DeliveryHistogram", lambda e: _histogram(step_ms=0), "step_ms"),
+    ("DeliveryHistogram", lambda e: _histogram(step_ms=INT63_MAX), "step_ms"),
+    ("DeliveryHistogram", lambda e: _histogram(from_ms=INT63_MAX), "step_ms"),
+    ("DeliveryHistogram", lambda e: _histogram(bar_count=0), "bar_count"),
+    ("DeliveryHistogram", lambda e: _histogram(bar_count=10_001), "bar_count"),
+    ("VerifySnapshots", lambda e: pb.VerifySnapshotsRequest(), "tracker.topic"),
     ("ListBuckets", lambda e: pb.ListBucketsRequest(), "tracker.topic"),
     ("NextDeliveryTime", lambda e: pb.NextDeliveryTimeRequest(), "tracker.topic"),
 ]
@@ -321,6 +349,10 @@ async def test_calls_without_a_tracker_say_what_is_missing(service):
         ("ExtendLease", _extend(1)),
         ("CancelMessages", pb.CancelMessagesRequest(tracker=REF, epoch=1)),
         ("FilterEntries", _filter((1, 0, 1))),
+        ("PeekMessages", _peek()),
+        ("ExplainMessage", _explain(1, 0)),
+        ("DeliveryHistogram", _histogram()),
+        ("VerifySnapshots", pb.VerifySnapshotsRequest(tracker=REF)),
         ("SealBucket", pb.SealBucketRequest(tracker=REF, epoch=1)),
     ):
         error, info, details = await refused(getattr(service.stub, method)(request))

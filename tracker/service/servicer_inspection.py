@@ -6,12 +6,17 @@ from typing import Any, Final, TypeAlias
 import grpc
 
 from delayed_tracker.v1 import tracker_pb2, tracker_pb2_grpc
-from tracker.core.columns import BEFORE_ALL
-from tracker.core.outcomes import BucketState, BucketView
+from tracker.core.columns import BEFORE_ALL, Position
+from tracker.core.errors import InvalidInput
+from tracker.core.outcomes import BucketState, BucketView, MessagePlace
 from tracker.service.entry_ranges import EntryRange, require_ranges, untracked
+from tracker.service.explain import explain, require_entry
+from tracker.service.histogram import Bars, delivery_histogram
 from tracker.service.host import HostState, TrackerHost
 from tracker.service.listing import TrackerRow, tracker_page
+from tracker.service.peek import Window, peek
 from tracker.service.registry import TrackerRegistry
+from tracker.service.verification import SnapshotVerification
 from tracker.service.wire import from_position, to_key, to_offsets, to_positions
 
 _BUCKET_STATES: Final = {
@@ -19,6 +24,16 @@ _BUCKET_STATES: Final = {
     BucketState.LATE: tracker_pb2.BUCKET_STATE_LATE,
     BucketState.SEALING: tracker_pb2.BUCKET_STATE_SEALING,
     BucketState.SEALED: tracker_pb2.BUCKET_STATE_SEALED,
+}
+
+_PLACES: Final = {
+    MessagePlace.NOT_TRACKED: tracker_pb2.MESSAGE_PLACE_NOT_TRACKED,
+    MessagePlace.ACKNOWLEDGED: tracker_pb2.MESSAGE_PLACE_ACKNOWLEDGED,
+    MessagePlace.MEMORY: tracker_pb2.MESSAGE_PLACE_MEMORY,
+    MessagePlace.LOADED_SEGMENT: tracker_pb2.MESSAGE_PLACE_LOADED_SEGMENT,
+    MessagePlace.LOADING_SEGMENT: tracker_pb2.MESSAGE_PLACE_LOADING_SEGMENT,
+    MessagePlace.UNLOADED_SEGMENT: tracker_pb2.MESSAGE_PLACE_UNLOADED_SEGMENT,
+    MessagePlace.LEASED: tracker_pb2.MESSAGE_PLACE_LEASED,
 }
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -130,6 +145,80 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
             page_token=request.page_token,
         )
         return tracker_pb2.ListTrackersResponse(trackers=map(_summary, page.rows), next_page_token=page.next_token)
+
+    async def PeekMessages(
+        self, request: tracker_pb2.PeekMessagesRequest, _context: Context
+    ) -> tracker_pb2.PeekMessagesResponse:
+        """See tracker.proto."""
+        host = self._host(request)
+        until_ms = request.until_ms if request.HasField("until_ms") else None
+        window = Window(request.from_ms, until_ms, request.max_messages)
+        peeked = await peek(host, self._registry.access, window)
+        return tracker_pb2.PeekMessagesResponse(
+            deliver_at_ms=to_offsets(peeked.indexes.deliver_at_ms),
+            ledger_ids=to_offsets(peeked.indexes.ledger_id),
+            entry_ids=to_offsets(peeked.indexes.entry_id),
+            leased_offsets=to_offsets(peeked.leased.nonzero()[0]),
+            truncated=peeked.truncated,
+        )
+
+    async def ExplainMessage(
+        self, request: tracker_pb2.ExplainMessageRequest, _context: Context
+    ) -> tracker_pb2.ExplainMessageResponse:
+        """See tracker.proto."""
+        host = self._host(request)
+        if not request.HasField("position"):
+            raise InvalidInput("position", None, "give the position to explain")
+        position = Position(request.position.ledger_id, request.position.entry_id)
+        require_entry(position)
+        explained = await explain(host, self._registry.access, position)
+        found = explained.found
+        response = tracker_pb2.ExplainMessageResponse(
+            place=_PLACES[found.place], explanation=explained.sentence, server_time_ms=explained.now_ms
+        )
+        for field, value in (
+            ("deliver_at_ms", found.deliver_at_ms),
+            ("available_at_ms", found.available_at_ms),
+            ("bucket_id", found.bucket_id),
+            ("segment", explained.segment),
+            ("lease_id", found.lease_id),
+        ):
+            if value is not None:
+                setattr(response, field, value)
+        return response
+
+    async def DeliveryHistogram(
+        self, request: tracker_pb2.DeliveryHistogramRequest, _context: Context
+    ) -> tracker_pb2.DeliveryHistogramResponse:
+        """See tracker.proto."""
+        host = self._host(request)
+        bars = Bars(request.from_ms, request.step_ms, request.bar_count)
+        histogram = await delivery_histogram(host, self._registry.access, bars)
+        return tracker_pb2.DeliveryHistogramResponse(
+            before_count=histogram.before_count,
+            counts=to_offsets(histogram.counts),
+            after_count=histogram.after_count,
+            estimated_count=histogram.estimated_count,
+        )
+
+    async def VerifySnapshots(
+        self, request: tracker_pb2.VerifySnapshotsRequest, _context: Context
+    ) -> tracker_pb2.VerifySnapshotsResponse:
+        """See tracker.proto."""
+        found = await SnapshotVerification(self._host(request), self._registry.access).run()
+        return tracker_pb2.VerifySnapshotsResponse(
+            snapshots=[
+                tracker_pb2.SnapshotVerdict(
+                    bucket_id=verdict.bucket_id,
+                    segment_count=verdict.segment_count,
+                    index_count=verdict.index_count,
+                    bytes=verdict.byte_count,
+                    problems=verdict.problems,
+                )
+                for verdict in found.verdicts
+            ],
+            orphan_bucket_ids=found.orphans,
+        )
 
 
 def _summary(row: TrackerRow) -> tracker_pb2.TrackerSummary:
