@@ -67,11 +67,16 @@ def encode_snapshot(sealed: SealedIndexes) -> EncodedSnapshot:
         InvariantViolation: a segment holds a position twice (a bug of the caller).
     Cost: O(n log n) in indexes, to sort the bitmaps' values.
     """
-    rows, row_ends = _encode_rows(sealed.indexes)
-    segment_ends = row_ends[sealed.bounds.starts[1:]].tolist()
-    segments = [rows[start:end] for start, end in pairwise([0, *segment_ends])]
-    metadata = _encode_metadata(sealed.indexes, sealed.bounds)
-    return EncodedSnapshot(metadata, segments, len(metadata) + len(rows))
+    segments = encode_segments(sealed.indexes, sealed.bounds)
+    metadata = encode_metadata(sealed.indexes, sealed.bounds)
+    return EncodedSnapshot(metadata, segments, len(metadata) + sum(map(len, segments)))
+
+
+def encode_segments(indexes: IndexColumns, bounds: SegmentBounds) -> list[bytes]:
+    """One entry for each segment, in one pass over the rows. O(n)."""
+    rows, row_ends = _encode_rows(indexes)
+    segment_ends = row_ends[bounds.starts[1:]].tolist()
+    return [rows[start:end] for start, end in pairwise([0, *segment_ends])]
 
 
 def encode_segment(indexes: IndexColumns) -> bytes:
@@ -105,8 +110,15 @@ def _encode_block(indexes: IndexColumns) -> CellTable:
     return table
 
 
-def _encode_metadata(indexes: IndexColumns, bounds: SegmentBounds) -> bytes:
-    """Entry 0: for each segment its bitmaps by ledger, then its last and its first deadline."""
+def encode_metadata(indexes: IndexColumns, bounds: SegmentBounds) -> bytes:
+    """Entry 0: for each segment its bitmaps by ledger, then its last and its first deadline.
+
+    The entries of consecutive segments, one after the other, are the entry of them all.
+
+    Raises:
+        InvariantViolation: a segment holds a position twice (a bug of the caller).
+    Cost: O(n log n) in indexes, to sort the bitmaps' values.
+    """
     if not len(bounds):
         return b""
     segment, ledger, entry = _by_segment_and_position(indexes, bounds)

@@ -10,6 +10,8 @@ percent-decoded, so that a topic may hold commas and semicolons::
     exit          POINT or POINT:N: kill the process with SIGKILL at the Nth arrival at a point (default: the first)
     error_before  share of operations, 0 to 1, that raise StorageUnavailable and do nothing
     error_after   share of operations that do their work and raise StorageUnavailable nevertheless
+    torn          share of creates that store only some of their segments, never to be named by a bucket id anybody
+                  knows, and raise StorageUnavailable
     latency_ms    every operation waits this long first
     topic         only trackers of this topic are slow or failing (exit counts all)
     seed          of the random numbers that decide on errors
@@ -22,9 +24,9 @@ import asyncio
 import os
 import random
 import signal
-from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar, runtime_checkable
+from typing import Final, NoReturn, Protocol, TypeVar, runtime_checkable
 from urllib.parse import unquote
 
 from snapshot_storage.errors import StorageUnavailable
@@ -53,6 +55,7 @@ class FaultPlan:
 
     error_before: float = 0.0
     error_after: float = 0.0
+    torn: float = 0.0
     latency_ms: int = 0
     seed: int = 0
     topic: str | None = None
@@ -61,7 +64,11 @@ class FaultPlan:
 
     def __post_init__(self) -> None:
         """Refuse plans that cannot be carried out."""
-        for field, share in (("error_before", self.error_before), ("error_after", self.error_after)):
+        for field, share in (
+            ("error_before", self.error_before),
+            ("error_after", self.error_after),
+            ("torn", self.torn),
+        ):
             if not 0.0 <= share <= 1.0:
                 raise InvalidInput(field, share, "give a share from 0 to 1")
         if self.latency_ms < 0:
@@ -81,6 +88,8 @@ class FaultyStorage:
         """Replace it to change the faults of operations that begin from now on."""
         self._sleep = sleep
         self._random = random.Random(plan.seed)  # noqa: S311  # no secret
+        # Of its own, so that a plan without torn writes has the faults it had.
+        self._tears = random.Random(plan.seed)  # noqa: S311  # no secret
         self._arrivals: dict[str, int] = {}
         self._topics: dict[int, str] = {}
         if isinstance(inner, HasPoints):
@@ -109,9 +118,11 @@ class FaultyStorage:
         cursor: str,
         epoch: int,
     ) -> int:
-        """As the wrapped storage. An error after the fact leaves a snapshot that nobody knows of."""
+        """As the wrapped storage. An error after the fact leaves a snapshot that nobody knows of, a torn one a part."""
 
         async def create() -> int:
+            if self._chosen(topic) and self._tears.random() < self.plan.torn:
+                await self._tear(metadata, segments, bucket_key=bucket_key, topic=topic, cursor=cursor, epoch=epoch)
             bucket_id = await self.inner.create_bucket_snapshot(
                 metadata, segments, bucket_key=bucket_key, topic=topic, cursor=cursor, epoch=epoch
             )
@@ -119,6 +130,22 @@ class FaultyStorage:
             return bucket_id
 
         return await self._with_faults("create", topic, create)
+
+    async def _tear(
+        self, metadata: bytes, segments: AsyncIterable[bytes], *, bucket_key: str, topic: str, cursor: str, epoch: int
+    ) -> NoReturn:
+        """Leave a snapshot behind that has its metadata and not all of its segments, as a careless backend would."""
+        whole = [segment async for segment in segments]
+        part = whole[: self._tears.randrange(max(1, len(whole)))]
+
+        async def each() -> AsyncIterator[bytes]:
+            for segment in part:
+                yield segment
+
+        await self.inner.create_bucket_snapshot(
+            metadata, each(), bucket_key=bucket_key, topic=topic, cursor=cursor, epoch=epoch
+        )
+        raise StorageUnavailable(f"a planned torn write: {len(part)} of {len(whole)} segments were stored")
 
     async def get_bucket_snapshot_metadata(self, bucket_id: int) -> bytes:
         """As the wrapped storage."""
@@ -185,7 +212,7 @@ class FaultyStorage:
 
     async def _with_faults(self, operation: str, topic: str | None, perform: Callable[[], Awaitable[T]]) -> T:
         plan = self.plan
-        chosen = plan.topic is None or plan.topic == topic
+        chosen = self._chosen(topic)
         # Both numbers are drawn for every operation, so that changing one share does not shift the other's faults.
         draw_before, draw_after = self._random.random(), self._random.random()
         if chosen and plan.latency_ms:
@@ -198,6 +225,9 @@ class FaultyStorage:
         if chosen and draw_after < plan.error_after:
             raise StorageUnavailable(f"a planned fault after {operation}; it was done nevertheless")
         return outcome
+
+    def _chosen(self, topic: str | None) -> bool:
+        return self.plan.topic is None or self.plan.topic == topic
 
     def _arrive(self, point: str) -> None:
         if point != self.plan.exit_point:
@@ -222,7 +252,7 @@ def parse_fault_plan(options: str) -> FaultPlan:
                 case "exit":
                     values["exit_point"], _, arrival = value.partition(":")
                     values["exit_arrival"] = int(arrival or "1")
-                case "error_before" | "error_after":
+                case "error_before" | "error_after" | "torn":
                     values[key] = float(value)
                 case "latency_ms" | "seed":
                     values[key] = int(value)
@@ -230,7 +260,7 @@ def parse_fault_plan(options: str) -> FaultPlan:
                     values[key] = value
                 case _:
                     raise InvalidInput(
-                        "storage URL", option, "give exit, error_before, error_after, latency_ms, topic or seed"
+                        "storage URL", option, "give exit, error_before, error_after, torn, latency_ms, topic or seed"
                     )
         except ValueError as error:
             raise InvalidInput("storage URL", option, "give a number") from error

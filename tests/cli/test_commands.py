@@ -9,7 +9,10 @@ import pytest
 from tracker.cli.demo.sample import BUNDLED_SAMPLE
 from tracker.service.exit_codes import ExitCode
 
-COMMANDS = ["serve", "replay", "demo", "poll", "stats", "buckets", "config"]
+COMMANDS = [
+    "serve", "replay", "demo", "trackers", "open", "add", "poll", "cancel", "seal", "delete", "stats", "buckets", "peek",
+    "explain", "histogram", "verify", "config",
+]  # fmt: skip
 NOBODY = ["--server", "127.0.0.1:1"]
 TRACKER = ["--topic", "persistent://lab/main/delayed", "--subscription", "sub-1"]
 SAMPLE = ["--bookie", str(BUNDLED_SAMPLE / "bookie"), "--metadata", str(BUNDLED_SAMPLE / "metadata.jsonl")]
@@ -35,7 +38,15 @@ def test_each_command_explains_itself(command, name):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["fly"], ["poll"], ["poll", *TRACKER, "--max", "0"], ["replay", *TRACKER], ["stats", "--nonsense"]]
+    "arguments",
+    [
+        ["fly"],
+        ["poll"],
+        ["poll", *TRACKER, "--max", "0"],
+        ["replay", *TRACKER],
+        ["stats", "--nonsense"],
+        ["add", *TRACKER],
+    ],
 )
 def test_bad_usage_ends_with_its_status(command, arguments):
     """Nothing was done, and stderr says what is wrong."""

@@ -1,11 +1,12 @@
-"""A scripted service and a session on it."""
+"""A scripted service, and a session on it through each shell."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 
 from tests.client.scripted_service import ScriptedService, scripted_service
-from tracker.client import ClientSettings, DelayedTrackerClient, TrackerSession
+from tests.client.shells import Shell
+from tracker.client import ClientSettings
 
 TOPIC = "persistent://shop/orders/events"
 
@@ -16,11 +17,19 @@ async def service() -> AsyncIterator[ScriptedService]:
         yield running
 
 
+@pytest.fixture(params=Shell, ids=lambda shell: shell.value)
+def shell(request) -> Shell:
+    return request.param
+
+
 @pytest.fixture
-async def session(service: ScriptedService) -> AsyncIterator[TrackerSession]:
+async def client(service: ScriptedService, shell: Shell):
     settings = ClientSettings(batch_max=4, call_timeout_s=5.0)
-    async with (
-        DelayedTrackerClient.connect(service.address, settings=settings) as client,
-        await client.open_tracker(TOPIC, "billing") as opened,
-    ):
+    async with shell.connect(service.address, settings=settings) as connected:
+        yield connected
+
+
+@pytest.fixture
+async def session(client):
+    async with await client.open_tracker(TOPIC, "billing") as opened:
         yield opened

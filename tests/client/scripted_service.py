@@ -13,6 +13,8 @@ from delayed_tracker.v1 import tracker_pb2 as pb
 
 SERVICE = pb.DESCRIPTOR.services_by_name["DelayedDeliveryTrackerService"]
 
+STREAM = "AddMessagesStream"
+
 Answerer = Callable[[Message, grpc.aio.ServicerContext], Awaitable[Message]]
 
 
@@ -42,27 +44,39 @@ class ScriptedService:
             self.requests.append((method, request))
             return await self.answers[method](request, context)
 
-        return grpc.unary_unary_rpc_method_handler(
-            answer,
-            request_deserializer=getattr(pb, descriptor.input_type.name).FromString,
-            response_serializer=getattr(pb, descriptor.output_type.name).SerializeToString,
-        )
+        async def answer_each(requests: AsyncIterator[Message], context: grpc.aio.ServicerContext):
+            async for request in requests:
+                yield await answer(request, context)
+
+        codecs = {
+            "request_deserializer": getattr(pb, descriptor.input_type.name).FromString,
+            "response_serializer": getattr(pb, descriptor.output_type.name).SerializeToString,
+        }
+        if method == STREAM:
+            return grpc.stream_stream_rpc_method_handler(answer_each, **codecs)
+        return grpc.unary_unary_rpc_method_handler(answer, **codecs)
+
+    async def start(self, address: str = "127.0.0.1:0") -> None:
+        self._server = grpc.aio.server()
+        handlers = {method.name: self.handler(method.name) for method in SERVICE.methods}
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE.full_name, handlers),))
+        port = self._server.add_insecure_port(address)
+        self.address = f"127.0.0.1:{port}"
+        await self._server.start()
+
+    async def stop(self) -> None:
+        await self._server.stop(None)
 
 
 @asynccontextmanager
 async def scripted_service() -> AsyncIterator[ScriptedService]:
     service = ScriptedService()
-    server = grpc.aio.server()
-    handlers = {method.name: service.handler(method.name) for method in SERVICE.methods}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE.full_name, handlers),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    service.address = f"127.0.0.1:{port}"
     service.on("OpenTracker", pb.OpenTrackerResponse(epoch=7, recovered_count=3, bucket_count=1))
-    await server.start()
+    await service.start()
     try:
         yield service
     finally:
-        await server.stop(None)
+        await service.stop()
 
 
 async def abort(context: grpc.aio.ServicerContext, code: grpc.StatusCode, message: str, *details: Message) -> None:

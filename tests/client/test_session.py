@@ -10,6 +10,7 @@ from google.rpc import error_details_pb2
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.client.conftest import TOPIC
 from tests.client.scripted_service import abort
+from tests.client.shells import Batches
 from tracker.client import (
     AddResult,
     BatchTooLarge,
@@ -28,6 +29,8 @@ from tracker.client import (
     TrackerNotOpen,
     Unavailable,
 )
+
+ENDS = [("CloseTracker", pb.CloseTrackerResponse()), ("DeleteTracker", pb.DeleteTrackerResponse(deleted_count=1))]
 
 
 def reason(word: str, **metadata: str) -> error_details_pb2.ErrorInfo:
@@ -117,13 +120,19 @@ async def test_bad_values_are_refused_before_anything_is_sent(service, session):
     assert [name for name, _ in service.requests] == ["OpenTracker"]
 
 
-async def test_single_adds_share_a_call(service, session):
+async def test_single_adds_share_a_call(service, shell):
     """Three adds, one request, three outcomes."""
     service.on("AddMessages", pb.AddMessagesResponse(added_count=2, due_offsets=[1]))
-    outcomes = await asyncio.gather(*(session.add(1_000, 1, entry) for entry in range(3)))
-    assert outcomes == [AddResult.ADDED, AddResult.DUE, AddResult.ADDED]
+    settings = ClientSettings(flush_count=3, flush_delay_s=3_600.0)
+    async with (
+        shell.connect(service.address, settings=settings) as client,
+        await client.open_tracker(TOPIC, "billing") as session,
+    ):
+        outcomes = await asyncio.gather(*(session.add(1_000, 1, entry) for entry in range(3)))
     (request,) = service.requests_of("AddMessages")
-    assert list(request.entry_ids) == [0, 1, 2]
+    assert sorted(request.entry_ids) == [0, 1, 2]
+    assert outcomes[request.entry_ids[1]] is AddResult.DUE
+    assert outcomes.count(AddResult.ADDED) == 2
 
 
 async def test_a_poll_is_a_lease(service, session):
@@ -230,7 +239,7 @@ async def test_status_codes_without_a_reason_still_become_exceptions(service, se
     assert caught.value.reason == "INTERNAL"
 
 
-async def test_a_call_without_an_answer_ends(service):
+async def test_a_call_without_an_answer_ends(service, shell):
     """The per-call time is the limit, not patience."""
 
     async def never(request, context):
@@ -238,7 +247,7 @@ async def test_a_call_without_an_answer_ends(service):
 
     service.on("GetTrackerStats", never)
     settings = ClientSettings(call_timeout_s=0.05)
-    async with DelayedTrackerClient.connect(service.address, settings=settings) as client:
+    async with shell.connect(service.address, settings=settings) as client:
         with pytest.raises(CallTimedOut):
             await client.view_tracker(TOPIC, "billing").stats()
 
@@ -252,24 +261,39 @@ async def test_clear_goes_on_under_the_new_epoch(service, session):
     assert service.requests_of("AddMessages")[0].epoch == 8
 
 
-async def test_close_sends_the_buffer_first(service, session):
-    """Buffered adds reach the service before the tracker is unloaded; later ones are refused here."""
+@pytest.mark.parametrize(("method", "answer"), ENDS, ids=[method for method, _ in ENDS])
+async def test_the_end_of_a_session_sends_the_buffer_first(service, shell, method, answer):
+    """Buffered adds reach the service before the tracker is unloaded or deleted; later ones are refused here."""
     service.on("AddMessages", pb.AddMessagesResponse(added_count=1))
-    service.on("CloseTracker", pb.CloseTrackerResponse())
-    add = asyncio.create_task(session.add(1, 1, 1))
-    await asyncio.sleep(0)
-    await session.close()
-    assert await add is AddResult.ADDED
-    assert [name for name, _ in service.requests] == ["OpenTracker", "AddMessages", "CloseTracker"]
-    with pytest.raises(SessionClosed):
-        await session.add(1, 1, 2)
+    service.on(method, answer)
+    settings = ClientSettings(flush_delay_s=3_600.0)
+    async with shell.connect(service.address, settings=settings) as client:
+        session = await client.open_tracker(TOPIC, "billing")
+        add = asyncio.create_task(session.add(1, 1, 1))
+        while not len(session._buffer):  # noqa: ASYNC110  # of either shell
+            await asyncio.sleep(0)
+        await (session.close() if method == "CloseTracker" else session.delete())
+        assert await add is AddResult.ADDED
+        assert [name for name, _ in service.requests] == ["OpenTracker", "AddMessages", method]
+        with pytest.raises(SessionClosed, match="open the tracker again"):
+            await session.add(1, 1, 2)
 
 
-async def test_nobody_at_the_address_is_said_so():
+async def test_a_client_that_was_closed_makes_no_calls(service, shell):
+    """Its sessions say so, in words of this client."""
+    async with shell.connect(service.address) as client:
+        session = await client.open_tracker(TOPIC, "billing")
+    with pytest.raises(SessionClosed, match="connect again"):
+        await session.stats()
+    with pytest.raises(SessionClosed, match="connect again"):
+        await anext(aiter(session.add_stream(Batches())))
+
+
+async def test_nobody_at_the_address_is_said_so(shell):
     """With the address and the remedy."""
     settings = ClientSettings(connect_timeout_s=0.05)
     with pytest.raises(Unavailable, match=r"no service answers at 127\.0\.0\.1:1 within 0\.05 s"):
-        async with DelayedTrackerClient.connect("127.0.0.1:1", settings=settings):
+        async with shell.connect("127.0.0.1:1", settings=settings):
             pass
 
 

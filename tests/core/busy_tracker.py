@@ -80,4 +80,4 @@ class BusyTracker:
         return run
 
     def lease(self) -> Lease:
-        return self.state.leases._leases[1]
+        return self.state.leases._leases[1][0]

@@ -329,7 +329,7 @@ def a_lease_holds_nothing(busy):
 
 @corruption
 def a_position_is_in_two_leases(busy):
-    first, second = busy.state.leases._leases.values()
+    (first,), (second,) = busy.state.leases._leases.values()
     second.bits.update(first.bits)
     second.indexes = IndexColumns.concat([first.indexes, second.indexes])
 

@@ -21,3 +21,15 @@ async def committed_snapshots(storage_url: str) -> dict[int, set[Position]]:
         return found
     finally:
         await store.close()
+
+
+async def orphans(storage_url: str) -> set[int]:
+    """Snapshots that are there and that no catalogue names."""
+    store = open_storage(storage_url)
+    await store.start()
+    try:
+        named = {entry.bucket_id for entry in (await store.list(TOPIC, SUBSCRIPTION)).entries}
+        stored = {snapshot.bucket_id for snapshot in await store.list_bucket_snapshots(TOPIC, SUBSCRIPTION)}
+        return stored - named
+    finally:
+        await store.close()

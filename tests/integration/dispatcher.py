@@ -29,7 +29,8 @@ SETTINGS = {
     "delayedDeliveryMaxIndexesPerBucketSnapshotSegment": "10",
 }
 
-CLIENT = ClientSettings(call_timeout_s=5.0)
+# Whether the service is gone is seen at once instead of being waited out.
+CLIENT = ClientSettings(call_timeout_s=5.0, wait_for_ready=False)
 
 
 def now_ms() -> int:
@@ -54,6 +55,12 @@ class Dispatcher:
     sealed_seen: dict[int, Bucket] = field(default_factory=dict)
     delivered_count: int = 0
     next_ledger_id: int = 1
+    keep_ledgers: int | None = None
+    """Messages of older ledgers expire, as a retention policy has it: the cursor moves past them. None keeps all."""
+    mark_delete: Position | None = None
+    """The cursor's, as the last trim named it, answered or not."""
+    merges_seen: int = 0
+    orphans_swept: int = 0
 
     @property
     def unfinished(self) -> list[Position]:
@@ -84,7 +91,7 @@ class Dispatcher:
     async def work(self, session: TrackerSession) -> None:
         """Offer, poll, acknowledge and look at the buckets until the service is gone or this is cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for part in (self._keep_offering, self._keep_delivering, self._keep_watching):
+            for part in (self._keep_offering, self._keep_delivering, self._keep_watching, self._keep_trimming):
                 tasks.create_task(_until_gone(part(session)))
 
     async def deliver_once(self, session: TrackerSession, *, wait_ms: int) -> int:
@@ -120,6 +127,18 @@ class Dispatcher:
                 if bucket.state is BucketState.SEALED and bucket.bucket_id is not None:
                     self.sealed_seen[bucket.bucket_id] = bucket
             await asyncio.sleep(0.01)
+
+    async def _keep_trimming(self, session: TrackerSession) -> None:
+        while self.keep_ledgers is not None:
+            await asyncio.sleep(0.1)
+            expired = self.next_ledger_id - self.keep_ledgers
+            if expired > 0:
+                self.mark_delete = Position(expired, LEDGER_ENTRIES - 1)
+                self.finished.update(position for position in self.offered if position <= self.mark_delete)
+                await session.advance_mark_delete(*self.mark_delete)
+            stats = await session.stats()
+            self.merges_seen = max(self.merges_seen, stats.merge_count)
+            self.orphans_swept = max(self.orphans_swept, stats.orphans_swept_count)
 
     def snapshots_that_must_be_there(self) -> Iterator[int]:
         """Buckets that were seen committed and hold a message nobody tried to acknowledge."""

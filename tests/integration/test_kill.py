@@ -3,16 +3,20 @@
 import asyncio
 import random
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.integration.committed import committed_snapshots
+from tests.integration.committed import committed_snapshots, orphans
 from tests.integration.dispatcher import SETTINGS, SUBSCRIPTION, TOPIC, Dispatcher, connect
 from tracker.cli.demo.service_process import ServiceProcess
-from tracker.client import TrackerSession
+from tracker.client import DelayedTrackerClient, TrackerSession
 
 KILLS = 10
+KILLS_DEEP = 30
+MERGING = {**SETTINGS, "delayedDeliveryMaxNumBuckets": "2"}
+KEPT_LEDGERS = 40
 POINTS = {
     "create.before": 3,
     "create.commit": 3,
@@ -39,9 +43,14 @@ async def settle(dispatcher: Dispatcher, session: TrackerSession) -> None:
     assert await dispatcher.lost(session) == []
 
 
+async def open_for(dispatcher: Dispatcher, client: DelayedTrackerClient) -> TrackerSession:
+    """The session of a dispatcher that knows where its cursor stands."""
+    return await client.open_tracker(TOPIC, SUBSCRIPTION, mark_delete=dispatcher.mark_delete)
+
+
 async def work_until_killed(dispatcher: Dispatcher, service: ServiceProcess, after_s: float) -> None:
     """Load the service and kill it in the middle."""
-    async with connect(service.grpc_address) as client, await client.open_tracker(TOPIC, SUBSCRIPTION) as session:
+    async with connect(service.grpc_address) as client, await open_for(dispatcher, client) as session:
         await settle(dispatcher, session)
         working = asyncio.create_task(dispatcher.work(session))
         await asyncio.sleep(after_s)
@@ -70,11 +79,13 @@ async def audit(dispatcher: Dispatcher, session: TrackerSession) -> None:
     assert stats.snapshots_corrupt_count == 0
 
 
-async def finish(dispatcher: Dispatcher, directory: Path, storage_url: str) -> None:
+async def finish(
+    dispatcher: Dispatcher, directory: Path, storage_url: str, settings: Mapping[str, str] = SETTINGS
+) -> None:
     """Restart the service, offer the rest again, deliver all that is due, audit, and stop it in order."""
-    service = await ServiceProcess.start(directory, storage_url=storage_url, settings=SETTINGS)
+    service = await ServiceProcess.start(directory, storage_url=storage_url, settings=settings)
     try:
-        async with connect(service.grpc_address) as client, await client.open_tracker(TOPIC, SUBSCRIPTION) as session:
+        async with connect(service.grpc_address) as client, await open_for(dispatcher, client) as session:
             await settle(dispatcher, session)
             await drain(dispatcher, session)
             await audit(dispatcher, session)
@@ -101,6 +112,34 @@ async def test_ten_kills_at_random_moments(tmp_path: Path):
     await finish(dispatcher, tmp_path, storage_url)
     assert dispatcher.sealed_seen, "the load must have sealed buckets"
     assert dispatcher.delivered_count > KILLS * 20, "the load must have delivered messages"
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(KILLS_DEEP, marks=pytest.mark.deep)])
+async def test_kills_while_buckets_are_merged_and_trimmed(tmp_path: Path, kills: int):
+    """Buckets merge all the time and the cursor moves on: nothing is lost or early, the counts agree with the truth, and
+    snapshots that no catalogue names are swept.
+    """
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    dispatcher = Dispatcher(random.Random(seed), keep_ledgers=KEPT_LEDGERS)
+    left: set[int] = set()
+    storage_url = f"sqlite:{tmp_path / 'tracker.db'}"
+    for _ in range(kills):
+        service = await ServiceProcess.start(tmp_path, storage_url=storage_url, settings=MERGING)
+        try:
+            await work_until_killed(dispatcher, service, dispatcher.rng.uniform(0.5, 1.5))
+        finally:
+            await service.ensure_gone()
+        assert not left & await orphans(storage_url), "the last start must have swept what an earlier kill left"
+        left |= await orphans(storage_url)
+        committed = await committed_snapshots(storage_url)
+        assert all(positions <= dispatcher.offered.keys() for positions in committed.values())
+        assert sum(map(len, committed.values())) == len(set().union(*committed.values())), "no position stands twice"
+    await finish(dispatcher, tmp_path, storage_url, MERGING)
+    assert dispatcher.merges_seen, "the load must have merged buckets"
+    assert dispatcher.mark_delete is not None, "the load must have moved the cursor"
+    assert not left & await orphans(storage_url)
+    assert left or kills < KILLS_DEEP, "the kills must have left snapshots without a pointer"
 
 
 @pytest.mark.parametrize(("point", "arrival"), POINTS.items())

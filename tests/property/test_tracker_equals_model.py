@@ -14,14 +14,20 @@ REQUIRED_SHARES = {
     "failed store": 0.05,
     "stale epoch": 0.08,
     "late add": 0.15,
-    "lease expiry": 0.08,
+    "lease expiry": 0.05,
     "load": 0.10,
     "lost snapshot": 0.02,
     "trim": 0.08,
+    "trim during create": 0.02,
     "restart with buckets": 0.05,
     "clear while in flight": 0.05,
     "nack to a new deadline": 0.05,
     "re-dated": 0.05,
+    "merge": 0.10,
+    "failed merge": 0.02,
+    "reset during merge": 0.02,
+    "cancel and re-add": 0.10,
+    "extend": 0.02,
 }
 """Rare paths, and the share of examples that must take them: the strategy may not go timid."""
 
@@ -57,7 +63,14 @@ steps = st.one_of(
     st.tuples(st.just("finish_effect"), numbers, fates),
     st.tuples(st.just("finish_effect"), numbers, fates),
     st.tuples(st.just("finish_effect"), numbers, st.just("ok")),
+    st.tuples(st.just("fill_buckets"), st.integers(5, 90)),
+    st.tuples(st.just("fill_buckets"), st.integers(5, 90)),
     st.tuples(st.just("lose_next_load")),
+    st.tuples(st.just("cancel"), positions, numbers),
+    st.tuples(st.just("cancel_and_date_anew"), numbers, st.integers(-2, 60)),
+    st.tuples(st.just("extend"), numbers, positions, st.sampled_from([1, 10, 40]), st.booleans()),
+    st.tuples(st.just("reset_cursor"), st.builds(Position, ledgers, st.integers(-1, 6))),
+    st.tuples(st.just("check_filter"), ledgers, st.integers(0, 6), st.integers(0, 9)),
     st.tuples(st.just("restart")),
     st.tuples(st.just("store_and_restart")),
 )
@@ -74,6 +87,7 @@ tiny_limits = st.builds(
     prefetch_window_ms=st.sampled_from([0, 8, 1_000]),
     load_indexes_max=st.integers(1, 4),
     loaded_indexes_max=st.integers(1, 12),
+    max_num_buckets=st.sampled_from([-1, 1, 1, 2, 3]),
     retry_backoff_ms=st.sampled_from([1, 10]),
 )
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 
 from tracker.core.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
 from tracker.core.core import TrackerCore
-from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, StoreSnapshot
+from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, MergeSnapshots, StoreSnapshot
 from tracker.core.limits import TrackerLimits
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.recovery import RecoverableBucket, plan_recovery
 from tracker.core.seal import SealedIndexes, seal
+from tracker.core.segment import cut_segments
 
 Row = tuple[int, int, int]
 
@@ -21,7 +22,8 @@ class Model:
     limits: TrackerLimits
     tracked: dict[Position, int] = field(default_factory=dict)
     leased: dict[Position, int] = field(default_factory=dict)
-    leases: dict[int, int] = field(default_factory=dict)
+    expiry: dict[Position, int] = field(default_factory=dict)
+    """When the lease of a leased position ends."""
     mark_delete: Position = BEFORE_ALL
 
     def add(self, rows: list[Row], now_ms: int) -> tuple[list[int], list[int], list[int]]:
@@ -52,12 +54,11 @@ class Model:
         )
 
     def expire(self, now_ms: int) -> None:
-        ended = {lease_id for lease_id, expires_at_ms in self.leases.items() if expires_at_ms <= now_ms}
-        self.leases = {lease_id: at for lease_id, at in self.leases.items() if lease_id not in ended}
-        self.leased = {position: lease_id for position, lease_id in self.leased.items() if lease_id not in ended}
+        self.leased = {
+            position: lease_id for position, lease_id in self.leased.items() if self.expiry[position] > now_ms
+        }
 
     def void_leases(self) -> None:
-        self.leases.clear()
         self.leased.clear()
 
     def forget(self, position: Position) -> None:
@@ -124,7 +125,7 @@ class World:
             position = Position(ledger_id, entry_id)
             if lease_ms:
                 self.model.leased[position] = delivery.lease_id
-                self.model.leases[delivery.lease_id] = self.now_ms + lease_ms
+                self.model.expiry[position] = self.now_ms + lease_ms
             else:
                 self.model.forget(position)
         self.last_lease_id = max(self.last_lease_id, delivery.lease_id)
@@ -136,6 +137,14 @@ class World:
         if next_ms is not None:
             self.pass_time(max(0, next_ms - self.now_ms))
             self.pop(count, lease_ms)
+
+    def fill_buckets(self, delay_ms: int) -> None:
+        """Add ledger after ledger and let every store succeed, so that there is something to merge."""
+        for ledger_id in range(6):
+            self.add([(self.now_ms + delay_ms + 7 * entry_id, ledger_id, entry_id) for entry_id in range(4)])
+            for number in reversed(range(len(self.pending))):
+                if isinstance(self.pending[number], StoreSnapshot):
+                    self.finish_effect(number, "ok")
 
     def take_and_date_anew(self, delay_ms: int) -> None:
         """Poll when something is due, and give it back for later."""
@@ -215,6 +224,8 @@ class World:
 
     def advance_mark_delete(self, position: Position) -> None:
         outcome = self.core.advance_mark_delete(position, self.now_ms)
+        if any(isinstance(effect, StoreSnapshot) for effect in self.pending):
+            self.hits["trim during create"] += position > self.model.mark_delete
         self.model.mark_delete = max(self.model.mark_delete, position)
         gone = [p for p in self.model.tracked if p <= self.model.mark_delete]
         for dropped in gone:
@@ -224,6 +235,68 @@ class World:
         if gone:
             self.hits["trim"] += 1
         self.settle()
+
+    def cancel(self, positions: list[Position], number: int) -> None:
+        tracked = sorted(self.model.tracked)
+        positions = list(dict.fromkeys([*positions, *tracked[number : number + 2]]))
+        leased = [o for o, p in enumerate(positions) if p in self.model.leased]
+        unknown = [o for o, p in enumerate(positions) if p not in self.model.tracked]
+        outcome = self.core.cancel(PositionColumns.of(positions), self.now_ms)
+        assert outcome.leased.tolist() == leased
+        assert outcome.unknown.tolist() == unknown
+        assert outcome.cancelled_count == len(positions) - len(leased) - len(unknown)
+        for offset, position in enumerate(positions):
+            if offset not in leased:
+                self.model.forget(position)
+        self.hits["cancel"] += outcome.cancelled_count
+        self.settle()
+
+    def cancel_and_date_anew(self, number: int, delay_ms: int) -> None:
+        """Cancel a tracked position and add it with another deadline, sooner or later."""
+        free = sorted(position for position in self.model.tracked if position not in self.model.leased)
+        if free:
+            position = free[number % len(free)]
+            self.cancel([position], len(self.model.tracked))
+            self.add([(self.now_ms + delay_ms, *position)])
+            self.hits["cancel and re-add"] += position in self.model.tracked
+
+    def extend(self, number: int, positions: list[Position], lease_ms: int, whole: bool) -> None:
+        lease_id = self._lease(number)
+        if lease_id is None:
+            return
+        self.model.expire(self.now_ms)
+        held = [position for position, holder in self.model.leased.items() if holder == lease_id]
+        positions = held if whole else list(dict.fromkeys([*positions, *held[:1]]))
+        columns = None if whole else PositionColumns.of(positions)
+        outcome = self.core.extend(lease_id, columns, self.now_ms, lease_ms=lease_ms)
+        extended = [position for position in positions if position in held]
+        assert outcome.extended_count == len(extended)
+        if not whole:
+            stale = [o for o, p in enumerate(positions) if p in self.model.tracked and p not in held]
+            assert outcome.stale.tolist() == stale
+            assert outcome.unknown.tolist() == [o for o, p in enumerate(positions) if p not in self.model.tracked]
+        for position in extended:
+            self.model.expiry[position] = self.now_ms + lease_ms
+            self.hits["extend"] += 1
+        self.settle()
+
+    def reset_cursor(self, position: Position) -> None:
+        if any(isinstance(effect, MergeSnapshots) for effect in self.pending):
+            self.hits["reset during merge"] += 1
+        assert self.core.reset_cursor(position, self.now_ms) == len(self.model.tracked)
+        self.model.tracked.clear()
+        self.model.void_leases()
+        self.model.mark_delete = position
+        self.settle()
+
+    def check_filter(self, ledger_id: int, first_entry: int, width: int) -> None:
+        readable = [
+            entry
+            for low, high in self.core.filter_range(ledger_id, first_entry, first_entry + width)
+            for entry in range(low, high + 1)
+        ]
+        entries = range(first_entry, first_entry + width + 1)
+        assert readable == [entry for entry in entries if Position(ledger_id, entry) not in self.model.tracked]
 
     def clear(self) -> None:
         if any(isinstance(effect, StoreSnapshot | LoadSegments) for effect in self.pending):
@@ -257,6 +330,8 @@ class World:
                 self._load(effect, fate)
             case DeleteSnapshots():
                 self._delete(effect, fate)
+            case MergeSnapshots():
+                self._merge(effect, fate)
         self.settle()
 
     def lose_next_load(self) -> None:
@@ -313,6 +388,40 @@ class World:
             self.catalogue.pop(bucket_id, None)
             self.stored.pop(bucket_id, None)
         self.core.snapshots_deleted(effect.effect_id)
+
+    def _merge(self, effect: MergeSnapshots, fate: str) -> None:
+        ids = [source.bucket_id for source in effect.sources]
+        stale = effect.epoch < self.catalogue_epoch
+        if fate == "lost":
+            tracked = dict(self.model.tracked)
+            if self.core.merge_failed(effect.effect_id, self.now_ms, lost_bucket_ids=ids[:1]):
+                for position in tracked:
+                    if not self.core.contains(PositionColumns.of([position]))[0]:
+                        self.model.forget(position)
+                        self.hits["lost snapshot"] += 1
+            return
+        if fate != "ok" or stale or any(bucket_id not in self.catalogue for bucket_id in ids):
+            self.hits["failed merge"] += 1
+            self.core.merge_failed(effect.effect_id, self.now_ms)
+            return
+        parts = [self.stored[source.bucket_id].indexes for source in effect.sources]
+        live = [
+            part.take(source.live.contains(part.positions)) for part, source in zip(parts, effect.sources, strict=True)
+        ]
+        rows = IndexColumns.concat(live).sorted()
+        bounds = cut_segments(rows.deliver_at_ms, step_ms=effect.step_ms, count_max=effect.count_max)
+        bucket_id, self.next_bucket_id = self.next_bucket_id, self.next_bucket_id + 1
+        self.stored[bucket_id] = self.catalogue[bucket_id] = SealedIndexes(rows, bounds, effect.first, effect.last)
+        for source_id in ids:
+            del self.catalogue[source_id]
+        stored = PositionBitmap.of(rows.positions)
+        if self.core.snapshots_merged(
+            effect.effect_id, bucket_id, bounds, snapshot_bytes=100, stored=stored, now_ms=self.now_ms
+        ):
+            self.hits["merge"] += 1
+        else:
+            self.hits["stale epoch"] += 1
+            del self.stored[bucket_id], self.catalogue[bucket_id]
 
     def restart(self) -> None:
         """Crash: only the catalogue and its snapshots are left."""

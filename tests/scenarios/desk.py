@@ -9,14 +9,15 @@ from collections.abc import Iterable
 
 from tracker.core.columns import IndexColumns, Position, PositionColumns
 from tracker.core.core import TrackerCore
-from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, StoreSnapshot
+from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, MergeSnapshots, StoreSnapshot
 from tracker.core.limits import TrackerLimits
 from tracker.core.outcomes import AddOutcome
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.recovery import RecoverableBucket, plan_recovery
 from tracker.core.seal import SealedIndexes, seal
+from tracker.core.segment import cut_segments
 
-CREATE, LOAD, DELETE = StoreSnapshot, LoadSegments, DeleteSnapshots
+CREATE, LOAD, DELETE, MERGE = StoreSnapshot, LoadSegments, DeleteSnapshots, MergeSnapshots
 
 
 class Desk:
@@ -153,6 +154,10 @@ class Desk:
                 loaded = self.snapshots[effect.bucket_id].indexes.take(rows)
                 self.rows_read += len(loaded)
                 self.core.segments_loaded(effect.effect_id, loaded, self.now_ms)
+            case MergeSnapshots() if fails or any(source.bucket_id not in self.snapshots for source in effect.sources):
+                self.core.merge_failed(effect.effect_id, self.now_ms)
+            case MergeSnapshots():
+                self._merge(effect)
             case DeleteSnapshots() if fails:
                 self.core.delete_failed(effect.effect_id, self.now_ms)
             case DeleteSnapshots():
@@ -161,6 +166,26 @@ class Desk:
                         self.catalogue.remove(bucket_id)
                     self.snapshots.pop(bucket_id, None)
                 self.core.snapshots_deleted(effect.effect_id)
+
+    def _merge(self, effect: MergeSnapshots) -> None:
+        parts = [
+            indexes.take(source.live.contains(indexes.positions))
+            for source in effect.sources
+            if (indexes := self.snapshots[source.bucket_id].indexes)
+        ]
+        rows = IndexColumns.concat(parts).sorted()
+        bounds = cut_segments(rows.deliver_at_ms, step_ms=effect.step_ms, count_max=effect.count_max)
+        bucket_id = len(self.performed)
+        self.snapshots[bucket_id] = SealedIndexes(rows, bounds, effect.first, effect.last)
+        # One step of the catalogue: the sources out, the merged one in.
+        gone = {source.bucket_id for source in effect.sources}
+        self.catalogue = [known for known in self.catalogue if known not in gone] + [bucket_id]
+        stored = PositionBitmap.of(rows.positions)
+        if not self.core.snapshots_merged(
+            effect.effect_id, bucket_id, bounds, snapshot_bytes=1, stored=stored, now_ms=self.now_ms
+        ):
+            self.catalogue.remove(bucket_id)
+            del self.snapshots[bucket_id]
 
     def restart(self) -> None:
         """Discard the tracker and build a new one over the same snapshots and catalogue."""

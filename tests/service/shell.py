@@ -179,7 +179,7 @@ async def running_service(*, limits=TINY, service_limits=None) -> AsyncIterator[
     storage, clock = ControlledStorage(), ManualClock()
     registry = make_registry(storage, clock, limits=limits, service_limits=service_limits)
     await registry.start()
-    server = grpc.aio.server(interceptors=[StatusInterceptor()])
+    server = grpc.aio.server(interceptors=[StatusInterceptor(registry.calls)])
     tracker_pb2_grpc.add_DelayedDeliveryTrackerServiceServicer_to_server(TrackerServicer(registry), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

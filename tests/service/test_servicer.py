@@ -4,17 +4,16 @@ import asyncio
 
 import grpc
 import pytest
-from google.rpc import error_details_pb2, status_pb2
 from structlog.testing import capture_logs
 
 from delayed_tracker.v1 import tracker_pb2 as pb
 from snapshot_storage.errors import StorageUnavailable
+from tests.service.rpc import REF, add, poll, refused
 from tests.service.shell import KEY, elapse, failing, running_service, settle, until
 from tracker.core.columns import ENTRY_ID_MAX, INT63_MAX
 from tracker.service.limits import ServiceLimits
 from tracker.service.status import VIOLATION_ROWS_MAX
 
-REF = pb.TrackerRef(topic=KEY.topic, subscription=KEY.subscription)
 LIMITS = ServiceLimits(batch_max=100_000, poll_messages_max=100, poll_wait_max_ms=60_000)
 
 
@@ -29,49 +28,12 @@ async def epoch(service):
     return (await service.stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="tests"))).epoch
 
 
-def _add(epoch, *rows, tracker=REF):
-    """A request of (deliver at, ledger, entry) rows."""
-    columns = list(zip(*rows, strict=True)) or [(), (), ()]
-    return pb.AddMessagesRequest(
-        tracker=tracker, epoch=epoch, deliver_at_ms=columns[0], ledger_ids=columns[1], entry_ids=columns[2]
-    )
-
-
-def _poll(epoch, **kwargs):
-    return pb.PollScheduledMessagesRequest(tracker=REF, epoch=epoch, **{"max_messages": 10, **kwargs})
-
-
-def _details(error):
-    """Code, ErrorInfo, and the other details by type."""
-    trailers = dict(error.trailing_metadata())
-    status = status_pb2.Status.FromString(trailers["grpc-status-details-bin"])
-    assert status.code == error.code().value[0]
-    assert status.message == error.details()
-    found = {}
-    for packed in status.details:
-        kind = packed.type_url.rsplit(".", 1)[1]
-        detail = getattr(error_details_pb2, kind)()
-        packed.Unpack(detail)
-        assert kind not in found
-        found[kind] = detail
-    info = found.pop("ErrorInfo")
-    assert info.domain == "delayed-tracker"
-    return info, found
-
-
-async def _refused(call):
-    with pytest.raises(grpc.aio.AioRpcError) as raised:
-        await call
-    info, details = _details(raised.value)
-    return raised.value, info, details
-
-
 async def test_the_whole_life_of_a_few_positions(service, epoch):
     """Offered, contained, due, polled, acknowledged, given back, trimmed, cleared; every answer and counter fits."""
     stub, clock = service.stub, service.clock
     now = clock.now_ms()
     added = await stub.AddMessages(
-        _add(epoch, (now + 100, 1, 0), (now - 1, 1, 1), (now + 100, 1, 0), (now + 200, 1, 2), (now + 90_000, 1, 3))
+        add(epoch, (now + 100, 1, 0), (now - 1, 1, 1), (now + 100, 1, 0), (now + 200, 1, 2), (now + 90_000, 1, 3))
     )
     assert (added.added_count, added.due_offsets, added.duplicate_offsets) == (3, [1], [2])
     contains = pb.ContainsMessagesRequest(tracker=REF, ledger_ids=[1, 1, 1], entry_ids=[0, 1, 2])
@@ -80,7 +42,7 @@ async def test_the_whole_life_of_a_few_positions(service, epoch):
     assert (upcoming.next_delivery_at_ms, upcoming.server_time_ms) == (now + 100, now)
 
     clock.advance(200)
-    polled = await stub.PollScheduledMessages(_poll(epoch, lease_ms=5_000))
+    polled = await stub.PollScheduledMessages(poll(epoch, lease_ms=5_000))
     assert (polled.ledger_ids, polled.entry_ids) == ([1, 1], [0, 2])
     assert polled.deliver_at_ms == [now + 100, now + 200]
     assert polled.lease_expires_at_ms == now + 200 + 5_000
@@ -110,7 +72,7 @@ async def test_the_whole_life_of_a_few_positions(service, epoch):
         pb.AdvanceMarkDeleteRequest(tracker=REF, epoch=epoch, mark_delete=pb.Position(ledger_id=1, entry_id=2))
     )
     assert (trimmed.trimmed_count, trimmed.mark_delete) == (1, pb.Position(ledger_id=1, entry_id=2))
-    below = await stub.AddMessages(_add(epoch, (now + 9_000, 1, 2)))
+    below = await stub.AddMessages(add(epoch, (now + 9_000, 1, 2)))
     assert below.below_mark_delete_offsets == [0]
 
     stats = await stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=REF))
@@ -125,14 +87,14 @@ async def test_the_whole_life_of_a_few_positions(service, epoch):
     upcoming = await stub.NextDeliveryTime(pb.NextDeliveryTimeRequest(tracker=REF))
     assert not upcoming.HasField("next_delivery_at_ms")
     await stub.CloseTracker(pb.CloseTrackerRequest(tracker=REF, epoch=cleared.epoch))
-    _, info, _ = await _refused(stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=REF)))
+    _, info, _ = await refused(stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=REF)))
     assert info.reason == "TRACKER_NOT_OPEN"
 
 
 async def test_open_tells_where_to_replay_from_and_what_was_recovered(service, epoch):
     """Mark-delete + 1; absent when the cursor's position is unknown; sealed buckets come back after a close."""
     stub, now = service.stub, service.clock.now_ms()
-    await stub.AddMessages(_add(epoch, *((now + 1_000_000, 7, entry) for entry in range(5)), (now + 1_000_000, 8, 0)))
+    await stub.AddMessages(add(epoch, *((now + 1_000_000, 7, entry) for entry in range(5)), (now + 1_000_000, 8, 0)))
     await settle()
     (sealed, _) = (await stub.ListBuckets(pb.ListBucketsRequest(tracker=REF))).buckets
     assert sealed.state == pb.BUCKET_STATE_SEALED
@@ -164,10 +126,34 @@ async def test_names_are_kept_verbatim(service, topic, subscription):
     ref = pb.TrackerRef(topic=topic, subscription=subscription)
     await service.stub.OpenTracker(pb.OpenTrackerRequest(tracker=ref, owner="tests"))
     assert (await service.stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=ref))).owner == "tests"
-    _, info, _ = await _refused(
+    _, info, _ = await refused(
         service.stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=pb.TrackerRef(topic=topic, subscription="%")))
     )
     assert info.reason == "TRACKER_NOT_OPEN"
+
+
+def _extend(epoch, **kwargs):
+    return pb.ExtendLeaseRequest(**({"tracker": REF, "epoch": epoch, "lease_id": 1, "lease_ms": 5} | kwargs))
+
+
+def _filter(*ranges):
+    return pb.FilterEntriesRequest(
+        tracker=REF,
+        ranges=[pb.EntryRange(ledger_id=ledger, first_entry_id=a, last_entry_id=b) for ledger, a, b in ranges],
+    )
+
+
+def _peek(**kwargs):
+    return pb.PeekMessagesRequest(**({"tracker": REF, "max_messages": 10} | kwargs))
+
+
+def _explain(ledger_id, entry_id):
+    position = pb.Position(ledger_id=ledger_id, entry_id=entry_id)
+    return pb.ExplainMessageRequest(tracker=REF, position=position)
+
+
+def _histogram(**kwargs):
+    return pb.DeliveryHistogramRequest(**({"tracker": REF, "step_ms": 1_000, "bar_count": 10} | kwargs))
 
 
 _BAD = [
@@ -200,21 +186,21 @@ _BAD = [
         "mark_delete.entry_id",
     ),
     ("CloseTracker", lambda e: pb.CloseTrackerRequest(tracker=REF), "epoch"),
-    ("AddMessages", lambda e: _add(0, (1, 1, 1)), "epoch"),
+    ("AddMessages", lambda e: add(0, (1, 1, 1)), "epoch"),
     (
         "AddMessages",
         lambda e: pb.AddMessagesRequest(tracker=REF, epoch=e, deliver_at_ms=[1, 2], ledger_ids=[1], entry_ids=[1]),
         "deliver_at_ms",
     ),
-    ("AddMessages", lambda e: _add(e, (INT63_MAX + 1, 1, 1)), "deliver_at_ms[0]"),
-    ("AddMessages", lambda e: _add(e, (1, 1, 1), (1, 2**64 - 1, 1)), "ledger_ids[1]"),
-    ("AddMessages", lambda e: _add(e, (1, 1, ENTRY_ID_MAX + 1)), "entry_ids[0]"),
-    ("PollScheduledMessages", lambda e: _poll(e, max_messages=0), "max_messages"),
-    ("PollScheduledMessages", lambda e: _poll(e, max_messages=101), "max_messages"),
-    ("PollScheduledMessages", lambda e: _poll(0), "epoch"),
-    ("PollScheduledMessages", lambda e: _poll(e, lease_ms=0), "lease_ms"),
-    ("PollScheduledMessages", lambda e: _poll(e, lease_ms=LIMITS.lease_max_ms + 1), "lease_ms"),
-    ("PollScheduledMessages", lambda e: _poll(e, lease_ms=5, hand_off=True), "lease_ms"),
+    ("AddMessages", lambda e: add(e, (INT63_MAX + 1, 1, 1)), "deliver_at_ms[0]"),
+    ("AddMessages", lambda e: add(e, (1, 1, 1), (1, 2**64 - 1, 1)), "ledger_ids[1]"),
+    ("AddMessages", lambda e: add(e, (1, 1, ENTRY_ID_MAX + 1)), "entry_ids[0]"),
+    ("PollScheduledMessages", lambda e: poll(e, max_messages=0), "max_messages"),
+    ("PollScheduledMessages", lambda e: poll(e, max_messages=101), "max_messages"),
+    ("PollScheduledMessages", lambda e: poll(0), "epoch"),
+    ("PollScheduledMessages", lambda e: poll(e, lease_ms=0), "lease_ms"),
+    ("PollScheduledMessages", lambda e: poll(e, lease_ms=LIMITS.lease_max_ms + 1), "lease_ms"),
+    ("PollScheduledMessages", lambda e: poll(e, lease_ms=5, hand_off=True), "lease_ms"),
     ("AckMessages", lambda e: pb.AckMessagesRequest(tracker=REF, epoch=e, lease_id=99), "lease_id"),
     ("AckMessages", lambda e: pb.AckMessagesRequest(tracker=REF, epoch=e, ledger_ids=[1]), "ledger_ids"),
     ("NackMessages", lambda e: pb.NackMessagesRequest(tracker=REF, epoch=e, lease_id=0), "lease_id"),
@@ -229,6 +215,61 @@ _BAD = [
     ),
     ("ClearMessages", lambda e: pb.ClearMessagesRequest(tracker=REF), "epoch"),
     ("GetTrackerStats", lambda e: pb.GetTrackerStatsRequest(), "tracker.topic"),
+    ("DeleteTracker", lambda e: pb.DeleteTrackerRequest(), "tracker.topic"),
+    ("DeleteTracker", lambda e: pb.DeleteTrackerRequest(tracker=REF, epoch=0), "epoch"),
+    ("ExtendLease", lambda e: _extend(0), "epoch"),
+    ("ExtendLease", lambda e: _extend(e, lease_id=99), "lease_id"),
+    ("ExtendLease", lambda e: _extend(e, lease_id=0), "lease_id"),
+    ("ExtendLease", lambda e: _extend(e, lease_ms=0), "lease_ms"),
+    ("ExtendLease", lambda e: _extend(e, lease_ms=LIMITS.lease_max_ms + 1), "lease_ms"),
+    ("ExtendLease", lambda e: _extend(e, ledger_ids=[1]), "ledger_ids"),
+    ("ExtendLease", lambda e: _extend(e, entry_ids=[1]), "ledger_ids"),
+    ("ExtendLease", lambda e: _extend(e, ledger_ids=[INT63_MAX + 1], entry_ids=[1]), "ledger_ids[0]"),
+    ("CancelMessages", lambda e: pb.CancelMessagesRequest(tracker=REF), "epoch"),
+    ("CancelMessages", lambda e: pb.CancelMessagesRequest(tracker=REF, epoch=e, entry_ids=[1]), "ledger_ids"),
+    (
+        "CancelMessages",
+        lambda e: pb.CancelMessagesRequest(tracker=REF, epoch=e, ledger_ids=[1], entry_ids=[ENTRY_ID_MAX + 1]),
+        "entry_ids[0]",
+    ),
+    ("FilterEntries", lambda e: pb.FilterEntriesRequest(tracker=REF), "ranges"),
+    ("FilterEntries", lambda e: _filter(*[(1, 0, 0)] * 1_001), "ranges"),
+    ("FilterEntries", lambda e: _filter((1, 0, 5_000_000), (2, 0, 5_000_000)), "ranges"),
+    ("FilterEntries", lambda e: _filter((1, 0, 1), (-1, 0, 1)), "ranges[1].ledger_id"),
+    ("FilterEntries", lambda e: _filter((1, -1, 1)), "ranges[0].first_entry_id"),
+    ("FilterEntries", lambda e: _filter((1, ENTRY_ID_MAX + 1, ENTRY_ID_MAX + 1)), "ranges[0].first_entry_id"),
+    ("FilterEntries", lambda e: _filter((1, 5, 4)), "ranges[0].last_entry_id"),
+    ("FilterEntries", lambda e: _filter((1, 5, ENTRY_ID_MAX + 1)), "ranges[0].last_entry_id"),
+    ("ResetCursor", lambda e: pb.ResetCursorRequest(tracker=REF), "epoch"),
+    (
+        "ResetCursor",
+        lambda e: pb.ResetCursorRequest(tracker=REF, epoch=e, mark_delete=pb.Position(ledger_id=-3)),
+        "mark_delete.ledger_id",
+    ),
+    (
+        "ResetCursor",
+        lambda e: pb.ResetCursorRequest(tracker=REF, epoch=e, mark_delete=pb.Position(ledger_id=3, entry_id=-9)),
+        "mark_delete.entry_id",
+    ),
+    ("ListTrackers", lambda e: pb.ListTrackersRequest(page_size=10_001), "page_size"),
+    ("ListTrackers", lambda e: pb.ListTrackersRequest(page_token="what"), "page_token"),
+    ("ListTrackers", lambda e: pb.ListTrackersRequest(page_token="e30="), "page_token"),
+    ("SealBucket", lambda e: pb.SealBucketRequest(tracker=REF), "epoch"),
+    ("PeekMessages", lambda e: _peek(from_ms=-1), "from_ms"),
+    ("PeekMessages", lambda e: _peek(from_ms=5, until_ms=5), "until_ms"),
+    ("PeekMessages", lambda e: _peek(max_messages=0), "max_messages"),
+    ("PeekMessages", lambda e: _peek(max_messages=10_001), "max_messages"),
+    ("ExplainMessage", lambda e: pb.ExplainMessageRequest(tracker=REF), "position"),
+    ("ExplainMessage", lambda e: _explain(-1, 0), "position.ledger_id"),
+    ("ExplainMessage", lambda e: _explain(0, -1), "position.entry_id"),
+    ("ExplainMessage", lambda e: _explain(0, ENTRY_ID_MAX + 1), "position.entry_id"),
+    ("DeliveryHistogram", lambda e: _histogram(from_ms=-1), "from_ms"),
+    ("DeliveryHistogram", lambda e: _histogram(step_ms=0), "step_ms"),
+    ("DeliveryHistogram", lambda e: _histogram(step_ms=INT63_MAX), "step_ms"),
+    ("DeliveryHistogram", lambda e: _histogram(from_ms=INT63_MAX), "step_ms"),
+    ("DeliveryHistogram", lambda e: _histogram(bar_count=0), "bar_count"),
+    ("DeliveryHistogram", lambda e: _histogram(bar_count=10_001), "bar_count"),
+    ("VerifySnapshots", lambda e: pb.VerifySnapshotsRequest(), "tracker.topic"),
     ("ListBuckets", lambda e: pb.ListBucketsRequest(), "tracker.topic"),
     ("NextDeliveryTime", lambda e: pb.NextDeliveryTimeRequest(), "tracker.topic"),
 ]
@@ -240,7 +281,7 @@ _BAD = [
 async def test_malformed_requests_name_the_field_and_change_nothing(service, epoch, method, request_of, field):
     """INVALID_ARGUMENT with BadRequest: field, value and remedy."""
     before = await service.stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=REF))
-    error, info, details = await _refused(getattr(service.stub, method)(request_of(epoch)))
+    error, info, details = await refused(getattr(service.stub, method)(request_of(epoch)))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert info.reason == "INVALID_INPUT"
     violations = details["BadRequest"].field_violations
@@ -252,7 +293,7 @@ async def test_malformed_requests_name_the_field_and_change_nothing(service, epo
 async def test_lengths_are_told_in_the_words_of_the_api(service, epoch):
     """Each column's name and length."""
     request = pb.AddMessagesRequest(tracker=REF, epoch=epoch, deliver_at_ms=[1], ledger_ids=[1, 2], entry_ids=[])
-    error, _, _ = await _refused(service.stub.AddMessages(request))
+    error, _, _ = await refused(service.stub.AddMessages(request))
     assert "deliver_at_ms has 1, ledger_ids has 2, entry_ids has 0" in error.details()
 
 
@@ -262,7 +303,7 @@ async def test_bytes_that_are_no_request_are_the_callers_fault(service, request_
     async with grpc.aio.insecure_channel(service.address) as channel:
         method = "/delayed_tracker.v1.DelayedDeliveryTrackerService/AddMessages"
         with capture_logs() as logs:
-            error, info, details = await _refused(channel.unary_unary(method)(request_bytes))
+            error, info, details = await refused(channel.unary_unary(method)(request_bytes))
     assert (error.code(), info.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
     assert details["BadRequest"].field_violations[0].field == "request"
     assert not logs
@@ -278,7 +319,7 @@ async def test_many_bad_offsets_fit_into_the_answer(service, epoch):
     request = pb.AddMessagesRequest(
         tracker=REF, epoch=epoch, deliver_at_ms=deliver_at, ledger_ids=columns, entry_ids=columns
     )
-    error, info, details = await _refused(service.stub.AddMessages(request))
+    error, info, details = await refused(service.stub.AddMessages(request))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert info.metadata["field"] == "deliver_at_ms"
     assert info.metadata["offset_count"] == "25000"
@@ -289,7 +330,9 @@ async def test_many_bad_offsets_fit_into_the_answer(service, epoch):
     assert sum(len(key) + len(value) for key, value in error.trailing_metadata()) < 8 * 1024
 
 
-@pytest.mark.parametrize("method", ["AddMessages", "AckMessages", "NackMessages", "ContainsMessages"])
+@pytest.mark.parametrize(
+    "method", ["AddMessages", "AckMessages", "NackMessages", "ContainsMessages", "ExtendLease", "CancelMessages"]
+)
 async def test_oversized_batches_are_refused_with_the_limit(service, epoch, method):
     """RESOURCE_EXHAUSTED names the column, its size and the limit; a full batch is fine."""
     many = [1] * (LIMITS.batch_max + 1)
@@ -300,8 +343,10 @@ async def test_oversized_batches_are_refused_with_the_limit(service, epoch, meth
         "AckMessages": pb.AckMessagesRequest(tracker=REF, epoch=epoch, lease_id=1, ledger_ids=many, entry_ids=many),
         "NackMessages": pb.NackMessagesRequest(tracker=REF, epoch=epoch, lease_id=1, ledger_ids=many, entry_ids=many),
         "ContainsMessages": pb.ContainsMessagesRequest(tracker=REF, ledger_ids=many, entry_ids=many),
+        "ExtendLease": _extend(epoch, ledger_ids=many, entry_ids=many),
+        "CancelMessages": pb.CancelMessagesRequest(tracker=REF, epoch=epoch, ledger_ids=many, entry_ids=many),
     }[method]
-    error, info, details = await _refused(getattr(service.stub, method)(request))
+    error, info, details = await refused(getattr(service.stub, method)(request))
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert info.reason == "BATCH_TOO_LARGE"
     assert (info.metadata["limit"], info.metadata["count"]) == (str(LIMITS.batch_max), str(LIMITS.batch_max + 1))
@@ -312,8 +357,8 @@ async def test_calls_without_a_tracker_say_what_is_missing(service):
     """NOT_FOUND, with the resource and what to do."""
     for method, request in (
         ("CloseTracker", pb.CloseTrackerRequest(tracker=REF, epoch=1)),
-        ("AddMessages", _add(1, (1, 1, 1))),
-        ("PollScheduledMessages", _poll(1)),
+        ("AddMessages", add(1, (1, 1, 1))),
+        ("PollScheduledMessages", poll(1)),
         ("AckMessages", pb.AckMessagesRequest(tracker=REF, epoch=1, lease_id=1)),
         ("NackMessages", pb.NackMessagesRequest(tracker=REF, epoch=1, lease_id=1)),
         ("ContainsMessages", pb.ContainsMessagesRequest(tracker=REF)),
@@ -321,8 +366,16 @@ async def test_calls_without_a_tracker_say_what_is_missing(service):
         ("AdvanceMarkDelete", pb.AdvanceMarkDeleteRequest(tracker=REF, epoch=1, mark_delete=pb.Position())),
         ("GetTrackerStats", pb.GetTrackerStatsRequest(tracker=REF)),
         ("ListBuckets", pb.ListBucketsRequest(tracker=REF)),
+        ("ExtendLease", _extend(1)),
+        ("CancelMessages", pb.CancelMessagesRequest(tracker=REF, epoch=1)),
+        ("FilterEntries", _filter((1, 0, 1))),
+        ("PeekMessages", _peek()),
+        ("ExplainMessage", _explain(1, 0)),
+        ("DeliveryHistogram", _histogram()),
+        ("VerifySnapshots", pb.VerifySnapshotsRequest(tracker=REF)),
+        ("SealBucket", pb.SealBucketRequest(tracker=REF, epoch=1)),
     ):
-        error, info, details = await _refused(getattr(service.stub, method)(request))
+        error, info, details = await refused(getattr(service.stub, method)(request))
         assert error.code() is grpc.StatusCode.NOT_FOUND
         assert info.reason == "TRACKER_NOT_OPEN"
         assert KEY.topic in details["ResourceInfo"].resource_name
@@ -334,14 +387,19 @@ async def test_every_call_that_changes_something_is_fenced(service, epoch):
     new = await stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="other"))
     for method, request in (
         ("CloseTracker", pb.CloseTrackerRequest(tracker=REF, epoch=epoch)),
-        ("AddMessages", _add(epoch, (1, 1, 1))),
-        ("PollScheduledMessages", _poll(epoch)),
+        ("AddMessages", add(epoch, (1, 1, 1))),
+        ("PollScheduledMessages", poll(epoch)),
         ("AckMessages", pb.AckMessagesRequest(tracker=REF, epoch=epoch, lease_id=1)),
         ("NackMessages", pb.NackMessagesRequest(tracker=REF, epoch=epoch, lease_id=1)),
         ("AdvanceMarkDelete", pb.AdvanceMarkDeleteRequest(tracker=REF, epoch=epoch, mark_delete=pb.Position())),
         ("ClearMessages", pb.ClearMessagesRequest(tracker=REF, epoch=epoch)),
+        ("ResetCursor", pb.ResetCursorRequest(tracker=REF, epoch=epoch)),
+        ("DeleteTracker", pb.DeleteTrackerRequest(tracker=REF, epoch=epoch)),
+        ("ExtendLease", _extend(epoch)),
+        ("CancelMessages", pb.CancelMessagesRequest(tracker=REF, epoch=epoch)),
+        ("SealBucket", pb.SealBucketRequest(tracker=REF, epoch=epoch)),
     ):
-        error, info, _ = await _refused(getattr(stub, method)(request))
+        error, info, _ = await refused(getattr(stub, method)(request))
         assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
         assert (info.reason, info.metadata["owner"], info.metadata["epoch"]) == ("FENCED", "other", str(new.epoch))
     await stub.ContainsMessages(pb.ContainsMessagesRequest(tracker=REF))
@@ -349,9 +407,9 @@ async def test_every_call_that_changes_something_is_fenced(service, epoch):
 
 async def test_a_waiting_poll_is_answered_when_something_becomes_due(service, epoch):
     """Over the wire: the call hangs until the clock reaches the deadline."""
-    call = service.stub.PollScheduledMessages(_poll(epoch, wait_ms=60_000))
+    call = service.stub.PollScheduledMessages(poll(epoch, wait_ms=60_000))
     await until(lambda: service.registry.waiting_poll_count == 1)
-    await service.stub.AddMessages(_add(epoch, (service.clock.now_ms() + 500, 1, 0)))
+    await service.stub.AddMessages(add(epoch, (service.clock.now_ms() + 500, 1, 0)))
     assert not call.done()
     service.clock.advance(500)
     assert (await call).entry_ids == [0]
@@ -359,7 +417,7 @@ async def test_a_waiting_poll_is_answered_when_something_becomes_due(service, ep
 
 async def test_a_wait_is_capped_and_ends_empty(service, epoch):
     """A poll may ask for any wait; the service's maximum holds."""
-    call = service.stub.PollScheduledMessages(_poll(epoch, wait_ms=2**32 - 1))
+    call = service.stub.PollScheduledMessages(poll(epoch, wait_ms=2**32 - 1))
     await until(lambda: service.registry.waiting_poll_count == 1)
     service.clock.advance(LIMITS.poll_wait_max_ms)
     answer = await call
@@ -368,20 +426,20 @@ async def test_a_wait_is_capped_and_ends_empty(service, epoch):
 
 async def test_a_cancelled_call_takes_nothing(service, epoch):
     """The caller goes away while it waits: the position is there for the next poll, hand-off or not."""
-    call = service.stub.PollScheduledMessages(_poll(epoch, wait_ms=60_000, hand_off=True))
+    call = service.stub.PollScheduledMessages(poll(epoch, wait_ms=60_000, hand_off=True))
     await until(lambda: service.registry.waiting_poll_count == 1)
     call.cancel()
     await until(lambda: service.registry.waiting_poll_count == 0)
-    await service.stub.AddMessages(_add(epoch, (service.clock.now_ms() + 5, 1, 0)))
+    await service.stub.AddMessages(add(epoch, (service.clock.now_ms() + 5, 1, 0)))
     service.clock.advance(5)
-    answer = await service.stub.PollScheduledMessages(_poll(epoch, hand_off=True))
+    answer = await service.stub.PollScheduledMessages(poll(epoch, hand_off=True))
     assert (answer.entry_ids, answer.lease_id) == ([0], 0)
 
 
 async def test_a_call_whose_deadline_passes_takes_nothing(service, epoch):
     """As for cancellation, when the client's deadline ends the call."""
     with pytest.raises(grpc.aio.AioRpcError) as raised:
-        await service.stub.PollScheduledMessages(_poll(epoch, wait_ms=60_000, hand_off=True), timeout=0.05)
+        await service.stub.PollScheduledMessages(poll(epoch, wait_ms=60_000, hand_off=True), timeout=0.05)
     assert raised.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     await until(lambda: service.registry.waiting_poll_count == 0)
 
@@ -395,10 +453,10 @@ async def test_polls_that_wait_learn_of_clear_close_and_new_owners(service, epoc
         ("CLOSED", lambda e: stub.CloseTracker(pb.CloseTrackerRequest(tracker=REF, epoch=e))),
     )
     for reason, end in endings:
-        call = stub.PollScheduledMessages(_poll(epoch, wait_ms=60_000))
+        call = stub.PollScheduledMessages(poll(epoch, wait_ms=60_000))
         await until(lambda: service.registry.waiting_poll_count == 1)
         answer = await end(epoch)
-        error, info, _ = await _refused(call)
+        error, info, _ = await refused(call)
         assert (error.code(), info.reason) == (grpc.StatusCode.ABORTED, reason)
         epoch = getattr(answer, "epoch", None)
 
@@ -409,7 +467,7 @@ async def test_an_unavailable_storage_is_told_with_a_time_to_retry(service):
     call = service.stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="tests"))
     await until(lambda: service.registry.recovering_count == 1)
     await elapse(service.clock, 1_000)
-    error, info, details = await _refused(call)
+    error, info, details = await refused(call)
     assert (error.code(), info.reason) == (grpc.StatusCode.UNAVAILABLE, "STORAGE_UNAVAILABLE")
     assert details["RetryInfo"].retry_delay.ToMilliseconds() > 0
     await service.stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="tests"))
@@ -418,7 +476,7 @@ async def test_an_unavailable_storage_is_told_with_a_time_to_retry(service):
 async def test_a_stopping_service_says_so(service, epoch):
     """UNAVAILABLE SHUTTING_DOWN for every call, with a time to retry."""
     await service.registry.drain(0)
-    error, info, details = await _refused(service.stub.AddMessages(_add(epoch, (1, 1, 1))))
+    error, info, details = await refused(service.stub.AddMessages(add(epoch, (1, 1, 1))))
     assert (error.code(), info.reason) == (grpc.StatusCode.UNAVAILABLE, "SHUTTING_DOWN")
     assert "RetryInfo" in details
 
@@ -428,7 +486,7 @@ async def test_a_bug_is_logged_once_and_explained_to_nobody(service):
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)
     service.storage.before["list"] = failing(ZeroDivisionError("secret"))
     with capture_logs() as logged:
-        error, info, details = await _refused(
+        error, info, details = await refused(
             service.stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="tests"))
         )
     assert (error.code(), info.reason) == (grpc.StatusCode.INTERNAL, "INTERNAL")

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from tracker.core.errors import InvalidInput
-from tracker.core.limits import TrackerLimits
+from tracker.core.limits import TrackerKind, TrackerLimits
 from tracker.service.limits import ServiceLimits
 from tracker.service.settings import Settings, setting_fields
 from tracker.service.settings_keys import Address, Form, SettingKey
@@ -47,19 +47,21 @@ def test_every_limit_of_the_service_can_be_configured():
         "poll_messages_max": 12,
         "poll_wait_max_ms": 13,
         "waiting_polls_max": 14,
-        "trackers_max": 15,
-        "default_lease_ms": 16,
-        "lease_max_ms": 17,
-        "leased_positions_max": 18,
-        "retry_after_ms": 19,
-        "storage_operations_max": 20,
-        "tracker_operations_max": 21,
-        "storage_attempts_max": 22,
-        "storage_backoff_ms": 23,
-        "worker_threads": 24,
+        "calls_max": 15,
+        "trackers_max": 16,
+        "default_lease_ms": 17,
+        "lease_max_ms": 18,
+        "leased_positions_max": 19,
+        "retry_after_ms": 20,
+        "storage_operations_max": 21,
+        "tracker_operations_max": 22,
+        "storage_attempts_max": 23,
+        "storage_backoff_ms": 24,
+        "snapshot_metadata_bytes_max": 25,
+        "worker_threads": 26,
     }
     limits = dataclasses.replace(Settings(), **given).service_limits()
-    assert dataclasses.astuple(limits) == tuple(range(11, 25))
+    assert dataclasses.astuple(limits) == tuple(range(11, 27))
 
 
 def test_limits_follow_the_settings():
@@ -72,11 +74,14 @@ def test_limits_follow_the_settings():
         late_indexes_max=13,
         max_step_per_segment_seconds=14,
         max_indexes_per_segment=15,
+        buckets_max=21,
         prefetch_window_ms=16,
         load_indexes_max=17,
         loaded_indexes_max=18,
         max_delay_ms=19,
         retry_backoff_ms=20,
+        tracker_factory="in-memory",
+        fixed_delay_detection_lookahead=22,
     ).tracker_limits()
     assert limits == TrackerLimits(
         tick_ms=7,
@@ -86,11 +91,14 @@ def test_limits_follow_the_settings():
         late_indexes_max=13,
         max_step_per_segment_ms=14_000,
         max_indexes_per_segment=15,
+        max_num_buckets=21,
         prefetch_window_ms=16,
         load_indexes_max=17,
         loaded_indexes_max=18,
         max_delay_ms=19,
         retry_backoff_ms=20,
+        kind=TrackerKind.IN_MEMORY,
+        fixed_delay_lookahead=22,
     )
 
 
@@ -130,20 +138,25 @@ def test_keys_without_their_feature_accept_only_the_default(field: str, declared
 
 
 @pytest.mark.parametrize(
-    "name", ["in-memory", "org.apache.pulsar.broker.delayed.InMemoryDelayedDeliveryTrackerFactory"]
+    ("name", "kind"),
+    [
+        ("bucket", TrackerKind.BUCKET),
+        ("org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory", TrackerKind.BUCKET),
+        ("in-memory", TrackerKind.IN_MEMORY),
+        ("org.apache.pulsar.broker.delayed.InMemoryDelayedDeliveryTrackerFactory", TrackerKind.IN_MEMORY),
+    ],
 )
-def test_in_memory_tracker_is_known_but_not_built(name: str):
-    """Pulsar's default tracker is refused by name, with the names that work."""
+def test_trackers_have_short_names_and_pulsars_class_names(name: str, kind: TrackerKind):
+    """A broker.conf names classes, people need not."""
     _, declared = setting_fields()["delayedDeliveryTrackerFactoryClassName"]
-    with pytest.raises(InvalidInput, match=r"not built; give one of bucket, org\.apache"):
-        declared.parse(name)
+    assert Settings(tracker_factory=declared.parse(name)).tracker_limits().kind is kind
 
 
-def test_pulsars_class_name_means_the_bucket_tracker():
-    """Both names of the bucket tracker give the same settings."""
+def test_an_unknown_tracker_is_refused_with_the_names_that_work():
+    """A class of somebody's own cannot be loaded here."""
     _, declared = setting_fields()["delayedDeliveryTrackerFactoryClassName"]
-    assert declared.parse("org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory") == "bucket"
-    assert declared.parse("bucket") == "bucket"
+    with pytest.raises(InvalidInput, match="give one of bucket, in-memory, "):
+        declared.parse("com.example.TrackerFactory")
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,11 @@ def test_unknown_variable_and_override_are_errors_too():
         ("isDelayedDeliveryDeliverAtTimeStrict=yes", "give true or false"),
         ("logLevel=loud", "give one of debug, info, warning, error"),
         ("grpcListenAddress=7650", "give host:port such as"),
-        ("delayedDeliveryMaxNumBuckets=10", "merging buckets is not built; leave it -1"),
+        ("delayedDeliveryMaxNumBuckets=0", "give 1 to 2147483647, or -1 (unlimited)"),
+        (
+            "delayedDeliverySharedIndexEnabled=true",
+            "sharing an index across subscriptions is not built; leave it false",
+        ),
         ("bucketSnapshotStorageUrl=tracker.db", "give SCHEME:..., such as sqlite:data/tracker.db"),
         ("defaultLeaseMillis=43200001", "it must not be above leaseMillisMax=43200000"),
     ],

@@ -15,6 +15,7 @@ _CASES = [
     (errors.Fenced(KEY, given_epoch=1, epoch=2, owner=""), "FAILED_PRECONDITION"),
     (errors.PollEnded(KEY, "CLEARED"), "ABORTED"),
     (errors.BatchTooLarge("ledger_ids", 3, 2), "RESOURCE_EXHAUSTED"),
+    (errors.AnswerTooLarge("ranges", 2), "RESOURCE_EXHAUSTED"),
     (errors.LeasesExhausted("full", retry_after_ms=5), "RESOURCE_EXHAUSTED"),
     (errors.Overloaded("full", retry_after_ms=5), "RESOURCE_EXHAUSTED"),
     (errors.Recovering("wait", retry_after_ms=5), "UNAVAILABLE"),

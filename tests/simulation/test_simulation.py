@@ -34,6 +34,7 @@ async def test_simulations_meet_what_they_are_for():
     """Seals, crashes and failed effects do happen in them; a simulation in fair weather proves nothing."""
     worlds = [await _run(seed, 250) for seed in range(100, 104)]
     assert sum(world.stored_count for world in worlds) > 20
+    assert sum(world.merged_count for world in worlds) > 10
     assert sum(world.crash_count for world in worlds) > 5
     assert sum("nacked" in event for world in worlds for event in world.trace) > 10
 

@@ -28,7 +28,7 @@ class World:
         self.random = random.Random(seed)
         self.trace = []
         strict = self.random.random() < 0.5
-        self.limits = replace(TINY, strict=strict, tick_ms=50)
+        self.limits = replace(TINY, strict=strict, tick_ms=50, max_num_buckets=self.random.choice((-1, 1, 2, 4)))
         self.clock = ManualClock()
         self.storage = FaultyStorage(
             MemoryStorage(), replace(CALM, seed=seed), sleep=lambda seconds: pause(self.clock, seconds * 1_000)
@@ -42,7 +42,7 @@ class World:
         self.leases = {}  # lease id -> (expires, positions)
         self.mark_delete = BEFORE_ALL
         self.polls = []
-        self.crash_count = self.lost_count = self.stored_count = 0
+        self.crash_count = self.lost_count = self.stored_count = self.merged_count = 0
 
     def note(self, *event):
         self.trace.append((self.clock.now_ms(), *event))
@@ -89,7 +89,7 @@ class World:
         """Everything in memory is gone at this very moment; the storage keeps what it has."""
         self.note("crash")
         self.crash_count += 1
-        self.stored_count += self.registry.counters.snapshots_stored
+        self.count_effects()
         for host in self.registry.hosts():
             host.state = HostState.CLOSED
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
@@ -101,6 +101,10 @@ class World:
         self.clock = ManualClock(self.clock.now_ms() + self.random.randrange(3_000))
         await self.storage.inner.close()
         await self.start()
+
+    def count_effects(self):
+        self.stored_count += self.registry.counters.snapshots_stored
+        self.merged_count += self.registry.counters.snapshots_merged
 
     async def close_and_open(self):
         """An orderly unload; the cursor replays all the same."""
@@ -242,6 +246,7 @@ class World:
             self.storage.plan,
             error_before=self.random.choice((0.0, 0.0, 0.1, 0.6)),
             error_after=self.random.choice((0.0, 0.0, 0.1, 0.6)),
+            torn=self.random.choice((0.0, 0.0, 0.3)),
             latency_ms=self.random.choice((0, 0, 5, 300, 30_000)),
         )
 
@@ -305,7 +310,7 @@ class World:
                 self.host.ack(self.epoch, delivery.lease_id, PositionColumns.of(taken))
                 self.acked.update(taken)
                 self.leases.clear()
-        self.stored_count += self.registry.counters.snapshots_stored
+        self.count_effects()
         missing = sorted(set(self.deadlines) - self.delivered)
         assert not missing, f"{len(missing)} messages never came out: {missing[:5]}"
         stats = self.host.stats()

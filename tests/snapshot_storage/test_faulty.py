@@ -2,7 +2,7 @@
 
 import pytest
 
-from snapshot_storage.errors import StorageUnavailable
+from snapshot_storage.errors import SnapshotNotFound, StorageUnavailable
 from snapshot_storage.faulty import FaultPlan, FaultyStorage, open_faulty, parse_fault_plan
 from snapshot_storage.memory import MemoryStorage
 from snapshot_storage.sqlite import SqliteStorage
@@ -22,6 +22,21 @@ async def test_an_error_before_does_nothing_and_one_after_does_everything():
     with pytest.raises(StorageUnavailable, match="done nevertheless"):
         await create(storage, [b"1"])
     assert len(await inner.list_bucket_snapshots("t", "c")) == 1
+
+
+async def test_a_torn_write_leaves_a_part_behind_and_fails():
+    """The part is listed as a snapshot, and never catalogued: the sweep's business."""
+    inner = MemoryStorage()
+    storage = FaultyStorage(inner, FaultPlan(torn=1.0, seed=1))
+    await storage.start()
+    with pytest.raises(StorageUnavailable, match=r"\d of 3 segments"):
+        await create(storage, [b"1", b"2", b"3"])
+    (torn,) = await inner.list_bucket_snapshots("t", "c")
+    with pytest.raises(SnapshotNotFound):
+        await storage.get_bucket_snapshot_segments(torn.bucket_id, 1, 3)
+    storage.plan = FaultPlan()
+    whole = await create(storage, [b"1", b"2", b"3"])
+    assert len(await storage.get_bucket_snapshot_segments(whole, 1, 3)) == 3
 
 
 async def _fates(plan: FaultPlan) -> list[str]:
@@ -79,9 +94,9 @@ async def test_only_the_topic_of_the_plan_is_slow():
 def test_options_of_a_url():
     """Every option, values percent-decoded."""
     plan = parse_fault_plan(
-        "exit=create.after:3,error_before=0.25,error_after=1,latency_ms=5,seed=7,topic=persistent%3A//t/n/a%2Cb%3B"
+        "exit=create.after:3,error_before=0.25,error_after=1,torn=0.5,latency_ms=5,seed=7,topic=persistent%3A//t/n/a%2Cb%3B"
     )
-    assert plan == FaultPlan(0.25, 1.0, 5, 7, "persistent://t/n/a,b;", "create.after", 3)
+    assert plan == FaultPlan(0.25, 1.0, 0.5, 5, 7, "persistent://t/n/a,b;", "create.after", 3)
     assert parse_fault_plan("") == FaultPlan()
     assert parse_fault_plan("exit=create.chunk") == FaultPlan(exit_point="create.chunk")
 
@@ -96,6 +111,7 @@ def test_options_of_a_url():
         ("exit=create.after:0;memory:", "count from 1"),
         ("error_before=2;memory:", "error_before: 2.0"),
         ("error_after=nan;memory:", "error_after: nan"),
+        ("torn=1.5;memory:", "torn: 1.5"),
         ("latency_ms=-1;memory:", "latency_ms: -1"),
     ],
 )

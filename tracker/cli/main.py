@@ -5,7 +5,24 @@ import sys
 
 import typer
 
-from tracker.cli import buckets, config, poll, replay, serve, stats
+from tracker.cli import (
+    add,
+    buckets,
+    cancel,
+    config,
+    delete,
+    explain,
+    histogram,
+    open_tracker,
+    peek,
+    poll,
+    replay,
+    seal,
+    serve,
+    stats,
+    trackers,
+    verify,
+)
 from tracker.cli.demo import command as demo
 from tracker.cli.output import print_error
 from tracker.core.errors import DelayedTrackerError
@@ -26,9 +43,19 @@ app = typer.Typer(
 app.command("serve")(serve.serve)
 app.command("replay")(replay.replay)
 app.command("demo")(demo.demo)
+app.command("trackers")(trackers.trackers)
+app.command("open")(open_tracker.open_tracker)
+app.command("add")(add.add)
 app.command("poll")(poll.poll)
+app.command("cancel")(cancel.cancel)
+app.command("seal")(seal.seal)
+app.command("delete")(delete.delete)
 app.command("stats")(stats.stats)
 app.command("buckets")(buckets.buckets)
+app.command("peek")(peek.peek)
+app.command("explain")(explain.explain)
+app.command("histogram")(histogram.histogram)
+app.command("verify")(verify.verify)
 app.command("config")(config.config)
 
 

@@ -75,6 +75,7 @@ def poll(
                 "next_delivery_at_ms": messages.next_delivery_at_ms,
                 "server_time_ms": messages.server_time_ms,
                 "replay_required": messages.replay_required,
+                "pause_reading": messages.pause_reading,
                 "messages": [
                     {"deliver_at_ms": deliver_at_ms, "ledger_id": ledger_id, "entry_id": entry_id}
                     for deliver_at_ms, (ledger_id, entry_id) in zip(messages.deliver_at_ms, messages, strict=True)

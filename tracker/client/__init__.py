@@ -1,20 +1,24 @@
-"""The dispatcher's client: typed, asynchronous, with no dependency on numpy or on the service."""
+"""The dispatcher's client: typed, asynchronous, with no dependency on numpy or on the service.
 
+Programs without an event loop import ``DelayedTrackerClient`` from ``tracker.client.blocking``, and the rest from here.
+"""
+
+from tracker.client.add_stream import IndexBatch
 from tracker.client.answers import (
     AckAnswer,
     AddAnswer,
     AddResult,
-    Bucket,
-    BucketState,
+    CancelAnswer,
     DueMessages,
+    EntryRange,
+    ExtendAnswer,
     MarkDeleteAnswer,
     NackAnswer,
     NextDelivery,
     OpenAnswer,
     Position,
-    TrackerStats,
+    ResetAnswer,
 )
-from tracker.client.calls import ClientSettings
 from tracker.client.client import DelayedTrackerClient
 from tracker.client.errors import (
     BatchTooLarge,
@@ -31,7 +35,21 @@ from tracker.client.errors import (
     Unavailable,
 )
 from tracker.client.lease import Lease
-from tracker.client.session import TrackerSession, TrackerView
+from tracker.client.reports import (
+    Bucket,
+    BucketState,
+    DeliveryHistogram,
+    Explanation,
+    MessagePlace,
+    PeekedMessages,
+    SnapshotReport,
+    SnapshotVerdict,
+    TrackerStats,
+    TrackerSummary,
+)
+from tracker.client.session import TrackerSession
+from tracker.client.settings import ClientSettings
+from tracker.client.view import TrackerView
 from tracker.core.errors import DelayedTrackerError, InvalidInput
 
 __all__ = [
@@ -42,28 +60,40 @@ __all__ = [
     "Bucket",
     "BucketState",
     "CallTimedOut",
+    "CancelAnswer",
     "Cleared",
     "ClientSettings",
     "DataLoss",
     "DelayedTrackerClient",
     "DelayedTrackerError",
+    "DeliveryHistogram",
     "DueMessages",
+    "EntryRange",
+    "Explanation",
+    "ExtendAnswer",
     "Fenced",
+    "IndexBatch",
     "InvalidArgument",
     "InvalidInput",
     "Lease",
     "MarkDeleteAnswer",
+    "MessagePlace",
     "NackAnswer",
     "NextDelivery",
     "OpenAnswer",
     "Overloaded",
+    "PeekedMessages",
     "Position",
+    "ResetAnswer",
     "ServiceFault",
     "SessionClosed",
+    "SnapshotReport",
+    "SnapshotVerdict",
     "TrackerCallError",
     "TrackerNotOpen",
     "TrackerSession",
     "TrackerStats",
+    "TrackerSummary",
     "TrackerView",
     "Unavailable",
 ]

@@ -5,24 +5,25 @@ The buffer is bounded: an add beyond ``buffer_max`` waits for room, which slows 
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
+from tracker.client.add_queue import (
+    AddQueue,
+    WaitingAdd,
+    columns,
+    fail,
+    not_sent,
+    perhaps_sent,
+    refused,
+    succeed,
+)
 from tracker.client.answers import AddAnswer, AddResult
-from tracker.client.errors import SessionClosed
 from tracker.core.errors import DelayedTrackerError
 
 SendBatch = Callable[[list[int], list[int], list[int]], Awaitable[AddAnswer]]
 """Sends three columns: deadlines, ledger ids, entry ids."""
 
-
-@dataclass(frozen=True, slots=True)
-class _WaitingAdd:
-    deliver_at_ms: int
-    ledger_id: int
-    entry_id: int
-    outcome: "asyncio.Future[AddResult]"
+_Batch = list[WaitingAdd["asyncio.Future[AddResult]"]]
 
 
 class AddBuffer:
@@ -30,10 +31,11 @@ class AddBuffer:
 
     def __init__(self, send: SendBatch, *, flush_count: int, flush_delay_s: float, buffer_max: int) -> None:
         self._send = send
-        self._flush_count = flush_count
         self._flush_delay_s = flush_delay_s
         self._room = asyncio.Semaphore(buffer_max)
-        self._waiting: deque[_WaitingAdd] = deque()
+        self._queue: AddQueue[asyncio.Future[AddResult]] = AddQueue(
+            flush_count=flush_count, wanted=lambda outcome: not outcome.done()
+        )
         self._some = asyncio.Event()
         self._enough = asyncio.Event()
         self._closed = False
@@ -41,7 +43,7 @@ class AddBuffer:
 
     def __len__(self) -> int:
         """Adds that are buffered and not yet on their way."""
-        return len(self._waiting)
+        return len(self._queue)
 
     async def add(self, deliver_at_ms: int, ledger_id: int, entry_id: int) -> AddResult:
         """What became of one position, once its batch was answered.
@@ -52,15 +54,15 @@ class AddBuffer:
         """
         async with self._room:
             if self._closed:
-                raise SessionClosed("the session is closed; open the tracker again before adding to it")
+                raise refused()
             if self._sender is None:
                 self._sender = asyncio.create_task(self._send_batches(), name="delayed-tracker add buffer")
-            add = _WaitingAdd(deliver_at_ms, ledger_id, entry_id, asyncio.get_running_loop().create_future())
-            self._waiting.append(add)
+            outcome: asyncio.Future[AddResult] = asyncio.get_running_loop().create_future()
+            self._queue.put(WaitingAdd(deliver_at_ms, ledger_id, entry_id, outcome))
             self._some.set()
-            if len(self._waiting) >= self._flush_count:
+            if self._queue.full:
                 self._enough.set()
-            return await add.outcome
+            return await outcome
 
     async def close(self) -> None:
         """Send what is buffered and refuse more; closing twice is harmless."""
@@ -81,8 +83,7 @@ class AddBuffer:
                 elif self._closed:
                     return
         finally:
-            for add in self._waiting:
-                _fail(add, SessionClosed("the session ended before this add was sent; nothing is known of it"))
+            fail(self._queue.take_all(), not_sent())
 
     async def _gather(self) -> None:
         if not self._enough.is_set():
@@ -92,40 +93,22 @@ class AddBuffer:
             except TimeoutError:
                 return
 
-    def _take(self) -> list[_WaitingAdd]:
-        batch: list[_WaitingAdd] = []
-        while self._waiting and len(batch) < self._flush_count:
-            add = self._waiting.popleft()
-            # Whoever stopped waiting for an add that has not left does not want it tracked.
-            if not add.outcome.done():
-                batch.append(add)
+    def _take(self) -> _Batch:
+        batch = self._queue.take()
         if not self._closed:
-            if not self._waiting:
+            if not self._queue:
                 self._some.clear()
-            if len(self._waiting) < self._flush_count:
+            if not self._queue.full:
                 self._enough.clear()
         return batch
 
-    async def _answer(self, batch: list[_WaitingAdd]) -> None:
+    async def _answer(self, batch: _Batch) -> None:
         try:
-            answer = await self._send(
-                [add.deliver_at_ms for add in batch],
-                [add.ledger_id for add in batch],
-                [add.entry_id for add in batch],
-            )
+            answer = await self._send(*columns(batch))
         except DelayedTrackerError as error:
-            for add in batch:
-                _fail(add, error)
+            fail(batch, error)
         except BaseException:
-            for add in batch:
-                _fail(add, SessionClosed("the session ended while this add was on its way; it may be tracked"))
+            fail(batch, perhaps_sent())
             raise
         else:
-            for add, result in zip(batch, answer.results(len(batch)), strict=True):
-                if not add.outcome.done():
-                    add.outcome.set_result(result)
-
-
-def _fail(add: _WaitingAdd, error: DelayedTrackerError) -> None:
-    if not add.outcome.done():
-        add.outcome.set_exception(error)
+            succeed(batch, answer)

@@ -1,4 +1,7 @@
-"""What the service answers, as frozen values. Columns are ``array('q')``; offsets point into the call and ascend."""
+"""What the service answers a dispatcher, as frozen values.
+
+Columns are ``array('q')``; offsets point into the call's columns and ascend.
+"""
 
 import enum
 from array import array
@@ -15,6 +18,14 @@ class Position(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.ledger_id}:{self.entry_id}"
+
+
+class EntryRange(NamedTuple):
+    """Entries of one ledger, both ends inclusive."""
+
+    ledger_id: int
+    first_entry_id: int
+    last_entry_id: int
 
 
 class AddResult(enum.Enum):
@@ -79,6 +90,8 @@ class DueMessages:
     server_time_ms: int
     replay_required: bool
     """Snapshots were lost since the tracker was opened: replay from mark-delete + 1."""
+    pause_reading: bool = False
+    """All messages seem to have the same delay: reading ahead may stop until what is tracked has been delivered."""
 
     def __len__(self) -> int:
         return len(self.ledger_ids)
@@ -126,81 +139,33 @@ class MarkDeleteAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class TrackerStats:
-    """Sizes and counters of one tracker since it was last loaded.
+class ExtendAnswer:
+    """What became of the positions of an extend."""
 
-    added + recovered = pending + leased + acked + handed_off + cancelled + trimmed + cleared + refused_as_due +
-    dropped_as_corrupt, at any moment.
-    """
-
-    epoch: int
-    owner: str
-    pending_count: int
-    leased_count: int
-    loaded_count: int
-    mutable_count: int
-    late_count: int
-    bucket_count: int
-    snapshot_bytes: int
-    membership_bytes: int
-    next_delivery_at_ms: int | None
-    mark_delete: Position | None
-    added_count: int
-    recovered_count: int
-    acked_count: int
-    handed_off_count: int
-    cancelled_count: int
-    trimmed_count: int
-    cleared_count: int
-    refused_as_due_count: int
-    dropped_as_corrupt_count: int
-    due_on_offer_count: int
-    duplicate_count: int
-    lease_expired_count: int
-    effects_failed_count: int
-    orphans_swept_count: int
-    snapshots_missing_count: int
-    snapshots_corrupt_count: int
-    replay_required: bool
-    server_time_ms: int
-
-    @property
-    def unaccounted_count(self) -> int:
-        """Positions that came in and are in no account: always 0."""
-        gone = (
-            self.acked_count
-            + self.handed_off_count
-            + self.cancelled_count
-            + self.trimmed_count
-            + self.cleared_count
-            + self.refused_as_due_count
-            + self.dropped_as_corrupt_count
-        )
-        return self.added_count + self.recovered_count - self.pending_count - self.leased_count - gone
-
-
-class BucketState(enum.Enum):
-    """Where a bucket stands in its life."""
-
-    MUTABLE = "mutable"
-    LATE = "late"
-    SEALING = "sealing"
-    SEALED = "sealed"
+    extended_count: int
+    expires_at_ms: int
+    """When those that were extended expire, by the server's clock."""
+    stale_offsets: tuple[int, ...] = ()
+    """Not under this lease any more: unchanged."""
+    unknown_offsets: tuple[int, ...] = ()
+    """Not tracked: nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
-    """One bucket of a tracker."""
+class CancelAnswer:
+    """What became of the positions of a cancel: an offset in neither of the tuples is cancelled."""
 
-    bucket_id: int | None
-    """The snapshot's id; None while there is none."""
-    state: BucketState
-    first: Position
-    last: Position
-    tracked_count: int
-    sealed_count: int
-    segment_count: int
-    loaded_segment_count: int
-    min_deliver_at_ms: int
-    max_deliver_at_ms: int
-    snapshot_bytes: int
+    cancelled_count: int
+    leased_offsets: tuple[int, ...] = ()
+    """In somebody's hands: unchanged."""
+    unknown_offsets: tuple[int, ...] = ()
+    """Not tracked: nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResetAnswer:
+    """What a reset of the cursor dropped, and where to begin again."""
+
+    cleared_count: int
+    replay_from: Position | None
+    """Replay unacknowledged delayed entries from here; None: from the beginning."""

@@ -1,109 +1,31 @@
-"""One place where calls leave this program: the channel, its retries, per-call timeouts, and errors made ours.
-
-Retries are gRPC's own, by service config, on UNAVAILABLE only, and only for calls that may be repeated. Polls are not
-among them: a hand-off whose answer was lost must not take more positions, and a leased poll is the caller's to repeat.
-Neither are ClearMessages and CloseTracker, whose repetition would be answered as a fault.
-"""
+"""One place where calls leave an asyncio program: the channel, per-call timeouts, and errors made ours."""
 
 import asyncio
-import json
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TypeVar, cast
 
 import grpc
 from google.protobuf.message import Message
 
-from delayed_tracker.v1 import tracker_pb2
-from tracker.client.errors import Unavailable, call_error
-from tracker.core.errors import InvalidInput
+from delayed_tracker.v1 import tracker_pb2 as pb
+from tracker.client.channel import channel_options, method_path, nobody_answers, require_address, serialized
+from tracker.client.errors import FailedCall, SessionClosed, TrackerCallError, call_error
+from tracker.client.exchange import Call, Exchange
+from tracker.client.settings import ClientSettings
 
-_SERVICE: Final = tracker_pb2.DESCRIPTOR.services_by_name["DelayedDeliveryTrackerService"]
+Result = TypeVar("Result")
 
-_RETRIED: Final = (
-    "OpenTracker",
-    "AddMessages",
-    "AckMessages",
-    "NackMessages",
-    "ContainsMessages",
-    "NextDeliveryTime",
-    "AdvanceMarkDelete",
-    "GetTrackerStats",
-    "ListBuckets",
-)
-_RETRY_POLICY: Final = {
-    "maxAttempts": 4,
-    "initialBackoff": "0.1s",
-    "maxBackoff": "2s",
-    "backoffMultiplier": 2,
-    "retryableStatusCodes": ["UNAVAILABLE"],
-}
-_SERVICE_CONFIG: Final = json.dumps(
-    {
-        "methodConfig": [
-            {
-                "name": [{"service": _SERVICE.full_name, "method": method} for method in _RETRIED],
-                "retryPolicy": _RETRY_POLICY,
-            }
-        ]
-    }
-)
-_ANSWER_BYTES_MAX: Final = 64 * 2**20
-
-Answer = TypeVar("Answer", bound=Message)
-
-
-@dataclass(frozen=True, slots=True)
-class ClientSettings:
-    """How a client behaves; the defaults suit a dispatcher next to its service."""
-
-    connect_timeout_s: float = 5.0
-    """How long to wait for the first connection."""
-    call_timeout_s: float = 10.0
-    """How long a call may take, its retries included; a poll has its waiting time on top."""
-    open_timeout_s: float = 60.0
-    """How long opening a tracker may take: recovery may read snapshots."""
-    batch_max: int = 10_000
-    """Columns longer than this travel in several calls."""
-    flush_count: int = 1_000
-    """Single adds leave when this many are buffered ..."""
-    flush_delay_s: float = 0.002
-    """... or this long after the first of them."""
-    buffer_max: int = 50_000
-    """Single adds buffered or on their way; more wait for room."""
-
-    def __post_init__(self) -> None:
-        """Refuse values no client can work with."""
-        for name in ("batch_max", "flush_count", "buffer_max"):
-            if getattr(self, name) < 1:
-                raise InvalidInput(name, getattr(self, name), "give 1 or more")
-        for name in ("connect_timeout_s", "call_timeout_s", "open_timeout_s"):
-            if getattr(self, name) <= 0:
-                raise InvalidInput(name, getattr(self, name), "give more than 0 seconds")
-        if self.flush_delay_s < 0:
-            raise InvalidInput("flush_delay_s", self.flush_delay_s, "give 0 seconds or more")
+StreamCall = grpc.aio.StreamStreamCall[pb.AddMessagesStreamRequest, pb.AddMessagesStreamResponse]
 
 
 class Calls:
-    """The unary calls of one channel to one service."""
+    """The calls of one channel to one service."""
 
     def __init__(self, address: str, settings: ClientSettings) -> None:
-        if not address:
-            raise InvalidInput("address", address, "give host:port of the service")
-        self.address = address
+        self.address = require_address(address)
         self.settings = settings
-        self._channel = grpc.aio.insecure_channel(
-            address,
-            options=(
-                ("grpc.service_config", _SERVICE_CONFIG),
-                ("grpc.enable_retries", 1),
-                # A service that was restarted is found again within a moment.
-                ("grpc.initial_reconnect_backoff_ms", 100),
-                ("grpc.min_reconnect_backoff_ms", 100),
-                ("grpc.max_reconnect_backoff_ms", 2_000),
-                ("grpc.max_receive_message_length", _ANSWER_BYTES_MAX),
-            ),
-        )
+        self._channel = grpc.aio.insecure_channel(address, options=channel_options(settings))
         self._methods: dict[str, grpc.aio.UnaryUnaryMultiCallable[Message, Message]] = {}
+        self._closed = False
 
     async def connected(self) -> None:
         """Return when the service can be reached.
@@ -115,39 +37,65 @@ class Calls:
             async with asyncio.timeout(self.settings.connect_timeout_s):
                 await self._channel.channel_ready()
         except TimeoutError as error:
-            raise Unavailable(
-                f"no service answers at {self.address} within {self.settings.connect_timeout_s:g} s; "
-                "start it with `delayed-tracker serve`, or give its address"
-            ) from error
+            raise nobody_answers(self.address, self.settings) from error
 
-    async def call(
-        self, method: str, request: Message, answer: type[Answer], *, timeout_s: float | None = None
-    ) -> Answer:
-        """Perform one call.
+    async def perform(self, exchange: Exchange[Result]) -> Result:
+        """Make the calls of an exchange, one after the other.
 
-        Args:
-            method: its name in the service, such as ``AddMessages``.
-            request: its request message.
-            answer: the type of its answer.
-            timeout_s: if not ``call_timeout_s``.
+        Returns: what the exchange returns.
         Raises:
-            TrackerCallError: of the kind that the service's reason names.
+            InvalidInput: a value that the exchange refused.
+            TrackerCallError: a call failed, of the kind that the service's reason names.
+            SessionClosed: the client was closed.
         """
-        performer = self._methods.get(method)
-        if performer is None:
-            performer = self._channel.unary_unary(
-                f"/{_SERVICE.full_name}/{_SERVICE.methods_by_name[method].name}",
-                request_serializer=type(request).SerializeToString,
-                response_deserializer=answer.FromString,
-            )
-            self._methods[method] = performer
         try:
-            response = await performer(request, timeout=timeout_s or self.settings.call_timeout_s)
-        except grpc.aio.AioRpcError as error:
-            raise call_error(error) from error
-        assert isinstance(response, answer)
-        return response
+            call = next(exchange)
+            while True:
+                try:
+                    response = await self._make(call)
+                except TrackerCallError as error:
+                    call = exchange.throw(error)
+                else:
+                    call = exchange.send(response)
+        except StopIteration as returned:
+            result: Result = returned.value
+            return result
+
+    def add_stream(self) -> StreamCall:
+        """Begin a stream of adds; the caller writes, reads and ends it."""
+        self._require_open()
+        performer = self._channel.stream_stream(
+            method_path("AddMessagesStream"),
+            request_serializer=serialized,
+            response_deserializer=pb.AddMessagesStreamResponse.FromString,
+        )
+        return performer()  # type: ignore[call-arg]  # grpc-stubs does not know that requests may be written later
+
+    def failure(self, error: grpc.aio.AioRpcError) -> TrackerCallError:
+        """The exception for a call that failed, to be raised ``from error``."""
+        # grpc-stubs describes the trailers of the synchronous API here.
+        return call_error(cast("FailedCall", error))
 
     async def close(self) -> None:
         """Close the channel; calls under way are cancelled."""
+        self._closed = True
         await self._channel.close(None)
+
+    async def _make(self, call: Call) -> Message:
+        self._require_open()
+        performer = self._methods.get(call.method)
+        if performer is None:
+            performer = self._channel.unary_unary(
+                method_path(call.method),
+                request_serializer=serialized,
+                response_deserializer=call.answer.FromString,
+            )
+            self._methods[call.method] = performer
+        try:
+            return await performer(call.request, timeout=call.timeout_s or self.settings.call_timeout_s)
+        except grpc.aio.AioRpcError as error:
+            raise self.failure(error) from error
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise SessionClosed("the client is closed; connect again")

@@ -7,19 +7,22 @@
             await session.add(deliver_at_ms, ledger_id, entry_id)
             async with await session.poll(100, wait_ms=10_000) as lease:
                 ...
+
+Programs without an event loop use ``tracker.client.blocking``, which has the same names.
 """
 
-import os
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Self
 
-from delayed_tracker.v1 import tracker_pb2 as pb
-from tracker.client import convert
-from tracker.client.answers import OpenAnswer, Position
-from tracker.client.calls import Calls, ClientSettings
-from tracker.client.session import TrackerSession, TrackerView, position_message
+from tracker.client.answers import Position
+from tracker.client.calls import Calls
+from tracker.client.reports import TrackerSummary
+from tracker.client.service_rules import ServiceRules
+from tracker.client.session import TrackerSession
+from tracker.client.settings import ClientSettings
+from tracker.client.view import TrackerView
+from tracker.client.view_rules import ViewRules
 
 
 class DelayedTrackerClient:
@@ -27,6 +30,7 @@ class DelayedTrackerClient:
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
+        self._rules = ServiceRules(calls.settings)
 
     @classmethod
     @asynccontextmanager
@@ -58,24 +62,36 @@ class DelayedTrackerClient:
             mark_delete: the cursor's mark-delete position; everything up to and including it is dropped.
         Returns: a session; ``session.opened`` says what was recovered and where to replay from.
         """
-        owner = f"{socket.gethostname()}:{os.getpid()}" if owner is None else owner
-        convert.require_text("owner", owner)
-        request = pb.OpenTrackerRequest(
-            tracker=convert.tracker_ref(topic, subscription),
-            owner=owner,
-            mark_delete=None if mark_delete is None else position_message(mark_delete),
-        )
-        answer = await self._calls.call(
-            "OpenTracker", request, pb.OpenTrackerResponse, timeout_s=self._calls.settings.open_timeout_s
-        )
-        opened = OpenAnswer(
-            epoch=answer.epoch,
-            replay_from=convert.position(answer.replay_from) if answer.HasField("replay_from") else None,
-            recovered_count=answer.recovered_count,
-            bucket_count=answer.bucket_count,
+        opened = await self._calls.perform(
+            self._rules.open_tracker(topic, subscription, owner=owner, mark_delete=mark_delete)
         )
         return TrackerSession(self._calls, topic, subscription, opened)
 
     def view_tracker(self, topic: str, subscription: str) -> TrackerView:
         """Read a tracker that somebody opened, without taking it over."""
-        return TrackerView(self._calls, topic, subscription)
+        return TrackerView(self._calls, ViewRules(self._calls.settings, topic, subscription))
+
+    async def delete_tracker(self, topic: str, subscription: str) -> int:
+        """Forget the tracker of a subscription that is gone, with every snapshot, open or not, whoever owns it.
+
+        Returns: how many positions it tracked.
+        """
+        return await self._calls.perform(self._rules.delete_tracker(topic, subscription))
+
+    async def list_trackers(self, topic_prefix: str = "", *, page_size: int = 1_000) -> AsyncIterator[TrackerSummary]:
+        """Every tracker, open or only on disk, ascending by topic and subscription; page by page as it is asked for.
+
+        Args:
+            topic_prefix: only topics that begin with this.
+            page_size: trackers in one call, 1 to 10,000.
+        """
+        token = ""
+        while True:
+            page = await self._calls.perform(
+                self._rules.list_trackers(topic_prefix, page_size=page_size, page_token=token)
+            )
+            for tracker in page.trackers:
+                yield tracker
+            token = page.next_page_token
+            if not token:
+                return

@@ -61,6 +61,16 @@ def pack_positions(ledger_ids: IntColumn, entry_ids: IntColumn) -> tuple[bytes, 
     return pack("ledger_ids", ledger_ids), pack("entry_ids", entry_ids, maximum=ENTRY_ID_MAX)
 
 
+def pack_indexes(deliver_at_ms: IntColumn, ledger_ids: IntColumn, entry_ids: IntColumn) -> dict[str, bytes]:
+    """Three index columns packed, by field; raises InvalidInput for bad values and for unequal lengths."""
+    require_equal_lengths(deliver_at_ms=deliver_at_ms, ledger_ids=ledger_ids, entry_ids=entry_ids)
+    return {
+        "deliver_at_ms": pack("deliver_at_ms", deliver_at_ms),
+        "ledger_ids": pack("ledger_ids", ledger_ids),
+        "entry_ids": pack("entry_ids", entry_ids, maximum=ENTRY_ID_MAX),
+    }
+
+
 def require_equal_lengths(**columns: IntColumn) -> None:
     """Raise InvalidInput naming every column's length unless all are equal."""
     lengths = {name: len(column) for name, column in columns.items()}

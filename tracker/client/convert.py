@@ -3,8 +3,21 @@
 from collections.abc import Mapping
 
 from delayed_tracker.v1 import tracker_pb2 as pb
-from tracker.client.answers import Bucket, BucketState, DueMessages, Position, TrackerStats
+from tracker.client.answers import AddAnswer, DueMessages, Position
+from tracker.client.batching import all_offsets
 from tracker.client.columns import int_column
+from tracker.client.reports import (
+    Bucket,
+    BucketState,
+    Explanation,
+    MessagePlace,
+    PeekedMessages,
+    SnapshotReport,
+    SnapshotVerdict,
+    TrackerPage,
+    TrackerStats,
+    TrackerSummary,
+)
 from tracker.core.errors import InvalidInput
 
 _BUCKET_STATES: Mapping[int, BucketState] = {
@@ -12,6 +25,16 @@ _BUCKET_STATES: Mapping[int, BucketState] = {
     pb.BUCKET_STATE_LATE: BucketState.LATE,
     pb.BUCKET_STATE_SEALING: BucketState.SEALING,
     pb.BUCKET_STATE_SEALED: BucketState.SEALED,
+}
+
+_PLACES: Mapping[int, MessagePlace] = {
+    pb.MESSAGE_PLACE_NOT_TRACKED: MessagePlace.NOT_TRACKED,
+    pb.MESSAGE_PLACE_ACKNOWLEDGED: MessagePlace.ACKNOWLEDGED,
+    pb.MESSAGE_PLACE_MEMORY: MessagePlace.MEMORY,
+    pb.MESSAGE_PLACE_LOADED_SEGMENT: MessagePlace.LOADED_SEGMENT,
+    pb.MESSAGE_PLACE_LOADING_SEGMENT: MessagePlace.LOADING_SEGMENT,
+    pb.MESSAGE_PLACE_UNLOADED_SEGMENT: MessagePlace.UNLOADED_SEGMENT,
+    pb.MESSAGE_PLACE_LEASED: MessagePlace.LEASED,
 }
 
 
@@ -35,6 +58,17 @@ def position(message: pb.Position) -> Position:
     return Position(message.ledger_id, message.entry_id)
 
 
+def add_answer(parts: list[tuple[int, pb.AddMessagesResponse]]) -> AddAnswer:
+    """One answer for all parts of a batch, each with the offset of its first position."""
+    return AddAnswer(
+        added_count=sum(answer.added_count for _, answer in parts),
+        due_offsets=all_offsets(parts, "due_offsets"),
+        duplicate_offsets=all_offsets(parts, "duplicate_offsets"),
+        beyond_max_delay_offsets=all_offsets(parts, "beyond_max_delay_offsets"),
+        below_mark_delete_offsets=all_offsets(parts, "below_mark_delete_offsets"),
+    )
+
+
 def due_messages(answer: pb.PollScheduledMessagesResponse) -> DueMessages:
     """The columns of a poll's answer."""
     return DueMessages(
@@ -44,6 +78,7 @@ def due_messages(answer: pb.PollScheduledMessagesResponse) -> DueMessages:
         next_delivery_at_ms=answer.next_delivery_at_ms if answer.HasField("next_delivery_at_ms") else None,
         server_time_ms=answer.server_time_ms,
         replay_required=answer.replay_required,
+        pause_reading=answer.pause_reading,
     )
 
 
@@ -80,6 +115,9 @@ def tracker_stats(answer: pb.GetTrackerStatsResponse) -> TrackerStats:
         snapshots_corrupt_count=answer.snapshots_corrupt_count,
         replay_required=answer.replay_required,
         server_time_ms=answer.server_time_ms,
+        pause_reading=answer.pause_reading,
+        merge_count=answer.merge_count,
+        merged_index_count=answer.merged_index_count,
     )
 
 
@@ -97,4 +135,67 @@ def bucket(message: pb.Bucket) -> Bucket:
         min_deliver_at_ms=message.min_deliver_at_ms,
         max_deliver_at_ms=message.max_deliver_at_ms,
         snapshot_bytes=message.snapshot_bytes,
+    )
+
+
+def peeked_messages(answer: pb.PeekMessagesResponse) -> PeekedMessages:
+    """The columns of a peek's answer."""
+    return PeekedMessages(
+        deliver_at_ms=int_column(answer.deliver_at_ms),
+        ledger_ids=int_column(answer.ledger_ids),
+        entry_ids=int_column(answer.entry_ids),
+        leased_offsets=tuple(answer.leased_offsets),
+        truncated=answer.truncated,
+    )
+
+
+def explanation(asked: Position, answer: pb.ExplainMessageResponse) -> Explanation:
+    """Where the position that was asked for is."""
+    return Explanation(
+        position=asked,
+        place=_PLACES[answer.place],
+        deliver_at_ms=answer.deliver_at_ms if answer.HasField("deliver_at_ms") else None,
+        available_at_ms=answer.available_at_ms if answer.HasField("available_at_ms") else None,
+        bucket_id=answer.bucket_id if answer.HasField("bucket_id") else None,
+        segment=answer.segment if answer.HasField("segment") else None,
+        lease_id=answer.lease_id if answer.HasField("lease_id") else None,
+        explanation=answer.explanation,
+        server_time_ms=answer.server_time_ms,
+    )
+
+
+def snapshot_report(answer: pb.VerifySnapshotsResponse) -> SnapshotReport:
+    """What verifying found, one verdict a snapshot."""
+    return SnapshotReport(
+        snapshots=tuple(
+            SnapshotVerdict(
+                bucket_id=row.bucket_id,
+                segment_count=row.segment_count,
+                index_count=row.index_count,
+                snapshot_bytes=row.bytes,
+                problems=tuple(row.problems),
+            )
+            for row in answer.snapshots
+        ),
+        orphan_bucket_ids=tuple(answer.orphan_bucket_ids),
+    )
+
+
+def tracker_page(answer: pb.ListTrackersResponse) -> TrackerPage:
+    """One page of a listing."""
+    return TrackerPage(tuple(map(_tracker_summary, answer.trackers)), answer.next_page_token)
+
+
+def _tracker_summary(message: pb.TrackerSummary) -> TrackerSummary:
+    return TrackerSummary(
+        topic=message.tracker.topic,
+        subscription=message.tracker.subscription,
+        open=message.open,
+        recovering=message.recovering,
+        owner=message.owner,
+        epoch=message.epoch,
+        pending_count=message.pending_count,
+        leased_count=message.leased_count,
+        bucket_count=message.bucket_count,
+        next_delivery_at_ms=message.next_delivery_at_ms if message.HasField("next_delivery_at_ms") else None,
     )

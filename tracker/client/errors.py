@@ -15,13 +15,13 @@
         +-- DataLoss              stored bytes are corrupt
         +-- ServiceFault          anything else: a fault of the service, or of a proxy in between
     InvalidInput                  a value this client refused before sending it
-    SessionClosed                 the session was closed by this program
+    SessionClosed                 the session, or its client, was closed by this program
 
 A failed call applied nothing, except after CallTimedOut and Unavailable, where the answer may be what got lost.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
+from typing import Protocol
 
 import grpc
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -146,11 +146,27 @@ _BY_CODE: Mapping[grpc.StatusCode, type[TrackerCallError]] = {
 }
 
 
-def call_error(error: grpc.aio.AioRpcError) -> TrackerCallError:
+class FailedCall(Protocol):
+    """How a call ended, as both of gRPC's APIs tell it."""
+
+    def code(self) -> grpc.StatusCode:
+        """The status code."""
+        ...
+
+    def details(self) -> str | None:
+        """The status message."""
+        ...
+
+    def trailing_metadata(self) -> Iterable[tuple[str, str | bytes]] | None:
+        """Key and value of each trailer."""
+        ...
+
+
+def call_error(error: FailedCall) -> TrackerCallError:
     """The exception for a failed call: by the reason the service gave, else by the status code.
 
     Args:
-        error: what the gRPC call raised.
+        error: what the gRPC call raised, or the call itself.
     Returns: an exception to be raised ``from error``.
     """
     reason = ""
@@ -182,10 +198,8 @@ def call_error(error: grpc.aio.AioRpcError) -> TrackerCallError:
     )
 
 
-def _status_details(error: grpc.aio.AioRpcError) -> list[AnyMessage]:
-    # grpc-stubs describes the synchronous API's metadata here.
-    trailers = cast("Iterable[tuple[str, str | bytes]]", error.trailing_metadata() or ())
-    for key, value in trailers:
+def _status_details(error: FailedCall) -> list[AnyMessage]:
+    for key, value in error.trailing_metadata() or ():
         if key == _STATUS_DETAILS_KEY and isinstance(value, bytes):
             try:
                 return list(status_pb2.Status.FromString(value).details)

@@ -12,13 +12,14 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Protocol, Self
 
-from tracker.client.answers import AckAnswer, DueMessages, NackAnswer, Position
+from tracker.client.answers import AckAnswer, DueMessages, ExtendAnswer, NackAnswer, Position
 from tracker.client.columns import IntColumn
-from tracker.core.errors import DelayedTrackerError, InvalidInput
+from tracker.client.held import HeldPositions, columns_of
+from tracker.core.errors import DelayedTrackerError
 
 
 class Settles(Protocol):
-    """Whoever can acknowledge and give back leased positions: a session."""
+    """Whoever can acknowledge, give back and extend leased positions: a session."""
 
     async def ack(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
         """Acknowledge leased positions."""
@@ -30,8 +31,18 @@ class Settles(Protocol):
         """Give leased positions back."""
         ...
 
+    async def extend(
+        self,
+        lease_id: int,
+        lease_ms: int,
+        ledger_ids: IntColumn | None = None,
+        entry_ids: IntColumn | None = None,
+    ) -> ExtendAnswer:
+        """Hold leased positions for longer."""
+        ...
 
-class Lease:
+
+class Lease(HeldPositions):
     """Due positions held until ``expires_at_ms`` (the server's clock), then handed out again unless acknowledged.
 
     As a context it settles what was not settled inside: a clean exit acknowledges it, an exception gives it back.
@@ -39,20 +50,8 @@ class Lease:
     """
 
     def __init__(self, session: Settles, *, lease_id: int, expires_at_ms: int, messages: DueMessages) -> None:
+        super().__init__(lease_id=lease_id, expires_at_ms=expires_at_ms, messages=messages)
         self._session = session
-        self.lease_id = lease_id
-        self.expires_at_ms = expires_at_ms
-        self.messages = messages
-        self._open = dict.fromkeys(messages)
-
-    def __len__(self) -> int:
-        """Positions of this lease that are neither acknowledged nor given back."""
-        return len(self._open)
-
-    @property
-    def unsettled(self) -> tuple[Position, ...]:
-        """Positions neither acknowledged nor given back, in delivery order."""
-        return tuple(self._open)
 
     async def ack(self, positions: Iterable[Position] | None = None) -> AckAnswer:
         """Acknowledge positions of this lease: they are no longer tracked.
@@ -65,7 +64,7 @@ class Lease:
         chosen = self._choose(positions)
         if not chosen:
             return AckAnswer(acked_count=0)
-        answer = await self._session.ack(self.lease_id, *_columns(chosen))
+        answer = await self._session.ack(self.lease_id, *columns_of(chosen))
         self._settle(chosen)
         return answer
 
@@ -83,9 +82,29 @@ class Lease:
         chosen = self._choose(positions)
         if not chosen:
             return NackAnswer(returned_count=0)
-        answer = await self._session.nack(self.lease_id, *_columns(chosen), deliver_at_ms=deliver_at_ms)
+        answer = await self._session.nack(self.lease_id, *columns_of(chosen), deliver_at_ms=deliver_at_ms)
         self._settle(chosen)
         return answer
+
+    async def extend(self, lease_ms: int, positions: Iterable[Position] | None = None) -> ExtendAnswer:
+        """Hold positions of this lease for ``lease_ms`` from now on.
+
+        ``expires_at_ms`` moves if all of the lease was extended.
+
+        Args:
+            lease_ms: 1 to the server's maximum.
+            positions: some of ``unsettled``; None is all of them.
+        Raises:
+            InvalidInput: a position that is not of this lease, or is settled; nothing was sent.
+        """
+        chosen = self._choose(positions)
+        if not chosen:
+            return ExtendAnswer(extended_count=0, expires_at_ms=self.expires_at_ms)
+        if positions is None:
+            answer = await self._session.extend(self.lease_id, lease_ms)
+            self.expires_at_ms = answer.expires_at_ms
+            return answer
+        return await self._session.extend(self.lease_id, lease_ms, *columns_of(chosen))
 
     async def __aenter__(self) -> Self:
         return self
@@ -99,27 +118,4 @@ class Lease:
         try:
             await self.nack()
         except DelayedTrackerError as failure:
-            # The work's own error is the one to see; the positions come back anyway when the lease expires.
-            error.add_note(f"{len(self)} leased positions could not be given back ({failure}); the lease will expire")
-
-    def _choose(self, positions: Iterable[Position] | None) -> tuple[Position, ...]:
-        if positions is None:
-            return self.unsettled
-        chosen = tuple(dict.fromkeys(positions))
-        for offset, position in enumerate(chosen):
-            if position not in self._open:
-                raise InvalidInput(
-                    "positions",
-                    f"{position[0]}:{position[1]}",
-                    "give positions of this lease that are not settled yet",
-                    offsets=[offset],
-                )
-        return chosen
-
-    def _settle(self, positions: Iterable[Position]) -> None:
-        for position in positions:
-            del self._open[position]
-
-
-def _columns(positions: tuple[Position, ...]) -> tuple[list[int], list[int]]:
-    return [position[0] for position in positions], [position[1] for position in positions]
+            error.add_note(self._note(failure))

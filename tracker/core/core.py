@@ -13,23 +13,23 @@ from tracker.core.effects import Effect
 from tracker.core.errors import DelayedTrackerError, InvalidInput
 from tracker.core.homes import Home, SnapshotSegments
 from tracker.core.invariants import check_invariants
-from tracker.core.lifecycle import BucketLifecycle
-from tracker.core.limits import TrackerLimits
+from tracker.core.limits import TrackerKind, TrackerLimits
 from tracker.core.outcomes import (
     AddOutcome,
     BucketState,
-    BucketView,
+    CancelOutcome,
     Delivery,
+    ExtendOutcome,
     LeaseOutcome,
-    TrackerStats,
     TrimOutcome,
 )
-from tracker.core.placement import SealTarget, first_stop
+from tracker.core.placement import SealTarget, Stop, first_stop
 from tracker.core.position_bitmap import PositionBitmap
+from tracker.core.readings import TrackerReadings
 from tracker.core.recovery import RecoveryPlan
 from tracker.core.seal import SealedIndexes
+from tracker.core.segment import SegmentBounds
 from tracker.core.state import TrackerState
-from tracker.core.views import bucket_views, tracker_stats
 
 _LEASE_ID_BITS = 32
 """Leases of one epoch have ids of their own, as long as there are fewer than 2^32."""
@@ -41,7 +41,7 @@ class TrackerClosed(DelayedTrackerError):
     reason = "TRACKER_CLOSED"
 
 
-class TrackerCore:
+class TrackerCore(TrackerReadings):
     """One subscription's delayed positions: which are tracked, which are due, which are in somebody's hands.
 
     Membership is the only truth: one bit in exactly one home for each tracked position (design 3.3). Copies in queues
@@ -54,8 +54,7 @@ class TrackerCore:
     """
 
     def __init__(self, limits: TrackerLimits, *, epoch: int = 0, mark_delete: Position = BEFORE_ALL) -> None:
-        self._state = TrackerState(limits, epoch=epoch, mark_delete=mark_delete)
-        self._lifecycle = BucketLifecycle(self._state)
+        super().__init__(TrackerState(limits, epoch=epoch, mark_delete=mark_delete))
         self._closed = False
 
     @classmethod
@@ -83,6 +82,7 @@ class TrackerCore:
             home.min_deliver_at_ms = int(bucket.bounds.min_deliver_at_ms[0])
             home.max_deliver_at_ms = int(bucket.bounds.max_deliver_at_ms.max())
             state.members.insert_sealed(home)
+            state.sealed_count += 1
             state.counters.tracked += len(home.bits)
             state.counters.recovered += len(home.bits)
             state.note_measured(home, bucket.snapshot_bytes)
@@ -92,71 +92,6 @@ class TrackerCore:
             core._lifecycle.delete(gone)
         core._finish(now_ms)
         return core
-
-    # -- reading: no effect, O(1) unless said otherwise ---------------------------------------------------------------
-
-    @property
-    def limits(self) -> TrackerLimits:
-        """The settings it works by."""
-        return self._state.limits
-
-    @property
-    def epoch(self) -> int:
-        """The epoch in force."""
-        return self._state.epoch
-
-    @property
-    def mark_delete(self) -> Position:
-        """Everything at or below is acknowledged."""
-        return self._state.mark_delete
-
-    @property
-    def replay_required(self) -> bool:
-        """Positions were lost with a snapshot: the dispatcher must replay from mark-delete + 1."""
-        return self._lifecycle.replay_required
-
-    def __len__(self) -> int:
-        """Positions tracked, leased ones included."""
-        return self._state.counters.tracked
-
-    def contains(self, positions: PositionColumns) -> BoolArray:
-        """For each position, whether it is tracked; leased ones are. O(n) and a bitmap intersection per ledger."""
-        return self._state.members.contains(positions)
-
-    def next_delivery_ms(self) -> int | None:
-        """When a poll would succeed, or None. Unloaded segments count from their first deadline."""
-        state = self._state
-        head = state.heap.first()
-        moments = [head.min_deliver_at_ms if head is not None else None, state.segments.first_min_ms()]
-        deadline = min((moment for moment in moments if moment is not None), default=None)
-        return None if deadline is None else state.limits.due_from_ms(deadline)
-
-    def next_wakeup_ms(self) -> int | None:
-        """The earliest of next delivery, next prefetch, next lease expiry and next retry; None if there is none."""
-        moments = (self.next_delivery_ms(), self.next_timer_ms())
-        return min((moment for moment in moments if moment is not None), default=None)
-
-    def next_timer_ms(self) -> int | None:
-        """When :meth:`wake` has something to do even if nobody polls; None if never."""
-        moments = (self._lifecycle.next_wakeup_ms(), self._state.leases.next_expiry_ms())
-        return min((moment for moment in moments if moment is not None), default=None)
-
-    def stats(self) -> TrackerStats:
-        """Sizes and counters."""
-        return tracker_stats(self._state, self.next_delivery_ms(), replay_required=self._lifecycle.replay_required)
-
-    def buckets(self) -> list[BucketView]:
-        """Every bucket that holds something, by first position. O(buckets), and O(copies) of the ones in memory."""
-        return bucket_views(self._state)
-
-    def remaining(self) -> dict[int, PositionBitmap]:
-        """For each stored bucket, the positions still tracked; copies. For a checkpoint of what was consumed."""
-        homes = self._state.members.homes.values()
-        return {home.snapshot.bucket_id: home.bits.copy() for home in homes if home.snapshot is not None}
-
-    def undeleted(self) -> frozenset[int]:
-        """Buckets whose deletion was asked for and has not been reported: the catalogue may still name them."""
-        return self._lifecycle.undeleted()
 
     def take_effects(self) -> list[Effect]:
         """Effects asked for since the last call, in order; each must be reported back exactly once."""
@@ -191,16 +126,18 @@ class TrackerCore:
         if limits.max_delay_ms:
             beyond = undecided & (indexes.deliver_at_ms > now_ms + limits.max_delay_ms)
             undecided &= ~beyond
-        if refused.any():
-            dropped, homes = state.drop(positions.take(refused))
-            state.counters.refused_as_due += dropped
-            self._retire(homes)
         accepted = indexes if undecided.all() else indexes.take(undecided)
-        self._place(accepted)
+        if refused.any():
+            changing = refused | undecided
+            self._refuse_and_place(indexes.take(changing), refused[changing])
+        else:
+            self._place(accepted)
         state.counters.added += len(accepted)
         state.counters.due_on_offer += int(due.sum())
         state.counters.duplicate += int(duplicate.sum())
         self._finish(now_ms)
+        if state.fixed_delay is not None:
+            state.fixed_delay.note_offered(accepted, any_due=bool(due.any()))
         return AddOutcome(
             added_count=len(accepted),
             due=due.nonzero()[0],
@@ -209,21 +146,55 @@ class TrackerCore:
             below_mark_delete=below.nonzero()[0],
         )
 
+    def _refuse_and_place(self, indexes: IndexColumns, refused: BoolArray) -> None:
+        """Forget tracked rows that are refused as due and place the others, as if row by row.
+
+        All at once where the order cannot show; else in halves, so that a seal sees what was refused before it.
+        """
+        state = self._state
+        fresh = indexes.take(~refused)
+        if not refused.all() and refused.any() and self._order_shows(fresh, indexes.positions.take(refused)):
+            half = len(indexes) // 2
+            self._refuse_and_place(indexes.take(slice(0, half)), refused[:half])
+            self._refuse_and_place(indexes.take(slice(half, None)), refused[half:])
+            return
+        if refused.any():
+            dropped, homes = state.drop(indexes.positions.take(refused))
+            state.counters.refused_as_due += dropped
+            self._retire(homes)
+        self._place(fresh)
+
+    def _order_shows(self, fresh: IndexColumns, refused: PositionColumns) -> bool:
+        """Whether placing may seal a bucket, or refusing may drain a sealed one, which moves the sealed frontier."""
+        if self._next_stop(fresh)[0].seal is not SealTarget.NOTHING:
+            return True
+        counts: dict[int, int] = {}
+        for home, rows in self._state.members.locate(refused):
+            counts[home.key] = counts.get(home.key, 0) + len(rows)
+        homes = self._state.members.homes
+        return any(not homes[key].is_open and len(homes[key].bits) == count for key, count in counts.items())
+
+    def _next_stop(self, indexes: IndexColumns) -> tuple[Stop, BoolArray]:
+        """Where placing rows must stop to seal, and which of them are late until then."""
+        state = self._state
+        memory = state.mutable.memory
+        assert memory is not None
+        late = indexes.positions.at_or_below(state.members.frontier())
+        stop = first_stop(
+            indexes.ledger_id,
+            late,
+            mutable_count=len(state.mutable.bits),
+            late_count=len(state.late.bits),
+            last_ledger_id=memory.last_ledger_id,
+            limits=state.limits,
+        )
+        return stop, late
+
     def _place(self, indexes: IndexColumns) -> None:
         """Put untracked, distinct rows into the open homes, sealing where the rules say so."""
         state = self._state
         while len(indexes):
-            memory = state.mutable.memory
-            assert memory is not None
-            late = indexes.positions.at_or_below(state.members.frontier())
-            stop = first_stop(
-                indexes.ledger_id,
-                late,
-                mutable_count=len(state.mutable.bits),
-                late_count=len(state.late.bits),
-                last_ledger_id=memory.last_ledger_id,
-                limits=state.limits,
-            )
+            stop, late = self._next_stop(indexes)
             here, late = indexes.take(slice(0, stop.row_count)), late[: stop.row_count]
             if late.any():
                 state.put(state.mutable, here.take(~late))
@@ -234,14 +205,28 @@ class TrackerCore:
                 self._lifecycle.seal(state.mutable if stop.seal is SealTarget.MUTABLE else state.late)
             indexes = indexes.take(slice(stop.row_count, None))
 
-    def seal_now(self, now_ms: int) -> bool:
-        """Seal the mutable bucket, whatever it holds; False if it is empty."""
+    def seal_now(self, now_ms: int) -> int:
+        """Seal the mutable bucket, whatever it holds; returns how many positions that are, 0 in memory-only trackers."""
         self._require_open()
-        if not self._state.mutable.bits:
-            return False
-        self._lifecycle.seal(self._state.mutable)
+        count = 0 if self._state.limits.kind is TrackerKind.IN_MEMORY else len(self._state.mutable.bits)
+        if count:
+            self._lifecycle.seal(self._state.mutable)
+            self._finish(now_ms)
+        return count
+
+    def cancel(self, positions: PositionColumns, now_ms: int) -> CancelOutcome:
+        """Forget positions that nobody holds. A replay adds them again unless the cursor acknowledges them too."""
+        self._require_open()
+        state = self._state
+        leased = state.leases.bits.contains(positions)
+        tracked = state.members.contains(positions) & ~leased
+        cancelled = 0
+        if tracked.any():
+            cancelled, homes = state.drop(positions.take(tracked))
+            state.counters.cancelled += cancelled
+            self._retire(homes)
         self._finish(now_ms)
-        return True
+        return CancelOutcome(cancelled, np.flatnonzero(leased), np.flatnonzero(~tracked & ~leased))
 
     # -- handing out ---------------------------------------------------------------------------------------------------
 
@@ -361,10 +346,40 @@ class TrackerCore:
                 # A new deadline is not what the snapshot says: the position moves to a home in memory.
                 _, homes = state.take_bits(returned.positions)
                 again = np.full(len(returned), deliver_at_ms, np.int64)
-                self._place(IndexColumns(again, returned.ledger_id, returned.entry_id))
+                dated_anew = IndexColumns(again, returned.ledger_id, returned.entry_id)
+                self._place(dated_anew)
                 self._retire(homes)
+                if state.fixed_delay is not None:
+                    state.fixed_delay.note_offered(dated_anew, any_due=False)
         self._finish(now_ms)
         return LeaseOutcome(len(returned), np.flatnonzero(stale), np.flatnonzero(free))
+
+    def extend(self, lease_id: int, positions: PositionColumns | None, now_ms: int, *, lease_ms: int) -> ExtendOutcome:
+        """Set a new expiry, counted from now, for positions that a lease holds.
+
+        Args:
+            lease_id: as a poll answered it.
+            positions: None is everything the lease still holds.
+            now_ms: what has run out by now returns first, and is stale.
+            lease_ms: 1 or more.
+        Raises: InvalidInput for a lease id never given out or a lease time out of range, TrackerClosed.
+        """
+        self._require_open()
+        if not 1 <= lease_ms <= INT63_MAX - now_ms:
+            raise InvalidInput("lease_ms", lease_ms, "give 1 or more milliseconds")
+        self._state.leases.require_issued(lease_id)
+        self._expire(now_ms)
+        if positions is None:
+            positions = self._state.leases.of(lease_id).positions
+        held, stale, free = self._sort_out(lease_id, positions)
+        tracked = free & self._state.members.contains(positions)
+        expires_at_ms = now_ms + lease_ms
+        if held.any():
+            self._state.leases.extend(lease_id, positions.take(held), expires_at_ms)
+        self._finish(now_ms)
+        return ExtendOutcome(
+            int(held.sum()), expires_at_ms, np.flatnonzero(stale | tracked), np.flatnonzero(free & ~tracked)
+        )
 
     def _sort_out(self, lease_id: int, positions: PositionColumns) -> tuple[BoolArray, BoolArray, BoolArray]:
         """Masks: held by this lease, held by another, held by none; a repeat of a held position is in none of them."""
@@ -432,12 +447,24 @@ class TrackerCore:
         state = self._state
         cleared = state.counters.tracked
         state.epoch += 1
+        self._merger.forget()
         self._lifecycle.forget_all()
         self._lifecycle.replay_required = False  # nothing is missing any more
         state.reset_homes()
         state.counters.cleared += cleared
         self._finish(now_ms)
         return cleared
+
+    def reset_cursor(self, mark_delete: Position, now_ms: int) -> int:
+        """The cursor was moved, forward or back: clear, and take its new position. The replay brings everything again.
+
+        Raises: InvalidInput for a position that is neither BEFORE_ALL nor a ledger from 0 and an entry from -1.
+        """
+        self._require_open()
+        if mark_delete != BEFORE_ALL and (mark_delete.ledger_id < 0 or mark_delete.entry_id < -1):
+            raise InvalidInput("mark_delete", str(mark_delete), "give a ledger from 0 and an entry from -1")
+        self._state.mark_delete = mark_delete
+        return self.clear(now_ms)
 
     def delete(self, now_ms: int) -> int:
         """Clear, and refuse everything from now on: the subscription is gone."""
@@ -494,6 +521,29 @@ class TrackerCore:
         self._finish(now_ms)
         return known
 
+    def snapshots_merged(
+        self,
+        effect_id: int,
+        bucket_id: int,
+        bounds: SegmentBounds,
+        *,
+        snapshot_bytes: int,
+        stored: PositionBitmap,
+        now_ms: int,
+    ) -> bool:
+        """MergeSnapshots succeeded, with these positions. False: forgotten, the merged snapshot must be removed again."""
+        known = self._merger.merged(effect_id, bucket_id, bounds, snapshot_bytes=snapshot_bytes, stored=stored)
+        self._finish(now_ms)
+        return known
+
+    def merge_failed(
+        self, effect_id: int, now_ms: int, *, lost_bucket_ids: Sequence[int] = (), too_large: bool = False
+    ) -> bool:
+        """MergeSnapshots failed: for now, because of lost sources, or because the merged metadata is too large."""
+        known = self._merger.failed(effect_id, now_ms, lost_bucket_ids=lost_bucket_ids, too_large=too_large)
+        self._finish(now_ms)
+        return known
+
     def snapshots_deleted(self, effect_id: int) -> bool:
         """DeleteSnapshots succeeded."""
         return self._lifecycle.snapshots_deleted(effect_id)
@@ -504,6 +554,7 @@ class TrackerCore:
 
     def check(self) -> None:
         """Verify every invariant of design 3.3 that can be seen from inside. Raises InvariantViolation. O(everything)."""
+        self._merger.check()
         check_invariants(self._state, self._lifecycle, self.next_delivery_ms(), self.next_wakeup_ms())
 
     def _retire(self, homes: Sequence[Home]) -> None:
@@ -513,8 +564,11 @@ class TrackerCore:
     def _finish(self, now_ms: int) -> None:
         """What every change ends with: an exact next deadline, retries that are due, segments that came near."""
         self._state.settle()
+        if self._state.fixed_delay is not None:
+            self._state.fixed_delay.note_tracked(self._state.counters.tracked)
         if not self._closed:
             self._lifecycle.retry_due(now_ms)
+            self._merger.merge_if_needed(now_ms)
             self._lifecycle.prefetch(now_ms)
 
     def _require_open(self) -> None:

@@ -28,6 +28,10 @@ class Counters:
     lease_expired: int = 0
     effects_failed: int = 0
     """Effects, not positions."""
+    merges: int = 0
+    """Merges completed, not positions."""
+    merged_indexes: int = 0
+    """Indexes that merges have rewritten."""
 
     def balance(self) -> int:
         """Came in minus went out minus still here: 0 at any moment."""

@@ -8,8 +8,9 @@ new durable object -> commit in the catalogue -> report -> delete the old (desig
 
 from dataclasses import dataclass
 
-from tracker.core.columns import IndexColumns
-from tracker.core.seal import FrozenIndexes, SealedIndexes
+from tracker.core.columns import Position
+from tracker.core.position_bitmap import PositionBitmap
+from tracker.core.seal import FrozenIndexes
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,35 @@ class DeleteSnapshots:
     bucket_ids: tuple[int, ...]
 
 
-Effect = StoreSnapshot | LoadSegments | DeleteSnapshots
+@dataclass(frozen=True, slots=True, eq=False)
+class MergeSource:
+    """One snapshot of a merge, and which of its rows still count."""
 
-__all__ = ["DeleteSnapshots", "Effect", "IndexColumns", "LoadSegments", "SealedIndexes", "StoreSnapshot"]
+    bucket_id: int
+    segment_count: int
+    live: PositionBitmap
+    """A frozen copy: positions outside are dropped from the merged snapshot."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MergeSnapshots:
+    """Make one snapshot of several, a few segments at a time.
+
+    Two passes over the sources' segments: bounds and bitmaps first, then bytes. Create the merged snapshot; in one
+    catalogue step under ``epoch`` remove the sources and add it; report ``snapshots_merged(effect_id, bucket_id, ...)``;
+    the core asks for the sources' deletion afterwards. On failure everything is as before: report
+    ``merge_failed(effect_id, now_ms, ...)``, naming sources that are missing or corrupt, or that the merged snapshot
+    would be too large for one metadata entry.
+    """
+
+    effect_id: int
+    epoch: int
+    sources: tuple[MergeSource, ...]
+    """Ascending by range."""
+    first: Position
+    last: Position
+    step_ms: int
+    count_max: int
+
+
+Effect = StoreSnapshot | LoadSegments | DeleteSnapshots | MergeSnapshots

@@ -107,6 +107,10 @@ class Home:
     """Memory of the bits when they were last measured (sealing, recovery)."""
     min_deliver_at_ms: int = 0
     max_deliver_at_ms: int = 0
+    merging: bool = False
+    """A merge reads its snapshot: it stays until that has ended."""
+    snapshot_lost: bool = False
+    """Its snapshot is missing or corrupt: what is left of it is in memory only."""
 
     @property
     def is_open(self) -> bool:

@@ -33,6 +33,7 @@ def check_invariants(
     for home in state.members.homes.values():
         if home.memory is not None:
             _check_copies(state, home, home.memory)
+        _check_one_deadline(state, home)
         _check_reachable(state, home)
     _check_wakeups(state, lifecycle, next_delivery_ms, next_wakeup_ms)
 
@@ -46,6 +47,8 @@ def _check_sizes(state: TrackerState) -> None:
     homes = state.members.homes.values()
     if state.snapshot_bytes != sum(home.snapshot.snapshot_bytes for home in homes if home.snapshot is not None):
         raise InvariantViolation("the snapshot bytes are not the sum over the stored buckets")
+    if state.sealed_count != sum(home.snapshot is not None for home in homes):
+        raise InvariantViolation(f"{state.sealed_count} stored buckets are counted, there are others")
     if state.membership_bytes != sum(home.membership_bytes for home in homes):
         raise InvariantViolation("the membership bytes are not the sum over the homes")
 
@@ -62,17 +65,21 @@ def _check_reachable(state: TrackerState, home: Home) -> None:
         )
 
 
+def _check_one_deadline(state: TrackerState, home: Home) -> None:
+    copies = IndexColumns.concat([chunk for run in state.heap.of_home(home.key) for chunk in run.chunks()])
+    live = without_repeats(copies.take(state.is_live(home, copies)).sorted())
+    if live.positions.repeats().any():
+        raise InvariantViolation(f"home {home.key} has a position with two deadlines that count")
+
+
 def _check_copies(state: TrackerState, home: Home, memory: MemoryCopies) -> None:
-    """Copies in memory are bounded, no position has two deadlines, and a dead copy can never count again."""
+    """Copies in memory are bounded, and a dead copy can never count again."""
     runs = state.heap.of_home(home.key)
     copies = IndexColumns.concat([chunk for run in runs for chunk in run.chunks()])
     if len(copies) > len(home.bits) + memory.dead_count:
         raise InvariantViolation(
             f"home {home.key} has {len(copies)} copies of {len(home.bits)} positions, {memory.dead_count} may be dead"
         )
-    live = without_repeats(copies.take(state.is_live(home, copies)).sorted())
-    if live.positions.repeats().any():
-        raise InvariantViolation(f"home {home.key} has a position with two deadlines that count")
     positions = copies.positions
     forgotten = ~home.bits.contains(positions) & ~memory.ghosts.contains(positions)
     if (forgotten & ~positions.at_or_below(state.mark_delete)).any():

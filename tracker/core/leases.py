@@ -6,6 +6,8 @@ must not lose its messages.
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from tracker.core.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
 from tracker.core.errors import InvalidInput, InvariantViolation
 from tracker.core.ordered_map import OrderedMap
@@ -14,9 +16,14 @@ from tracker.core.position_bitmap import PositionBitmap
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    """One answer's positions: those still in ``bits`` are outstanding."""
+    """Positions under one lease id with one expiry: those still in ``bits`` are outstanding.
+
+    A lease is one of these, until a part of it is extended.
+    """
 
     lease_id: int
+    part: int
+    """Tells parts that end at the same moment apart."""
     expires_at_ms: int
     indexes: IndexColumns
     bits: PositionBitmap
@@ -31,12 +38,13 @@ class Lease:
 class LeaseTable:
     """All leases, found by id and by expiry; ``bits`` is the union of what they hold."""
 
-    __slots__ = ("_dropped_count", "_dropped_through", "_expiries", "_last_id", "_leases", "bits")
+    __slots__ = ("_dropped_count", "_dropped_through", "_expiries", "_last_id", "_last_part", "_leases", "bits")
 
     def __init__(self) -> None:
-        self._leases: dict[int, Lease] = {}
-        self._expiries: OrderedMap[tuple[int, int], None] = OrderedMap()
+        self._leases: dict[int, list[Lease]] = {}
+        self._expiries: OrderedMap[tuple[int, int], Lease] = OrderedMap()
         self._last_id = 0
+        self._last_part = 0
         # A lease loses what was dropped when somebody looks at it, and all of them once that is worth the look.
         self._dropped_through = BEFORE_ALL
         self._dropped_count = 0
@@ -52,11 +60,15 @@ class LeaseTable:
     def grant(self, indexes: IndexColumns, expires_at_ms: int) -> int:
         """Lease rows that are not leased; returns the lease's id, ever higher."""
         self._last_id += 1
-        lease = Lease(self._last_id, expires_at_ms, indexes, PositionBitmap.of(indexes.positions))
-        self._leases[lease.lease_id] = lease
-        self._expiries[expires_at_ms, lease.lease_id] = None
+        self._begin(self._last_id, indexes, expires_at_ms)
+        return self._last_id
+
+    def _begin(self, lease_id: int, indexes: IndexColumns, expires_at_ms: int) -> None:
+        self._last_part += 1
+        lease = Lease(lease_id, self._last_part, expires_at_ms, indexes, PositionBitmap.of(indexes.positions))
+        self._leases.setdefault(lease_id, []).append(lease)
+        self._expiries[expires_at_ms, lease.part] = lease
         self.bits.update(lease.bits)
-        return lease.lease_id
 
     def require_issued(self, lease_id: int) -> None:
         """Raise InvalidInput for an id that was never given out."""
@@ -65,22 +77,41 @@ class LeaseTable:
 
     def held_by(self, lease_id: int, positions: PositionColumns) -> BoolArray:
         """For each position, whether it is outstanding under this lease; an ended lease holds nothing."""
-        lease = self._leases.get(lease_id)
-        if lease is None:
-            return PositionBitmap().contains(positions)
-        lease.bits.remove_through(self._dropped_through)
-        return lease.bits.contains(positions)
+        held = np.zeros(len(positions), np.bool_)
+        for lease in self._leases.get(lease_id, ()):
+            lease.bits.remove_through(self._dropped_through)
+            held |= lease.bits.contains(positions)
+        return held
+
+    def of(self, lease_id: int) -> IndexColumns:
+        """The rows outstanding under a lease; none if it has ended."""
+        self._trim_all()
+        return IndexColumns.concat([lease.outstanding() for lease in self._leases.get(lease_id, ())])
 
     def release(self, lease_id: int, positions: PositionColumns) -> IndexColumns:
         """End the lease of positions that it holds; returns their rows."""
-        lease = self._leases[lease_id]
         chosen = PositionBitmap.of(positions)
-        rows = lease.indexes.take(chosen.contains(lease.indexes.positions))
-        lease.bits.subtract(chosen)
+        released = []
+        for lease in list(self._leases[lease_id]):
+            lease.bits.remove_through(self._dropped_through)
+            rows = lease.outstanding()
+            released.append(rows.take(chosen.contains(rows.positions)))
+            lease.bits.subtract(chosen)
+            if not lease.bits:
+                self._end(lease)
         self.bits.subtract(chosen)
-        if not lease.bits:
-            self._end(lease)
-        return rows
+        return IndexColumns.concat(released)
+
+    def extend(self, lease_id: int, positions: PositionColumns, expires_at_ms: int) -> None:
+        """Give positions that a lease holds a new expiry; the others keep theirs."""
+        rows = self.release(lease_id, positions)
+        self._begin(lease_id, rows, expires_at_ms)
+
+    def holder(self, position: Position) -> Lease | None:
+        """The lease that holds a position, or None. O(leases)."""
+        if not self.bits.has(position):
+            return None
+        return next(lease for parts in self._leases.values() for lease in parts if lease.bits.has(position))
 
     def next_expiry_ms(self) -> int | None:
         """When the first lease ends, or None. O(1)."""
@@ -90,7 +121,7 @@ class LeaseTable:
         """End every lease whose time is up at ``now_ms``; returns what was outstanding."""
         returned = []
         while self._expiries and self._expiries.first()[0][0] <= now_ms:
-            lease = self._leases[self._expiries.first()[0][1]]
+            lease = self._expiries.first()[1]
             lease.bits.remove_through(self._dropped_through)
             returned.append(lease.outstanding())
             self.bits.subtract(lease.bits)
@@ -100,9 +131,10 @@ class LeaseTable:
     def set_back(self, by_ms: int) -> None:
         """Let every lease end that much earlier. O(leases)."""
         self._expiries.clear()
-        for lease in self._leases.values():
-            lease.expires_at_ms -= by_ms
-            self._expiries[lease.expires_at_ms, lease.lease_id] = None
+        for parts in self._leases.values():
+            for lease in parts:
+                lease.expires_at_ms -= by_ms
+                self._expiries[lease.expires_at_ms, lease.part] = lease
 
     def release_all(self) -> list[IndexColumns]:
         """End every lease; returns what was outstanding."""
@@ -121,7 +153,7 @@ class LeaseTable:
         if not self._dropped_count:
             return
         self._dropped_count = 0
-        for lease in list(self._leases.values()):
+        for lease in list(self._expiries.values()):
             lease.bits.remove_through(self._dropped_through)
             if not lease.bits:
                 self._end(lease)
@@ -129,36 +161,49 @@ class LeaseTable:
     def outstanding(self) -> list[IndexColumns]:
         """The rows of every lease that are still leased."""
         self._trim_all()
-        return [lease.outstanding() for lease in self._leases.values()]
+        return [lease.outstanding() for parts in self._leases.values() for lease in parts]
 
     def clear(self) -> None:
         """Forget all leases; ids go on rising."""
         self._leases.clear()
         self._expiries.clear()
-        self._dropped_count = 0
+        self._dropped_through, self._dropped_count = BEFORE_ALL, 0
         self.bits = PositionBitmap()
 
     def _end(self, lease: Lease) -> None:
-        del self._leases[lease.lease_id]
-        del self._expiries[lease.expires_at_ms, lease.lease_id]
+        del self._expiries[lease.expires_at_ms, lease.part]
+        parts = self._leases[lease.lease_id]
+        parts.remove(lease)
+        if not parts:
+            del self._leases[lease.lease_id]
 
     def check(self) -> None:
         """Raise InvariantViolation unless leases are disjoint, not empty, and found under their expiry."""
         union = PositionBitmap()
-        for lease in self._leases.values():
-            lease.bits.check()
-            bits = lease.bits.copy()
-            bits.remove_through(self._dropped_through)
-            if not bits and not self._dropped_count:
-                raise InvariantViolation(f"lease {lease.lease_id} holds nothing")
-            if len(lease.outstanding()) != len(lease.bits):
-                raise InvariantViolation(f"lease {lease.lease_id} has bits without rows")
-            if union.update(bits) != len(bits):
-                raise InvariantViolation(f"lease {lease.lease_id} holds a position of another lease")
-            if not 1 <= lease.lease_id <= self._last_id:
-                raise InvariantViolation(f"lease {lease.lease_id} has an id that was never given out")
+        for lease_id, parts in self._leases.items():
+            if not parts or not 1 <= lease_id <= self._last_id:
+                raise InvariantViolation(f"lease {lease_id} is empty, or has an id that was never given out")
+            for lease in parts:
+                self._check_part(lease, lease_id)
+                bits = lease.bits.copy()
+                bits.remove_through(self._dropped_through)
+                if not bits and not self._dropped_count:
+                    raise InvariantViolation(f"lease {lease_id} holds nothing")
+                if union.update(bits) != len(bits):
+                    raise InvariantViolation(f"lease {lease_id} holds a position of another lease")
         self.bits.check()
         if union != self.bits:
             raise InvariantViolation("the leased positions are not those that the leases hold")
-        if set(self._expiries) != {(lease.expires_at_ms, lease.lease_id) for lease in self._leases.values()}:
-            raise InvariantViolation("a lease has lost its expiry: it would never return")
+        if len(self._expiries) != sum(map(len, self._leases.values())):
+            raise InvariantViolation("an expiry stands for a lease that has ended")
+
+    def _check_part(self, lease: Lease, lease_id: int) -> None:
+        lease.bits.check()
+        if lease.lease_id != lease_id or not 1 <= lease.part <= self._last_part:
+            raise InvariantViolation(f"a part of lease {lease.lease_id} is filed under {lease_id}")
+        if not lease.bits:
+            raise InvariantViolation(f"lease {lease_id} holds nothing")
+        if len(lease.outstanding()) != len(lease.bits):
+            raise InvariantViolation(f"lease {lease_id} has bits without rows")
+        if self._expiries.get((lease.expires_at_ms, lease.part)) is not lease:
+            raise InvariantViolation(f"lease {lease_id} has lost its expiry: it would never return")

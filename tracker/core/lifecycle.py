@@ -10,6 +10,7 @@ from tracker.core.errors import InvariantViolation
 from tracker.core.homes import Home, SnapshotSegments
 from tracker.core.ordered_map import OrderedMap
 from tracker.core.outcomes import BucketState
+from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.seal import SealedIndexes
 from tracker.core.state import TrackerState
 
@@ -47,9 +48,14 @@ class BucketLifecycle:
         effects, self._effects = self._effects, []
         return effects
 
-    def _new_id(self) -> int:
+    def new_effect_id(self) -> int:
+        """An id that no effect and no retry had."""
         self._next_effect_id += 1
         return self._next_effect_id - 1
+
+    def emit(self, effect: Effect) -> None:
+        """Ask for an effect."""
+        self._effects.append(effect)
 
     # -- sealing -----------------------------------------------------------------------------------------------------
 
@@ -65,7 +71,7 @@ class BucketLifecycle:
         home.state = BucketState.SEALING
         home.first, home.last, home.sealed_count = frozen.first, frozen.last, len(frozen)
         state.members.note_range(home)
-        effect = StoreSnapshot(self._new_id(), state.epoch, frozen)
+        effect = StoreSnapshot(self.new_effect_id(), state.epoch, frozen)
         self._stores[effect.effect_id] = home
         self._effects.append(effect)
 
@@ -80,6 +86,7 @@ class BucketLifecycle:
         state.forget_copies(home)
         home.memory = None
         home.state = BucketState.SEALED
+        state.sealed_count += 1
         bounds = sealed.bounds
         home.snapshot = SnapshotSegments(bucket_id, bounds, snapshot_bytes)
         home.min_deliver_at_ms = int(bounds.min_deliver_at_ms[0])
@@ -105,7 +112,7 @@ class BucketLifecycle:
         return True
 
     def _retry_later(self, what: Home | tuple[int, ...], now_ms: int) -> None:
-        self._retries[now_ms + self._state.limits.retry_backoff_ms, self._new_id()] = what
+        self._retries[now_ms + self._state.limits.retry_backoff_ms, self.new_effect_id()] = what
 
     def set_back(self, by_ms: int) -> None:
         """Try every failed effect again that much earlier."""
@@ -124,7 +131,7 @@ class BucketLifecycle:
             if isinstance(what, tuple):
                 self.delete(what)
             elif what.key in state.members.homes:
-                effect = StoreSnapshot(self._new_id(), state.epoch, state.freeze(what))
+                effect = StoreSnapshot(self.new_effect_id(), state.epoch, state.freeze(what))
                 self._stores[effect.effect_id] = what
                 self._effects.append(effect)
 
@@ -156,7 +163,7 @@ class BucketLifecycle:
             assert snapshot is not None
             first = snapshot.next_segment
             end = max(first + 1, self._near_segments(snapshot, first, now_ms))
-            effect = LoadSegments(self._new_id(), state.epoch, snapshot.bucket_id, first, end - 1)
+            effect = LoadSegments(self.new_effect_id(), state.epoch, snapshot.bucket_id, first, end - 1)
             snapshot.load_effect_id, snapshot.load_first, snapshot.next_segment = effect.effect_id, first, end
             self._loads[effect.effect_id] = (effect, home)
             self._loading_count += int(snapshot.bounds.count[first:end].sum())
@@ -246,34 +253,50 @@ class BucketLifecycle:
             snapshot.next_segment = load.first
             state.segments.retry_later(home, now_ms + state.limits.retry_backoff_ms)
             return True
-        # The bits of the lost rows go, so that the dispatcher's replay can bring them again.
-        snapshot.next_segment = len(snapshot.bounds)
-        reachable = state.reachable_in_memory(home)
-        dropped = len(home.bits) - len(reachable)
-        home.bits = reachable
-        state.counters.tracked -= dropped
-        state.counters.dropped_as_corrupt += dropped
-        self.replay_required = True
+        self.give_up_snapshot(home)
+        return True
+
+    def forget_load_of(self, home: Home) -> None:
+        """Ignore the load that a home waits for, if there is one."""
+        if home.snapshot is not None and home.snapshot.load_effect_id is not None:
+            load, _ = self._loads.pop(home.snapshot.load_effect_id)
+            self._forget_load(load, home)
+
+    def give_up_snapshot(self, home: Home) -> None:
+        """A snapshot is lost: the bits of what is not in memory go, so that a replay can bring them again."""
+        state = self._state
+        self.forget_load_of(home)
+        assert home.snapshot is not None
+        home.snapshot.next_segment = len(home.snapshot.bounds)
+        home.snapshot_lost = True
+        self.drop_lost(home, state.reachable_in_memory(home))
         state.segments.update(home)
         self.retire_if_drained(home)
-        return True
+
+    def drop_lost(self, home: Home, reachable: PositionBitmap) -> None:
+        """Keep only the bits that something reaches; count the others, and ask for a replay."""
+        dropped = len(home.bits) - len(reachable)
+        home.bits = reachable
+        self._state.counters.tracked -= dropped
+        self._state.counters.dropped_as_corrupt += dropped
+        self.replay_required = True
 
     # -- deleting ----------------------------------------------------------------------------------------------------
 
     def retire_if_drained(self, home: Home) -> None:
         """Forget a sealed home without bits, and ask for its snapshot to be deleted; one being stored waits."""
-        if home.bits or home.is_open or home.key not in self._state.members.homes or home in self._stores.values():
+        if home.bits or home.is_open or home.merging or home.key not in self._state.members.homes:
+            return
+        if home in self._stores.values():
             return
         if home.snapshot is not None:
-            if home.snapshot.load_effect_id is not None:
-                load, _ = self._loads.pop(home.snapshot.load_effect_id)
-                self._forget_load(load, home)
+            self.forget_load_of(home)
             self.delete((home.snapshot.bucket_id,))
         self._state.remove_home(home)
 
     def delete(self, bucket_ids: tuple[int, ...]) -> None:
         """Ask for snapshots to be removed from the catalogue and the storage; with none, only for the epoch's fence."""
-        effect = DeleteSnapshots(self._new_id(), self._state.epoch, bucket_ids)
+        effect = DeleteSnapshots(self.new_effect_id(), self._state.epoch, bucket_ids)
         self._deletes[effect.effect_id] = bucket_ids
         self._effects.append(effect)
 
@@ -317,7 +340,7 @@ class BucketLifecycle:
             waits += [other is home for other in retrying].count(True)
             if (home.state is BucketState.SEALING) != (waits == 1) or waits > 1:
                 raise InvariantViolation(f"home {home.key} is {home.state.value} with {waits} attempts to store it")
-            if not home.bits and not home.is_open and home not in self._stores.values():
+            if not home.bits and not home.is_open and not home.merging and home not in self._stores.values():
                 raise InvariantViolation(f"home {home.key} is drained but was not deleted")
             effect_id = home.snapshot.load_effect_id if home.snapshot is not None else None
             if effect_id is not None and effect_id not in self._loads:

@@ -1,8 +1,18 @@
 """Every bound and duration the core works by, in one frozen value with no components in it."""
 
+import enum
 from dataclasses import dataclass
 
 from tracker.core.errors import InvalidInput
+
+
+class TrackerKind(enum.Enum):
+    """What becomes of positions when there are many."""
+
+    BUCKET = "bucket"
+    """They are sealed into buckets and stored (PIP-195)."""
+    IN_MEMORY = "in-memory"
+    """They stay in memory; nothing is ever sealed, and a restart needs a replay of everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +22,8 @@ class TrackerLimits:
     Source: broker.conf keys ``delayedDelivery*`` (PIP-195); the others are ours.
     """
 
+    kind: TrackerKind = TrackerKind.BUCKET
+    """Which tracker it is. The answers are the same."""
     tick_ms: int = 1_000
     """Non-strict delivery may hand out this much early, so that one wake-up serves a tick."""
     strict: bool = False
@@ -32,8 +44,12 @@ class TrackerLimits:
     """One load asks for whole segments up to about this many indexes (at least one segment)."""
     loaded_indexes_max: int = 1_000_000
     """Nothing that is not yet due is loaded while this many indexes from snapshots wait in memory."""
+    max_num_buckets: int = -1
+    """Above this many sealed buckets, adjacent ones are merged; -1 never merges."""
     max_delay_ms: int = 0
     """Deadlines further away than this are refused; 0 is unlimited."""
+    fixed_delay_lookahead: int = 50_000
+    """In-memory tracker: with this many waiting, all with the same delay, reading may pause; 0 never says so."""
     retry_backoff_ms: int = 1_000
     """A failed effect is tried again after this long."""
 
@@ -51,12 +67,14 @@ class TrackerLimits:
             value = getattr(self, at_least_one)
             if value < 1:
                 raise InvalidInput(at_least_one, value, "give 1 or more")
-        for at_least_zero in ("tick_ms", "prefetch_window_ms", "max_delay_ms"):
+        for at_least_zero in ("tick_ms", "prefetch_window_ms", "max_delay_ms", "fixed_delay_lookahead"):
             value = getattr(self, at_least_zero)
             if value < 0:
                 raise InvalidInput(at_least_zero, value, "give 0 or more")
-        if self.max_indexes_per_segment < 1 and self.max_indexes_per_segment != -1:
-            raise InvalidInput("max_indexes_per_segment", self.max_indexes_per_segment, "give 1 or more, or -1")
+        for unlimited_below in ("max_indexes_per_segment", "max_num_buckets"):
+            value = getattr(self, unlimited_below)
+            if value < 1 and value != -1:
+                raise InvalidInput(unlimited_below, value, "give 1 or more, or -1")
 
     def cutoff_ms(self, now_ms: int) -> int:
         """The deadline at or before which an index is due at ``now_ms``."""

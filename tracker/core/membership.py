@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 import numpy as np
+from pyroaring import BitMap
 
 from tracker.core.columns import BEFORE_ALL, BoolArray, Int64Array, Position, PositionColumns
 from tracker.core.errors import InvariantViolation
 from tracker.core.homes import Home
 from tracker.core.ordered_map import OrderedMap
 from tracker.core.outcomes import BucketState
-from tracker.core.position_bitmap import PositionBitmap, by_ledger
+from tracker.core.position_bitmap import PositionBitmap, bitmap_entries, by_ledger
 
 
 class Membership:
@@ -109,6 +110,13 @@ class Membership:
                 if here.any():
                     yield home, rows[here]
                     rows = rows[~here]
+
+    def entries_of(self, ledger_id: int) -> Int64Array:
+        """The tracked entries of a ledger, ascending. O(entries)."""
+        entries = BitMap()
+        for home in self._by_ledger.get(ledger_id, ()):
+            entries |= home.bits.bitmap_of(ledger_id) or BitMap()
+        return bitmap_entries(entries)
 
     def check(self) -> int:
         """Raise InvariantViolation unless homes are sound, disjoint and listed; returns the number of bits."""

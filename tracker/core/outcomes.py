@@ -43,6 +43,57 @@ class LeaseOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class CancelOutcome:
+    """What became of each position of a cancel: an offset in neither column is cancelled."""
+
+    cancelled_count: int
+    leased: Int64Array
+    """In somebody's hands: unchanged."""
+    unknown: Int64Array
+    """Not tracked: nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendOutcome:
+    """What became of the positions of an extend."""
+
+    extended_count: int
+    expires_at_ms: int
+    stale: Int64Array
+    """Not under this lease any more: unchanged."""
+    unknown: Int64Array
+    """Not tracked: nothing to do."""
+
+
+class MessagePlace(enum.Enum):
+    """Where one position is."""
+
+    NOT_TRACKED = "not tracked"
+    ACKNOWLEDGED = "acknowledged"
+    """At or below mark-delete."""
+    MEMORY = "memory"
+    """In the mutable bucket, among the late positions, or in a bucket whose snapshot is being stored."""
+    LOADED_SEGMENT = "loaded segment"
+    LOADING_SEGMENT = "loading segment"
+    """In a bucket with a load in flight: in the segments being read, or behind them."""
+    UNLOADED_SEGMENT = "unloaded segment"
+    LEASED = "leased"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Where one position is, and when it would be handed out, as far as memory tells."""
+
+    place: MessagePlace
+    deliver_at_ms: int | None = None
+    """None if it is not tracked, or stands in a segment that is not in memory."""
+    available_at_ms: int | None = None
+    """When a poll would hand it out: its deadline less a tick, or the end of its lease."""
+    bucket_id: int | None = None
+    lease_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TrimOutcome:
     """The mark-delete position in force after an advance, and how many tracked positions it dropped."""
 
@@ -109,3 +160,5 @@ class TrackerStats:
     lease_expired_count: int
     effects_failed_count: int
     replay_required: bool
+    merge_count: int = 0
+    merged_index_count: int = 0

@@ -5,6 +5,7 @@ A batch is placed as if row by row, so batch boundaries never change the result:
 - a row above the sealed frontier goes to the mutable bucket. If its ledger lies above every ledger seen there and the
   bucket holds enough, the bucket is sealed first; if the row fills the bucket to its maximum, it is sealed after it.
 - any other row is late. If it fills the late home to its maximum, that is sealed after it.
+- the in-memory tracker seals nothing.
 
 Source: PIP-195 "delayedDeliveryMinIndexCountPerBucket"; the maxima are ours (a ledger that never rolls over, or ledgers
 in descending order, would otherwise grow memory without bound).
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracker.core.columns import BoolArray, Int64Array
-from tracker.core.limits import TrackerLimits
+from tracker.core.limits import TrackerKind, TrackerLimits
 
 
 class SealTarget(enum.Enum):
@@ -57,10 +58,16 @@ def first_stop(
     Cost: O(n).
     """
     best = Stop(len(ledger_id), SealTarget.NOTHING)
-    if not len(ledger_id) or (
-        late_count + len(ledger_id) < limits.late_indexes_max
-        and mutable_count + len(ledger_id) < limits.mutable_indexes_max
-        and (mutable_count + len(ledger_id) <= limits.min_index_count_per_bucket or ledger_id.max() <= last_ledger_id)
+    if (
+        limits.kind is TrackerKind.IN_MEMORY
+        or not len(ledger_id)
+        or (
+            late_count + len(ledger_id) < limits.late_indexes_max
+            and mutable_count + len(ledger_id) < limits.mutable_indexes_max
+            and (
+                mutable_count + len(ledger_id) <= limits.min_index_count_per_bucket or ledger_id.max() <= last_ledger_id
+            )
+        )
     ):
         return best  # most batches: nothing can fill up, and no boundary is crossed with enough indexes
     on_time = np.flatnonzero(~late)

@@ -92,6 +92,10 @@ class PositionBitmap:
         for ledger in sorted(self._by_ledger):
             yield ledger, self._by_ledger[ledger]
 
+    def bitmap_of(self, ledger_id: int) -> BitMap | None:
+        """The bitmap of one ledger, this set's own, or None. O(1)."""
+        return self._by_ledger.get(ledger_id)
+
     def ledgers(self) -> list[int]:
         """Ledgers with at least one position, in no order."""
         return list(self._by_ledger)

@@ -166,6 +166,15 @@ class RunHeap:
         self.loaded_count -= len(run)
         self._forget(run)
 
+    def move(self, run: Run, home_key: int) -> None:
+        """Let a run belong to another home, which has taken over the bits of its own."""
+        runs = self._by_home[run.home_key]
+        del runs[run.run_id]
+        if not runs:
+            del self._by_home[run.home_key]
+        run.home_key = home_key
+        self._by_home.setdefault(home_key, {})[run.run_id] = run
+
     def drop_home(self, home_key: int) -> None:
         """Forget all runs of a home."""
         for run in self.of_home(home_key):

@@ -6,6 +6,7 @@ it holds ``count_max`` indexes, whichever comes first.
 Source: PIP-195 "Delayed message index bucket snapshot"; Pulsar's ``MutableBucket.sealBucketAndAsyncPersistent``.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +35,16 @@ class SegmentBounds:
     def take(self, where: slice) -> "SegmentBounds":
         """A contiguous range of the segments."""
         return SegmentBounds(self.count[where], self.min_deliver_at_ms[where], self.max_deliver_at_ms[where])
+
+    @classmethod
+    def concat(cls, parts: Sequence["SegmentBounds"]) -> "SegmentBounds":
+        """All segments of all parts, in that order."""
+        none = np.empty(0, np.int64)
+        return cls(
+            np.concatenate([none, *(part.count for part in parts)]),
+            np.concatenate([none, *(part.min_deliver_at_ms for part in parts)]),
+            np.concatenate([none, *(part.max_deliver_at_ms for part in parts)]),
+        )
 
 
 def cut_segments(deliver_at_ms: Int64Array, *, step_ms: int, count_max: int) -> SegmentBounds:

@@ -9,9 +9,10 @@ import numpy as np
 
 from tracker.core.columns import BoolArray, IndexColumns, Int64Array, Position, PositionColumns
 from tracker.core.counters import Counters
+from tracker.core.fixed_delay import FixedDelayDetector
 from tracker.core.homes import Home
 from tracker.core.leases import LeaseTable
-from tracker.core.limits import TrackerLimits
+from tracker.core.limits import TrackerKind, TrackerLimits
 from tracker.core.membership import Membership
 from tracker.core.outcomes import BucketState
 from tracker.core.position_bitmap import PositionBitmap, by_ledger
@@ -29,6 +30,7 @@ class TrackerState:
     __slots__ = (
         "counters",
         "epoch",
+        "fixed_delay",
         "heap",
         "late",
         "leases",
@@ -37,6 +39,7 @@ class TrackerState:
         "members",
         "membership_bytes",
         "mutable",
+        "sealed_count",
         "segments",
         "snapshot_bytes",
     )
@@ -47,6 +50,9 @@ class TrackerState:
         self.mark_delete = mark_delete
         self.counters = Counters()
         self.leases = LeaseTable()
+        self.fixed_delay: FixedDelayDetector | None = None
+        if limits.kind is TrackerKind.IN_MEMORY and limits.fixed_delay_lookahead:
+            self.fixed_delay = FixedDelayDetector(lookahead=limits.fixed_delay_lookahead, tick_ms=limits.tick_ms)
         self.reset_homes()
 
     def reset_homes(self) -> None:
@@ -60,6 +66,7 @@ class TrackerState:
         self.counters.tracked = 0
         self.snapshot_bytes = 0
         self.membership_bytes = 0
+        self.sealed_count = 0
 
     # -- what counts -------------------------------------------------------------------------------------------------
 
@@ -223,6 +230,12 @@ class TrackerState:
         self._rebuild(home, runs)
         memory.forget_dead()
 
+    def drop_dead_copies(self, home: Home) -> None:
+        """Drop the copies of a home that do not count. O(its copies)."""
+        for run in self.heap.of_home(home.key):
+            if not all(self.is_live(home, chunk).all() for chunk in run.chunks()):
+                self._rebuild(home, [run])
+
     def forget_copies(self, home: Home) -> None:
         """Drop every copy of a home from memory."""
         self.heap.drop_home(home.key)
@@ -286,8 +299,13 @@ class TrackerState:
         """Forget a home that has no bits left, with its copies."""
         assert not home.bits
         self.forget_copies(home)
+        self.unlist_home(home)
+
+    def unlist_home(self, home: Home) -> None:
+        """Forget a home; its bits and its copies have found another, or are none."""
         self.segments.remove(home.key)
         self.members.remove(home)
         self.membership_bytes -= home.membership_bytes
         if home.snapshot is not None:
             self.snapshot_bytes -= home.snapshot.snapshot_bytes
+            self.sealed_count -= 1

@@ -35,6 +35,8 @@ def tracker_stats(state: TrackerState, next_delivery_ms: int | None, *, replay_r
         lease_expired_count=counters.lease_expired,
         effects_failed_count=counters.effects_failed,
         replay_required=replay_required,
+        merge_count=counters.merges,
+        merged_index_count=counters.merged_indexes,
     )
 
 

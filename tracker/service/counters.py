@@ -9,6 +9,10 @@ class EffectCounters:
 
     snapshots_stored: int = 0
     snapshots_failed: int = 0
+    snapshots_merged: int = 0
+    """Merges that put one snapshot in the place of several."""
+    merges_failed: int = 0
+    """Merges that left everything as it was."""
     segment_loads: int = 0
     segment_loads_failed: int = 0
     snapshots_deleted: int = 0

@@ -109,3 +109,15 @@ class BatchTooLarge(ServiceError):
             f"{field} has {count} positions; give at most {limit} in one call",
             metadata={"field": field, "count": str(count), "limit": str(limit)},
         )
+
+
+class AnswerTooLarge(ServiceError):
+    """The answer would have more rows than one answer may. Ask for less."""
+
+    reason = "BATCH_TOO_LARGE"
+
+    def __init__(self, field: str, limit: int) -> None:
+        super().__init__(
+            f"the answer would have more than {limit} {field}; ask for less in one call",
+            metadata={"field": field, "limit": str(limit)},
+        )

@@ -17,10 +17,21 @@ from functools import partial
 from snapshot_storage.errors import SnapshotConflict, StorageError
 from tracker.core.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
 from tracker.core.core import TrackerCore
-from tracker.core.effects import DeleteSnapshots, LoadSegments, StoreSnapshot
-from tracker.core.outcomes import AddOutcome, BucketView, Delivery, LeaseOutcome, TrackerStats, TrimOutcome
+from tracker.core.effects import DeleteSnapshots, LoadSegments, MergeSnapshots, StoreSnapshot
+from tracker.core.outcomes import (
+    AddOutcome,
+    BucketView,
+    CancelOutcome,
+    Delivery,
+    ExtendOutcome,
+    LeaseOutcome,
+    TrackerStats,
+    TrimOutcome,
+)
 from tracker.core.position_bitmap import PositionBitmap
+from tracker.core.readings import TrackerReadings
 from tracker.core.seal import SealedIndexes
+from tracker.core.segment import SegmentBounds
 from tracker.service.checkpoint import checkpointed
 from tracker.service.clock import Clock
 from tracker.service.counters import EffectCounters
@@ -343,6 +354,29 @@ class TrackerHost:
         with self._step(epoch) as (core, now_ms):
             return core.nack(lease_id, positions, now_ms, deliver_at_ms=deliver_at_ms)
 
+    def extend(self, epoch: int, lease_id: int, positions: PositionColumns | None, *, lease_ms: int) -> ExtendOutcome:
+        """Set a new expiry, counted from now, for leased positions; None is everything the lease still holds."""
+        with self._step(epoch) as (core, now_ms):
+            return core.extend(lease_id, positions, now_ms, lease_ms=lease_ms)
+
+    def cancel(self, epoch: int, positions: PositionColumns) -> CancelOutcome:
+        """Forget positions that nobody holds."""
+        with self._step(epoch) as (core, now_ms):
+            return core.cancel(positions, now_ms)
+
+    def seal(self, epoch: int) -> int:
+        """Seal what the mutable bucket holds; returns how many positions that are."""
+        with self._step(epoch) as (core, now_ms):
+            return core.seal_now(now_ms)
+
+    def to_read(self) -> TrackerReadings:
+        """The tracker, to be looked at before the next await.
+
+        Raises:
+            Recovering, TrackerNotOpen: there is nothing to look at.
+        """
+        return self._require_core()
+
     def contains(self, positions: PositionColumns) -> BoolArray:
         """For each position, whether it is tracked."""
         return self._require_core().contains(positions)
@@ -356,6 +390,11 @@ class TrackerHost:
         """Whether positions were lost with a snapshot since the tracker was opened."""
         return self._require_core().replay_required
 
+    @property
+    def pause_reading(self) -> bool:
+        """Whether the dispatcher may stop reading ahead until the next delivery."""
+        return self._require_core().pause_reading(self.now_ms())
+
     def advance_mark_delete(self, epoch: int, position: Position) -> TrimOutcome:
         """Drop everything up to and including a position; one below the position in force changes nothing."""
         with self._step(epoch) as (core, now_ms):
@@ -363,10 +402,15 @@ class TrackerHost:
                 return TrimOutcome(core.mark_delete, 0)
             return core.advance_mark_delete(position, now_ms)
 
-    async def clear(self, epoch: int) -> Cleared:
-        """Forget every position; returns when that is durable. Waiting polls end."""
+    async def clear(self, epoch: int, *, reset_to: Position | None = None) -> Cleared:
+        """Forget every position; returns when that is durable. Waiting polls end.
+
+        Args:
+            epoch: the owner's.
+            reset_to: the cursor was moved, and this is its new mark-delete position.
+        """
         with self._step(epoch) as (core, now_ms):
-            cleared_count = core.clear(now_ms)
+            cleared_count = core.clear(now_ms) if reset_to is None else core.reset_cursor(reset_to, now_ms)
             self._polls.end_all(lambda: PollEnded(self.key, "CLEARED"))
             cleared = Cleared(core.epoch, cleared_count)
             deleting = core.undeleted()
@@ -436,6 +480,28 @@ class TrackerHost:
         """A snapshot is neither durable nor catalogued."""
         with self._result() as (core, now_ms):
             return core.snapshot_failed(effect.effect_id, now_ms)
+
+    def snapshots_merged(
+        self,
+        effect: MergeSnapshots,
+        bucket_id: int,
+        bounds: SegmentBounds,
+        *,
+        snapshot_bytes: int,
+        stored: PositionBitmap,
+    ) -> bool:
+        """A merged snapshot stands in the place of its sources."""
+        with self._result() as (core, now_ms):
+            return core.snapshots_merged(
+                effect.effect_id, bucket_id, bounds, snapshot_bytes=snapshot_bytes, stored=stored, now_ms=now_ms
+            )
+
+    def merge_failed(
+        self, effect: MergeSnapshots, *, lost_bucket_ids: tuple[int, ...] = (), too_large: bool = False
+    ) -> bool:
+        """Snapshots are as they were before their merge."""
+        with self._result() as (core, now_ms):
+            return core.merge_failed(effect.effect_id, now_ms, lost_bucket_ids=lost_bucket_ids, too_large=too_large)
 
     def segments_loaded(self, effect: LoadSegments, indexes: IndexColumns) -> bool:
         """Segments were read."""

@@ -21,6 +21,8 @@ class ServiceLimits:
     """A poll that asks to wait longer waits this long."""
     waiting_polls_max: int = 10_000
     """Polls waiting at once in the whole service; more are refused with OVERLOADED."""
+    calls_max: int = 20_000
+    """Calls under way at once in the whole service, waiting polls included; more are refused with OVERLOADED."""
     trackers_max: int = 100_000
     """Trackers open at once; more are refused with OVERLOADED."""
     lease_default_ms: int = 30_000
@@ -39,6 +41,8 @@ class ServiceLimits:
     """Attempts at one storage call before the effect fails and the core takes over."""
     storage_backoff_ms: int = 50
     """Pause before the second attempt; it doubles, with jitter."""
+    snapshot_metadata_bytes_max: int = 4 * 2**20
+    """Metadata of a snapshot at most: merging stops short of it, because a storage's entries have a size limit."""
     worker_threads: int = 2
     """Threads that seal, encode and decode."""
 

@@ -22,7 +22,7 @@ from snapshot_storage.summary import BucketSummary, decode_summary
 from tracker.core.columns import BEFORE_ALL, Position
 from tracker.core.core import TrackerCore
 from tracker.core.errors import InvalidInput
-from tracker.core.limits import TrackerLimits
+from tracker.core.limits import TrackerKind, TrackerLimits
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.recovery import RecoverableBucket, needs_metadata, plan_recovery
 from tracker.service.counters import EffectCounters
@@ -36,7 +36,7 @@ OPERATIONS_AT_ONCE_MAX = 8
 
 
 class TrackerRecovery:
-    """One recovery, or one clearing, of a tracker that is not loaded. Nobody else in this process writes to it."""
+    """One recovery, clearing or deletion of a tracker that is not loaded. Nobody else in this process writes to it."""
 
     def __init__(self, key: TrackerKey, access: StorageAccess, counters: EffectCounters) -> None:
         self._key = key
@@ -45,7 +45,7 @@ class TrackerRecovery:
         self._counters = counters
 
     async def run(self, limits: TrackerLimits, *, mark_delete: Position | None, now_ms: int) -> TrackerCore:
-        """A core with everything the catalogue still holds, under a new epoch.
+        """A core with everything the catalogue still holds, under a new epoch; an in-memory one deletes all of it.
 
         Raises:
             StorageUnavailable: nothing was recovered and nothing is kept; try again.
@@ -55,6 +55,10 @@ class TrackerRecovery:
         await self._sweep(state)
         known = [entry.mark_delete for entry in state.entries if entry.mark_delete is not None]
         in_force = max([*known, mark_delete or BEFORE_ALL])
+        if limits.kind is TrackerKind.IN_MEMORY:
+            # The replay brings everything again; what a bucket tracker left would come back stale after the next switch.
+            await self._delete_all(state, epoch=state.epoch)
+            return TrackerCore(limits, epoch=state.epoch, mark_delete=in_force)
         cutoff_ms = limits.cutoff_ms(now_ms)
         summaries = await self._access.offload(_summaries, state.entries)
         self._counters.summaries_unreadable += sum(
@@ -94,17 +98,61 @@ class TrackerRecovery:
         if not state.epoch:
             raise TrackerNotOpen(self._key)
         if epoch != state.epoch:
-            raise Fenced(self._key, given_epoch=epoch, epoch=state.epoch, owner="")
+            raise self._fenced(epoch, state)
+        cleared = await self._tracked_count(state)
+        await self._delete_all(state, epoch=epoch + 1)
+        return epoch + 1, cleared
+
+    async def delete(self, epoch: int | None) -> int:
+        """Delete everything of the tracker and its place in the catalogue; returns how many positions there were.
+
+        The epoch that fences late writers stays on record. A deletion that was cut off may be repeated.
+
+        Args:
+            epoch: the last owner's; None deletes whatever is there.
+        Raises:
+            Fenced: the catalogue carries another epoch than the caller's.
+            StorageUnavailable: some may still be there; try again.
+        """
+        state = await self._attempt(lambda: self._storage.list(*self._key))
+        deleted = await self._tracked_count(state)
+        if epoch is None or epoch == state.epoch:
+            begun = False
+        elif epoch == state.epoch - 1 and await self._is_forgotten():
+            begun = True
+        else:
+            raise self._fenced(epoch, state)
+        if state.epoch and not begun:
+            await self._attempt(lambda: self._storage.forget(*self._key, epoch=state.epoch + 1))
+        await self._delete_snapshots()
+        return deleted
+
+    async def _is_forgotten(self) -> bool:
+        return self._key not in await self._attempt(self._storage.trackers)
+
+    def _fenced(self, epoch: int, state: CatalogueState) -> Fenced:
+        return Fenced(self._key, given_epoch=epoch, epoch=state.epoch, owner="")
+
+    async def _tracked_count(self, state: CatalogueState) -> int:
+        """Positions that a recovery would bring back, as far as the catalogue tells."""
         summaries = await self._access.offload(_summaries, state.entries)
-        cleared = 0
-        for entry, summary in zip(state.entries, summaries, strict=True):
-            if summary is not None:
-                cleared += len(summary.bits) - summary.bits.intersection_count(_consumed(entry))
+        return sum(
+            len(summary.bits) - summary.bits.intersection_count(_consumed(entry))
+            for entry, summary in zip(state.entries, summaries, strict=True)
+            if summary is not None
+        )
+
+    async def _delete_all(self, state: CatalogueState, *, epoch: int) -> None:
+        """Empty the catalogue in one step, then delete the snapshots; a crash between leaves orphans to be swept."""
         ids = [*(entry.bucket_id for entry in state.entries), *state.corrupt]
-        await self._attempt(lambda: self._storage.replace(*self._key, remove=ids, add=(), epoch=epoch + 1))
+        if ids or epoch > state.epoch:
+            await self._attempt(lambda: self._storage.replace(*self._key, remove=ids, add=(), epoch=epoch))
+        await self._delete_snapshots()
+
+    async def _delete_snapshots(self) -> None:
         stored = await self._attempt(lambda: self._storage.list_bucket_snapshots(*self._key))
         await _together([partial(self._delete, snapshot.bucket_id) for snapshot in stored])
-        return epoch + 1, cleared
+        self._counters.snapshots_deleted += len(stored)
 
     async def _attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
         return await self._access.attempt(operation, self._counters)

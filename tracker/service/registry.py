@@ -16,6 +16,7 @@ from snapshot_storage.protocol import SnapshotStore
 from tracker.core.columns import BEFORE_ALL, Position
 from tracker.core.errors import DelayedTrackerError
 from tracker.core.limits import TrackerLimits
+from tracker.service.calls import Calls
 from tracker.service.clock import Clock, SystemClock
 from tracker.service.counters import EffectCounters
 from tracker.service.errors import Overloaded, ShuttingDown, TrackerKey, TrackerNotOpen
@@ -62,6 +63,7 @@ class TrackerRegistry:
         self.limits = limits
         self.service_limits = service_limits or ServiceLimits()
         self.clock: Clock = clock or SystemClock()
+        self.calls = Calls(self.service_limits)
         self._workers = workers or ThreadPoolExecutor(self.service_limits.worker_threads, "delayed-tracker-worker")
         self._polls = PollTally(self.service_limits)
         self._shared = Shared(
@@ -82,7 +84,7 @@ class TrackerRegistry:
         self._hosts: dict[TrackerKey, TrackerHost] = {}
         self._recoveries: dict[TrackerKey, asyncio.Task[None]] = {}
         self._closings: dict[TrackerKey, asyncio.Task[None]] = {}
-        self._clearings: dict[TrackerKey, asyncio.Task[tuple[int, int]]] = {}
+        self._removals: dict[TrackerKey, asyncio.Task[tuple[int, int]] | asyncio.Task[int]] = {}
         self._closed_counters = EffectCounters()
 
     # -- to be read at any time ---------------------------------------------------------------------------------------
@@ -116,6 +118,11 @@ class TrackerRegistry:
             total.add(host.counters)
         return total
 
+    @property
+    def access(self) -> StorageAccess:
+        """The way to the storage that all trackers share."""
+        return self._shared.access
+
     def hosts(self) -> Iterator[TrackerHost]:
         """The trackers that answer verbs now, in the order they were opened."""
         return (host for host in self._hosts.values() if host.state is HostState.READY)
@@ -148,6 +155,23 @@ class TrackerRegistry:
             raise TrackerNotOpen(key)
         return host
 
+    def loaded(self, key: TrackerKey) -> TrackerHost | None:
+        """The host of a tracker that is open or being recovered, if it is."""
+        host = self._hosts.get(key)
+        return None if host is None or host.state is HostState.CLOSED else host
+
+    async def known_keys(self) -> set[TrackerKey]:
+        """Every tracker that is loaded or has a catalogue.
+
+        Raises:
+            StorageUnavailable: try again.
+            ShuttingDown: no more calls are taken.
+        """
+        self._require_serving()
+        stored = await self._shared.access.attempt(self.storage.trackers, self._closed_counters)
+        keys = {TrackerKey(*names) for names in stored}
+        return keys.union(key for key in self._hosts if self.loaded(key) is not None)
+
     async def open(self, key: TrackerKey, *, owner: str, mark_delete: Position | None) -> Opened:
         """Open a tracker and own it, recovering it if it is not loaded.
 
@@ -164,10 +188,7 @@ class TrackerRegistry:
         if mark_delete == BEFORE_ALL:
             mark_delete = None
         while True:
-            self._require_serving()
-            if (leaving := self._closings.get(key) or self._clearings.get(key)) is not None:
-                await asyncio.wait([leaving])
-                continue
+            await self._until_settled(key)
             host = self._hosts.get(key)
             if host is None:
                 host = self._begin_recovery(key, mark_delete)
@@ -243,24 +264,70 @@ class TrackerRegistry:
     def _close_fenced(self, host: TrackerHost) -> None:
         self._close(host, "FENCED")
 
-    async def clear(self, key: TrackerKey, epoch: int) -> Cleared:
+    async def clear(self, key: TrackerKey, epoch: int, *, reset_to: Position | None = None) -> Cleared:
         """Forget every position of a tracker durably, loaded or not; the caller's epoch must be the last one.
 
+        Args:
+            key: which tracker.
+            epoch: the owner's.
+            reset_to: the cursor was moved, and this is its new mark-delete position.
         Raises:
             TrackerNotOpen, Recovering, Fenced, ShuttingDown: nothing was cleared.
             StorageUnavailable: it is not known whether an unloaded tracker was cleared; try again.
         """
-        self._require_serving()
-        while (leaving := self._closings.get(key) or self._clearings.get(key)) is not None:
-            await asyncio.wait([leaving])
-            self._require_serving()
+        await self._until_settled(key)
         if (host := self._hosts.get(key)) is not None:
-            return await host.clear(epoch)
+            return await host.clear(epoch, reset_to=reset_to)
+        # What is not loaded keeps no mark-delete position once its buckets are gone: the next open brings it.
         recovery = TrackerRecovery(key, self._shared.access, self._closed_counters)
         task = asyncio.get_running_loop().create_task(recovery.clear(epoch))
-        self._clearings[key] = task
-        task.add_done_callback(lambda _: self._clearings.pop(key))
+        self._removals[key] = task
+        task.add_done_callback(lambda _: self._removals.pop(key))
         return Cleared(*await self._outcome(task))
+
+    async def delete(self, key: TrackerKey, epoch: int | None) -> int:
+        """Forget a tracker and everything it stored, loaded or not; returns how many positions it tracked.
+
+        A loaded one is closed first, and one that is being recovered is waited for. The deletion goes on if the caller
+        goes away.
+
+        Args:
+            key: which tracker; need not exist.
+            epoch: the owner's; None deletes whatever is there.
+        Raises:
+            Fenced, ShuttingDown: nothing was deleted.
+            StorageUnavailable: some may still be there; try again.
+        """
+        await self._until_settled(key)
+        while (opening := self._recoveries.get(key)) is not None:
+            await self._outcome(opening)
+            await self._until_settled(key)
+        closing, deleted_count = None, 0
+        if (host := self._hosts.get(key)) is not None:
+            if epoch is not None:
+                host.require_owner(epoch)
+            deleted_count = len(host.to_read())
+            closing = self._close(host, "CLEARED")
+        task = asyncio.get_running_loop().create_task(self._delete(key, closing, epoch))
+        self._removals[key] = task
+        task.add_done_callback(lambda _: self._removals.pop(key))
+        return deleted_count + await self._outcome(task)
+
+    async def _delete(self, key: TrackerKey, closing: asyncio.Task[None] | None, epoch: int | None) -> int:
+        """Delete what is stored; returns how many positions there were that nobody has counted yet."""
+        recovery = TrackerRecovery(key, self._shared.access, self._closed_counters)
+        if closing is None:
+            return await recovery.delete(epoch)
+        await asyncio.wait([closing])
+        await recovery.delete(None)
+        return 0
+
+    async def _until_settled(self, key: TrackerKey) -> None:
+        """Wait until a tracker is neither closing nor being removed, by whoever asked for that before."""
+        self._require_serving()
+        while (leaving := self._closings.get(key) or self._removals.get(key)) is not None:
+            await asyncio.wait([leaving])
+            self._require_serving()
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -273,11 +340,12 @@ class TrackerRegistry:
         """
         if self._phase is _Phase.SERVING:
             self._phase = _Phase.DRAINING
+            self.calls.stop()
             for recovery in self._recoveries.values():
                 recovery.cancel()
             for host in list(self.hosts()):
                 self._close(host, ShuttingDown.reason)
-        leaving = [*self._closings.values(), *self._clearings.values(), *self._recoveries.values()]
+        leaving = [*self._closings.values(), *self._removals.values(), *self._recoveries.values()]
         if not leaving:
             return
 

@@ -6,12 +6,14 @@ delete the old. All catalogue writes of one tracker take turns, and a report is 
 taken out again in its own turn.
 
 What could not be undone because the storage went away (a pointer that may exist to a snapshot nobody knows) is
-remembered as debris and removed in the same atomic step as the next catalogue write. Objects without a pointer are
-orphans: the sweep at the next recovery deletes and counts them.
+remembered as debris and removed in the same atomic step as the next catalogue write; that of a merge puts the sources'
+pointers back in that step. Objects without a pointer are orphans: the sweep at the next recovery deletes and counts
+them.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
@@ -21,12 +23,14 @@ from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotN
 from snapshot_storage.protocol import CatalogueEntry
 from snapshot_storage.summary import encode_summary
 from tracker.core.columns import BEFORE_ALL, IndexColumns, Position
-from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, StoreSnapshot
+from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, MergeSnapshots, StoreSnapshot
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.seal import FrozenIndexes, SealedIndexes, seal
+from tracker.core.segment import SegmentBounds
 from tracker.service.counters import EffectCounters
 from tracker.service.errors import TrackerKey
 from tracker.service.limits import ServiceLimits
+from tracker.service.merging import MergeSourceLost, MergeTooLarge, SnapshotMerge
 from tracker.service.storage_access import StorageAccess
 
 Answer = TypeVar("Answer")
@@ -56,6 +60,24 @@ class EffectReports(Protocol):
 
     def snapshot_failed(self, effect: StoreSnapshot) -> bool:
         """Nothing durable came of it, or nothing that is not going to be removed."""
+        ...
+
+    def snapshots_merged(
+        self,
+        effect: MergeSnapshots,
+        bucket_id: int,
+        bounds: SegmentBounds,
+        *,
+        snapshot_bytes: int,
+        stored: PositionBitmap,
+    ) -> bool:
+        """The merged snapshot stands in the catalogue in place of its sources. False: put everything back."""
+        ...
+
+    def merge_failed(
+        self, effect: MergeSnapshots, *, lost_bucket_ids: tuple[int, ...] = (), too_large: bool = False
+    ) -> bool:
+        """Everything is as before: try again later, or (``too_large``) never, or (lost) without those sources."""
         ...
 
     def segments_loaded(self, effect: LoadSegments, indexes: IndexColumns) -> bool:
@@ -122,14 +144,17 @@ class EffectRunner:
         # Each kind has slots of its own: stores that hang must not keep due segments from being loaded.
         self._slots = {
             kind: asyncio.Semaphore(limits.tracker_operations_max)
-            for kind in (StoreSnapshot, LoadSegments, DeleteSnapshots)
+            for kind in (StoreSnapshot, LoadSegments, DeleteSnapshots, MergeSnapshots)
         }
+        self._metadata_bytes_max = limits.snapshot_metadata_bytes_max
         self._reports = reports
         self._counters = counters
         self._tasks: set[asyncio.Task[None]] = set()
         self._debris: set[int] = set()
         self._deleted: set[int] = set()
         """Objects of unfinished deletions that are gone already."""
+        self._restorable: dict[int, CatalogueEntry] = {}
+        """Entries that a merge may have removed though it failed."""
         self._finishing = False
 
     @property
@@ -154,6 +179,10 @@ class EffectRunner:
         self._finishing = True
         while self._tasks:
             await asyncio.wait(self._tasks)
+        if self._debris or self._restorable:
+            async with self.catalogue_turn:
+                with suppress(StorageError):  # Recovery copes with it: each of its snapshots is whole.
+                    await self._replace(remove=(), add=(), epoch=self._reports.epoch)
 
     def abandon(self) -> None:
         """Cancel what is under way: the storage keeps either nothing or a whole, catalogued or sweepable snapshot."""
@@ -178,6 +207,8 @@ class EffectRunner:
                     await self._load(effect)
                 case DeleteSnapshots():
                     await self._delete(effect)
+                case MergeSnapshots():
+                    await self._merge(effect)
 
     async def _attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
         return await self._access.attempt(operation, self._counters, give_up=lambda: self._finishing)
@@ -202,25 +233,11 @@ class EffectRunner:
         sealed, encoded = prepared.sealed, prepared.encoded
         try:
             bucket_id = await self._attempt(
-                lambda: self._storage.create_bucket_snapshot(
-                    encoded.metadata,
-                    _each(encoded.segments),
-                    bucket_key=f"#pulsar.internal.delayed.bucket_{sealed.first.ledger_id}_{sealed.last.ledger_id}",
-                    topic=self._key.topic,
-                    cursor=self._key.subscription,
-                    epoch=effect.epoch,
-                )
+                lambda: self._create(encoded.metadata, _each(encoded.segments), sealed.first, sealed.last, effect.epoch)
             )
         except StorageError:
             return False
-        mark_delete = self._reports.mark_delete
-        entry = CatalogueEntry(
-            bucket_id=bucket_id,
-            first=sealed.first,
-            last=sealed.last,
-            summary=prepared.summary,
-            mark_delete=None if mark_delete == BEFORE_ALL else mark_delete,
-        )
+        entry = self._entry(bucket_id, sealed.first, sealed.last, prepared.summary)
         async with self.catalogue_turn:
             try:
                 await self._replace(remove=(bucket_id,), add=(entry,), epoch=effect.epoch)
@@ -240,9 +257,32 @@ class EffectRunner:
                 await self._undo(bucket_id)
         return True
 
-    async def _undo(self, bucket_id: int) -> None:
-        """Take a snapshot out of the catalogue and delete it. The turn is held."""
+    async def _create(
+        self, metadata: bytes, segments: AsyncIterator[bytes], first: Position, last: Position, epoch: int
+    ) -> int:
+        return await self._storage.create_bucket_snapshot(
+            metadata,
+            segments,
+            bucket_key=f"#pulsar.internal.delayed.bucket_{first.ledger_id}_{last.ledger_id}",
+            topic=self._key.topic,
+            cursor=self._key.subscription,
+            epoch=epoch,
+        )
+
+    def _entry(self, bucket_id: int, first: Position, last: Position, summary: bytes) -> CatalogueEntry:
+        mark_delete = self._reports.mark_delete
+        return CatalogueEntry(
+            bucket_id=bucket_id,
+            first=first,
+            last=last,
+            summary=summary,
+            mark_delete=None if mark_delete == BEFORE_ALL else mark_delete,
+        )
+
+    async def _undo(self, bucket_id: int, replaced: Sequence[CatalogueEntry] = ()) -> None:
+        """Take a snapshot out of the catalogue, put back what it replaced, and delete it. The turn is held."""
         self._debris.add(bucket_id)
+        self._restorable.update((entry.bucket_id, entry) for entry in replaced)
         try:
             await self._replace(remove=(), add=(), epoch=self._reports.epoch)
         except StorageError:
@@ -252,12 +292,12 @@ class EffectRunner:
     async def _replace(self, *, remove: Sequence[int], add: Sequence[CatalogueEntry], epoch: int) -> None:
         """Write to the catalogue, taking debris along. Repeating it is harmless: what is added is removed first."""
         debris = sorted(self._debris)
+        restored = [entry for bucket_id, entry in self._restorable.items() if bucket_id not in remove]
         await self._attempt(
-            lambda: self._storage.replace(
-                self._key.topic, self._key.subscription, remove=[*remove, *debris], add=add, epoch=epoch
-            )
+            lambda: self._storage.replace(*self._key, remove=[*remove, *debris], add=[*restored, *add], epoch=epoch)
         )
         self._debris.difference_update(debris)
+        self._restorable.clear()
 
     async def _delete_objects(self, bucket_ids: Sequence[int]) -> None:
         """Delete snapshots that no catalogue names; those that remain are swept at the next recovery."""
@@ -266,6 +306,74 @@ class EffectRunner:
                 await self._attempt(partial(self._storage.delete_bucket_snapshot, bucket_id))
             except StorageError:
                 self._counters.orphans_left += 1
+
+    # -- merge -------------------------------------------------------------------------------------------------------
+
+    async def _merge(self, effect: MergeSnapshots) -> None:
+        settled = False
+        lost: tuple[int, ...] = ()
+        too_large = False
+        try:
+            settled = await self._merge_and_report(effect)
+        except MergeSourceLost as error:
+            lost = (error.bucket_id,)
+            if error.is_missing:
+                self._counters.snapshots_missing += 1
+            else:
+                self._counters.snapshots_corrupt += 1
+        except MergeTooLarge:
+            too_large = True
+        finally:
+            if not settled:
+                self._counters.merges_failed += 1
+                known = self._reports.merge_failed(effect, lost_bucket_ids=lost, too_large=too_large)
+                self._note_forgotten(known=known)
+
+    async def _merge_and_report(self, effect: MergeSnapshots) -> bool:
+        merge = SnapshotMerge(effect, self._access, self._read_entries, metadata_bytes_max=self._metadata_bytes_max)
+
+        async def create() -> int:
+            async with aclosing(merge.segments()) as segments:
+                return await self._create(plan.metadata, segments, effect.first, effect.last, effect.epoch)
+
+        try:
+            plan = await merge.plan()
+            bucket_id = await self._attempt(create)
+        except StorageError:
+            return False
+        length = len(plan.metadata) + merge.segment_bytes
+        summary = await self._access.offload(encode_summary, plan.bounds, plan.stored, length)
+        entry = self._entry(bucket_id, effect.first, effect.last, summary)
+        source_ids = tuple(source.bucket_id for source in effect.sources)
+        async with self.catalogue_turn:
+            try:
+                state = await self._attempt(lambda: self._storage.list(*self._key))
+            except StorageError:
+                await self._delete_objects((bucket_id,))
+                return False
+            sources = [source for source in state.entries if source.bucket_id in source_ids]
+            try:
+                await self._replace(remove=(*source_ids, bucket_id), add=(entry,), epoch=effect.epoch)
+            except SnapshotConflict:
+                self._reports.catalogue_fenced(effect.epoch)
+                await self._delete_objects((bucket_id,))
+                return False
+            except StorageError:
+                # The write may have been applied all the same.
+                await self._undo(bucket_id, sources)
+                return False
+            known = self._reports.snapshots_merged(
+                effect, bucket_id, plan.bounds, snapshot_bytes=length, stored=plan.stored
+            )
+            self._note_forgotten(known=known)
+            if known:
+                self._counters.snapshots_merged += 1
+            else:
+                await self._undo(bucket_id, sources)
+        return True
+
+    async def _read_entries(self, bucket_id: int, first: int, last: int) -> list[bytes]:
+        return await self._attempt(lambda: self._storage.get_bucket_snapshot_segments(bucket_id, first, last))
 
     # -- load --------------------------------------------------------------------------------------------------------
 

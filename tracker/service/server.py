@@ -16,13 +16,14 @@ from pathlib import Path
 
 import grpc
 import structlog
-from grpc_health.v1 import health_pb2_grpc
+from grpc_health.v1 import health, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
 
 from delayed_tracker.v1 import tracker_pb2_grpc
 from snapshot_storage.registry import open_storage
 from tracker.core.errors import InvalidInput
 from tracker.service.clock import Clock
-from tracker.service.health import Health, Stage
+from tracker.service.health import SERVICE_NAME, Health, Stage
 from tracker.service.http import HttpServer, build_app
 from tracker.service.listen import AddressInUse, listen
 from tracker.service.metrics import build_metrics
@@ -123,10 +124,11 @@ class TrackerServer:
         await http.stop()
 
     def _bound_grpc(self, address: Address) -> grpc.aio.Server:
-        server = grpc.aio.server(interceptors=[StatusInterceptor()], options=self._grpc_options())
+        server = grpc.aio.server(interceptors=[StatusInterceptor(self.trackers.calls)], options=self._grpc_options())
         register = tracker_pb2_grpc.add_DelayedDeliveryTrackerServiceServicer_to_server
         register(TrackerServicer(self.trackers), server)  # type: ignore[no-untyped-call]  # generated without types
         health_pb2_grpc.add_HealthServicer_to_server(self.health, server)
+        reflection.enable_server_reflection((SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
         try:
             server.add_insecure_port(str(address))
         except RuntimeError as error:

@@ -1,17 +1,15 @@
-"""The tracker's API: validate, convert, call the host, convert back. Errors become statuses in ``status.py``."""
+"""The verbs of the tracker's API: validate, convert, call the host, convert back. Errors become statuses elsewhere."""
 # ruff: noqa: N802  # methods are named as the API names them
 
-from typing import Any, Final, TypeAlias
+from collections.abc import AsyncIterator
+from typing import TypeAlias
 
-import grpc
-
-from delayed_tracker.v1 import tracker_pb2, tracker_pb2_grpc
-from tracker.core.columns import BEFORE_ALL, Position
+from delayed_tracker.v1 import tracker_pb2
+from tracker.core.columns import BEFORE_ALL
 from tracker.core.errors import InvalidInput
-from tracker.core.outcomes import BucketState, BucketView
-from tracker.service.host import TrackerHost
-from tracker.service.registry import TrackerRegistry
+from tracker.service.servicer_inspection import Context, InspectionServicer
 from tracker.service.wire import (
+    after,
     from_position,
     require_epoch,
     require_owner_name,
@@ -22,28 +20,14 @@ from tracker.service.wire import (
     to_positions,
 )
 
-_BUCKET_STATES: Final = {
-    BucketState.MUTABLE: tracker_pb2.BUCKET_STATE_MUTABLE,
-    BucketState.LATE: tracker_pb2.BUCKET_STATE_LATE,
-    BucketState.SEALING: tracker_pb2.BUCKET_STATE_SEALING,
-    BucketState.SEALED: tracker_pb2.BUCKET_STATE_SEALED,
-}
-
-Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+AddRequests: TypeAlias = AsyncIterator[tracker_pb2.AddMessagesStreamRequest]
 
 
-class TrackerServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer):
+class TrackerServicer(InspectionServicer):
     """``grpc.aio`` servicer over a registry; limits and clock are the registry's.
 
-    Serve it with ``tracker.service.status.StatusInterceptor()`` in ``grpc.aio.server(interceptors=[...])``.
+    Serve it with ``StatusInterceptor(registry.calls)`` in ``grpc.aio.server(interceptors=[...])``.
     """
-
-    def __init__(self, registry: TrackerRegistry) -> None:
-        self._registry = registry
-        self._limits = registry.service_limits
-
-    def _host(self, request: Any) -> TrackerHost:
-        return self._registry.host(to_key(request.tracker))
 
     async def OpenTracker(
         self, request: tracker_pb2.OpenTrackerRequest, _context: Context
@@ -58,8 +42,7 @@ class TrackerServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer):
             epoch=opened.epoch, recovered_count=opened.recovered_count, bucket_count=opened.bucket_count
         )
         if opened.mark_delete != BEFORE_ALL:
-            ledger_id, entry_id = opened.mark_delete
-            response.replay_from.CopyFrom(from_position(Position(ledger_id, entry_id + 1)))
+            response.replay_from.CopyFrom(from_position(after(opened.mark_delete)))
         return response
 
     async def CloseTracker(
@@ -112,6 +95,7 @@ class TrackerServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer):
             entry_ids=to_offsets(delivery.indexes.entry_id),
             server_time_ms=host.now_ms(),
             replay_required=host.replay_required,
+            pause_reading=host.pause_reading,
         )
         if (next_ms := host.next_delivery_ms()) is not None:
             response.next_delivery_at_ms = next_ms
@@ -162,25 +146,6 @@ class TrackerServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer):
             unknown_offsets=to_offsets(outcome.unknown),
         )
 
-    async def ContainsMessages(
-        self, request: tracker_pb2.ContainsMessagesRequest, _context: Context
-    ) -> tracker_pb2.ContainsMessagesResponse:
-        """See tracker.proto."""
-        host = self._host(request)
-        positions = to_positions(request.ledger_ids, request.entry_ids, batch_max=self._limits.batch_max)
-        tracked = host.contains(positions).nonzero()[0]
-        return tracker_pb2.ContainsMessagesResponse(tracked_offsets=to_offsets(tracked))
-
-    async def NextDeliveryTime(
-        self, request: tracker_pb2.NextDeliveryTimeRequest, _context: Context
-    ) -> tracker_pb2.NextDeliveryTimeResponse:
-        """See tracker.proto."""
-        host = self._host(request)
-        response = tracker_pb2.NextDeliveryTimeResponse(server_time_ms=host.now_ms())
-        if (next_ms := host.next_delivery_ms()) is not None:
-            response.next_delivery_at_ms = next_ms
-        return response
-
     async def AdvanceMarkDelete(
         self, request: tracker_pb2.AdvanceMarkDeleteRequest, _context: Context
     ) -> tracker_pb2.AdvanceMarkDeleteResponse:
@@ -200,68 +165,82 @@ class TrackerServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer):
         cleared = await self._registry.clear(to_key(request.tracker), require_epoch(request.epoch))
         return tracker_pb2.ClearMessagesResponse(epoch=cleared.epoch, cleared_count=cleared.cleared_count)
 
-    async def GetTrackerStats(
-        self, request: tracker_pb2.GetTrackerStatsRequest, _context: Context
-    ) -> tracker_pb2.GetTrackerStatsResponse:
+    async def DeleteTracker(
+        self, request: tracker_pb2.DeleteTrackerRequest, _context: Context
+    ) -> tracker_pb2.DeleteTrackerResponse:
+        """See tracker.proto."""
+        epoch = require_epoch(request.epoch) if request.HasField("epoch") else None
+        deleted_count = await self._registry.delete(to_key(request.tracker), epoch)
+        return tracker_pb2.DeleteTrackerResponse(deleted_count=deleted_count)
+
+    async def AddMessagesStream(self, requests: AddRequests, context: Context) -> None:
+        """See tracker.proto. One request is read at a time, so that a slow answer holds its sender back."""
+        first: tracker_pb2.AddMessagesRequest | None = None
+        async with self._registry.calls.until_stopping():
+            async for request in requests:
+                first = first or request.add
+                answer = await self.AddMessages(_completed(request.add, first), context)
+                await context.write(tracker_pb2.AddMessagesStreamResponse(added=answer))
+
+    async def ExtendLease(
+        self, request: tracker_pb2.ExtendLeaseRequest, _context: Context
+    ) -> tracker_pb2.ExtendLeaseResponse:
         """See tracker.proto."""
         host = self._host(request)
-        stats, counters = host.stats(), host.counters
-        response = tracker_pb2.GetTrackerStatsResponse(
-            epoch=stats.epoch,
-            owner=host.owner,
-            pending_count=stats.pending_count,
-            leased_count=stats.leased_count,
-            loaded_count=stats.loaded_count,
-            mutable_count=stats.mutable_count,
-            late_count=stats.late_count,
-            bucket_count=stats.bucket_count,
-            snapshot_bytes=stats.snapshot_bytes,
-            membership_bytes=stats.membership_bytes,
-            added_count=stats.added_count,
-            recovered_count=stats.recovered_count,
-            acked_count=stats.acked_count,
-            handed_off_count=stats.handed_off_count,
-            cancelled_count=stats.cancelled_count,
-            trimmed_count=stats.trimmed_count,
-            cleared_count=stats.cleared_count,
-            refused_as_due_count=stats.refused_as_due_count,
-            dropped_as_corrupt_count=stats.dropped_as_corrupt_count,
-            due_on_offer_count=stats.due_on_offer_count,
-            duplicate_count=stats.duplicate_count,
-            lease_expired_count=stats.lease_expired_count,
-            effects_failed_count=stats.effects_failed_count,
-            orphans_swept_count=counters.orphans_swept,
-            snapshots_missing_count=counters.snapshots_missing,
-            snapshots_corrupt_count=counters.snapshots_corrupt,
-            replay_required=stats.replay_required,
-            server_time_ms=host.now_ms(),
+        if not 1 <= request.lease_ms <= self._limits.lease_max_ms:
+            raise InvalidInput("lease_ms", request.lease_ms, f"give 1 to {self._limits.lease_max_ms}")
+        named = request.ledger_ids or request.entry_ids
+        positions = to_positions(request.ledger_ids, request.entry_ids, batch_max=self._limits.batch_max)
+        outcome = host.extend(
+            require_epoch(request.epoch), request.lease_id, positions if named else None, lease_ms=request.lease_ms
         )
-        if stats.next_delivery_ms is not None:
-            response.next_delivery_at_ms = stats.next_delivery_ms
-        if stats.mark_delete != BEFORE_ALL:
-            response.mark_delete.CopyFrom(from_position(stats.mark_delete))
+        return tracker_pb2.ExtendLeaseResponse(
+            extended_count=outcome.extended_count,
+            lease_expires_at_ms=outcome.expires_at_ms,
+            stale_offsets=to_offsets(outcome.stale),
+            unknown_offsets=to_offsets(outcome.unknown),
+        )
+
+    async def CancelMessages(
+        self, request: tracker_pb2.CancelMessagesRequest, _context: Context
+    ) -> tracker_pb2.CancelMessagesResponse:
+        """See tracker.proto."""
+        host = self._host(request)
+        positions = to_positions(request.ledger_ids, request.entry_ids, batch_max=self._limits.batch_max)
+        outcome = host.cancel(require_epoch(request.epoch), positions)
+        return tracker_pb2.CancelMessagesResponse(
+            cancelled_count=outcome.cancelled_count,
+            leased_offsets=to_offsets(outcome.leased),
+            unknown_offsets=to_offsets(outcome.unknown),
+        )
+
+    async def ResetCursor(
+        self, request: tracker_pb2.ResetCursorRequest, _context: Context
+    ) -> tracker_pb2.ResetCursorResponse:
+        """See tracker.proto."""
+        mark_delete = to_mark_delete(request.mark_delete) if request.HasField("mark_delete") else BEFORE_ALL
+        reset = await self._registry.clear(to_key(request.tracker), require_epoch(request.epoch), reset_to=mark_delete)
+        response = tracker_pb2.ResetCursorResponse(epoch=reset.epoch, cleared_count=reset.cleared_count)
+        if mark_delete != BEFORE_ALL:
+            response.replay_from.CopyFrom(from_position(after(mark_delete)))
         return response
 
-    async def ListBuckets(
-        self, request: tracker_pb2.ListBucketsRequest, _context: Context
-    ) -> tracker_pb2.ListBucketsResponse:
+    async def SealBucket(
+        self, request: tracker_pb2.SealBucketRequest, _context: Context
+    ) -> tracker_pb2.SealBucketResponse:
         """See tracker.proto."""
-        return tracker_pb2.ListBucketsResponse(buckets=map(_bucket, self._host(request).buckets()))
+        return tracker_pb2.SealBucketResponse(sealed_count=self._host(request).seal(require_epoch(request.epoch)))
 
 
-def _bucket(view: BucketView) -> tracker_pb2.Bucket:
-    bucket = tracker_pb2.Bucket(
-        state=_BUCKET_STATES[view.state],
-        first=from_position(view.first),
-        last=from_position(view.last),
-        tracked_count=view.tracked_count,
-        sealed_count=view.sealed_count,
-        segment_count=view.segment_count,
-        loaded_segment_count=view.loaded_segment_count,
-        min_deliver_at_ms=view.min_deliver_at_ms,
-        max_deliver_at_ms=view.max_deliver_at_ms,
-        snapshot_bytes=view.snapshot_bytes,
-    )
-    if view.bucket_id is not None:
-        bucket.bucket_id = view.bucket_id
-    return bucket
+def _completed(
+    request: tracker_pb2.AddMessagesRequest, first: tracker_pb2.AddMessagesRequest
+) -> tracker_pb2.AddMessagesRequest:
+    """A stream's request with the tracker and the epoch of its first one, which none may contradict."""
+    if not request.HasField("tracker"):
+        request.tracker.CopyFrom(first.tracker)
+    elif request.tracker != first.tracker:
+        raise InvalidInput("add.tracker", request.tracker.subscription[:64], "open a stream for each tracker")
+    if request.epoch not in (0, first.epoch):
+        raise InvalidInput("add.epoch", request.epoch, f"leave it out or repeat {first.epoch}")
+    request.epoch = first.epoch
+    return request

@@ -11,7 +11,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from tracker.core.errors import InvalidInput
-from tracker.core.limits import TrackerLimits
+from tracker.core.limits import TrackerKind, TrackerLimits
 from tracker.service.limits import ServiceLimits
 from tracker.service.settings_keys import Address, Group, SettingKey, SettingValue, setting, setting_of
 
@@ -23,13 +23,11 @@ _MESSAGE_OVERHEAD_BYTES = 16 * 1024
 _DAY_MS = 86_400_000
 _INT32_MAX = 2**31 - 1
 
-_BUCKET_TRACKER = {
+_TRACKERS = {
     "bucket": "bucket",
+    "in-memory": "in-memory",
     "org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory": "bucket",
-}
-_IN_MEMORY_TRACKER = {
-    "in-memory": "the in-memory tracker is not built",
-    "org.apache.pulsar.broker.delayed.InMemoryDelayedDeliveryTrackerFactory": "the in-memory tracker is not built",
+    "org.apache.pulsar.broker.delayed.InMemoryDelayedDeliveryTrackerFactory": "in-memory",
 }
 
 
@@ -52,10 +50,9 @@ class Settings:
         "bucket",
         "delayedDeliveryTrackerFactoryClassName",
         Group.PULSAR,
-        "Which tracker keeps the index; Pulsar's class name of the bucket tracker means bucket. The in-memory tracker is "
-        "not built.",
-        choices=_BUCKET_TRACKER,
-        not_built_choices=_IN_MEMORY_TRACKER,
+        "Which tracker keeps the index: bucket stores what is far from due, in-memory stores nothing and deletes what "
+        "is stored when it opens a subscription. Pulsar's class names mean the same.",
+        choices=_TRACKERS,
     )
     tick_ms: int = setting(
         1_000,
@@ -106,8 +103,9 @@ class Settings:
         Group.PULSAR,
         "Above this many buckets, adjacent ones are merged; -1 never merges.",
         unit="buckets",
+        minimum=1,
+        maximum=_INT32_MAX,
         also=(-1, "unlimited"),
-        not_built="merging buckets is not built",
     )
     shared_index: bool = setting(
         False,
@@ -127,9 +125,9 @@ class Settings:
         50_000,
         "delayedDeliveryFixedDelayDetectionLookahead",
         Group.PULSAR,
-        "How many indexes are looked at to find out that all messages have the same delay.",
+        "In-memory tracker: when this many wait and all seem to have the same delay, dispatchers are told that they may "
+        "pause reading; 0 never says so.",
         unit="indexes",
-        not_built="detecting fixed delays is not built",
     )
     broker_entry_metadata_interceptors: str = setting(
         "",
@@ -242,6 +240,16 @@ class Settings:
         minimum=1,
         maximum=_DAY_MS,
     )
+    snapshot_metadata_bytes_max: int = setting(
+        4 * 2**20,
+        "snapshotMetadataBytesMax",
+        Group.STORAGE,
+        "Size of a snapshot's metadata at most, which is one entry to the storage: buckets whose merged metadata would be "
+        "larger stay apart.",
+        unit="bytes",
+        minimum=1_024,
+        maximum=2**31 - 1,
+    )
     worker_threads: int = setting(
         2,
         "workerThreads",
@@ -314,6 +322,16 @@ class Settings:
         unit="polls",
         minimum=1,
         maximum=1_000_000,
+    )
+    calls_max: int = setting(
+        20_000,
+        "grpcConcurrentCallsMax",
+        Group.DISPATCHER,
+        "Calls that are under way at the same time, waiting polls and open streams included; one more is refused. Leave "
+        "room above waitingPollsMax, or polls keep everything else out.",
+        unit="calls",
+        minimum=1,
+        maximum=10_000_000,
     )
     trackers_max: int = setting(
         100_000,
@@ -427,6 +445,8 @@ class Settings:
     def tracker_limits(self) -> TrackerLimits:
         """What the core of each tracker works by."""
         return TrackerLimits(
+            kind=TrackerKind(self.tracker_factory),
+            fixed_delay_lookahead=self.fixed_delay_detection_lookahead,
             tick_ms=self.tick_ms,
             strict=self.strict,
             min_index_count_per_bucket=self.min_index_count_per_bucket,
@@ -434,6 +454,7 @@ class Settings:
             late_indexes_max=self.late_indexes_max,
             max_step_per_segment_ms=self.max_step_per_segment_seconds * 1_000,
             max_indexes_per_segment=self.max_indexes_per_segment,
+            max_num_buckets=self.buckets_max,
             prefetch_window_ms=self.prefetch_window_ms,
             load_indexes_max=self.load_indexes_max,
             loaded_indexes_max=self.loaded_indexes_max,
@@ -448,6 +469,7 @@ class Settings:
             poll_messages_max=self.poll_messages_max,
             poll_wait_max_ms=self.poll_wait_max_ms,
             waiting_polls_max=self.waiting_polls_max,
+            calls_max=self.calls_max,
             trackers_max=self.trackers_max,
             lease_default_ms=self.default_lease_ms,
             lease_max_ms=self.lease_max_ms,
@@ -457,6 +479,7 @@ class Settings:
             tracker_operations_max=self.tracker_operations_max,
             storage_attempts_max=self.storage_attempts_max,
             storage_backoff_ms=self.storage_backoff_ms,
+            snapshot_metadata_bytes_max=self.snapshot_metadata_bytes_max,
             worker_threads=self.worker_threads,
         )
 

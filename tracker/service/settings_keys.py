@@ -97,8 +97,6 @@ class SettingKey:
     """Accepted texts and the value each stands for; empty: any text."""
     not_built: str = ""
     """Why only the default is accepted; empty: every value in range is."""
-    not_built_choices: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Texts that Pulsar knows and this service does not yet, each with the reason."""
 
     @property
     def allowed(self) -> str:
@@ -150,8 +148,6 @@ class SettingKey:
                 raise InvalidInput(self.key, value, f"give a whole number, {self.allowed}")
             if not self.minimum <= value <= self.maximum and not (self.also and value == self.also[0]):
                 raise InvalidInput(self.key, value, f"give {self.allowed}")
-        if value in self.not_built_choices:
-            raise InvalidInput(self.key, value, f"{self.not_built_choices[str(value)]}; give one of {self.allowed}")
         if self.choices and value not in self.choices.values():
             raise InvalidInput(self.key, value, f"give one of {self.allowed}")
         if self.form is Form.ADDRESS:
@@ -178,7 +174,6 @@ def setting(
     maximum: int = INT64_MAX,
     also: tuple[int, str] | None = None,
     choices: Mapping[str, str] | None = None,
-    not_built_choices: Mapping[str, str] | None = None,
     address: bool = False,
     not_built: str = "",
 ) -> _Value:
@@ -200,7 +195,6 @@ def setting(
         maximum=maximum,
         also=also,
         choices=choices or {},
-        not_built_choices=not_built_choices or {},
         not_built=not_built,
     )
     field: _Value = dataclasses.field(default=default, metadata={_METADATA_KEY: declared})

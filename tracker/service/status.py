@@ -6,6 +6,7 @@ the first few are rows of BadRequest, and up to ``OFFSETS_REPORTED_MAX`` stand i
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, Final, cast
 
 import grpc
@@ -17,7 +18,9 @@ from grpc_status import rpc_status
 
 from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
 from tracker.core.errors import DelayedTrackerError, InvalidInput
+from tracker.service.calls import Calls
 from tracker.service.errors import (
+    AnswerTooLarge,
     BatchTooLarge,
     Fenced,
     LeasesExhausted,
@@ -41,6 +44,7 @@ _CODES: Final[tuple[tuple[type[DelayedTrackerError], grpc.StatusCode], ...]] = (
     (Fenced, grpc.StatusCode.FAILED_PRECONDITION),
     (PollEnded, grpc.StatusCode.ABORTED),
     (BatchTooLarge, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (AnswerTooLarge, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (LeasesExhausted, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (Overloaded, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (Recovering, grpc.StatusCode.UNAVAILABLE),
@@ -123,7 +127,14 @@ Behaviour = Callable[[Any, "grpc.aio.ServicerContext[Any, Any]"], Awaitable[Any]
 
 
 class StatusInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs only
-    """Answers every error of our services with its status; unexpected ones are logged here, once."""
+    """Answers every error of our services with its status; unexpected ones are logged here, once.
+
+    Args:
+        calls: counts them and refuses those above its limit; None counts nothing.
+    """
+
+    def __init__(self, calls: Calls | None = None) -> None:
+        self._calls = calls
 
     async def intercept_service(
         self,
@@ -133,29 +144,37 @@ class StatusInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  
         """See grpc.aio; handlers of other services are left alone."""
         handler = await continuation(handler_call_details)
         method = handler_call_details.method
-        if not method.startswith(_OUR_SERVICES) or handler is None or handler.unary_unary is None:
+        if not method.startswith(_OUR_SERVICES) or handler is None:
             return handler
-        # Requests are parsed within `answer`: gRPC would answer UNKNOWN to bytes that are no message, and log a traceback.
-        return grpc.unary_unary_rpc_method_handler(
-            _answering(method, handler.request_deserializer, cast("Behaviour", handler.unary_unary)),
-            response_serializer=handler.response_serializer,
-        )
+        if handler.unary_unary is not None:
+            # Requests are parsed in `answer`: gRPC would answer UNKNOWN to bytes that are no message, with a traceback.
+            return grpc.unary_unary_rpc_method_handler(
+                self._answering(method, handler.request_deserializer, cast("Behaviour", handler.unary_unary)),
+                response_serializer=handler.response_serializer,
+            )
+        if handler.stream_stream is not None:
+            return grpc.stream_stream_rpc_method_handler(
+                self._answering(method, None, cast("Behaviour", handler.stream_stream)),
+                request_deserializer=handler.request_deserializer,
+                response_serializer=handler.response_serializer,
+            )
+        return handler
+
+    def _answering(self, method: str, parse: Callable[[bytes], Any] | None, behaviour: Behaviour) -> Behaviour:
+        async def answer(request: Any, context: "grpc.aio.ServicerContext[Any, Any]") -> Any:
+            try:
+                with self._calls.enter() if self._calls is not None else nullcontext():
+                    return await behaviour(_parsed(method, parse, request), context)
+            except Exception as error:  # noqa: BLE001  # the process boundary: nothing is swallowed, all is answered
+                if code_of(error) is grpc.StatusCode.INTERNAL:
+                    _log.error("call failed", method=method, exc_info=error)
+                status = rpc_status.to_status(status_of(error))
+            return await context.abort(status.code, status.details, status.trailing_metadata)
+
+        return answer
 
 
-def _answering(method: str, parse: Callable[[bytes], Any] | None, behaviour: Behaviour) -> Behaviour:
-    async def answer(request: bytes, context: "grpc.aio.ServicerContext[Any, Any]") -> Any:
-        try:
-            return await behaviour(_parsed(method, parse, request), context)
-        except Exception as error:  # noqa: BLE001  # the process boundary: nothing is swallowed, everything is answered
-            if code_of(error) is grpc.StatusCode.INTERNAL:
-                _log.error("call failed", method=method, exc_info=error)
-            status = rpc_status.to_status(status_of(error))
-        return await context.abort(status.code, status.details, status.trailing_metadata)
-
-    return answer
-
-
-def _parsed(method: str, parse: Callable[[bytes], Any] | None, request: bytes) -> Any:
+def _parsed(method: str, parse: Callable[[bytes], Any] | None, request: Any) -> Any:
     if parse is None:
         return request
     try:

@@ -122,3 +122,8 @@ def to_mark_delete(position: tracker_pb2.Position) -> Position:
 def from_position(position: Position) -> tracker_pb2.Position:
     """A position as a message."""
     return tracker_pb2.Position(ledger_id=position.ledger_id, entry_id=position.entry_id)
+
+
+def after(mark_delete: Position) -> Position:
+    """Where a replay begins."""
+    return Position(mark_delete.ledger_id, mark_delete.entry_id + 1)

@@ -94,6 +94,66 @@ class DelayedDeliveryTrackerServiceStub:
                 request_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.ListBucketsRequest.SerializeToString,
                 response_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.ListBucketsResponse.FromString,
                 _registered_method=True)
+        self.DeleteTracker = channel.unary_unary(
+                '/delayed_tracker.v1.DelayedDeliveryTrackerService/DeleteTracker',
+                request_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.DeleteTrackerRequest.SerializeToString,
+                response_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.DeleteTrackerResponse.FromString,
+                _registered_method=True)
+        self.AddMessagesStream = channel.stream_stream(
+                '/delayed_tracker.v1.DelayedDeliveryTrackerService/AddMessagesStream',
+                request_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.AddMessagesStreamRequest.SerializeToString,
+                response_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.AddMessagesStreamResponse.FromString,
+                _registered_method=True)
+        self.ExtendLease = channel.unary_unary(
+                '/delayed_tracker.v1.DelayedDeliveryTrackerService/ExtendLease',
+                request_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.ExtendLeaseRequest.SerializeToString,
+                response_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.ExtendLeaseResponse.FromString,
+                _registered_method=True)
+        self.CancelMessages = channel.unary_unary(
+                '/delayed_tracker.v1.DelayedDeliveryTrackerService/CancelMessages',
+                request_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.CancelMessagesRequest.SerializeToString,
+                response_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.CancelMessagesResponse.FromString,
+                _registered_method=True)
+        self.FilterEntries = channel.unary_unary(
+                '/delayed_tracker.v1.DelayedDeliveryTrackerService/FilterEntries',
+                request_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.FilterEntriesRequest.SerializeToString,
+                response_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.FilterEntriesResponse.FromString,
+                _registered_method=True)
+        self.ResetCursor = channel.unary_unary(
+                '/delayed_tracker.v1.DelayedDeliveryTrackerService/ResetCursor',
+                request_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.ResetCursorRequest.SerializeToString,
+                response_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.ResetCursorResponse.FromString,
+                _registered_method=True)
+        self.ListTrackers = channel.unary_unary(
+                '/delayed_tracker.v1.DelayedDeliveryTrackerService/ListTrackers',
+                request_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.ListTrackersRequest.SerializeToString,
+                response_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.ListTrackersResponse.FromString,
+                _registered_method=True)
+        self.PeekMessages = channel.unary_unary(
+                '/delayed_tracker.v1.DelayedDeliveryTrackerService/PeekMessages',
+                request_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.PeekMessagesRequest.SerializeToString,
+                response_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.PeekMessagesResponse.FromString,
+                _registered_method=True)
+        self.ExplainMessage = channel.unary_unary(
+                '/delayed_tracker.v1.DelayedDeliveryTrackerService/ExplainMessage',
+                request_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.ExplainMessageRequest.SerializeToString,
+                response_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.ExplainMessageResponse.FromString,
+                _registered_method=True)
+        self.DeliveryHistogram = channel.unary_unary(
+                '/delayed_tracker.v1.DelayedDeliveryTrackerService/DeliveryHistogram',
+                request_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.DeliveryHistogramRequest.SerializeToString,
+                response_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.DeliveryHistogramResponse.FromString,
+                _registered_method=True)
+        self.SealBucket = channel.unary_unary(
+                '/delayed_tracker.v1.DelayedDeliveryTrackerService/SealBucket',
+                request_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.SealBucketRequest.SerializeToString,
+                response_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.SealBucketResponse.FromString,
+                _registered_method=True)
+        self.VerifySnapshots = channel.unary_unary(
+                '/delayed_tracker.v1.DelayedDeliveryTrackerService/VerifySnapshots',
+                request_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.VerifySnapshotsRequest.SerializeToString,
+                response_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.VerifySnapshotsResponse.FromString,
+                _registered_method=True)
 
 
 class DelayedDeliveryTrackerServiceServicer:
@@ -186,6 +246,95 @@ class DelayedDeliveryTrackerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteTracker(self, request, context):
+        """Forgets the tracker of a subscription that is gone, with every snapshot, loaded or not. A barrier, as ClearMessages;
+        the tracker is closed afterwards.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddMessagesStream(self, request_iterator, context):
+        """AddMessages as a stream: one answer for each request, in order. The stream ends with the first error, which applies
+        nothing of its own request; what was answered before is applied.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExtendLease(self, request, context):
+        """Sets a new expiry, counted from now, for leased positions.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelMessages(self, request, context):
+        """Forgets positions that are not leased, with a definite answer for each. The caller acknowledges them in its cursor
+        as well, else a replay adds them again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FilterEntries(self, request, context):
+        """Tells which entries of ledger ranges a cursor should read now: those that are not tracked (PIP-195's discontinuous
+        read). Read-only: needs no epoch.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResetCursor(self, request, context):
+        """The cursor was moved: forgets every position, as ClearMessages, and takes the new mark-delete position, which may be
+        lower than the old one. The dispatcher replays from there.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTrackers(self, request, context):
+        """Trackers, open or only on disk, ascending by topic and subscription. Read-only: needs no epoch.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PeekMessages(self, request, context):
+        """Tracked indexes by deadline, from segments that are not loaded too, without any side effect. Needs no epoch.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExplainMessage(self, request, context):
+        """Where one position is, why it was not delivered, and what happens next. Read-only: needs no epoch.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeliveryHistogram(self, request, context):
+        """How many tracked indexes are due when, from segment bounds where segments are not loaded. Needs no epoch.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SealBucket(self, request, context):
+        """Seals what the mutable bucket holds, however little.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def VerifySnapshots(self, request, context):
+        """Reads every snapshot of the tracker and compares it with the catalogue and the index. Changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_DelayedDeliveryTrackerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -248,6 +397,66 @@ def add_DelayedDeliveryTrackerServiceServicer_to_server(servicer, server):
                     servicer.ListBuckets,
                     request_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.ListBucketsRequest.FromString,
                     response_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.ListBucketsResponse.SerializeToString,
+            ),
+            'DeleteTracker': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteTracker,
+                    request_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.DeleteTrackerRequest.FromString,
+                    response_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.DeleteTrackerResponse.SerializeToString,
+            ),
+            'AddMessagesStream': grpc.stream_stream_rpc_method_handler(
+                    servicer.AddMessagesStream,
+                    request_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.AddMessagesStreamRequest.FromString,
+                    response_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.AddMessagesStreamResponse.SerializeToString,
+            ),
+            'ExtendLease': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExtendLease,
+                    request_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.ExtendLeaseRequest.FromString,
+                    response_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.ExtendLeaseResponse.SerializeToString,
+            ),
+            'CancelMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelMessages,
+                    request_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.CancelMessagesRequest.FromString,
+                    response_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.CancelMessagesResponse.SerializeToString,
+            ),
+            'FilterEntries': grpc.unary_unary_rpc_method_handler(
+                    servicer.FilterEntries,
+                    request_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.FilterEntriesRequest.FromString,
+                    response_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.FilterEntriesResponse.SerializeToString,
+            ),
+            'ResetCursor': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResetCursor,
+                    request_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.ResetCursorRequest.FromString,
+                    response_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.ResetCursorResponse.SerializeToString,
+            ),
+            'ListTrackers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTrackers,
+                    request_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.ListTrackersRequest.FromString,
+                    response_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.ListTrackersResponse.SerializeToString,
+            ),
+            'PeekMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.PeekMessages,
+                    request_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.PeekMessagesRequest.FromString,
+                    response_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.PeekMessagesResponse.SerializeToString,
+            ),
+            'ExplainMessage': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainMessage,
+                    request_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.ExplainMessageRequest.FromString,
+                    response_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.ExplainMessageResponse.SerializeToString,
+            ),
+            'DeliveryHistogram': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeliveryHistogram,
+                    request_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.DeliveryHistogramRequest.FromString,
+                    response_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.DeliveryHistogramResponse.SerializeToString,
+            ),
+            'SealBucket': grpc.unary_unary_rpc_method_handler(
+                    servicer.SealBucket,
+                    request_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.SealBucketRequest.FromString,
+                    response_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.SealBucketResponse.SerializeToString,
+            ),
+            'VerifySnapshots': grpc.unary_unary_rpc_method_handler(
+                    servicer.VerifySnapshots,
+                    request_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.VerifySnapshotsRequest.FromString,
+                    response_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.VerifySnapshotsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -574,6 +783,330 @@ class DelayedDeliveryTrackerService:
             '/delayed_tracker.v1.DelayedDeliveryTrackerService/ListBuckets',
             delayed__tracker_dot_v1_dot_tracker__pb2.ListBucketsRequest.SerializeToString,
             delayed__tracker_dot_v1_dot_tracker__pb2.ListBucketsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteTracker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/delayed_tracker.v1.DelayedDeliveryTrackerService/DeleteTracker',
+            delayed__tracker_dot_v1_dot_tracker__pb2.DeleteTrackerRequest.SerializeToString,
+            delayed__tracker_dot_v1_dot_tracker__pb2.DeleteTrackerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddMessagesStream(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/delayed_tracker.v1.DelayedDeliveryTrackerService/AddMessagesStream',
+            delayed__tracker_dot_v1_dot_tracker__pb2.AddMessagesStreamRequest.SerializeToString,
+            delayed__tracker_dot_v1_dot_tracker__pb2.AddMessagesStreamResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExtendLease(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/delayed_tracker.v1.DelayedDeliveryTrackerService/ExtendLease',
+            delayed__tracker_dot_v1_dot_tracker__pb2.ExtendLeaseRequest.SerializeToString,
+            delayed__tracker_dot_v1_dot_tracker__pb2.ExtendLeaseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelMessages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/delayed_tracker.v1.DelayedDeliveryTrackerService/CancelMessages',
+            delayed__tracker_dot_v1_dot_tracker__pb2.CancelMessagesRequest.SerializeToString,
+            delayed__tracker_dot_v1_dot_tracker__pb2.CancelMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FilterEntries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/delayed_tracker.v1.DelayedDeliveryTrackerService/FilterEntries',
+            delayed__tracker_dot_v1_dot_tracker__pb2.FilterEntriesRequest.SerializeToString,
+            delayed__tracker_dot_v1_dot_tracker__pb2.FilterEntriesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResetCursor(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/delayed_tracker.v1.DelayedDeliveryTrackerService/ResetCursor',
+            delayed__tracker_dot_v1_dot_tracker__pb2.ResetCursorRequest.SerializeToString,
+            delayed__tracker_dot_v1_dot_tracker__pb2.ResetCursorResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTrackers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/delayed_tracker.v1.DelayedDeliveryTrackerService/ListTrackers',
+            delayed__tracker_dot_v1_dot_tracker__pb2.ListTrackersRequest.SerializeToString,
+            delayed__tracker_dot_v1_dot_tracker__pb2.ListTrackersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PeekMessages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/delayed_tracker.v1.DelayedDeliveryTrackerService/PeekMessages',
+            delayed__tracker_dot_v1_dot_tracker__pb2.PeekMessagesRequest.SerializeToString,
+            delayed__tracker_dot_v1_dot_tracker__pb2.PeekMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainMessage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/delayed_tracker.v1.DelayedDeliveryTrackerService/ExplainMessage',
+            delayed__tracker_dot_v1_dot_tracker__pb2.ExplainMessageRequest.SerializeToString,
+            delayed__tracker_dot_v1_dot_tracker__pb2.ExplainMessageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeliveryHistogram(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/delayed_tracker.v1.DelayedDeliveryTrackerService/DeliveryHistogram',
+            delayed__tracker_dot_v1_dot_tracker__pb2.DeliveryHistogramRequest.SerializeToString,
+            delayed__tracker_dot_v1_dot_tracker__pb2.DeliveryHistogramResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SealBucket(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/delayed_tracker.v1.DelayedDeliveryTrackerService/SealBucket',
+            delayed__tracker_dot_v1_dot_tracker__pb2.SealBucketRequest.SerializeToString,
+            delayed__tracker_dot_v1_dot_tracker__pb2.SealBucketResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def VerifySnapshots(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/delayed_tracker.v1.DelayedDeliveryTrackerService/VerifySnapshots',
+            delayed__tracker_dot_v1_dot_tracker__pb2.VerifySnapshotsRequest.SerializeToString,
+            delayed__tracker_dot_v1_dot_tracker__pb2.VerifySnapshotsResponse.FromString,
             options,
             channel_credentials,
             insecure,

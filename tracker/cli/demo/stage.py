@@ -54,8 +54,9 @@ class Stage:
         return await ServiceProcess.start(self.work_directory, storage_url=self.storage_url, settings=_SETTINGS)
 
     def connect(self, service: ServiceProcess) -> contextlib.AbstractAsyncContextManager[DelayedTrackerClient]:
-        """Connect a dispatcher that sends small batches, so that a crash finds many on their way."""
-        return DelayedTrackerClient.connect(service.grpc_address, settings=ClientSettings(flush_count=5))
+        """Connect a dispatcher that sends small batches, so that a crash finds many on their way, and sees it at once."""
+        settings = ClientSettings(flush_count=5, wait_for_ready=False)
+        return DelayedTrackerClient.connect(service.grpc_address, settings=settings)
 
     def finish(self, group: str, messages: DueMessages) -> None:
         """Record that messages were delivered: how late, and that they ended."""

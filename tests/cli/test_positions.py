@@ -1,0 +1,43 @@
+"""Positions as people type them."""
+
+import pytest
+
+from tracker.cli.positions import POSITIONS_MAX, parse_mark_delete, parse_position, parse_positions
+from tracker.client import Position
+from tracker.core.errors import InvalidInput
+
+
+def test_single_positions_and_ranges_keep_their_order():
+    """Both ends of a range belong to it."""
+    assert parse_positions("x", ["7:3", " 5:0-2 ", "7:3"]) == [(7, 3), (5, 0), (5, 1), (5, 2), (7, 3)]
+    assert parse_position("x", "7:3-3") == Position(7, 3)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "7", "7:", ":3", "-7:3", "7:-3", "7:3-", "7:3-2", f"7:{2**32}", f"{2**63}:0", "a:b"]
+)
+def test_what_is_no_position_is_refused(text):
+    """With the option's name and an example, or the bounds."""
+    with pytest.raises(InvalidInput, match="LEDGER"):
+        parse_positions("LEDGER:ENTRY", ["7:3", text])
+
+
+def test_a_command_does_not_take_endless_ranges():
+    """More than a million positions are refused before they are made."""
+    assert len(parse_positions("x", [f"7:1-{POSITIONS_MAX}"])) == POSITIONS_MAX
+    with pytest.raises(InvalidInput, match="1000001 positions"):
+        parse_positions("x", [f"7:0-{POSITIONS_MAX}"])
+    with pytest.raises(InvalidInput, match="one position"):
+        parse_position("x", "7:0-1")
+
+
+@pytest.mark.parametrize(("text", "position"), [(None, None), ("7:-1", (7, -1)), ("-1:-1", (-1, -1)), ("7:3", (7, 3))])
+def test_a_mark_delete_position_may_be_before_the_first_entry(text, position):
+    """Entry -1 is; no text is no position."""
+    assert parse_mark_delete("--mark-delete", text) == position
+
+
+def test_a_mark_delete_position_is_one():
+    """A range is none."""
+    with pytest.raises(InvalidInput, match="--mark-delete"):
+        parse_mark_delete("--mark-delete", "7:1-2")

@@ -1,0 +1,91 @@
+"""Both shells of the client under one form, so that a test of its rules runs over each."""
+
+import asyncio
+import enum
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tracker.client import ClientSettings, DelayedTrackerClient, blocking
+
+_END = object()
+
+
+class Shell(enum.Enum):
+    ASYNCIO = "asyncio"
+    BLOCKING = "blocking"
+
+    @asynccontextmanager
+    async def connect(self, address: str, *, settings: ClientSettings | None = None):
+        if self is Shell.ASYNCIO:
+            async with DelayedTrackerClient.connect(address, settings=settings) as client:
+                yield client
+        else:
+            async with Threaded(blocking.DelayedTrackerClient.connect(address, settings=settings)) as client:
+                yield client
+
+
+class Threaded:
+    """A blocking client, view, session or lease, used as if it were the asyncio one: each call has a thread."""
+
+    def __init__(self, used) -> None:
+        self.used = used
+
+    def __getattr__(self, name):
+        value = getattr(self.used, name)
+        if not callable(value):
+            return value
+
+        async def call(*arguments, **options):
+            return threaded(await asyncio.to_thread(value, *arguments, **options))
+
+        return call
+
+    def __len__(self) -> int:
+        return len(self.used)
+
+    def view_tracker(self, topic, subscription):
+        return Threaded(self.used.view_tracker(topic, subscription))
+
+    def list_trackers(self, *arguments, **options):
+        return each(self.used.list_trackers(*arguments, **options))
+
+    def add_stream(self, batches):
+        return each(self.used.add_stream(batches))
+
+    async def __aenter__(self):
+        return threaded(await asyncio.to_thread(self.used.__enter__))
+
+    async def __aexit__(self, kind, error, trace):
+        return await asyncio.to_thread(self.used.__exit__, kind, error, trace)
+
+
+def threaded(value):
+    kinds = (blocking.DelayedTrackerClient, blocking.TrackerView, blocking.TrackerSession, blocking.Lease)
+    return Threaded(value) if isinstance(value, kinds) else value
+
+
+async def each(iterator) -> AsyncIterator:
+    try:
+        while (value := await asyncio.to_thread(next, iterator, _END)) is not _END:
+            yield value
+    finally:
+        await asyncio.to_thread(iterator.close)
+
+
+class Batches:
+    """Batches of a stream for either shell; an exception among them is raised when its turn comes."""
+
+    def __init__(self, *batches) -> None:
+        self._batches = batches
+        self.asked_count = 0
+
+    def __iter__(self):
+        for batch in self._batches:
+            self.asked_count += 1
+            if isinstance(batch, Exception):
+                raise batch
+            yield batch
+
+    async def __aiter__(self):
+        for batch in self:
+            yield batch

@@ -1,0 +1,145 @@
+"""Single adds of many threads made into batches."""
+
+import threading
+from concurrent.futures import CancelledError, wait
+
+import pytest
+
+from tracker.client import AddAnswer, AddResult, SessionClosed, Unavailable
+from tracker.client.blocking.add_buffer import AddBuffer
+
+FOREVER_S = 3_600.0
+PATIENCE_S = 30.0
+
+
+class Sent:
+    """Batches as they left, each answered when the test lets it."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.arrived = threading.Event()
+        self.gate = threading.Event()
+        self.gate.set()
+        self.error: BaseException | None = None
+
+    def __call__(self, deliver_at_ms: list[int], ledger_ids: list[int], entry_ids: list[int]) -> AddAnswer:
+        self.batches.append(entry_ids)
+        self.arrived.set()
+        assert self.gate.wait(PATIENCE_S)
+        if self.error:
+            raise self.error
+        return AddAnswer(added_count=len(entry_ids) - 1, due_offsets=(0,))
+
+
+def buffer(sent: Sent, *, flush_count: int = 3, flush_delay_s: float = FOREVER_S, buffer_max: int = 100) -> AddBuffer:
+    return AddBuffer(sent, flush_count=flush_count, flush_delay_s=flush_delay_s, buffer_max=buffer_max)
+
+
+def test_a_full_batch_leaves_at_once_and_each_add_has_its_outcome():
+    """flush_count adds are one call, without waiting for the delay."""
+    sent = Sent()
+    adds = buffer(sent)
+    outcomes = [adds.add(1, 2, entry) for entry in range(3)]
+    assert [outcome.result(PATIENCE_S) for outcome in outcomes] == [AddResult.DUE, AddResult.ADDED, AddResult.ADDED]
+    assert sent.batches == [[0, 1, 2]]
+    adds.close()
+
+
+def test_a_lone_add_leaves_after_the_delay():
+    """Nobody waits for a batch to fill."""
+    sent = Sent()
+    adds = buffer(sent, flush_delay_s=0.0)
+    assert adds.add(1, 2, 9).result(PATIENCE_S) is AddResult.DUE
+    adds.close()
+
+
+def test_a_full_buffer_blocks_the_next_add():
+    """Back-pressure: beyond buffer_max the caller waits until an outcome is there."""
+    sent = Sent()
+    sent.gate.clear()
+    adds = buffer(sent, flush_count=2, buffer_max=2)
+    adds.add(1, 2, 0)
+    adds.add(1, 2, 1)
+    assert sent.arrived.wait(PATIENCE_S)
+    third = threading.Thread(target=lambda: adds.add(1, 2, 2))
+    third.start()
+    assert len(adds) == 0
+    sent.gate.set()
+    third.join(PATIENCE_S)
+    assert not third.is_alive()
+    adds.close()
+    assert sent.batches == [[0, 1], [2]]
+
+
+def test_a_failed_batch_fails_each_of_its_adds_and_no_later_one():
+    """The next batch is sent as if nothing had happened."""
+    sent = Sent()
+    sent.error = Unavailable("down")
+    adds = buffer(sent)
+    for outcome in [adds.add(1, 2, entry) for entry in range(3)]:
+        with pytest.raises(Unavailable):
+            outcome.result(PATIENCE_S)
+    sent.error = None
+    later = [adds.add(1, 2, entry) for entry in range(3)]
+    assert [outcome.result(PATIENCE_S) for outcome in later].count(AddResult.ADDED) == 2
+    adds.close()
+
+
+def test_an_add_that_nobody_waits_for_does_not_leave():
+    """A cancelled add is not tracked, and its room is free again."""
+    sent = Sent()
+    adds = buffer(sent, flush_count=2, buffer_max=2)
+    gone = adds.add(1, 2, 1)
+    assert gone.cancel()
+    kept = [adds.add(1, 2, 2)]
+    adds.close()
+    wait(kept, PATIENCE_S)
+    assert [entry for batch in sent.batches for entry in batch] == [2]
+    with pytest.raises(CancelledError):
+        gone.result(PATIENCE_S)
+
+
+def test_an_add_on_its_way_cannot_be_cancelled():
+    """It may be tracked, so it has an outcome."""
+    sent = Sent()
+    sent.gate.clear()
+    adds = buffer(sent, flush_count=1)
+    outcome = adds.add(1, 2, 1)
+    assert sent.arrived.wait(PATIENCE_S)
+    assert not outcome.cancel()
+    sent.gate.set()
+    assert outcome.result(PATIENCE_S) is AddResult.DUE
+    adds.close()
+
+
+def test_close_sends_what_is_buffered_and_refuses_more():
+    """Nothing that was accepted is dropped, and closing twice is harmless."""
+    sent = Sent()
+    adds = buffer(sent)
+    outcomes = [adds.add(1, 2, entry) for entry in range(2)]
+    adds.close()
+    assert all(outcome.done() for outcome in outcomes)
+    with pytest.raises(SessionClosed, match="open the tracker again"):
+        adds.add(1, 2, 6)
+    adds.close()
+
+
+def test_many_threads_lose_nothing():
+    """Each of 2,000 adds of 20 threads is sent once, within the bounds."""
+    sent = Sent()
+    adds = buffer(sent, flush_count=50, flush_delay_s=0.0, buffer_max=60)
+    outcomes: list[AddResult] = []
+
+    def offer(first: int) -> None:
+        futures = [adds.add(1, 2, entry) for entry in range(first, first + 100)]
+        outcomes.extend(future.result(PATIENCE_S) for future in futures)
+
+    threads = [threading.Thread(target=offer, args=(first,)) for first in range(0, 2_000, 100)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    adds.close()
+    assert sorted(entry for batch in sent.batches for entry in batch) == list(range(2_000))
+    assert max(map(len, sent.batches)) <= 50
+    assert outcomes.count(AddResult.DUE) == len(sent.batches)

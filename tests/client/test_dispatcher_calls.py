@@ -1,0 +1,120 @@
+"""The dispatcher's further calls: cancel, extend, reset, seal, delete and the discontinuous read, over both shells."""
+
+import grpc
+import pytest
+
+from delayed_tracker.v1 import tracker_pb2 as pb
+from tests.client.conftest import TOPIC
+from tests.client.test_session import failing
+from tracker.client import EntryRange, InvalidInput, Position, Unavailable
+
+
+def offsets_of_multiples(number: int, values) -> list[int]:
+    return [offset for offset, value in enumerate(values) if value % number == 0]
+
+
+async def test_a_cancel_answers_each_position(service, session):
+    """Five rows are two calls (batch_max is 4); offsets are the whole's."""
+
+    async def answer(request, context):
+        leased = offsets_of_multiples(2, request.entry_ids)
+        unknown = offsets_of_multiples(5, request.entry_ids)
+        return pb.CancelMessagesResponse(
+            cancelled_count=len(request.entry_ids) - len(leased) - len(unknown),
+            leased_offsets=leased,
+            unknown_offsets=unknown,
+        )
+
+    service.on("CancelMessages", answer)
+    answer = await session.cancel([3] * 5, [1, 2, 3, 5, 4])
+    assert (answer.cancelled_count, answer.leased_offsets, answer.unknown_offsets) == (2, (1, 4), (3,))
+    assert [(request.epoch, len(request.ledger_ids)) for request in service.requests_of("CancelMessages")] == [
+        (7, 4),
+        (7, 1),
+    ]
+
+
+async def test_a_cancel_is_never_repeated(service, session):
+    """A repetition would call unknown what the first attempt cancelled."""
+    service.on("CancelMessages", failing(grpc.StatusCode.UNAVAILABLE))
+    with pytest.raises(Unavailable):
+        await session.cancel([1], [1])
+    assert len(service.requests_of("CancelMessages")) == 1
+
+
+async def test_all_of_a_lease_is_extended_without_naming_it(service, session):
+    """No columns is everything; named positions travel in batches, and the earliest expiry counts."""
+    expiries = iter([90, 80, 85])
+
+    async def answer(request, context):
+        return pb.ExtendLeaseResponse(
+            extended_count=len(request.ledger_ids) or 9, lease_expires_at_ms=next(expiries), stale_offsets=[0]
+        )
+
+    service.on("ExtendLease", answer)
+    whole = await session.extend(5, 1_000)
+    assert (whole.extended_count, whole.expires_at_ms) == (9, 90)
+    some = await session.extend(5, 1_000, [1] * 6, range(6))
+    assert (some.extended_count, some.expires_at_ms, some.stale_offsets) == (6, 80, (0, 4))
+    first, *_ = service.requests_of("ExtendLease")
+    assert (first.epoch, first.lease_id, first.lease_ms, list(first.ledger_ids)) == (7, 5, 1_000, [])
+
+
+@pytest.mark.parametrize("columns", [([], []), ([1], []), ([1], None)])
+async def test_an_extend_of_no_positions_is_not_one_of_all(service, session, columns):
+    """It would extend more than was asked for."""
+    with pytest.raises(InvalidInput, match="ledger_ids"):
+        await session.extend(5, 1_000, *columns)
+    with pytest.raises(InvalidInput, match="lease_ms"):
+        await session.extend(5, 0)
+    assert service.requests_of("ExtendLease") == []
+
+
+@pytest.mark.parametrize("mark_delete", [None, Position(3, -1)])
+async def test_a_reset_goes_on_under_the_new_epoch(service, session, mark_delete):
+    """The answer says where to replay from, later calls carry its epoch."""
+    service.on(
+        "ResetCursor",
+        pb.ResetCursorResponse(epoch=8, cleared_count=4, replay_from=pb.Position(ledger_id=3) if mark_delete else None),
+    )
+    service.on("SealBucket", pb.SealBucketResponse(sealed_count=2))
+    answer = await session.reset_cursor(mark_delete)
+    assert answer.cleared_count == 4
+    assert answer.replay_from == (Position(3, 0) if mark_delete else None)
+    assert await session.seal() == 2
+    assert service.requests_of("ResetCursor")[0].HasField("mark_delete") is (mark_delete is not None)
+    assert [request.epoch for request in service.requests_of("SealBucket")] == [8]
+    with pytest.raises(InvalidInput, match="mark_delete"):
+        await session.reset_cursor(Position(-2, 0))
+
+
+async def test_an_owner_deletes_in_its_epoch_and_anybody_without(service, client, session):
+    """The subscription is gone, so is its owner."""
+    service.on("DeleteTracker", pb.DeleteTrackerResponse(deleted_count=6))
+    assert await session.delete() == 6
+    assert await client.delete_tracker(TOPIC, "billing") == 6
+    first, second = service.requests_of("DeleteTracker")
+    assert (first.epoch, second.HasField("epoch")) == (7, False)
+    assert (second.tracker.topic, second.tracker.subscription) == (TOPIC, "billing")
+
+
+async def test_untracked_entries_come_back_as_ranges(service, session):
+    """In the order that was asked for."""
+    service.on(
+        "FilterEntries",
+        pb.FilterEntriesResponse(ranges=[pb.EntryRange(ledger_id=4, first_entry_id=0, last_entry_id=6)]),
+    )
+    assert await session.filter_entries([EntryRange(4, 0, 9)]) == (EntryRange(4, 0, 6),)
+    (request,) = service.requests_of("FilterEntries")
+    assert [(row.ledger_id, row.first_entry_id, row.last_entry_id) for row in request.ranges] == [(4, 0, 9)]
+    assert await session.filter_entries([]) == ()
+    with pytest.raises(InvalidInput, match="4:3-2' at offset 1"):
+        await session.filter_entries([EntryRange(4, 0, 9), EntryRange(4, 3, 2)])
+    assert len(service.requests_of("FilterEntries")) == 1
+
+
+async def test_polls_hand_on_the_hint_to_pause(service, session):
+    """The in-memory tracker found that all messages have the same delay."""
+    service.on("PollScheduledMessages", pb.PollScheduledMessagesResponse(pause_reading=True))
+    assert (await session.poll(1)).messages.pause_reading
+    assert (await session.poll_hand_off(1)).pause_reading

@@ -1,0 +1,116 @@
+"""Every call of the client against the real service, through each shell: the service means what the client reads."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.client.shells import Batches, Shell
+from tests.integration.dispatcher import SETTINGS, now_ms
+from tracker.cli.demo.service_process import ServiceProcess
+from tracker.client import (
+    AddResult,
+    EntryRange,
+    Fenced,
+    Position,
+    TrackerNotOpen,
+)
+
+pytestmark = pytest.mark.slow
+
+TOPIC = "persistent://lab/main/delayed"
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+async def service(tmp_path: Path):
+    running = await ServiceProcess.start(tmp_path, storage_url=f"sqlite:{tmp_path / 'tracker.db'}", settings=SETTINGS)
+    try:
+        yield running
+    finally:
+        await running.ensure_gone()
+
+
+@pytest.fixture(params=Shell, ids=lambda shell: shell.value)
+async def client(request, service):
+    async with request.param.connect(service.grpc_address) as connected:
+        yield connected
+
+
+@pytest.fixture
+async def session(client):
+    async with await client.open_tracker(TOPIC, "workers") as opened:
+        yield opened
+
+
+async def add(session, ledger_id: int, count: int, *, in_ms: int = HOUR_MS) -> None:
+    at_ms = now_ms() + in_ms
+    answer = await session.add_columns([at_ms] * count, [ledger_id] * count, range(count))
+    assert answer.added_count == count
+
+
+async def test_a_message_from_add_to_ack(session):
+    """Added, leased, extended, given back, leased again, acknowledged."""
+    at_ms = now_ms() + 300
+    assert await session.add(at_ms, 7, 1) is AddResult.ADDED
+    lease = await session.poll(10, wait_ms=10_000, lease_ms=1_000)
+    assert list(lease.messages) == [Position(7, 1)]
+    expires_at_ms = lease.expires_at_ms
+    assert (await lease.extend(60_000)).extended_count == 1
+    assert lease.expires_at_ms > expires_at_ms
+    assert (await lease.extend(60_000, [Position(7, 1)])).extended_count == 1
+    await lease.nack()
+    async with await session.poll(10) as again:
+        assert list(again.messages) == [Position(7, 1)]
+    assert await session.contains([7], [1]) == [False]
+
+
+async def test_a_stream_of_batches_is_answered_in_order(session):
+    """What is due or tracked already is told by offset, and an error ends the stream."""
+    at_ms = now_ms() + HOUR_MS
+    batches = [([at_ms] * 20, [ledger_id] * 20, range(20)) for ledger_id in range(50)]
+    answers = [answer async for answer in session.add_stream(Batches(*batches, batches[0], ([0], [99], [0])))]
+    assert [answer.added_count for answer in answers] == [20] * 50 + [0, 0]
+    assert answers[50].duplicate_offsets == tuple(range(20))
+    assert answers[51].due_offsets == (0,)
+
+
+async def test_a_stream_of_somebody_who_was_fenced_ends(client, session):
+    """With the error that any other call has."""
+    await client.open_tracker(TOPIC, "workers", owner="another")
+    with pytest.raises(Fenced, match="another"):
+        await anext(aiter(session.add_stream(Batches(([1], [1], [1])))))
+
+
+async def test_a_cancel_answers_each_position(session):
+    """Cancelled, leased by somebody, or not tracked."""
+    await add(session, 7, 3)
+    await add(session, 8, 1, in_ms=200)
+    async with await session.poll(1, wait_ms=10_000) as lease:
+        assert list(lease.messages) == [Position(8, 0)]
+        answer = await session.cancel([7, 8, 9], [1, 0, 0])
+        assert (answer.cancelled_count, answer.leased_offsets, answer.unknown_offsets) == (1, (1,), (2,))
+    assert await session.filter_entries([EntryRange(7, 0, 4), EntryRange(5, 0, 1)]) == (
+        EntryRange(7, 1, 1),
+        EntryRange(7, 3, 4),
+        EntryRange(5, 0, 1),
+    )
+
+
+async def test_a_reset_a_seal_and_a_delete(client, session):
+    """The session outlives a reset, and ends with the tracker."""
+    await add(session, 7, 20)
+    epoch = session.epoch
+    answer = await session.reset_cursor(Position(5, -1))
+    assert (answer.cleared_count, answer.replay_from) == (20, Position(5, 0))
+    assert session.epoch > epoch
+    await add(session, 7, 30)
+    assert await session.seal() == 30
+    assert await session.seal() == 0
+    listed = [tracker async for tracker in client.list_trackers(TOPIC)]
+    assert [(row.subscription, row.open, row.pending_count) for row in listed] == [("workers", True, 30)]
+    assert [tracker async for tracker in client.list_trackers("persistent://nowhere")] == []
+    assert await session.delete() == 30
+    with pytest.raises(TrackerNotOpen):
+        await client.view_tracker(TOPIC, "workers").stats()
+    assert [tracker async for tracker in client.list_trackers(TOPIC)] == []
+    assert await client.delete_tracker(TOPIC, "workers") == 0

@@ -1,0 +1,16 @@
+"""Answers of the core as plain values, so that two cores can be compared."""
+
+import dataclasses
+
+import numpy as np
+
+from tracker.core.columns import IndexColumns
+
+
+def plain(answer):
+    """Columns become lists, outcomes become dicts; everything else stays."""
+    if dataclasses.is_dataclass(answer) and not isinstance(answer, IndexColumns):
+        return {field.name: plain(getattr(answer, field.name)) for field in dataclasses.fields(answer)}
+    if isinstance(answer, np.ndarray):
+        return answer.tolist()
+    return list(answer) if isinstance(answer, IndexColumns) else answer

@@ -1,0 +1,163 @@
+"""Property: where a batch is cut never changes the result, neither the answers nor the buckets."""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.core.shell import Shell
+from tests.property.outcomes import plain
+from tracker.core.columns import Position
+from tracker.core.effects import DeleteSnapshots, StoreSnapshot
+from tracker.core.limits import TrackerKind, TrackerLimits
+from tracker.core.outcomes import BucketView
+
+REQUIRED_SHARES = {
+    TrackerKind.BUCKET: {
+        "seal": 0.80,
+        "late bucket": 0.10,
+        "refused": 0.60,
+        "refused and sealed in one batch": 0.15,
+        "refused and drained in one batch": 0.05,
+    },
+    TrackerKind.IN_MEMORY: {"refused": 0.60, "pause": 0.10},
+}
+EXAMPLES_MIN = 300
+
+Row = tuple[int, int, int]
+
+ledgers = st.integers(0, 5)
+entries = st.integers(0, 6)
+cuts = st.lists(st.integers(0, 12), max_size=4)
+
+
+def batches(delays_ms: st.SearchStrategy[int]) -> st.SearchStrategy[list[Row]]:
+    rows = st.tuples(delays_ms, ledgers, entries)
+    return st.lists(rows, min_size=1, max_size=12, unique_by=lambda row: row[1:])
+
+
+steps = st.one_of(
+    st.tuples(st.just("add"), batches(st.integers(4, 90)), cuts),
+    st.tuples(st.just("add"), batches(st.just(40)), cuts),
+    st.tuples(st.just("add"), batches(st.integers(-3, 90)), cuts),
+    st.tuples(st.just("add_with_some_due"), batches(st.integers(4, 90)), st.integers(1, 50), cuts),
+    st.tuples(st.just("add_with_some_due"), batches(st.integers(4, 90)), st.integers(1, 50), cuts),
+    st.tuples(st.just("pass_time"), st.integers(0, 10)),
+    st.tuples(st.just("pop"), st.integers(1, 6), st.sampled_from([0, 20])),
+    st.tuples(st.just("advance_mark_delete"), st.integers(0, 2), entries),
+    st.tuples(st.just("perform_all")),
+)
+
+
+def tiny_limits(kind: TrackerKind) -> st.SearchStrategy[TrackerLimits]:
+    return st.builds(
+        TrackerLimits,
+        kind=st.just(kind),
+        tick_ms=st.sampled_from([0, 3]),
+        min_index_count_per_bucket=st.integers(1, 4),
+        mutable_indexes_max=st.integers(2, 7),
+        late_indexes_max=st.integers(1, 4),
+        max_step_per_segment_ms=st.sampled_from([5, 1_000]),
+        max_indexes_per_segment=st.sampled_from([-1, 2]),
+        prefetch_window_ms=st.sampled_from([0, 8, 1_000]),
+        fixed_delay_lookahead=st.integers(0, 5),
+    )
+
+
+def buckets(shell: Shell) -> list[BucketView]:
+    """The buckets; deadlines of those in memory may be those of dead copies, which are dropped now and then."""
+    views = shell.core.buckets()
+    return [view if view.bucket_id else replace(view, min_deliver_at_ms=0, max_deliver_at_ms=0) for view in views]
+
+
+class CutAndWhole:
+    """Two trackers with one life, but one of them is offered each batch in pieces."""
+
+    def __init__(self, limits: TrackerLimits) -> None:
+        self.whole, self.cut = Shell.with_limits(limits), Shell.with_limits(limits)
+        self.hits: Counter[str] = Counter()
+
+    def add(self, batch: list[Row], cuts: list[int]) -> None:
+        rows = [(self.whole.now_ms + delay_ms, ledger, entry) for delay_ms, ledger, entry in batch]
+        before = self.whole.core.stats()
+        stores, deletes = len(self.whole.asked(StoreSnapshot)), len(self.whole.asked(DeleteSnapshots))
+        answer = plain(self.whole.add(*rows))
+        pieces = {name: 0 if isinstance(value, int) else [] for name, value in answer.items()}
+        for start, end in pairwise([0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]):
+            for name, value in plain(self.cut.add(*rows[start:end])).items():
+                pieces[name] += value if isinstance(value, int) else [start + offset for offset in value]
+        assert pieces == answer
+        self.compare()
+        after = self.whole.core.stats()
+        sealed = len(self.whole.asked(StoreSnapshot)) > stores
+        refused = after.refused_as_due_count > before.refused_as_due_count
+        self.hits["seal"] += sealed
+        self.hits["late bucket"] += sealed and after.late_count < before.late_count
+        self.hits["refused"] += refused
+        self.hits["refused and sealed in one batch"] += refused and sealed
+        self.hits["refused and drained in one batch"] += refused and len(self.whole.asked(DeleteSnapshots)) > deletes
+        self.hits["pause"] += self.whole.core.pause_reading(self.whole.now_ms)
+
+    def add_with_some_due(self, batch: list[Row], number: int, cuts: list[int]) -> None:
+        """Offer tracked positions, which are due by now, among new rows."""
+        homes = self.whole.core._state.members.homes.values()
+        tracked = sorted(tuple(position) for home in homes for position in home.bits.to_columns())
+        again = [(-1_000, *position) for which, position in enumerate(tracked) if which * number % 7 < 3][:6]
+        rows = [*again, *(row for row in batch if row[1:] not in {row[1:] for row in again})]
+        self.add(sorted(rows, key=lambda row: (row[1] * number + row[2] * 31) % 11), cuts)
+
+    def pass_time(self, delta_ms: int) -> None:
+        self.whole.pass_time(delta_ms)
+        self.cut.pass_time(delta_ms)
+
+    def pop(self, count: int, lease_ms: int) -> None:
+        assert plain(self.whole.pop(count, lease_ms=lease_ms)) == plain(self.cut.pop(count, lease_ms=lease_ms))
+
+    def advance_mark_delete(self, ledger: int, entry: int) -> None:
+        for shell in (self.whole, self.cut):
+            shell.core.advance_mark_delete(Position(ledger, entry), shell.now_ms)
+
+    def perform_all(self) -> None:
+        self.whole.perform_all()
+        self.cut.perform_all()
+        self.compare()
+
+    def compare(self) -> None:
+        whole, cut = self.whole, self.cut
+        cut.core.check()
+        assert buckets(whole) == buckets(cut)
+        # Bitmaps with the same bits may take different memory, and dead copies are dropped when somebody comes by.
+        measured = {name: getattr(whole.core.stats(), name) for name in ("membership_bytes", "loaded_count")}
+        assert whole.core.stats() == replace(cut.core.stats(), **measured)
+        assert whole.core.next_wakeup_ms() == cut.core.next_wakeup_ms()
+        assert whole.core.pause_reading(whole.now_ms) == cut.core.pause_reading(cut.now_ms)
+        to_store = [[effect.frozen.live for effect in shell.asked(StoreSnapshot)] for shell in (whole, cut)]
+        assert to_store[0] == to_store[1]
+
+
+@pytest.mark.parametrize("kind", TrackerKind)
+def test_where_a_batch_is_cut_changes_nothing(kind: TrackerKind) -> None:
+    """No position twice in a batch: of repeats the first wins, which a cut cannot know."""
+    hits: Counter[str] = Counter()
+
+    @settings(max_examples=max(EXAMPLES_MIN, settings.default.max_examples))
+    @given(limits=tiny_limits(kind), script=st.lists(steps, min_size=10, max_size=30))
+    def play(limits: TrackerLimits, script: list[tuple[object, ...]]) -> None:
+        both = CutAndWhole(limits)
+        for verb, *arguments in script:
+            getattr(both, str(verb))(*arguments)
+        both.perform_all()
+        assert both.whole.drain() == both.cut.drain()
+        hits.update({what for what, count in both.hits.items() if count})
+        hits["examples"] += 1
+
+    play()
+    timid = {
+        what: hits[what] / hits["examples"]
+        for what, share in REQUIRED_SHARES[kind].items()
+        if hits[what] < share * hits["examples"]
+    }
+    assert not timid, f"of {hits['examples']} examples too few took these paths: {timid}"

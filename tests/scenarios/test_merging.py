@@ -1,0 +1,240 @@
+"""Rows of Pulsar's defects about merging buckets, cancelling and moving the cursor. The names carry the row."""
+
+import math
+
+import pytest
+
+from tests.scenarios.desk import LOAD, MERGE, Desk
+from tracker.core.columns import IndexColumns, Position
+from tracker.core.effects import DeleteSnapshots, LoadSegments, MergeSnapshots, StoreSnapshot
+from tracker.core.merge_plan import adjacent_with_fewest, merge_group_size
+
+FAR = 3_600_000
+
+
+def seal_buckets(desk: Desk, sizes: list[int], in_ms: int = FAR) -> None:
+    """A sealed bucket of each size, ledgers 1, 2, ..., and one position in the mutable bucket."""
+    for ledger_id, size in enumerate(sizes, 1):
+        desk.add([(ledger_id, entry_id, in_ms + 1_000 * entry_id) for entry_id in range(size)])
+    desk.A(len(sizes) + 1, 0, FAR)
+
+
+def two_of_five(**limits: int) -> Desk:
+    """Two buckets of five positions in three segments each, one too many."""
+    desk = Desk(seal_at=5, seg=2, max_num_buckets=1, **limits)
+    seal_buckets(desk, [5, 5])
+    return desk
+
+
+def everything(desk: Desk) -> list[Position]:
+    return sorted(desk.unacked)
+
+
+def test_row_01_a_merged_snapshot_holds_everything_its_sources_held() -> None:
+    """Part of it loaded or not: after the merge and a restart all ten come out."""
+    desk = two_of_five(prefetch_window_ms=FAR)
+    assert len(desk.catalogue) == 1
+    desk.restart()
+    assert desk.count == 10
+    assert sorted(desk.drain()) == everything(desk)[:10]
+
+
+def test_row_02_a_position_is_delivered_once_after_a_merge() -> None:
+    """What was loaded before the merge is loaded again with the merged segments, and still comes once."""
+    desk = Desk(seal_at=5, seg=2, max_num_buckets=1, prefetch_window_ms=FAR)
+    desk.held.add(MERGE)
+    seal_buckets(desk, [5, 5], in_ms=1_000)
+    assert desk.core.stats().loaded_count == 11
+    desk.release(MERGE)
+    assert sorted(desk.drain()) == everything(desk)
+    assert desk.count == 0
+
+
+def test_row_10_ranges_are_those_of_live_buckets() -> None:
+    """400 seals and their merges leave no range behind."""
+    desk = Desk(seal_at=1, max_num_buckets=5)
+    for ledger_id in range(1, 402):
+        desk.A(ledger_id, 0, FAR)
+    assert len(desk.core._state.members.ranges) == len(desk.catalogue) == len(desk.snapshots) == 5
+    assert desk.count == 401
+
+
+def test_row_11_merging_is_amortised() -> None:
+    """500 seals with ten buckets allowed: each index is rewritten a bounded number of times."""
+    desk = Desk(seal_at=1, max_num_buckets=10)
+    for ledger_id in range(1, 502):
+        desk.A(ledger_id, 0, FAR)
+    rewritten = desk.core.stats().merged_index_count
+    assert rewritten <= 3 * 500 * math.log2(500)
+
+
+def test_several_buckets_are_merged_at_once() -> None:
+    """After a storage that was away comes back, up to four buckets become one in one merge."""
+    desk = Desk(seal_at=1, max_num_buckets=4)
+    desk.held.add(StoreSnapshot)
+    for ledger_id in range(1, 11):
+        desk.A(ledger_id, 0, FAR)
+    desk.held.add(MERGE)
+    desk.release(StoreSnapshot)
+    desk.release(MERGE)
+    sizes = [len(effect.sources) for effect in desk.performed if isinstance(effect, MergeSnapshots)]
+    assert max(sizes) == 4
+    assert len(desk.catalogue) == 4
+
+
+@pytest.mark.parametrize(
+    ("remaining", "group_size", "start"),
+    [
+        ([5, 3, 2, 4, 3], 2, 1),
+        ([5, 3, 2, 4, 3], 4, 1),
+        ([1, 1, 1], 2, 0),
+        ([9, 1, 9, 1, 1], 2, 3),
+        ([3], 2, None),
+    ],
+)
+def test_the_adjacent_buckets_with_the_fewest_indexes_are_merged(remaining, group_size, start) -> None:
+    """The proposal's example, ties, and nothing to choose from."""
+    assert adjacent_with_fewest(remaining, group_size) == start
+
+
+@pytest.mark.parametrize(
+    ("count", "limit", "size"), [(5, 4, 2), (6, 4, 3), (9, 4, 4), (4, 4, 1), (2, 1, 2), (9, -1, 0)]
+)
+def test_a_merge_takes_as_many_as_it_needs(count, limit, size) -> None:
+    """Enough to be back at the limit, at most four; -1 never."""
+    assert merge_group_size(count, limit) == size
+
+
+def test_row_15_a_failed_merge_keeps_its_sources() -> None:
+    """Restart after a failed merge, without any replay: every source is there."""
+    desk = Desk(seal_at=5, seg=2, max_num_buckets=1)
+    desk.failing.add(MERGE)
+    seal_buckets(desk, [5, 5])
+    assert any(isinstance(effect, MergeSnapshots) for effect in desk.performed)
+    assert len(desk.catalogue) == 2
+    assert not any(isinstance(effect, DeleteSnapshots) for effect in desk.performed)
+    desk.held.add(MERGE)
+    desk.restart()
+    assert desk.count == 10
+
+
+def test_row_16_delivery_goes_on_during_a_merge() -> None:
+    """With the merge blocked, everything that becomes due is loaded and handed out."""
+    desk = Desk(seal_at=5, seg=2, max_num_buckets=1)
+    desk.held.add(MERGE)
+    seal_buckets(desk, [5, 5], in_ms=1_000)
+    desk.sleep(3_000)
+    assert len(desk.due()) == 6
+    desk.sleep(10_000)
+    assert len(desk.due()) == 4
+    desk.release(MERGE)
+    assert (desk.catalogue, desk.snapshots) == ([], {})
+
+
+def test_row_16_what_waits_for_a_load_when_a_merge_ends_is_loaded_from_the_merged_snapshot() -> None:
+    """A load in flight is forgotten at the switch, and its segments come from the new snapshot with no outside event."""
+    desk = Desk(seal_at=5, seg=2, max_num_buckets=1)
+    desk.held |= {MERGE, LOAD}
+    seal_buckets(desk, [5, 5], in_ms=1_000)
+    desk.sleep(20_000)
+    assert desk.due() == []
+    desk.release(MERGE)
+    desk.release(LOAD)
+    assert len(desk.due()) == 10
+
+
+def test_row_17_a_merge_that_ends_after_close_leaves_one_truth() -> None:
+    """The store has the sources or the replacement, never neither."""
+    desk = Desk(seal_at=5, seg=2, max_num_buckets=1)
+    desk.held.add(MERGE)
+    seal_buckets(desk, [5, 5])
+    desk.core.close(desk.now_ms)
+    desk.release(MERGE)
+    desk.restart()
+    assert desk.count == 10
+
+
+def test_row_L4_a_failed_merge_is_tried_again() -> None:
+    """Nothing stays marked: loads go on, and the merge succeeds later by its own wake-up."""
+    desk = Desk(seal_at=5, seg=2, max_num_buckets=1)
+    desk.failing.add(MERGE)
+    seal_buckets(desk, [5, 5])
+    desk.failing.clear()
+    desk.sleep(10)
+    assert desk.core.stats().merge_count == 1
+    assert len(desk.catalogue) == 1
+
+
+def test_a_merge_drops_what_was_acknowledged_meanwhile_from_what_is_tracked() -> None:
+    """Positions handed out while the merge ran do not come back with it."""
+    desk = Desk(seal_at=5, seg=2, max_num_buckets=1)
+    desk.held.add(MERGE)
+    seal_buckets(desk, [5, 5], in_ms=1_000)
+    desk.sleep(1_000)
+    gone = desk.due()
+    assert len(gone) == 2
+    desk.release(MERGE)
+    assert sorted([*gone, *desk.drain()]) == everything(desk)
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_row_41_moving_the_cursor_invalidates_what_was_derived_from_it(loaded: bool) -> None:
+    """Seal three, reset to earliest, with a merge under way: no bucket left, each message delivered once."""
+    desk = Desk(seal_at=3, max_num_buckets=2)
+    desk.held.add(MERGE)
+    seal_buckets(desk, [3, 3, 3])
+    if not loaded:
+        desk.restart()
+    assert desk.core.reset_cursor(Position(-1, -1), desk.now_ms) in (9, 10)
+    desk.release(MERGE)
+    desk.perform()
+    assert (desk.catalogue, desk.snapshots) == ([], {})
+    assert desk.count == 0
+    assert desk.rescan() == []
+    assert sorted(desk.drain()) == everything(desk)
+
+
+def test_row_41_a_reset_may_move_back() -> None:
+    """What was below the old mark-delete position is tracked again."""
+    desk = Desk()
+    desk.mark_delete(5, 9)
+    assert desk.A(5, 3, FAR).below_mark_delete.tolist() == [0]
+    desk.core.reset_cursor(Position(5, 2), desk.now_ms)
+    assert desk.core.mark_delete == Position(5, 2)
+    assert desk.A(5, 3, FAR).added_count == 1
+
+
+def test_a_cancelled_position_added_anew_comes_at_its_new_deadline_only() -> None:
+    """The copy at the old deadline is dead, in memory, in a snapshot, and in a merged one."""
+    for sealed in (False, True):
+        desk = Desk(seal_at=2 if sealed else 100, max_num_buckets=1)
+        seal_buckets(desk, [2, 2], in_ms=1_000)
+        desk.core.cancel(IndexColumns.of([(0, 1, 0)]).positions, desk.now_ms)
+        desk.perform()
+        desk.A(1, 0, 50_000)
+        desk.sleep(10_000)
+        assert Position(1, 0) not in desk.due()
+        desk.sleep(40_000)
+        assert desk.due() == [Position(1, 0)]
+
+
+def test_a_merge_does_not_revive_a_dead_copy() -> None:
+    """Sent, added anew and sealed elsewhere: the loaded copy at the old deadline stays dead when both buckets merge."""
+    desk = Desk(seal_at=5, seg=2, max_num_buckets=2, late_indexes_max=1, prefetch_window_ms=FAR)
+    desk.held.add(MERGE)
+    seal_buckets(desk, [5, 5], in_ms=1_000)
+    desk.offer(IndexColumns.of([(0, 1, 3)]))
+    desk.A(1, 3, 50_000)
+    desk.release(MERGE)
+    assert desk.core.stats().merge_count == 1
+    desk.sleep(40_000)
+    assert Position(1, 3) not in desk.due()
+    desk.sleep(10_000)
+    assert desk.due() == [Position(1, 3)]
+
+
+def test_merges_load_nothing_into_the_heap() -> None:
+    """A merge far from due reads in the shell only: the tracker's memory does not grow."""
+    desk = two_of_five()
+    assert desk.core.stats().loaded_count == 1
+    assert not any(isinstance(effect, LoadSegments) for effect in desk.performed)

@@ -1,0 +1,78 @@
+"""Pages of trackers, open and on disk."""
+
+import pytest
+
+from delayed_tracker.v1 import tracker_pb2 as pb
+from tests.service.rpc import add, opened, poll
+from tests.service.shell import running_service
+
+
+@pytest.fixture
+async def service():
+    async with running_service() as running:
+        yield running
+
+
+def ref(topic, subscription="s"):
+    return pb.TrackerRef(topic=topic, subscription=subscription)
+
+
+async def pages(service, **kwargs):
+    found, token = [], ""
+    while True:
+        answer = await service.stub.ListTrackers(pb.ListTrackersRequest(page_token=token, **kwargs))
+        found.append([(row.tracker.topic, row.tracker.subscription) for row in answer.trackers])
+        token = answer.next_page_token
+        if not token:
+            return found
+
+
+async def test_rows_tell_what_is_open_and_what_only_stored(service):
+    """Ascending by topic and subscription; counts only of what is loaded."""
+    assert await pages(service) == [[]]
+    await opened(service, ref("b", "y"))
+    epoch = await opened(service, ref("b", "x"))
+    closed = await opened(service, ref("a"))
+    await service.stub.CloseTracker(pb.CloseTrackerRequest(tracker=ref("a"), epoch=closed))
+    now = service.clock.now_ms()
+    await service.stub.AddMessages(add(epoch, (now + 1, 1, 1), (now + 50, 1, 2), tracker=ref("b", "x")))
+    service.clock.advance(1)
+    request = poll(epoch)
+    request.tracker.CopyFrom(ref("b", "x"))
+    await service.stub.PollScheduledMessages(request)
+    on_disk, first, second = (await service.stub.ListTrackers(pb.ListTrackersRequest())).trackers
+    assert on_disk == pb.TrackerSummary(tracker=ref("a"))
+    assert (first.tracker, first.open, first.owner, first.epoch) == (ref("b", "x"), True, "tests", epoch)
+    assert (first.pending_count, first.leased_count, first.next_delivery_at_ms) == (1, 1, now + 50)
+    assert (second.tracker, second.HasField("next_delivery_at_ms")) == (ref("b", "y"), False)
+
+
+async def test_pages_cover_everything_once(service):
+    """Whatever the page size, and names of any script or punctuation."""
+    topics = [f"persistent://t/n/{name}" for name in ("ä", "b", '"', "%2F", "\U0001f600")]
+    for topic in topics:
+        await opened(service, ref(topic))
+    expected = sorted((topic, "s") for topic in topics)
+    for size in (1, 2, 4, 5, 6):
+        found = await pages(service, page_size=size)
+        assert [row for page in found for row in page] == expected
+        assert all(len(page) == size for page in found[:-1])
+
+
+async def test_a_prefix_selects_topics(service):
+    """From the beginning of the topic's name, not from its middle."""
+    for topic in ("persistent://a/n/t", "persistent://b/n/t", "x-persistent://a/n/t"):
+        await opened(service, ref(topic))
+    assert await pages(service, topic_prefix="persistent://a/") == [[("persistent://a/n/t", "s")]]
+    assert await pages(service, topic_prefix="nothing") == [[]]
+
+
+async def test_a_tracker_that_goes_between_two_pages_shifts_nothing(service):
+    """The next page begins behind the last row of the one before, be that row there or not."""
+    epochs = {topic: await opened(service, ref(topic)) for topic in "abcd"}
+    first = await service.stub.ListTrackers(pb.ListTrackersRequest(page_size=2))
+    assert [row.tracker.topic for row in first.trackers] == ["a", "b"]
+    await service.stub.DeleteTracker(pb.DeleteTrackerRequest(tracker=ref("b"), epoch=epochs["b"]))
+    rest = await service.stub.ListTrackers(pb.ListTrackersRequest(page_size=2, page_token=first.next_page_token))
+    assert [row.tracker.topic for row in rest.trackers] == ["c", "d"]
+    assert not rest.next_page_token

@@ -1,0 +1,32 @@
+"""``delayed-tracker delete``: forget the tracker of a subscription that is gone."""
+
+from typing import Annotated
+
+import typer
+
+from tracker.cli.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
+from tracker.cli.output import answer_console, print_json
+from tracker.client.blocking import DelayedTrackerClient
+from tracker.core.errors import InvalidInput
+
+
+def delete(
+    *,
+    topic: Topic,
+    subscription: Subscription,
+    sure: Annotated[bool, typer.Option("--yes", help="Required: this cannot be undone.")] = False,
+    server: Server = DEFAULT_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Forget the tracker of a subscription that is gone, with every snapshot, open or not, whoever owns it.
+
+    Example: delayed-tracker delete --topic persistent://lab/main/delayed --subscription workers --yes
+    """
+    if not sure:
+        raise InvalidInput("--yes", "not given", f"give it to forget everything tracked for {subscription} of {topic}")
+    with DelayedTrackerClient.connect(server) as client:
+        deleted_count = client.delete_tracker(topic, subscription)
+    if as_json:
+        print_json({"deleted_count": deleted_count})
+        return
+    answer_console().print(f"deleted, with {deleted_count} tracked messages")

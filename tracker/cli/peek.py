@@ -1,0 +1,58 @@
+"""``delayed-tracker peek``: what is tracked, by deadline, without any side effect."""
+
+from typing import Annotated
+
+import typer
+
+from tracker.cli.offering import parse_instant
+from tracker.cli.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
+from tracker.cli.output import answer_console, instant, print_json, table
+from tracker.client.blocking import DelayedTrackerClient
+
+
+def peek(
+    *,
+    topic: Topic,
+    subscription: Subscription,
+    from_instant: Annotated[
+        str,
+        typer.Option("--from", help="Deadlines from here on: ISO-8601 (UTC) or epoch milliseconds.", metavar="INSTANT"),
+    ] = "0",
+    until_instant: Annotated[
+        str | None, typer.Option("--until", help="Deadlines before this; default: no end.", metavar="INSTANT")
+    ] = None,
+    max_messages: Annotated[int, typer.Option("--max", min=1, max=10_000, help="At most this many messages.")] = 100,
+    server: Server = DEFAULT_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Print tracked messages of an open tracker by deadline, from snapshots on disk too, without taking any.
+
+    Example: delayed-tracker peek --topic persistent://lab/main/delayed --subscription workers --from 2026-11-21T08:00:00Z --max 10
+    """
+    from_ms = parse_instant("--from", from_instant)
+    until_ms = None if until_instant is None else parse_instant("--until", until_instant)
+    with DelayedTrackerClient.connect(server) as client:
+        peeked = client.view_tracker(topic, subscription).peek(max_messages, from_ms=from_ms, until_ms=until_ms)
+    leased = frozenset(peeked.leased_offsets)
+    messages = [
+        (deliver_at_ms, position, offset in leased)
+        for offset, (deliver_at_ms, position) in enumerate(zip(peeked.deliver_at_ms, peeked, strict=True))
+    ]
+    if as_json:
+        print_json(
+            {
+                "messages": [
+                    {"deliver_at_ms": deliver_at_ms, **position._asdict(), "leased": is_leased}
+                    for deliver_at_ms, position, is_leased in messages
+                ],
+                "truncated": peeked.truncated,
+            }
+        )
+        return
+    rows = table(f"tracked for {subscription} of {topic}", "position", "deliver at", "leased")
+    for deliver_at_ms, position, is_leased in messages:
+        rows.add_row(str(position), instant(deliver_at_ms), "leased" if is_leased else "")
+    console = answer_console()
+    console.print(rows)
+    if peeked.truncated:
+        console.print(f"these are the first {len(peeked)}; there are more: raise --max, or give a later --from")

@@ -1,0 +1,41 @@
+"""``delayed-tracker verify``: read every snapshot of a tracker and compare it with the catalogue and the index."""
+
+import sys
+
+from tracker.cli.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
+from tracker.cli.output import answer_console, print_json, size, table
+from tracker.client.blocking import DelayedTrackerClient
+from tracker.service.exit_codes import ExitCode
+
+
+def verify(topic: Topic, subscription: Subscription, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
+    """Verify the snapshots of an open tracker, without changing anything; the status is 1 if one has a problem.
+
+    Example: delayed-tracker verify --topic persistent://lab/main/delayed --subscription workers
+    """
+    with DelayedTrackerClient.connect(server) as client:
+        report = client.view_tracker(topic, subscription).verify()
+    if as_json:
+        print_json(
+            {"sound": report.sound, "snapshots": report.snapshots, "orphan_bucket_ids": report.orphan_bucket_ids}
+        )
+    else:
+        numbers = ("bucket", "segments", "messages", "snapshot")
+        rows = table(f"snapshots for {subscription} of {topic}", *numbers, "verdict", numbers=numbers)
+        for verdict in report.snapshots:
+            rows.add_row(
+                str(verdict.bucket_id),
+                str(verdict.segment_count),
+                str(verdict.index_count),
+                size(verdict.snapshot_bytes),
+                "; ".join(verdict.problems) or "sound",
+            )
+        console = answer_console()
+        console.print(rows)
+        damaged = sum(1 for verdict in report.snapshots if verdict.problems)
+        console.print(f"{len(report.snapshots)} verified, {damaged} with problems")
+        if report.orphan_bucket_ids:
+            listed = ", ".join(map(str, report.orphan_bucket_ids))
+            console.print(f"in no catalogue, to be swept: {listed}", markup=False)
+    if not report.sound:
+        sys.exit(ExitCode.FAILURE)

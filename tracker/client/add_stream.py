@@ -1,0 +1,77 @@
+"""A stream of adds: what each batch sends, and which answers belong to it. Both shells drive it the same way.
+
+Answers come in the order of the requests. A batch longer than ``batch_max`` is several requests; its answer is one.
+"""
+
+from collections import deque
+
+from delayed_tracker.v1 import tracker_pb2 as pb
+from tracker.client import convert
+from tracker.client.answers import AddAnswer
+from tracker.client.columns import IntColumn, pack_indexes, set_column, slice_packed
+from tracker.client.errors import ServiceFault
+
+IndexBatch = tuple[IntColumn, IntColumn, IntColumn]
+"""Deadlines, ledger ids and entry ids, of equal length."""
+
+
+class AddStream:
+    """One stream's requests in flight."""
+
+    def __init__(self, tracker: pb.TrackerRef, epoch: int, *, batch_max: int) -> None:
+        self._tracker = tracker
+        self._epoch = epoch
+        self._batch_max = batch_max
+        self._named = False
+        # Of each batch that is not wholly answered: how many positions its requests carry.
+        self._unanswered: deque[deque[int]] = deque()
+        self._parts: list[tuple[int, pb.AddMessagesResponse]] = []
+        self._answered_count = 0
+
+    def requests(self, batch: IndexBatch) -> list[pb.AddMessagesStreamRequest]:
+        """What a batch sends; always at least one request.
+
+        Raises:
+            InvalidInput: unequal lengths or values out of range; nothing is to be sent.
+        """
+        columns = pack_indexes(*batch)
+        total = len(batch[0])
+        made: list[pb.AddMessagesStreamRequest] = []
+        counts: deque[int] = deque()
+        for first in range(0, max(total, 1), self._batch_max):
+            count = min(self._batch_max, total - first)
+            request = pb.AddMessagesStreamRequest()
+            request.add.SetInParent()
+            if not self._named:
+                self._named = True
+                request.add.tracker.CopyFrom(self._tracker)
+                request.add.epoch = self._epoch
+            for field, packed in columns.items():
+                set_column(request.add, field, slice_packed(packed, first, count))
+            made.append(request)
+            counts.append(count)
+        self._unanswered.append(counts)
+        return made
+
+    def answered(self, response: pb.AddMessagesStreamResponse) -> AddAnswer | None:
+        """Take the next answer in: the batch's, or None if more of the batch is to be answered.
+
+        Raises:
+            ServiceFault: nothing is to be answered.
+        """
+        if not self._unanswered:
+            raise ServiceFault("the service answered more often than it was asked")
+        counts = self._unanswered[0]
+        self._parts.append((self._answered_count, response.added))
+        self._answered_count += counts.popleft()
+        if counts:
+            return None
+        self._unanswered.popleft()
+        answer = convert.add_answer(self._parts)
+        self._parts, self._answered_count = [], 0
+        return answer
+
+    def ended(self, *, all_sent: bool) -> None:
+        """The service ended the stream without an error; raises ServiceFault if it was too early for that."""
+        if self._unanswered or not all_sent:
+            raise ServiceFault("the service ended the stream before it had answered all of it")

@@ -1,0 +1,78 @@
+"""Long columns as several calls: what goes into each, and the smaller limit that a service may name.
+
+A call that was refused as too large applied nothing, so the same positions go again in smaller batches, and the limit
+is kept for later calls.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from google.protobuf.message import Message
+
+from tracker.client.columns import offsets, set_column, slice_packed
+from tracker.client.errors import BatchTooLarge
+from tracker.client.exchange import Exchange, ask
+
+Answer = TypeVar("Answer", bound=Message)
+
+
+class Batches:
+    """How many positions a call may carry, as far as is known."""
+
+    def __init__(self, batch_max: int) -> None:
+        self.batch_max = batch_max
+
+    def spread(
+        self,
+        method: str,
+        request: Callable[[], Message],
+        answer: type[Answer],
+        *,
+        columns: Mapping[str, bytes],
+        total: int,
+    ) -> Exchange[list[tuple[int, Answer]]]:
+        """Make one call after the other until every position was in one; always at least one.
+
+        Args:
+            method: the call's name.
+            request: a request without columns, anew for each call.
+            answer: the type of its answer.
+            columns: packed columns of ``total`` values, by field.
+            total: how many positions; 0 makes one call without any.
+        Returns: the answers, each with the offset of its first position.
+        Raises:
+            TrackerCallError: a call failed; the ones before it stay applied.
+        """
+        parts: list[tuple[int, Answer]] = []
+        first = 0
+        while first < total or not parts:
+            count = min(self.batch_max, total - first)
+            batch = request()
+            for field, packed in columns.items():
+                set_column(batch, field, slice_packed(packed, first, count))
+            try:
+                response = yield from ask(method, batch, answer)
+            except BatchTooLarge as error:
+                if not self._take_over_limit(error, count):
+                    raise
+                continue
+            parts.append((first, response))
+            first += count
+        return parts
+
+    def _take_over_limit(self, error: BatchTooLarge, sent_count: int) -> bool:
+        """Use the limit that the service names, or half of what was sent; False if no smaller batch is possible."""
+        named = error.metadata.get("limit", "")
+        limit = int(named) if named.isdecimal() else math.ceil(sent_count / 2)
+        if not 1 <= limit < sent_count:
+            return False
+        self.batch_max = limit
+        return True
+
+
+def all_offsets(parts: list[tuple[int, Answer]], field: str) -> tuple[int, ...]:
+    """Offsets of every batch's answer as offsets of the whole."""
+    if len(parts) == 1:
+        return tuple(getattr(parts[0][1], field))
+    return tuple(offset for first, answer in parts for offset in offsets(getattr(answer, field), first))

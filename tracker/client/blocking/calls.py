@@ -1,0 +1,105 @@
+"""One place where calls leave a program without an event loop: the channel, timeouts, and errors made ours."""
+
+from collections.abc import Iterator
+from typing import TypeAlias, TypeVar, cast
+
+import grpc
+from google.protobuf.message import Message
+
+from delayed_tracker.v1 import tracker_pb2 as pb
+from tracker.client.channel import channel_options, method_path, nobody_answers, require_address, serialized
+from tracker.client.errors import FailedCall, SessionClosed, TrackerCallError, call_error
+from tracker.client.exchange import Call, Exchange
+from tracker.client.settings import ClientSettings
+
+Result = TypeVar("Result")
+
+StreamCall: TypeAlias = "grpc.CallIterator[pb.AddMessagesStreamResponse]"
+
+
+class Calls:
+    """The calls of one channel to one service; any thread may make them."""
+
+    def __init__(self, address: str, settings: ClientSettings) -> None:
+        self.address = require_address(address)
+        self.settings = settings
+        self._channel = grpc.insecure_channel(address, options=channel_options(settings))
+        self._methods: dict[str, grpc.UnaryUnaryMultiCallable[Message, Message]] = {}
+        self._closed = False
+
+    def connected(self) -> None:
+        """Return when the service can be reached.
+
+        Raises:
+            Unavailable: not within ``connect_timeout_s``.
+        """
+        ready = grpc.channel_ready_future(self._channel)
+        try:
+            ready.result(timeout=self.settings.connect_timeout_s)
+        except grpc.FutureTimeoutError as error:
+            ready.cancel()
+            raise nobody_answers(self.address, self.settings) from error
+
+    def perform(self, exchange: Exchange[Result]) -> Result:
+        """Make the calls of an exchange, one after the other.
+
+        Returns: what the exchange returns.
+        Raises:
+            InvalidInput: a value that the exchange refused.
+            TrackerCallError: a call failed, of the kind that the service's reason names.
+            SessionClosed: the client was closed.
+        """
+        try:
+            call = next(exchange)
+            while True:
+                try:
+                    response = self._make(call)
+                except TrackerCallError as error:
+                    call = exchange.throw(error)
+                else:
+                    call = exchange.send(response)
+        except StopIteration as returned:
+            result: Result = returned.value
+            return result
+
+    def add_stream(self, requests: Iterator[pb.AddMessagesStreamRequest]) -> StreamCall:
+        """Begin a stream of adds; a thread of gRPC's asks for the requests."""
+        self._require_open()
+        performer = self._channel.stream_stream(
+            method_path("AddMessagesStream"),
+            request_serializer=serialized,
+            response_deserializer=pb.AddMessagesStreamResponse.FromString,
+        )
+        return performer(requests)
+
+    def close(self) -> None:
+        """Close the channel; calls under way in other threads end with SessionClosed."""
+        self._closed = True
+        self._channel.close()
+
+    def failure(self, error: grpc.RpcError) -> TrackerCallError | SessionClosed:
+        """The exception for a call that failed, to be raised ``from error``."""
+        # Every RpcError of a call is the call, too; gRPC's types do not say so.
+        failed = cast("FailedCall", error)
+        if self._closed and failed.code() is grpc.StatusCode.CANCELLED:
+            return SessionClosed("the client was closed while the call was under way; it may have been applied")
+        return call_error(failed)
+
+    def _make(self, call: Call) -> Message:
+        self._require_open()
+        performer = self._methods.get(call.method)
+        if performer is None:
+            performer = self._channel.unary_unary(
+                method_path(call.method),
+                request_serializer=serialized,
+                response_deserializer=call.answer.FromString,
+            )
+            self._methods[call.method] = performer
+        try:
+            return performer(call.request, timeout=call.timeout_s or self.settings.call_timeout_s)
+        except grpc.RpcError as error:
+            raise self.failure(error) from error
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise SessionClosed("the client is closed; connect again")

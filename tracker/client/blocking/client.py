@@ -1,0 +1,94 @@
+"""The entry point for dispatchers without an event loop: a connection to the service, and trackers opened over it.
+
+::
+
+    with DelayedTrackerClient.connect("127.0.0.1:7650") as client:
+        with client.open_tracker("persistent://shop/orders/events", "billing") as session:
+            session.add(deliver_at_ms, ledger_id, entry_id)
+            with session.poll(100, wait_ms=10_000) as lease:
+                ...
+
+The same names as in ``tracker.client``, which programs with an event loop use.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Self
+
+from tracker.client.answers import Position
+from tracker.client.blocking.calls import Calls
+from tracker.client.blocking.session import TrackerSession
+from tracker.client.blocking.view import TrackerView
+from tracker.client.reports import TrackerSummary
+from tracker.client.service_rules import ServiceRules
+from tracker.client.settings import ClientSettings
+from tracker.client.view_rules import ViewRules
+
+
+class DelayedTrackerClient:
+    """A connection to one service. Made by :meth:`connect`; safe to share among threads."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._rules = ServiceRules(calls.settings)
+
+    @classmethod
+    @contextmanager
+    def connect(cls, address: str, *, settings: ClientSettings | None = None) -> Iterator[Self]:
+        """Connect for the length of a context.
+
+        Args:
+            address: host:port of the service.
+            settings: timeouts and batching; None is the defaults.
+        Raises:
+            Unavailable: nothing answers there within ``connect_timeout_s``.
+        """
+        calls = Calls(address, settings or ClientSettings())
+        try:
+            calls.connected()
+            yield cls(calls)
+        finally:
+            calls.close()
+
+    def open_tracker(
+        self, topic: str, subscription: str, *, owner: str | None = None, mark_delete: Position | None = None
+    ) -> TrackerSession:
+        """Open the tracker of one subscription and own it: older sessions are fenced, all leases return.
+
+        Args:
+            topic: full topic name, such as ``persistent://tenant/namespace/topic``.
+            subscription: its name as users write it.
+            owner: who opens it, shown to operators and to whoever is fenced; None is this host and process.
+            mark_delete: the cursor's mark-delete position; everything up to and including it is dropped.
+        Returns: a session; ``session.opened`` says what was recovered and where to replay from.
+        """
+        opened = self._calls.perform(
+            self._rules.open_tracker(topic, subscription, owner=owner, mark_delete=mark_delete)
+        )
+        return TrackerSession(self._calls, topic, subscription, opened)
+
+    def view_tracker(self, topic: str, subscription: str) -> TrackerView:
+        """Read a tracker that somebody opened, without taking it over."""
+        return TrackerView(self._calls, ViewRules(self._calls.settings, topic, subscription))
+
+    def delete_tracker(self, topic: str, subscription: str) -> int:
+        """Forget the tracker of a subscription that is gone, with every snapshot, open or not, whoever owns it.
+
+        Returns: how many positions it tracked.
+        """
+        return self._calls.perform(self._rules.delete_tracker(topic, subscription))
+
+    def list_trackers(self, topic_prefix: str = "", *, page_size: int = 1_000) -> Iterator[TrackerSummary]:
+        """Every tracker, open or only on disk, ascending by topic and subscription; page by page as it is asked for.
+
+        Args:
+            topic_prefix: only topics that begin with this.
+            page_size: trackers in one call, 1 to 10,000.
+        """
+        token = ""
+        while True:
+            page = self._calls.perform(self._rules.list_trackers(topic_prefix, page_size=page_size, page_token=token))
+            yield from page.trackers
+            token = page.next_page_token
+            if not token:
+                return

@@ -1,0 +1,111 @@
+"""What a channel to the service is made with, whichever shell makes it: names, options, retries.
+
+Retries are gRPC's own, by service config, on UNAVAILABLE only, and only for calls that may be repeated. Not among them:
+
+- polls: a hand-off whose answer was lost must not take more positions, and a leased poll is the caller's to repeat;
+- ClearMessages, ResetCursor, DeleteTracker and CloseTracker, whose repetition would be answered as a fault;
+- CancelMessages and SealBucket, whose repetition would be answered as if there had been nothing to do.
+
+Waiting for a service that is being restarted is the service config's, too: a call that waits has not been sent. Streams
+do not wait, for they have no time limit that would end it.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+from google.protobuf.message import Message
+
+from delayed_tracker.v1 import tracker_pb2
+from tracker.client.errors import Unavailable
+from tracker.client.settings import ClientSettings
+from tracker.core.errors import InvalidInput
+
+_SERVICE: Final = tracker_pb2.DESCRIPTOR.services_by_name["DelayedDeliveryTrackerService"]
+
+_RETRIED: Final = (
+    "OpenTracker",
+    "AddMessages",
+    "AckMessages",
+    "NackMessages",
+    "ExtendLease",
+    "ContainsMessages",
+    "FilterEntries",
+    "NextDeliveryTime",
+    "AdvanceMarkDelete",
+    "GetTrackerStats",
+    "ListBuckets",
+    "ListTrackers",
+    "PeekMessages",
+    "ExplainMessage",
+    "DeliveryHistogram",
+    "VerifySnapshots",
+)
+_RETRY_POLICY: Final = {
+    "maxAttempts": 4,
+    "initialBackoff": "0.1s",
+    "maxBackoff": "2s",
+    "backoffMultiplier": 2,
+    "retryableStatusCodes": ["UNAVAILABLE"],
+}
+_ANSWER_BYTES_MAX: Final = 64 * 2**20
+_KEEPALIVE_MS: Final = 60_000
+_KEEPALIVE_TIMEOUT_MS: Final = 10_000
+
+
+def service_config(settings: ClientSettings) -> str:
+    """The service config for gRPC: which calls are retried, and whether calls wait for a connection."""
+    return json.dumps(
+        {
+            "methodConfig": [
+                {
+                    "name": [{"service": _SERVICE.full_name, "method": method} for method in _RETRIED],
+                    "waitForReady": settings.wait_for_ready,
+                    "retryPolicy": _RETRY_POLICY,
+                },
+                {"name": [{"service": _SERVICE.full_name}], "waitForReady": settings.wait_for_ready},
+                {"name": [{"service": _SERVICE.full_name, "method": "AddMessagesStream"}], "waitForReady": False},
+            ]
+        }
+    )
+
+
+def channel_options(settings: ClientSettings) -> Sequence[tuple[str, str | int]]:
+    """Options of a channel to the service."""
+    return (
+        ("grpc.service_config", service_config(settings)),
+        ("grpc.enable_retries", 1),
+        # A service that was restarted is found again within a moment.
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 2_000),
+        # A service that vanished without a word is noticed while a poll waits or a stream is open.
+        ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+        ("grpc.max_receive_message_length", _ANSWER_BYTES_MAX),
+    )
+
+
+def method_path(method: str) -> str:
+    """The path of a method, such as ``AddMessages``, on the wire."""
+    return f"/{_SERVICE.full_name}/{_SERVICE.methods_by_name[method].name}"
+
+
+def serialized(message: Message) -> bytes:
+    """A message as bytes."""
+    return message.SerializeToString()
+
+
+def require_address(address: str) -> str:
+    """The address as given; raises InvalidInput if it is empty."""
+    if not address:
+        raise InvalidInput("address", address, "give host:port of the service")
+    return address
+
+
+def nobody_answers(address: str, settings: ClientSettings) -> Unavailable:
+    """The error for a service that was not reached in time."""
+    return Unavailable(
+        f"no service answers at {address} within {settings.connect_timeout_s:g} s; "
+        "start it with `delayed-tracker serve`, or give its address"
+    )

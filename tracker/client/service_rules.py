@@ -1,0 +1,55 @@
+"""What a client sends that is not about one open tracker: opening one, deleting one, listing them."""
+
+import os
+import socket
+
+from delayed_tracker.v1 import tracker_pb2 as pb
+from tracker.client import convert
+from tracker.client.answers import OpenAnswer, Position
+from tracker.client.bounds import UINT32_MAX, bounded, mark_delete_message
+from tracker.client.exchange import Exchange, ask
+from tracker.client.reports import TrackerPage
+from tracker.client.settings import ClientSettings
+
+
+class ServiceRules:
+    """Calls of one client, as exchanges."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+
+    def open_tracker(
+        self, topic: str, subscription: str, *, owner: str | None, mark_delete: Position | None
+    ) -> Exchange[OpenAnswer]:
+        """OpenTracker; an owner without a name is this host and process."""
+        owner = f"{socket.gethostname()}:{os.getpid()}" if owner is None else owner
+        convert.require_text("owner", owner)
+        request = pb.OpenTrackerRequest(
+            tracker=convert.tracker_ref(topic, subscription),
+            owner=owner,
+            mark_delete=None if mark_delete is None else mark_delete_message(mark_delete),
+        )
+        answer = yield from ask("OpenTracker", request, pb.OpenTrackerResponse, timeout_s=self.settings.open_timeout_s)
+        return OpenAnswer(
+            epoch=answer.epoch,
+            replay_from=convert.position(answer.replay_from) if answer.HasField("replay_from") else None,
+            recovered_count=answer.recovered_count,
+            bucket_count=answer.bucket_count,
+        )
+
+    def delete_tracker(self, topic: str, subscription: str) -> Exchange[int]:
+        """DeleteTracker, whoever owns it."""
+        request = pb.DeleteTrackerRequest(tracker=convert.tracker_ref(topic, subscription))
+        answer = yield from ask(
+            "DeleteTracker", request, pb.DeleteTrackerResponse, timeout_s=self.settings.open_timeout_s
+        )
+        return answer.deleted_count
+
+    def list_trackers(self, topic_prefix: str, *, page_size: int, page_token: str) -> Exchange[TrackerPage]:
+        """One page of ListTrackers."""
+        request = pb.ListTrackersRequest(
+            topic_prefix=topic_prefix,
+            page_size=bounded("page_size", page_size, minimum=1, maximum=UINT32_MAX),
+            page_token=page_token,
+        )
+        return convert.tracker_page((yield from ask("ListTrackers", request, pb.ListTrackersResponse)))

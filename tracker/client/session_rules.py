@@ -1,0 +1,213 @@
+"""What owning one tracker sends, and what the answers mean: every call carries the epoch that the open answered."""
+
+from dataclasses import dataclass
+
+from delayed_tracker.v1 import tracker_pb2 as pb
+from tracker.client import convert
+from tracker.client.add_stream import AddStream
+from tracker.client.answers import (
+    AckAnswer,
+    AddAnswer,
+    CancelAnswer,
+    DueMessages,
+    ExtendAnswer,
+    MarkDeleteAnswer,
+    NackAnswer,
+    OpenAnswer,
+    Position,
+    ResetAnswer,
+)
+from tracker.client.batching import all_offsets
+from tracker.client.bounds import UINT32_MAX, bounded, mark_delete_message
+from tracker.client.columns import IntColumn, pack, pack_indexes, pack_positions
+from tracker.client.exchange import Exchange, ask
+from tracker.client.settings import ClientSettings
+from tracker.client.view_rules import ViewRules
+from tracker.core.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """What a poll leased."""
+
+    lease_id: int
+    expires_at_ms: int
+    messages: DueMessages
+
+
+class SessionRules(ViewRules):
+    """Calls of one owner in one epoch, as exchanges."""
+
+    def __init__(self, settings: ClientSettings, topic: str, subscription: str, opened: OpenAnswer) -> None:
+        super().__init__(settings, topic, subscription)
+        self.epoch = opened.epoch
+
+    def add_columns(self, deliver_at_ms: IntColumn, ledger_ids: IntColumn, entry_ids: IntColumn) -> Exchange[AddAnswer]:
+        """AddMessages, as many calls as the columns take."""
+        columns = pack_indexes(deliver_at_ms, ledger_ids, entry_ids)
+        parts = yield from self._batches.spread(
+            "AddMessages",
+            lambda: pb.AddMessagesRequest(tracker=self.tracker, epoch=self.epoch),
+            pb.AddMessagesResponse,
+            columns=columns,
+            total=len(deliver_at_ms),
+        )
+        return convert.add_answer(parts)
+
+    def add_stream(self) -> AddStream:
+        """AddMessagesStream: what each batch sends, and whose answer is whose."""
+        return AddStream(self.tracker, self.epoch, batch_max=self._batches.batch_max)
+
+    def poll(self, max_messages: int, *, wait_ms: int, lease_ms: int | None) -> Exchange[Leased]:
+        """PollScheduledMessages under a lease."""
+        request = self._poll_request(max_messages, wait_ms)
+        if lease_ms is not None:
+            request.lease_ms = bounded("lease_ms", lease_ms, minimum=1, maximum=UINT32_MAX)
+        answer = yield from self._poll(request)
+        return Leased(answer.lease_id, answer.lease_expires_at_ms, convert.due_messages(answer))
+
+    def poll_hand_off(self, max_messages: int, *, wait_ms: int) -> Exchange[DueMessages]:
+        """PollScheduledMessages without a lease."""
+        request = self._poll_request(max_messages, wait_ms)
+        request.hand_off = True
+        return convert.due_messages((yield from self._poll(request)))
+
+    def ack(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> Exchange[AckAnswer]:
+        """AckMessages, as many calls as the columns take."""
+        ledgers, entries = pack_positions(ledger_ids, entry_ids)
+        parts = yield from self._batches.spread(
+            "AckMessages",
+            lambda: pb.AckMessagesRequest(tracker=self.tracker, epoch=self.epoch, lease_id=lease_id),
+            pb.AckMessagesResponse,
+            columns={"ledger_ids": ledgers, "entry_ids": entries},
+            total=len(ledger_ids),
+        )
+        return AckAnswer(
+            acked_count=sum(answer.acked_count for _, answer in parts),
+            stale_offsets=all_offsets(parts, "stale_offsets"),
+            unknown_offsets=all_offsets(parts, "unknown_offsets"),
+        )
+
+    def nack(
+        self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn, *, deliver_at_ms: int | None
+    ) -> Exchange[NackAnswer]:
+        """NackMessages, as many calls as the columns take."""
+        ledgers, entries = pack_positions(ledger_ids, entry_ids)
+        if deliver_at_ms is not None:
+            pack("deliver_at_ms", [deliver_at_ms])
+        parts = yield from self._batches.spread(
+            "NackMessages",
+            lambda: pb.NackMessagesRequest(
+                tracker=self.tracker, epoch=self.epoch, lease_id=lease_id, deliver_at_ms=deliver_at_ms
+            ),
+            pb.NackMessagesResponse,
+            columns={"ledger_ids": ledgers, "entry_ids": entries},
+            total=len(ledger_ids),
+        )
+        return NackAnswer(
+            returned_count=sum(answer.returned_count for _, answer in parts),
+            stale_offsets=all_offsets(parts, "stale_offsets"),
+            unknown_offsets=all_offsets(parts, "unknown_offsets"),
+        )
+
+    def extend(
+        self, lease_id: int, lease_ms: int, ledger_ids: IntColumn | None, entry_ids: IntColumn | None
+    ) -> Exchange[ExtendAnswer]:
+        """ExtendLease: of some positions, or of everything that the lease still holds."""
+        bounded("lease_ms", lease_ms, minimum=1, maximum=UINT32_MAX)
+        columns: dict[str, bytes] = {}
+        total = 0
+        if ledger_ids is not None or entry_ids is not None:
+            given = () if ledger_ids is None else ledger_ids
+            ledgers, entries = pack_positions(given, () if entry_ids is None else entry_ids)
+            columns, total = {"ledger_ids": ledgers, "entry_ids": entries}, len(given)
+            if total == 0:
+                raise InvalidInput("ledger_ids", "none", "give some, or leave out both columns for all of the lease")
+        parts = yield from self._batches.spread(
+            "ExtendLease",
+            lambda: pb.ExtendLeaseRequest(tracker=self.tracker, epoch=self.epoch, lease_id=lease_id, lease_ms=lease_ms),
+            pb.ExtendLeaseResponse,
+            columns=columns,
+            total=total,
+        )
+        return ExtendAnswer(
+            extended_count=sum(answer.extended_count for _, answer in parts),
+            expires_at_ms=min(answer.lease_expires_at_ms for _, answer in parts),
+            stale_offsets=all_offsets(parts, "stale_offsets"),
+            unknown_offsets=all_offsets(parts, "unknown_offsets"),
+        )
+
+    def cancel(self, ledger_ids: IntColumn, entry_ids: IntColumn) -> Exchange[CancelAnswer]:
+        """CancelMessages, as many calls as the columns take."""
+        ledgers, entries = pack_positions(ledger_ids, entry_ids)
+        parts = yield from self._batches.spread(
+            "CancelMessages",
+            lambda: pb.CancelMessagesRequest(tracker=self.tracker, epoch=self.epoch),
+            pb.CancelMessagesResponse,
+            columns={"ledger_ids": ledgers, "entry_ids": entries},
+            total=len(ledger_ids),
+        )
+        return CancelAnswer(
+            cancelled_count=sum(answer.cancelled_count for _, answer in parts),
+            leased_offsets=all_offsets(parts, "leased_offsets"),
+            unknown_offsets=all_offsets(parts, "unknown_offsets"),
+        )
+
+    def advance_mark_delete(self, position: Position) -> Exchange[MarkDeleteAnswer]:
+        """AdvanceMarkDelete."""
+        request = pb.AdvanceMarkDeleteRequest(
+            tracker=self.tracker, epoch=self.epoch, mark_delete=mark_delete_message(position)
+        )
+        answer = yield from ask("AdvanceMarkDelete", request, pb.AdvanceMarkDeleteResponse)
+        return MarkDeleteAnswer(convert.position(answer.mark_delete), answer.trimmed_count)
+
+    def reset_cursor(self, mark_delete: Position | None) -> Exchange[ResetAnswer]:
+        """ResetCursor; later calls carry the new epoch."""
+        request = pb.ResetCursorRequest(
+            tracker=self.tracker,
+            epoch=self.epoch,
+            mark_delete=None if mark_delete is None else mark_delete_message(mark_delete),
+        )
+        answer = yield from ask("ResetCursor", request, pb.ResetCursorResponse)
+        self.epoch = answer.epoch
+        return ResetAnswer(
+            cleared_count=answer.cleared_count,
+            replay_from=convert.position(answer.replay_from) if answer.HasField("replay_from") else None,
+        )
+
+    def clear(self) -> Exchange[int]:
+        """ClearMessages; later calls carry the new epoch."""
+        request = pb.ClearMessagesRequest(tracker=self.tracker, epoch=self.epoch)
+        answer = yield from ask("ClearMessages", request, pb.ClearMessagesResponse)
+        self.epoch = answer.epoch
+        return answer.cleared_count
+
+    def seal(self) -> Exchange[int]:
+        """SealBucket."""
+        request = pb.SealBucketRequest(tracker=self.tracker, epoch=self.epoch)
+        return (yield from ask("SealBucket", request, pb.SealBucketResponse)).sealed_count
+
+    def close(self) -> Exchange[None]:
+        """CloseTracker."""
+        request = pb.CloseTrackerRequest(tracker=self.tracker, epoch=self.epoch)
+        yield from ask("CloseTracker", request, pb.CloseTrackerResponse)
+
+    def delete(self) -> Exchange[int]:
+        """DeleteTracker, as its owner."""
+        request = pb.DeleteTrackerRequest(tracker=self.tracker, epoch=self.epoch)
+        answer = yield from ask(
+            "DeleteTracker", request, pb.DeleteTrackerResponse, timeout_s=self.settings.open_timeout_s
+        )
+        return answer.deleted_count
+
+    def _poll_request(self, max_messages: int, wait_ms: int) -> pb.PollScheduledMessagesRequest:
+        return pb.PollScheduledMessagesRequest(
+            tracker=self.tracker,
+            epoch=self.epoch,
+            max_messages=bounded("max_messages", max_messages, minimum=1, maximum=UINT32_MAX),
+            wait_ms=bounded("wait_ms", wait_ms, minimum=0, maximum=UINT32_MAX),
+        )
+
+    def _poll(self, request: pb.PollScheduledMessagesRequest) -> Exchange[pb.PollScheduledMessagesResponse]:
+        timeout_s = self.settings.call_timeout_s + request.wait_ms / 1_000
+        return (yield from ask("PollScheduledMessages", request, pb.PollScheduledMessagesResponse, timeout_s=timeout_s))

@@ -1,0 +1,38 @@
+"""Which adjacent buckets to merge: a pure choice with one sort key.
+
+Source: PIP-195 "Merge delayed message index buckets": the adjacent buckets with the least delayed messages; up to four at
+once, as Pulsar's ``BucketDelayedDeliveryTracker``, so that not every new bucket triggers a merge of its own.
+"""
+
+from collections.abc import Collection, Sequence
+
+MERGE_GROUP_MAX = 4
+
+
+def merge_group_size(bucket_count: int, bucket_count_max: int) -> int:
+    """How many buckets to merge into one: enough to get back to the limit, at most four; below 2 is none.
+
+    Args:
+        bucket_count: sealed buckets now.
+        bucket_count_max: the limit, 1 or more; -1 is none.
+    """
+    if bucket_count_max == -1:
+        return 0
+    return min(MERGE_GROUP_MAX, bucket_count - bucket_count_max + 1)
+
+
+def adjacent_with_fewest(
+    remaining: Sequence[int], group_size: int, *, barred: Collection[int] = frozenset()
+) -> int | None:
+    """The first bucket of the group to merge, or None if there is no group of that size.
+
+    The key is (indexes remaining in the group, place): of equal groups the earliest. For the proposal's example,
+    [5, 3, 2, 4, 3] in pairs, the answer is 1: the second and the third.
+
+    Args:
+        remaining: indexes that remain in each bucket, in the order of their ranges.
+        group_size: 2 or more.
+        barred: groups, by their first bucket, that must not be merged.
+    """
+    starts = [start for start in range(len(remaining) - group_size + 1) if start not in barred]
+    return min(starts, key=lambda start: (sum(remaining[start : start + group_size]), start), default=None)

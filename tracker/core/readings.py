@@ -1,0 +1,115 @@
+"""What a tracker tells without changing: sizes, membership, moments, and where things are."""
+
+from tracker.core.columns import BoolArray, IndexColumns, Position, PositionColumns
+from tracker.core.inspection import UnloadedSegments, explain, filter_range, loaded_between, unloaded
+from tracker.core.lifecycle import BucketLifecycle
+from tracker.core.limits import TrackerLimits
+from tracker.core.merger import BucketMerger
+from tracker.core.outcomes import BucketView, Explanation, TrackerStats
+from tracker.core.position_bitmap import PositionBitmap
+from tracker.core.state import TrackerState
+from tracker.core.views import bucket_views, tracker_stats
+
+
+class TrackerReadings:
+    """The reading half of a tracker. Nothing here has an effect; O(1) unless said otherwise."""
+
+    def __init__(self, state: TrackerState) -> None:
+        self._state = state
+        self._lifecycle = BucketLifecycle(state)
+        self._merger = BucketMerger(state, self._lifecycle)
+
+    @property
+    def limits(self) -> TrackerLimits:
+        """The settings it works by."""
+        return self._state.limits
+
+    @property
+    def epoch(self) -> int:
+        """The epoch in force."""
+        return self._state.epoch
+
+    @property
+    def mark_delete(self) -> Position:
+        """Everything at or below is acknowledged."""
+        return self._state.mark_delete
+
+    @property
+    def replay_required(self) -> bool:
+        """Positions were lost with a snapshot: the dispatcher must replay from mark-delete + 1."""
+        return self._lifecycle.replay_required
+
+    def __len__(self) -> int:
+        """Positions tracked, leased ones included."""
+        return self._state.counters.tracked
+
+    def contains(self, positions: PositionColumns) -> BoolArray:
+        """For each position, whether it is tracked; leased ones are. O(n) and a bitmap intersection per ledger."""
+        return self._state.members.contains(positions)
+
+    def next_delivery_ms(self) -> int | None:
+        """When a poll would succeed, or None. Unloaded segments count from their first deadline."""
+        state = self._state
+        head = state.heap.first()
+        moments = [head.min_deliver_at_ms if head is not None else None, state.segments.first_min_ms()]
+        deadline = min((moment for moment in moments if moment is not None), default=None)
+        return None if deadline is None else state.limits.due_from_ms(deadline)
+
+    def next_wakeup_ms(self) -> int | None:
+        """The earliest of next delivery, next prefetch, next lease expiry and next retry; None if there is none."""
+        moments = (self.next_delivery_ms(), self.next_timer_ms())
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def next_timer_ms(self) -> int | None:
+        """When :meth:`wake` has something to do even if nobody polls; None if never."""
+        moments = (
+            self._lifecycle.next_wakeup_ms(),
+            self._merger.next_wakeup_ms(),
+            self._state.leases.next_expiry_ms(),
+        )
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def pause_reading(self, now_ms: int) -> bool:
+        """Whether the dispatcher may stop reading ahead until the next delivery; a hint of the in-memory tracker.
+
+        Enough positions wait, all seem to have the same delay, and none of them is due.
+        """
+        state = self._state
+        if state.fixed_delay is None:
+            return False
+        next_ms = self.next_delivery_ms()
+        waiting_count = state.counters.tracked - len(state.leases.bits)
+        return next_ms is not None and next_ms > now_ms and state.fixed_delay.enough_wait(waiting_count)
+
+    def stats(self) -> TrackerStats:
+        """Sizes and counters."""
+        return tracker_stats(self._state, self.next_delivery_ms(), replay_required=self._lifecycle.replay_required)
+
+    def buckets(self) -> list[BucketView]:
+        """Every bucket that holds something, by first position. O(buckets), and O(copies) of the ones in memory."""
+        return bucket_views(self._state)
+
+    def remaining(self) -> dict[int, PositionBitmap]:
+        """For each stored bucket, the positions still tracked; copies. For a checkpoint of what was consumed."""
+        homes = self._state.members.homes.values()
+        return {home.snapshot.bucket_id: home.bits.copy() for home in homes if home.snapshot is not None}
+
+    def undeleted(self) -> frozenset[int]:
+        """Buckets whose deletion was asked for and has not been reported: the catalogue may still name them."""
+        return self._lifecycle.undeleted()
+
+    def explain(self, position: Position) -> Explanation:
+        """Where a position is and when it would be handed out. O(copies in memory of its home)."""
+        return explain(self._state, position)
+
+    def loaded_between(self, from_ms: int, until_ms: int | None = None) -> tuple[IndexColumns, BoolArray]:
+        """Tracked rows in memory with a deadline in [from_ms, until_ms), sorted, and which are leased. O(copies)."""
+        return loaded_between(self._state, from_ms, until_ms)
+
+    def unloaded(self) -> list[UnloadedSegments]:
+        """What is not in memory, by bucket. O(buckets + bitmaps)."""
+        return unloaded(self._state)
+
+    def filter_range(self, ledger_id: int, first_entry: int, last_entry: int) -> list[tuple[int, int]]:
+        """The parts of an entry range, both ends inclusive, that a cursor should read now: those not tracked."""
+        return filter_range(self._state, ledger_id, first_entry, last_entry)

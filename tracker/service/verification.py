@@ -1,0 +1,194 @@
+"""Reads every snapshot of one tracker and compares it with the catalogue and with what is tracked. Changes nothing.
+
+Snapshots are read a few segments at a time. The tracker goes on meanwhile: what is merged or drained between the first
+look at the catalogue and the reading is left out, and a snapshot counts as an orphan only if no catalogue entry has come
+for it by the end.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+
+from snapshot_storage.codec import SnapshotMetadata
+from snapshot_storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageFormatUnsupported
+from snapshot_storage.protocol import CatalogueEntry, CatalogueState
+from snapshot_storage.summary import decode_summary
+from tracker.core.columns import IndexColumns
+from tracker.core.errors import InvalidInput
+from tracker.core.position_bitmap import PositionBitmap
+from tracker.core.segment import SegmentBounds
+from tracker.service.host import TrackerHost
+from tracker.service.segment_reader import SegmentReader, batch_end
+from tracker.service.storage_access import StorageAccess
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What was read of one snapshot, and what is wrong with it."""
+
+    bucket_id: int
+    segment_count: int = 0
+    index_count: int = 0
+    byte_count: int = 0
+    problems: list[str] = field(default_factory=list)
+    """One sentence each."""
+
+    def expect(self, holds: bool, problem: str) -> None:
+        """Note a problem unless something holds."""
+        if not holds:
+            self.problems.append(problem)
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """Verdicts by bucket id, and snapshots that no catalogue entry names."""
+
+    verdicts: list[Verdict]
+    orphans: list[int]
+
+
+class SnapshotVerification:
+    """One verification of one tracker.
+
+    Args:
+        host: of the tracker.
+        access: to its storage.
+    """
+
+    def __init__(self, host: TrackerHost, access: StorageAccess) -> None:
+        self._key = host.key
+        self._host = host
+        self._access = access
+        self._counters = host.counters
+
+    async def run(self) -> Verification:
+        """Verify everything.
+
+        Raises:
+            StorageUnavailable: try again.
+            Recovering, TrackerNotOpen: the tracker is not, or no longer, to be looked at.
+        """
+        storage = self._access.storage
+        state = await self._catalogue()
+        verdicts = [
+            Verdict(bucket_id, problems=["Its catalogue entry fails its checksum."]) for bucket_id in state.corrupt
+        ]
+        for entry in state.entries:
+            verdict = Verdict(entry.bucket_id)
+            await self._verify(entry, verdict)
+            verdicts.append(verdict)
+        stored = await self._attempt(lambda: storage.list_bucket_snapshots(*self._key))
+        now = await self._catalogue()
+        catalogued = {entry.bucket_id for entry in now.entries}.union(now.corrupt)
+        tracked = self._tracked()
+        known = {verdict.bucket_id for verdict in verdicts}
+        # What has left the catalogue meanwhile was merged or drained, and what was said of it says nothing.
+        verdicts = [verdict for verdict in verdicts if verdict.bucket_id in catalogued]
+        verdicts += [
+            Verdict(bucket_id, problems=["The tracker relies on it, but the catalogue does not name it."])
+            for bucket_id, bits in tracked.items()
+            if bits and bucket_id not in catalogued | known
+        ]
+        orphans = [snapshot.bucket_id for snapshot in stored if snapshot.bucket_id not in catalogued.union(tracked)]
+        return Verification(sorted(verdicts, key=lambda verdict: verdict.bucket_id), orphans)
+
+    async def _attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
+        async with self._access.slots:
+            return await self._access.attempt(operation, self._counters)
+
+    async def _catalogue(self) -> CatalogueState:
+        return await self._attempt(lambda: self._access.storage.list(*self._key))
+
+    def _tracked(self) -> dict[int, PositionBitmap]:
+        return self._host.to_read().remaining()
+
+    async def _verify(self, entry: CatalogueEntry, verdict: Verdict) -> None:
+        reader = SegmentReader(self._access, entry.bucket_id, self._counters)
+        try:
+            metadata = await reader.metadata()
+            held = await self._verify_segments(reader, metadata, verdict)
+            length = verdict.byte_count = await reader.length()
+        except SnapshotNotFound as error:
+            verdict.problems.append(f"It is missing, or part of it: {error.message}.")
+            return
+        except SnapshotCorrupt as error:
+            verdict.problems.append(f"It is damaged: {error.message}.")
+            return
+        _verify_summary(entry, metadata.bounds, held, length, verdict)
+        tracked = self._tracked().get(entry.bucket_id)
+        if tracked is not None:
+            missing = len(tracked) - tracked.intersection_count(held)
+            verdict.expect(not missing, f"{missing} tracked positions are not in it.")
+
+    async def _verify_segments(
+        self, reader: SegmentReader, metadata: SnapshotMetadata, verdict: Verdict
+    ) -> PositionBitmap:
+        """Read every segment; returns the positions found."""
+        bounds = metadata.bounds
+        held = PositionBitmap()
+        first = 0
+        while first < len(bounds):
+            last = batch_end(bounds.count, first)
+            stored = await reader.entries(first, last)
+            for segment, encoded in enumerate(stored, start=first):
+                verdict.byte_count += len(encoded)
+                rows = await reader.decode([encoded])
+                verdict.segment_count += 1
+                verdict.index_count += len(rows)
+                fault = _segment_fault(rows, bounds, metadata.segment_bits[segment], segment)
+                verdict.expect(not fault, f"Segment {segment}: {fault}.")
+                repeated = len(rows) - held.add(rows.positions)
+                verdict.expect(not repeated, f"Segment {segment} repeats {repeated} positions.")
+            first = last + 1
+        return held
+
+
+def _segment_fault(rows: IndexColumns, bounds: SegmentBounds, bits: PositionBitmap, segment: int) -> str:
+    """What the rows of a segment contradict in the snapshot's metadata; empty if nothing."""
+    count = int(bounds.count[segment])
+    if len(rows) != count:
+        return f"it has {len(rows)} rows where the metadata counts {count}"
+    if PositionBitmap.of(rows.positions) != bits:
+        return "its positions are not those of its bitmap in the metadata"
+    if not count:
+        return "it is empty"
+    deadlines = rows.deliver_at_ms
+    least, most = int(bounds.min_deliver_at_ms[segment]), int(bounds.max_deliver_at_ms[segment])
+    if (int(deadlines.min()), int(deadlines.max())) != (least, most):
+        return f"its deadlines span {deadlines.min()} to {deadlines.max()}, in the metadata {least} to {most}"
+    if bool((np.diff(deadlines) < 0).any()):
+        return "its deadlines do not ascend"
+    return ""
+
+
+def _verify_summary(
+    entry: CatalogueEntry, bounds: SegmentBounds, held: PositionBitmap, length: int, verdict: Verdict
+) -> None:
+    lowest, highest = held.first(), held.last()
+    inside = lowest is not None and highest is not None and entry.first <= lowest and highest <= entry.last
+    verdict.expect(inside, f"Its positions {lowest} to {highest} leave the catalogue's {entry.first} to {entry.last}.")
+    try:
+        PositionBitmap.deserialize(entry.consumed)
+    except InvalidInput:
+        verdict.problems.append("The consumed positions in the catalogue do not decode; they come back as duplicates.")
+    if not entry.summary:
+        return  # Written by others, who keep none.
+    try:
+        summary = decode_summary(entry.summary)
+    except (SnapshotCorrupt, StorageFormatUnsupported) as error:
+        verdict.problems.append(f"The catalogue's summary of it does not decode: {error.message}.")
+        return
+    for name, ours, theirs in (
+        ("row counts", summary.bounds.count, bounds.count),
+        ("first deadlines", summary.bounds.min_deliver_at_ms, bounds.min_deliver_at_ms),
+        ("last deadlines", summary.bounds.max_deliver_at_ms, bounds.max_deliver_at_ms),
+    ):
+        verdict.expect(np.array_equal(ours, theirs), f"The catalogue's {name} are not those of its metadata.")
+    verdict.expect(summary.bits == held, "The catalogue's bitmap is not that of its rows.")
+    verdict.expect(
+        summary.snapshot_bytes == length, f"It has {length} bytes where the catalogue says {summary.snapshot_bytes}."
+    )
