@@ -123,6 +123,22 @@ async def _each(segments: Sequence[bytes]) -> AsyncIterator[bytes]:
 class EffectRunner:
     """The effects of one tracker under way."""
 
+    __slots__ = (
+        "_access",
+        "_counters",
+        "_debris",
+        "_finishing",
+        "_key",
+        "_metadata_bytes_max",
+        "_operations_max",
+        "_reports",
+        "_restorable",
+        "_slots",
+        "_storage",
+        "_tasks",
+        "catalogue_turn",
+    )
+
     def __init__(
         self,
         key: TrackerKey,
@@ -137,16 +153,15 @@ class EffectRunner:
         self._key = key
         self._access = access
         self._storage = access.storage
-        # Each kind has slots of its own: stores that hang must not keep due segments from being loaded.
-        self._slots = {
-            kind: asyncio.Semaphore(limits.tracker_operations_max)
-            for kind in (StoreSnapshot, LoadSegments, DeleteSnapshots, MergeSnapshots)
-        }
+        self._operations_max = limits.tracker_operations_max
+        # Made when they are needed: an idle tracker performs nothing, and there are tens of thousands of those.
+        self._slots: dict[type[Effect], asyncio.Semaphore] = {}
         self._metadata_bytes_max = limits.snapshot_metadata_bytes_max
         self._reports = reports
         self._counters = counters
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._debris: set[int] = set()
+        # Dictionaries without values: an empty set takes three times the memory of an empty dictionary.
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._debris: dict[int, None] = {}
         self._restorable: dict[int, CatalogueEntry] = {}
         """Entries that a merge may have removed though it failed."""
         self._finishing = False
@@ -160,7 +175,7 @@ class EffectRunner:
         """Take over effects; each will be reported. Never blocks."""
         for effect in effects:
             task = asyncio.get_running_loop().create_task(self._perform(effect))
-            self._tasks.add(task)
+            self._tasks[task] = None
             task.add_done_callback(self._ended)
 
     async def finish(self) -> None:
@@ -180,7 +195,7 @@ class EffectRunner:
             task.cancel()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             # A bug of ours: the effect was reported as failed, and the loop's handler makes the bug known.
             task.get_loop().call_exception_handler(
@@ -188,7 +203,7 @@ class EffectRunner:
             )
 
     async def _perform(self, effect: Effect) -> None:
-        async with self._slots[type(effect)], self._access.slots:
+        async with self._slots_of(type(effect)), self._access.slots:
             match effect:
                 case StoreSnapshot():
                     await self._store(effect)
@@ -198,6 +213,13 @@ class EffectRunner:
                     await self._delete(effect)
                 case MergeSnapshots():
                     await self._merge(effect)
+
+    def _slots_of(self, kind: type[Effect]) -> asyncio.Semaphore:
+        """Each kind has slots of its own: stores that hang must not keep due segments from being loaded."""
+        slots = self._slots.get(kind)
+        if slots is None:
+            slots = self._slots[kind] = asyncio.Semaphore(self._operations_max)
+        return slots
 
     async def _attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
         return await self._access.attempt(operation, self._counters, give_up=lambda: self._finishing)
@@ -270,7 +292,7 @@ class EffectRunner:
 
     async def _undo(self, bucket_id: int, replaced: Sequence[CatalogueEntry] = ()) -> None:
         """Take a snapshot out of the catalogue, put back what it replaced, and delete it. The turn is held."""
-        self._debris.add(bucket_id)
+        self._debris[bucket_id] = None
         self._restorable.update((entry.bucket_id, entry) for entry in replaced)
         try:
             await self._replace(remove=(), add=(), epoch=self._reports.epoch)
@@ -285,7 +307,8 @@ class EffectRunner:
         await self._attempt(
             lambda: self._storage.replace(*self._key, remove=[*remove, *debris], add=[*restored, *add], epoch=epoch)
         )
-        self._debris.difference_update(debris)
+        for bucket_id in debris:
+            self._debris.pop(bucket_id, None)
         self._restorable.clear()
 
     async def _delete_objects(self, bucket_ids: Sequence[int]) -> None:

@@ -246,8 +246,8 @@ class Settings:
         "Size of a snapshot's metadata at most, which is one entry to the storage: buckets whose merged metadata would be "
         "larger stay apart.",
         unit="bytes",
-        minimum=1_024,
-        maximum=2**31 - 1,
+        minimum=1,
+        maximum=_INT32_MAX,
     )
     worker_threads: int = setting(
         2,
