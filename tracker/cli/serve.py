@@ -4,19 +4,22 @@ import asyncio
 from pathlib import Path
 from typing import Annotated
 
+import structlog
 import typer
 
 from tracker.cli.config import settings_from
-from tracker.cli.options import Config, Set
+from tracker.cli.options import BrokerConf, Config, Set
 from tracker.service.logs import configure_logging
 from tracker.service.server import serve as run_service
 
 _JSON_LOG = "logFormat=json"
+_log = structlog.stdlib.get_logger("tracker.service")
 
 
 def serve(
     *,
     path: Config = None,
+    broker_conf: BrokerConf = None,
     overrides: Set = None,
     ready_file: Annotated[
         Path | None,
@@ -34,6 +37,8 @@ def serve(
 
     Example: delayed-tracker serve --config conf/tracker.conf --set grpcListenAddress=127.0.0.1:7650
     """
-    loaded = settings_from(path, [*(overrides or ()), *([_JSON_LOG] if as_json else ())])
+    loaded = settings_from(path, [*(overrides or ()), *([_JSON_LOG] if as_json else ())], broker_conf)
     configure_logging(loaded.settings.log_format, loaded.settings.log_level)
+    if loaded.ignored:
+        _log.info("keys of others ignored", file=str(broker_conf), count=len(loaded.ignored), keys=loaded.ignored)
     asyncio.run(run_service(loaded.settings, ready_file=ready_file))

@@ -135,6 +135,7 @@ class Settings:
         Group.PULSAR,
         "Class names of what adds metadata to entries as they are written.",
         not_built="writing entries is not built",
+        of_brokers=True,
     )
     expose_broker_entry_metadata: bool = setting(
         False,
@@ -142,6 +143,7 @@ class Settings:
         Group.PULSAR,
         "Hand the broker's entry metadata to clients that read entries.",
         not_built="serving entries is not built",
+        of_brokers=True,
     )
 
     storage_url: str = setting(
