@@ -32,8 +32,8 @@ def _pauses(shell):
     return shell.core.pause_reading(shell.now_ms)
 
 
-def test_1000_messages_with_one_delay_pause_at_the_lookahead():
-    """Scenario 76: with 100 as lookahead the tracker says paused from the 100th on."""
+def test_row_76_1000_messages_with_one_delay_say_paused():
+    """Of 100 as lookahead: the tracker says paused from the 100th on."""
     shell = Shell.with_limits(FIXED)
     said = []
     for entry in range(1_000):

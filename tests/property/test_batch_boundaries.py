@@ -23,7 +23,7 @@ REQUIRED_SHARES = {
         "refused and sealed in one batch": 0.15,
         "refused and drained in one batch": 0.05,
     },
-    TrackerKind.IN_MEMORY: {"refused": 0.60, "pause": 0.10},
+    TrackerKind.IN_MEMORY: {"refused": 0.60, "pause": 0.03},
 }
 EXAMPLES_MIN = 300
 

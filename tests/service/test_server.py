@@ -11,6 +11,7 @@ import grpc
 import httpx
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from delayed_tracker.v1 import tracker_pb2 as pb
 from delayed_tracker.v1 import tracker_pb2_grpc as pb_grpc
@@ -59,6 +60,15 @@ async def test_a_started_service_answers_on_both_edges():
         async with httpx.AsyncClient(trust_env=False) as http:
             assert (await http.get(f"http://{bound.http}/health/ready")).status_code == 200
             assert "delayed_tracker_open_trackers 1.0" in (await http.get(f"http://{bound.http}/metrics")).text
+
+
+async def test_reflection_names_the_services():
+    """Tools such as grpcurl need no proto files."""
+    async with running(settings()) as (_, bound), grpc.aio.insecure_channel(str(bound.grpc)) as channel:
+        asked = reflection_pb2.ServerReflectionRequest(list_services="")
+        stream = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter([asked]))
+        listed = [row.name for row in (await stream.read()).list_services_response.service]
+        assert {SERVICE_NAME, "grpc.health.v1.Health"} <= set(listed)
 
 
 @pytest.mark.parametrize(

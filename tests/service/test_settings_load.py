@@ -153,3 +153,74 @@ def test_malformed_file_and_missing_file_are_named(tmp_path: Path):
     assert "Is a directory" in problems(tmp_path)[0]
     path = conf(tmp_path, "a=\\u00")
     assert problems(path)[0].startswith(f"{path}:1: a")
+
+
+BROKER_CONF = """
+# Pulsar standalone
+clusterName=lab
+brokerServicePort=6650
+metadataStoreUrl=
+managedLedgerMaxEntriesPerLedger=100
+brokerDeduplicationEnabled=false
+# PIP-70 / PIP-90
+brokerEntryMetadataInterceptors=org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor
+exposingBrokerEntryMetadataToClientEnabled=true
+# PIP-195
+delayedDeliveryEnabled=true
+delayedDeliveryTickTimeMillis=500
+isDelayedDeliveryDeliverAtTimeStrict=true
+delayedDeliveryTrackerFactoryClassName=org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory
+delayedDeliveryMinIndexCountPerBucket=50
+delayedDeliveryMaxNumBuckets=10
+# bookie, read from this same file
+dbStorage_writeCacheMaxSizeMb=32
+numAddWorkerThreads=0
+httpServerEnabled=false
+clusterName=again
+"""
+
+
+def test_a_broker_conf_is_accepted_as_it_is(tmp_path: Path):
+    """Our keys are taken, what is the broker's own affair is listed once each; the other sources override it."""
+    broker_conf = tmp_path / "broker.conf"
+    broker_conf.write_text(BROKER_CONF, encoding="utf-8")
+    ours = conf(tmp_path, "delayedDeliveryTickTimeMillis=250\n")
+    loaded = load_settings(ours, broker_conf=broker_conf, overrides={"delayedDeliveryMinIndexCountPerBucket": "60"})
+    assert loaded.settings == Settings(tick_ms=250, strict=True, min_index_count_per_bucket=60, buckets_max=10)
+    assert loaded.origins["delayedDeliveryMaxNumBuckets"] == f"{broker_conf}:17"
+    assert loaded.ignored == (
+        "clusterName",
+        "brokerServicePort",
+        "metadataStoreUrl",
+        "managedLedgerMaxEntriesPerLedger",
+        "brokerDeduplicationEnabled",
+        "brokerEntryMetadataInterceptors",
+        "exposingBrokerEntryMetadataToClientEnabled",
+        "dbStorage_writeCacheMaxSizeMb",
+        "numAddWorkerThreads",
+        "httpServerEnabled",
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("delayedDeliveryTickTimeMilis=500", "there is no such key; did you mean delayedDeliveryTickTimeMillis?"),
+        ("delayeddeliveryenabled=true", "there is no such key; did you mean delayedDeliveryEnabled?"),
+        ("delayedDeliveryWheelSlots=7", "there is no such key"),
+        ("bucketSnapshotStorageURI=x", "there is no such key; did you mean bucketSnapshotStorageUrl?"),
+        ("delayedDeliveryTickTimeMillis=often", "give a whole number"),
+        ("delayedDeliverySharedIndexEnabled=true", "sharing an index across subscriptions is not built"),
+    ],
+)
+def test_slips_and_bad_values_are_errors_in_a_broker_conf_too(tmp_path: Path, line: str, remedy: str):
+    """Ignoring them would deliver at another time than whoever wrote them expects."""
+    path = conf(tmp_path, f"clusterName=lab\n{line}\n")
+    (row,) = problems(broker_conf=path)
+    assert row.startswith(f"{path}:2: {line}: {remedy}")
+
+
+def test_a_broker_conf_that_cannot_be_read_is_named(tmp_path: Path):
+    """With the option that named it."""
+    (row,) = problems(broker_conf=tmp_path / "absent.conf")
+    assert row.startswith("command line: --broker-conf=")

@@ -23,12 +23,20 @@ CALM = FaultPlan()
 
 
 class World:
+    base = TINY
+    buckets_max = (-1, 1, 2, 4)
+    delays_ms = (0, 30, 500, 3_000, 20_000, 60_000)
+    pauses_ms = (1, 40, 600, 2_500, 8_000)
+    drain_pause_ms = 2_000
+
     def __init__(self, seed):
         self.seed = seed
         self.random = random.Random(seed)
         self.trace = []
         strict = self.random.random() < 0.5
-        self.limits = replace(TINY, strict=strict, tick_ms=50, max_num_buckets=self.random.choice((-1, 1, 2, 4)))
+        self.limits = replace(
+            self.base, strict=strict, tick_ms=50, max_num_buckets=self.random.choice(self.buckets_max)
+        )
         self.clock = ManualClock()
         self.storage = FaultyStorage(
             MemoryStorage(), replace(CALM, seed=seed), sleep=lambda seconds: pause(self.clock, seconds * 1_000)
@@ -63,10 +71,12 @@ class World:
     async def _finished(self, awaitable):
         """Its outcome, with time going on meanwhile."""
         task = asyncio.ensure_future(awaitable)
-        for _ in range(10_000):
+        for turn in range(10_000):
             await elapse(self.clock, 500)
             if task.done():
                 return task.result()
+            if turn == 5_000:  # No storage fails for ever.
+                self.storage.plan = replace(CALM, seed=self.seed)
         raise AssertionError("a call never ends although the clock goes on")
 
     async def open(self):
@@ -143,7 +153,7 @@ class World:
                 self.ledger, self.entry = self.ledger + self.random.randrange(1, 3), 0
             position = Position(self.ledger, self.entry)
             self.entry += self.random.choice((1, 1, 1, 5))
-            delay_ms = self.random.choice((0, 30, 500, 3_000, 20_000, 60_000))
+            delay_ms = self.random.choice(self.delays_ms)
             self.deadlines[position] = self.clock.now_ms() + delay_ms + self.random.randrange(100)
             positions.append(position)
         self.offer(positions)
@@ -263,7 +273,7 @@ class World:
         elif roll < 0.65:
             self.settle_lease()
         elif roll < 0.88:
-            await elapse(self.clock, self.random.choice((1, 40, 600, 2_500, 8_000)))
+            await elapse(self.clock, self.random.choice(self.pauses_ms))
         elif roll < 0.92:
             self.advance_mark_delete()
         elif roll < 0.95:
@@ -303,7 +313,7 @@ class World:
         self.storage.plan = replace(CALM, seed=self.seed)
         self.leases.clear()
         for _ in range(200):
-            await elapse(self.clock, 2_000)
+            await elapse(self.clock, self.drain_pause_ms)
             delivery = await self.host.poll(self.epoch, max_count=50, wait_ms=0, lease_ms=LEASE_MS)
             taken = self.take(delivery)
             if taken:

@@ -2,18 +2,22 @@
 
 import os
 
-from tracker.cli.options import AsJson, Config, Set
-from tracker.cli.output import answer_console, print_json, table
+from tracker.cli.options import AsJson, BrokerConf, Config, Set
+from tracker.cli.output import answer_console, notice_console, print_json, table
 from tracker.core.errors import InvalidInput
 from tracker.service.settings_load import LoadedSettings, load_settings
 
 
-def config(path: Config = None, overrides: Set = None, as_json: AsJson = False) -> None:
+def config(path: Config = None, broker_conf: BrokerConf = None, overrides: Set = None, as_json: AsJson = False) -> None:
     """Print every setting with its origin, and check the configuration on the way.
 
     Example: delayed-tracker config --config conf/tracker.conf --set delayedDeliveryTickTimeMillis=500
     """
-    loaded = settings_from(path, overrides)
+    loaded = settings_from(path, overrides, broker_conf)
+    if loaded.ignored:
+        notice_console().print(
+            f"{broker_conf}: {len(loaded.ignored)} keys of others ignored: {', '.join(loaded.ignored)}"
+        )
     if as_json:
         print_json({row.key: {"value": row.value, "origin": row.origin} for row in loaded.rows()})
         return
@@ -23,8 +27,8 @@ def config(path: Config = None, overrides: Set = None, as_json: AsJson = False) 
     answer_console().print(rows)
 
 
-def settings_from(path: Config, overrides: Set) -> LoadedSettings:
-    """The settings of file, environment and ``--set``.
+def settings_from(path: Config, overrides: Set, broker_conf: BrokerConf = None) -> LoadedSettings:
+    """The settings of the files, the environment and ``--set``.
 
     Raises:
         InvalidSettings: naming every unknown key and bad value with its origin.
@@ -35,4 +39,4 @@ def settings_from(path: Config, overrides: Set) -> LoadedSettings:
         if not equals:
             raise InvalidInput("--set", text, "give KEY=VALUE")
         pairs[key.strip()] = value.strip()
-    return load_settings(path, environ=os.environ, overrides=pairs)
+    return load_settings(path, broker_conf=broker_conf, environ=os.environ, overrides=pairs)

@@ -25,6 +25,14 @@ Config = Annotated[
     Path | None,
     typer.Option("--config", help="Configuration in broker.conf syntax; default: the built-in values.", metavar="FILE"),
 ]
+BrokerConf = Annotated[
+    Path | None,
+    typer.Option(
+        "--broker-conf",
+        help="A broker.conf of Pulsar, taken as it is: keys of others are ignored. --config overrides it.",
+        metavar="FILE",
+    ),
+]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", help="Override one configuration key; may be repeated.", metavar="KEY=VALUE"),

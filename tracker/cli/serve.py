@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tracker.cli.config import settings_from
-from tracker.cli.options import Config, Set
+from tracker.cli.options import BrokerConf, Config, Set
 
 _JSON_LOG = "logFormat=json"
 
@@ -15,6 +15,7 @@ _JSON_LOG = "logFormat=json"
 def serve(
     *,
     path: Config = None,
+    broker_conf: BrokerConf = None,
     overrides: Set = None,
     ready_file: Annotated[
         Path | None,
@@ -33,9 +34,14 @@ def serve(
     Example: delayed-tracker serve --config conf/tracker.conf --set grpcListenAddress=127.0.0.1:7650
     """
     # Only this command needs the packages of the "server" extra.
+    import structlog  # noqa: PLC0415
+
     from tracker.service.logs import configure_logging  # noqa: PLC0415
     from tracker.service.server import serve as run_service  # noqa: PLC0415
 
-    loaded = settings_from(path, [*(overrides or ()), *([_JSON_LOG] if as_json else ())])
+    loaded = settings_from(path, [*(overrides or ()), *([_JSON_LOG] if as_json else ())], broker_conf)
     configure_logging(loaded.settings.log_format, loaded.settings.log_level)
+    if loaded.ignored:
+        log = structlog.stdlib.get_logger("tracker.service")
+        log.info("keys of others ignored", file=str(broker_conf), count=len(loaded.ignored), keys=loaded.ignored)
     asyncio.run(run_service(loaded.settings, ready_file=ready_file))

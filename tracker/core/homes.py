@@ -97,8 +97,8 @@ class Home:
     bits: PositionBitmap = field(default_factory=PositionBitmap)
     memory: MemoryCopies | None = field(default_factory=MemoryCopies)
     snapshot: SnapshotSegments | None = None
-    ledgers: set[int] = field(default_factory=set)
-    """Ledgers under which the core's ledger index lists this home."""
+    ledgers: dict[int, None] = field(default_factory=dict)
+    """Ledgers under which the core's ledger index lists this home; no set, which takes more memory when it is empty."""
     first: Position | None = None
     last: Position | None = None
     """Range it was sealed with, inclusive; None while it is open for adds."""
@@ -137,7 +137,7 @@ class Home:
             raise InvariantViolation(
                 f"home {self.key} holds {lowest} to {highest}, outside its range {self.first} to {self.last}"
             )
-        if not set(self.bits.ledgers()) <= self.ledgers:
+        if not set(self.bits.ledgers()) <= self.ledgers.keys():
             raise InvariantViolation(f"home {self.key} has bits in a ledger under which it is not listed")
         if self.memory is not None and highest is not None and highest.ledger_id > self.memory.last_ledger_id:
             raise InvariantViolation(f"home {self.key} has forgotten its highest ledger, {highest.ledger_id}")

@@ -49,7 +49,7 @@ class Membership:
 
     def _note_ledger(self, home: Home, ledger: int) -> None:
         if ledger not in home.ledgers:
-            home.ledgers.add(ledger)
+            home.ledgers[ledger] = None
             self._by_ledger.setdefault(ledger, []).append(home)
 
     def note_range(self, home: Home) -> None:

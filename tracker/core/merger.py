@@ -37,7 +37,7 @@ class BucketMerger:
         self._retry_at_ms: int | None = None
         self._barren_count = 0
         """With so many sealed buckets no group could be merged: no need to look again."""
-        self._too_large: set[tuple[int, ...]] = set()
+        self._too_large: frozenset[tuple[int, ...]] = frozenset()
         """Groups, by bucket ids, whose merged metadata would exceed an entry."""
 
     def next_wakeup_ms(self) -> int | None:
@@ -173,7 +173,7 @@ class BucketMerger:
         sources = self._end()
         self._state.counters.effects_failed += 1
         if too_large:
-            self._too_large.add(_bucket_ids(sources))
+            self._too_large |= {_bucket_ids(sources)}
         else:
             self._retry_at_ms = now_ms + self._state.limits.retry_backoff_ms
         for home in sources:
@@ -188,7 +188,7 @@ class BucketMerger:
         self._end()
         self._retry_at_ms = None
         self._barren_count = 0
-        self._too_large.clear()
+        self._too_large = frozenset()
 
     def check(self) -> None:
         """Raise InvariantViolation unless exactly the sources of the merge under way are marked."""

@@ -95,6 +95,21 @@ class Shared:
 class TrackerHost:
     """A tracker that is open, or on its way to be."""
 
+    __slots__ = (
+        "_awaiting_durable",
+        "_core",
+        "_durable_epoch",
+        "_latest_ms",
+        "_polls",
+        "_runner",
+        "_shared",
+        "_unclaimed",
+        "counters",
+        "key",
+        "owner",
+        "state",
+    )
+
     def __init__(self, key: TrackerKey, shared: Shared) -> None:
         self.key = key
         self.state = HostState.RECOVERING

@@ -127,6 +127,22 @@ async def _each(segments: Sequence[bytes]) -> AsyncIterator[bytes]:
 class EffectRunner:
     """The effects of one tracker under way."""
 
+    __slots__ = (
+        "_access",
+        "_counters",
+        "_debris",
+        "_finishing",
+        "_key",
+        "_metadata_bytes_max",
+        "_operations_max",
+        "_reports",
+        "_restorable",
+        "_slots",
+        "_storage",
+        "_tasks",
+        "catalogue_turn",
+    )
+
     def __init__(
         self,
         key: TrackerKey,
@@ -141,17 +157,16 @@ class EffectRunner:
         self._key = key
         self._access = access
         self._storage = access.storage
-        # Each kind has slots of its own: stores that hang must not keep due segments from being loaded.
-        self._slots = {
-            kind: asyncio.Semaphore(limits.tracker_operations_max)
-            for kind in (StoreSnapshot, LoadSegments, DeleteSnapshots, MergeSnapshots)
-        }
+        self._operations_max = limits.tracker_operations_max
+        # Made when they are needed: an idle tracker performs nothing, and there are tens of thousands of those.
+        self._slots: dict[type[Effect], asyncio.Semaphore] = {}
         self._metadata_bytes_max = limits.snapshot_metadata_bytes_max
         self._reports = reports
         self._counters = counters
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._debris: set[int] = set()
-        self._deleted: set[int] = set()
+        # Dictionaries without values: an empty set takes three times the memory of an empty dictionary.
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._debris: dict[int, None] = {}
+        self._deleted: dict[int, None] = {}
         """Objects of unfinished deletions that are gone already."""
         self._restorable: dict[int, CatalogueEntry] = {}
         """Entries that a merge may have removed though it failed."""
@@ -171,7 +186,7 @@ class EffectRunner:
         """Take over effects; each will be reported. Never blocks."""
         for effect in effects:
             task = asyncio.get_running_loop().create_task(self._perform(effect))
-            self._tasks.add(task)
+            self._tasks[task] = None
             task.add_done_callback(self._ended)
 
     async def finish(self) -> None:
@@ -191,7 +206,7 @@ class EffectRunner:
             task.cancel()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             # A bug of ours: the effect was reported as failed, and the loop's handler makes the bug known.
             task.get_loop().call_exception_handler(
@@ -199,7 +214,7 @@ class EffectRunner:
             )
 
     async def _perform(self, effect: Effect) -> None:
-        async with self._slots[type(effect)], self._access.slots:
+        async with self._slots_of(type(effect)), self._access.slots:
             match effect:
                 case StoreSnapshot():
                     await self._store(effect)
@@ -209,6 +224,13 @@ class EffectRunner:
                     await self._delete(effect)
                 case MergeSnapshots():
                     await self._merge(effect)
+
+    def _slots_of(self, kind: type[Effect]) -> asyncio.Semaphore:
+        """Each kind has slots of its own: stores that hang must not keep due segments from being loaded."""
+        slots = self._slots.get(kind)
+        if slots is None:
+            slots = self._slots[kind] = asyncio.Semaphore(self._operations_max)
+        return slots
 
     async def _attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
         return await self._access.attempt(operation, self._counters, give_up=lambda: self._finishing)
@@ -281,7 +303,7 @@ class EffectRunner:
 
     async def _undo(self, bucket_id: int, replaced: Sequence[CatalogueEntry] = ()) -> None:
         """Take a snapshot out of the catalogue, put back what it replaced, and delete it. The turn is held."""
-        self._debris.add(bucket_id)
+        self._debris[bucket_id] = None
         self._restorable.update((entry.bucket_id, entry) for entry in replaced)
         try:
             await self._replace(remove=(), add=(), epoch=self._reports.epoch)
@@ -296,7 +318,8 @@ class EffectRunner:
         await self._attempt(
             lambda: self._storage.replace(*self._key, remove=[*remove, *debris], add=[*restored, *add], epoch=epoch)
         )
-        self._debris.difference_update(debris)
+        for bucket_id in debris:
+            self._debris.pop(bucket_id, None)
         self._restorable.clear()
 
     async def _delete_objects(self, bucket_ids: Sequence[int]) -> None:
@@ -416,11 +439,12 @@ class EffectRunner:
             # Each is tried, whatever becomes of the others, and what is gone is not tried again.
             for bucket_id in effect.bucket_ids:
                 if bucket_id not in self._deleted and await self._try_to_delete(bucket_id):
-                    self._deleted.add(bucket_id)
+                    self._deleted[bucket_id] = None
             self._reports.catalogue_written(effect)
-            if self._deleted.issuperset(effect.bucket_ids):
+            if self._deleted.keys() >= set(effect.bucket_ids):
                 settled = True
-                self._deleted.difference_update(effect.bucket_ids)
+                for bucket_id in effect.bucket_ids:
+                    self._deleted.pop(bucket_id, None)
                 self._counters.snapshots_deleted += len(effect.bucket_ids)
                 self._note_forgotten(known=self._reports.snapshots_deleted(effect))
         except SnapshotConflict:

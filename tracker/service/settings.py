@@ -135,6 +135,7 @@ class Settings:
         Group.PULSAR,
         "Class names of what adds metadata to entries as they are written.",
         not_built="writing entries is not built",
+        of_brokers=True,
     )
     expose_broker_entry_metadata: bool = setting(
         False,
@@ -142,6 +143,7 @@ class Settings:
         Group.PULSAR,
         "Hand the broker's entry metadata to clients that read entries.",
         not_built="serving entries is not built",
+        of_brokers=True,
     )
 
     storage_url: str = setting(
@@ -247,8 +249,8 @@ class Settings:
         "Size of a snapshot's metadata at most, which is one entry to the storage: buckets whose merged metadata would be "
         "larger stay apart.",
         unit="bytes",
-        minimum=1_024,
-        maximum=2**31 - 1,
+        minimum=1,
+        maximum=_INT32_MAX,
     )
     worker_threads: int = setting(
         2,

@@ -1,4 +1,9 @@
-"""Where settings come from: the default, then the file, then the environment, then what the command line sets.
+"""Where settings come from: the default, then a broker.conf, then the file, then the environment, then what the command
+line sets.
+
+A broker.conf is Pulsar's own file, taken as it is: keys that are ours are validated, all others are ignored and listed.
+Two kinds are errors even there, since ignoring them would change when messages are delivered: a key that looks like one
+of ours but for a slip, and a key of delayed delivery that this service does not know.
 
 The environment variable of a key is ``TRACKER_`` and the key, compared without regard to case and underscores: both
 ``TRACKER_delayedDeliveryTickTimeMillis`` and ``TRACKER_DELAYED_DELIVERY_TICK_TIME_MILLIS`` are this key. A variable that
@@ -15,11 +20,14 @@ from typing import Any
 
 from tracker.core.errors import DelayedTrackerError, InvalidInput
 from tracker.service.settings import Settings, setting_fields
-from tracker.service.settings_file import MalformedLine, parse_properties
+from tracker.service.settings_file import Assignment, MalformedLine, parse_properties
 from tracker.service.settings_keys import SettingKey
 
 ENVIRONMENT_PREFIX = "TRACKER_"
 DEFAULT_ORIGIN = "default"
+_SLIP_SIMILARITY = 0.9
+"""In a broker.conf a key at least this similar to one of ours is a slip of the pen; most of its keys are like none."""
+_DELAYED_DELIVERY = "delayeddelivery"
 _KUBERNETES_VARIABLE = re.compile(r"TRACKER_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\w+)?)")
 
 
@@ -63,6 +71,8 @@ class LoadedSettings:
 
     settings: Settings
     origins: Mapping[str, str]
+    ignored: tuple[str, ...] = ()
+    """Keys of the broker.conf that are none of ours, in the order of the file."""
 
     def rows(self) -> list[SettingRow]:
         """Every key, in the order of ``conf/tracker.conf``."""
@@ -85,13 +95,15 @@ class _Given:
 def load_settings(
     path: Path | None = None,
     *,
+    broker_conf: Path | None = None,
     environ: Mapping[str, str] | None = None,
     overrides: Mapping[str, str] | None = None,
 ) -> LoadedSettings:
     """Read the settings from their sources; each overrides the one before.
 
     Args:
-        path: a file in ``broker.conf`` syntax; None: there is none.
+        path: a file of this service's keys in ``broker.conf`` syntax; None: there is none.
+        broker_conf: a ``broker.conf`` of Pulsar; None: there is none.
         environ: environment variables; None: there are none.
         overrides: values by exact key, from the command line.
 
@@ -100,26 +112,40 @@ def load_settings(
     """
     given: dict[str, _Given] = {}
     problems: list[SettingProblem] = []
+    ignored: list[str] = []
+    if broker_conf is not None:
+        for row in _assignments(broker_conf, "--broker-conf", problems):
+            if _is_of_others(row.key):
+                ignored.append(row.key)
+            else:
+                _take(_Given(f"{broker_conf}:{row.line}", row.key, row.value), row.key, given, problems)
     if path is not None:
-        _read_file(path, given, problems)
+        for row in _assignments(path, "--config", problems):
+            _take(_Given(f"{path}:{row.line}", row.key, row.value), row.key, given, problems)
     _read_environment(environ or {}, given, problems)
     for key, value in (overrides or {}).items():
         _take(_Given("command line", key, value), key, given, problems)
-    return _build(given, problems)
+    return dataclasses.replace(_build(given, problems), ignored=tuple(dict.fromkeys(ignored)))
 
 
-def _read_file(path: Path, given: dict[str, _Given], problems: list[SettingProblem]) -> None:
+def _assignments(path: Path, option: str, problems: list[SettingProblem]) -> list[Assignment]:
     try:
-        assignments = parse_properties(path.read_bytes())
+        return parse_properties(path.read_bytes())
     except OSError as error:
         reason = error.strerror or str(error)
-        problems.append(SettingProblem("command line", "--config", str(path), f"{reason}: name a readable file"))
-        return
+        problems.append(SettingProblem("command line", option, str(path), f"{reason}: name a readable file"))
     except MalformedLine as error:
         problems.append(SettingProblem(f"{path}:{error.line}", error.text, None, error.remedy))
-        return
-    for row in assignments:
-        _take(_Given(f"{path}:{row.line}", row.key, row.value), row.key, given, problems)
+    return []
+
+
+def _is_of_others(key: str) -> bool:
+    """Whether a key of a broker.conf is none of this service's business."""
+    if key in setting_fields():
+        return setting_fields()[key][1].of_brokers
+    folded = _folded(key)
+    ours = [_folded(known) for known in setting_fields()]
+    return _DELAYED_DELIVERY not in folded and not difflib.get_close_matches(folded, ours, 1, _SLIP_SIMILARITY)
 
 
 def _read_environment(environ: Mapping[str, str], given: dict[str, _Given], problems: list[SettingProblem]) -> None:
