@@ -72,11 +72,11 @@ def require_ours_or_new(path: Path) -> None:
 
     Raises:
         StorageFormatUnsupported: not a SQLite database.
-        OSError: the file cannot be read.
+        OSError: the file cannot be read or written. SQLite would open it for reading, and refuse the first snapshot.
     """
     if not path.exists():
         return
-    with path.open("rb") as file:
+    with path.open("r+b") as file:
         magic = file.read(len(_FILE_MAGIC))
     if magic and magic != _FILE_MAGIC:
         raise StorageFormatUnsupported(
@@ -111,10 +111,11 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         raise StorageUnavailable(f"{path}: its file system has no write-ahead log; give the storage a local disk")
     # The log shrinks back to this when it is started over; it is checkpointed every 1,000 pages (SQLite's default).
     connection.execute(f"PRAGMA journal_size_limit = {16 * 1024 * 1024}")
+    # Where no log can be written beside the file, this refuses it now instead of at the first snapshot.
+    connection.execute("BEGIN IMMEDIATE")
     if is_empty:
-        connection.execute("BEGIN IMMEDIATE")
         for table in _TABLES:
             connection.execute(table)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-        connection.execute("COMMIT")
+    connection.execute("COMMIT")

@@ -4,7 +4,10 @@ import asyncio
 import contextlib
 import os
 import resource
+import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -17,6 +20,11 @@ from tests.snapshot_storage.sqlite_files import ask, create, each, started
 from tracker.core.columns import Position
 from tracker.core.errors import InvalidInput
 
+OPEN = """
+import asyncio, sys
+from snapshot_storage.sqlite import open_sqlite
+asyncio.run(open_sqlite(sys.argv[1]).start())
+"""
 ENTRY = CatalogueEntry(1, Position(1, 0), Position(1, 9), b"summary", b"consumed", Position(1, 2))
 
 
@@ -286,6 +294,20 @@ async def test_a_place_that_takes_no_files_is_unavailable():
     """The message names the path and what to do; /proc refuses root as well."""
     with pytest.raises(StorageUnavailable, match=r"/proc/self/db: .*writable for this user"):
         await SqliteStorage(Path("/proc/self/db")).start()
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root needs setpriv")
+async def test_a_file_that_cannot_be_written_is_refused_at_the_start(tmp_path):
+    """Not at the first snapshot. Root may write every file, so the rights of root are dropped for it."""
+    async with started(tmp_path / "db"):
+        pass
+    (tmp_path / "db").chmod(0o444)
+    command = [sys.executable, "-c", OPEN, str(tmp_path / "db")]
+    if os.geteuid() == 0:
+        command = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", *command]
+    ended = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+    assert "StorageUnavailable" in ended.stderr
+    assert "make the file and its directory writable" in ended.stderr
 
 
 async def test_half_a_surrogate_pair_is_no_name(tmp_path):
