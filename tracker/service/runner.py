@@ -131,6 +131,7 @@ class EffectRunner:
         "_access",
         "_counters",
         "_debris",
+        "_deleted",
         "_finishing",
         "_key",
         "_metadata_bytes_max",
