@@ -66,6 +66,8 @@ steps = st.one_of(
     st.tuples(st.just("fill_buckets"), st.integers(5, 90)),
     st.tuples(st.just("fill_buckets"), st.integers(5, 90)),
     st.tuples(st.just("lose_next_load")),
+    st.tuples(st.just("fail_next_store")),
+    st.tuples(st.just("fail_next_store")),
     st.tuples(st.just("cancel"), positions, numbers),
     st.tuples(st.just("cancel_and_date_anew"), numbers, st.integers(-2, 60)),
     st.tuples(st.just("extend"), numbers, positions, st.sampled_from([1, 10, 40]), st.booleans()),

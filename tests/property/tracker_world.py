@@ -218,7 +218,7 @@ class World:
     def set_clock_back(self, by_ms: int) -> None:
         self.now_ms -= by_ms
         self.core.set_clock_back(by_ms)
-        self.model.leases = {lease_id: at_ms - by_ms for lease_id, at_ms in self.model.leases.items()}
+        self.model.expiry = {position: at_ms - by_ms for position, at_ms in self.model.expiry.items()}
         self.core.wake(self.now_ms)
         self.settle()
 
@@ -342,6 +342,13 @@ class World:
         for number, effect in enumerate(self.pending):
             if isinstance(effect, LoadSegments):
                 self.finish_effect(number, "lost")
+                return
+
+    def fail_next_store(self) -> None:
+        """Fail the oldest store under way."""
+        for number, effect in enumerate(self.pending):
+            if isinstance(effect, StoreSnapshot):
+                self.finish_effect(number, "fail")
                 return
 
     def _store(self, effect: StoreSnapshot, fate: str) -> None:

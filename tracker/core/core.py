@@ -486,6 +486,7 @@ class TrackerCore(TrackerReadings):
         """The wall clock was set back by so much: deadlines stay, but leases and retries last no longer for it."""
         self._state.leases.set_back(by_ms)
         self._lifecycle.set_back(by_ms)
+        self._merger.set_back(by_ms)
 
     # -- results of effects --------------------------------------------------------------------------------------------
 

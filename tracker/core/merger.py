@@ -44,6 +44,11 @@ class BucketMerger:
         """When a merge that failed is tried again, or None."""
         return self._retry_at_ms
 
+    def set_back(self, by_ms: int) -> None:
+        """Try a merge that failed again that much earlier."""
+        if self._retry_at_ms is not None:
+            self._retry_at_ms -= by_ms
+
     def merge_if_needed(self, now_ms: int) -> None:
         """Ask for a merge if there are more sealed buckets than allowed and none is under way. O(1) if not."""
         state = self._state
