@@ -151,6 +151,11 @@ class World:
         self.pop_at_next_delivery(3, 20)
         self.nack(1, [], delay_ms)
 
+    def take_and_extend(self, lease_ms: int, whole: bool) -> None:
+        """Poll when something is due, and ask for more time for one of it, or for all."""
+        self.pop_at_next_delivery(3, 20)
+        self.extend(1, [], lease_ms, whole)
+
     def send_and_date_anew(self, number: int, delay_ms: int) -> None:
         """Offer a tracked position when it is due, so that the dispatcher sends it, and then with a new deadline."""
         free = sorted(position for position in self.model.tracked if position not in self.model.leased)

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tracker.core.columns import BEFORE_ALL, INT63_MAX, BoolArray, IndexColumns, Position, PositionColumns
-from tracker.core.effects import Effect
-from tracker.core.errors import DelayedTrackerError, InvalidInput
+from tracker.core.errors import InvalidInput
 from tracker.core.homes import Home, SnapshotSegments
 from tracker.core.invariants import check_invariants
 from tracker.core.limits import TrackerKind, TrackerLimits
@@ -25,23 +24,15 @@ from tracker.core.outcomes import (
 )
 from tracker.core.placement import SealTarget, Stop, first_stop
 from tracker.core.position_bitmap import PositionBitmap
-from tracker.core.readings import TrackerReadings
 from tracker.core.recovery import RecoveryPlan
-from tracker.core.seal import SealedIndexes
-from tracker.core.segment import SegmentBounds
+from tracker.core.results import EffectResults, TrackerClosed
 from tracker.core.state import TrackerState
 
 _LEASE_ID_BITS = 32
 """Leases of one epoch have ids of their own, as long as there are fewer than 2^32."""
 
 
-class TrackerClosed(DelayedTrackerError):
-    """The tracker was closed or deleted; open it again."""
-
-    reason = "TRACKER_CLOSED"
-
-
-class TrackerCore(TrackerReadings):
+class TrackerCore(EffectResults):
     """One subscription's delayed positions: which are tracked, which are due, which are in somebody's hands.
 
     Membership is the only truth: one bit in exactly one home for each tracked position (design 3.3). Copies in queues
@@ -55,7 +46,6 @@ class TrackerCore(TrackerReadings):
 
     def __init__(self, limits: TrackerLimits, *, epoch: int = 0, mark_delete: Position = BEFORE_ALL) -> None:
         super().__init__(TrackerState(limits, epoch=epoch, mark_delete=mark_delete))
-        self._closed = False
 
     @classmethod
     def recovered(
@@ -92,10 +82,6 @@ class TrackerCore(TrackerReadings):
             core._lifecycle.delete(gone)
         core._finish(now_ms)
         return core
-
-    def take_effects(self) -> list[Effect]:
-        """Effects asked for since the last call, in order; each must be reported back exactly once."""
-        return self._lifecycle.take_effects()
 
     # -- adding --------------------------------------------------------------------------------------------------------
 
@@ -488,90 +474,16 @@ class TrackerCore(TrackerReadings):
         self._lifecycle.set_back(by_ms)
         self._merger.set_back(by_ms)
 
-    # -- results of effects --------------------------------------------------------------------------------------------
-
     def wake(self, now_ms: int) -> None:
         """Do everything that time alone causes: expire leases, retry failed effects, load what is nearly due."""
         if not self._closed:
             self._expire(now_ms)
             self._finish(now_ms)
 
-    def snapshot_stored(
-        self, effect_id: int, bucket_id: int, sealed: SealedIndexes, *, snapshot_bytes: int, now_ms: int
-    ) -> bool:
-        """StoreSnapshot succeeded. False: the effect is forgotten, so the snapshot must be removed again."""
-        known = self._lifecycle.snapshot_stored(effect_id, bucket_id, sealed, snapshot_bytes, now_ms)
-        self._finish(now_ms)
-        return known
-
-    def snapshot_failed(self, effect_id: int, now_ms: int) -> bool:
-        """StoreSnapshot failed: its indexes stay in memory, and it is asked for again later."""
-        known = self._lifecycle.snapshot_failed(effect_id, now_ms)
-        self._finish(now_ms)
-        return known
-
-    def segments_loaded(self, effect_id: int, indexes: IndexColumns, now_ms: int) -> bool:
-        """LoadSegments succeeded, with the rows of all its segments."""
-        known = self._lifecycle.segments_loaded(effect_id, indexes, now_ms)
-        self._finish(now_ms)
-        return known
-
-    def segment_load_failed(self, effect_id: int, now_ms: int, *, lost: bool) -> bool:
-        """LoadSegments failed: for now, or (``lost``) because the snapshot is missing or corrupt."""
-        known = self._lifecycle.segment_load_failed(effect_id, now_ms, lost=lost)
-        self._finish(now_ms)
-        return known
-
-    def snapshots_merged(
-        self,
-        effect_id: int,
-        bucket_id: int,
-        bounds: SegmentBounds,
-        *,
-        snapshot_bytes: int,
-        stored: PositionBitmap,
-        now_ms: int,
-    ) -> bool:
-        """MergeSnapshots succeeded, with these positions. False: forgotten, the merged snapshot must be removed again."""
-        known = self._merger.merged(effect_id, bucket_id, bounds, snapshot_bytes=snapshot_bytes, stored=stored)
-        self._finish(now_ms)
-        return known
-
-    def merge_failed(
-        self, effect_id: int, now_ms: int, *, lost_bucket_ids: Sequence[int] = (), too_large: bool = False
-    ) -> bool:
-        """MergeSnapshots failed: for now, because of lost sources, or because the merged metadata is too large."""
-        known = self._merger.failed(effect_id, now_ms, lost_bucket_ids=lost_bucket_ids, too_large=too_large)
-        self._finish(now_ms)
-        return known
-
-    def snapshots_deleted(self, effect_id: int) -> bool:
-        """DeleteSnapshots succeeded."""
-        return self._lifecycle.snapshots_deleted(effect_id)
-
-    def delete_failed(self, effect_id: int, now_ms: int) -> bool:
-        """DeleteSnapshots failed; it is asked for again later."""
-        return self._lifecycle.delete_failed(effect_id, now_ms)
-
     def check(self) -> None:
         """Verify every invariant of design 3.3 that can be seen from inside. Raises InvariantViolation. O(everything)."""
         self._merger.check()
         check_invariants(self._state, self._lifecycle, self.next_delivery_ms(), self.next_wakeup_ms())
 
-    def _retire(self, homes: Sequence[Home]) -> None:
-        for home in homes:
-            self._lifecycle.retire_if_drained(home)
 
-    def _finish(self, now_ms: int) -> None:
-        """What every change ends with: an exact next deadline, retries that are due, segments that came near."""
-        self._state.settle()
-        if self._state.fixed_delay is not None:
-            self._state.fixed_delay.note_tracked(self._state.counters.tracked)
-        if not self._closed:
-            self._lifecycle.retry_due(now_ms)
-            self._merger.merge_if_needed(now_ms)
-            self._lifecycle.prefetch(now_ms)
-
-    def _require_open(self) -> None:
-        if self._closed:
-            raise TrackerClosed("the tracker is closed; open it again")
+__all__ = ["TrackerClosed", "TrackerCore"]

@@ -1,0 +1,106 @@
+"""The half of a tracker that deals with its owner: effects out, and what became of them in."""
+
+from collections.abc import Sequence
+
+from tracker.core.columns import IndexColumns
+from tracker.core.effects import Effect
+from tracker.core.errors import DelayedTrackerError
+from tracker.core.homes import Home
+from tracker.core.position_bitmap import PositionBitmap
+from tracker.core.readings import TrackerReadings
+from tracker.core.seal import SealedIndexes
+from tracker.core.segment import SegmentBounds
+from tracker.core.state import TrackerState
+
+
+class TrackerClosed(DelayedTrackerError):
+    """The tracker was closed or deleted; open it again."""
+
+    reason = "TRACKER_CLOSED"
+
+
+class EffectResults(TrackerReadings):
+    """Effects and their results. Each result names its effect; one that is forgotten is ignored and answers False."""
+
+    def __init__(self, state: TrackerState) -> None:
+        super().__init__(state)
+        self._closed = False
+
+    def take_effects(self) -> list[Effect]:
+        """Effects asked for since the last call, in order; each must be reported back exactly once."""
+        return self._lifecycle.take_effects()
+
+    def snapshot_stored(
+        self, effect_id: int, bucket_id: int, sealed: SealedIndexes, *, snapshot_bytes: int, now_ms: int
+    ) -> bool:
+        """StoreSnapshot succeeded. False: the effect is forgotten, so the snapshot must be removed again."""
+        known = self._lifecycle.snapshot_stored(effect_id, bucket_id, sealed, snapshot_bytes, now_ms)
+        self._finish(now_ms)
+        return known
+
+    def snapshot_failed(self, effect_id: int, now_ms: int) -> bool:
+        """StoreSnapshot failed: its indexes stay in memory, and it is asked for again later."""
+        known = self._lifecycle.snapshot_failed(effect_id, now_ms)
+        self._finish(now_ms)
+        return known
+
+    def segments_loaded(self, effect_id: int, indexes: IndexColumns, now_ms: int) -> bool:
+        """LoadSegments succeeded, with the rows of all its segments."""
+        known = self._lifecycle.segments_loaded(effect_id, indexes, now_ms)
+        self._finish(now_ms)
+        return known
+
+    def segment_load_failed(self, effect_id: int, now_ms: int, *, lost: bool) -> bool:
+        """LoadSegments failed: for now, or (``lost``) because the snapshot is missing or corrupt."""
+        known = self._lifecycle.segment_load_failed(effect_id, now_ms, lost=lost)
+        self._finish(now_ms)
+        return known
+
+    def snapshots_merged(
+        self,
+        effect_id: int,
+        bucket_id: int,
+        bounds: SegmentBounds,
+        *,
+        snapshot_bytes: int,
+        stored: PositionBitmap,
+        now_ms: int,
+    ) -> bool:
+        """MergeSnapshots succeeded, with these positions. False: forgotten, the merged snapshot must be removed again."""
+        known = self._merger.merged(effect_id, bucket_id, bounds, snapshot_bytes=snapshot_bytes, stored=stored)
+        self._finish(now_ms)
+        return known
+
+    def merge_failed(
+        self, effect_id: int, now_ms: int, *, lost_bucket_ids: Sequence[int] = (), too_large: bool = False
+    ) -> bool:
+        """MergeSnapshots failed: for now, because of lost sources, or because the merged metadata is too large."""
+        known = self._merger.failed(effect_id, now_ms, lost_bucket_ids=lost_bucket_ids, too_large=too_large)
+        self._finish(now_ms)
+        return known
+
+    def snapshots_deleted(self, effect_id: int) -> bool:
+        """DeleteSnapshots succeeded."""
+        return self._lifecycle.snapshots_deleted(effect_id)
+
+    def delete_failed(self, effect_id: int, now_ms: int) -> bool:
+        """DeleteSnapshots failed; it is asked for again later."""
+        return self._lifecycle.delete_failed(effect_id, now_ms)
+
+    def _retire(self, homes: Sequence[Home]) -> None:
+        for home in homes:
+            self._lifecycle.retire_if_drained(home)
+
+    def _finish(self, now_ms: int) -> None:
+        """What every change ends with: an exact next deadline, retries that are due, segments that came near."""
+        self._state.settle()
+        if self._state.fixed_delay is not None:
+            self._state.fixed_delay.note_tracked(self._state.counters.tracked)
+        if not self._closed:
+            self._lifecycle.retry_due(now_ms)
+            self._merger.merge_if_needed(now_ms)
+            self._lifecycle.prefetch(now_ms)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise TrackerClosed("the tracker is closed; open it again")
