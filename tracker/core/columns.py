@@ -121,6 +121,16 @@ class IndexColumns:
             return self.take(np.argsort(self.deliver_at_ms, kind="stable"))
         return self.take(np.lexsort((self.entry_id, self.ledger_id, self.deliver_at_ms)))
 
+    def repeat_predecessors(self) -> BoolArray:
+        """For each row, whether the one before it is the same; sorted rows stand beside their repeats."""
+        repeated = np.zeros(len(self), np.bool_)
+        repeated[1:] = (
+            (self.deliver_at_ms[1:] == self.deliver_at_ms[:-1])
+            & (self.ledger_id[1:] == self.ledger_id[:-1])
+            & (self.entry_id[1:] == self.entry_id[:-1])
+        )
+        return repeated
+
     @classmethod
     def empty(cls) -> "IndexColumns":
         """No rows."""

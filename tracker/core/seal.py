@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracker.core.columns import IndexColumns, Position, PositionColumns
+from tracker.core.columns import BoolArray, IndexColumns, Position, PositionColumns
 from tracker.core.errors import InvariantViolation
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.segment import SegmentBounds, cut_segments
@@ -50,27 +50,29 @@ class SealedIndexes:
         return self.indexes.take(slice(int(starts[number]), int(starts[number + 1])))
 
 
-def live_rows(indexes: IndexColumns, live: PositionBitmap, redated: Mapping[Position, int]) -> IndexColumns:
-    """The rows that count: their position is live and, where it was dated anew, their deadline is the last one."""
-    keep = live.contains(indexes.positions)
+def without_old_dates(live: BoolArray, indexes: IndexColumns, redated: Mapping[Position, int]) -> BoolArray:
+    """The live copies less those of positions that were dated anew under another deadline; may change ``live``.
+
+    Cost: O(1) if nothing was dated anew, else a step for each copy of such a position.
+    """
     if redated and len(indexes):
         suspects = PositionBitmap.of(PositionColumns.of(redated))
-        for row in np.flatnonzero(keep & suspects.contains(indexes.positions)):
+        for row in np.flatnonzero(live & suspects.contains(indexes.positions)):
             position = Position(int(indexes.ledger_id[row]), int(indexes.entry_id[row]))
-            keep[row] = int(indexes.deliver_at_ms[row]) == redated[position]
+            live[row] = int(indexes.deliver_at_ms[row]) == redated[position]
+    return live
+
+
+def live_rows(indexes: IndexColumns, live: PositionBitmap, redated: Mapping[Position, int]) -> IndexColumns:
+    """The rows that count: their position is live and, where it was dated anew, their deadline is the last one."""
+    keep = without_old_dates(live.contains(indexes.positions), indexes, redated)
     return indexes if keep.all() else indexes.take(keep)
 
 
 def without_repeats(indexes: IndexColumns) -> IndexColumns:
     """Sorted rows without exact repeats of their predecessor."""
-    if len(indexes) < 2:
-        return indexes
-    repeat = (
-        (indexes.deliver_at_ms[1:] == indexes.deliver_at_ms[:-1])
-        & (indexes.ledger_id[1:] == indexes.ledger_id[:-1])
-        & (indexes.entry_id[1:] == indexes.entry_id[:-1])
-    )
-    return indexes.take(np.concatenate(([True], ~repeat))) if repeat.any() else indexes
+    repeat = indexes.repeat_predecessors()
+    return indexes.take(~repeat) if repeat.any() else indexes
 
 
 def seal(frozen: FrozenIndexes) -> SealedIndexes:

@@ -17,7 +17,7 @@ from tracker.core.membership import Membership
 from tracker.core.outcomes import BucketState
 from tracker.core.position_bitmap import PositionBitmap, by_ledger
 from tracker.core.runs import Run, RunHeap
-from tracker.core.seal import FrozenIndexes
+from tracker.core.seal import FrozenIndexes, without_old_dates
 from tracker.core.segment_queue import SegmentQueue
 
 _DEAD_COPIES_SLACK = 1_024
@@ -76,13 +76,7 @@ class TrackerState:
         live = home.bits.contains(positions)
         if self.leases.bits:
             live &= ~self.leases.bits.contains(positions)
-        if home.memory is not None and home.memory.redated:
-            redated = home.memory.redated
-            suspects = PositionBitmap.of(PositionColumns.of(redated))
-            for row in np.flatnonzero(live & suspects.contains(positions)):
-                position = Position(int(positions.ledger_id[row]), int(positions.entry_id[row]))
-                live[row] = int(indexes.deliver_at_ms[row]) == redated[position]
-        return live
+        return live if home.memory is None else without_old_dates(live, indexes, home.memory.redated)
 
     def live_of(self, indexes: IndexColumns, home_keys: Int64Array) -> BoolArray:
         """The same for sorted copies of several homes; of equal copies only the first counts."""
@@ -94,12 +88,7 @@ class TrackerState:
         # Of equal copies one is enough: they share their home, and nothing sorts between them.
         rows = np.flatnonzero(live)
         chosen = indexes.take(rows)
-        repeat = (
-            (chosen.deliver_at_ms[1:] == chosen.deliver_at_ms[:-1])
-            & (chosen.ledger_id[1:] == chosen.ledger_id[:-1])
-            & (chosen.entry_id[1:] == chosen.entry_id[:-1])
-        )
-        live[rows[1:][repeat]] = False
+        live[rows[chosen.repeat_predecessors()]] = False
         return live
 
     # -- bits --------------------------------------------------------------------------------------------------------
