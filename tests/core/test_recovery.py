@@ -32,6 +32,7 @@ def bucket(
     by_segment: bool = True,
     first: tuple[int, int] | None = None,
     last: tuple[int, int] | None = None,
+    is_foreign: bool = False,
 ) -> RecoverableBucket:
     sealed = sealed_of(rows)
     segments = [PositionBitmap.of(sealed.segment(number).positions) for number in range(len(sealed.bounds))]
@@ -44,6 +45,7 @@ def bucket(
         segment_bits=segments if by_segment else None,
         consumed=PositionBitmap.of(PositionColumns.of(consumed)),
         snapshot_bytes=100,
+        is_foreign=is_foreign,
     )
 
 
@@ -68,33 +70,66 @@ def test_disjoint_buckets_are_kept_whole():
     assert (found.delete, found.due_skipped_count) == ((), 0)
 
 
-def test_an_enclosing_bucket_wins_and_the_enclosed_is_deleted():
-    """A merge that was stored but whose sources were not deleted yet leaves this."""
-    whole = bucket(9, [(50, 1, 0), (60, 2, 0), (70, 3, 0)])
-    part = bucket(1, [(60, 2, 0)])
-    for found in (plan(whole, part), plan(part, whole)):
+def test_of_two_copies_the_newest_counts():
+    """Given back for a later deadline, it was sealed again; a crash came before the older bucket's loss was on record."""
+    wide = bucket(1, [(50, 1, 0), (60, 2, 0), (70, 3, 0)])
+    again = bucket(2, [(90, 2, 0)])
+    for found in (plan(wide, again), plan(again, wide)):
+        assert kept(found) == {1: [(1, 0), (3, 0)], 2: [(2, 0)]}
+        assert found.delete == ()
+
+
+def test_an_older_bucket_left_with_nothing_is_deleted():
+    """Whichever of the two ranges is the wider one."""
+    old, new = bucket(1, [(60, 2, 0)]), bucket(9, [(50, 1, 0), (60, 2, 0), (70, 3, 0)])
+    for found in (plan(new, old), plan(old, new)):
         assert kept(found) == {9: [(1, 0), (2, 0), (3, 0)]}
         assert found.delete == (1,)
 
 
-def test_an_enclosed_bucket_keeps_what_the_enclosing_one_does_not_hold():
+def test_of_foreign_buckets_the_enclosing_one_wins_and_the_enclosed_is_deleted():
+    """A merge of Pulsar's whose sources were not deleted yet leaves this; its ids are those of any ledgers."""
+    whole = bucket(1, [(50, 1, 0), (60, 2, 0), (70, 3, 0)], is_foreign=True)
+    part = bucket(9, [(60, 2, 0)], is_foreign=True)
+    for found in (plan(whole, part), plan(part, whole)):
+        assert kept(found) == {1: [(1, 0), (2, 0), (3, 0)]}
+        assert found.delete == (9,)
+
+
+def test_an_enclosed_foreign_bucket_keeps_what_the_enclosing_one_does_not_hold():
     """Bits decide, not ranges: nothing is dropped because a range looks wider."""
-    found = plan(bucket(9, [(50, 1, 0), (70, 3, 0)]), bucket(1, [(60, 2, 0), (60, 1, 0)]))
-    assert kept(found) == {9: [(1, 0), (3, 0)], 1: [(2, 0)]}
+    whole = bucket(1, [(50, 1, 0), (70, 3, 0)], is_foreign=True)
+    found = plan(whole, bucket(9, [(60, 2, 0), (60, 1, 0)], is_foreign=True))
+    assert kept(found) == {1: [(1, 0), (3, 0)], 9: [(2, 0)]}
     assert found.delete == ()
 
 
-def test_a_partial_overlap_is_resolved_bit_by_bit():
+def test_a_partial_overlap_of_foreign_buckets_is_resolved_bit_by_bit():
     """Pulsar drops a range that overlaps without enclosing, with every position in it."""
-    found = plan(bucket(2, [(50, 2, 0), (60, 3, 0)]), bucket(1, [(50, 1, 0), (60, 2, 0)]))
+    later = bucket(2, [(50, 2, 0), (60, 3, 0)], is_foreign=True)
+    found = plan(later, bucket(1, [(50, 1, 0), (60, 2, 0)], is_foreign=True))
     assert kept(found) == {1: [(1, 0), (2, 0)], 2: [(3, 0)]}
 
 
-def test_equal_buckets_leave_the_one_with_the_lower_id():
+def test_equal_foreign_buckets_leave_the_one_with_the_lower_id():
     """The choice is the same at each recovery."""
-    found = plan(bucket(8, [(50, 1, 0)]), bucket(7, [(50, 1, 0)]))
+    found = plan(bucket(8, [(50, 1, 0)], is_foreign=True), bucket(7, [(50, 1, 0)], is_foreign=True))
     assert kept(found) == {7: [(1, 0)]}
     assert found.delete == (8,)
+
+
+def test_a_bucket_of_ours_is_newer_than_the_foreign_ones_beside_it():
+    """They were there before the first was sealed, whatever their ids."""
+    found = plan(bucket(99, [(50, 1, 0), (50, 2, 0), (50, 3, 0)], is_foreign=True), bucket(1, [(90, 2, 0)]))
+    assert kept(found) == {99: [(1, 0), (3, 0)], 1: [(2, 0)]}
+
+
+def test_a_position_due_in_a_newer_bucket_is_skipped_only_if_no_other_has_it():
+    """What stays tracked is not announced as one that the replay sends."""
+    new = bucket(2, [(10, 1, 0), (10, 1, 1), (90, 5, 0)])
+    found = plan(bucket(1, [(80, 1, 0)]), new, cutoff_ms=50)
+    assert kept(found) == {1: [(1, 0)], 2: [(5, 0)]}
+    assert found.due_skipped_count == 1
 
 
 def test_consumed_positions_stay_consumed():

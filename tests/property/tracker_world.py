@@ -439,8 +439,7 @@ class World:
         """Crash: only the catalogue and its snapshots are left."""
         cutoff_ms = self.limits.cutoff_ms(self.now_ms)
         buckets, expected = [], {}
-        order = sorted(self.catalogue.items(), key=lambda kv: (kv[1].first, tuple(-x for x in kv[1].last), kv[0]))
-        for bucket_id, sealed in order:
+        for bucket_id, sealed in sorted(self.catalogue.items(), reverse=True):  # of two copies the newest counts
             segments = [sealed.segment(number) for number in range(len(sealed.bounds))]
             bits = [PositionBitmap.of(segment.positions) for segment in segments]
             buckets.append(RecoverableBucket(bucket_id, sealed.first, sealed.last, sealed.bounds, segment_bits=bits))
@@ -450,7 +449,7 @@ class World:
                 for deliver_at_ms, ledger_id, entry_id in segment if alive else ():
                     if Position(ledger_id, entry_id) > self.model.mark_delete:
                         expected.setdefault(Position(ledger_id, entry_id), deliver_at_ms)
-        plan = plan_recovery(buckets[::-1], mark_delete=self.model.mark_delete, cutoff_ms=cutoff_ms)
+        plan = plan_recovery(buckets, mark_delete=self.model.mark_delete, cutoff_ms=cutoff_ms)
         self.catalogue_epoch += 1
         self.core = TrackerCore.recovered(
             self.limits, plan, epoch=self.catalogue_epoch, mark_delete=self.model.mark_delete, now_ms=self.now_ms

@@ -3,9 +3,14 @@
 Pure; the shell reads the catalogue, asks for metadata where :func:`needs_metadata` says so, and hands the plan to
 ``TrackerCore.recovered``.
 
-Source: Pulsar's ``BucketDelayedDeliveryTracker.recoverBucketSnapshot``. It differs in working on bits: where foreign
-buckets overlap, a position belongs to the enclosing one, and a bucket left with nothing is deleted. Pulsar drops a range
-that overlaps without enclosing, and every position in it.
+Two buckets may hold one position: it was given back for another deadline, or acknowledged and offered again, and sealed
+anew; a crash came before the older bucket's loss was on record. Then the newest of our own buckets is right, whatever
+the ranges: bucket ids rise in the order of creation. Our own are newer than any foreign (Pulsar-written) bucket beside
+them. Foreign ones tell nothing of their age: among them the enclosing one is right.
+
+Source: Pulsar's ``BucketDelayedDeliveryTracker.recoverBucketSnapshot``. It differs in working on bits: a bucket left with
+nothing is deleted, the others keep what is theirs. Pulsar drops a range that overlaps without enclosing, and every
+position in it.
 """
 
 from collections.abc import Sequence
@@ -30,6 +35,8 @@ class RecoverableBucket:
     segment_bits: Sequence[PositionBitmap] | None = None
     consumed: PositionBitmap = field(default_factory=PositionBitmap)
     snapshot_bytes: int = 0
+    is_foreign: bool = False
+    """Written by Pulsar: its id says nothing of its age, and its bitmaps may name positions that no segment has."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +50,7 @@ class KeptBucket:
     bits: PositionBitmap
     first_segment: int
     snapshot_bytes: int
+    is_foreign: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,30 +78,26 @@ def plan_recovery(buckets: Sequence[RecoverableBucket], *, mark_delete: Position
     """Decide what to keep.
 
     Leading segments that are wholly due are skipped with their bits; consumed positions and those at or below
-    mark-delete are dropped; of overlapping buckets the widest range comes first and takes what it holds.
+    mark-delete are dropped. A position that several buckets still hold stays in the first of them in this order: our
+    own, highest bucket id first; then the foreign ones, by first position, the widest first.
 
     Args:
         buckets: the catalogue's readable buckets, in any order.
         mark_delete: everything at or below is acknowledged.
         cutoff_ms: deadlines at or before it are due.
-    Returns: kept buckets by first position; each position in at most one of them.
+    Returns: kept buckets by first position and deleted ones by id; each position in at most one bucket.
     """
-    widest_first = sorted(
-        buckets,
-        key=lambda bucket: (bucket.first, tuple(-part for part in bucket.last), bucket.bucket_id),
-    )
-    claimed = PositionBitmap()
+    claimed, skipped = PositionBitmap(), PositionBitmap()
     keep: list[KeptBucket] = []
     delete: list[int] = []
-    skipped = 0
-    for bucket in widest_first:
+    for bucket in sorted(buckets, key=_precedence):
         first_segment = leading_due_segments(bucket.bounds, cutoff_ms)
         bits, due = _surviving_bits(bucket, first_segment)
         for positions in (bits, due):
             positions.subtract(bucket.consumed)
             positions.remove_through(mark_delete)
             positions.subtract(claimed)
-        skipped += len(due)
+        skipped.update(due)
         if not bits:
             delete.append(bucket.bucket_id)
             continue
@@ -101,12 +105,29 @@ def plan_recovery(buckets: Sequence[RecoverableBucket], *, mark_delete: Position
         lowest, highest = bits.first(), bits.last()
         assert lowest is not None
         assert highest is not None
-        # A foreign range is only an index: it must not hide bits that lie outside.
-        first, last = min(bucket.first, lowest), max(bucket.last, highest)
         keep.append(
-            KeptBucket(bucket.bucket_id, first, last, bucket.bounds, bits, first_segment, bucket.snapshot_bytes)
+            KeptBucket(
+                bucket_id=bucket.bucket_id,
+                # A foreign range is only an index: it must not hide bits that lie outside.
+                first=min(bucket.first, lowest),
+                last=max(bucket.last, highest),
+                bounds=bucket.bounds,
+                bits=bits,
+                first_segment=first_segment,
+                snapshot_bytes=bucket.snapshot_bytes,
+                is_foreign=bucket.is_foreign,
+            )
         )
-    return RecoveryPlan(tuple(keep), tuple(delete), skipped)
+    skipped.subtract(claimed)
+    keep.sort(key=lambda kept: (kept.first, kept.last, kept.bucket_id))
+    return RecoveryPlan(tuple(keep), tuple(sorted(delete)), len(skipped))
+
+
+def _precedence(bucket: RecoverableBucket) -> tuple[int, ...]:
+    """Sorts the buckets so that of several with one position the first is right."""
+    if not bucket.is_foreign:
+        return (0, -bucket.bucket_id)
+    return (1, *bucket.first, *(-part for part in bucket.last), bucket.bucket_id)
 
 
 def _surviving_bits(bucket: RecoverableBucket, first_segment: int) -> tuple[PositionBitmap, PositionBitmap]:

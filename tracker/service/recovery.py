@@ -211,6 +211,7 @@ class TrackerRecovery:
             segment_bits=metadata.segment_bits,
             consumed=_consumed(entry),
             snapshot_bytes=length,
+            is_foreign=not entry.summary,
         )
 
 
