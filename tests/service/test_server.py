@@ -120,8 +120,16 @@ async def test_the_storage_is_free_once_the_service_has_stopped(tmp_path: Path):
 
 def test_unknown_storage_scheme_lists_the_known_ones():
     """The error comes before anything is opened."""
-    with pytest.raises(UnknownStorageScheme, match="sqlite"):
+    with pytest.raises(UnknownStorageScheme, match=r"^bucketSnapshotStorageUrl: .*sqlite"):
         TrackerServer(settings(storage_url="tape:drive0"))
+
+
+@pytest.mark.parametrize("url", ["sqlite:", "memory:what", ":", "faulty:what;memory:"])
+def test_a_storage_url_that_opens_nothing_names_its_setting(url: str):
+    """Whatever a backend finds fault with, the operator reads which key to change."""
+    with pytest.raises(InvalidInput, match=r"^bucketSnapshotStorageUrl: ") as raised:
+        TrackerServer(settings(storage_url=url))
+    assert raised.value.field == "bucketSnapshotStorageUrl"
 
 
 async def test_a_stop_ends_waiting_polls_and_tells_watchers_first():

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from delayed_tracker.v1 import tracker_pb2 as pb
 from delayed_tracker.v1 import tracker_pb2_grpc as pb_grpc
@@ -79,6 +81,31 @@ async def test_a_signal_stops_the_service_in_order(tmp_path: Path, number: signa
         await line(process, "stopped")
         assert await process.wait() == 0
     assert list(tmp_path.glob("ready*")) == []
+
+
+async def test_idle_streams_do_not_delay_a_stop(tmp_path: Path):
+    """Tools that look on (reflection, a health watch, an idle stream of adds) are sent away at once, long before the
+    grace period of a minute is over.
+    """
+    async with service(tmp_path) as process, asyncio.timeout(60):
+        ready = await line(process, "ready")
+        async with grpc.aio.insecure_channel(str(ready["grpc"])) as channel:
+            reflection = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo()
+            await reflection.write(reflection_pb2.ServerReflectionRequest(list_services=""))
+            assert await reflection.read() is not grpc.aio.EOF
+            watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+            assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+            stub = pb_grpc.DelayedDeliveryTrackerServiceStub(channel)
+            opened = await stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="test"))
+            adds = stub.AddMessagesStream()
+            add = pb.AddMessagesRequest(tracker=REF, epoch=opened.epoch)
+            await adds.write(pb.AddMessagesStreamRequest(add=add))
+            await adds.read()
+            signalled_at = asyncio.get_running_loop().time()
+            process.send_signal(signal.SIGTERM)
+            await line(process, "stopped")
+            assert await process.wait() == 0
+            assert asyncio.get_running_loop().time() - signalled_at < 15
 
 
 async def test_a_killed_service_can_be_started_again_at_once(tmp_path: Path):

@@ -5,30 +5,43 @@ position that is here and was not consumed is brought back by the dispatcher's r
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from snapshot_storage.errors import SnapshotCorrupt, StorageFormatUnsupported
 from snapshot_storage.protocol import CatalogueEntry
 from snapshot_storage.summary import decode_summary
 from tracker.core.position_bitmap import PositionBitmap
 
 
-def checkpointed(entries: Sequence[CatalogueEntry], remaining: Mapping[int, PositionBitmap]) -> list[CatalogueEntry]:
-    """The entries that say something new, with ``consumed`` brought up to date.
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What is to be written, and which buckets are left out of it."""
+
+    moved: list[CatalogueEntry]
+    """The entries that say something new, with ``consumed`` brought up to date."""
+    unreadable: list[int]
+    """Bucket ids whose summary does not decode: what was consumed of them comes back as duplicates."""
+
+
+def checkpointed(entries: Sequence[CatalogueEntry], remaining: Mapping[int, PositionBitmap]) -> Checkpoint:
+    """What a close has to record.
 
     Args:
         entries: the catalogue as it stands. Foreign entries without a summary are left alone.
         remaining: for each bucket id, the positions still tracked.
-    Raises:
-        SnapshotCorrupt: a summary does not decode.
     """
-    moved = []
+    moved, unreadable = [], []
     for entry in entries:
         tracked = remaining.get(entry.bucket_id)
         if tracked is None or not entry.summary:
             continue
-        consumed = decode_summary(entry.summary).bits.copy()
+        try:
+            consumed = decode_summary(entry.summary).bits.copy()
+        except (SnapshotCorrupt, StorageFormatUnsupported):
+            unreadable.append(entry.bucket_id)
+            continue
         consumed.subtract(tracked)
         stored = consumed.serialize() if consumed else b""
         if stored != entry.consumed:
             moved.append(replace(entry, consumed=stored))
-    return moved
+    return Checkpoint(moved, unreadable)

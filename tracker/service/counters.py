@@ -31,7 +31,7 @@ class EffectCounters:
     snapshots_corrupt: int = 0
     """Snapshots that failed their checksum or did not decode: dropped, replay required."""
     summaries_unreadable: int = 0
-    """Catalogue summaries that did not decode, so that the snapshot itself was read instead."""
+    """Catalogue summaries that did not decode: the snapshot was read instead, or not checkpointed at a close."""
 
     def add(self, other: "EffectCounters") -> None:
         """Add another's counts to these."""

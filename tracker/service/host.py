@@ -282,7 +282,9 @@ class TrackerHost:
         try:
             async with self._runner.catalogue_turn:
                 known = await access.storage.list(*self.key)
-                moved = await access.offload(checkpointed, known.entries, remaining)
+                checkpoint = await access.offload(checkpointed, known.entries, remaining)
+                self.counters.summaries_unreadable += len(checkpoint.unreadable)
+                moved = checkpoint.moved
                 ids = [entry.bucket_id for entry in known.entries if entry.bucket_id in gone]
                 if moved or ids:
                     ids += [entry.bucket_id for entry in moved]
@@ -469,6 +471,10 @@ class TrackerHost:
         finally:
             if self.state is HostState.READY:
                 self._settle(self._core)
+            else:
+                # What the result has put out of use (the sources of a merge) is still deleted; nothing new is begun.
+                effects = self._core.take_effects()
+                self._runner.run([effect for effect in effects if isinstance(effect, DeleteSnapshots)])
 
     @property
     def epoch(self) -> int:

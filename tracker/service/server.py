@@ -17,9 +17,11 @@ from pathlib import Path
 import grpc
 import structlog
 from grpc_health.v1 import health, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from delayed_tracker.v1 import tracker_pb2_grpc
+from snapshot_storage.errors import StorageBackendMissing, UnknownStorageScheme
+from snapshot_storage.protocol import SnapshotStore
 from snapshot_storage.registry import open_storage
 from tracker.core.errors import InvalidInput
 from tracker.service.clock import Clock
@@ -27,6 +29,7 @@ from tracker.service.health import SERVICE_NAME, Health, Stage
 from tracker.service.http import HttpServer, build_app
 from tracker.service.listen import AddressInUse, listen
 from tracker.service.metrics import build_metrics
+from tracker.service.reflection import Reflection
 from tracker.service.registry import TrackerRegistry
 from tracker.service.servicer import TrackerServicer
 from tracker.service.settings import Settings
@@ -61,12 +64,12 @@ class TrackerServer:
         """See :meth:`start`; nothing is opened yet.
 
         Raises:
-            UnknownStorageScheme, InvalidInput: the storage URL names nothing that can be opened.
+            UnknownStorageScheme, StorageBackendMissing, InvalidInput: the storage URL names nothing that can be opened.
         """
         self.settings = settings
         self.health = Health()
         self.trackers = TrackerRegistry(
-            open_storage(settings.storage_url),
+            _storage_of(settings),
             settings.tracker_limits(),
             service_limits=settings.service_limits(),
             clock=clock,
@@ -128,7 +131,8 @@ class TrackerServer:
         register = tracker_pb2_grpc.add_DelayedDeliveryTrackerServiceServicer_to_server
         register(TrackerServicer(self.trackers), server)  # type: ignore[no-untyped-call]  # generated without types
         health_pb2_grpc.add_HealthServicer_to_server(self.health, server)
-        reflection.enable_server_reflection((SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+        reflected = Reflection((SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME), self.trackers.calls)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflected, server)
         try:
             server.add_insecure_port(str(address))
         except RuntimeError as error:
@@ -146,6 +150,17 @@ class TrackerServer:
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.min_ping_interval_without_data_ms", keepalive_ms),
         ]
+
+
+def _storage_of(settings: Settings) -> SnapshotStore:
+    """The storage that the settings name, with errors that say which setting is meant."""
+    key = "bucketSnapshotStorageUrl"
+    try:
+        return open_storage(settings.storage_url)
+    except InvalidInput as error:
+        raise InvalidInput(key, error.value, error.remedy) from error
+    except (UnknownStorageScheme, StorageBackendMissing) as error:
+        raise type(error)(f"{key}: {error.message}") from error
 
 
 async def serve(settings: Settings, *, clock: Clock | None = None, ready_file: Path | None = None) -> BoundAddresses:

@@ -1,0 +1,63 @@
+"""What a close leaves behind: nothing that only the next open would clear away, whatever was under way."""
+
+import asyncio
+import dataclasses
+
+import pytest
+
+from tests.service.shell import KEY, TINY, Gate, bucketful, elapse, make_registry, settle
+from tracker.core.columns import PositionColumns
+
+FAR_MS = 1_000_000
+
+
+@pytest.fixture
+async def merging_registry(storage, clock):
+    """More than two buckets are merged."""
+    registry = make_registry(storage, clock, limits=dataclasses.replace(TINY, max_num_buckets=2))
+    await registry.start()
+    yield registry
+    closing = asyncio.create_task(registry.close())
+    await elapse(clock, 0)
+    await closing
+
+
+async def test_a_merge_that_ends_while_its_tracker_closes_leaves_no_orphans(merging_registry, storage, clock):
+    """The merged snapshot stands in the catalogue, and its sources are gone when the close returns."""
+    opened = await merging_registry.open(KEY, owner="tests", mark_delete=None)
+    host = merging_registry.host(KEY)
+    storage.before["get_bucket_snapshot_segments"] = gate = Gate()
+    for ledger in range(1, 5):
+        host.add(opened.epoch, bucketful(clock.now_ms(), ledger))
+        await settle()
+    assert gate.held_count
+    closing = asyncio.create_task(merging_registry.close_tracker(KEY, opened.epoch))
+    await settle()
+    assert not closing.done()
+    gate.open()
+    await settle()
+    assert closing.done()
+    assert merging_registry.counters.snapshots_merged == 1
+    catalogued = [entry.bucket_id for entry in (await storage.inner.list(*KEY)).entries]
+    stored = [snapshot.bucket_id for snapshot in await storage.inner.list_bucket_snapshots(*KEY)]
+    assert sorted(catalogued) == stored
+    assert len(stored) == 2
+
+
+async def test_an_unreadable_summary_costs_the_checkpoint_of_its_own_bucket_only(registry, storage, clock):
+    """What was consumed of the other bucket is on record; the unreadable one is counted."""
+    opened = await registry.open(KEY, owner="tests", mark_delete=None)
+    host = registry.host(KEY)
+    for ledger in (1, 2, 3):
+        host.add(opened.epoch, bucketful(clock.now_ms(), ledger))
+    await settle()
+    host.cancel(opened.epoch, PositionColumns.of([(1, 0), (2, 0)]))
+    first, second = (await storage.inner.list(*KEY)).entries
+    damaged = dataclasses.replace(first, summary=b"\x01what")
+    await storage.inner.replace(*KEY, remove=(), add=(damaged,), epoch=opened.epoch)
+    await registry.close_tracker(KEY, opened.epoch)
+    assert registry.counters.summaries_unreadable == 1
+    assert registry.counters.checkpoints_failed == 0
+    entries = {entry.bucket_id: entry for entry in (await storage.inner.list(*KEY)).entries}
+    assert not entries[first.bucket_id].consumed
+    assert entries[second.bucket_id].consumed
