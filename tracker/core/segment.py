@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracker.core.columns import INT63_MAX, Int64Array
+from tracker.core.columns import Int64Array
+from tracker.core.kernels import segment_starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +56,13 @@ def cut_segments(deliver_at_ms: Int64Array, *, step_ms: int, count_max: int) -> 
         step_ms: a segment spans less than this, >= 1.
         count_max: a segment holds at most this many, >= 1, or -1 for no limit.
     Returns: bounds that cover every row once, in order.
-    Cost: O(segments * log n): one binary search a segment.
+    Cost: O(n).
     """
     total = len(deliver_at_ms)
-    starts: list[int] = []
-    row = 0
-    while row < total:
-        starts.append(row)
-        last_ms = min(int(deliver_at_ms[row]) + step_ms - 1, INT63_MAX)
-        end = row + int(np.searchsorted(deliver_at_ms[row:], last_ms, side="right"))
-        row = end if count_max == -1 else min(end, row + count_max)
-    first = np.array(starts, np.int64)
+    first = segment_starts(np.ascontiguousarray(deliver_at_ms), step_ms, count_max)
     end_rows = np.append(first[1:], total) if total else first
     return SegmentBounds(
-        count=(end_rows - first).astype(np.int64),
-        min_deliver_at_ms=deliver_at_ms[first] if total else first,
-        max_deliver_at_ms=deliver_at_ms[end_rows - 1] if total else first,
+        count=end_rows - first,
+        min_deliver_at_ms=deliver_at_ms[first],
+        max_deliver_at_ms=deliver_at_ms[end_rows - 1],
     )

@@ -1,0 +1,134 @@
+"""How kernels are compiled: lazily, once for each user of a machine, each under the one signature that it declares.
+
+A kernel is a pure function over columns whose loop runs as machine code. Rules for writing one:
+
+- Declare argument types with :meth:`Kernels.add`. A read-only C-contiguous array type takes writable arrays too, so one
+  compilation serves all callers; kernels never compile anew because somebody passed a frozen column.
+- Only what the module itself defines may be used inside: the cache notices changes of the kernel's own file alone.
+  That holds for constants, too.
+- The GIL is released, so arguments must not change during the call, and results are arrays or numbers.
+- Results are the same with ``NUMBA_DISABLE_JIT=1``, where the function runs as it is written: widen a value of a narrow
+  column with ``np.int64(...)`` before shifting it, and never let an ``int64`` overflow.
+- Nothing raises inside. A kernel returns where it stopped; its caller knows the words for that.
+
+Machine code is kept in ``delayed-tracker`` under the user's cache directory (``XDG_CACHE_HOME``), or where
+``NUMBA_CACHE_DIR`` says. Where neither can be written, each process compiles for itself.
+"""
+
+from collections.abc import Callable
+from pickle import UnpicklingError
+from typing import Any, Final, Generic, ParamSpec, TypeVar
+
+from numba import config, njit, types
+from numba.core import event
+from numba.core.compiler_lock import global_compiler_lock
+from numba.misc.appdirs import user_cache_dir
+
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
+
+
+def column(element: types.Type) -> types.Array:
+    """The type of a contiguous one-dimensional array that a kernel only reads."""
+    return types.Array(element, 1, "C", readonly=True)
+
+
+INT64: Final = types.int64
+COLUMN: Final = column(types.int64)
+OCTETS: Final = column(types.uint8)
+
+# Its attributes are made at run time.
+_settings: Final[Any] = config
+
+
+class Kernel(Generic[Arguments, Answer]):
+    """A function that is compiled, or read from the cache, at its first call or by :meth:`load`. Thread-safe."""
+
+    def __init__(self, function: Callable[Arguments, Answer], argument_types: tuple[types.Type, ...]) -> None:
+        self.function = function
+        """As it is written."""
+        self._argument_types = argument_types
+        self._compiled: Callable[Arguments, Answer] | None = None
+
+    def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
+        """What the function gives for these arguments."""
+        return (self._compiled or self.load())(*args, **kwargs)
+
+    def load(self) -> Callable[Arguments, Answer]:
+        """Have the machine code ready. Milliseconds from the cache, else up to some seconds."""
+        if self._compiled is None:
+            if _settings.DISABLE_JIT:
+                self._compiled = self.function
+            else:
+                try:
+                    self._compiled = self._compile(cached=True)
+                except (OSError, EOFError, UnpicklingError):
+                    # A cache that is full, damaged or gone is no reason to fail.
+                    self._compiled = self._compile(cached=False)
+        return self._compiled
+
+    def _compile(self, *, cached: bool) -> Callable[Arguments, Answer]:
+        dispatcher = njit(nogil=True)(self.function)
+        if cached:
+            _keep_in_user_cache(dispatcher)
+        dispatcher.compile(self._argument_types)
+        dispatcher.disable_compile()
+        compiled: Callable[Arguments, Answer] = dispatcher
+        return compiled
+
+
+def _keep_in_user_cache(dispatcher: Any) -> None:
+    """Choose the cache of one kernel; numba asks its settings at this moment only, and they are put back."""
+    with global_compiler_lock:
+        chosen = _settings.CACHE_DIR, _settings.CACHE_LOCATOR_CLASSES
+        _settings.CACHE_DIR = _settings.CACHE_DIR or user_cache_dir("delayed-tracker")  # type: ignore[no-untyped-call]
+        # Else numba would go on to try the directory of the source.
+        _settings.CACHE_LOCATOR_CLASSES = "UserProvidedCacheLocator"
+        try:
+            dispatcher.enable_caching()
+        except RuntimeError:
+            return  # It cannot be written.
+        finally:
+            _settings.CACHE_DIR, _settings.CACHE_LOCATOR_CLASSES = chosen
+
+
+class Kernels:
+    """The kernels of one module."""
+
+    def __init__(self) -> None:
+        self._kernels: list[Kernel[..., Any]] = []
+
+    def add(self, *argument_types: types.Type) -> Callable[[Callable[Arguments, Answer]], Kernel[Arguments, Answer]]:
+        """Decorate a function to make it a kernel with these argument types."""
+
+        def make(function: Callable[Arguments, Answer]) -> Kernel[Arguments, Answer]:
+            kernel = Kernel(function, argument_types)
+            self._kernels.append(kernel)
+            return kernel
+
+        return make
+
+    def warm_up(self, before_compiling: Callable[[], None] | None = None) -> None:
+        """Load all of them, so that no later call has to.
+
+        Args:
+            before_compiling: called if one is not in the cache, before the seconds that compiling takes.
+        """
+        with event.install_listener("numba:compile", _FirstStart(before_compiling or (lambda: None))):
+            for kernel in self._kernels:
+                kernel.load()
+
+
+class _FirstStart(event.Listener):
+    """Calls back at the first start of a compilation."""
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self._callback: Callable[[], None] | None = callback
+
+    def on_start(self, _event: event.Event) -> None:
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
+
+    def on_end(self, _event: event.Event) -> None:
+        pass

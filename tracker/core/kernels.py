@@ -1,0 +1,94 @@
+"""The core's compiled kernels; :mod:`tracker.core.jit` has the rules for writing one."""
+
+import numpy as np
+from numba.extending import register_jitable
+from numpy.typing import NDArray
+
+from tracker.core.jit import COLUMN, INT64, Kernels
+
+Int64Array = NDArray[np.int64]
+
+_DIGIT_BITS_MAX = 11
+"""Digits of a radix sort: 2,048 counters stay in the first-level cache."""
+
+_kernels = Kernels()
+warm_up = _kernels.warm_up
+
+
+@register_jitable
+def _sort_rows_by(values: Int64Array, rows: Int64Array) -> Int64Array:
+    """Row numbers reordered so that their values ascend; equal values keep their order. May reuse ``rows``.
+
+    Least significant digit first, over as many bits as the values differ in.
+    """
+    count = len(rows)
+    if not count:
+        return rows
+    least = values[rows[0]]
+    most = least
+    previous = least
+    ascends = True
+    for place in range(1, count):
+        value = values[rows[place]]
+        ascends &= previous <= value
+        least = min(least, value)
+        most = max(most, value)
+        previous = value
+    if ascends:
+        return rows
+    bits = 0
+    while bits < 63 and (most - least) >> bits:
+        bits += 1
+    passes = -(-bits // _DIGIT_BITS_MAX)
+    digit_bits = -(-bits // passes)
+    digit_mask = (1 << digit_bits) - 1
+    keys = np.empty(count, np.int64)
+    for place in range(count):
+        keys[place] = values[rows[place]] - least
+    next_keys = np.empty(count, np.int64)
+    next_rows = np.empty(count, np.int64)
+    for number in range(passes):
+        shift = number * digit_bits
+        ends = np.zeros(digit_mask + 2, np.int64)
+        for place in range(count):
+            ends[((keys[place] >> shift) & digit_mask) + 1] += 1
+        for digit in range(digit_mask):
+            ends[digit + 1] += ends[digit]
+        for place in range(count):
+            key = keys[place]
+            digit = (key >> shift) & digit_mask
+            target = ends[digit]
+            ends[digit] = target + 1
+            next_keys[target] = key
+            next_rows[target] = rows[place]
+        keys, next_keys = next_keys, keys
+        rows, next_rows = next_rows, rows
+    return rows
+
+
+@_kernels.add(COLUMN, COLUMN, COLUMN)
+def delivery_order(deliver_at_ms: Int64Array, ledger_id: Int64Array, entry_id: Int64Array) -> Int64Array:
+    """Row numbers in the order (deliver_at_ms, ledger_id, entry_id), equal rows in the order given; O(n).
+
+    Cheap for columns that arrive in order already: deadlines, ledgers and entries are looked at one by one.
+    """
+    rows = np.arange(len(deliver_at_ms))
+    rows = _sort_rows_by(entry_id, rows)
+    rows = _sort_rows_by(ledger_id, rows)
+    return _sort_rows_by(deliver_at_ms, rows)
+
+
+@_kernels.add(COLUMN, INT64, INT64)
+def segment_starts(deliver_at_ms: Int64Array, step_ms: int, count_max: int) -> Int64Array:
+    """The rows at which segments of ascending deadlines begin: see :func:`tracker.core.segment.cut_segments`. O(n)."""
+    count = len(deliver_at_ms)
+    starts = np.empty(count, np.int64)
+    found = 0
+    first = 0
+    for row in range(count):
+        # The difference, because a deadline and a step together may exceed 63 bits.
+        if not row or deliver_at_ms[row] - deliver_at_ms[first] >= step_ms or row - first == count_max:
+            first = row
+            starts[found] = row
+            found += 1
+    return starts[:found].copy()
