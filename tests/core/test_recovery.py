@@ -296,3 +296,71 @@ def test_a_foreign_segment_without_rows_is_loaded_like_any_other():
     shell = Shell(core, snapshots={4: SealedIndexes(one.indexes, bounds, one.first, one.last)})
     assert shell.drain() == [(2_000, 1, 0)]
     core.check()
+
+
+def foreign_shell(snapshot: SealedIndexes, *segment_bits: list[tuple[int, int]], **limits: int) -> Shell:
+    """A tracker recovered from one bucket of Pulsar's, at 1,000, with nothing to prefetch."""
+    bits = [PositionBitmap.of(PositionColumns.of(positions)) for positions in segment_bits]
+    everything = RecoverableBucket(
+        4, snapshot.first, snapshot.last, snapshot.bounds, segment_bits=bits, is_foreign=True
+    )
+    tracker_limits = TrackerLimits(strict=True, prefetch_window_ms=0, **limits)
+    core = TrackerCore.recovered(tracker_limits, plan(everything), epoch=1, mark_delete=BEFORE_ALL, now_ms=1_000)
+    return Shell(core, snapshots={4: snapshot})
+
+
+def test_foreign_bits_without_a_row_go_when_the_last_segment_has_come():
+    """Nobody could ever hand them out; they are counted as corrupt, and a replay is asked for."""
+    rows = [(2_000, 1, 0), (2_000, 1, 1), (9_000, 1, 2)]
+    shell = foreign_shell(sealed_of(rows), [(1, 0), (1, 1), (1, 7)], [(1, 2), (8, 8)])
+    shell.core.check()
+    shell.pass_time(1_000)
+    shell.perform_all()
+    assert shell.contains((1, 7), (8, 8)) == [True, True], "another segment may have them"
+    assert len(shell.pop(1, lease_ms=100_000).indexes) == 1
+    shell.pass_time(7_000)
+    shell.perform_all()
+    assert shell.contains((1, 0), (1, 1), (1, 2), (1, 7), (8, 8)) == [True, True, True, False, False]
+    stats = shell.core.stats()
+    assert (stats.recovered_count, stats.pending_count, stats.leased_count) == (5, 2, 1)
+    assert stats.dropped_as_corrupt_count == 2
+    assert shell.core.replay_required
+    shell.core.check()
+
+
+def test_a_foreign_bucket_with_nothing_but_bits_without_a_row_is_deleted():
+    """It is drained as soon as that is known."""
+    shell = foreign_shell(sealed_of([(2_000, 1, 0)]), [(1, 5)])
+    shell.pass_time(1_000)
+    shell.load()
+    (deletion,) = shell.asked(DeleteSnapshots)
+    assert deletion.bucket_ids == (4,)
+    assert (len(shell.core), shell.core.stats().dropped_as_corrupt_count) == (0, 1)
+    shell.core.check()
+
+
+def test_foreign_bits_that_all_have_rows_need_no_replay():
+    """The ordinary foreign bucket."""
+    shell = foreign_shell(sealed_of([(2_000, 1, 0), (9_000, 1, 1)]), [(1, 0)], [(1, 1)])
+    assert shell.drain() == [(2_000, 1, 0), (9_000, 1, 1)]
+    assert not shell.core.replay_required
+
+
+def test_foreign_segments_out_of_time_order_come_in_time():
+    """Segments are loaded in order: an earlier deadline further back pulls those before it along."""
+    rows = IndexColumns.of([(5_000, 1, 0), (9_000, 1, 1), (2_000, 1, 2), (7_000, 1, 3)])
+    deadlines = rows.deliver_at_ms
+    bounds = SegmentBounds(np.ones(4, np.int64), deadlines, deadlines)
+    snapshot = SealedIndexes(rows, bounds, Position(1, 0), Position(1, 3))
+    for load_indexes_max in (1, 2, 100):
+        shell = foreign_shell(snapshot, [(1, 0)], [(1, 1)], [(1, 2)], [(1, 3)], load_indexes_max=load_indexes_max)
+        assert shell.core.next_delivery_ms() == 2_000
+        shell.pass_time(999)
+        assert shell.asked(LoadSegments) == []
+        shell.pass_time(1)
+        shell.perform_all()
+        assert shell.pop_rows() == [(2_000, 1, 2)]
+        assert shell.core.next_delivery_ms() == 5_000
+        shell.core.check()
+        assert shell.drain() == [(5_000, 1, 0), (7_000, 1, 3), (9_000, 1, 1)]
+        assert not shell.core.replay_required

@@ -95,3 +95,13 @@ def test_starts_and_take_name_rows_and_ranges():
     bounds = cut_segments(np.array([1, 2, 11, 21, 22, 23]), step_ms=10, count_max=-1)
     assert bounds.starts.tolist() == [0, 2, 3, 6]
     assert rows_of(bounds.take(slice(1, 3))) == [(1, 11, 11), (3, 21, 23)]
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=8))
+def test_the_earliest_deadline_still_to_come_is_known_for_each_segment(first_ms):
+    """Whatever the order of the segments; the column itself if they are in time order."""
+    column = np.array(first_ms, np.int64)
+    bounds = SegmentBounds(np.ones_like(column), column, column)
+    assert bounds.earliest_from.tolist() == [min(first_ms[number:]) for number in range(len(first_ms))]
+    if first_ms == sorted(first_ms):
+        assert bounds.earliest_from is column

@@ -10,12 +10,11 @@ import numpy as np
 
 from tracker.core.columns import BEFORE_ALL, INT63_MAX, BoolArray, IndexColumns, Position, PositionColumns
 from tracker.core.errors import InvalidInput
-from tracker.core.homes import Home, SnapshotSegments
+from tracker.core.homes import SnapshotSegments
 from tracker.core.invariants import check_invariants
 from tracker.core.limits import TrackerKind, TrackerLimits
 from tracker.core.outcomes import (
     AddOutcome,
-    BucketState,
     CancelOutcome,
     Delivery,
     ExtendOutcome,
@@ -64,19 +63,12 @@ class TrackerCore(EffectResults):
         # Answers of before a restart may still be acknowledged: their lease ids are known, have ended, and mean nobody else.
         state.leases.number_after((epoch - 1) << _LEASE_ID_BITS)
         for bucket in plan.keep:
-            home = Home(0, BucketState.SEALED, bucket.bits, memory=None, first=bucket.first, last=bucket.last)
-            home.snapshot = SnapshotSegments(
-                bucket.bucket_id, bucket.bounds, bucket.snapshot_bytes, next_segment=bucket.first_segment
+            snapshot = SnapshotSegments(
+                bucket.bucket_id, bucket.bounds, bucket.snapshot_bytes, bucket.first_segment, bucket.is_foreign
             )
-            home.sealed_count = int(bucket.bounds.count.sum())
-            home.min_deliver_at_ms = int(bucket.bounds.min_deliver_at_ms[0])
-            home.max_deliver_at_ms = int(bucket.bounds.max_deliver_at_ms.max())
-            state.members.insert_sealed(home)
-            state.sealed_count += 1
-            state.counters.tracked += len(home.bits)
-            state.counters.recovered += len(home.bits)
-            state.note_measured(home, bucket.snapshot_bytes)
-            state.segments.update(home)
+            state.insert_sealed(bucket.bits, snapshot, bucket.first, bucket.last)
+            state.counters.tracked += len(bucket.bits)
+            state.counters.recovered += len(bucket.bits)
         gone = (*plan.delete, *lost_bucket_ids)
         if gone:
             core._lifecycle.delete(gone)

@@ -6,7 +6,7 @@ loaded when they come near. The object, and so the bits, stay the same all along
 
 from dataclasses import dataclass, field
 
-from tracker.core.columns import IndexColumns, Position, PositionColumns
+from tracker.core.columns import IndexColumns, Int64Array, Position, PositionColumns
 from tracker.core.errors import InvariantViolation
 from tracker.core.outcomes import BucketState
 from tracker.core.position_bitmap import PositionBitmap
@@ -66,9 +66,17 @@ class SnapshotSegments:
     snapshot_bytes: int
     next_segment: int = 0
     """First segment that is neither loaded nor being loaded."""
+    is_foreign: bool = False
+    """Its bitmaps were not ours to make: they may name positions that no segment has."""
     load_effect_id: int | None = None
     load_first: int = 0
     """First segment of the load in flight."""
+    earliest_from: Int64Array = field(init=False)
+    """For each segment the first deadline of it and all that follow, ascending: segments are loaded in order."""
+
+    def __post_init__(self) -> None:
+        """Look for the deadlines once."""
+        self.earliest_from = self.bounds.earliest_from
 
     @property
     def first_unloaded(self) -> int:
@@ -85,7 +93,7 @@ class SnapshotSegments:
         """First deadline of what is not in memory yet, or None if everything is."""
         if self.first_unloaded >= len(self.bounds):
             return None
-        return int(self.bounds.min_deliver_at_ms[self.first_unloaded])
+        return int(self.earliest_from[self.first_unloaded])
 
 
 @dataclass(slots=True, eq=False)
@@ -116,6 +124,14 @@ class Home:
     def is_open(self) -> bool:
         """Whether adds may go here."""
         return self.state in (BucketState.MUTABLE, BucketState.LATE)
+
+    def enter(self, snapshot: SnapshotSegments) -> None:
+        """From now on its copies lie in a snapshot of one segment or more."""
+        bounds = snapshot.bounds
+        self.state, self.memory, self.snapshot = BucketState.SEALED, None, snapshot
+        self.sealed_count = int(bounds.count.sum())
+        self.min_deliver_at_ms = int(snapshot.earliest_from[0])
+        self.max_deliver_at_ms = int(bounds.max_deliver_at_ms.max())
 
     def check(self) -> None:
         """Raise InvariantViolation unless bits, range and place agree with the state."""
@@ -148,7 +164,7 @@ class Home:
         if not 0 <= next_segment <= len(bounds) or self.sealed_count != int(bounds.count.sum()):
             raise InvariantViolation(f"home {self.key} was sealed with {self.sealed_count} rows, its segments differ")
         if (self.min_deliver_at_ms, self.max_deliver_at_ms) != (
-            int(bounds.min_deliver_at_ms[0]),
+            int(bounds.min_deliver_at_ms.min()),
             int(bounds.max_deliver_at_ms.max()),
         ):
             raise InvariantViolation(f"home {self.key} announces deadlines that are not those of its segments")

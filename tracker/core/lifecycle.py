@@ -4,6 +4,8 @@ The order is always: new durable object, commit in the catalogue, switch, delete
 step leaves the state before it, fully usable, and a wake-up to try again.
 """
 
+import numpy as np
+
 from tracker.core.columns import IndexColumns
 from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, StoreSnapshot
 from tracker.core.errors import InvariantViolation
@@ -84,20 +86,11 @@ class BucketLifecycle:
             return False
         state = self._state
         state.forget_copies(home)
-        home.memory = None
-        home.state = BucketState.SEALED
-        state.sealed_count += 1
-        bounds = sealed.bounds
-        home.snapshot = SnapshotSegments(bucket_id, bounds, snapshot_bytes)
-        home.min_deliver_at_ms = int(bounds.min_deliver_at_ms[0])
-        home.max_deliver_at_ms = int(bounds.max_deliver_at_ms.max())
-        home.sealed_count = len(sealed.indexes)
-        state.note_measured(home, snapshot_bytes)
+        snapshot = SnapshotSegments(bucket_id, sealed.bounds, snapshot_bytes)
         # What is nearly due is at hand: keep it instead of reading it back.
-        home.snapshot.next_segment = self._near_segments(home.snapshot, 0, now_ms)
-        near = sealed.indexes.take(slice(0, int(bounds.starts[home.snapshot.next_segment])))
-        self._put_loaded(home, near)
-        state.segments.update(home)
+        snapshot.next_segment = self._near_segments(snapshot, 0, now_ms)
+        state.enter_snapshot(home, snapshot)
+        self._put_loaded(home, sealed.indexes.take(slice(0, int(sealed.bounds.starts[snapshot.next_segment]))))
         self.retire_if_drained(home)
         return True
 
@@ -141,14 +134,10 @@ class BucketLifecycle:
         """One past the last segment worth loading together with ``first`` (or ``first``, if that is not near)."""
         limits = self._state.limits
         horizon_ms = limits.cutoff_ms(now_ms) + limits.prefetch_window_ms
-        bounds = snapshot.bounds
-        end, rows = first, 0
-        while end < len(bounds) and int(bounds.min_deliver_at_ms[end]) <= horizon_ms:
-            rows += int(bounds.count[end])
-            if end > first and rows > limits.load_indexes_max:
-                break
-            end += 1
-        return end
+        near_count = int(np.searchsorted(snapshot.earliest_from[first:], horizon_ms, side="right"))
+        rows = np.cumsum(snapshot.bounds.count[first : first + near_count])
+        fitting_count = int(np.searchsorted(rows, limits.load_indexes_max, side="right"))
+        return first + min(near_count, max(1, fitting_count))
 
     def prefetch(self, now_ms: int) -> None:
         """Ask for every segment that is nearly due, within the budget of loaded indexes."""
@@ -182,7 +171,7 @@ class BucketLifecycle:
         if head is not None and head.min_deliver_at_ms <= min_ms:
             return None
         for load, home in self._loads.values():
-            if home.snapshot is not None and int(home.snapshot.bounds.min_deliver_at_ms[load.first]) <= min_ms:
+            if home.snapshot is not None and int(home.snapshot.earliest_from[load.first]) <= min_ms:
                 return None
         return due_ms
 
@@ -223,7 +212,7 @@ class BucketLifecycle:
         if len(indexes) != int(bounds.count.sum()) or (
             len(indexes)  # foreign segments may be empty
             and (
-                int(indexes.deliver_at_ms[0]) < int(bounds.min_deliver_at_ms[0])
+                int(indexes.deliver_at_ms.min()) < int(bounds.min_deliver_at_ms.min())
                 or int(indexes.deliver_at_ms.max()) > int(bounds.max_deliver_at_ms.max())
             )
         ):
@@ -232,6 +221,10 @@ class BucketLifecycle:
         self._forget_load(load, home)
         self._put_loaded(home, indexes)
         self._state.segments.update(home)
+        if snapshot.is_foreign and snapshot.next_min_ms is None:
+            # O(copies): a millisecond for a bucket of 50,000, once, and not for our own, whose bitmaps are the segments'.
+            self.drop_unless(home, self._state.reachable_in_memory(home))
+            self.retire_if_drained(home)
         return True
 
     def _put_loaded(self, home: Home, indexes: IndexColumns) -> None:
@@ -269,16 +262,20 @@ class BucketLifecycle:
         assert home.snapshot is not None
         home.snapshot.next_segment = len(home.snapshot.bounds)
         home.snapshot_lost = True
-        self.drop_lost(home, state.reachable_in_memory(home))
+        self.drop_unless(home, state.reachable_in_memory(home))
+        self.replay_required = True
         state.segments.update(home)
         self.retire_if_drained(home)
 
-    def drop_lost(self, home: Home, reachable: PositionBitmap) -> None:
-        """Keep only the bits that something reaches; count the others, and ask for a replay."""
-        dropped = len(home.bits) - len(reachable)
-        home.bits = reachable
-        self._state.counters.tracked -= dropped
-        self._state.counters.dropped_as_corrupt += dropped
+    def drop_unless(self, home: Home, reachable: PositionBitmap) -> None:
+        """Drop the bits that nothing reaches, count them, and ask for a replay; nothing happens if there are none."""
+        unreachable = home.bits.copy()
+        unreachable.subtract(reachable)
+        if not unreachable:
+            return
+        home.bits.subtract(unreachable)
+        self._state.counters.tracked -= len(unreachable)
+        self._state.counters.dropped_as_corrupt += len(unreachable)
         self.replay_required = True
 
     # -- deleting ----------------------------------------------------------------------------------------------------

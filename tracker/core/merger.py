@@ -130,39 +130,22 @@ class BucketMerger:
             return False
         state = self._state
         sources = self._end()
-        home = Home(
-            0,
-            BucketState.SEALED,
-            memory=None,
-            first=min(_range(source)[0] for source in sources),
-            last=max(_range(source)[1] for source in sources),
-            sealed_count=int(bounds.count.sum()),
-            min_deliver_at_ms=int(bounds.min_deliver_at_ms[0]),
-            max_deliver_at_ms=int(bounds.max_deliver_at_ms.max()),
-        )
-        home.snapshot = SnapshotSegments(bucket_id, bounds, snapshot_bytes, next_segment=_loaded(sources, bounds))
-        reachable = stored.copy()
+        snapshot = SnapshotSegments(bucket_id, bounds, snapshot_bytes, next_segment=_loaded(sources, bounds))
+        bits, reachable = PositionBitmap(), stored.copy()
         runs = []
         for source in sources:
             self._lifecycle.forget_load_of(source)
-            home.bits.update(source.bits)
+            bits.update(source.bits)
             reachable.update(state.reachable_in_memory(source))
             # A dead copy of one source would count under another's bit of the same position.
             state.drop_dead_copies(source)
             runs += state.heap.of_home(source.key)
             state.unlist_home(source)
-        state.members.insert_sealed(home)
-        state.sealed_count += 1
+        first, last = min(_range(source)[0] for source in sources), max(_range(source)[1] for source in sources)
+        home = state.insert_sealed(bits, snapshot, first, last)
         for run in runs:
             state.heap.move(run, home.key)
-        unreachable = home.bits.copy()
-        unreachable.subtract(reachable)
-        if unreachable:
-            kept = home.bits.copy()
-            kept.subtract(unreachable)
-            self._lifecycle.drop_lost(home, kept)
-        state.note_measured(home, snapshot_bytes)
-        state.segments.update(home)
+        self._lifecycle.drop_unless(home, reachable)
         state.counters.merges += 1
         state.counters.merged_indexes += home.sealed_count
         self._lifecycle.delete(_bucket_ids(sources))

@@ -17,7 +17,10 @@ from tracker.core.kernels import segment_starts
 
 @dataclass(frozen=True, slots=True)
 class SegmentBounds:
-    """Segments as parallel columns, in time order: rows per segment, first and last deadline."""
+    """Segments as parallel columns: rows per segment, first and last deadline.
+
+    In time order, save for foreign ones, which are only said to be.
+    """
 
     count: Int64Array
     min_deliver_at_ms: Int64Array
@@ -32,6 +35,14 @@ class SegmentBounds:
         starts = np.zeros(len(self.count) + 1, np.int64)
         np.cumsum(self.count, out=starts[1:])
         return starts
+
+    @property
+    def earliest_from(self) -> Int64Array:
+        """For each segment the first deadline of it and all that follow: ascends, even if foreign segments do not."""
+        first = self.min_deliver_at_ms
+        if (first[1:] >= first[:-1]).all():
+            return first
+        return np.minimum.accumulate(first[::-1])[::-1]
 
     def take(self, where: slice) -> "SegmentBounds":
         """A contiguous range of the segments."""

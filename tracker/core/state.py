@@ -10,7 +10,7 @@ import numpy as np
 from tracker.core.columns import BoolArray, IndexColumns, Int64Array, Position, PositionColumns
 from tracker.core.counters import Counters
 from tracker.core.fixed_delay import FixedDelayDetector
-from tracker.core.homes import Home
+from tracker.core.homes import Home, SnapshotSegments
 from tracker.core.leases import LeaseTable
 from tracker.core.limits import TrackerKind, TrackerLimits
 from tracker.core.membership import Membership
@@ -278,11 +278,21 @@ class TrackerState:
             self.heap.advance(run, int(np.argmax(live)) if live.any() else len(block))
             look_at *= 2
 
-    def note_measured(self, home: Home, snapshot_bytes: int) -> None:
-        """Account the memory and the storage of a home that has just been stored or recovered."""
+    def insert_sealed(self, bits: PositionBitmap, snapshot: SnapshotSegments, first: Position, last: Position) -> Home:
+        """A new home for bits that no home has, whose copies lie in a snapshot. O(bitmaps)."""
+        home = Home(0, BucketState.SEALED, bits, memory=None, first=first, last=last)
+        self.members.insert_sealed(home)
+        self.enter_snapshot(home, snapshot)
+        return home
+
+    def enter_snapshot(self, home: Home, snapshot: SnapshotSegments) -> None:
+        """From now on a home's copies lie in a snapshot: account it, and queue what is not loaded. O(bitmaps)."""
+        home.enter(snapshot)
+        self.sealed_count += 1
+        self.snapshot_bytes += snapshot.snapshot_bytes
         home.membership_bytes = home.bits.nbytes
         self.membership_bytes += home.membership_bytes
-        self.snapshot_bytes += snapshot_bytes
+        self.segments.update(home)
 
     def remove_home(self, home: Home) -> None:
         """Forget a home that has no bits left, with its copies."""
