@@ -1,14 +1,12 @@
 """Peeking, explaining, counting by deadline and verifying snapshots: what they tell, and that they change nothing."""
 
-import dataclasses
-
 import grpc
 import pytest
 
 from delayed_tracker.v1 import tracker_pb2 as pb
 from snapshot_storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
 from tests.service.rpc import REF, add, opened, poll, refused, stats_of
-from tests.service.shell import KEY, Gate, elapse, failing, running_service, settle, until
+from tests.service.shell import Gate, elapse, failing, running_service, settle, until
 
 FAR_MS = 1_000_000
 COUNT = 12
@@ -45,10 +43,6 @@ async def peeked(service, **kwargs):
 async def explained(service, ledger_id, entry_id):
     position = pb.Position(ledger_id=ledger_id, entry_id=entry_id)
     return await service.stub.ExplainMessage(pb.ExplainMessageRequest(tracker=REF, position=position))
-
-
-async def verified(service):
-    return await service.stub.VerifySnapshots(pb.VerifySnapshotsRequest(tracker=REF))
 
 
 async def histogram(service, from_ms, step_ms, bar_count):
@@ -209,73 +203,3 @@ async def test_a_histogram_accounts_for_everything(service, epoch, far):
     assert found.before_count + sum(found.counts) + found.after_count == COUNT + 1 - 6
     assert found.estimated_count == 6
     assert "get_bucket_snapshot_segments" not in service.storage.calls
-
-
-async def test_sound_snapshots_have_no_problems(service, epoch, far):
-    """What was read is counted; consumed positions do not matter."""
-    await service.stub.CancelMessages(pb.CancelMessagesRequest(tracker=REF, epoch=epoch, ledger_ids=[1], entry_ids=[0]))
-    before = await stats_of(service)
-    found = await verified(service)
-    (verdict,) = found.snapshots
-    assert (verdict.bucket_id, verdict.index_count, verdict.problems) == (1, COUNT, [])
-    assert (verdict.segment_count, verdict.bytes) == (6, await service.storage.inner.get_bucket_snapshot_length(1))
-    assert not found.orphan_bucket_ids
-    assert await stats_of(service) == before
-
-
-@pytest.mark.parametrize("entry", range(7))
-async def test_a_flipped_byte_is_found_wherever_it_is(service, far, entry):
-    """In the metadata or any segment, even if the storage's own checksum did not notice."""
-    stored = service.storage.inner._snapshots[1]
-    flipped = bytearray(stored.entries[entry])
-    flipped[-1] ^= 1
-    entries = [*stored.entries[:entry], bytes(flipped), *stored.entries[entry + 1 :]]
-    service.storage.inner._snapshots[1] = dataclasses.replace(stored, entries=entries)
-    (verdict,) = (await verified(service)).snapshots
-    assert verdict.problems
-    assert (await stats_of(service)).pending_count == COUNT + 1
-
-
-async def test_missing_and_orphaned_snapshots_are_named(service, epoch, far):
-    """A pointer without a snapshot, and a snapshot without a pointer."""
-    storage = service.storage.inner
-
-    async def one():
-        yield b"segment"
-
-    orphan = await storage.create_bucket_snapshot(
-        b"metadata", one(), bucket_key="k", topic=KEY.topic, cursor=KEY.subscription, epoch=epoch
-    )
-    await storage.delete_bucket_snapshot(1)
-    found = await verified(service)
-    assert list(found.orphan_bucket_ids) == [orphan]
-    (verdict,) = found.snapshots
-    assert "missing" in verdict.problems[0]
-
-
-async def test_a_catalogue_that_contradicts_its_snapshot_is_found(service, epoch, far):
-    """Summary, range and consumed positions are checked against what the rows say."""
-    storage = service.storage.inner
-    (entry,) = (await storage.list(*KEY)).entries
-    for change, words in (
-        ({"summary": b"\x01what"}, "summary of it does not decode"),
-        ({"consumed": b"what"}, "consumed positions"),
-        ({"last": entry.first}, "leave the catalogue's"),
-    ):
-        await storage.replace(*KEY, remove=[1], add=[dataclasses.replace(entry, **change)], epoch=epoch)
-        (verdict,) = (await verified(service)).snapshots
-        assert words in " ".join(verdict.problems)
-    await storage.replace(*KEY, remove=[1], add=(), epoch=epoch)
-    found = await verified(service)
-    assert "the catalogue does not name it" in found.snapshots[0].problems[0]
-
-
-async def test_what_is_drained_during_a_verification_is_left_out(service, epoch, far):
-    """A snapshot that went away in the ordinary course of things is no problem."""
-    service.storage.before["get_bucket_snapshot_metadata"] = gate = Gate()
-    verifying = service.stub.VerifySnapshots(pb.VerifySnapshotsRequest(tracker=REF))
-    await until(lambda: gate.held_count == 1)
-    await service.stub.ClearMessages(pb.ClearMessagesRequest(tracker=REF, epoch=epoch))
-    gate.open()
-    found = await verifying
-    assert (list(found.snapshots), list(found.orphan_bucket_ids)) == ([], [])

@@ -49,6 +49,7 @@ from tracker.service.limits import ServiceLimits
 from tracker.service.polls import PollQueue, PollTally
 from tracker.service.runner import EffectRunner
 from tracker.service.storage_access import StorageAccess
+from tracker.service.under_way import UnderWay, storing_epochs
 from tracker.service.wakeups import WakeupQueue
 
 
@@ -292,6 +293,12 @@ class TrackerHost:
         except StorageError:
             # Nothing is lost: these positions are answered as tracked, and delivered, once more.
             self.counters.checkpoints_failed += 1
+
+    def under_way(self) -> UnderWay:
+        """What is being done to this tracker's snapshots; also while it is closing."""
+        if self._core is None:
+            return UnderWay(sweeping=True)
+        return UnderWay(storing_epochs(self._runner.in_flight()), self._core.undeleted() | self._runner.debris)
 
     # -- verbs -------------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from tracker.service.limits import ServiceLimits
 from tracker.service.polls import PollTally
 from tracker.service.recovery import TrackerRecovery
 from tracker.service.storage_access import StorageAccess
+from tracker.service.under_way import UnderWay
 from tracker.service.wakeups import WakeupQueue
 
 Answer = TypeVar("Answer")
@@ -135,7 +136,8 @@ class TrackerRegistry:
         await self.storage.start()
         self._phase = _Phase.SERVING
 
-    def _require_serving(self) -> None:
+    def require_serving(self) -> None:
+        """Raise ShuttingDown unless calls are accepted."""
         if self._phase is not _Phase.SERVING:
             raise self._stopping()
 
@@ -149,7 +151,7 @@ class TrackerRegistry:
             TrackerNotOpen: nobody has, or it is closed.
             ShuttingDown: no more calls are taken.
         """
-        self._require_serving()
+        self.require_serving()
         host = self._hosts.get(key)
         if host is None or host.state is HostState.CLOSED:
             raise TrackerNotOpen(key)
@@ -160,6 +162,13 @@ class TrackerRegistry:
         host = self._hosts.get(key)
         return None if host is None or host.state is HostState.CLOSED else host
 
+    def under_way(self, key: TrackerKey) -> UnderWay:
+        """What is being done to the snapshots of a tracker, loaded or not."""
+        if key in self._removals:
+            return UnderWay(sweeping=True)
+        host = self._hosts.get(key)
+        return UnderWay() if host is None else host.under_way()
+
     async def known_keys(self) -> set[TrackerKey]:
         """Every tracker that is loaded or has a catalogue.
 
@@ -167,7 +176,7 @@ class TrackerRegistry:
             StorageUnavailable: try again.
             ShuttingDown: no more calls are taken.
         """
-        self._require_serving()
+        self.require_serving()
         stored = await self._shared.access.attempt(self.storage.trackers, self._closed_counters)
         keys = {TrackerKey(*names) for names in stored}
         return keys.union(key for key in self._hosts if self.loaded(key) is not None)
@@ -324,10 +333,10 @@ class TrackerRegistry:
 
     async def _until_settled(self, key: TrackerKey) -> None:
         """Wait until a tracker is neither closing nor being removed, by whoever asked for that before."""
-        self._require_serving()
+        self.require_serving()
         while (leaving := self._closings.get(key) or self._removals.get(key)) is not None:
             await asyncio.wait([leaving])
-            self._require_serving()
+            self.require_serving()
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ them.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -165,7 +165,7 @@ class EffectRunner:
         self._reports = reports
         self._counters = counters
         # Dictionaries without values: an empty set takes three times the memory of an empty dictionary.
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks: dict[asyncio.Task[None], Effect] = {}
         self._debris: dict[int, None] = {}
         self._deleted: dict[int, None] = {}
         """Objects of unfinished deletions that are gone already."""
@@ -178,6 +178,10 @@ class EffectRunner:
         """Effects taken over and not reported."""
         return len(self._tasks)
 
+    def in_flight(self) -> Collection[Effect]:
+        """Those effects."""
+        return self._tasks.values()
+
     @property
     def debris(self) -> frozenset[int]:
         """Buckets that nobody knows and the catalogue may name."""
@@ -187,7 +191,7 @@ class EffectRunner:
         """Take over effects; each will be reported. Never blocks."""
         for effect in effects:
             task = asyncio.get_running_loop().create_task(self._perform(effect))
-            self._tasks[task] = None
+            self._tasks[task] = effect
             task.add_done_callback(self._ended)
 
     async def finish(self) -> None:

@@ -205,7 +205,7 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
         self, request: tracker_pb2.VerifySnapshotsRequest, _context: Context
     ) -> tracker_pb2.VerifySnapshotsResponse:
         """See tracker.proto."""
-        found = await SnapshotVerification(self._host(request), self._registry.access).run()
+        found = await SnapshotVerification(self._registry, to_key(request.tracker)).run()
         return tracker_pb2.VerifySnapshotsResponse(
             snapshots=[
                 tracker_pb2.SnapshotVerdict(

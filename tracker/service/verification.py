@@ -1,8 +1,9 @@
 """Reads every snapshot of one tracker and compares it with the catalogue and with what is tracked. Changes nothing.
 
-Snapshots are read a few segments at a time. The tracker goes on meanwhile: what is merged or drained between the first
-look at the catalogue and the reading is left out, and a snapshot counts as an orphan only if no catalogue entry has come
-for it by the end.
+The tracker need not be open: what is stored is verified as it stands, and there is nothing to compare it with but the
+catalogue. Snapshots are read a few segments at a time, and the tracker goes on meanwhile: what is merged or drained
+between the first look at the catalogue and the reading is left out, and a snapshot counts as an orphan only if it has no
+catalogue entry, stays, and is nothing that is being stored or deleted.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,15 +14,17 @@ import numpy as np
 
 from snapshot_storage.codec import SnapshotMetadata
 from snapshot_storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageFormatUnsupported
-from snapshot_storage.protocol import CatalogueEntry, CatalogueState
+from snapshot_storage.protocol import CatalogueEntry, CatalogueState, StoredSnapshot
 from snapshot_storage.summary import decode_summary
 from tracker.core.columns import IndexColumns
 from tracker.core.errors import InvalidInput
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.segment import SegmentBounds
-from tracker.service.host import TrackerHost
+from tracker.service.counters import EffectCounters
+from tracker.service.errors import TrackerKey, TrackerNotOpen
+from tracker.service.host import HostState
+from tracker.service.registry import TrackerRegistry
 from tracker.service.segment_reader import SegmentReader, batch_end
-from tracker.service.storage_access import StorageAccess
 
 Answer = TypeVar("Answer")
 
@@ -55,25 +58,29 @@ class SnapshotVerification:
     """One verification of one tracker.
 
     Args:
-        host: of the tracker.
-        access: to its storage.
+        registry: of the tracker, which need not be loaded.
+        key: which tracker.
     """
 
-    def __init__(self, host: TrackerHost, access: StorageAccess) -> None:
-        self._key = host.key
-        self._host = host
-        self._access = access
-        self._counters = host.counters
+    def __init__(self, registry: TrackerRegistry, key: TrackerKey) -> None:
+        self._registry = registry
+        self._key = key
+        self._access = registry.access
+        host = registry.loaded(key)
+        self._counters = EffectCounters() if host is None else host.counters
 
     async def run(self) -> Verification:
         """Verify everything.
 
         Raises:
             StorageUnavailable: try again.
-            Recovering, TrackerNotOpen: the tracker is not, or no longer, to be looked at.
+            ShuttingDown: no more calls are taken.
+            TrackerNotOpen: nobody ever opened the tracker.
         """
-        storage = self._access.storage
+        self._registry.require_serving()
         state = await self._catalogue()
+        if not state.epoch and self._registry.loaded(self._key) is None:
+            raise TrackerNotOpen(self._key)
         verdicts = [
             Verdict(bucket_id, problems=["Its catalogue entry fails its checksum."]) for bucket_id in state.corrupt
         ]
@@ -81,19 +88,30 @@ class SnapshotVerification:
             verdict = Verdict(entry.bucket_id)
             await self._verify(entry, verdict)
             verdicts.append(verdict)
-        stored = await self._attempt(lambda: storage.list_bucket_snapshots(*self._key))
+        # Whatever is stored or deleted in between is under way at one of the two moments, or gone from the second listing.
+        stored = await self._stored()
+        under_way = [self._registry.under_way(self._key)]
+        relied_on = self._tracked().keys()
         now = await self._catalogue()
         catalogued = {entry.bucket_id for entry in now.entries}.union(now.corrupt)
         tracked = self._tracked()
+        under_way.append(self._registry.under_way(self._key))
+        left = set(await self._stored())
         known = {verdict.bucket_id for verdict in verdicts}
         # What has left the catalogue meanwhile was merged or drained, and what was said of it says nothing.
         verdicts = [verdict for verdict in verdicts if verdict.bucket_id in catalogued]
         verdicts += [
             Verdict(bucket_id, problems=["The tracker relies on it, but the catalogue does not name it."])
             for bucket_id, bits in tracked.items()
-            if bits and bucket_id not in catalogued | known
+            if bits and bucket_id in relied_on and bucket_id not in catalogued | known
         ]
-        orphans = [snapshot.bucket_id for snapshot in stored if snapshot.bucket_id not in catalogued.union(tracked)]
+        orphans = [
+            snapshot.bucket_id
+            for snapshot in stored
+            if snapshot in left
+            and snapshot.bucket_id not in catalogued.union(tracked)
+            and not any(one.accounts_for(snapshot) for one in under_way)
+        ]
         return Verification(sorted(verdicts, key=lambda verdict: verdict.bucket_id), orphans)
 
     async def _attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
@@ -103,8 +121,13 @@ class SnapshotVerification:
     async def _catalogue(self) -> CatalogueState:
         return await self._attempt(lambda: self._access.storage.list(*self._key))
 
+    async def _stored(self) -> list[StoredSnapshot]:
+        return await self._attempt(lambda: self._access.storage.list_bucket_snapshots(*self._key))
+
     def _tracked(self) -> dict[int, PositionBitmap]:
-        return self._host.to_read().remaining()
+        """What the tracker relies on; nothing, unless it is open."""
+        host = self._registry.loaded(self._key)
+        return host.to_read().remaining() if host is not None and host.state is HostState.READY else {}
 
     async def _verify(self, entry: CatalogueEntry, verdict: Verdict) -> None:
         reader = SegmentReader(self._access, entry.bucket_id, self._counters)

@@ -329,7 +329,8 @@ class DelayedDeliveryTrackerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def VerifySnapshots(self, request, context):
-        """Reads every snapshot of the tracker and compares it with the catalogue and the index. Changes nothing.
+        """Reads every snapshot of the tracker and compares it with the catalogue and, if the tracker is open, with its index.
+        Changes nothing and opens nothing. Read-only: needs no epoch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
