@@ -5,7 +5,7 @@ import math
 import pytest
 
 from tests.scenarios.desk import LOAD, MERGE, Desk
-from tracker.core.columns import IndexColumns, Position
+from tracker.core.columns import IndexColumns, Position, PositionColumns
 from tracker.core.effects import DeleteSnapshots, LoadSegments, MergeSnapshots, StoreSnapshot
 from tracker.core.merge_plan import adjacent_with_fewest, merge_group_size
 
@@ -163,6 +163,38 @@ def test_row_L4_a_failed_merge_is_tried_again() -> None:
     desk.sleep(10)
     assert desk.core.stats().merge_count == 1
     assert len(desk.catalogue) == 1
+
+
+def test_a_merge_that_fails_where_none_was_possible_before_is_tried_again_once() -> None:
+    """No group of five buckets fits an entry. Of six one does, but that merge fails, and a sixth drains meanwhile: the
+    failed merge is tried again after its pause, and asks for no wake-up in the past until then or afterwards.
+    """
+    desk = Desk(seal_at=2, max_num_buckets=1)
+    desk.held.add(MERGE)
+
+    def fail(**how: bool) -> None:
+        (merge,) = (effect for effect in desk.waiting if isinstance(effect, MergeSnapshots))
+        desk.waiting.remove(merge)
+        desk.core.merge_failed(merge.effect_id, desk.now_ms, **how)
+        desk.perform()
+
+    seal_buckets(desk, [2] * 5)
+    while any(isinstance(effect, MergeSnapshots) for effect in desk.waiting):
+        fail(too_large=True)
+    desk.add([(6, 1, FAR), (7, 0, FAR)])
+    (merge,) = (effect for effect in desk.waiting if isinstance(effect, MergeSnapshots))
+    merging = {source.bucket_id for source in merge.sources}
+    spared = next(view for view in desk.core.buckets() if view.bucket_id and view.bucket_id not in merging)
+    desk.core.cancel(PositionColumns.of([(spared.first.ledger_id, entry_id) for entry_id in range(2)]), desk.now_ms)
+    desk.perform()
+    fail()
+    timer_ms = desk.core.next_timer_ms()
+    assert timer_ms == desk.now_ms + desk.limits.retry_backoff_ms
+    desk.now_ms = timer_ms
+    desk.core.wake(timer_ms)
+    desk.perform()
+    timer_ms = desk.core.next_timer_ms()
+    assert timer_ms is None or timer_ms > desk.now_ms
 
 
 def test_a_merge_drops_what_was_acknowledged_meanwhile_from_what_is_tracked() -> None:

@@ -210,3 +210,21 @@ async def test_row_76_polls_and_stats_tell_that_reading_may_pause_until_the_firs
         assert await said() == (False, True), "one is due; once it is leased, 20 wait again"
         service.clock.advance(1)
         assert await said() == (False, False)
+
+
+@pytest.mark.parametrize("limits", [TINY, IN_MEMORY], ids=["bucket", "in-memory"])
+async def test_a_lease_of_before_a_restart_is_nobody_elses(tmp_path, limits):
+    """An ack that arrives after a restart never acknowledges what somebody else has leased since."""
+    data = DataDirectory(tmp_path)
+    lease_ids = []
+    for _ in range(2):
+        host, opened = await data.serve(limits)
+        host.add(opened.epoch, indexes(data.clock.now_ms(), (2, 0, 100)))
+        await elapse(data.clock, 100)
+        delivery = await host.poll(opened.epoch, max_count=1, wait_ms=0, lease_ms=60_000)
+        assert rows(delivery) == [(2, 0)]
+        lease_ids.append(delivery.lease_id)
+    outcome = host.ack(opened.epoch, lease_ids[0], delivery.indexes.positions)
+    assert (outcome.changed_count, outcome.stale.tolist()) == (0, [0])
+    assert host.stats().leased_count == 1
+    await data.stop()

@@ -36,7 +36,7 @@ class BucketMerger:
         self._sources: list[Home] = []
         self._retry_at_ms: int | None = None
         self._barren_count = 0
-        """With so many sealed buckets no group could be merged: no need to look again."""
+        """With so many sealed buckets no group could be merged: no need to look again until a merge begins."""
         self._too_large: frozenset[tuple[int, ...]] = frozenset()
         """Groups, by bucket ids, whose merged metadata would exceed an entry."""
 
@@ -94,6 +94,8 @@ class BucketMerger:
             home.merging = True
             assert home.snapshot is not None
             sources.append(MergeSource(home.snapshot.bucket_id, len(home.snapshot.bounds), home.bits.copy()))
+        # When this ends, the number of buckets may be one that was looked at before, and the buckets others.
+        self._barren_count = 0
         self._effect_id, self._sources = self._lifecycle.new_effect_id(), group
         self._lifecycle.emit(
             MergeSnapshots(

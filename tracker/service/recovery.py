@@ -24,7 +24,7 @@ from tracker.core.core import TrackerCore
 from tracker.core.errors import InvalidInput
 from tracker.core.limits import TrackerKind, TrackerLimits
 from tracker.core.position_bitmap import PositionBitmap
-from tracker.core.recovery import RecoverableBucket, needs_metadata, plan_recovery
+from tracker.core.recovery import RecoverableBucket, RecoveryPlan, needs_metadata, plan_recovery
 from tracker.service.counters import EffectCounters
 from tracker.service.errors import Fenced, TrackerKey, TrackerNotOpen
 from tracker.service.storage_access import StorageAccess
@@ -58,7 +58,7 @@ class TrackerRecovery:
         if limits.kind is TrackerKind.IN_MEMORY:
             # The replay brings everything again; what a bucket tracker left would come back stale after the next switch.
             await self._delete_all(state, epoch=state.epoch)
-            return TrackerCore(limits, epoch=state.epoch, mark_delete=in_force)
+            return TrackerCore.recovered(limits, RecoveryPlan(), epoch=state.epoch, mark_delete=in_force, now_ms=now_ms)
         cutoff_ms = limits.cutoff_ms(now_ms)
         summaries = await self._access.offload(_summaries, state.entries)
         self._counters.summaries_unreadable += sum(
