@@ -12,10 +12,14 @@ READY := $(VENV)/.project-installed
 TESTS ?= tests
 # More options for pytest: make test PYTEST_ARGS="-x -k seal"
 PYTEST_ARGS ?=
+# Options for the benchmarks: make bench BENCH_ARGS="--only add,pop"
+BENCH_ARGS ?=
+# The harness around Pulsar's own trackers, for make bench-peers; without it they are left out
+JAVA_TRACKER_BENCH ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: bench demo format help install lint lock proto serve settings-docs test test-deep
+.PHONY: bench bench-peers demo format help install lint lock proto serve settings-docs test test-deep
 
 help:  ## print each target and what it does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,8 +48,11 @@ format: $(READY)  ## format the code and apply the linter's safe fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY)  ## run the benchmarks; each prints its numbers
-	$(BIN)/python -m pytest -o python_files='bench_*.py' -s --timeout=1800 $(PYTEST_ARGS) tests/benchmarks
+bench: $(READY)  ## measure everything (minutes) and write tests/benchmarks/README.md
+	$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
+
+bench-peers: $(READY)  ## the same, with Redis and (JAVA_TRACKER_BENCH=DIR) Pulsar's own trackers beside it
+	$(BIN)/python -m tests.benchmarks --peers --java-bench "$(JAVA_TRACKER_BENCH)" $(BENCH_ARGS)
 
 proto: $(READY)  ## regenerate the protobuf code beside every proto/**/*.proto
 	$(BIN)/python proto/regenerate.py

@@ -1,36 +1,91 @@
-"""Run every benchmark and write their numbers into README.md beside this file: ``python -m tests.benchmarks``."""
+"""Run the benchmarks and write what they found into README.md beside this file.
 
-import sys
-from pathlib import Path
+python -m tests.benchmarks [--only add,pop] [--peers] [--java-bench DIR] [--quick] [--output FILE]
 
-import pytest
-
-from tests.benchmarks.measure import REPEATS, ROWS, machine
-
-HERE = Path(__file__).parent
-OPTIONS = ["-o", "python_files=bench_*.py", "-s", "-q", "--timeout=1800", str(HERE)]
-README = """# Benchmarks
-
-`make bench` prints these numbers; `python -m tests.benchmarks` also writes them into this file. Seeds are fixed, the median
-of {repeats} repeats is shown with the lowest and the highest in brackets, and the output of each repeat is verified.
-What is measured is described in `bench_*.py`. The peer is a heap and a dict in the same process and the same run
-(`heap_and_dict.py`); other peers come later.
-
-Machine: {machine}
-
-```
-{rows}
-```
+Only a full run writes README.md; a part of it, or a quick one, is printed. ``--output`` writes any run to a file.
 """
 
+import argparse
+import sys
+import tempfile
+from pathlib import Path
 
-def main() -> int:
-    """The exit code is pytest's; README.md is written only if every output was right."""
-    code = int(pytest.main(OPTIONS))
-    if code == 0:
-        text = README.format(repeats=REPEATS, machine=machine(), rows="\n".join(ROWS))
-        (HERE / "README.md").write_text(text, encoding="utf-8")
-    return code
+from tests.benchmarks.catalogue import BENCHMARKS, Benchmark
+from tests.benchmarks.machine import load_average
+from tests.benchmarks.measure import Run, WrongOutput
+from tests.benchmarks.report import Part, report
+from tests.benchmarks.scale import QUICK, Scale
+
+README = Path(__file__).parent / "README.md"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0: all was measured, and all output was right. 1: some output was wrong, and nothing is written."""
+    options = _options().parse_args(arguments)
+    chosen: list[Benchmark] = options.only or BENCHMARKS
+    with tempfile.TemporaryDirectory(prefix="tracker-benchmarks-") as directory:
+        run = Run(
+            scale=QUICK if options.quick else Scale(),
+            directory=Path(directory),
+            with_peers=options.peers,
+            java_bench=options.java_bench,
+        )
+        load_before = load_average()
+        try:
+            parts = [measured(benchmark, run) for benchmark in chosen]
+        except WrongOutput as error:
+            print(error, file=sys.stderr)
+            return 1
+    text = report(parts, run, load_before=load_before, is_quick=options.quick)
+    is_whole = chosen == BENCHMARKS and not options.quick
+    output: Path | None = options.output or (README if is_whole else None)
+    if output is None:
+        print(text, end="")
+    else:
+        output.write_text(text, encoding="utf-8")
+        run.note(f"written to {output}")
+    return 0
+
+
+def measured(benchmark: Benchmark, run: Run) -> Part:
+    """The rows of one benchmark, told one by one as they come."""
+    rows = []
+    for row in benchmark.rows(run):
+        run.note(str(row))
+        rows.append(row)
+    return Part(benchmark.title, benchmark.about, tuple(rows))
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description="Measure the tracker.")
+    parser.add_argument("--only", type=_chosen, metavar="NAMES", help=f"some of {_names()}, separated by commas")
+    parser.add_argument(
+        "--peers", action="store_true", help="measure Redis, and Pulsar's own trackers, in the same run"
+    )
+    parser.add_argument("--java-bench", type=_directory, metavar="DIR", help="the harness around Pulsar's own trackers")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: to see that everything runs, not for numbers")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write the report there")
+    return parser
+
+
+def _names() -> str:
+    return ", ".join(benchmark.name for benchmark in BENCHMARKS)
+
+
+def _chosen(names: str) -> list[Benchmark]:
+    known = {benchmark.name: benchmark for benchmark in BENCHMARKS}
+    unknown = [name for name in names.split(",") if name not in known]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"there is no benchmark {unknown[0]!r}; there are {_names()}")
+    return [benchmark for name, benchmark in known.items() if name in names.split(",")]
+
+
+def _directory(path: str) -> Path | None:
+    if not path:
+        return None
+    if not Path(path).is_dir():
+        raise argparse.ArgumentTypeError(f"{path} is no directory")
+    return Path(path)
 
 
 if __name__ == "__main__":

@@ -1,76 +1,140 @@
-"""How a benchmark measures: fixed seeds, several repeats, median and spread, the machine named, the output verified."""
+"""How a benchmark measures: a warm-up, several repeats, wall and processor time, peak memory, verified output."""
 
 import gc
 import os
-import platform
-import statistics
+import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from types import TracebackType
+from typing import Self, TypeVar
 
-REPEATS = 5
-ROWS: list[str] = []
-"""Every row of this run, for README.md."""
+from tests.benchmarks.machine import ProcessMeter
+from tests.benchmarks.scale import Scale
+
 State = TypeVar("State")
 
 
+class WrongOutput(Exception):
+    """What was measured did not do what it should: its time means nothing."""
+
+
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """Nanoseconds per index of each repeat."""
+class Reading:
+    """One repeat."""
 
-    name: str
-    count: int
-    ns_per_index: tuple[float, ...]
-
-    @property
-    def median(self) -> float:
-        return statistics.median(self.ns_per_index)
-
-    def __str__(self) -> str:
-        spread = f"{min(self.ns_per_index):,.1f} to {max(self.ns_per_index):,.1f}"
-        return f"{self.name:<44} {self.count:>11,}  {self.median:>9,.1f} ns per index  ({spread})"
+    wall_ns: int
+    cpu_ns: int
+    """Of all threads of all processes that were watched."""
+    peak_bytes: int
+    """Of the process that was measured, above what it held at the start."""
 
 
-def measure(
-    name: str,
-    count: int,
-    *,
-    prepare: Callable[[], State],
-    run: Callable[[State], object],
-    verify: Callable[[State], bool],
-) -> Measured:
-    """Time ``run`` on fresh state, ``REPEATS`` times, and print the row; wrong output fails the benchmark."""
-    samples = []
-    for _ in range(REPEATS):
-        state = prepare()
+class Stopwatch:
+    """Measures what happens inside a ``with``; :attr:`reading` tells afterwards.
+
+    Args:
+        served_by: the process that does the work. Memory is its own; processor time is its and this process's.
+            None is this process.
+    """
+
+    def __init__(self, served_by: int | None = None) -> None:
+        self._server = ProcessMeter(served_by or os.getpid())
+        self._is_remote = served_by is not None
+
+    def __enter__(self) -> Self:
         gc.collect()
-        gc.disable()
-        started = time.perf_counter_ns()
-        run(state)
-        elapsed_ns = time.perf_counter_ns() - started
-        gc.enable()
-        assert verify(state), f"{name}: the output is wrong"
-        samples.append(elapsed_ns / count)
-    measured = Measured(name, count, tuple(samples))
-    report(str(measured))
-    return measured
+        self._resident = self._server.reset_peak()
+        self._server_cpu_ns = self._server.cpu_ns if self._is_remote else 0
+        self._cpu_ns = time.process_time_ns()
+        self._started_ns = time.perf_counter_ns()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        wall_ns = time.perf_counter_ns() - self._started_ns
+        cpu_ns = time.process_time_ns() - self._cpu_ns
+        if self._is_remote:
+            cpu_ns += self._server.cpu_ns - self._server_cpu_ns
+        self.reading = Reading(wall_ns, cpu_ns, max(0, self._server.peak_bytes - self._resident))
 
 
-def report(row: str) -> None:
-    """Print a row and keep it."""
-    print(row)
-    ROWS.append(row)
+@dataclass(slots=True)
+class Run:
+    """One run of benchmarks: how large, where files go, and what is told meanwhile."""
+
+    scale: Scale
+    directory: Path
+    """On the disk that is to be measured; emptied by whoever made it."""
+    with_peers: bool = False
+    """Whether other systems are started and measured too."""
+    java_bench: Path | None = None
+    """The harness around Pulsar's own trackers, if it is there."""
+    peers: dict[str, float] = field(default_factory=dict)
+    """What peers reached in this run, by key of ``goals.py``."""
+    skipped: list[str] = field(default_factory=list)
+    """What could not be measured, and why."""
+    _directory_count: int = 0
+
+    def note(self, text: str) -> None:
+        """Tell whoever waits what is going on."""
+        print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
+
+    def skip(self, text: str) -> None:
+        """Leave something out, and say so here and in the report."""
+        self.skipped.append(text)
+        self.note(f"skipped: {text}")
+
+    def new_directory(self) -> Path:
+        """An empty directory of its own."""
+        self._directory_count += 1
+        path = self.directory / str(self._directory_count)
+        path.mkdir()
+        return path
+
+    def repeats(self, what: str) -> Iterator[bool]:
+        """Once for the warm-up (false: it does not count), then for each repeat (true), telling which."""
+        self.note(f"{what}: warm-up")
+        yield False
+        yield from self._each(what, self.scale.repeats)
+
+    def long_repeats(self, what: str) -> Iterator[bool]:
+        """For each repeat of what takes long and whose parts have been warmed up before."""
+        return self._each(what, self.scale.long_repeats)
+
+    def _each(self, what: str, repeats: int) -> Iterator[bool]:
+        for repeat in range(1, repeats + 1):
+            self.note(f"{what}: {repeat} of {repeats}")
+            yield True
+
+    def measure(
+        self,
+        what: str,
+        *,
+        prepare: Callable[[], State],
+        run: Callable[[State], object],
+        verify: Callable[[State], bool],
+    ) -> list[Reading]:
+        """Time ``run`` on fresh state again and again; wrong output ends the run with WrongOutput."""
+        readings = []
+        for counts in self.repeats(what):
+            state = prepare()
+            with Stopwatch() as watch:
+                run(state)
+            require(what, verify(state))
+            if counts:
+                readings.append(watch.reading)
+        return readings
 
 
-def machine() -> str:
-    """Processor, cores and Python of this run."""
-    model = platform.processor() or platform.machine()
-    cpu_description = Path("/proc/cpuinfo")
-    if cpu_description.exists():
-        for line in cpu_description.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                model = line.partition(":")[2].strip()
-                break
-    return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}, {platform.system()}"
+def require(what: str, is_right: bool) -> None:
+    """Raise WrongOutput unless the output is right."""
+    if not is_right:
+        raise WrongOutput(f"{what}: the output is wrong, so the time means nothing")
+
+
+def percentile(ascending: Sequence[float], share: float) -> float:
+    """The smallest value that is not below ``share`` of all; ``ascending`` is sorted and not empty."""
+    return ascending[min(len(ascending) - 1, int(len(ascending) * share))]

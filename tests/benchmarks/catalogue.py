@@ -1,0 +1,28 @@
+"""Every benchmark there is, in the order of the report."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tests.benchmarks import bench_add, bench_codec, bench_contains, bench_life, bench_pop
+from tests.benchmarks.measure import Run
+from tests.benchmarks.rows import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """A part of the report."""
+
+    name: str
+    """For ``--only``."""
+    title: str
+    about: str
+    rows: Callable[[Run], Iterator[Row]]
+
+
+BENCHMARKS = [
+    Benchmark("add", "Core: add", bench_add.ABOUT, bench_add.rows),
+    Benchmark("codec", "Seal, encode, decode", bench_codec.ABOUT, bench_codec.rows),
+    Benchmark("pop", "Core: pop", bench_pop.ABOUT, bench_pop.rows),
+    Benchmark("contains", "Core: contains", bench_contains.ABOUT, bench_contains.rows),
+    Benchmark("life", "Whole life: core and storage", bench_life.ABOUT, bench_life.rows),
+]

@@ -1,0 +1,82 @@
+"""What the numbers have to reach, and what peers reach where they cannot be measured in the same run.
+
+Peers: Pulsar 4.2.4's own trackers, in one JVM, storage in memory (``java``), and Redis 7.0.15 over hiredis (``redis``),
+each measured before on a machine of two cores. A number of this run takes the place of a stated one.
+"""
+
+from dataclasses import dataclass
+
+from tests.benchmarks.shapes import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """At most ``value``, or at least, if more is better; and so many times better than the peer."""
+
+    value: float | None
+    times_peer: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another system's number, in the row's unit."""
+
+    name: str
+    value: float
+    is_measured: bool = False
+
+
+_GOALS: dict[str, Goal] = {
+    "add": Goal(40),
+    "add that seals": Goal(1),
+    "seal": Goal(150),
+    "seal/7 days": Goal(300),
+    "decode": Goal(20),
+    "pop": Goal(80),
+    "life": Goal(500),
+    "contains": Goal(30),
+    "contains half drained": Goal(30),
+    "grpc add": Goal(3, times_peer=10),
+    "grpc poll": Goal(None, times_peer=10),
+    "memory": Goal(1.5),
+    "growth": Goal(0.8),
+    "recovery": Goal(200),
+    "stall p99.9": Goal(5),
+    "stall max": Goal(20),
+}
+"""By key of a row, or key/shape where the shape matters. In the row's unit."""
+
+_STATED: dict[str, Peer] = {
+    "add": Peer("java", 129),
+    "add that seals": Peer("java", 28),
+    "add that seals 1M": Peer("java", 913),
+    "seal/7 days": Peer("java", 548),
+    "life/7 days": Peer("java", 3_630),
+    "life/one deadline": Peer("java", 1_559),
+    "contains": Peer("java", 41),
+    "contains half drained": Peer("java", 3_050),
+    "disk": Peer("java", 20.2),
+    "memory": Peer("java", 1.3),
+    "recovery 1M": Peer("java", 25.7),
+    "recovery": Peer("java", 180),
+    "grpc add": Peer("redis", 0.38),
+    "grpc poll": Peer("redis", 0.79),
+}
+
+_SAME_GOAL = {"add that seals 1M": "add that seals", "recovery 1M": "recovery"}
+"""Rows with a peer of their own under another row's goal."""
+
+
+def goal_of(key: str, shape: Shape | None) -> Goal | None:
+    """The goal of a row, if it has one."""
+    key = _SAME_GOAL.get(key, key)
+    return (_GOALS.get(f"{key}/{shape.value}") if shape else None) or _GOALS.get(key)
+
+
+def peer_of(key: str, shape: Shape | None, measured: dict[str, float]) -> Peer | None:
+    """The peer's number for a row: this run's, else the stated one, if there is any."""
+    for wanted in (f"{key}/{shape.value}" if shape else key, key):
+        stated = _STATED.get(wanted)
+        if stated is not None:
+            return Peer(stated.name, measured[wanted], is_measured=True) if wanted in measured else stated
+    return None

@@ -1,0 +1,60 @@
+"""How large the benchmarks are: full, for numbers; quick, to see that each of them runs."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Sizes of everything that is measured, in indexes unless the name says otherwise."""
+
+    repeats: int = 5
+    """After one warm-up that does not count."""
+    long_repeats: int = 1
+    """Of what takes a minute each time, after the shorter ones have warmed up."""
+    adds: int = 1_000_000
+    bucket: int = 50_000
+    buckets: int = 20
+    week_polls: int = 2_016
+    """How often a poller comes while the week passes: every five minutes."""
+    runs: int = 100
+    run_length: int = 2_000
+    pending: tuple[int, ...] = (1_000_000, 10_000_000)
+    """Pending indexes with which memory, recovery and growth are measured."""
+    growth_adds: int = 40_000
+    """Below ``bucket``, so that none of them seals."""
+    calls: int = 2_000
+    """Calls of small batches; large ones make as many as it takes to send ``adds``."""
+    poll_lead_ms: int = 4_000
+    """Deadlines are this far away when they are offered, so that all are in before the first is due."""
+    one_seal: int = 1_000_000
+    """What is sealed at once while a steady client adds."""
+    merging_buckets: int = 40
+    merged_buckets_max: int = 10
+    steady_calls_per_s: int = 500
+    steady_batch: int = 100
+    steady_s: float = 20.0
+    """At least this long, and until everything is sealed and merged."""
+    handed_off_per_s: int = 100_000
+    handed_off_s: float = 60.0
+
+
+QUICK = Scale(
+    repeats=1,
+    adds=4_000,
+    bucket=1_000,
+    buckets=2,
+    week_polls=12,
+    runs=4,
+    run_length=100,
+    pending=(4_000,),
+    growth_adds=500,
+    calls=4,
+    poll_lead_ms=1_300,
+    one_seal=3_000,
+    merging_buckets=6,
+    merged_buckets_max=3,
+    steady_s=0.3,
+    handed_off_per_s=10_000,
+    handed_off_s=0.5,
+)
+"""Numbers of this size mean nothing; that they come out means that the benchmarks work."""

@@ -1,0 +1,81 @@
+"""The benchmarks run, notice wrong output, and report what they found. How fast anything is, no test decides."""
+
+import pytest
+
+from tests.benchmarks.__main__ import main
+from tests.benchmarks.catalogue import BENCHMARKS, Benchmark
+from tests.benchmarks.measure import Reading, Run, WrongOutput
+from tests.benchmarks.rows import HEADER, Row, Unit, per_index
+from tests.benchmarks.scale import QUICK
+from tests.benchmarks.shapes import Shape
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("benchmark", BENCHMARKS, ids=[benchmark.name for benchmark in BENCHMARKS])
+def test_each_benchmark_runs_and_verifies_its_output(benchmark: Benchmark, tmp_path):
+    """At sizes so small that the numbers mean nothing."""
+    output = tmp_path / "report.md"
+    assert main(["--quick", "--only", benchmark.name, "--output", str(output)]) == 0
+    text = output.read_text(encoding="utf-8")
+    assert f"## {benchmark.title}" in text
+    assert text.count("\n| ") > HEADER.count("\n| ") + 1
+
+
+def test_wrong_output_ends_the_run(tmp_path):
+    """A benchmark that measures something broken gives no number."""
+    run = Run(scale=QUICK, directory=tmp_path)
+    with pytest.raises(WrongOutput, match="broken"):
+        run.measure("broken", prepare=list, run=lambda state: state.append(1), verify=lambda state: not state)
+
+
+def test_the_warm_up_does_not_count(tmp_path):
+    """One more repeat is made than is reported."""
+    made = []
+    readings = Run(scale=QUICK, directory=tmp_path).measure(
+        "counted", prepare=lambda: None, run=made.append, verify=lambda _: True
+    )
+    assert len(made) == QUICK.repeats + 1 == len(readings) + 1
+
+
+def test_an_unknown_benchmark_is_refused(capsys):
+    """With the names there are."""
+    with pytest.raises(SystemExit):
+        main(["--only", "ad"])
+    assert "there is no benchmark 'ad'; there are add, codec" in capsys.readouterr().err
+
+
+def row(key: str, value: float, unit: Unit = Unit.NS_PER_INDEX, shape: Shape | None = None) -> Row:
+    return Row(key, "something", unit, (value,), 1_000, shape)
+
+
+def test_a_goal_is_met_or_not():
+    """Lower is better for times, higher for rates; a shape may have a goal of its own."""
+    assert row("add", 40).is_met({}) is True
+    assert row("add", 41).is_met({}) is False
+    assert row("growth", 0.8, Unit.RATIO).is_met({}) is True
+    assert row("growth", 0.79, Unit.RATIO).is_met({}) is False
+    assert row("seal", 200, shape=Shape.DENSE).is_met({}) is False
+    assert row("seal", 200, shape=Shape.WEEK).is_met({}) is True
+    assert row("drain", 1).is_met({}) is None
+
+
+def test_a_goal_may_be_a_multiple_of_the_peer():
+    """Reaching the number alone is not enough."""
+    fast = row("grpc add", 4, Unit.MILLION_PER_S)
+    assert fast.is_met({}) is True
+    assert fast.is_met({"grpc add": 0.41}) is False
+    assert row("grpc poll", 10, Unit.MILLION_PER_S).is_met({"grpc poll": 0.9}) is True
+
+
+def test_a_peer_of_this_run_takes_the_place_of_a_stated_one():
+    """And the table says which it is."""
+    measured = row("add", 50).markdown({"add": 200.0})
+    assert "200 (java, this run) | 4 x |" in measured
+    assert "129 (java, stated) | 2.6 x |" in row("add", 50).markdown({})
+
+
+def test_a_row_shows_median_and_spread():
+    """Per index, with processor time and the highest peak."""
+    readings = [Reading(wall_ns, 2_000_000, peak) for wall_ns, peak in ((1_000, 0), (3_000, 5_000_000), (2_000, 1))]
+    text = per_index("drain", "something", readings, 1_000).markdown({})
+    assert "| 1,000 | 2 (1 to 3) ns per index | 2,000 ns | 5.0 MB |" in text
