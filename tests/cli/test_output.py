@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracker.cli.output import answer_console, duration, instant, jsonable, progress, size, table
+from tracker.cli.output import answer_console, duration, instant, jsonable, progress, say, show, size, table
 from tracker.client import BucketState, MarkDeleteAnswer, Position
 
 
@@ -65,3 +65,60 @@ def test_progress_without_a_terminal_is_a_log_line(capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == "reading entries: 20 of 20 entries\n"
+
+
+NAME = "persistent://lab/main/" + "x" * 150
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch):
+    """A terminal of 40 columns."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr("tracker.cli.output.PLAIN_WIDTH", 40)
+
+
+def rows_of(*columns: str):
+    rows = table(f"of {NAME}", *columns, numbers=columns[1:])
+    rows.add_row("sub-1", *(str(10**number) for number in range(len(columns) - 1)))
+    rows.add_row("sub-2", *("0" for _ in columns[1:]))
+    return rows
+
+
+def test_what_is_piped_is_never_folded(capsys):
+    """A row is a line and a title is a line, however long: they are searched by other programs."""
+    rows = rows_of("name", "count")
+    rows.add_row(NAME, "1")
+    show(rows)
+    say(f"{NAME} and {NAME}")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"of {NAME}"
+    assert sum(NAME in line for line in lines) == 3
+    assert lines[-1] == f"{NAME} and {NAME}"
+
+
+def test_a_table_too_wide_for_the_terminal_is_a_list(capsys, narrow):
+    """No column vanishes; rows are apart."""
+    show(rows_of("name", "pending", "leased", "buckets", "trimmed", "acknowledged"))
+    drawn = capsys.readouterr().out
+    assert (
+        "name: sub-1\npending: 1\nleased: 10\nbuckets: 100\ntrimmed: 1000\nacknowledged: 10000\n\nname: sub-2\n"
+        in drawn
+    )
+
+
+def test_pairs_too_wide_for_the_terminal_are_a_line_each(capsys, narrow):
+    """What and value."""
+    rows = rows_of("what", "value")
+    rows.add_row("topic", NAME)
+    show(rows)
+    assert f"sub-1: 1\nsub-2: 0\ntopic: {NAME}\n" in capsys.readouterr().out
+
+
+def test_a_table_that_fits_the_terminal_is_drawn(capsys, narrow):
+    """Though its title is wider."""
+    show(rows_of("name", "pending"))
+    drawn = capsys.readouterr().out
+    assert f"of {NAME}" in drawn
+    assert "│ sub-1 │       1 │" in drawn

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracker.cli.positions import POSITIONS_MAX, parse_mark_delete, parse_position, parse_positions
+from tracker.cli.positions import POSITIONS_MAX, as_ranges, parse_mark_delete, parse_position, parse_positions
 from tracker.client import Position
 from tracker.core.errors import InvalidInput
 
@@ -41,3 +41,11 @@ def test_a_mark_delete_position_is_one():
     """A range is none."""
     with pytest.raises(InvalidInput, match="--mark-delete"):
         parse_mark_delete("--mark-delete", "7:1-2")
+
+
+@pytest.mark.parametrize(
+    "texts", [[], ["7:3"], ["7:0-99"], ["7:0-9", "7:11", "8:12", "5:1-2"], ["7:3", "7:3"], ["7:4", "7:3"]]
+)
+def test_positions_are_listed_as_ranges(texts):
+    """In their order; what parse_positions makes of them is the same again."""
+    assert list(as_ranges(parse_positions("x", texts))) == texts

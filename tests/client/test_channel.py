@@ -11,7 +11,8 @@ from tests.client.conftest import TOPIC
 from tests.client.scripted_service import SERVICE, STREAM, ScriptedService
 from tests.client.shells import Batches
 from tracker.client import ClientSettings, Unavailable
-from tracker.client.channel import service_config
+from tracker.client.channel import require_address, service_config
+from tracker.core.errors import InvalidInput
 
 NEVER_REPEATED = {
     "CloseTracker",
@@ -77,3 +78,40 @@ async def test_a_stream_to_a_service_that_is_away_ends(service: ScriptedService,
         with pytest.raises(Unavailable):
             await anext(aiter(session.add_stream(Batches(([1], [1], [1])))))
         await session.leave()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1:7650",
+        "tracker.lab:1",
+        "[::1]:65535",
+        "[fe80::1%eth0]:7650",
+        "dns:///tracker:7650",
+        "unix:/run/tracker",
+    ],
+)
+def test_addresses_are_host_and_port_or_a_target_of_grpc(address):
+    """Names, both kinds of numbers, and what gRPC resolves by itself."""
+    assert require_address(address) == address
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "tracker",
+        "tracker:",
+        ":7650",
+        "tracker:x",
+        "tracker:0",
+        "tracker:65536",
+        "::1:7650",
+        "http://tracker:7651",
+        "a b:1",
+    ],
+)
+def test_what_is_no_address_is_refused_at_once(address):
+    """Instead of a wait for a service that cannot be there."""
+    with pytest.raises(InvalidInput, match=r"address: .* is not valid; give host:port"):
+        require_address(address)

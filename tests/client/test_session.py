@@ -234,9 +234,23 @@ async def test_violations_are_handed_on(service, session):
 async def test_status_codes_without_a_reason_still_become_exceptions(service, session):
     """A proxy in between gives none."""
     service.on("ClearMessages", failing(grpc.StatusCode.UNIMPLEMENTED))
-    with pytest.raises(ServiceFault) as caught:
+    with pytest.raises(ServiceFault, match="no delayed-tracker of this version answers there") as caught:
         await session.clear()
     assert caught.value.reason == "INTERNAL"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "said"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, Unavailable, "the service cannot be reached, or went away during the call"),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, CallTimedOut, "no answer in time"),
+    ],
+)
+async def test_what_grpc_says_of_sockets_is_explained(service, session, code, kind, said):
+    """Its own words stay, after what they mean and before what to do."""
+    service.on("ClearMessages", failing(code))
+    with pytest.raises(kind, match=rf"{said} \(the service says no\); .*try again"):
+        await session.clear()
 
 
 async def test_a_call_without_an_answer_ends(service, shell):

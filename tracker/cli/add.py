@@ -6,11 +6,11 @@ import typer
 
 from tracker.cli.offering import parse_instant
 from tracker.cli.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
-from tracker.cli.output import answer_console, instant, print_json, table
+from tracker.cli.output import instant, print_json, show, table
 from tracker.cli.positions import Positions, columns, parse_positions
 from tracker.client import AddResult, Position
 from tracker.client.blocking import DelayedTrackerClient
-from tracker.core.errors import InvalidInput
+from tracker.core.columns import INT63_MAX
 
 _MEANING = {
     AddResult.ADDED: "tracked from now on",
@@ -31,7 +31,9 @@ def add(
     ] = None,
     in_ms: Annotated[
         int | None,
-        typer.Option("--in-ms", min=0, help="Deadline: so many milliseconds from now, by the service's clock."),
+        typer.Option(
+            "--in-ms", min=0, max=INT63_MAX, help="Deadline: so many milliseconds from now, by the service's clock."
+        ),
     ] = None,
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
@@ -44,11 +46,12 @@ def add(
     """
     offered = parse_positions("LEDGER:ENTRY", positions)
     if (deliver_at is None) == (in_ms is None):
-        raise InvalidInput("--at", deliver_at or "nothing", "give either --at INSTANT or --in-ms MILLISECONDS")
+        raise typer.BadParameter("give either --at INSTANT or --in-ms MILLISECONDS", param_hint="--at")
     at_ms = None if deliver_at is None else parse_instant("--at", deliver_at)
     with DelayedTrackerClient.connect(server) as client, client.open_tracker(topic, subscription) as session:
         if at_ms is None:
-            at_ms = session.next_delivery_time().server_time_ms + (in_ms or 0)
+            now_ms = session.next_delivery_time().server_time_ms
+            at_ms = min(now_ms + (in_ms or 0), INT63_MAX)
         answer = session.add_columns([at_ms] * len(offered), *columns(offered))
     by_result: dict[AddResult, list[Position]] = {result: [] for result in AddResult}
     for position, result in zip(offered, answer.results(len(offered)), strict=True):
@@ -62,4 +65,4 @@ def add(
     for result, found in by_result.items():
         if found:
             rows.add_row(result.value.replace("_", " "), str(len(found)), str(found[0]), _MEANING[result])
-    answer_console().print(rows)
+    show(rows)

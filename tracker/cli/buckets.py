@@ -3,7 +3,7 @@
 import asyncio
 
 from tracker.cli.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
-from tracker.cli.output import answer_console, instant, print_json, size, table
+from tracker.cli.output import instant, print_json, show, size, table
 from tracker.client import Bucket, DelayedTrackerClient
 
 
@@ -36,7 +36,7 @@ def buckets(topic: Topic, subscription: Subscription, server: Server = DEFAULT_S
             instant(bucket.max_deliver_at_ms),
             size(bucket.snapshot_bytes),
         )
-    answer_console().print(rows)
+    show(rows)
 
 
 async def _read(server: str, topic: str, subscription: str) -> tuple[Bucket, ...]:

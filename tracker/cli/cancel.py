@@ -3,8 +3,8 @@
 import sys
 
 from tracker.cli.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
-from tracker.cli.output import answer_console, print_json
-from tracker.cli.positions import Positions, columns, parse_positions
+from tracker.cli.output import print_json, say
+from tracker.cli.positions import Positions, as_ranges, columns, parse_positions
 from tracker.client.blocking import DelayedTrackerClient
 from tracker.service.exit_codes import ExitCode
 
@@ -32,10 +32,9 @@ def cancel(
     if as_json:
         print_json({"cancelled_count": answer.cancelled_count, "leased": leased, "unknown": unknown})
     else:
-        console = answer_console()
-        console.print(f"{answer.cancelled_count} cancelled, {len(leased)} leased, {len(unknown)} not tracked")
+        say(f"{answer.cancelled_count} cancelled, {len(leased)} leased, {len(unknown)} not tracked")
         for word, found in (("leased, not cancelled", leased), ("not tracked", unknown)):
-            for position in found:
-                console.print(f"{position} {word}", markup=False)
+            for positions_text in as_ranges(found):
+                say(f"{positions_text} {word}")
     if leased:
         sys.exit(ExitCode.FAILURE)

@@ -3,7 +3,7 @@
 import os
 
 from tracker.cli.options import AsJson, BrokerConf, Config, Set
-from tracker.cli.output import answer_console, notice_console, print_json, table
+from tracker.cli.output import notice_console, print_json, show, table
 from tracker.core.errors import InvalidInput
 from tracker.service.settings_load import LoadedSettings, load_settings
 
@@ -24,7 +24,7 @@ def config(path: Config = None, broker_conf: BrokerConf = None, overrides: Set =
     rows = table("settings", "key", "value", "origin")
     for row in loaded.rows():
         rows.add_row(row.key, row.value, row.origin)
-    answer_console().print(rows)
+    show(rows)
 
 
 def settings_from(path: Config, overrides: Set, broker_conf: BrokerConf = None) -> LoadedSettings:

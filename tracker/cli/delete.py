@@ -5,9 +5,8 @@ from typing import Annotated
 import typer
 
 from tracker.cli.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
-from tracker.cli.output import answer_console, print_json
+from tracker.cli.output import print_json, say
 from tracker.client.blocking import DelayedTrackerClient
-from tracker.core.errors import InvalidInput
 
 
 def delete(
@@ -23,10 +22,12 @@ def delete(
     Example: delayed-tracker delete --topic persistent://lab/main/delayed --subscription workers --yes
     """
     if not sure:
-        raise InvalidInput("--yes", "not given", f"give it to forget everything tracked for {subscription} of {topic}")
+        raise typer.BadParameter(
+            f"give it to forget everything tracked for {subscription} of {topic}", param_hint="--yes"
+        )
     with DelayedTrackerClient.connect(server) as client:
         deleted_count = client.delete_tracker(topic, subscription)
     if as_json:
         print_json({"deleted_count": deleted_count})
         return
-    answer_console().print(f"deleted, with {deleted_count} tracked messages")
+    say(f"deleted, with {deleted_count} tracked messages")

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from tracker.cli.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
-from tracker.cli.output import answer_console, duration, instant, print_json, table
+from tracker.cli.output import duration, instant, print_json, say, show, table
 from tracker.cli.positions import parse_position
 from tracker.client.blocking import DelayedTrackerClient
 
@@ -30,9 +30,8 @@ def explain(
     if as_json:
         print_json(found)
         return
-    console = answer_console()
     if found.explanation:
-        console.print(found.explanation, markup=False)
+        say(found.explanation)
     rows = table(f"{found.position} for {subscription}", "what", "value")
     rows.add_row("place", found.place.value.replace("_", " "))
     rows.add_row("now, by the service's clock", instant(found.server_time_ms))
@@ -43,7 +42,7 @@ def explain(
     for name, number in (("bucket", found.bucket_id), ("segment", found.segment), ("lease", found.lease_id)):
         if number is not None:
             rows.add_row(name, str(number))
-    console.print(rows)
+    show(rows)
 
 
 def _from_now(wait_ms: int) -> str:

@@ -8,12 +8,15 @@ from rich.console import RenderableType
 
 from tracker.cli.offering import parse_instant
 from tracker.cli.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
-from tracker.cli.output import answer_console, duration, instant, print_json, table
+from tracker.cli.output import answer_console, duration, instant, print_json, say, show, table
 from tracker.client import DeliveryHistogram
 from tracker.client.blocking import DelayedTrackerClient
+from tracker.core.columns import INT63_MAX
 
 BAR_WIDTH = 50
-"""Characters of the longest bar."""
+"""Characters of the longest bar, where there is room."""
+BAR_WIDTH_MIN = 10
+_LABELS_WIDTH = len("│ 2026-11-21 07:24:12.556Z │ messages │  │")
 
 
 def histogram(
@@ -26,7 +29,9 @@ def histogram(
             "--from", help="Where the first bar begins; default: now, by the service's clock.", metavar="INSTANT"
         ),
     ] = None,
-    step_s: Annotated[int, typer.Option("--step-s", min=1, help="Width of a bar in seconds.")] = 3_600,
+    step_s: Annotated[
+        int, typer.Option("--step-s", min=1, max=INT63_MAX // 1_000, help="Width of a bar in seconds.")
+    ] = 3_600,
     bar_count: Annotated[int, typer.Option("--bars", min=1, max=10_000, help="How many bars.")] = 24,
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
@@ -48,13 +53,14 @@ def histogram(
         return
     console = answer_console()
     rows = table(f"due for {subscription} of {topic}", "from", "messages", "", numbers=("messages",))
+    bar_width = min(BAR_WIDTH, max(console.width - _LABELS_WIDTH, BAR_WIDTH_MIN))
     most = max(counted.before_count, counted.after_count, *counted.counts)
     for label, count in _labelled(counted):
-        rows.add_row(label, str(count), _drawn(count, most, graphical=console.is_terminal))
-    console.print(rows)
-    console.print(f"{counted.total_count} tracked, in bars of {duration(counted.step_ms)}")
+        rows.add_row(label, str(count), _drawn(count, most, width=bar_width, graphical=console.is_terminal))
+    show(rows)
+    say(f"{counted.total_count} tracked, in bars of {duration(counted.step_ms)}")
     if counted.estimated_count:
-        console.print(f"{counted.estimated_count} of them are in segments on disk and spread evenly over their span")
+        say(f"{counted.estimated_count} of them are in segments on disk and spread evenly over their span")
 
 
 def _labelled(counted: DeliveryHistogram) -> list[tuple[str, int]]:
@@ -62,8 +68,8 @@ def _labelled(counted: DeliveryHistogram) -> list[tuple[str, int]]:
     return [("earlier", counted.before_count), *bars, ("later", counted.after_count)]
 
 
-def _drawn(count: int, most: int, *, graphical: bool) -> RenderableType:
+def _drawn(count: int, most: int, *, width: int, graphical: bool) -> RenderableType:
     """A bar whose length is the count's share of the greatest; anything above none is visible."""
     if graphical:
-        return Bar(max(most, 1), 0, count, width=BAR_WIDTH, color="cyan")
-    return "#" * -(-count * BAR_WIDTH // max(most, 1))
+        return Bar(max(most, 1), 0, count, width=width, color="cyan")
+    return "#" * -(-count * width // max(most, 1))

@@ -1,7 +1,11 @@
 """``delayed-tracker``: the subcommands, and how errors leave the program."""
 
+import importlib.metadata
 import io
+import os
 import sys
+from pathlib import Path
+from typing import Annotated, TextIO
 
 import typer
 
@@ -24,7 +28,7 @@ from tracker.cli import (
     verify,
 )
 from tracker.cli.demo import command as demo
-from tracker.cli.output import print_error
+from tracker.cli.failures import CommandLine, bad_usage, print_error
 from tracker.core.errors import DelayedTrackerError
 from tracker.service.exit_codes import ExitCode, exit_code_of
 
@@ -35,7 +39,6 @@ app = typer.Typer(
         "Exit status: 0 done, 1 failed or a check did not hold, 2 bad option or configuration, 3 address in use, 4 storage "
         "unusable, 5 service unavailable, 6 tracker not open or somebody else's, 7 damaged or missing data."
     ),
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -59,17 +62,45 @@ app.command("verify")(verify.verify)
 app.command("config")(config.config)
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"delayed-tracker {importlib.metadata.version('delayed-tracker')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    *,
+    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """What can stand before a command."""
+
+
 def run() -> None:
     """Entry point of the installed command: errors are one clear line and an exit status, never a traceback."""
+    _prepare_streams()
+    line = CommandLine(sys.argv[1:], [command.name for command in app.registered_commands if command.name])
+    try:
+        # Without standalone mode the status of typer.Exit is returned, and usage errors are ours to print.
+        status = app(args=list(line.arguments) or ["--help"], standalone_mode=False)
+        sys.exit(status if line.arguments else ExitCode.USAGE)
+    except OSError as error:
+        # Files that commands are given have errors of their own; what is left is a place that takes no answer.
+        print_error(DelayedTrackerError(f"the answer cannot be written: {error.strerror or error}"), line)
+        sys.exit(ExitCode.FAILURE)
+    except typer.TyperException as error:
+        print_error(bad_usage(error, line), line)
+        sys.exit(ExitCode.USAGE)
+    except DelayedTrackerError as error:
+        print_error(error, line)
+        sys.exit(exit_code_of(error))
+
+
+def _prepare_streams() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that has no letter for a name shows its code instead.
         sys.stdout.reconfigure(errors="backslashreplace")
-    try:
-        app()
-    except OSError as error:
-        # Files that commands are given have errors of their own; what is left is a place that takes no answer.
-        sys.stderr.write(f"delayed-tracker: {error}\n")
-        sys.exit(ExitCode.FAILURE)
-    except DelayedTrackerError as error:
-        print_error(error, as_json="--json" in sys.argv[1:])
-        sys.exit(exit_code_of(error))
+    stderr: TextIO | None = sys.stderr
+    if stderr is None:
+        # Closed by whoever started us: what would be said there is not wanted.
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # open as long as the process

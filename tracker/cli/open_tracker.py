@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from tracker.cli.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
-from tracker.cli.output import answer_console, print_json
+from tracker.cli.output import print_json, say
 from tracker.cli.positions import MarkDelete, parse_mark_delete
 from tracker.client.blocking import DelayedTrackerClient
 
@@ -37,8 +37,7 @@ def open_tracker(
         print_json(opened)
         return
     replay_from = "the beginning" if opened.replay_from is None else str(opened.replay_from)
-    answer_console().print(
+    say(
         f"open in epoch {opened.epoch}: {opened.recovered_count} recovered in {opened.bucket_count} buckets; "
-        f"replay from {replay_from}",
-        markup=False,
+        f"replay from {replay_from}"
     )

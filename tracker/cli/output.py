@@ -5,6 +5,7 @@ Answers go to stdout, everything else (progress, log lines, errors) to stderr, s
 
 import dataclasses
 import enum
+import errno
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,16 +13,17 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
-from typing import Protocol
+from typing import Protocol, TextIO
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from tracker.core.errors import DelayedTrackerError
-
 PLAIN_WIDTH = 140
 """Columns of a line when nobody's terminal says otherwise."""
+_WIDTH_MAX = 100_000
+"""Columns that no table needs: it is measured as if it had so many."""
 LOG_LINE_EVERY_S = 10.0
 """Without a terminal, long work says where it is this often, if it got further."""
 
@@ -39,9 +41,16 @@ def notice_console() -> Console:
 
 
 def _console(*, stderr: bool, markup: bool) -> Console:
-    stream = sys.stderr if stderr else sys.stdout
+    stream = sys.stderr if stderr else _stdout()
     width = None if stream.isatty() else PLAIN_WIDTH
     return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False, markup=markup, emoji=False)
+
+
+def _stdout() -> TextIO:
+    stream: TextIO | None = sys.stdout
+    if stream is None:
+        raise OSError(errno.EBADF, "standard output is closed")
+    return stream
 
 
 def jsonable(value: object) -> Json:
@@ -65,14 +74,9 @@ def jsonable(value: object) -> Json:
 
 def print_json(value: object) -> None:
     """One JSON document on stdout."""
-    sys.stdout.write(json.dumps(jsonable(value), indent=2, ensure_ascii=_escapes_needed()) + "\n")
-    sys.stdout.flush()
-
-
-def print_json_line(value: object) -> None:
-    """One JSON document on one line of stdout, at once: for whoever reads while the command runs."""
-    sys.stdout.write(json.dumps(jsonable(value), ensure_ascii=_escapes_needed()) + "\n")
-    sys.stdout.flush()
+    stream = _stdout()
+    stream.write(json.dumps(jsonable(value), indent=2, ensure_ascii=_escapes_needed()) + "\n")
+    stream.flush()
 
 
 def _escapes_needed() -> bool:
@@ -80,13 +84,32 @@ def _escapes_needed() -> bool:
     return (sys.stdout.encoding or "").lower() not in {"utf-8", "utf8"}
 
 
-def print_error(error: DelayedTrackerError, *, as_json: bool) -> None:
-    """The error on stderr: its message, or an object with its reason too."""
-    if as_json:
-        document = {"error": {"reason": error.reason, "message": error.message, "metadata": error.metadata}}
-        sys.stderr.write(json.dumps(document, ensure_ascii=False) + "\n")
-    else:
-        sys.stderr.write(f"delayed-tracker: {error.message}\n")
+def say(sentence: str) -> None:
+    """A sentence on stdout, on one line however long: terminals wrap it, and what is piped can be searched."""
+    answer_console().print(sentence, soft_wrap=True)
+
+
+def show(rows: Table) -> None:
+    """A table on stdout, below its title. Where a terminal is too narrow for it, each value has a line of its own."""
+    console = answer_console()
+    if rows.title:
+        console.print(rows.title, style="bold", soft_wrap=True)
+        rows.title = None
+    needed = Measurement.get(console, console.options.update(width=_WIDTH_MAX), rows)
+    if not console.is_terminal:
+        console.width = max(console.width, needed.maximum)
+    if needed.minimum <= console.width:
+        console.print(rows)
+        return
+    for number, cells in enumerate(zip(*(column.cells for column in rows.columns), strict=True)):
+        if len(cells) == len(("what", "value")):
+            say(f"{cells[0]}: {cells[1]}")
+            continue
+        if number:
+            say("")
+        for column, cell in zip(rows.columns, cells, strict=True):
+            if column.header:
+                say(f"{column.header}: {cell}")
 
 
 def table(title: str, *columns: str, numbers: Sequence[str] = ()) -> Table:

@@ -6,8 +6,9 @@ import typer
 
 from tracker.cli.offering import parse_instant
 from tracker.cli.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
-from tracker.cli.output import answer_console, instant, print_json, table
+from tracker.cli.output import instant, print_json, say, show, table
 from tracker.client.blocking import DelayedTrackerClient
+from tracker.core.errors import InvalidInput
 
 
 def peek(
@@ -31,6 +32,8 @@ def peek(
     """
     from_ms = parse_instant("--from", from_instant)
     until_ms = None if until_instant is None else parse_instant("--until", until_instant)
+    if until_ms is not None and until_ms <= from_ms:
+        raise InvalidInput("--until", until_instant, "give a moment after that of --from, or leave it out")
     with DelayedTrackerClient.connect(server) as client:
         peeked = client.view_tracker(topic, subscription).peek(max_messages, from_ms=from_ms, until_ms=until_ms)
     leased = frozenset(peeked.leased_offsets)
@@ -52,7 +55,6 @@ def peek(
     rows = table(f"tracked for {subscription} of {topic}", "position", "deliver at", "leased")
     for deliver_at_ms, position, is_leased in messages:
         rows.add_row(str(position), instant(deliver_at_ms), "leased" if is_leased else "")
-    console = answer_console()
-    console.print(rows)
+    show(rows)
     if peeked.truncated:
-        console.print(f"these are the first {len(peeked)}; there are more: raise --max, or give a later --from")
+        say(f"these are the first {len(peeked)}; there are more: raise --max, or give a later --from")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tracker.cli.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
-from tracker.cli.output import answer_console, duration, instant, print_json, table
+from tracker.cli.output import duration, instant, print_json, say, show, table
 from tracker.client import DelayedTrackerClient, DueMessages
 
 
@@ -86,11 +86,10 @@ def poll(
     rows = table(f"due of {subscription} of {topic}", "position", "deliver at", "late", numbers=("late",))
     for deliver_at_ms, position in zip(messages.deliver_at_ms, messages, strict=True):
         rows.add_row(str(position), instant(deliver_at_ms), duration(messages.server_time_ms - deliver_at_ms))
-    console = answer_console()
-    console.print(rows)
-    console.print(f"{len(messages)} due; next delivery at {instant(messages.next_delivery_at_ms)}")
+    show(rows)
+    say(f"{len(messages)} due; next delivery at {instant(messages.next_delivery_at_ms)}")
     if messages.replay_required:
-        console.print("snapshots were lost: replay from the mark-delete position")
+        say("snapshots were lost: replay from the mark-delete position")
 
 
 async def _poll(

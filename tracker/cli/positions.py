@@ -1,7 +1,7 @@
 """Positions as people type them: LEDGER:ENTRY, LEDGER:FIRST-LAST, and -1 where a mark-delete position may have it."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Final
 
 import typer
@@ -49,9 +49,10 @@ def parse_positions(option: str, texts: Iterable[str]) -> list[Position]:
 
 def parse_position(option: str, text: str) -> Position:
     """The one position that the text names; errors as for :func:`parse_positions`."""
-    ledger_id, first, last = _parse_range(option, text)
-    if first != last:
+    ranges = _RANGE.fullmatch(text.strip())
+    if ranges is None or (ranges[3] and ranges[3] != ranges[2]):
         raise InvalidInput(option, text, "give one position, such as 7:3")
+    ledger_id, first, _ = _parse_range(option, text)
     return Position(ledger_id, first)
 
 
@@ -67,6 +68,25 @@ def parse_mark_delete(option: str, text: str | None) -> Position | None:
     if found is None:
         raise InvalidInput(option, text, "give LEDGER:ENTRY, such as 7:3 or 7:-1")
     return Position(int(found[1]), int(found[2]))
+
+
+def as_ranges(positions: Iterable[Position]) -> Iterator[str]:
+    """The positions in their order, neighbours of a ledger joined: 7:0-99, 9:5."""
+    joined: EntryRange | None = None
+    for ledger_id, entry_id in positions:
+        if joined and (ledger_id, entry_id) == (joined.ledger_id, joined.last_entry_id + 1):
+            joined = joined._replace(last_entry_id=entry_id)
+            continue
+        if joined:
+            yield _range_text(joined)
+        joined = EntryRange(ledger_id, entry_id, entry_id)
+    if joined:
+        yield _range_text(joined)
+
+
+def _range_text(joined: EntryRange) -> str:
+    ledger_id, first, last = joined
+    return f"{ledger_id}:{first}" if first == last else f"{ledger_id}:{first}-{last}"
 
 
 def columns(positions: Iterable[Position]) -> tuple[list[int], list[int]]:

@@ -10,7 +10,7 @@ import typer
 
 from tracker.cli.offering import OfferOutcome, offer, parse_instant, server_now_ms, shifted
 from tracker.cli.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
-from tracker.cli.output import answer_console, duration, print_json, progress, table
+from tracker.cli.output import duration, print_json, progress, say, show, table
 from tracker.client import DelayedTrackerClient, Position
 from tracker.core.columns import BEFORE_ALL, IndexColumns
 from tracker.core.errors import InvalidInput
@@ -252,13 +252,12 @@ def _print_account(account: Reconciliation) -> None:
         ("bad entries", account.bad_entry_count),
     ):
         rows.add_row(name, str(value))
-    console = answer_console()
-    console.print(rows)
+    show(rows)
     if account.shift_ms:
-        console.print(f"deadlines were shifted by {duration(account.shift_ms)}")
+        say(f"deadlines were shifted by {duration(account.shift_ms)}")
     for line in account.bad_entries[:BAD_ENTRIES_SHOWN]:
-        console.print(f"bad: {line}")
+        say(f"bad: {line}")
     if len(account.bad_entries) > BAD_ENTRIES_SHOWN:
-        console.print(f"... and {len(account.bad_entries) - BAD_ENTRIES_SHOWN} more; --json lists all")
+        say(f"... and {len(account.bad_entries) - BAD_ENTRIES_SHOWN} more; --json lists all")
     if not account.balanced:
-        console.print("the counts do not add up: please report this")
+        say("the counts do not add up: please report this")

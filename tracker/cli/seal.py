@@ -1,7 +1,7 @@
 """``delayed-tracker seal``: make a snapshot of what is only in memory."""
 
 from tracker.cli.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
-from tracker.cli.output import answer_console, print_json
+from tracker.cli.output import print_json, say
 from tracker.client.blocking import DelayedTrackerClient
 
 
@@ -17,4 +17,4 @@ def seal(topic: Topic, subscription: Subscription, server: Server = DEFAULT_SERV
     if as_json:
         print_json({"sealed_count": sealed_count})
         return
-    answer_console().print(f"{sealed_count} sealed")
+    say(f"{sealed_count} sealed")

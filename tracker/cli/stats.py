@@ -3,7 +3,7 @@
 import asyncio
 
 from tracker.cli.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
-from tracker.cli.output import answer_console, instant, print_json, size, table
+from tracker.cli.output import instant, print_json, say, show, size, table
 from tracker.client import DelayedTrackerClient, TrackerStats
 
 _TIMES = frozenset({"next_delivery_at_ms", "server_time_ms"})
@@ -29,10 +29,9 @@ def stats(topic: Topic, subscription: Subscription, server: Server = DEFAULT_SER
         else:
             shown = "-" if value is None else str(value)
         rows.add_row(name.removesuffix("_ms").replace("_", " "), shown)
-    console = answer_console()
-    console.print(rows)
+    show(rows)
     if answer.unaccounted_count:
-        console.print(f"{answer.unaccounted_count} positions are in no account: please report this")
+        say(f"{answer.unaccounted_count} positions are in no account: please report this")
 
 
 async def _read(server: str, topic: str, subscription: str) -> TrackerStats:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from tracker.cli.options import DEFAULT_SERVER, AsJson, Server
-from tracker.cli.output import answer_console, instant, print_json, table
+from tracker.cli.output import instant, print_json, say, show, table
 from tracker.client import TrackerSummary
 from tracker.client.blocking import DelayedTrackerClient
 
@@ -40,9 +40,8 @@ def trackers(
             instant(tracker.next_delivery_at_ms),
             tracker.owner or "-",
         )
-    console = answer_console()
-    console.print(rows)
-    console.print(f"{len(listed)} trackers")
+    show(rows)
+    say(f"{len(listed)} trackers")
 
 
 def _state(tracker: TrackerSummary) -> str:

@@ -3,7 +3,7 @@
 import sys
 
 from tracker.cli.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
-from tracker.cli.output import answer_console, print_json, size, table
+from tracker.cli.output import print_json, say, show, size, table
 from tracker.client.blocking import DelayedTrackerClient
 from tracker.service.exit_codes import ExitCode
 
@@ -30,12 +30,11 @@ def verify(topic: Topic, subscription: Subscription, server: Server = DEFAULT_SE
                 size(verdict.snapshot_bytes),
                 "; ".join(verdict.problems) or "sound",
             )
-        console = answer_console()
-        console.print(rows)
+        show(rows)
         damaged = sum(1 for verdict in report.snapshots if verdict.problems)
-        console.print(f"{len(report.snapshots)} verified, {damaged} with problems")
+        say(f"{len(report.snapshots)} verified, {damaged} with problems")
         if report.orphan_bucket_ids:
             listed = ", ".join(map(str, report.orphan_bucket_ids))
-            console.print(f"in no catalogue, to be swept: {listed}", markup=False)
+            say(f"in no catalogue, to be swept: {listed}")
     if not report.sound:
         sys.exit(ExitCode.FAILURE)

@@ -11,6 +11,7 @@ do not wait, for they have no time limit that would end it.
 """
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -51,6 +52,10 @@ _RETRY_POLICY: Final = {
 _ANSWER_BYTES_MAX: Final = 64 * 2**20
 _KEEPALIVE_MS: Final = 60_000
 _KEEPALIVE_TIMEOUT_MS: Final = 10_000
+_PORT_MAX: Final = 65_535
+_HOST_PORT: Final = re.compile(r"([^\s:/\[\]]+|\[[0-9A-Fa-f:.%\w]+\]):(?P<port>\d{1,5})", re.ASCII)
+_TARGET: Final = re.compile(r"(dns|ipv4|ipv6|unix|unix-abstract|xds):\S*[/:]\S+")
+"""Targets that gRPC resolves by itself, such as ``dns:///tracker.lab:7650`` and ``unix:/run/tracker.sock``."""
 
 
 def service_config(settings: ClientSettings) -> str:
@@ -97,9 +102,12 @@ def serialized(message: Message) -> bytes:
 
 
 def require_address(address: str) -> str:
-    """The address as given; raises InvalidInput if it is empty."""
-    if not address:
-        raise InvalidInput("address", address, "give host:port of the service")
+    """The address as given; raises InvalidInput if it is neither ``host:port`` nor a gRPC target with a scheme."""
+    found = _HOST_PORT.fullmatch(address)
+    if not (found and 0 < int(found["port"]) <= _PORT_MAX) and not _TARGET.fullmatch(address):
+        raise InvalidInput(
+            "address", address, "give host:port of the service's gRPC, such as 127.0.0.1:7650 or [::1]:7650"
+        )
     return address
 
 
@@ -107,5 +115,5 @@ def nobody_answers(address: str, settings: ClientSettings) -> Unavailable:
     """The error for a service that was not reached in time."""
     return Unavailable(
         f"no service answers at {address} within {settings.connect_timeout_s:g} s; "
-        "start it with `delayed-tracker serve`, or give its address"
+        "start it with `delayed-tracker serve`, or give the address of its gRPC (grpcListenAddress)"
     )

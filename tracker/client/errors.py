@@ -146,6 +146,14 @@ _BY_CODE: Mapping[grpc.StatusCode, type[TrackerCallError]] = {
 }
 
 
+# What gRPC says of a call that the service did not answer is about sockets; this is what it means.
+_UNEXPLAINED: Mapping[grpc.StatusCode, str] = {
+    grpc.StatusCode.UNAVAILABLE: "the service cannot be reached, or went away during the call ({}); try again",
+    grpc.StatusCode.DEADLINE_EXCEEDED: "no answer in time ({}); the call may have been applied: try again",
+    grpc.StatusCode.UNIMPLEMENTED: "no delayed-tracker of this version answers there ({}); see which service listens",
+}
+
+
 class FailedCall(Protocol):
     """How a call ended, as both of gRPC's APIs tell it."""
 
@@ -189,8 +197,9 @@ def call_error(error: FailedCall) -> TrackerCallError:
             detail.Unpack(retry)
             retry_after_s = retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9
     kind = _BY_REASON.get(reason) or _BY_CODE.get(error.code(), ServiceFault)
+    said = error.details() or error.code().name
     return kind(
-        error.details() or error.code().name,
+        said if reason else _UNEXPLAINED.get(error.code(), "{}").format(said),
         reason=reason,
         metadata=metadata,
         violations=violations,

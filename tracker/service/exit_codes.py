@@ -29,6 +29,7 @@ class ExitCode(enum.IntEnum):
 _BY_REASON = {
     "ADDRESS_IN_USE": ExitCode.ADDRESS_IN_USE,
     "ADDRESS_UNUSABLE": ExitCode.USAGE,
+    "BAD_USAGE": ExitCode.USAGE,
     "BATCH_TOO_LARGE": ExitCode.USAGE,
     "CLEARED": ExitCode.TRACKER_CONFLICT,
     "DATA_LOSS": ExitCode.BAD_DATA,

@@ -1,0 +1,101 @@
+"""How the program says that it failed: one line or one JSON object on stderr, in the words of the command line."""
+
+import json
+import re
+import sys
+
+import pytest
+
+from tracker.cli.failures import OPTION_OF_FIELD, CommandLine, print_error
+from tracker.cli.main import app
+from tracker.core.errors import InvalidInput
+from tracker.service.exit_codes import ExitCode
+
+TRACKER = ["--topic", "persistent://lab/main/delayed", "--subscription", "sub-1"]
+
+BAD_USAGE = [
+    (["fly"], "no such command 'fly'; see `delayed-tracker --help`"),
+    (["poll"], "missing option '--topic'; see `delayed-tracker poll --help`"),
+    (["stats", "--nonsense"], "no such option: --nonsense; see `delayed-tracker stats --help`"),
+    (["poll", *TRACKER, "--max", "0"], "--max: '0' is not valid; input should be greater than or equal to 1; see "),
+    (["poll", *TRACKER, "--max=1e3"], "--max: '1e3' is not valid; input should be a valid integer"),
+    (
+        ["poll", *TRACKER, "--then", "eat"],
+        "--then: 'eat' is not valid; 'eat' is not one of 'nack', 'ack', 'keep'; see ",
+    ),
+    (["poll", *TRACKER, "--max"], "option '--max' requires an argument; see `delayed-tracker poll --help`"),
+    (["add", *TRACKER], "missing argument 'LEDGER:ENTRY[-LAST]...'; see `delayed-tracker add --help`"),
+    (["add", *TRACKER, "7:3"], "--at: give either --at INSTANT or --in-ms MILLISECONDS; see "),
+    (["add", *TRACKER, "7:3", "--at", "5", "--in-ms", "5"], "--at: '5' is not valid; give either --at INSTANT or --in"),
+    (["delete", *TRACKER], "--yes: give it to forget everything tracked for sub-1 of persistent://lab/main/delayed; "),
+    (["trackers", "extra"], "got unexpected extra argument(s) (extra); see `delayed-tracker trackers --help`"),
+    (["explain", *TRACKER, "7:1-3"], "LEDGER:ENTRY: '7:1-3' is not valid; give one position, such as 7:3"),
+    (["explain", *TRACKER, "7"], "LEDGER:ENTRY: '7' is not valid; give one position, such as 7:3"),
+    (["stats", *TRACKER, "--server", "tracker"], "--server: 'tracker' is not valid; give host:port "),
+    (["stats", *TRACKER, "--server", "http://tracker:7651"], "--server: 'http://tracker:7651' is not valid; give "),
+    (["poll", *TRACKER, "--server", "[::1]:70000"], "--server: '[::1]:70000' is not valid; give host:port "),
+    (
+        ["peek", *TRACKER, "--from", "9", "--until", "9"],
+        "--until: '9' is not valid; give a moment after that of --from",
+    ),
+    (["histogram", *TRACKER, "--step-s", "9" * 18], f"--step-s: '{'9' * 18}' is not valid; input should be less than"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), BAD_USAGE, ids=[" ".join(row[0])[:30] for row in BAD_USAGE])
+def test_bad_usage_is_one_line_with_option_value_and_remedy(command, arguments, said):
+    """Not a box that is wrapped, and where more is to be read."""
+    ran = command(*arguments)
+    assert (ran.status, ran.out) == (ExitCode.USAGE, "")
+    assert ran.err.startswith(f"delayed-tracker: {said}")
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("arguments", "said"), BAD_USAGE, ids=[" ".join(row[0])[:30] for row in BAD_USAGE])
+def test_bad_usage_is_an_object_for_machines(command, arguments, said):
+    """The parser of the command line is no exception from --json."""
+    ran = command(arguments[0], "--json", *arguments[1:])
+    assert (ran.status, ran.out) == (ExitCode.USAGE, "")
+    error = json.loads(ran.err)["error"]
+    assert error["reason"] in {"BAD_USAGE", "INVALID_INPUT"}
+    assert error["message"].startswith(said)
+
+
+def test_fields_of_the_api_are_said_by_their_options(capsys):
+    """Whoever typed --max does not know max_messages."""
+    print_error(InvalidInput("max_messages", 10_001, "give 1 to 10000"), CommandLine(["poll"], ["poll"]))
+    assert capsys.readouterr().err == "delayed-tracker: --max: 10001 is not valid; give 1 to 10000\n"
+    print_error(InvalidInput("max_messages", 10_001, "give 1 to 10000"), CommandLine(["poll", "--json"], ["poll"]))
+    assert json.loads(capsys.readouterr().err)["error"]["metadata"] == {"field": "--max"}
+    print_error(InvalidInput("field_of_nobody", 1, "give 2"), CommandLine(["poll"], ["poll"]))
+    assert capsys.readouterr().err == "delayed-tracker: field_of_nobody: 1 is not valid; give 2\n"
+
+
+def test_options_that_errors_name_exist(command):
+    """Each is in the help of some command."""
+    names = [registered.name for registered in app.registered_commands]
+    known = {option for name in names for option in re.findall(r"--[a-z-]+", command(name, "--help").out)}
+    assert set(OPTION_OF_FIELD.values()) <= known
+
+
+def test_the_version_is_told(command):
+    """For reports of defects."""
+    ran = command("--version")
+    assert ran.status == 0
+    assert re.fullmatch(r"delayed-tracker \d+\.\d+\.\d+\n", ran.out)
+
+
+def test_no_command_prints_the_help(command):
+    """And is a mistake all the same: a script that forgot the command must not go on."""
+    ran = command()
+    assert ran.status == ExitCode.USAGE
+    assert "Usage: delayed-tracker" in ran.out
+
+
+@pytest.mark.parametrize("arguments", [["config"], ["config", "--json"]])
+def test_an_answer_that_nobody_can_read_is_a_failure(command, monkeypatch, arguments):
+    """As when a supervisor closed stdout; it is one line, not a traceback."""
+    monkeypatch.setattr(sys, "stdout", None)
+    ran = command(*arguments)
+    assert ran.status == ExitCode.FAILURE
+    assert "the answer cannot be written: standard output is closed" in ran.err

@@ -1,0 +1,72 @@
+"""Commands against a service of its own: what they say when it is taken away, and when somebody else takes over."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tracker.cli.demo.service_process import ServiceProcess
+from tracker.client import DelayedTrackerClient
+from tracker.service.exit_codes import ExitCode
+
+TOPIC = "persistent://lab/main/delayed"
+TRACKER = ["--topic", TOPIC, "--subscription", "sub-1"]
+INTERRUPTED = 130
+"""What shells expect of whoever ends by SIGINT."""
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+async def service(tmp_path: Path):
+    running = await ServiceProcess.start(tmp_path, storage_url=f"sqlite:{tmp_path / 'tracker.db'}", settings={})
+    try:
+        yield running
+    finally:
+        await running.ensure_gone()
+
+
+async def waiting_poll(service: ServiceProcess, *options: str) -> asyncio.subprocess.Process:
+    """``delayed-tracker poll``, once the service counts it among the polls that wait."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tracker.cli", "poll", *TRACKER, "--wait-ms", "60000", *options,
+        env={**os.environ, "DELAYED_TRACKER_SERVER": service.grpc_address},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    async with httpx.AsyncClient(base_url=f"http://{service.http_address}") as http, asyncio.timeout(60):
+        while "delayed_tracker_waiting_polls 1.0" not in (await http.get("/metrics")).text:
+            assert process.returncode is None
+    return process
+
+
+async def test_a_service_killed_during_a_poll_is_said_so(service):
+    """One line with what it means, and the status for "try again"."""
+    process = await waiting_poll(service)
+    await service.kill()
+    out, err = await process.communicate()
+    assert (process.returncode, out) == (ExitCode.SERVICE_UNAVAILABLE, b"")
+    assert err.startswith(b"delayed-tracker: the service cannot be reached, or went away during the call (")
+    assert err.endswith(b"); try again\n")
+
+
+async def test_a_poll_whose_tracker_is_taken_over_is_told_so(service):
+    """A dispatcher that opens the tracker fences the command."""
+    process = await waiting_poll(service, "--json")
+    async with DelayedTrackerClient.connect(service.grpc_address) as client, await client.open_tracker(TOPIC, "sub-1"):
+        out, err = await process.communicate()
+    assert (process.returncode, out) == (ExitCode.TRACKER_CONFLICT, b"")
+    assert json.loads(err)["error"]["reason"] in {"FENCED", "CLEARED"}
+
+
+async def test_ctrl_c_ends_a_command_without_a_traceback(service):
+    """With the status that shells expect, at once."""
+    process = await waiting_poll(service)
+    process.send_signal(signal.SIGINT)
+    out, err = await process.communicate()
+    assert (process.returncode, out, err) == (INTERRUPTED, b"", b"")
