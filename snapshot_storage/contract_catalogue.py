@@ -76,6 +76,52 @@ async def an_older_epoch_is_fenced(factory: StorageFactory) -> None:
         await store.replace("topic", "other", remove=[], add=[entry_of(2)], epoch=1)
 
 
+async def an_epoch_belongs_to_one_writer(factory: StorageFactory) -> None:
+    """Of two who record the same epoch the first has it, and may repeat itself; the second changes nothing."""
+    async with started(factory, "writers") as store:
+        for _ in range(2):
+            await store.replace("topic", "cursor", remove=[], add=[], epoch=3, writer="first")
+        with expect(SnapshotConflict, "a fence at an epoch that another writer has"):
+            await store.replace("topic", "cursor", remove=[], add=[entry_of(1)], epoch=3, writer="second")
+        with expect(SnapshotConflict, "a forget at an epoch that another writer has"):
+            await store.forget("topic", "cursor", epoch=3, writer="second")
+        # Nobody in particular writes under the first one's epoch, and does not take it over.
+        await store.replace("topic", "cursor", remove=[], add=[entry_of(2)], epoch=3)
+        with expect(SnapshotConflict, "a fence at an epoch that another writer still has"):
+            await store.replace("topic", "cursor", remove=[2], add=[], epoch=3, writer="second")
+        await store.replace("topic", "cursor", remove=[], add=[entry_of(3)], epoch=3, writer="first")
+        require_equal(await store.list("topic", "cursor"), CatalogueState(3, (entry_of(2), entry_of(3))), "catalogue")
+        await store.replace("topic", "cursor", remove=[2, 3], add=[], epoch=4, writer="second")
+        with expect(SnapshotConflict, "a replace at an epoch that is over"):
+            await store.replace("topic", "cursor", remove=[], add=[entry_of(1)], epoch=3, writer="first")
+        with expect(SnapshotConflict, "a fence at the next writer's epoch"):
+            await store.replace("topic", "cursor", remove=[], add=[entry_of(1)], epoch=4, writer="first")
+        require_equal(await store.list("topic", "cursor"), CatalogueState(4), "catalogue")
+
+
+async def a_mark_delete_position_stays_on_record(factory: StorageFactory) -> None:
+    """Without any entry, until another is given, a lower one too, or the tracker is forgotten."""
+    async with started(factory, "mark-delete") as store:
+        for given, on_record in (
+            (None, None),
+            (Position(7, 3), Position(7, 3)),
+            (None, Position(7, 3)),
+            (Position(5, -1), Position(5, -1)),
+            (Position(-1, -1), Position(-1, -1)),
+            (Position(INT63_MAX, ENTRY_ID_MAX), Position(INT63_MAX, ENTRY_ID_MAX)),
+        ):
+            await store.replace("topic", "cursor", remove=[], add=[], epoch=1, mark_delete=given)
+            state = await store.list("topic", "cursor")
+            require_equal(state, CatalogueState(1, mark_delete=on_record), "catalogue")
+        with expect(SnapshotConflict, "a replace of an older epoch"):
+            await store.replace("topic", "cursor", remove=[], add=[], epoch=0, mark_delete=Position(1, 1))
+    async with started(factory, "mark-delete") as store:
+        kept = CatalogueState(1, mark_delete=Position(INT63_MAX, ENTRY_ID_MAX))
+        require_equal(await store.list("topic", "cursor"), kept, "catalogue after closing")
+        await store.forget("topic", "cursor", epoch=2)
+        require_equal(await store.list("topic", "cursor"), CatalogueState(2), "catalogue of a forgotten tracker")
+
+
 async def concurrent_replaces_all_count(factory: StorageFactory) -> None:
     """Replacing is atomic: no replace undoes another that ran at the same time."""
     async with started(factory, "replace-concurrent") as store:
@@ -188,6 +234,8 @@ CATALOGUE_CHECKS: Final[tuple[Check, ...]] = (
     a_catalogue_comes_back_in_order,
     a_replace_removes_before_it_adds,
     an_older_epoch_is_fenced,
+    an_epoch_belongs_to_one_writer,
+    a_mark_delete_position_stays_on_record,
     concurrent_replaces_all_count,
     trackers_are_listed_in_order,
     a_forgotten_tracker_stays_fenced,

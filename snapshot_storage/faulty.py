@@ -32,6 +32,7 @@ from urllib.parse import unquote
 from snapshot_storage.errors import StorageUnavailable
 from snapshot_storage.protocol import CatalogueEntry, CatalogueState, SnapshotStore, StoredSnapshot
 from snapshot_storage.registry import open_storage
+from tracker.core.columns import Position
 from tracker.core.errors import InvalidInput
 
 T = TypeVar("T")
@@ -194,15 +195,21 @@ class FaultyStorage:
         remove: Sequence[int],
         add: Sequence[CatalogueEntry],
         epoch: int,
+        writer: str = "",
+        mark_delete: Position | None = None,
     ) -> None:
         """As the wrapped storage."""
         await self._with_faults(
-            "replace", topic, lambda: self.inner.replace(topic, cursor, remove=remove, add=add, epoch=epoch)
+            "replace",
+            topic,
+            lambda: self.inner.replace(
+                topic, cursor, remove=remove, add=add, epoch=epoch, writer=writer, mark_delete=mark_delete
+            ),
         )
 
-    async def forget(self, topic: str, cursor: str, *, epoch: int) -> None:
+    async def forget(self, topic: str, cursor: str, *, epoch: int, writer: str = "") -> None:
         """As the wrapped storage."""
-        await self._with_faults("forget", topic, lambda: self.inner.forget(topic, cursor, epoch=epoch))
+        await self._with_faults("forget", topic, lambda: self.inner.forget(topic, cursor, epoch=epoch, writer=writer))
 
     async def list(self, topic: str, cursor: str) -> CatalogueState:
         """As the wrapped storage."""

@@ -7,8 +7,15 @@ from collections.abc import AsyncIterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from snapshot_storage.errors import SnapshotConflict, SnapshotNotFound, StorageInUse, StorageUnavailable
-from snapshot_storage.protocol import CatalogueEntry, CatalogueState, StoredSnapshot, require_entry_range
+from snapshot_storage.errors import SnapshotNotFound, StorageInUse, StorageUnavailable
+from snapshot_storage.protocol import (
+    CatalogueEntry,
+    CatalogueState,
+    StoredSnapshot,
+    require_entry_range,
+    require_epoch,
+)
+from tracker.core.columns import Position
 from tracker.core.errors import InvalidInput
 
 
@@ -23,6 +30,8 @@ class _Snapshot:
 @dataclass(slots=True)
 class _Catalogue:
     epoch: int = 0
+    writer: str = ""
+    mark_delete: Position | None = None
     forgotten: bool = False
     entries: dict[int, CatalogueEntry] = field(default_factory=dict)
 
@@ -107,10 +116,14 @@ class MemoryStorage:
         remove: Sequence[int],
         add: Sequence[CatalogueEntry],
         epoch: int,
+        writer: str = "",
+        mark_delete: Position | None = None,
     ) -> None:
         """Remove, then add, and record the epoch."""
-        catalogue = self._fenced(topic, cursor, epoch)
+        catalogue = self._fenced(topic, cursor, epoch, writer)
         catalogue.forgotten = False
+        if mark_delete is not None:
+            catalogue.mark_delete = mark_delete
         for bucket_id in remove:
             catalogue.entries.pop(bucket_id, None)
         for entry in add:
@@ -121,10 +134,11 @@ class MemoryStorage:
         self._require_started()
         return sorted(key for key, catalogue in self._catalogues.items() if not catalogue.forgotten)
 
-    async def forget(self, topic: str, cursor: str, *, epoch: int) -> None:
+    async def forget(self, topic: str, cursor: str, *, epoch: int, writer: str = "") -> None:
         """Remove the entries, keep the epoch."""
-        catalogue = self._fenced(topic, cursor, epoch)
+        catalogue = self._fenced(topic, cursor, epoch, writer)
         catalogue.forgotten = True
+        catalogue.mark_delete = None
         catalogue.entries.clear()
 
     async def list(self, topic: str, cursor: str) -> CatalogueState:
@@ -132,7 +146,7 @@ class MemoryStorage:
         self._require_started()
         catalogue = self._catalogues.get((topic, cursor), _Catalogue())
         ordered = sorted(catalogue.entries.values(), key=lambda entry: (entry.first, entry.last, entry.bucket_id))
-        return CatalogueState(catalogue.epoch, tuple(ordered))
+        return CatalogueState(catalogue.epoch, tuple(ordered), mark_delete=catalogue.mark_delete)
 
     def _require_started(self) -> None:
         if not self._started:
@@ -145,13 +159,11 @@ class MemoryStorage:
             raise SnapshotNotFound(f"there is no snapshot of bucket {bucket_id}")
         return snapshot
 
-    def _fenced(self, topic: str, cursor: str, epoch: int) -> _Catalogue:
+    def _fenced(self, topic: str, cursor: str, epoch: int, writer: str) -> _Catalogue:
         self._require_started()
         catalogue = self._catalogues.setdefault((topic, cursor), _Catalogue())
-        if epoch < catalogue.epoch:
-            raise SnapshotConflict(
-                f"the catalogue of {topic!r}, {cursor!r} is at epoch {catalogue.epoch}, not {epoch}; open the tracker again"
-            )
+        require_epoch(f"the catalogue of {topic!r}, {cursor!r}", catalogue.epoch, catalogue.writer, epoch, writer)
+        catalogue.writer = writer or (catalogue.writer if epoch == catalogue.epoch else "")
         catalogue.epoch = epoch
         return catalogue
 

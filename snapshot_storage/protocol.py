@@ -12,6 +12,7 @@ from collections.abc import AsyncIterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from snapshot_storage.errors import SnapshotConflict
 from tracker.core.columns import Position
 from tracker.core.errors import InvalidInput
 
@@ -51,6 +52,8 @@ class CatalogueState:
     """Ascending by (first, last, bucket_id)."""
     corrupt: tuple[int, ...] = ()
     """Bucket ids of entries whose stored bytes fail their checksum: count them, remove them, replay from the ledgers."""
+    mark_delete: Position | None = None
+    """The cursor's mark-delete position as the last write that knew one recorded it."""
 
 
 def require_entry_range(first: int, last: int) -> None:
@@ -59,6 +62,22 @@ def require_entry_range(first: int, last: int) -> None:
         raise InvalidInput("first", first, "segments are entries 1 and up; entry 0 is the metadata")
     if last < first:
         raise InvalidInput("last", last, f"give {first} or more, both ends are included")
+
+
+def require_epoch(catalogue: str, epoch_now: int, writer_now: str, epoch: int, writer: str) -> None:
+    """Raise SnapshotConflict unless a writer may write under an epoch. For backends, inside the atomic step.
+
+    Args:
+        catalogue: for the message.
+        epoch_now: on record.
+        writer_now: who recorded it; empty is nobody in particular.
+        epoch: to be written.
+        writer: who writes.
+    """
+    if epoch < epoch_now:
+        raise SnapshotConflict(f"{catalogue} is at epoch {epoch_now}, not {epoch}; open the tracker again")
+    if epoch == epoch_now and writer and writer_now and writer != writer_now:
+        raise SnapshotConflict(f"epoch {epoch} of {catalogue} belongs to another writer; open the tracker again")
 
 
 class BucketSnapshotStorage(Protocol):
@@ -140,22 +159,37 @@ class SnapshotCatalogue(Protocol):
         remove: Sequence[int],
         add: Sequence[CatalogueEntry],
         epoch: int,
+        writer: str = "",
+        mark_delete: Position | None = None,
     ) -> None:
-        """Remove and add entries and record ``epoch``, atomically and durably.
+        """Remove and add entries and record ``epoch`` and ``writer``, atomically and durably.
 
         ``remove`` names bucket ids; removing what is not there is harmless, so a retry is. Removal comes before
         addition, and adding an id that is there replaces its entry. With nothing to remove or add, it only fences.
 
+        An epoch belongs to the writer that recorded it first: two processes that open a tracker at the same time choose
+        the same next epoch, and only one of them may have it. The same writer may repeat itself.
+
+        Args:
+            topic: any text.
+            cursor: any text.
+            remove: bucket ids.
+            add: entries, each id once.
+            epoch: 1 or more; the one on record or a newer one.
+            writer: who writes, a name that no other process has. Empty is nobody in particular, whose writes are not
+                told apart from anybody's.
+            mark_delete: the cursor's position, to be recorded; None leaves what is on record.
         Raises:
-            SnapshotConflict: the catalogue carries a newer epoch; nothing was changed.
+            SnapshotConflict: the catalogue carries a newer epoch, or this one by another writer; nothing was changed.
         """
         ...
 
-    async def forget(self, topic: str, cursor: str, *, epoch: int) -> None:
-        """Remove all entries of a deleted subscription. Its epoch stays on record, so that a late writer is fenced.
+    async def forget(self, topic: str, cursor: str, *, epoch: int, writer: str = "") -> None:
+        """Remove all entries of a deleted subscription, and its mark-delete position. Its epoch stays on record, so that
+        a late writer is fenced.
 
         Raises:
-            SnapshotConflict: the catalogue carries a newer epoch; nothing was changed.
+            SnapshotConflict: the catalogue carries a newer epoch, or this one by another writer; nothing was changed.
         """
         ...
 

@@ -17,6 +17,7 @@ from snapshot_storage.errors import StorageInUse, StorageUnavailable
 from snapshot_storage.protocol import CatalogueEntry, CatalogueState, StoredSnapshot, require_entry_range
 from snapshot_storage.sqlite_snapshots import Draft
 from snapshot_storage.sqlite_threads import Job, SqliteThreads, T, transaction
+from tracker.core.columns import Position
 from tracker.core.errors import InvalidInput
 
 CHUNK_BYTES: Final = 1024 * 1024
@@ -151,26 +152,28 @@ class SqliteStorage:
         remove: Sequence[int],
         add: Sequence[CatalogueEntry],
         epoch: int,
+        writer: str = "",
+        mark_delete: Position | None = None,
     ) -> None:
         """Remove, add and record the epoch in one transaction."""
         self._require_text(topic, cursor)
 
         def replace(connection: sqlite3.Connection) -> None:
             with transaction(connection):
-                tracker_id = sqlite_catalogue.fence(connection, topic, cursor, epoch=epoch, forgotten=False)
-                sqlite_catalogue.replace(connection, tracker_id, remove=remove, add=add)
+                tracker_id = sqlite_catalogue.fence(connection, topic, cursor, epoch=epoch, writer=writer)
+                sqlite_catalogue.replace(connection, tracker_id, remove=remove, add=add, mark_delete=mark_delete)
                 self.at_point("replace.commit")
 
         await self._write(replace)
 
-    async def forget(self, topic: str, cursor: str, *, epoch: int) -> None:
+    async def forget(self, topic: str, cursor: str, *, epoch: int, writer: str = "") -> None:
         """Remove all entries, keep the epoch."""
         self._require_text(topic, cursor)
 
         def forget(connection: sqlite3.Connection) -> None:
             with transaction(connection):
-                tracker_id = sqlite_catalogue.fence(connection, topic, cursor, epoch=epoch, forgotten=True)
-                sqlite_catalogue.clear(connection, tracker_id)
+                tracker_id = sqlite_catalogue.fence(connection, topic, cursor, epoch=epoch, writer=writer)
+                sqlite_catalogue.forget(connection, tracker_id)
 
         await self._write(forget)
 

@@ -10,8 +10,7 @@ from typing import Final
 
 import google_crc32c
 
-from snapshot_storage.errors import SnapshotConflict
-from snapshot_storage.protocol import CatalogueEntry, CatalogueState
+from snapshot_storage.protocol import CatalogueEntry, CatalogueState, require_epoch
 from snapshot_storage.sqlite_threads import one_view
 from tracker.core.columns import Position
 
@@ -28,11 +27,13 @@ def read(connection: sqlite3.Connection, topic: str, cursor: str) -> CatalogueSt
     """The catalogue of one tracker, verified entry by entry."""
     with one_view(connection):
         tracker = connection.execute(
-            "SELECT tracker_id, epoch FROM trackers WHERE topic = ? AND cursor = ?", (topic, cursor)
+            "SELECT tracker_id, epoch, mark_delete_ledger_id, mark_delete_entry_id FROM trackers"
+            " WHERE topic = ? AND cursor = ?",
+            (topic, cursor),
         ).fetchone()
         if tracker is None:
             return CatalogueState()
-        tracker_id, epoch = tracker
+        tracker_id, epoch, *mark_delete = tracker
         rows = connection.execute(
             f"SELECT crc32c, {_COLUMNS} FROM catalogue WHERE tracker_id = ?"  # noqa: S608  # column names of ours
             " ORDER BY first_ledger_id, first_entry_id, last_ledger_id, last_entry_id, bucket_id",
@@ -46,34 +47,45 @@ def read(connection: sqlite3.Connection, topic: str, cursor: str) -> CatalogueSt
             entries.append(_entry(row))
         else:
             corrupt.append(row[0])
-    return CatalogueState(epoch, tuple(entries), tuple(corrupt))
+    return CatalogueState(epoch, tuple(entries), tuple(corrupt), _position(*mark_delete))
 
 
-def fence(connection: sqlite3.Connection, topic: str, cursor: str, *, epoch: int, forgotten: bool) -> int:
-    """Record an epoch, unless a newer one is on record. Returns the tracker's id. One transaction is the caller's.
+def fence(connection: sqlite3.Connection, topic: str, cursor: str, *, epoch: int, writer: str) -> int:
+    """Record an epoch and who writes. Returns the tracker's id. One transaction is the caller's.
 
     Raises:
-        SnapshotConflict: a newer epoch is on record.
+        SnapshotConflict: a newer epoch is on record, or this one by another writer.
     """
     row = connection.execute(
-        "SELECT tracker_id, epoch FROM trackers WHERE topic = ? AND cursor = ?", (topic, cursor)
+        "SELECT epoch, writer FROM trackers WHERE topic = ? AND cursor = ?", (topic, cursor)
     ).fetchone()
-    if row is not None and epoch < row[1]:
-        raise SnapshotConflict(
-            f"the catalogue of {topic!r}, {cursor!r} is at epoch {row[1]}, not {epoch}; open the tracker again"
-        )
+    if row is not None:
+        epoch_now, writer_now = row
+        require_epoch(f"the catalogue of {topic!r}, {cursor!r}", epoch_now, writer_now, epoch, writer)
+        writer = writer or (writer_now if epoch == epoch_now else "")
     (tracker_id,) = connection.execute(
-        "INSERT INTO trackers (topic, cursor, epoch, forgotten) VALUES (?, ?, ?, ?) "
-        "ON CONFLICT DO UPDATE SET epoch = excluded.epoch, forgotten = excluded.forgotten RETURNING tracker_id",
-        (topic, cursor, epoch, forgotten),
+        "INSERT INTO trackers (topic, cursor, epoch, forgotten, writer) VALUES (?, ?, ?, FALSE, ?) "
+        "ON CONFLICT DO UPDATE SET epoch = excluded.epoch, forgotten = FALSE, writer = excluded.writer "
+        "RETURNING tracker_id",
+        (topic, cursor, epoch, writer),
     ).fetchone()
     return int(tracker_id)
 
 
 def replace(
-    connection: sqlite3.Connection, tracker_id: int, *, remove: Sequence[int], add: Sequence[CatalogueEntry]
+    connection: sqlite3.Connection,
+    tracker_id: int,
+    *,
+    remove: Sequence[int],
+    add: Sequence[CatalogueEntry],
+    mark_delete: Position | None,
 ) -> None:
-    """Remove, then add. One transaction is the caller's."""
+    """Remove, then add, and record the cursor's position if one is given. One transaction is the caller's."""
+    if mark_delete is not None:
+        connection.execute(
+            "UPDATE trackers SET mark_delete_ledger_id = ?, mark_delete_entry_id = ? WHERE tracker_id = ?",
+            (*mark_delete, tracker_id),
+        )
     connection.executemany(
         "DELETE FROM catalogue WHERE tracker_id = ? AND bucket_id = ?",
         [(tracker_id, bucket_id) for bucket_id in remove],
@@ -86,9 +98,14 @@ def replace(
     )
 
 
-def clear(connection: sqlite3.Connection, tracker_id: int) -> None:
-    """Remove all entries of a tracker. One transaction is the caller's."""
+def forget(connection: sqlite3.Connection, tracker_id: int) -> None:
+    """Remove all entries of a tracker, and everything but its epoch. One transaction is the caller's."""
     connection.execute("DELETE FROM catalogue WHERE tracker_id = ?", (tracker_id,))
+    connection.execute(
+        "UPDATE trackers SET forgotten = TRUE, mark_delete_ledger_id = NULL, mark_delete_entry_id = NULL"
+        " WHERE tracker_id = ?",
+        (tracker_id,),
+    )
 
 
 def trackers(connection: sqlite3.Connection) -> list[tuple[str, str]]:
@@ -118,8 +135,12 @@ def _entry(row: _Row) -> CatalogueEntry:
         last=Position(last_ledger, last_entry),
         summary=summary,
         consumed=consumed,
-        mark_delete=None if mark_ledger is None or mark_entry is None else Position(mark_ledger, mark_entry),
+        mark_delete=_position(mark_ledger, mark_entry),
     )
+
+
+def _position(ledger_id: int | None, entry_id: int | None) -> Position | None:
+    return None if ledger_id is None or entry_id is None else Position(ledger_id, entry_id)
 
 
 def _checksum(tracker_id: int, row: _Row) -> int:

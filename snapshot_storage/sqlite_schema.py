@@ -11,7 +11,7 @@ from typing import Final
 from snapshot_storage.errors import StorageFormatUnsupported, StorageUnavailable
 
 APPLICATION_ID: Final = int.from_bytes(b"DDTr", "big")
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 ENTRY_BITS: Final = 24
 """An entry's key is ``bucket_id << ENTRY_BITS | entry_id``: one B-tree in the order of reading, and no second index."""
 ENTRY_ID_MAX: Final = (1 << ENTRY_BITS) - 1
@@ -41,6 +41,9 @@ _TABLES: Final = (
         cursor TEXT NOT NULL,
         epoch INTEGER NOT NULL,
         forgotten INTEGER NOT NULL,
+        writer TEXT NOT NULL DEFAULT '',
+        mark_delete_ledger_id INTEGER,
+        mark_delete_entry_id INTEGER,
         UNIQUE (topic, cursor)
     )""",
     """CREATE TABLE catalogue (
@@ -57,6 +60,13 @@ _TABLES: Final = (
         crc32c INTEGER NOT NULL,
         PRIMARY KEY (tracker_id, bucket_id)
     )""",
+)
+
+
+_FROM_FORMAT_1: Final = (
+    "ALTER TABLE trackers ADD COLUMN writer TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE trackers ADD COLUMN mark_delete_ledger_id INTEGER",
+    "ALTER TABLE trackers ADD COLUMN mark_delete_entry_id INTEGER",
 )
 
 
@@ -85,7 +95,7 @@ def require_ours_or_new(path: Path) -> None:
 
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Create the tables in an empty file, or verify that they are ours and of a format we read.
+    """Create the tables in an empty file, or verify that they are ours, and bring an older format up to date.
 
     Raises:
         StorageFormatUnsupported: another program's database, or one of a newer format.
@@ -117,5 +127,8 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         for table in _TABLES:
             connection.execute(table)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+    elif version == 1:
+        for change in _FROM_FORMAT_1:
+            connection.execute(change)
+    connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
     connection.execute("COMMIT")

@@ -180,6 +180,50 @@ async def test_a_tracker_that_is_not_loaded_is_reset_on_disk(service, epoch):
     assert await snapshot_ids(service) == []
     reopened = await stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="tests"))
     assert (reopened.recovered_count, reopened.epoch > epoch + 1) == (0, True)
+    assert reopened.replay_from == position(3, 0)
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+@pytest.mark.parametrize(
+    ("reset_to", "given", "replay_from"),
+    [
+        (position(3, 4), None, position(3, 5)),
+        (position(3, 4), position(2, 9), position(3, 5)),
+        (position(3, 4), position(4, 0), position(4, 1)),
+        (None, None, None),
+        (None, position(2, 9), position(2, 10)),
+    ],
+)
+async def test_a_reset_position_is_where_the_next_open_replays_from(service, loaded, reset_to, given, replay_from):
+    """Though no bucket is left to carry it, and after two closes. A higher position at an open is news, a lower is not."""
+    stub = service.stub
+    epoch = await opened(service, mark_delete=position(9, 9))
+    await stub.AddMessages(add(epoch, *((service.clock.now_ms() + FAR_MS, 20, entry) for entry in range(5))))
+    await stub.SealBucket(pb.SealBucketRequest(tracker=REF, epoch=epoch))
+    await settle()
+    if not loaded:
+        await stub.CloseTracker(pb.CloseTrackerRequest(tracker=REF, epoch=epoch))
+    epoch = (await stub.ResetCursor(pb.ResetCursorRequest(tracker=REF, epoch=epoch, mark_delete=reset_to))).epoch
+    if loaded:
+        await stub.CloseTracker(pb.CloseTrackerRequest(tracker=REF, epoch=epoch))
+    for _ in range(2):
+        again = await stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="tests", mark_delete=given))
+        assert again.recovered_count == 0
+        assert (again.replay_from if again.HasField("replay_from") else None) == replay_from
+        await stub.CloseTracker(pb.CloseTrackerRequest(tracker=REF, epoch=again.epoch))
+
+
+async def test_a_clear_of_what_is_not_loaded_keeps_the_mark_delete_position(service):
+    """It drops messages, not what the cursor has acknowledged."""
+    stub = service.stub
+    epoch = await opened(service, mark_delete=position(9, 9))
+    await stub.AddMessages(add(epoch, *((service.clock.now_ms() + FAR_MS, 20, entry) for entry in range(5))))
+    await stub.SealBucket(pb.SealBucketRequest(tracker=REF, epoch=epoch))
+    await settle()
+    await stub.CloseTracker(pb.CloseTrackerRequest(tracker=REF, epoch=epoch))
+    await stub.ClearMessages(pb.ClearMessagesRequest(tracker=REF, epoch=epoch))
+    again = await stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="tests"))
+    assert (again.recovered_count, again.replay_from) == (0, position(9, 10))
 
 
 @pytest.mark.parametrize("by_owner", [True, False])

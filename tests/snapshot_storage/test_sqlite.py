@@ -226,9 +226,24 @@ async def test_a_newer_format_is_refused_and_left_alone(tmp_path):
         pass
     ask(path, "PRAGMA user_version = 7")
     before = path.read_bytes()
-    with pytest.raises(StorageFormatUnsupported, match="format 7, this program reads up to 1"):
+    with pytest.raises(StorageFormatUnsupported, match="format 7, this program reads up to 2"):
         await open_sqlite(str(path)).start()
     assert path.read_bytes() == before
+
+
+async def test_a_file_of_the_first_format_is_brought_up_to_date(tmp_path):
+    """What it holds stays, and what it had no place for can be recorded from now on."""
+    path = tmp_path / "db"
+    async with started(path) as storage:
+        await storage.replace("t", "c", remove=[], add=[ENTRY], epoch=3)
+    for column in ("writer", "mark_delete_ledger_id", "mark_delete_entry_id"):
+        ask(path, f"ALTER TABLE trackers DROP COLUMN {column}")
+    ask(path, "PRAGMA user_version = 1")
+    async with started(path) as storage:
+        assert await storage.list("t", "c") == CatalogueState(3, (ENTRY,))
+        await storage.replace("t", "c", remove=[], add=[], epoch=4, writer="w", mark_delete=Position(1, 1))
+    async with started(path) as storage:
+        assert await storage.list("t", "c") == CatalogueState(4, (ENTRY,), mark_delete=Position(1, 1))
 
 
 async def test_another_programs_database_is_refused_and_left_alone(tmp_path):

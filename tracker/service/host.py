@@ -231,7 +231,9 @@ class TrackerHost:
                 # Once, or again if the last owner has cleared meanwhile: that takes an epoch too.
                 while epoch <= (core := self._require_core()).epoch:
                     epoch = core.epoch + 1
-                    fence = partial(access.storage.replace, *self.key, remove=(), add=(), epoch=epoch)
+                    fence = partial(
+                        access.storage.replace, *self.key, remove=(), add=(), epoch=epoch, writer=access.writer
+                    )
                     await access.attempt(fence, self.counters)
             except SnapshotConflict:
                 self._shared.fenced(self)
@@ -289,7 +291,14 @@ class TrackerHost:
                 ids = [entry.bucket_id for entry in known.entries if entry.bucket_id in gone]
                 if moved or ids:
                     ids += [entry.bucket_id for entry in moved]
-                    await access.storage.replace(*self.key, remove=ids, add=moved, epoch=epoch)
+                    await access.storage.replace(
+                        *self.key,
+                        remove=ids,
+                        add=moved,
+                        epoch=epoch,
+                        writer=access.writer,
+                        mark_delete=self.mark_delete,
+                    )
         except StorageError:
             # Nothing is lost: these positions are answered as tracked, and delivered, once more.
             self.counters.checkpoints_failed += 1

@@ -53,11 +53,10 @@ class TrackerRecovery:
         """
         state = await self._fence()
         await self._sweep(state)
-        known = [entry.mark_delete for entry in state.entries if entry.mark_delete is not None]
-        in_force = max([*known, mark_delete or BEFORE_ALL])
+        in_force = max(_mark_delete(state), mark_delete or BEFORE_ALL)
         if limits.kind is TrackerKind.IN_MEMORY:
             # The replay brings everything again; what a bucket tracker left would come back stale after the next switch.
-            await self._delete_all(state, epoch=state.epoch)
+            await self._delete_all(state, epoch=state.epoch, mark_delete=in_force)
             return TrackerCore.recovered(limits, RecoveryPlan(), epoch=state.epoch, mark_delete=in_force, now_ms=now_ms)
         cutoff_ms = limits.cutoff_ms(now_ms)
         summaries = await self._access.offload(_summaries, state.entries)
@@ -86,9 +85,14 @@ class TrackerRecovery:
             lost_bucket_ids=lost,
         )
 
-    async def clear(self, epoch: int) -> tuple[int, int]:
+    async def clear(self, epoch: int, *, reset_to: Position | None = None) -> tuple[int, int]:
         """Delete everything of the tracker; returns the epoch now on record and how many positions there were.
 
+        The cursor's mark-delete position stays on record, for whoever opens the tracker without knowing it.
+
+        Args:
+            epoch: the owner's.
+            reset_to: the cursor's new position; None keeps the one on record.
         Raises:
             TrackerNotOpen: nobody ever opened it.
             Fenced: the catalogue carries another epoch than the caller's.
@@ -100,7 +104,9 @@ class TrackerRecovery:
         if epoch != state.epoch:
             raise self._fenced(epoch, state)
         cleared = await self._tracked_count(state)
-        await self._delete_all(state, epoch=epoch + 1)
+        await self._delete_all(
+            state, epoch=epoch + 1, mark_delete=_mark_delete(state) if reset_to is None else reset_to
+        )
         return epoch + 1, cleared
 
     async def delete(self, epoch: int | None) -> int:
@@ -123,7 +129,9 @@ class TrackerRecovery:
         else:
             raise self._fenced(epoch, state)
         if state.epoch and not begun:
-            await self._attempt(lambda: self._storage.forget(*self._key, epoch=state.epoch + 1))
+            await self._attempt(
+                lambda: self._storage.forget(*self._key, epoch=state.epoch + 1, writer=self._access.writer)
+            )
         await self._delete_snapshots()
         return deleted
 
@@ -142,11 +150,15 @@ class TrackerRecovery:
             if summary is not None
         )
 
-    async def _delete_all(self, state: CatalogueState, *, epoch: int) -> None:
+    async def _delete_all(self, state: CatalogueState, *, epoch: int, mark_delete: Position) -> None:
         """Empty the catalogue in one step, then delete the snapshots; a crash between leaves orphans to be swept."""
         ids = [*(entry.bucket_id for entry in state.entries), *state.corrupt]
         if ids or epoch > state.epoch:
-            await self._attempt(lambda: self._storage.replace(*self._key, remove=ids, add=(), epoch=epoch))
+            await self._attempt(
+                lambda: self._storage.replace(
+                    *self._key, remove=ids, add=(), epoch=epoch, writer=self._access.writer, mark_delete=mark_delete
+                )
+            )
         await self._delete_snapshots()
 
     async def _delete_snapshots(self) -> None:
@@ -158,11 +170,22 @@ class TrackerRecovery:
         return await self._access.attempt(operation, self._counters)
 
     async def _fence(self) -> CatalogueState:
-        """Record an epoch that nobody had, so that no earlier owner can change what is read next."""
+        """Record an epoch that nobody had, so that no earlier owner can change what is read next.
+
+        Of two processes that choose the same one at the same time, the storage refuses the second, which goes on to the
+        next: whoever opens last owns the tracker.
+        """
         state = await self._attempt(lambda: self._storage.list(*self._key))
         for attempts_left in reversed(range(FENCE_ATTEMPTS_MAX)):
             try:
-                fence = partial(self._storage.replace, *self._key, remove=(), add=(), epoch=state.epoch + 1)
+                fence = partial(
+                    self._storage.replace,
+                    *self._key,
+                    remove=(),
+                    add=(),
+                    epoch=state.epoch + 1,
+                    writer=self._access.writer,
+                )
                 await self._attempt(fence)
                 break
             except SnapshotConflict:
@@ -240,6 +263,12 @@ def _summaries(entries: Sequence[CatalogueEntry]) -> list[BucketSummary | None]:
         except (SnapshotCorrupt, StorageFormatUnsupported):
             found.append(None)  # The snapshot itself says the same.
     return found
+
+
+def _mark_delete(state: CatalogueState) -> Position:
+    """The highest position that the catalogue knows to be the cursor's, or once was: entries are older than the record."""
+    known = [entry.mark_delete for entry in state.entries if entry.mark_delete is not None]
+    return max([*known, state.mark_delete or BEFORE_ALL])
 
 
 def _consumed(entry: CatalogueEntry) -> PositionBitmap:

@@ -287,9 +287,8 @@ class TrackerRegistry:
         await self._until_settled(key)
         if (host := self._hosts.get(key)) is not None:
             return await host.clear(epoch, reset_to=reset_to)
-        # What is not loaded keeps no mark-delete position once its buckets are gone: the next open brings it.
         recovery = TrackerRecovery(key, self._shared.access, self._closed_counters)
-        task = asyncio.get_running_loop().create_task(recovery.clear(epoch))
+        task = asyncio.get_running_loop().create_task(recovery.clear(epoch, reset_to=reset_to))
         self._removals[key] = task
         task.add_done_callback(lambda _: self._removals.pop(key))
         return Cleared(*await self._outcome(task))

@@ -321,7 +321,14 @@ class EffectRunner:
         debris = sorted(self._debris)
         restored = [entry for bucket_id, entry in self._restorable.items() if bucket_id not in remove]
         await self._attempt(
-            lambda: self._storage.replace(*self._key, remove=[*remove, *debris], add=[*restored, *add], epoch=epoch)
+            lambda: self._storage.replace(
+                *self._key,
+                remove=[*remove, *debris],
+                add=[*restored, *add],
+                epoch=epoch,
+                writer=self._access.writer,
+                mark_delete=self._reports.mark_delete,
+            )
         )
         for bucket_id in debris:
             self._debris.pop(bucket_id, None)

@@ -27,6 +27,8 @@ class StorageAccess:
     ) -> None:
         self.storage = storage
         self.slots = asyncio.Semaphore(limits.storage_operations_max)
+        self.writer = f"{rng.getrandbits(64):016x}"
+        """Under this name this process writes to catalogues: an epoch that another process recorded is not ours."""
         self._limits = limits
         self._clock = clock
         self._rng = rng

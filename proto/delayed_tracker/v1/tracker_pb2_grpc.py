@@ -226,7 +226,8 @@ class DelayedDeliveryTrackerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ClearMessages(self, request, context):
-        """Forgets every position, durably. A barrier: the epoch rises and waiting polls end with ABORTED.
+        """Forgets every position, durably, whether the tracker is loaded or not. A barrier: the epoch rises and waiting polls
+        end with ABORTED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -287,7 +288,8 @@ class DelayedDeliveryTrackerServiceServicer:
 
     def ResetCursor(self, request, context):
         """The cursor was moved: forgets every position, as ClearMessages, and takes the new mark-delete position, which may be
-        lower than the old one. The dispatcher replays from there.
+        lower than the old one. The dispatcher replays from there, and so does one that opens the tracker later without
+        giving a position, or with a lower one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

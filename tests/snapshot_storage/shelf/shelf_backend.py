@@ -20,13 +20,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from snapshot_storage.errors import (
-    SnapshotConflict,
     SnapshotCorrupt,
     SnapshotNotFound,
     StorageInUse,
     StorageUnavailable,
 )
-from snapshot_storage.protocol import CatalogueEntry, CatalogueState, StoredSnapshot, require_entry_range
+from snapshot_storage.protocol import CatalogueEntry, CatalogueState, StoredSnapshot, require_entry_range, require_epoch
 from tracker.core.columns import Position
 
 T = TypeVar("T")
@@ -170,39 +169,59 @@ class ShelfStorage:
         try:
             return _read(self._catalogue_path(topic, cursor))
         except FileNotFoundError:
-            return {"topic": topic, "cursor": cursor, "epoch": 0, "forgotten": False, "entries": []}
+            return {
+                "topic": topic,
+                "cursor": cursor,
+                "epoch": 0,
+                "writer": "",
+                "mark_delete": None,
+                "forgotten": False,
+                "entries": [],
+            }
 
-    def _fenced(self, topic: str, cursor: str, epoch: int) -> dict[str, Any]:
+    def _fenced(self, topic: str, cursor: str, epoch: int, writer: str) -> dict[str, Any]:
         catalogue = self._catalogue(topic, cursor)
-        if epoch < catalogue["epoch"]:
-            raise SnapshotConflict(
-                f"the catalogue is at epoch {catalogue['epoch']}, not {epoch}; open the tracker again"
-            )
-        return {**catalogue, "epoch": epoch}
+        require_epoch("the catalogue", catalogue["epoch"], catalogue["writer"], epoch, writer)
+        kept = catalogue["writer"] if epoch == catalogue["epoch"] else ""
+        return {**catalogue, "epoch": epoch, "writer": writer or kept}
 
     async def replace(
-        self, topic: str, cursor: str, *, remove: Sequence[int], add: Sequence[CatalogueEntry], epoch: int
+        self,
+        topic: str,
+        cursor: str,
+        *,
+        remove: Sequence[int],
+        add: Sequence[CatalogueEntry],
+        epoch: int,
+        writer: str = "",
+        mark_delete: Position | None = None,
     ) -> None:
         """Compare the epoch and write, in one turn."""
 
         def change() -> None:
-            catalogue = self._fenced(topic, cursor, epoch)
+            catalogue = self._fenced(topic, cursor, epoch, writer)
             gone = {*remove, *(entry.bucket_id for entry in add)}
             kept = [entry for entry in catalogue["entries"] if entry["bucket_id"] not in gone]
             last = {entry.bucket_id: _entry_to_json(entry) for entry in add}
             _write(
                 self._catalogue_path(topic, cursor),
-                {**catalogue, "forgotten": False, "entries": [*kept, *last.values()]},
+                {
+                    **catalogue,
+                    "forgotten": False,
+                    "mark_delete": mark_delete or catalogue["mark_delete"],
+                    "entries": [*kept, *last.values()],
+                },
             )
 
         await self._work(change)
 
-    async def forget(self, topic: str, cursor: str, *, epoch: int) -> None:
+    async def forget(self, topic: str, cursor: str, *, epoch: int, writer: str = "") -> None:
         """Keep the epoch only."""
 
         def change() -> None:
-            catalogue = self._fenced(topic, cursor, epoch)
-            _write(self._catalogue_path(topic, cursor), {**catalogue, "forgotten": True, "entries": []})
+            catalogue = self._fenced(topic, cursor, epoch, writer)
+            forgotten = {**catalogue, "forgotten": True, "mark_delete": None, "entries": []}
+            _write(self._catalogue_path(topic, cursor), forgotten)
 
         await self._work(change)
 
@@ -221,7 +240,7 @@ class ShelfStorage:
         entries = sorted(
             map(_entry_from_json, catalogue["entries"]), key=lambda entry: (entry.first, entry.last, entry.bucket_id)
         )
-        return CatalogueState(catalogue["epoch"], tuple(entries))
+        return CatalogueState(catalogue["epoch"], tuple(entries), mark_delete=_position_of(catalogue["mark_delete"]))
 
 
 def _text(entry: bytes) -> str:
@@ -250,8 +269,12 @@ def _entry_from_json(stored: dict[str, Any]) -> CatalogueEntry:
         Position(*stored["last"]),
         _bytes(stored["summary"]),
         _bytes(stored["consumed"]),
-        None if stored["mark_delete"] is None else Position(*stored["mark_delete"]),
+        _position_of(stored["mark_delete"]),
     )
+
+
+def _position_of(stored: list[int] | None) -> Position | None:
+    return None if stored is None else Position(*stored)
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

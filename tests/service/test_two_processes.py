@@ -1,0 +1,78 @@
+"""Two processes over one storage, as a storage on the network allows: each epoch has one owner, whoever came first."""
+
+import asyncio
+
+import pytest
+
+from snapshot_storage.errors import SnapshotConflict
+from tests.service.shell import KEY, ControlledStorage, Gate, bucketful, indexes, make_registry, settle
+from tracker.service.errors import TrackerNotOpen
+
+FAR_MS = 1_000_000
+
+
+class _SharedStorage(ControlledStorage):
+    """The same storage as another process sees it, which it neither opens nor closes."""
+
+    async def start(self):
+        pass
+
+    async def close(self):
+        pass
+
+
+@pytest.fixture
+async def other(storage, registry, clock):
+    """The registry of the other process."""
+    elsewhere = make_registry(_SharedStorage(storage.inner), clock, seed=1)
+    await elsewhere.start()
+    yield elsewhere
+    await elsewhere.close()
+
+
+async def test_two_opens_at_the_same_time_have_different_epochs(registry, storage, other):
+    """Both read the same epoch and choose the same next one; the storage gives it to one of them."""
+    storage.after["list"] = gate = Gate()
+    here = asyncio.create_task(registry.open(KEY, owner="here", mark_delete=None))
+    await settle()
+    assert gate.held_count == 1
+    there_opened = await other.open(KEY, owner="there", mark_delete=None)
+    gate.open()
+    here_opened = await here
+    assert there_opened.epoch != here_opened.epoch
+    assert (await storage.inner.list(*KEY)).epoch == max(there_opened.epoch, here_opened.epoch)
+
+
+async def test_two_owners_cannot_raise_to_the_same_epoch(registry, storage, other, clock):
+    """A second open here and an open there choose the same epoch: the one that is late is fenced, and writes nothing."""
+    await registry.open(KEY, owner="here", mark_delete=None)
+    storage.before["replace"] = gate = Gate()
+    again = asyncio.create_task(registry.open(KEY, owner="here again", mark_delete=None))
+    await settle()
+    assert gate.held_count == 1
+    opened = await other.open(KEY, owner="there", mark_delete=None)
+    gate.open()
+    with pytest.raises(SnapshotConflict, match="another writer"):
+        await again
+    await settle()
+    with pytest.raises(TrackerNotOpen):
+        registry.host(KEY)
+    assert (await storage.inner.list(*KEY)).epoch == opened.epoch
+
+
+async def test_a_clear_cannot_use_an_epoch_that_another_process_has(registry, storage, other, clock):
+    """What was sealed there meanwhile stays."""
+    opened = await registry.open(KEY, owner="here", mark_delete=None)
+    registry.host(KEY).add(opened.epoch, bucketful(clock.now_ms(), 1))
+    registry.host(KEY).add(opened.epoch, indexes(clock.now_ms(), (2, 0, FAR_MS)))
+    await settle()
+    storage.before["replace"] = gate = Gate()
+    clearing = asyncio.create_task(registry.clear(KEY, opened.epoch))
+    await settle()
+    there_opened = await other.open(KEY, owner="there", mark_delete=None)
+    assert (there_opened.epoch, there_opened.recovered_count) == (opened.epoch + 1, 5)
+    gate.open()
+    await settle()
+    assert clearing.exception() is not None
+    assert len((await storage.inner.list(*KEY)).entries) == 1
+    assert len(await storage.inner.list_bucket_snapshots(*KEY)) == 1
