@@ -101,6 +101,28 @@ async def test_poll_is_woken_by_a_segment_that_was_loaded(opened, clock, storage
     assert rows(poll.result()) == [(1, 0), (1, 1), (1, 2), (1, 3), (1, 4)]
 
 
+@pytest.mark.parametrize("waits", [True, False], ids=["while it waits", "before it came"])
+async def test_poll_does_not_wait_on_when_a_snapshot_is_lost(opened, clock, storage, waits):
+    """What was lost may be due by now: one poll answers at once that a replay is required, the next ones wait again."""
+    host, epoch = opened
+    host.add(epoch, bucketful(clock.now_ms(), 1, delay_ms=10_000))
+    host.add(epoch, indexes(clock.now_ms(), (2, 0, 1_000_000)))
+    await settle()
+    for snapshot in await storage.inner.list_bucket_snapshots(*KEY):
+        await storage.inner.delete_bucket_snapshot(snapshot.bucket_id)
+    waiting = [_poll(host, epoch), _poll(host, epoch)] if waits else []
+    await elapse(clock, 10_000)
+    assert host.replay_required
+    told, later = waiting or (_poll(host, epoch), _poll(host, epoch))
+    await settle()
+    assert (told.done(), later.done()) == (True, False)
+    assert rows(told.result()) == []
+    assert host.add(epoch, indexes(clock.now_ms(), (1, 0, -1))).due.tolist() == [0]
+    await elapse(clock, 1_000)
+    assert not later.done()
+    later.cancel()
+
+
 async def test_poll_answers_nothing_when_its_wait_is_over(opened, clock):
     """The wait ends at its time, with an empty answer, and leaves nothing behind."""
     host, epoch = opened

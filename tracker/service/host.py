@@ -102,6 +102,7 @@ class TrackerHost:
         "_durable_epoch",
         "_latest_ms",
         "_polls",
+        "_replay_told_epoch",
         "_runner",
         "_shared",
         "_unclaimed",
@@ -121,6 +122,7 @@ class TrackerHost:
         self._runner = EffectRunner(key, shared.access, shared.limits, reports=self, counters=self.counters)
         self._polls = PollQueue(shared.clock, shared.polls)
         self._latest_ms = 0
+        self._replay_told_epoch = 0
         self._unclaimed = True
         # A clear waits for: an epoch on record, and these buckets deleted.
         self._awaiting_durable: list[tuple[int, frozenset[int], asyncio.Future[None]]] = []
@@ -167,8 +169,12 @@ class TrackerHost:
             self._runner.run(effects)
         if self.state is not HostState.READY:
             return
-        if self._arm(core):
+        if self._arm(core) or self._has_news(core):
             self._polls.call_first()
+
+    def _has_news(self, core: TrackerCore) -> bool:
+        """Whether a replay is required and no poll of this epoch has answered so: what was lost may be due by now."""
+        return core.replay_required and self._replay_told_epoch != core.epoch
 
     def _arm(self, core: TrackerCore) -> bool:
         """Arrange the next wake-up; tells whether a waiting poll could succeed right now."""
@@ -325,7 +331,7 @@ class TrackerHost:
         lease_ms: int,
         abandoned: Callable[[], bool] = lambda: False,
     ) -> Delivery:
-        """Take what is due, waiting for the first of it.
+        """Take what is due, waiting for the first of it, or for the first news that a replay is required.
 
         Args:
             epoch: the owner's.
@@ -340,21 +346,21 @@ class TrackerHost:
         self._require_core(epoch)
         # Nobody overtakes those who wait already.
         if not self._polls:
-            delivery = self._pop(epoch, max_count, lease_ms, abandoned)
-            if len(delivery.indexes):
+            delivery, answers = self._pop(epoch, max_count, lease_ms, abandoned)
+            if answers:
                 return delivery
         if not wait_ms:
             return Delivery(IndexColumns.empty())
         with self._polls.join(wait_ms) as waiting:
             self._arm(self._require_core(epoch))
             while await waiting.called():
-                delivery = self._pop(epoch, max_count, lease_ms, abandoned)
-                if len(delivery.indexes):
+                delivery, answers = self._pop(epoch, max_count, lease_ms, abandoned)
+                if answers:
                     return delivery
         return Delivery(IndexColumns.empty())
 
-    def _pop(self, epoch: int, max_count: int, lease_ms: int, abandoned: Callable[[], bool]) -> Delivery:
-        """Take without an await, so that no cancellation can come between."""
+    def _pop(self, epoch: int, max_count: int, lease_ms: int, abandoned: Callable[[], bool]) -> tuple[Delivery, bool]:
+        """Take without an await, so that no cancellation can come between; tells whether that answers the poll."""
         core = self._require_core(epoch)
         if abandoned():
             raise PollEnded(self.key, "CANCELLED")
@@ -370,7 +376,11 @@ class TrackerHost:
                 )
             max_count = min(max_count, room)
         try:
-            return core.pop_due(max_count, now_ms, lease_ms=lease_ms)
+            delivery = core.pop_due(max_count, now_ms, lease_ms=lease_ms)
+            answers = len(delivery.indexes) > 0 or self._has_news(core)
+            if core.replay_required:
+                self._replay_told_epoch = core.epoch
+            return delivery, answers
         finally:
             # Not the whole of _settle: a poll that took nothing must not be called again by its own attempt.
             if effects := core.take_effects():
