@@ -49,6 +49,7 @@ from tracker.service.limits import ServiceLimits
 from tracker.service.polls import PollQueue, PollTally
 from tracker.service.runner import EffectRunner
 from tracker.service.storage_access import StorageAccess
+from tracker.service.trouble import CHECKPOINT_FAILED
 from tracker.service.under_way import UnderWay, storing_epochs
 from tracker.service.wakeups import WakeupQueue
 
@@ -305,7 +306,8 @@ class TrackerHost:
                         writer=access.writer,
                         mark_delete=self.mark_delete,
                     )
-        except StorageError:
+        except StorageError as error:
+            access.trouble.failed(self.key, CHECKPOINT_FAILED, error, retried=False)
             # Nothing is lost: these positions are answered as tracked, and delivered, once more.
             self.counters.checkpoints_failed += 1
 

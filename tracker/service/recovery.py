@@ -28,6 +28,7 @@ from tracker.core.recovery import RecoverableBucket, RecoveryPlan, needs_metadat
 from tracker.service.counters import EffectCounters
 from tracker.service.errors import Fenced, TrackerKey, TrackerNotOpen
 from tracker.service.storage_access import StorageAccess
+from tracker.service.trouble import SNAPSHOT_LOST
 
 Answer = TypeVar("Answer")
 
@@ -75,6 +76,8 @@ class TrackerRecovery:
         lost = [entry.bucket_id for entry, found in zip(state.entries, buckets, strict=True) if found is None]
         lost += state.corrupt
         self._counters.snapshots_corrupt += len(state.corrupt)
+        for bucket_id in state.corrupt:
+            self._lost(bucket_id, SnapshotCorrupt("its catalogue entry fails its checksum"))
         return await self._access.offload(
             _build,
             limits,
@@ -166,6 +169,9 @@ class TrackerRecovery:
         await _together([partial(self._delete, snapshot.bucket_id) for snapshot in stored])
         self._counters.snapshots_deleted += len(stored)
 
+    def _lost(self, bucket_id: int, error: StorageError) -> None:
+        self._access.trouble.failed(self._key, SNAPSHOT_LOST, error, retried=False, bucket_id=bucket_id)
+
     async def _attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
         return await self._access.attempt(operation, self._counters)
 
@@ -220,11 +226,13 @@ class TrackerRecovery:
             stored = await self._attempt(lambda: self._storage.get_bucket_snapshot_metadata(entry.bucket_id))
             length = await self._attempt(lambda: self._storage.get_bucket_snapshot_length(entry.bucket_id))
             metadata = await self._access.offload(decode_metadata, stored)
-        except SnapshotNotFound:
+        except SnapshotNotFound as error:
             self._counters.snapshots_missing += 1
+            self._lost(entry.bucket_id, error)
             return None
-        except SnapshotCorrupt:
+        except SnapshotCorrupt as error:
             self._counters.snapshots_corrupt += 1
+            self._lost(entry.bucket_id, error)
             return None
         return RecoverableBucket(
             bucket_id=entry.bucket_id,

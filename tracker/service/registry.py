@@ -25,6 +25,7 @@ from tracker.service.limits import ServiceLimits
 from tracker.service.polls import PollTally
 from tracker.service.recovery import TrackerRecovery
 from tracker.service.storage_access import StorageAccess
+from tracker.service.trouble import RECOVERY_FAILED
 from tracker.service.under_way import UnderWay
 from tracker.service.wakeups import WakeupQueue
 
@@ -76,6 +77,7 @@ class TrackerRegistry:
                 clock=self.clock,
                 rng=rng or random.Random(),  # noqa: S311  # jitter, not a secret
                 workers=self._workers,
+                retry_ms=limits.retry_backoff_ms,
             ),
             wakeups=WakeupQueue(self.clock),
             polls=self._polls,
@@ -230,6 +232,7 @@ class TrackerRegistry:
     async def _recover(self, host: TrackerHost, mark_delete: Position | None) -> None:
         recovery = TrackerRecovery(host.key, self._shared.access, host.counters)
         host.ready(await recovery.run(self.limits, mark_delete=mark_delete, now_ms=host.now_ms()))
+        self._shared.access.trouble.over(host.key, RECOVERY_FAILED)
 
     def _recovery_ended(self, host: TrackerHost, task: asyncio.Task[None]) -> None:
         del self._recoveries[host.key]
@@ -237,7 +240,10 @@ class TrackerRegistry:
             return
         # Nothing of it stays; the error goes to everyone who waits for this task, and the next open begins anew.
         self._forget(host)
-        if task.cancelled() or isinstance(error := task.exception(), DelayedTrackerError):
+        if task.cancelled():
+            return
+        if isinstance(error := task.exception(), DelayedTrackerError):
+            self._shared.access.trouble.failed(host.key, RECOVERY_FAILED, error, retried=False)
             return
         task.get_loop().call_exception_handler(
             {"message": f"recovery of the tracker of subscription {host.key} failed", "exception": error}
@@ -268,6 +274,7 @@ class TrackerRegistry:
 
     def _closing_ended(self, host: TrackerHost) -> None:
         del self._closings[host.key]
+        self._shared.access.trouble.forget(host.key)
         self._forget(host)
 
     def _close_fenced(self, host: TrackerHost) -> None:

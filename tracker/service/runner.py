@@ -24,6 +24,7 @@ from snapshot_storage.protocol import CatalogueEntry
 from snapshot_storage.summary import encode_summary
 from tracker.core.columns import BEFORE_ALL, IndexColumns, Position
 from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, MergeSnapshots, StoreSnapshot
+from tracker.core.errors import DelayedTrackerError
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.seal import FrozenIndexes, SealedIndexes, seal
 from tracker.core.segment import SegmentBounds
@@ -32,6 +33,14 @@ from tracker.service.errors import TrackerKey
 from tracker.service.limits import ServiceLimits
 from tracker.service.merging import MergeSourceLost, MergeTooLarge, SnapshotMerge
 from tracker.service.storage_access import StorageAccess
+from tracker.service.trouble import (
+    DELETE_FAILED,
+    FENCED,
+    LOAD_FAILED,
+    MERGE_FAILED,
+    SNAPSHOT_LOST,
+    STORE_FAILED,
+)
 
 Answer = TypeVar("Answer")
 
@@ -240,6 +249,13 @@ class EffectRunner:
     async def _attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
         return await self._access.attempt(operation, self._counters, give_up=lambda: self._finishing)
 
+    def _failed(self, event: str, error: DelayedTrackerError, *, retried: bool = True, **fields: object) -> None:
+        self._access.trouble.failed(self._key, event, error, retried=retried and not self._finishing, **fields)
+
+    def _fenced(self, epoch: int, error: SnapshotConflict) -> None:
+        self._failed(FENCED, error, retried=False)
+        self._reports.catalogue_fenced(epoch)
+
     def _note_forgotten(self, *, known: bool) -> None:
         if not known:
             self._counters.results_forgotten += 1
@@ -262,17 +278,19 @@ class EffectRunner:
             bucket_id = await self._attempt(
                 lambda: self._create(encoded.metadata, _each(encoded.segments), sealed.first, sealed.last, effect.epoch)
             )
-        except StorageError:
+        except StorageError as error:
+            self._failed(STORE_FAILED, error, position_count=len(effect.frozen))
             return False
         entry = self._entry(bucket_id, sealed.first, sealed.last, prepared.summary)
         async with self.catalogue_turn:
             try:
                 await self._replace(remove=(bucket_id,), add=(entry,), epoch=effect.epoch)
-            except SnapshotConflict:
-                self._reports.catalogue_fenced(effect.epoch)
+            except SnapshotConflict as error:
+                self._fenced(effect.epoch, error)
                 await self._delete_objects((bucket_id,))
                 return False
-            except StorageError:
+            except StorageError as error:
+                self._failed(STORE_FAILED, error, bucket_id=bucket_id, position_count=len(effect.frozen))
                 # The write may have been applied all the same.
                 await self._undo(bucket_id)
                 return False
@@ -280,6 +298,7 @@ class EffectRunner:
             self._note_forgotten(known=known)
             if known:
                 self._counters.snapshots_stored += 1
+                self._access.trouble.over(self._key, STORE_FAILED)
             else:
                 await self._undo(bucket_id)
         return True
@@ -352,6 +371,7 @@ class EffectRunner:
             settled = await self._merge_and_report(effect)
         except MergeSourceLost as error:
             lost = (error.bucket_id,)
+            self._failed(SNAPSHOT_LOST, error, retried=False, bucket_id=error.bucket_id)
             if error.is_missing:
                 self._counters.snapshots_missing += 1
             else:
@@ -367,6 +387,8 @@ class EffectRunner:
     async def _merge_and_report(self, effect: MergeSnapshots) -> bool:
         merge = SnapshotMerge(effect, self._access, self._read_entries, metadata_bytes_max=self._metadata_bytes_max)
 
+        source_ids = tuple(source.bucket_id for source in effect.sources)
+
         async def create() -> int:
             async with aclosing(merge.segments()) as segments:
                 return await self._create(plan.metadata, segments, effect.first, effect.last, effect.epoch)
@@ -374,26 +396,28 @@ class EffectRunner:
         try:
             plan = await merge.plan()
             bucket_id = await self._attempt(create)
-        except StorageError:
+        except StorageError as error:
+            self._failed(MERGE_FAILED, error, bucket_ids=source_ids)
             return False
         length = len(plan.metadata) + merge.segment_bytes
         summary = await self._access.offload(encode_summary, plan.bounds, plan.stored, length)
         entry = self._entry(bucket_id, effect.first, effect.last, summary)
-        source_ids = tuple(source.bucket_id for source in effect.sources)
         async with self.catalogue_turn:
             try:
                 state = await self._attempt(lambda: self._storage.list(*self._key))
-            except StorageError:
+            except StorageError as error:
+                self._failed(MERGE_FAILED, error, bucket_ids=source_ids)
                 await self._delete_objects((bucket_id,))
                 return False
             sources = [source for source in state.entries if source.bucket_id in source_ids]
             try:
                 await self._replace(remove=(*source_ids, bucket_id), add=(entry,), epoch=effect.epoch)
-            except SnapshotConflict:
-                self._reports.catalogue_fenced(effect.epoch)
+            except SnapshotConflict as error:
+                self._fenced(effect.epoch, error)
                 await self._delete_objects((bucket_id,))
                 return False
-            except StorageError:
+            except StorageError as error:
+                self._failed(MERGE_FAILED, error, bucket_ids=source_ids)
                 # The write may have been applied all the same.
                 await self._undo(bucket_id, sources)
                 return False
@@ -403,6 +427,7 @@ class EffectRunner:
             self._note_forgotten(known=known)
             if known:
                 self._counters.snapshots_merged += 1
+                self._access.trouble.over(self._key, MERGE_FAILED)
             else:
                 await self._undo(bucket_id, sources)
         return True
@@ -419,15 +444,18 @@ class EffectRunner:
             indexes = await self._read(effect)
             settled = True
             self._counters.segment_loads += 1
+            self._access.trouble.over(self._key, LOAD_FAILED)
             self._note_forgotten(known=self._reports.segments_loaded(effect, indexes))
-        except SnapshotNotFound:
+        except SnapshotNotFound as error:
             self._counters.snapshots_missing += 1
+            self._failed(SNAPSHOT_LOST, error, retried=False, bucket_id=effect.bucket_id)
             lost = True
-        except SnapshotCorrupt:
+        except SnapshotCorrupt as error:
             self._counters.snapshots_corrupt += 1
+            self._failed(SNAPSHOT_LOST, error, retried=False, bucket_id=effect.bucket_id)
             lost = True
-        except StorageError:
-            lost = False
+        except StorageError as error:
+            self._failed(LOAD_FAILED, error, bucket_id=effect.bucket_id)
         finally:
             if not settled:
                 self._counters.segment_loads_failed += 1
@@ -458,11 +486,12 @@ class EffectRunner:
                 for bucket_id in effect.bucket_ids:
                     self._deleted.pop(bucket_id, None)
                 self._counters.snapshots_deleted += len(effect.bucket_ids)
+                self._access.trouble.over(self._key, DELETE_FAILED)
                 self._note_forgotten(known=self._reports.snapshots_deleted(effect))
-        except SnapshotConflict:
-            self._reports.catalogue_fenced(effect.epoch)
-        except StorageError:
-            settled = False
+        except SnapshotConflict as error:
+            self._fenced(effect.epoch, error)
+        except StorageError as error:
+            self._failed(DELETE_FAILED, error, bucket_ids=effect.bucket_ids)
         finally:
             if not settled:
                 self._counters.deletes_failed += 1
@@ -471,6 +500,7 @@ class EffectRunner:
     async def _try_to_delete(self, bucket_id: int) -> bool:
         try:
             await self._attempt(partial(self._storage.delete_bucket_snapshot, bucket_id))
-        except StorageError:
+        except StorageError as error:
+            self._failed(DELETE_FAILED, error, bucket_id=bucket_id)
             return False
         return True

@@ -14,21 +14,30 @@ from snapshot_storage.protocol import SnapshotStore
 from tracker.service.clock import Clock, pause
 from tracker.service.counters import EffectCounters
 from tracker.service.limits import ServiceLimits
+from tracker.service.trouble import TroubleLog
 
 Answer = TypeVar("Answer")
 Arguments = ParamSpec("Arguments")
 
 
 class StorageAccess:
-    """The way to one storage. ``slots`` bounds how many effects use it at once."""
+    """The way to one storage. ``slots`` bounds how many effects use it at once; ``trouble`` tells what fails."""
 
     def __init__(
-        self, storage: SnapshotStore, limits: ServiceLimits, *, clock: Clock, rng: random.Random, workers: Executor
+        self,
+        storage: SnapshotStore,
+        limits: ServiceLimits,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        workers: Executor,
+        retry_ms: int = 1_000,
     ) -> None:
         self.storage = storage
         self.slots = asyncio.Semaphore(limits.storage_operations_max)
         self.writer = f"{rng.getrandbits(64):016x}"
         """Under this name this process writes to catalogues: an epoch that another process recorded is not ours."""
+        self.trouble = TroubleLog(clock, retry_ms=retry_ms)
         self._limits = limits
         self._clock = clock
         self._rng = rng
