@@ -6,14 +6,18 @@ Only a full run writes README.md; a part of it, or a quick one, is printed. ``--
 """
 
 import argparse
+import asyncio
 import sys
 import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
 from pathlib import Path
 
 from tests.benchmarks.catalogue import BENCHMARKS, Benchmark
 from tests.benchmarks.machine import load_average
 from tests.benchmarks.measure import Run, WrongOutput
 from tests.benchmarks.report import Part, report
+from tests.benchmarks.rows import Row
 from tests.benchmarks.scale import QUICK, Scale
 
 README = Path(__file__).parent / "README.md"
@@ -49,10 +53,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 def measured(benchmark: Benchmark, run: Run) -> Part:
     """The rows of one benchmark, told one by one as they come."""
-    rows = []
-    for row in benchmark.rows(run):
+
+    def told(row: Row) -> Row:
         run.note(str(row))
-        rows.append(row)
+        return row
+
+    async def collected(found: AsyncIterator[Row]) -> list[Row]:
+        async with aclosing(found):
+            return [told(row) async for row in found]
+
+    found = benchmark.rows(run)
+    rows = map(told, found) if isinstance(found, Iterator) else asyncio.run(collected(found))
     return Part(benchmark.title, benchmark.about, tuple(rows))
 
 

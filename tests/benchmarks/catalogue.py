@@ -1,9 +1,17 @@
 """Every benchmark there is, in the order of the report."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
-from tests.benchmarks import bench_add, bench_codec, bench_contains, bench_life, bench_pop
+from tests.benchmarks import (
+    bench_add,
+    bench_codec,
+    bench_contains,
+    bench_grpc_add,
+    bench_grpc_poll,
+    bench_life,
+    bench_pop,
+)
 from tests.benchmarks.measure import Run
 from tests.benchmarks.rows import Row
 
@@ -16,7 +24,7 @@ class Benchmark:
     """For ``--only``."""
     title: str
     about: str
-    rows: Callable[[Run], Iterator[Row]]
+    rows: Callable[[Run], Iterator[Row] | AsyncIterator[Row]]
 
 
 BENCHMARKS = [
@@ -25,4 +33,6 @@ BENCHMARKS = [
     Benchmark("pop", "Core: pop", bench_pop.ABOUT, bench_pop.rows),
     Benchmark("contains", "Core: contains", bench_contains.ABOUT, bench_contains.rows),
     Benchmark("life", "Whole life: core and storage", bench_life.ABOUT, bench_life.rows),
+    Benchmark("grpc-add", "Over gRPC: add", bench_grpc_add.ABOUT, bench_grpc_add.rows),
+    Benchmark("grpc-poll", "Over gRPC: poll", bench_grpc_poll.ABOUT, bench_grpc_poll.rows),
 ]

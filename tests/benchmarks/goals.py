@@ -73,10 +73,8 @@ def goal_of(key: str, shape: Shape | None) -> Goal | None:
     return (_GOALS.get(f"{key}/{shape.value}") if shape else None) or _GOALS.get(key)
 
 
-def peer_of(key: str, shape: Shape | None, measured: dict[str, float]) -> Peer | None:
+def peer_of(key: str, shape: Shape | None, measured: dict[str, Peer]) -> Peer | None:
     """The peer's number for a row: this run's, else the stated one, if there is any."""
-    for wanted in (f"{key}/{shape.value}" if shape else key, key):
-        stated = _STATED.get(wanted)
-        if stated is not None:
-            return Peer(stated.name, measured[wanted], is_measured=True) if wanted in measured else stated
-    return None
+    keys = (f"{key}/{shape.value}", key) if shape else (key,)
+    known = (known[wanted] for known in (measured, _STATED) for wanted in keys if wanted in known)
+    return next(known, None)

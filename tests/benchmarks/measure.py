@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
+from tests.benchmarks.goals import Peer
 from tests.benchmarks.machine import ProcessMeter
 from tests.benchmarks.scale import Scale
 
@@ -72,7 +73,7 @@ class Run:
     """Whether other systems are started and measured too."""
     java_bench: Path | None = None
     """The harness around Pulsar's own trackers, if it is there."""
-    peers: dict[str, float] = field(default_factory=dict)
+    peers: dict[str, Peer] = field(default_factory=dict)
     """What peers reached in this run, by key of ``goals.py``."""
     skipped: list[str] = field(default_factory=list)
     """What could not be measured, and why."""

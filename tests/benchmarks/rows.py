@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.benchmarks.goals import goal_of, peer_of
+from tests.benchmarks.goals import Peer, goal_of, peer_of
 from tests.benchmarks.measure import Reading
 from tests.benchmarks.shapes import Shape
 
@@ -57,14 +57,14 @@ class Row:
         """The number that is compared."""
         return statistics.median(self.samples)
 
-    def ratio(self, peers: dict[str, float]) -> float | None:
+    def ratio(self, peers: dict[str, Peer]) -> float | None:
         """How many times better than the peer; None without one."""
         peer = peer_of(self.key, self.shape, peers)
         if peer is None or not peer.value or not self.median:
             return None
         return self.median / peer.value if self.unit.more_is_better else peer.value / self.median
 
-    def is_met(self, peers: dict[str, float]) -> bool | None:
+    def is_met(self, peers: dict[str, Peer]) -> bool | None:
         """Whether the goal is reached; None if there is none, or if it needs a peer that was not measured."""
         goal = goal_of(self.key, self.shape)
         if goal is None:
@@ -77,7 +77,7 @@ class Row:
         ratio = self.ratio(peers)
         return None if ratio is None else met and ratio >= goal.times_peer
 
-    def markdown(self, peers: dict[str, float]) -> str:
+    def markdown(self, peers: dict[str, Peer]) -> str:
         """The row of a table under ``HEADER``."""
         peer, ratio, goal = peer_of(self.key, self.shape, peers), self.ratio(peers), goal_of(self.key, self.shape)
         wanted = []

@@ -22,10 +22,16 @@ class Scale:
     """Pending indexes with which memory, recovery and growth are measured."""
     growth_adds: int = 40_000
     """Below ``bucket``, so that none of them seals."""
+    batch_sizes: tuple[int, ...] = (1, 10, 100, 1_000, 10_000)
+    """Of calls over the network."""
     calls: int = 2_000
     """Calls of small batches; large ones make as many as it takes to send ``adds``."""
+    polled: int = 200_000
+    """What is taken in polls over the network, for each repeat."""
     poll_lead_ms: int = 4_000
     """Deadlines are this far away when they are offered, so that all are in before the first is due."""
+    poll_spread_ms: int = 1_000
+    """... and lie within this, if they are dense."""
     one_seal: int = 1_000_000
     """What is sealed at once while a steady client adds."""
     merging_buckets: int = 40
@@ -48,8 +54,11 @@ QUICK = Scale(
     run_length=100,
     pending=(4_000,),
     growth_adds=500,
+    batch_sizes=(1, 1_000),
     calls=4,
-    poll_lead_ms=1_300,
+    polled=400,
+    poll_lead_ms=1_150,
+    poll_spread_ms=50,
     one_seal=3_000,
     merging_buckets=6,
     merged_buckets_max=3,

@@ -4,6 +4,7 @@ import pytest
 
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.catalogue import BENCHMARKS, Benchmark
+from tests.benchmarks.goals import Peer
 from tests.benchmarks.measure import Reading, Run, WrongOutput
 from tests.benchmarks.rows import HEADER, Row, Unit, per_index
 from tests.benchmarks.scale import QUICK
@@ -63,13 +64,13 @@ def test_a_goal_may_be_a_multiple_of_the_peer():
     """Reaching the number alone is not enough."""
     fast = row("grpc add", 4, Unit.MILLION_PER_S)
     assert fast.is_met({}) is True
-    assert fast.is_met({"grpc add": 0.41}) is False
-    assert row("grpc poll", 10, Unit.MILLION_PER_S).is_met({"grpc poll": 0.9}) is True
+    assert fast.is_met({"grpc add": Peer("redis", 0.41)}) is False
+    assert row("grpc poll", 10, Unit.MILLION_PER_S).is_met({"grpc poll": Peer("redis", 0.9)}) is True
 
 
 def test_a_peer_of_this_run_takes_the_place_of_a_stated_one():
     """And the table says which it is."""
-    measured = row("add", 50).markdown({"add": 200.0})
+    measured = row("add", 50).markdown({"add": Peer("java", 200, is_measured=True)})
     assert "200 (java, this run) | 4 x |" in measured
     assert "129 (java, stated) | 2.6 x |" in row("add", 50).markdown({})
 

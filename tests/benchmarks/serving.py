@@ -1,0 +1,74 @@
+"""The service as a process of its own, measured from here: client and server share the machine's cores."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from tests.benchmarks.machine import ProcessMeter
+from tests.benchmarks.measure import Run, Stopwatch
+from tracker.cli.demo.service_process import ServiceProcess
+from tracker.client import ClientSettings, DelayedTrackerClient
+
+T = TypeVar("T")
+
+TOPIC = "persistent://lab/main/benchmark"
+CLIENT = ClientSettings(call_timeout_s=120.0, open_timeout_s=600.0)
+
+
+@dataclass(slots=True)
+class Served:
+    """A running service and a connection to it."""
+
+    process: ServiceProcess
+    client: DelayedTrackerClient
+    data: Path
+
+    @property
+    def meter(self) -> ProcessMeter:
+        """The service's time and memory."""
+        return ProcessMeter(self.process.process.pid)
+
+    def stopwatch(self) -> Stopwatch:
+        """Measures what the service and this process do for a call."""
+        return Stopwatch(served_by=self.process.process.pid)
+
+
+@asynccontextmanager
+async def served(
+    run: Run, settings: dict[str, str] | None = None, *, data: Path | None = None
+) -> AsyncIterator[Served]:
+    """Start the service over SQLite, default settings but for ``settings``; it is gone at the end.
+
+    Args:
+        run: says where files go.
+        settings: further configuration keys.
+        data: a storage that exists; None is a new one.
+    """
+    directory = run.new_directory()
+    data = data or directory / "tracker.db"
+    process = await ServiceProcess.start(directory, storage_url=f"sqlite:{data}", settings=settings or {})
+    try:
+        async with DelayedTrackerClient.connect(process.grpc_address, settings=CLIENT) as client:
+            yield Served(process, client, data)
+        await process.stop()
+    finally:
+        await process.ensure_gone()
+
+
+async def at_a_time(in_flight: int, call: Callable[[T], Awaitable[None]], parts: Sequence[T]) -> None:
+    """Make a call for each part, in order, so many of them under way."""
+    waiting = iter(parts)
+
+    async def caller() -> None:
+        for part in waiting:
+            await call(part)
+
+    if in_flight == 1:
+        await caller()
+        return
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(in_flight):
+            tasks.create_task(caller())
