@@ -71,6 +71,16 @@ def test_fields_of_the_api_are_said_by_their_options(capsys):
     assert capsys.readouterr().err == "delayed-tracker: field_of_nobody: 1 is not valid; give 2\n"
 
 
+def test_a_bad_storage_url_is_said_by_its_key(command):
+    """Options are not all that is typed: settings are, too."""
+    ran = command("serve", "--set", "bucketSnapshotStorageUrl=sqlite:", "--set", "grpcListenAddress=127.0.0.1:0")
+    assert ran.status == ExitCode.USAGE
+    assert ran.err == (
+        "delayed-tracker: bucketSnapshotStorageUrl: 'sqlite:' is not valid; "
+        "write sqlite:PATH; for a storage in memory, write memory:\n"
+    )
+
+
 def test_options_that_errors_name_exist(command):
     """Each is in the help of some command."""
     names = [registered.name for registered in app.registered_commands]

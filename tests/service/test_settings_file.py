@@ -80,3 +80,9 @@ def test_malformed_lines_are_named(content: bytes, line: int, remedy: str):
 def test_repeated_keys_are_all_given():
     """The parser keeps the order; whoever builds the settings lets the last one win."""
     assert pairs("a=1\na=2") == [("a", "1"), ("a", "2")]
+
+
+def test_a_file_that_is_no_text_is_refused_as_a_whole():
+    """Whoever named the database by mistake is told so, instead of what its bytes would be as keys."""
+    with pytest.raises(MalformedLine, match="line 2: this is no text file"):
+        parse_properties(b"SQLite format 3\n\0\x10\0")

@@ -30,6 +30,7 @@ OPTION_OF_FIELD = {
     "wait_ms": "--wait-ms",
 }
 """The option that a field of the API comes from."""
+_TYPED_AS = {**OPTION_OF_FIELD, "storage URL": "bucketSnapshotStorageUrl"}
 
 
 class BadUsage(DelayedTrackerError):
@@ -90,7 +91,7 @@ def bad_usage(error: typer.TyperException, line: CommandLine) -> BadUsage:
 def print_error(error: DelayedTrackerError, line: CommandLine) -> None:
     """The error on stderr: its message, or an object with its reason too; fields have the names of their options."""
     message, metadata = error.message, error.metadata
-    option = OPTION_OF_FIELD.get(metadata.get("field", ""))
+    option = _TYPED_AS.get(metadata.get("field", ""))
     if option:
         message = option + message.removeprefix(metadata["field"])
         metadata = {**metadata, "field": option}

@@ -123,7 +123,8 @@ def _moment(moment_ms: int | None) -> str:
     """UTC, or the bare number for a year that has no name."""
     assert moment_ms is not None
     try:
-        return (_EPOCH + timedelta(milliseconds=moment_ms)).isoformat(sep=" ", timespec="milliseconds")
+        moment = (_EPOCH + timedelta(milliseconds=moment_ms)).replace(tzinfo=None)
+        return moment.isoformat(sep=" ", timespec="milliseconds") + "Z"
     except OverflowError:
         return f"{moment_ms} ms"
 

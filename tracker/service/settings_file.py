@@ -46,13 +46,16 @@ def parse_properties(content: bytes) -> list[Assignment]:
     """Read every assignment, in order, repeated keys included.
 
     Raises:
-        MalformedLine: bytes that are not UTF-8, or a broken Unicode escape.
+        MalformedLine: bytes that are not UTF-8, a zero byte, or a broken Unicode escape.
     """
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = len(_LINE_END.split(content[: error.start].decode("utf-8")))
         raise MalformedLine(line, repr(error.object[error.start : error.end]), "save the file as UTF-8") from error
+    if "\0" in text:
+        line = len(_LINE_END.split(text[: text.index("\0")]))
+        raise MalformedLine(line, "a zero byte", "this is no text file: name a file of key=value lines")
     rows = []
     for line, logical in _logical_lines(text):
         match = _KEY.fullmatch(logical)

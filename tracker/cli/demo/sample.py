@@ -16,6 +16,7 @@ from tracker.cli.offering import parse_instant
 from tracker.core.errors import DelayedTrackerError
 
 BUNDLED_SAMPLE = Path(__file__).parent.parent / "sample"
+_REMEDY = "give --sample a directory with a manifest and its files, or, without --sample, install the package again"
 
 
 class SampleDamaged(DelayedTrackerError):
@@ -77,7 +78,7 @@ def open_sample(directory: Path) -> Sample:
             if found != expected:
                 raise SampleDamaged(
                     f"{directory / name} is not the file that the manifest describes: its SHA-256 is {found}, "
-                    f"not {expected}; install the package again"
+                    f"not {expected}; {_REMEDY}"
                 )
         return Sample(
             directory=directory,
@@ -90,8 +91,6 @@ def open_sample(directory: Path) -> Sample:
             ),
         )
     except OSError as error:
-        raise SampleDamaged(f"{error.filename} cannot be read ({error.strerror}); install the package again") from error
+        raise SampleDamaged(f"{error.filename} cannot be read ({error.strerror}); {_REMEDY}") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise SampleDamaged(
-            f"{directory / 'manifest.json'} is not a manifest ({error}); install the package again"
-        ) from error
+        raise SampleDamaged(f"{directory / 'manifest.json'} is not a manifest ({error}); {_REMEDY}") from error
