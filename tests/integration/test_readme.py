@@ -1,11 +1,15 @@
 """What the README says is so: its commands run, its example works, its tables are those of the code."""
 
+import ast
 import asyncio
+import importlib
 import os
 import re
 import shlex
 import sys
+import tomllib
 from pathlib import Path
+from textwrap import dedent
 
 import httpx
 import pytest
@@ -18,6 +22,8 @@ from tracker.service.exit_codes import ExitCode
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 ADDRESS = "127.0.0.1:7650"
+BROKER_CONF = "/etc/pulsar/broker.conf"
+"""Where the README's reader has it."""
 
 COMMANDS = re.findall(r"^\$ (.+)$", README, re.MULTILINE)
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -47,6 +53,31 @@ async def run(*arguments: str, environment: dict[str, str]) -> tuple[int, str]:
     return process.returncode, out.decode()
 
 
+def test_every_block_of_the_readme_is_of_a_kind_that_is_tested():
+    """Drawings have no language; a block of another language would be tested by nobody."""
+    blocks = re.findall(r"^```([^\n]*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == README.count("```") / 2
+    assert {language for language, _ in blocks} == {"", "console", "python"}
+    for language, block in blocks:
+        assert language != "" or "delayed-tracker" in block
+        assert language != "console" or all(line.startswith("$ ") for line in block.splitlines())
+    assert len(PYTHON) == len(["asyncio", "blocking"])
+
+
+def test_blocks_of_the_storage_guide_are_what_they_say():
+    """The example that they are cut from, a backend, passes the contract in a test of its own."""
+    guide = (ROOT / "snapshot_storage" / "README.md").read_text("utf-8")
+    blocks = re.findall(r"^ *```(\w+)\n(.*?)^ *```$", guide, re.MULTILINE | re.DOTALL)
+    assert [language for language, _ in blocks] == ["toml", "python"]
+    (_, entry_point), (_, contract) = blocks
+    assert "snapshot_storage" in next(iter(tomllib.loads(dedent(entry_point))["project"]["entry-points"]))
+    imported = [node for node in ast.walk(ast.parse(dedent(contract))) if isinstance(node, ast.ImportFrom)]
+    for node in imported:
+        assert node.module is not None
+        assert all(hasattr(importlib.import_module(node.module), name.name) for name in node.names)
+    assert imported
+
+
 def test_every_command_of_the_readme_is_run_here_or_elsewhere():
     """So that none is forgotten: make targets and serve have tests of their own."""
     kinds = {shlex.split(command)[0:2][-1] for command in COMMANDS}
@@ -54,30 +85,49 @@ def test_every_command_of_the_readme_is_run_here_or_elsewhere():
     assert kinds == named | {"demo", "test"}
 
 
-async def test_the_commands_run_in_the_order_of_the_readme(service):
+def test_make_targets_that_the_readme_names_exist():
+    """In blocks and in sentences."""
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    named = set(re.findall(r"(?:`|\$ )make ([a-z-]+)", README))
+    assert {"demo", "help", "serve", "settings-docs", "test"} <= named <= targets
+
+
+@pytest.fixture
+def broker_conf(tmp_path: Path) -> Path:
+    path = tmp_path / "broker.conf"
+    path.write_text(
+        "clusterName=lab\ndelayedDeliveryEnabled=true\ndelayedDeliveryTickTimeMillis=500\nbrokerServicePort=6650\n"
+        "delayedDeliveryTrackerFactoryClassName=org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+async def test_the_commands_run_in_the_order_of_the_readme(service, broker_conf):
     """Each exits with 0, on what the ones before it left."""
     for command in COMMANDS:
         program, name, *arguments = shlex.split(command)
         if program == "make" or name == "serve":
             continue
         status, out = await run(
-            sys.executable, "-m", "tracker.cli", name, *arguments,
+            sys.executable, "-m", "tracker.cli", name,
+            *(str(broker_conf) if argument == BROKER_CONF else argument for argument in arguments),
             environment={"DELAYED_TRACKER_SERVER": service.grpc_address},
         )  # fmt: skip
         assert status == 0, f"{command}\n{out}"
+        if BROKER_CONF in arguments:
+            assert "2 keys of others ignored: clusterName, brokerServicePort" in out
 
 
-async def test_the_service_starts_as_the_readme_says(tmp_path):
-    """With the configuration file of the checkout; only its addresses and its data are moved here."""
-    (command,) = [command for command in COMMANDS if " serve " in command]
+@pytest.mark.parametrize("command", [command for command in COMMANDS if " serve " in command])
+async def test_the_service_starts_as_the_readme_says(tmp_path, broker_conf, command):
+    """With the files that it names; only its addresses and its data are moved here."""
     ready = tmp_path / "ready"
-    environment = {
-        "TRACKER_GRPC_LISTEN_ADDRESS": "127.0.0.1:0",
-        "TRACKER_HTTP_LISTEN_ADDRESS": "127.0.0.1:0",
-        "TRACKER_BUCKET_SNAPSHOT_STORAGE_URL": f"sqlite:{tmp_path / 'tracker.db'}",
-    }
+    data = f"bucketSnapshotStorageUrl=sqlite:{tmp_path / 'tracker.db'}"
+    environment = {"TRACKER_GRPC_LISTEN_ADDRESS": "127.0.0.1:0", "TRACKER_HTTP_LISTEN_ADDRESS": "127.0.0.1:0"}
+    arguments = [str(broker_conf) if argument == BROKER_CONF else argument for argument in shlex.split(command)[1:]]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tracker.cli", *shlex.split(command)[1:], "--ready-file", str(ready),
+        sys.executable, "-m", "tracker.cli", *arguments, "--ready-file", str(ready), "--set", data,
         cwd=ROOT,
         env={**os.environ, **environment},
         stderr=asyncio.subprocess.PIPE,

@@ -9,7 +9,7 @@ from tracker.service.exit_codes import ExitCode
 
 
 def verify(topic: Topic, subscription: Subscription, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
-    """Verify the snapshots of an open tracker, without changing anything; the status is 1 if one has a problem.
+    """Verify the snapshots of a tracker, open or not, without changing anything; the status is 1 if one has a problem.
 
     Example: delayed-tracker verify --topic persistent://lab/main/delayed --subscription workers
     """
