@@ -13,7 +13,7 @@ from tracker.service.errors import TrackerKey
 from tracker.service.health import Health, Stage
 from tracker.service.http import HttpServer, build_app
 from tracker.service.listen import listen
-from tracker.service.metrics import build_metrics
+from tracker.service.metrics import ServiceMetrics
 from tracker.service.registry import TrackerRegistry
 from tracker.service.settings_keys import Address
 
@@ -34,7 +34,7 @@ def health() -> Health:
 @pytest.fixture
 async def client(trackers: TrackerRegistry, health: Health) -> AsyncIterator[httpx.AsyncClient]:
     listener, bound = await listen("httpListenAddress", Address("127.0.0.1", 0))
-    server = HttpServer(build_app(health, build_metrics(trackers, version="1.2.3")), listener)
+    server = HttpServer(build_app(health, ServiceMetrics(trackers, version="1.2.3")), listener)
     await server.start()
     async with httpx.AsyncClient(base_url=f"http://{bound}", trust_env=False) as connected:
         yield connected
@@ -94,7 +94,7 @@ async def test_only_reading_is_allowed(client: httpx.AsyncClient):
 async def test_server_that_never_started_releases_its_socket(trackers: TrackerRegistry, health: Health):
     """A failed start leaves no listener behind."""
     listener, bound = await listen("httpListenAddress", Address("127.0.0.1", 0))
-    await HttpServer(build_app(health, build_metrics(trackers, version="1")), listener).stop()
+    await HttpServer(build_app(health, ServiceMetrics(trackers, version="1")), listener).stop()
     again, _ = await listen("httpListenAddress", bound)
     again.close()
 
@@ -102,7 +102,7 @@ async def test_server_that_never_started_releases_its_socket(trackers: TrackerRe
 async def test_idle_connections_do_not_delay_the_stop(trackers: TrackerRegistry, health: Health):
     """A client that keeps its connection open is disconnected, not waited for."""
     listener, bound = await listen("httpListenAddress", Address("127.0.0.1", 0))
-    server = HttpServer(build_app(health, build_metrics(trackers, version="1")), listener)
+    server = HttpServer(build_app(health, ServiceMetrics(trackers, version="1")), listener)
     await server.start()
     reader, writer = await asyncio.open_connection(bound.host, bound.port)
     async with asyncio.timeout(10):

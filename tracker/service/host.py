@@ -34,7 +34,7 @@ from tracker.core.seal import SealedIndexes
 from tracker.core.segment import SegmentBounds
 from tracker.service.checkpoint import checkpointed
 from tracker.service.clock import Clock
-from tracker.service.counters import EffectCounters
+from tracker.service.counters import EffectCounters, tally
 from tracker.service.errors import (
     Fenced,
     LeasesExhausted,
@@ -465,6 +465,10 @@ class TrackerHost:
     def stats(self) -> TrackerStats:
         """Sizes and counters, O(1)."""
         return self._require_core().stats()
+
+    def tally(self, names: tuple[str, ...]) -> dict[str, int]:
+        """Some of the counters, in any state; none while it is being recovered."""
+        return {} if self._core is None else tally(self._core.stats(), names)
 
     def buckets(self) -> list[BucketView]:
         """The buckets, one row each."""

@@ -10,20 +10,19 @@ import socket
 from collections.abc import Iterator
 
 import uvicorn
-from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tracker.service.health import Health, Stage
-from tracker.service.metrics import CONTENT_TYPE, render_metrics
+from tracker.service.metrics import CONTENT_TYPE, ServiceMetrics
 
 _CLOSE_SECONDS = 1
 """Requests take milliseconds: whoever has not read its answer by then is cut off at the stop."""
 
 
-def build_app(health: Health, metrics: CollectorRegistry) -> Starlette:
+def build_app(health: Health, metrics: ServiceMetrics) -> Starlette:
     """The application; it holds no state of its own."""
 
     async def live(_: Request) -> Response:
@@ -35,7 +34,7 @@ def build_app(health: Health, metrics: CollectorRegistry) -> Starlette:
         return JSONResponse({"status": "not ready", "reason": health.stage.value}, status_code=503)
 
     async def scrape(_: Request) -> Response:
-        return Response(render_metrics(metrics), headers={"content-type": CONTENT_TYPE})
+        return Response(metrics.render(), headers={"content-type": CONTENT_TYPE})
 
     return Starlette(
         routes=[

@@ -7,6 +7,7 @@ does not end it. Recovery, closing and effects of one tracker never wait for tho
 import asyncio
 import enum
 import random
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
@@ -18,7 +19,7 @@ from tracker.core.errors import DelayedTrackerError
 from tracker.core.limits import TrackerLimits
 from tracker.service.calls import Calls
 from tracker.service.clock import Clock, SystemClock
-from tracker.service.counters import EffectCounters
+from tracker.service.counters import EVENTS, SIZES, EffectCounters
 from tracker.service.errors import Overloaded, ShuttingDown, TrackerKey, TrackerNotOpen
 from tracker.service.host import Cleared, HostState, Opened, Shared, TrackerHost
 from tracker.service.limits import ServiceLimits
@@ -89,6 +90,7 @@ class TrackerRegistry:
         self._closings: dict[TrackerKey, asyncio.Task[None]] = {}
         self._removals: dict[TrackerKey, asyncio.Task[tuple[int, int]] | asyncio.Task[int]] = {}
         self._closed_counters = EffectCounters()
+        self._closed_tally: Counter[str] = Counter()
 
     # -- to be read at any time ---------------------------------------------------------------------------------------
 
@@ -119,6 +121,13 @@ class TrackerRegistry:
         total.add(self._closed_counters)
         for host in self._hosts.values():
             total.add(host.counters)
+        return total
+
+    def tally(self) -> Counter[str]:
+        """Sums of what trackers count: sizes of the open ones, events of all there ever were. O(open trackers)."""
+        total = Counter(self._closed_tally)
+        for host in self._hosts.values():
+            total.update(host.tally(SIZES) | host.tally(EVENTS))
         return total
 
     @property
@@ -252,6 +261,7 @@ class TrackerRegistry:
     def _forget(self, host: TrackerHost) -> None:
         del self._hosts[host.key]
         self._closed_counters.add(host.counters)
+        self._closed_tally.update(host.tally(EVENTS))
 
     async def close_tracker(self, key: TrackerKey, epoch: int) -> None:
         """Unload a tracker; returns when its effects have ended. The closing goes on if the caller goes away.

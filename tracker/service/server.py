@@ -28,7 +28,7 @@ from tracker.service.clock import Clock
 from tracker.service.health import SERVICE_NAME, Health, Stage
 from tracker.service.http import HttpServer, build_app
 from tracker.service.listen import AddressInUse, listen
-from tracker.service.metrics import build_metrics
+from tracker.service.metrics import ServiceMetrics
 from tracker.service.reflection import Reflection
 from tracker.service.registry import TrackerRegistry
 from tracker.service.servicer import TrackerServicer
@@ -90,7 +90,7 @@ class TrackerServer:
             held, grpc_address = await listen("grpcListenAddress", self.settings.grpc_address)
             undo.callback(held.close)
             listener, http_address = await listen("httpListenAddress", self.settings.http_address)
-            metrics = build_metrics(self.trackers, version=metadata.version("delayed-tracker"))
+            metrics = ServiceMetrics(self.trackers, version=metadata.version("delayed-tracker"))
             http = HttpServer(build_app(self.health, metrics), listener)
             undo.push_async_callback(http.stop)
             await http.start()
