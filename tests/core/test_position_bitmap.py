@@ -173,3 +173,56 @@ def test_by_ledger_names_each_ledger_once_with_its_rows(column):
     ledger_id = PositionColumns.of([(ledger, 0) for ledger in column]).ledger_id
     groups = {ledger: ledger_id[rows].tolist() for ledger, rows in by_ledger(ledger_id)}
     assert groups == {ledger: [ledger] * column.count(ledger) for ledger in set(column)}
+
+
+CHANGES = {
+    "add": lambda bits, other: bits.add(other.to_columns()),
+    "remove": lambda bits, other: bits.remove(other.to_columns()),
+    "remove_through": lambda bits, other: bits.remove_through(other.last() or Position(0, 0)),
+    "update": lambda bits, other: bits.update(other),
+    "subtract": lambda bits, other: bits.subtract(other),
+    "clear": lambda bits, _: bits.clear(),
+}
+READS = {
+    *("bitmap_of", "bitmaps", "check", "contains", "copy", "deserialize", "estimated_nbytes", "first", "from_bitmaps"),
+    *("has", "has_ledger", "intersection_count", "last", "ledgers", "nbytes", "of", "serialize", "to_columns"),
+}
+
+
+def test_every_method_is_known_to_read_or_to_change():
+    """A new one that changes something must leave alone what is lent."""
+    public = {name for name in dir(PositionBitmap) if not name.startswith("_")}
+    assert public == READS | CHANGES.keys() | {"lend", "end_loan", "run_optimize"}
+
+
+@given(batches, st.lists(st.tuples(st.sampled_from(sorted(CHANGES)), batches, st.booleans()), max_size=6))
+def test_what_is_lent_stays_as_it_is(held, steps):
+    """Whatever becomes of the set meanwhile, which is the same as without a loan; a second loan does not end the first."""
+    bits, twin = bits_of(held), bits_of(held)
+    lent = [(bits.lend(), set(held))]
+    for change, other, again in steps:
+        assert CHANGES[change](bits, bits_of(other)) == CHANGES[change](twin, bits_of(other))
+        assert bits == twin
+        bits.check()
+        assert all(same(loan, expected) for loan, expected in lent)
+        if again:
+            lent.append((bits.lend(), set(bits.to_columns())))
+    bits.end_loan()
+    bits.clear()
+    assert same(lent[0][0], set(held))
+
+
+def test_only_what_is_changed_while_lent_is_copied():
+    """The other bitmaps stay shared, and without a loan nothing is copied at all."""
+    bits = bits_of([(1, 0), (1, 1), (2, 0), (3, 0)])
+    lent = bits.lend()
+    bits.remove(PositionColumns.of([(1, 0)]))
+    shared = [bits.bitmap_of(ledger) is lent.bitmap_of(ledger) for ledger in (1, 2, 3)]
+    assert shared == [False, True, True]
+    own = bits.bitmap_of(1)
+    bits.add(PositionColumns.of([(1, 7)]))
+    assert bits.bitmap_of(1) is own, "copied once"
+    bits.end_loan()
+    bits.remove(PositionColumns.of([(1, 7)]))
+    assert bits.bitmap_of(1) is own
+    assert same(bits, {Position(1, 1), Position(2, 0), Position(3, 0)})

@@ -62,7 +62,7 @@ class MergeSource:
     bucket_id: int
     segment_count: int
     live: PositionBitmap
-    """A frozen copy: positions outside are dropped from the merged snapshot."""
+    """Positions outside are dropped from the merged snapshot. Lent until the result is reported: nobody changes it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -84,6 +84,7 @@ class BucketLifecycle:
         home = self._stores.pop(effect_id, None)
         if home is None:
             return False
+        home.bits.end_loan()
         state = self._state
         state.forget_copies(home)
         snapshot = SnapshotSegments(bucket_id, sealed.bounds, snapshot_bytes)
@@ -99,6 +100,7 @@ class BucketLifecycle:
         home = self._stores.pop(effect_id, None)
         if home is None:
             return False
+        home.bits.end_loan()
         self._state.counters.effects_failed += 1
         self._retry_later(home, now_ms)
         self.retire_if_drained(home)

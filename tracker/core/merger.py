@@ -93,7 +93,7 @@ class BucketMerger:
         for home in group:
             home.merging = True
             assert home.snapshot is not None
-            sources.append(MergeSource(home.snapshot.bucket_id, len(home.snapshot.bounds), home.bits.copy()))
+            sources.append(MergeSource(home.snapshot.bucket_id, len(home.snapshot.bounds), home.bits.lend()))
         # When this ends, the number of buckets may be one that was looked at before, and the buckets others.
         self._barren_count = 0
         self._effect_id, self._sources = self._lifecycle.new_effect_id(), group
@@ -114,6 +114,7 @@ class BucketMerger:
         self._effect_id = None
         for home in sources:
             home.merging = False
+            home.bits.end_loan()
         return sources
 
     def merged(

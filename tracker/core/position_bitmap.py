@@ -57,11 +57,13 @@ def by_ledger(ledger_id: Int64Array) -> Iterator[tuple[int, slice | Int64Array]]
 class PositionBitmap:
     """A mutable set of positions. One owner; not thread-safe, reads included."""
 
-    __slots__ = ("_by_ledger", "_count")
+    __slots__ = ("_by_ledger", "_count", "_lent")
 
     def __init__(self) -> None:
         self._by_ledger: dict[int, BitMap] = {}
         self._count = 0
+        self._lent: dict[int, BitMap] | None = None
+        """What :meth:`lend` gave away: neither this directory nor a bitmap in it is changed."""
 
     def __len__(self) -> int:
         """How many positions, O(1)."""
@@ -136,7 +138,7 @@ class PositionBitmap:
         """Add positions; those present already change nothing. Returns how many are new."""
         before = self._count
         for ledger, rows in by_ledger(positions.ledger_id):
-            bitmap = self._by_ledger.get(ledger)
+            bitmap = self._writable(ledger)
             if bitmap is None:
                 bitmap = self._by_ledger[ledger] = BitMap()
             size = len(bitmap)
@@ -148,7 +150,7 @@ class PositionBitmap:
         """Remove positions; those absent change nothing. Returns how many were present."""
         before = self._count
         for ledger, rows in by_ledger(positions.ledger_id):
-            bitmap = self._by_ledger.get(ledger)
+            bitmap = self._writable(ledger)
             if bitmap is None:
                 continue
             size = len(bitmap)
@@ -164,9 +166,9 @@ class PositionBitmap:
     def remove_through(self, position: Position) -> int:
         """Remove everything at or below a position. Returns how many were removed. O(ledgers)."""
         before = self._count
+        bitmap = self._writable(position.ledger_id)
         for ledger in [ledger for ledger in self._by_ledger if ledger < position.ledger_id]:
             self._count -= len(self._by_ledger.pop(ledger))
-        bitmap = self._by_ledger.get(position.ledger_id)
         if bitmap is not None and position.entry_id >= 0:
             size = len(bitmap)
             bitmap.remove_range(0, min(position.entry_id, 2**32 - 1) + 1)
@@ -177,7 +179,7 @@ class PositionBitmap:
         """Add all positions of another set. Returns how many are new."""
         before = self._count
         for ledger, theirs in other._by_ledger.items():
-            ours = self._by_ledger.get(ledger)
+            ours = self._writable(ledger)
             if ours is None:
                 self._by_ledger[ledger] = theirs.copy()
                 self._count += len(theirs)
@@ -191,19 +193,44 @@ class PositionBitmap:
         """Remove all positions of another set. Returns how many were present."""
         before = self._count
         for ledger in [ledger for ledger in self._by_ledger if ledger in other._by_ledger]:
-            bitmap = self._by_ledger[ledger]
+            bitmap = self._writable(ledger)
+            assert bitmap is not None
             size = len(bitmap)
             bitmap -= other._by_ledger[ledger]
             self._settle(ledger, size)
         return before - self._count
 
     def intersection_count(self, other: "PositionBitmap") -> int:
-        """How many positions both sets hold."""
-        return sum(
-            bitmap.intersection_cardinality(other._by_ledger[ledger])
-            for ledger, bitmap in self._by_ledger.items()
-            if ledger in other._by_ledger
-        )
+        """How many positions both sets hold. O(ledgers of the set that has fewer)."""
+        few, many = sorted((self._by_ledger, other._by_ledger), key=len)
+        return sum(bitmap.intersection_cardinality(many[ledger]) for ledger, bitmap in few.items() if ledger in many)
+
+    def lend(self) -> "PositionBitmap":
+        """The same set, to be read by others until :meth:`end_loan`, whatever becomes of this one meanwhile. O(1).
+
+        The bitmaps are shared: the first change of one of them copies it, and the first change at all copies the
+        directory of ledgers. Nobody may change what was lent.
+        """
+        lent = PositionBitmap()
+        lent._by_ledger = self._lent = self._by_ledger
+        lent._count = self._count
+        return lent
+
+    def end_loan(self) -> None:
+        """Nobody reads what was lent any more: changes are made in place again. O(1); without a loan nothing happens."""
+        self._lent = None
+
+    def _writable(self, ledger: int) -> BitMap | None:
+        """The bitmap of a ledger, if there is one, ready to be changed; the directory is ready as well."""
+        lent = self._lent
+        if lent is None:
+            return self._by_ledger.get(ledger)
+        if self._by_ledger is lent:
+            self._by_ledger = lent.copy()
+        bitmap = self._by_ledger.get(ledger)
+        if bitmap is not None and bitmap is lent.get(ledger):
+            bitmap = self._by_ledger[ledger] = bitmap.copy()
+        return bitmap
 
     def _settle(self, ledger: int, size_before: int) -> None:
         bitmap = self._by_ledger[ledger]
@@ -248,7 +275,8 @@ class PositionBitmap:
         return PositionColumns(np.concatenate(ledgers or [none]), np.concatenate(entries or [none]))
 
     def run_optimize(self) -> None:
-        """Re-encode runs of entries compactly, in place; the set stays the same."""
+        """Re-encode runs of entries compactly, in place; the set stays the same. Nothing may be lent."""
+        assert self._lent is None
         for bitmap in self._by_ledger.values():
             bitmap.run_optimize()
 

@@ -16,7 +16,10 @@ from tracker.core.segment import SegmentBounds, cut_segments
 
 @dataclass(frozen=True, slots=True)
 class FrozenIndexes:
-    """A home's copies of indexes as they were at the moment of sealing. Nobody writes to any part of it."""
+    """A home's copies of indexes as they were at the moment of sealing, to be read until the result is reported.
+
+    Nobody writes to any part of it.
+    """
 
     home_key: int
     chunks: tuple[IndexColumns, ...]
