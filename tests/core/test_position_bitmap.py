@@ -185,7 +185,18 @@ CHANGES = {
 }
 READS = {
     *("bitmap_of", "bitmaps", "check", "contains", "copy", "deserialize", "estimated_nbytes", "first", "from_bitmaps"),
-    *("has", "has_ledger", "intersection_count", "last", "ledgers", "nbytes", "of", "serialize", "to_columns"),
+    *(
+        "has",
+        "has_ledger",
+        "intersection_count",
+        "last",
+        "ledger_count",
+        "ledgers",
+        "nbytes",
+        "of",
+        "serialize",
+        "to_columns",
+    ),
 }
 
 

@@ -13,6 +13,9 @@ from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.runs import Run
 from tracker.core.segment import SegmentBounds
 
+_SNAPSHOT_BYTES = 2_500
+"""A stored home with its range, its segment columns and its places in the queues, beyond segments and bits."""
+
 
 @dataclass(slots=True)
 class MemoryCopies:
@@ -79,6 +82,12 @@ class SnapshotSegments:
         self.earliest_from = self.bounds.earliest_from
 
     @property
+    def nbytes(self) -> int:
+        """Memory of what is known about the segments. O(1)."""
+        columns = 3 if self.earliest_from is self.bounds.min_deliver_at_ms else 4
+        return _SNAPSHOT_BYTES + 8 * columns * len(self.bounds)
+
+    @property
     def first_unloaded(self) -> int:
         """First segment whose rows are not in memory yet."""
         return self.next_segment if self.load_effect_id is None else self.load_first
@@ -111,8 +120,10 @@ class Home:
     last: Position | None = None
     """Range it was sealed with, inclusive; None while it is open for adds."""
     sealed_count: int = 0
+    ledger_bytes: float | None = None
+    """Memory of the bitmap of one ledger, on average, when it was last measured (sealing, recovery)."""
     membership_bytes: int = 0
-    """Memory of the bits when they were last measured (sealing, recovery)."""
+    """Memory of the bits as it was last accounted; 0 while it is open for adds."""
     min_deliver_at_ms: int = 0
     max_deliver_at_ms: int = 0
     merging: bool = False
@@ -124,6 +135,16 @@ class Home:
     def is_open(self) -> bool:
         """Whether adds may go here."""
         return self.state in (BucketState.MUTABLE, BucketState.LATE)
+
+    @property
+    def bits_bytes(self) -> int:
+        """Memory of the bits now, about. O(1).
+
+        What was measured holds as long as ledgers stay: a bitmap that loses some of its bits keeps its memory.
+        """
+        if self.ledger_bytes is None:
+            return self.bits.estimated_nbytes
+        return int(self.ledger_bytes * self.bits.ledger_count)
 
     def enter(self, snapshot: SnapshotSegments) -> None:
         """From now on its copies lie in a snapshot of one segment or more."""

@@ -49,8 +49,12 @@ def _check_sizes(state: TrackerState) -> None:
         raise InvariantViolation("the snapshot bytes are not the sum over the stored buckets")
     if state.sealed_count != sum(home.snapshot is not None for home in homes):
         raise InvariantViolation(f"{state.sealed_count} stored buckets are counted, there are others")
+    if any(home.membership_bytes != (0 if home.is_open else home.bits_bytes) for home in homes):
+        raise InvariantViolation("the membership bytes of a home were not accounted when its bits changed")
     if state.membership_bytes != sum(home.membership_bytes for home in homes):
         raise InvariantViolation("the membership bytes are not the sum over the homes")
+    if state.segments_bytes != sum(home.snapshot.nbytes for home in homes if home.snapshot is not None):
+        raise InvariantViolation("the segment bytes are not the sum over the stored buckets")
 
 
 def _check_reachable(state: TrackerState, home: Home) -> None:

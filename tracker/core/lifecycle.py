@@ -73,6 +73,7 @@ class BucketLifecycle:
         home.state = BucketState.SEALING
         home.first, home.last, home.sealed_count = frozen.first, frozen.last, len(frozen)
         state.members.note_range(home)
+        state.account(home)
         effect = StoreSnapshot(self.new_effect_id(), state.epoch, frozen)
         self._stores[effect.effect_id] = home
         self._effects.append(effect)
@@ -90,7 +91,7 @@ class BucketLifecycle:
         snapshot = SnapshotSegments(bucket_id, sealed.bounds, snapshot_bytes)
         # What is nearly due is at hand: keep it instead of reading it back.
         snapshot.next_segment = self._near_segments(snapshot, 0, now_ms)
-        state.enter_snapshot(home, snapshot)
+        state.enter_snapshot(home, snapshot, sealed.ledger_bytes)
         self._put_loaded(home, sealed.indexes.take(slice(0, int(sealed.bounds.starts[snapshot.next_segment]))))
         self.retire_if_drained(home)
         return True
@@ -278,12 +279,18 @@ class BucketLifecycle:
         home.bits.subtract(unreachable)
         self._state.counters.tracked -= len(unreachable)
         self._state.counters.dropped_as_corrupt += len(unreachable)
+        self._state.account(home)
         self.replay_required = True
 
     # -- deleting ----------------------------------------------------------------------------------------------------
 
     def retire_if_drained(self, home: Home) -> None:
-        """Forget a sealed home without bits, and ask for its snapshot to be deleted; one being stored waits."""
+        """Forget a sealed home without bits, and ask for its snapshot to be deleted; one being stored waits.
+
+        To be called for every home that has lost bits.
+        """
+        if home.key in self._state.members.homes:
+            self._state.account(home)
         if home.bits or home.is_open or home.merging or home.key not in self._state.members.homes:
             return
         if home in self._stores.values():

@@ -16,7 +16,7 @@ from tracker.core.position_bitmap import PositionBitmap, bitmap_entries, by_ledg
 class Membership:
     """Homes by key, an index from ledger to homes, and the ranges of the sealed ones. Homes are pairwise disjoint."""
 
-    __slots__ = ("_by_ledger", "_next_key", "homes", "ranges")
+    __slots__ = ("_by_ledger", "_next_key", "homes", "listed_count", "ranges")
 
     def __init__(self) -> None:
         self.homes: dict[int, Home] = {}
@@ -24,6 +24,8 @@ class Membership:
         """(last position, home key) -> first position, of every home that is not open for adds. Only an index."""
         self._by_ledger: dict[int, list[Home]] = {}
         self._next_key = 1
+        self.listed_count = 0
+        """Places in the ledger index: one for each home and ledger."""
 
     def open_home(self, state: BucketState) -> Home:
         """Start an empty home that adds may go to."""
@@ -50,6 +52,7 @@ class Membership:
     def _note_ledger(self, home: Home, ledger: int) -> None:
         if ledger not in home.ledgers:
             home.ledgers[ledger] = None
+            self.listed_count += 1
             self._by_ledger.setdefault(ledger, []).append(home)
 
     def note_range(self, home: Home) -> None:
@@ -63,6 +66,7 @@ class Membership:
         del self.homes[home.key]
         if home.last is not None:
             del self.ranges[home.last, home.key]
+        self.listed_count -= len(home.ledgers)
         for ledger in home.ledgers:
             others = [other for other in self._by_ledger[ledger] if other is not home]
             if others:
@@ -130,6 +134,8 @@ class Membership:
         listed = sorted((ledger, home.key) for ledger, homes in self._by_ledger.items() for home in homes)
         if listed != sorted((ledger, home.key) for home in self.homes.values() for ledger in home.ledgers):
             raise InvariantViolation("the ledger index does not list each home once under each of its ledgers")
+        if self.listed_count != len(listed):
+            raise InvariantViolation(f"{self.listed_count} places in the ledger index are counted, there are others")
         expected = {(home.last, home.key): home.first for home in self.homes.values() if home.last is not None}
         if dict(self.ranges) != expected:
             raise InvariantViolation("the ranges are not those of the sealed homes")

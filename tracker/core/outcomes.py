@@ -144,6 +144,9 @@ class TrackerStats:
     bucket_count: int
     snapshot_bytes: int
     membership_bytes: int
+    """Memory of the bitmaps, about."""
+    memory_bytes: int
+    """Memory that grows with what is tracked, about: rows, bitmaps, leases, segment bounds."""
     next_delivery_ms: int | None
     mark_delete: Position
     added_count: int

@@ -16,6 +16,9 @@ from tracker.core.k_way_merge import Taken, take_earliest
 _RUNS_FEW = 64
 """So many runs are looked into before it is asked whether they are enough."""
 _STALE_SLACK = 64
+_ROW_BYTES = 24
+_CHUNK_BYTES = 880
+"""Three arrays and what holds them together, beyond the rows."""
 
 
 class Run:
@@ -37,6 +40,11 @@ class Run:
     def __len__(self) -> int:
         """Copies left, dead ones included."""
         return len(self._rows) - self._head + self._pending
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that is held, consumed rows that were not let go included. O(1)."""
+        return _ROW_BYTES * (len(self._rows) + self._pending) + _CHUNK_BYTES * (1 + len(self._chunks))
 
     @property
     def is_sorted(self) -> bool:
@@ -114,7 +122,7 @@ def _same_rows(left: IndexColumns, right: IndexColumns) -> bool:
 class RunHeap:
     """All runs, found by id, by home, and by head deadline."""
 
-    __slots__ = ("_by_home", "_heap", "_next_run_id", "_runs", "loaded_count")
+    __slots__ = ("_by_home", "_heap", "_next_run_id", "_runs", "loaded_count", "nbytes")
 
     def __init__(self) -> None:
         self._runs: dict[int, Run] = {}
@@ -123,6 +131,8 @@ class RunHeap:
         self._next_run_id = 1
         self.loaded_count = 0
         """Copies in all runs, dead ones included."""
+        self.nbytes = 0
+        """Memory that all runs hold."""
 
     def __iter__(self) -> Iterator[Run]:
         return iter(self._runs.values())
@@ -141,25 +151,36 @@ class RunHeap:
         self._runs[run.run_id] = run
         self._by_home.setdefault(home_key, {})[run.run_id] = run
         self.loaded_count += len(run)
+        self.nbytes += run.nbytes
         self._push(run)
         return run
 
     def append(self, run: Run, chunk: IndexColumns) -> None:
         """Put an unsorted, non-empty chunk into a run. O(chunk), O(log runs) if it brings an earlier deadline."""
         before = run.min_deliver_at_ms if len(run) else None
+        self.nbytes -= run.nbytes
         run.append(chunk)
+        self.nbytes += run.nbytes
         self.loaded_count += len(chunk)
         if before != run.min_deliver_at_ms:
             self._push(run)
 
     def advance(self, run: Run, count: int) -> None:
         """Consume rows from the front of a sorted run; an empty run is dropped."""
+        self.nbytes -= run.nbytes
         run.advance(count)
+        self.nbytes += run.nbytes
         self.loaded_count -= count
         if len(run):
             self._push(run)
         else:
             self._forget(run)
+
+    def sort(self, run: Run) -> None:
+        """Sort the waiting chunks of a run in."""
+        self.nbytes -= run.nbytes
+        run.sort()
+        self.nbytes += run.nbytes
 
     def drop(self, run: Run) -> None:
         """Forget a run with everything in it."""
@@ -217,7 +238,7 @@ class RunHeap:
 
     def clear(self) -> None:
         """Forget everything."""
-        self._runs, self._by_home, self._heap, self.loaded_count = {}, {}, [], 0
+        self._runs, self._by_home, self._heap, self.loaded_count, self.nbytes = {}, {}, [], 0, 0
 
     def _push(self, run: Run) -> None:
         if len(run):
@@ -229,6 +250,7 @@ class RunHeap:
 
     def _forget(self, run: Run) -> None:
         del self._runs[run.run_id]
+        self.nbytes -= run.nbytes
         runs = self._by_home[run.home_key]
         del runs[run.run_id]
         if not runs:
@@ -246,3 +268,5 @@ class RunHeap:
             raise InvariantViolation("the runs of a home are not those that name it")
         if sum(len(run) for run in self._runs.values()) != self.loaded_count:
             raise InvariantViolation(f"{self.loaded_count} loaded copies are counted, the runs hold others")
+        if sum(run.nbytes for run in self._runs.values()) != self.nbytes:
+            raise InvariantViolation(f"{self.nbytes} bytes are counted for the runs, they hold others")

@@ -46,6 +46,8 @@ class SealedIndexes:
     bounds: SegmentBounds
     first: Position
     last: Position
+    ledger_bytes: float | None = None
+    """Memory of the bitmap of one ledger of the home that was frozen, on average; None if nobody measured."""
 
     def segment(self, number: int) -> IndexColumns:
         """The rows of one segment; shares memory."""
@@ -95,4 +97,5 @@ def seal(frozen: FrozenIndexes) -> SealedIndexes:
         bounds=cut_segments(indexes.deliver_at_ms, step_ms=frozen.step_ms, count_max=frozen.count_max),
         first=frozen.first,
         last=frozen.last,
+        ledger_bytes=frozen.live.nbytes / max(1, frozen.live.ledger_count),
     )

@@ -41,6 +41,7 @@ class TrackerState:
         "mutable",
         "sealed_count",
         "segments",
+        "segments_bytes",
         "snapshot_bytes",
     )
 
@@ -66,6 +67,7 @@ class TrackerState:
         self.counters.tracked = 0
         self.snapshot_bytes = 0
         self.membership_bytes = 0
+        self.segments_bytes = 0
         self.sealed_count = 0
 
     # -- what counts -------------------------------------------------------------------------------------------------
@@ -184,7 +186,7 @@ class TrackerState:
         home = self.members.homes[run.home_key]
         if home.memory is not None and home.memory.open_run is run:
             home.memory.open_run = None
-        run.sort()
+        self.heap.sort(run)
         run.suspect = False
 
     def _merge_small_runs(self, home: Home) -> None:
@@ -288,14 +290,25 @@ class TrackerState:
         self.enter_snapshot(home, snapshot)
         return home
 
-    def enter_snapshot(self, home: Home, snapshot: SnapshotSegments) -> None:
-        """From now on a home's copies lie in a snapshot: account it, and queue what is not loaded. O(bitmaps)."""
+    def enter_snapshot(self, home: Home, snapshot: SnapshotSegments, ledger_bytes: float | None = None) -> None:
+        """From now on a home's copies lie in a snapshot: account it, and queue what is not loaded.
+
+        O(1) if the memory of its bitmaps was measured elsewhere, else O(bitmaps).
+        """
         home.enter(snapshot)
         self.sealed_count += 1
         self.snapshot_bytes += snapshot.snapshot_bytes
-        home.membership_bytes = home.bits.nbytes
-        self.membership_bytes += home.membership_bytes
+        self.segments_bytes += snapshot.nbytes
+        home.ledger_bytes = ledger_bytes or home.bits.nbytes / max(1, home.bits.ledger_count)
+        self.account(home)
         self.segments.update(home)
+
+    def account(self, home: Home) -> None:
+        """Count the memory of a home's bits as it is now: call after each change to one that is not open. O(1)."""
+        if not home.is_open:
+            now_bytes = home.bits_bytes
+            self.membership_bytes += now_bytes - home.membership_bytes
+            home.membership_bytes = now_bytes
 
     def remove_home(self, home: Home) -> None:
         """Forget a home that has no bits left, with its copies."""
@@ -310,4 +323,5 @@ class TrackerState:
         self.membership_bytes -= home.membership_bytes
         if home.snapshot is not None:
             self.snapshot_bytes -= home.snapshot.snapshot_bytes
+            self.segments_bytes -= home.snapshot.nbytes
             self.sealed_count -= 1

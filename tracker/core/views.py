@@ -3,12 +3,18 @@
 from tracker.core.outcomes import BucketView, TrackerStats
 from tracker.core.state import TrackerState
 
+_LISTING_BYTES = 200
+"""A slot in each of two dicts, a key and a list."""
+_REDATED_BYTES = 250
+"""A slot in a dict, a position and its deadline."""
+
 
 def tracker_stats(state: TrackerState, next_delivery_ms: int | None, *, replay_required: bool) -> TrackerStats:
     """Sizes and counters of one tracker. O(1)."""
     counters = state.counters
     leased = len(state.leases.bits)
     open_homes = (state.mutable, state.late)
+    membership_bytes = state.membership_bytes + sum(home.bits_bytes for home in open_homes)
     return TrackerStats(
         epoch=state.epoch,
         pending_count=counters.tracked - leased,
@@ -18,7 +24,8 @@ def tracker_stats(state: TrackerState, next_delivery_ms: int | None, *, replay_r
         late_count=len(state.late.bits),
         bucket_count=len(state.members.homes) - sum(not home.bits for home in open_homes),
         snapshot_bytes=state.snapshot_bytes,
-        membership_bytes=state.membership_bytes + sum(home.bits.estimated_nbytes for home in open_homes),
+        membership_bytes=membership_bytes,
+        memory_bytes=membership_bytes + _memory_beside_bits(state),
         next_delivery_ms=next_delivery_ms,
         mark_delete=state.mark_delete,
         added_count=counters.added,
@@ -37,6 +44,18 @@ def tracker_stats(state: TrackerState, next_delivery_ms: int | None, *, replay_r
         replay_required=replay_required,
         merge_count=counters.merges,
         merged_index_count=counters.merged_indexes,
+    )
+
+
+def _memory_beside_bits(state: TrackerState) -> int:
+    """Memory of rows, leases, segment bounds and places in the ledger index, about. O(1)."""
+    dated_anew = sum(len(home.memory.redated) for home in (state.mutable, state.late) if home.memory is not None)
+    return (
+        state.heap.nbytes
+        + state.leases.nbytes
+        + state.segments_bytes
+        + _LISTING_BYTES * state.members.listed_count
+        + _REDATED_BYTES * dated_anew
     )
 
 
