@@ -44,6 +44,30 @@ def failing(code: grpc.StatusCode, *details):
     return answer
 
 
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ("SERVER: Received message larger than max (300 vs. 200)", "request has 300 bytes.*200.*grpcMessageBytesMax"),
+        ("Received message larger than max (300 vs. 200)", "request has 300 bytes.*200.*grpcMessageBytesMax"),
+        ("SERVER: Sent message larger than max (300 vs. 200)", "answer has 300 bytes.*200.*grpcMessageBytesMax"),
+        (
+            "Stream removed (CLIENT: Received message larger than max (300 vs. 200))",
+            "answer has 300 bytes.*client takes 200",
+        ),
+    ],
+)
+async def test_a_message_above_a_size_limit_names_the_limit_and_the_setting(service, session, told, words):
+    """It is gRPC that refuses it, with words of its own, and a code that would otherwise mean "try again later"."""
+
+    async def refuse(request, context):
+        await abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, told)
+
+    service.on("AddMessages", refuse)
+    with pytest.raises(BatchTooLarge, match=words) as raised:
+        await session.add_columns([10], [1], [0])
+    assert raised.value.metadata == {"size_bytes": "300", "limit_bytes": "200"}
+
+
 async def test_calls_carry_tracker_and_epoch(service, session):
     """Every mutating call names the tracker and the epoch its open answered."""
     service.on("AddMessages", pb.AddMessagesResponse(added_count=2))

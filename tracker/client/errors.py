@@ -5,7 +5,7 @@
     DelayedTrackerError
     +-- TrackerCallError          any call that failed; .reason, .metadata, .retry_after_s
         +-- InvalidArgument       change the request; .violations
-        |   +-- BatchTooLarge     send less at once
+        |   +-- BatchTooLarge     send, or ask for, less at once
         +-- Fenced                somebody opened the tracker after you
         +-- TrackerNotOpen        open it (again)
         +-- Cleared               the tracker was cleared or closed while the call waited
@@ -20,6 +20,7 @@
 A failed call applied nothing, except after CallTimedOut and Unavailable, where the answer may be what got lost.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -33,6 +34,11 @@ from tracker.core.errors import DelayedTrackerError, FieldViolation
 ERROR_DOMAIN = "delayed-tracker"
 
 _STATUS_DETAILS_KEY = "grpc-status-details-bin"
+
+# gRPC refuses such messages before our service, or this client, sees them, and has no reason of ours to give.
+_TOO_LARGE = re.compile(
+    r"(?:(?P<side>CLIENT|SERVER): )?(?P<what>Received|Sent) message larger than max \((?P<size>\d+) vs\. (?P<limit>\d+)\)"
+)
 
 
 class TrackerCallError(DelayedTrackerError):
@@ -196,6 +202,8 @@ def call_error(error: FailedCall) -> TrackerCallError:
             retry = error_details_pb2.RetryInfo()
             detail.Unpack(retry)
             retry_after_s = retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9
+    if not reason and (too_large := _TOO_LARGE.search(error.details() or "")):
+        return _message_too_large(**too_large.groupdict())
     kind = _BY_REASON.get(reason) or _BY_CODE.get(error.code(), ServiceFault)
     said = error.details() or error.code().name
     return kind(
@@ -204,6 +212,19 @@ def call_error(error: FailedCall) -> TrackerCallError:
         metadata=metadata,
         violations=violations,
         retry_after_s=retry_after_s,
+    )
+
+
+def _message_too_large(side: str | None, what: str, size: str, limit: str) -> TrackerCallError:
+    metadata = {"size_bytes": size, "limit_bytes": limit}
+    if side == "CLIENT" and what == "Received":
+        message = f"the answer has {size} bytes, and this client takes {limit}; ask for less in one call"
+        return BatchTooLarge(message, metadata=metadata)
+    name = "request" if what == "Received" else "answer"
+    return BatchTooLarge(
+        f"the {name} has {size} bytes, and the service's limit is {limit}; send or ask for less in one call, or raise "
+        "grpcMessageBytesMax in the service's configuration",
+        metadata=metadata,
     )
 
 
