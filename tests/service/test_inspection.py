@@ -7,6 +7,7 @@ from delayed_tracker.v1 import tracker_pb2 as pb
 from snapshot_storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
 from tests.service.rpc import REF, add, opened, poll, refused, stats_of
 from tests.service.shell import Gate, elapse, failing, running_service, settle, until
+from tracker.cli.output import instant
 
 FAR_MS = 1_000_000
 COUNT = 12
@@ -147,6 +148,7 @@ async def test_positions_are_explained_wherever_they_are(service, epoch, far):
     assert (memory.place, memory.deliver_at_ms) == (pb.MESSAGE_PLACE_MEMORY, far + 250)
     assert (memory.available_at_ms, memory.HasField("bucket_id")) == (far + 250, False)
     assert "16 min 40 s" in memory.explanation
+    assert instant(memory.deliver_at_ms) in memory.explanation, "as the command line writes it elsewhere"
     disk = await explained(service, 1, 7)
     assert (disk.place, disk.deliver_at_ms, disk.bucket_id) == (pb.MESSAGE_PLACE_UNLOADED_SEGMENT, far + 3_500, 1)
     assert disk.HasField("segment")
