@@ -72,6 +72,15 @@ def one_view(connection: sqlite3.Connection) -> Iterator[None]:
             connection.execute("COMMIT")
 
 
+def _file_id(path: Path) -> tuple[int, int] | None:
+    """Which file has this name; None if there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _ensure_directory(path: Path) -> None:
     """Create the file's directory, durably, if it alone is missing: more than one missing level is a mistyped path."""
     directory = path.parent
@@ -100,6 +109,7 @@ class SqliteThreads:
         self._readers: SimpleQueue[sqlite3.Connection] = SimpleQueue()
         self._writer: sqlite3.Connection | None = None
         self._lock: PathLock | None = None
+        self._file_id: tuple[int, int] | None = None
         self._accepts = False
 
     async def open(self, recover: Job[T]) -> T:
@@ -129,6 +139,7 @@ class SqliteThreads:
                 self._readers.put(reader)
                 reader.execute("PRAGMA query_only = ON")
             recovered = recover(self._writer)
+            self._file_id = _file_id(self._path)
             self._accepts = True
             undo.pop_all()
         return recovered
@@ -168,7 +179,16 @@ class SqliteThreads:
     def _run_writing(self, job: Job[T]) -> T:
         assert self._writer is not None  # jobs are accepted only while it is there, and finished before it goes
         with storage_errors(self._path):
+            self._require_same_file()
             return job(self._writer)
+
+    def _require_same_file(self) -> None:
+        """Refuse to write where the next start does not read: SQLite goes on with a file that has lost its name."""
+        if _file_id(self._path) != self._file_id:
+            raise StorageUnavailable(
+                f"{self._path} was removed or replaced while it was in use; put the file back, or stop the service and "
+                "start it again with the one that is there now"
+            )
 
     def _run_reading(self, job: Job[T]) -> T:
         reader = self._readers.get()

@@ -9,9 +9,9 @@ import textwrap
 
 import pytest
 
-from snapshot_storage.errors import StorageInUse
+from snapshot_storage.errors import StorageInUse, StorageUnavailable
 from snapshot_storage.sqlite import open_sqlite
-from tests.snapshot_storage.sqlite_files import started
+from tests.snapshot_storage.sqlite_files import create, started
 
 HOLDER = textwrap.dedent(
     """
@@ -59,3 +59,22 @@ async def test_another_process_keeps_us_out_until_it_is_killed(tmp_path):
     assert await holder.wait() == -signal.SIGKILL
     async with started(path):
         assert (tmp_path / "db.lock").read_text() == f"{os.getpid()}\n"
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
+async def test_a_file_that_was_taken_away_is_read_on_and_refuses_writes(tmp_path, replaced):
+    """What is written to a file without its name would be gone at the next start; put back, it is written again."""
+    path, aside = tmp_path / "db", tmp_path / "aside"
+    async with started(path) as storage:
+        bucket_id = await create(storage, [b"1"])
+        path.rename(aside)
+        if replaced:
+            path.write_bytes(b"")
+        with pytest.raises(StorageUnavailable, match="removed or replaced"):
+            await create(storage, [b"2"])
+        with pytest.raises(StorageUnavailable, match="removed or replaced"):
+            await storage.replace("t", "c", remove=(), add=(), epoch=1)
+        assert await storage.get_bucket_snapshot_segments(bucket_id, 1, 1) == [b"1"]
+        aside.rename(path)
+        await create(storage, [b"2"])
+        assert len(await storage.list_bucket_snapshots("t", "c")) == 2
