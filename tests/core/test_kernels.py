@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracker.core.columns import ENTRY_ID_MAX, INT63_MAX
-from tracker.core.kernels import delivery_order
+from tracker.core.kernels import delivery_order, position_order_in_segments
 
 deadlines = st.integers(0, 5) | st.integers(1_700_000_000_000, 1_700_600_000_000) | st.integers(0, INT63_MAX)
 ledgers = st.integers(7, 9) | st.integers(0, INT63_MAX)
@@ -30,3 +30,14 @@ def test_delivery_order_of_many_rows(span):
     entry_id = rng.permutation(3_000)
     expected = np.lexsort((entry_id, ledger_id, deliver_at_ms))
     assert np.array_equal(delivery_order(deliver_at_ms, ledger_id, entry_id), expected)
+
+
+@given(st.lists(st.lists(st.tuples(ledgers, entries), max_size=12), max_size=6))
+def test_positions_are_ordered_within_each_segment(segments):
+    """Rows stay in their segment, empty ones among them."""
+    positions = [position for segment in segments for position in segment]
+    ledger_id, entry_id = np.array(positions, np.int64).reshape(-1, 2).T.copy()
+    starts = np.cumsum([0, *map(len, segments)])
+    order = position_order_in_segments(ledger_id, entry_id, starts).tolist()
+    assert sorted(order) == list(range(len(positions)))
+    assert [positions[row] for row in order] == [position for segment in segments for position in sorted(segment)]

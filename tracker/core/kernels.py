@@ -92,3 +92,25 @@ def segment_starts(deliver_at_ms: Int64Array, step_ms: int, count_max: int) -> I
             starts[found] = row
             found += 1
     return starts[:found].copy()
+
+
+@_kernels.add(COLUMN, COLUMN, COLUMN)
+def position_order_in_segments(ledger_id: Int64Array, entry_id: Int64Array, starts: Int64Array) -> Int64Array:
+    """Row numbers in the order (segment, ledger_id, entry_id); O(n).
+
+    ``starts``: the row at which each segment begins, and one past the last row.
+    """
+    rows = np.arange(len(ledger_id))
+    rows = _sort_rows_by(entry_id, rows)
+    rows = _sort_rows_by(ledger_id, rows)
+    segment_of_row = np.empty(len(rows), np.int64)
+    for segment in range(len(starts) - 1):
+        segment_of_row[starts[segment] : starts[segment + 1]] = segment
+    # Rows stay in their segment, so that its start is where the first of them goes.
+    next_slot = starts.copy()
+    ordered = np.empty(len(rows), np.int64)
+    for row in rows:
+        segment = segment_of_row[row]
+        ordered[next_slot[segment]] = row
+        next_slot[segment] += 1
+    return ordered

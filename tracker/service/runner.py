@@ -124,8 +124,8 @@ class _Prepared:
 def _prepare(frozen: FrozenIndexes) -> _Prepared:
     sealed = seal(frozen)
     encoded = encode_snapshot(sealed)
-    bits = PositionBitmap.of(sealed.indexes.positions)
-    return _Prepared(sealed, encoded, encode_summary(sealed.bounds, bits, encoded.length))
+    # Sealing leaves exactly the live positions, each once.
+    return _Prepared(sealed, encoded, encode_summary(sealed.bounds, frozen.live, encoded.length))
 
 
 async def _each(segments: Sequence[bytes]) -> AsyncIterator[bytes]:

@@ -1,6 +1,6 @@
 """The service as a whole: its parts are made, connected, started and stopped here, and nowhere else.
 
-Start: both addresses are bound, HTTP answers (live, not ready), the storage opens, gRPC answers, ready. Stop: health says
+Start: both addresses are bound, HTTP answers (live, not ready), kernels are loaded, the storage opens, gRPC answers, ready. Stop: health says
 NOT_SERVING, new calls are refused, waiting polls end, effects finish, connections close, the storage closes. A stop
 takes no longer than the grace period; what it cuts off is safe, since storing is all or nothing.
 """
@@ -27,6 +27,7 @@ from tracker.core.errors import InvalidInput
 from tracker.service.clock import Clock
 from tracker.service.health import SERVICE_NAME, Health, Stage
 from tracker.service.http import HttpServer, build_app
+from tracker.service.kernels import warm_up_kernels
 from tracker.service.listen import AddressInUse, listen
 from tracker.service.metrics import ServiceMetrics
 from tracker.service.reflection import Reflection
@@ -94,6 +95,7 @@ class TrackerServer:
             http = HttpServer(build_app(self.health, metrics), listener)
             undo.push_async_callback(http.stop)
             await http.start()
+            await asyncio.get_running_loop().run_in_executor(None, warm_up_kernels)
             await self.trackers.start()
             held.close()
             server = self._bound_grpc(grpc_address)

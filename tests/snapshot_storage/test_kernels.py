@@ -1,7 +1,6 @@
-"""Varints and bitmaps in columns agree with their one-at-a-time counterparts."""
+"""The codec's kernels: their bitmaps are the library's. test_codec.py has rows and messages."""
 
 from array import array
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -9,37 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from snapshot_storage.roaring_columns import serialize_bitmaps
-from snapshot_storage.varint_columns import CellTable, VarintReader, spans, varint_widths
-
-values = st.lists(st.integers(0, 300) | st.integers(0, 2**63 - 1), min_size=1, max_size=40)
-
-
-def _varint(value: int) -> bytes:
-    octets = []
-    while value > 0x7F:
-        octets.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*octets, value])
-
-
-@given(values)
-def test_varints_are_written_and_read_back(numbers):
-    """Any mixture of widths from one to nine bytes."""
-    column = np.array(numbers, np.int64)
-    table = CellTable(len(column), 10)
-    table.put(0x2A)
-    table.put_varint(column, varint_widths(column))
-    encoded = table.flat().tobytes()
-    assert encoded == b"".join(b"\x2a" + _varint(number) for number in numbers)
-    starts = np.cumsum(table.widths) - table.widths
-    assert VarintReader(encoded).read(starts + 1, table.widths - 1).tolist() == numbers
-
-
-def test_spans_are_the_ranges_they_say():
-    """Ranges of zero length are nothing."""
-    assert spans(np.array([5, 9, 20]), np.array([2, 0, 3])).tolist() == [5, 6, 20, 21, 22]
-    assert spans(np.array([], np.int64), np.array([], np.int64)).tolist() == []
+from delayed_tracker.storage.v1 import snapshot_pb2
+from snapshot_storage.kernels import encode_segment_metadata
 
 
 def _library(groups: list[list[int]]) -> list[bytes]:
@@ -52,11 +22,14 @@ def _library(groups: list[list[int]]) -> list[bytes]:
 
 
 def _ours(groups: list[list[int]]) -> list[bytes]:
-    sizes = np.array([len(group) for group in groups], np.int64)
+    """One segment for each group."""
+    starts = np.cumsum([0, *map(len, groups)])
     column = np.array([value for group in groups for value in group], np.int64)
-    bitmaps = serialize_bitmaps(column, np.cumsum(sizes) - sizes)
-    encoded, ends = bitmaps.flat.tobytes(), np.cumsum(bitmaps.widths).tolist()
-    return [encoded[start:end] for start, end in pairwise([0, *ends])]
+    nothing = np.zeros(len(groups), np.int64)
+    octets, repeat = encode_segment_metadata(np.zeros(len(column), np.int64), column, starts, nothing, nothing)
+    assert repeat == -1
+    message = snapshot_pb2.SnapshotMetadata.FromString(octets.tobytes())
+    return [segment.delayed_index_bit_map[0] for segment in message.metadata_list]
 
 
 runs = st.builds(lambda start, size: range(start, start + size), st.integers(0, 400_000), st.integers(1, 9))
@@ -84,3 +57,11 @@ def test_a_run_wins_only_if_it_is_smaller(size):
     """Three in a row take six bytes either way and stay an array."""
     several = [list(range(size)), [*range(size), *range(100, 100 + size)]]
     assert _ours(several) == _library(several)
+
+
+def test_the_row_that_repeats_a_position_is_named():
+    """In its own segment; the same position in the next one is nothing special."""
+    starts, nothing = np.array([0, 2, 5]), np.zeros(2, np.int64)
+    ledger_id, entry_id = np.full(5, 7), np.array([1, 2, 2, 3, 3])
+    octets, repeat = encode_segment_metadata(ledger_id, entry_id, starts, nothing, nothing)
+    assert (len(octets), repeat) == (0, 4)

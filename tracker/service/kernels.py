@@ -1,0 +1,24 @@
+"""Loading all compiled kernels at the start of the service, so that no call waits for a compilation."""
+
+import structlog
+
+import snapshot_storage.kernels
+import tracker.core.kernels
+
+_log = structlog.stdlib.get_logger("tracker.service")
+
+
+def warm_up_kernels() -> None:
+    """Load them from the user's cache, or compile them, which takes some seconds once and is logged. Blocks."""
+    announced = False
+
+    def announce() -> None:
+        nonlocal announced
+        if not announced:
+            _log.info("compiling kernels; this takes some seconds, once for each version and user")
+        announced = True
+
+    tracker.core.kernels.warm_up(announce)
+    snapshot_storage.kernels.warm_up(announce)
+    if announced:
+        _log.info("kernels are compiled")
