@@ -210,6 +210,32 @@ def the_membership_bytes_are_off(busy):
     busy.state.membership_bytes += 1
 
 
+@corruption
+def the_membership_bytes_of_a_home_are_off(busy):
+    busy.state.membership_bytes += 1
+    busy.home(IDLE).membership_bytes += 1
+
+
+@corruption
+def the_segment_bytes_are_off(busy):
+    busy.state.segments_bytes -= 1
+
+
+@corruption
+def the_bytes_of_the_runs_are_off(busy):
+    busy.state.heap.nbytes += 1
+
+
+@corruption
+def the_bytes_of_the_leases_are_off(busy):
+    busy.state.leases._parts_bytes += 1
+
+
+@corruption
+def the_places_in_the_ledger_index_are_miscounted(busy):
+    busy.state.members.listed_count += 1
+
+
 # -- copies in memory
 
 

@@ -14,6 +14,7 @@ SIZES: Final = (
     "bucket_count",
     "snapshot_bytes",
     "membership_bytes",
+    "memory_bytes",
 )
 """What a tracker's stats say of now; nothing is left of it when the tracker is closed."""
 

@@ -68,6 +68,7 @@ _SIZES: Final = {
     "buckets": ("bucket_count", "Sealed buckets."),
     "snapshot_bytes": ("snapshot_bytes", "Size of all snapshots."),
     "membership_bytes": ("membership_bytes", "Memory of the bitmaps that say what is tracked."),
+    "memory_bytes": ("memory_bytes", "Memory of rows, bitmaps, leases and segment bounds, about."),
 }
 
 
