@@ -12,30 +12,28 @@ them.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from snapshot_storage.codec import EncodedSnapshot, decode_segments, encode_snapshot
 from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageError
-from snapshot_storage.protocol import CatalogueEntry
 from snapshot_storage.summary import encode_summary
-from tracker.core.columns import BEFORE_ALL, IndexColumns, Position
+from tracker.core.columns import IndexColumns
 from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, MergeSnapshots, StoreSnapshot
-from tracker.core.errors import DelayedTrackerError
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.seal import FrozenIndexes, SealedIndexes, seal
-from tracker.core.segment import SegmentBounds
 from tracker.service.counters import EffectCounters
 from tracker.service.errors import TrackerKey
 from tracker.service.limits import ServiceLimits
 from tracker.service.merging import MergeSourceLost, MergeTooLarge, SnapshotMerge
+from tracker.service.reports import EffectReports
+from tracker.service.snapshot_writer import SnapshotWriter
 from tracker.service.storage_access import StorageAccess
 from tracker.service.trouble import (
     DELETE_FAILED,
-    FENCED,
     LOAD_FAILED,
     MERGE_FAILED,
     SNAPSHOT_LOST,
@@ -46,72 +44,6 @@ Answer = TypeVar("Answer")
 
 DECODE_INLINE_BYTES_MAX = 16 * 2**10
 """Smaller loads decode faster than a thread takes them over."""
-
-
-class EffectReports(Protocol):
-    """Whom results are reported to. The verbs are the core's; false means the core has forgotten the effect."""
-
-    @property
-    def epoch(self) -> int:
-        """The core's epoch now."""
-        ...
-
-    @property
-    def mark_delete(self) -> Position:
-        """The core's mark-delete position now."""
-        ...
-
-    def snapshot_stored(
-        self, effect: StoreSnapshot, bucket_id: int, sealed: SealedIndexes, *, snapshot_bytes: int
-    ) -> bool:
-        """The snapshot is durable and catalogued. False: it must be removed again."""
-        ...
-
-    def snapshot_failed(self, effect: StoreSnapshot) -> bool:
-        """Nothing durable came of it, or nothing that is not going to be removed."""
-        ...
-
-    def snapshots_merged(
-        self,
-        effect: MergeSnapshots,
-        bucket_id: int,
-        bounds: SegmentBounds,
-        *,
-        snapshot_bytes: int,
-        stored: PositionBitmap,
-    ) -> bool:
-        """The merged snapshot stands in the catalogue in place of its sources. False: put everything back."""
-        ...
-
-    def merge_failed(
-        self, effect: MergeSnapshots, *, lost_bucket_ids: tuple[int, ...] = (), too_large: bool = False
-    ) -> bool:
-        """Everything is as before: try again later, or (``too_large``) never, or (lost) without those sources."""
-        ...
-
-    def segments_loaded(self, effect: LoadSegments, indexes: IndexColumns) -> bool:
-        """The rows of all the segments, in order."""
-        ...
-
-    def segment_load_failed(self, effect: LoadSegments, *, lost: bool) -> bool:
-        """They could not be read: now, or (``lost``) ever."""
-        ...
-
-    def snapshots_deleted(self, effect: DeleteSnapshots) -> bool:
-        """Pointers and snapshots are gone, and the catalogue carries the effect's epoch."""
-        ...
-
-    def catalogue_written(self, effect: DeleteSnapshots) -> None:
-        """The catalogue carries the effect's epoch and none of its buckets; their objects were tried."""
-        ...
-
-    def delete_failed(self, effect: DeleteSnapshots) -> bool:
-        """Some may still be there."""
-        ...
-
-    def catalogue_fenced(self, epoch: int) -> None:
-        """The catalogue refused this epoch: a newer one has been written to it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +71,15 @@ class EffectRunner:
     __slots__ = (
         "_access",
         "_counters",
-        "_debris",
         "_deleted",
-        "_finishing",
         "_key",
         "_metadata_bytes_max",
         "_operations_max",
         "_reports",
-        "_restorable",
         "_slots",
         "_storage",
         "_tasks",
+        "_writer",
         "catalogue_turn",
     )
 
@@ -162,7 +92,8 @@ class EffectRunner:
         reports: EffectReports,
         counters: EffectCounters,
     ) -> None:
-        self.catalogue_turn = asyncio.Lock()
+        self._writer = SnapshotWriter(key, access, reports=reports, counters=counters)
+        self.catalogue_turn = self._writer.turn
         """Held for every write to this tracker's catalogue, together with what must follow it."""
         self._key = key
         self._access = access
@@ -173,14 +104,10 @@ class EffectRunner:
         self._metadata_bytes_max = limits.snapshot_metadata_bytes_max
         self._reports = reports
         self._counters = counters
-        # Dictionaries without values: an empty set takes three times the memory of an empty dictionary.
         self._tasks: dict[asyncio.Task[None], Effect] = {}
-        self._debris: dict[int, None] = {}
+        # Without values: an empty set takes three times the memory of an empty dictionary.
         self._deleted: dict[int, None] = {}
         """Objects of unfinished deletions that are gone already."""
-        self._restorable: dict[int, CatalogueEntry] = {}
-        """Entries that a merge may have removed though it failed."""
-        self._finishing = False
 
     @property
     def in_flight_count(self) -> int:
@@ -194,7 +121,7 @@ class EffectRunner:
     @property
     def debris(self) -> frozenset[int]:
         """Buckets that nobody knows and the catalogue may name."""
-        return frozenset(self._debris)
+        return frozenset(self._writer.debris)
 
     def run(self, effects: Sequence[Effect]) -> None:
         """Take over effects; each will be reported. Never blocks."""
@@ -205,17 +132,17 @@ class EffectRunner:
 
     async def finish(self) -> None:
         """Return when every effect has been reported; none is retried from now on."""
-        self._finishing = True
+        self._writer.finishing = True
         while self._tasks:
             await asyncio.wait(self._tasks)
-        if self._debris or self._restorable:
+        if self._writer.debris or self._writer.restorable:
             async with self.catalogue_turn:
                 with suppress(StorageError):  # Recovery copes with it: each of its snapshots is whole.
-                    await self._replace(remove=(), add=(), epoch=self._reports.epoch)
+                    await self._writer.replace(remove=(), add=(), epoch=self._reports.epoch)
 
     def abandon(self) -> None:
         """Cancel what is under way: the storage keeps either nothing or a whole, catalogued or sweepable snapshot."""
-        self._finishing = True
+        self._writer.finishing = True
         for task in self._tasks:
             task.cancel()
 
@@ -246,16 +173,6 @@ class EffectRunner:
             slots = self._slots[kind] = asyncio.Semaphore(self._operations_max)
         return slots
 
-    async def _attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
-        return await self._access.attempt(operation, self._counters, give_up=lambda: self._finishing)
-
-    def _failed(self, event: str, error: DelayedTrackerError, *, retried: bool = True, **fields: object) -> None:
-        self._access.trouble.failed(self._key, event, error, retried=retried and not self._finishing, **fields)
-
-    def _fenced(self, epoch: int, error: SnapshotConflict) -> None:
-        self._failed(FENCED, error, retried=False)
-        self._reports.catalogue_fenced(epoch)
-
     def _note_forgotten(self, *, known: bool) -> None:
         if not known:
             self._counters.results_forgotten += 1
@@ -275,24 +192,26 @@ class EffectRunner:
         prepared = await self._access.offload(_prepare, effect.frozen)
         sealed, encoded = prepared.sealed, prepared.encoded
         try:
-            bucket_id = await self._attempt(
-                lambda: self._create(encoded.metadata, _each(encoded.segments), sealed.first, sealed.last, effect.epoch)
+            bucket_id = await self._writer.attempt(
+                lambda: self._writer.create(
+                    encoded.metadata, _each(encoded.segments), sealed.first, sealed.last, effect.epoch
+                )
             )
         except StorageError as error:
-            self._failed(STORE_FAILED, error, position_count=len(effect.frozen))
+            self._writer.failed(STORE_FAILED, error, position_count=len(effect.frozen))
             return False
-        entry = self._entry(bucket_id, sealed.first, sealed.last, prepared.summary)
+        entry = self._writer.entry(bucket_id, sealed.first, sealed.last, prepared.summary)
         async with self.catalogue_turn:
             try:
-                await self._replace(remove=(bucket_id,), add=(entry,), epoch=effect.epoch)
+                await self._writer.replace(remove=(bucket_id,), add=(entry,), epoch=effect.epoch)
             except SnapshotConflict as error:
-                self._fenced(effect.epoch, error)
-                await self._delete_objects((bucket_id,))
+                self._writer.fenced(effect.epoch, error)
+                await self._writer.delete_objects((bucket_id,))
                 return False
             except StorageError as error:
-                self._failed(STORE_FAILED, error, bucket_id=bucket_id, position_count=len(effect.frozen))
+                self._writer.failed(STORE_FAILED, error, bucket_id=bucket_id, position_count=len(effect.frozen))
                 # The write may have been applied all the same.
-                await self._undo(bucket_id)
+                await self._writer.undo(bucket_id)
                 return False
             known = self._reports.snapshot_stored(effect, bucket_id, sealed, snapshot_bytes=encoded.length)
             self._note_forgotten(known=known)
@@ -300,66 +219,8 @@ class EffectRunner:
                 self._counters.snapshots_stored += 1
                 self._access.trouble.over(self._key, STORE_FAILED)
             else:
-                await self._undo(bucket_id)
+                await self._writer.undo(bucket_id)
         return True
-
-    async def _create(
-        self, metadata: bytes, segments: AsyncIterator[bytes], first: Position, last: Position, epoch: int
-    ) -> int:
-        return await self._storage.create_bucket_snapshot(
-            metadata,
-            segments,
-            bucket_key=f"#pulsar.internal.delayed.bucket_{first.ledger_id}_{last.ledger_id}",
-            topic=self._key.topic,
-            cursor=self._key.subscription,
-            epoch=epoch,
-        )
-
-    def _entry(self, bucket_id: int, first: Position, last: Position, summary: bytes) -> CatalogueEntry:
-        mark_delete = self._reports.mark_delete
-        return CatalogueEntry(
-            bucket_id=bucket_id,
-            first=first,
-            last=last,
-            summary=summary,
-            mark_delete=None if mark_delete == BEFORE_ALL else mark_delete,
-        )
-
-    async def _undo(self, bucket_id: int, replaced: Sequence[CatalogueEntry] = ()) -> None:
-        """Take a snapshot out of the catalogue, put back what it replaced, and delete it. The turn is held."""
-        self._debris[bucket_id] = None
-        self._restorable.update((entry.bucket_id, entry) for entry in replaced)
-        try:
-            await self._replace(remove=(), add=(), epoch=self._reports.epoch)
-        except StorageError:
-            return  # It stays debris, and goes with the next catalogue write.
-        await self._delete_objects((bucket_id,))
-
-    async def _replace(self, *, remove: Sequence[int], add: Sequence[CatalogueEntry], epoch: int) -> None:
-        """Write to the catalogue, taking debris along. Repeating it is harmless: what is added is removed first."""
-        debris = sorted(self._debris)
-        restored = [entry for bucket_id, entry in self._restorable.items() if bucket_id not in remove]
-        await self._attempt(
-            lambda: self._storage.replace(
-                *self._key,
-                remove=[*remove, *debris],
-                add=[*restored, *add],
-                epoch=epoch,
-                writer=self._access.writer,
-                mark_delete=self._reports.mark_delete,
-            )
-        )
-        for bucket_id in debris:
-            self._debris.pop(bucket_id, None)
-        self._restorable.clear()
-
-    async def _delete_objects(self, bucket_ids: Sequence[int]) -> None:
-        """Delete snapshots that no catalogue names; those that remain are swept at the next recovery."""
-        for bucket_id in bucket_ids:
-            try:
-                await self._attempt(partial(self._storage.delete_bucket_snapshot, bucket_id))
-            except StorageError:
-                self._counters.orphans_left += 1
 
     # -- merge -------------------------------------------------------------------------------------------------------
 
@@ -371,7 +232,7 @@ class EffectRunner:
             settled = await self._merge_and_report(effect)
         except MergeSourceLost as error:
             lost = (error.bucket_id,)
-            self._failed(SNAPSHOT_LOST, error, retried=False, bucket_id=error.bucket_id)
+            self._writer.failed(SNAPSHOT_LOST, error, retried=False, bucket_id=error.bucket_id)
             if error.is_missing:
                 self._counters.snapshots_missing += 1
             else:
@@ -391,35 +252,35 @@ class EffectRunner:
 
         async def create() -> int:
             async with aclosing(merge.segments()) as segments:
-                return await self._create(plan.metadata, segments, effect.first, effect.last, effect.epoch)
+                return await self._writer.create(plan.metadata, segments, effect.first, effect.last, effect.epoch)
 
         try:
             plan = await merge.plan()
-            bucket_id = await self._attempt(create)
+            bucket_id = await self._writer.attempt(create)
         except StorageError as error:
-            self._failed(MERGE_FAILED, error, bucket_ids=source_ids)
+            self._writer.failed(MERGE_FAILED, error, bucket_ids=source_ids)
             return False
         length = len(plan.metadata) + merge.segment_bytes
         summary = await self._access.offload(encode_summary, plan.bounds, plan.stored, length)
-        entry = self._entry(bucket_id, effect.first, effect.last, summary)
+        entry = self._writer.entry(bucket_id, effect.first, effect.last, summary)
         async with self.catalogue_turn:
             try:
-                state = await self._attempt(lambda: self._storage.list(*self._key))
+                state = await self._writer.attempt(lambda: self._storage.list(*self._key))
             except StorageError as error:
-                self._failed(MERGE_FAILED, error, bucket_ids=source_ids)
-                await self._delete_objects((bucket_id,))
+                self._writer.failed(MERGE_FAILED, error, bucket_ids=source_ids)
+                await self._writer.delete_objects((bucket_id,))
                 return False
             sources = [source for source in state.entries if source.bucket_id in source_ids]
             try:
-                await self._replace(remove=(*source_ids, bucket_id), add=(entry,), epoch=effect.epoch)
+                await self._writer.replace(remove=(*source_ids, bucket_id), add=(entry,), epoch=effect.epoch)
             except SnapshotConflict as error:
-                self._fenced(effect.epoch, error)
-                await self._delete_objects((bucket_id,))
+                self._writer.fenced(effect.epoch, error)
+                await self._writer.delete_objects((bucket_id,))
                 return False
             except StorageError as error:
-                self._failed(MERGE_FAILED, error, bucket_ids=source_ids)
+                self._writer.failed(MERGE_FAILED, error, bucket_ids=source_ids)
                 # The write may have been applied all the same.
-                await self._undo(bucket_id, sources)
+                await self._writer.undo(bucket_id, sources)
                 return False
             known = self._reports.snapshots_merged(
                 effect, bucket_id, plan.bounds, snapshot_bytes=length, stored=plan.stored
@@ -429,11 +290,11 @@ class EffectRunner:
                 self._counters.snapshots_merged += 1
                 self._access.trouble.over(self._key, MERGE_FAILED)
             else:
-                await self._undo(bucket_id, sources)
+                await self._writer.undo(bucket_id, sources)
         return True
 
     async def _read_entries(self, bucket_id: int, first: int, last: int) -> list[bytes]:
-        return await self._attempt(lambda: self._storage.get_bucket_snapshot_segments(bucket_id, first, last))
+        return await self._writer.attempt(lambda: self._storage.get_bucket_snapshot_segments(bucket_id, first, last))
 
     # -- load --------------------------------------------------------------------------------------------------------
 
@@ -448,21 +309,21 @@ class EffectRunner:
             self._note_forgotten(known=self._reports.segments_loaded(effect, indexes))
         except SnapshotNotFound as error:
             self._counters.snapshots_missing += 1
-            self._failed(SNAPSHOT_LOST, error, retried=False, bucket_id=effect.bucket_id)
+            self._writer.failed(SNAPSHOT_LOST, error, retried=False, bucket_id=effect.bucket_id)
             lost = True
         except SnapshotCorrupt as error:
             self._counters.snapshots_corrupt += 1
-            self._failed(SNAPSHOT_LOST, error, retried=False, bucket_id=effect.bucket_id)
+            self._writer.failed(SNAPSHOT_LOST, error, retried=False, bucket_id=effect.bucket_id)
             lost = True
         except StorageError as error:
-            self._failed(LOAD_FAILED, error, bucket_id=effect.bucket_id)
+            self._writer.failed(LOAD_FAILED, error, bucket_id=effect.bucket_id)
         finally:
             if not settled:
                 self._counters.segment_loads_failed += 1
                 self._note_forgotten(known=self._reports.segment_load_failed(effect, lost=lost))
 
     async def _read(self, effect: LoadSegments) -> IndexColumns:
-        entries = await self._attempt(
+        entries = await self._writer.attempt(
             lambda: self._storage.get_bucket_snapshot_segments(effect.bucket_id, effect.first + 1, effect.last + 1)
         )
         if sum(map(len, entries)) <= DECODE_INLINE_BYTES_MAX:
@@ -475,7 +336,7 @@ class EffectRunner:
         settled = False
         try:
             async with self.catalogue_turn:
-                await self._replace(remove=effect.bucket_ids, add=(), epoch=effect.epoch)
+                await self._writer.replace(remove=effect.bucket_ids, add=(), epoch=effect.epoch)
             # Each is tried, whatever becomes of the others, and what is gone is not tried again.
             for bucket_id in effect.bucket_ids:
                 if bucket_id not in self._deleted and await self._try_to_delete(bucket_id):
@@ -489,9 +350,9 @@ class EffectRunner:
                 self._access.trouble.over(self._key, DELETE_FAILED)
                 self._note_forgotten(known=self._reports.snapshots_deleted(effect))
         except SnapshotConflict as error:
-            self._fenced(effect.epoch, error)
+            self._writer.fenced(effect.epoch, error)
         except StorageError as error:
-            self._failed(DELETE_FAILED, error, bucket_ids=effect.bucket_ids)
+            self._writer.failed(DELETE_FAILED, error, bucket_ids=effect.bucket_ids)
         finally:
             if not settled:
                 self._counters.deletes_failed += 1
@@ -499,8 +360,8 @@ class EffectRunner:
 
     async def _try_to_delete(self, bucket_id: int) -> bool:
         try:
-            await self._attempt(partial(self._storage.delete_bucket_snapshot, bucket_id))
+            await self._writer.attempt(partial(self._storage.delete_bucket_snapshot, bucket_id))
         except StorageError as error:
-            self._failed(DELETE_FAILED, error, bucket_id=bucket_id)
+            self._writer.failed(DELETE_FAILED, error, bucket_id=bucket_id)
             return False
         return True

@@ -1,0 +1,128 @@
+"""Snapshots of one tracker written and taken back: what stores, merges and deletions have in common.
+
+All catalogue writes take turns. What could not be undone because the storage went away goes along with the next write.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from snapshot_storage.errors import SnapshotConflict, StorageError
+from snapshot_storage.protocol import CatalogueEntry
+from tracker.core.columns import BEFORE_ALL, Position
+from tracker.core.errors import DelayedTrackerError
+from tracker.service.counters import EffectCounters
+from tracker.service.errors import TrackerKey
+from tracker.service.reports import EffectReports
+from tracker.service.storage_access import StorageAccess
+from tracker.service.trouble import FENCED
+
+Answer = TypeVar("Answer")
+
+
+class SnapshotWriter:
+    """Writes to the storage of one tracker, and remembers what is still to be taken back."""
+
+    __slots__ = (
+        "_access",
+        "_counters",
+        "_key",
+        "_reports",
+        "_storage",
+        "debris",
+        "finishing",
+        "restorable",
+        "turn",
+    )
+
+    def __init__(
+        self, key: TrackerKey, access: StorageAccess, *, reports: EffectReports, counters: EffectCounters
+    ) -> None:
+        self.turn = asyncio.Lock()
+        """Held for every write to this tracker's catalogue, together with what must follow it."""
+        self.finishing = False
+        """Whether nothing is tried again from now on."""
+        # A dictionary without values: an empty set takes three times the memory of an empty dictionary.
+        self.debris: dict[int, None] = {}
+        """Buckets that nobody knows and the catalogue may name."""
+        self.restorable: dict[int, CatalogueEntry] = {}
+        """Entries that a merge may have removed though it failed."""
+        self._key = key
+        self._access = access
+        self._storage = access.storage
+        self._reports = reports
+        self._counters = counters
+
+    async def attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Perform an operation of the storage, again if it is unavailable and nobody waits for the end."""
+        return await self._access.attempt(operation, self._counters, give_up=lambda: self.finishing)
+
+    def failed(self, event: str, error: DelayedTrackerError, *, retried: bool = True, **fields: object) -> None:
+        """Tell the log, with what else it should say."""
+        self._access.trouble.failed(self._key, event, error, retried=retried and not self.finishing, **fields)
+
+    def fenced(self, epoch: int, error: SnapshotConflict) -> None:
+        """Tell the log and the core that a newer epoch is on record."""
+        self.failed(FENCED, error, retried=False)
+        self._reports.catalogue_fenced(epoch)
+
+    async def create(
+        self, metadata: bytes, segments: AsyncIterator[bytes], first: Position, last: Position, epoch: int
+    ) -> int:
+        """Store a snapshot; returns its bucket id."""
+        return await self._storage.create_bucket_snapshot(
+            metadata,
+            segments,
+            bucket_key=f"#pulsar.internal.delayed.bucket_{first.ledger_id}_{last.ledger_id}",
+            topic=self._key.topic,
+            cursor=self._key.subscription,
+            epoch=epoch,
+        )
+
+    def entry(self, bucket_id: int, first: Position, last: Position, summary: bytes) -> CatalogueEntry:
+        """What the catalogue is to say of a new bucket."""
+        mark_delete = self._reports.mark_delete
+        return CatalogueEntry(
+            bucket_id=bucket_id,
+            first=first,
+            last=last,
+            summary=summary,
+            mark_delete=None if mark_delete == BEFORE_ALL else mark_delete,
+        )
+
+    async def undo(self, bucket_id: int, replaced: Sequence[CatalogueEntry] = ()) -> None:
+        """Take a snapshot out of the catalogue, put back what it replaced, and delete it. The turn is held."""
+        self.debris[bucket_id] = None
+        self.restorable.update((entry.bucket_id, entry) for entry in replaced)
+        try:
+            await self.replace(remove=(), add=(), epoch=self._reports.epoch)
+        except StorageError:
+            return  # It stays debris, and goes with the next catalogue write.
+        await self.delete_objects((bucket_id,))
+
+    async def replace(self, *, remove: Sequence[int], add: Sequence[CatalogueEntry], epoch: int) -> None:
+        """Write to the catalogue, taking debris along. Repeating it is harmless: what is added is removed first."""
+        debris = sorted(self.debris)
+        restored = [entry for bucket_id, entry in self.restorable.items() if bucket_id not in remove]
+        await self.attempt(
+            lambda: self._storage.replace(
+                *self._key,
+                remove=[*remove, *debris],
+                add=[*restored, *add],
+                epoch=epoch,
+                writer=self._access.writer,
+                mark_delete=self._reports.mark_delete,
+            )
+        )
+        for bucket_id in debris:
+            self.debris.pop(bucket_id, None)
+        self.restorable.clear()
+
+    async def delete_objects(self, bucket_ids: Sequence[int]) -> None:
+        """Delete snapshots that no catalogue names; those that remain are swept at the next recovery."""
+        for bucket_id in bucket_ids:
+            try:
+                await self.attempt(partial(self._storage.delete_bucket_snapshot, bucket_id))
+            except StorageError:
+                self._counters.orphans_left += 1
