@@ -10,7 +10,7 @@ settings.register_profile("dev", max_examples=100, deadline=None)
 settings.register_profile("ci", max_examples=200, deadline=None, derandomize=True, print_blob=True)
 settings.register_profile(
     "deep",
-    max_examples=5_000,
+    max_examples=20_000,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],

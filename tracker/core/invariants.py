@@ -30,12 +30,18 @@ def check_invariants(
     _check_sizes(state)
     if any(run.home_key not in state.members.homes for run in state.heap):
         raise InvariantViolation("a run belongs to a home that is gone")
+    first_deadlines = []
     for home in state.members.homes.values():
-        if home.memory is not None:
-            _check_copies(state, home, home.memory)
-        _check_one_deadline(state, home)
-        _check_reachable(state, home)
-    _check_wakeups(state, lifecycle, next_delivery_ms, next_wakeup_ms)
+        copies = IndexColumns.concat([chunk for run in state.heap.of_home(home.key) for chunk in run.chunks()])
+        live = copies.take(state.is_live(home, copies)) if len(copies) else copies
+        if len(copies) and home.memory is not None:
+            _check_copies(state, home, home.memory, copies)
+        if len(live):
+            _check_one_deadline(home, live)
+            first_deadlines.append(int(live.deliver_at_ms.min()))
+        if home.bits:
+            _check_reachable(state, home, live)
+    _check_wakeups(state, lifecycle, first_deadlines, next_delivery_ms, next_wakeup_ms)
 
 
 def _holds_at_or_below_mark_delete(state: TrackerState) -> bool:
@@ -57,16 +63,16 @@ def _check_sizes(state: TrackerState) -> None:
         raise InvariantViolation("the segment bytes are not the sum over the stored buckets")
 
 
-def _check_reachable(state: TrackerState, home: Home) -> None:
+def _check_reachable(state: TrackerState, home: Home, live: IndexColumns) -> None:
     """Tracked means reachable: by a live copy, by a lease, or in a segment still to come.
 
     Of foreign bitmaps nobody knows it before the last segment has come.
     """
     if home.snapshot is not None and home.snapshot.is_foreign and home.snapshot.next_min_ms is not None:
         return
-    reachable = state.reachable_in_memory(home)
     missing = home.bits.copy()
-    missing.subtract(reachable)
+    missing.remove(live.positions)
+    missing.subtract(state.leases.bits)
     unloaded = home.snapshot.unloaded_count if home.snapshot is not None else 0
     if len(missing) > unloaded:
         raise InvariantViolation(
@@ -74,17 +80,13 @@ def _check_reachable(state: TrackerState, home: Home) -> None:
         )
 
 
-def _check_one_deadline(state: TrackerState, home: Home) -> None:
-    copies = IndexColumns.concat([chunk for run in state.heap.of_home(home.key) for chunk in run.chunks()])
-    live = without_repeats(copies.take(state.is_live(home, copies)).sorted())
-    if live.positions.repeats().any():
+def _check_one_deadline(home: Home, live: IndexColumns) -> None:
+    if without_repeats(live.sorted()).positions.repeats().any():
         raise InvariantViolation(f"home {home.key} has a position with two deadlines that count")
 
 
-def _check_copies(state: TrackerState, home: Home, memory: MemoryCopies) -> None:
+def _check_copies(state: TrackerState, home: Home, memory: MemoryCopies, copies: IndexColumns) -> None:
     """Copies in memory are bounded, and a dead copy can never count again."""
-    runs = state.heap.of_home(home.key)
-    copies = IndexColumns.concat([chunk for run in runs for chunk in run.chunks()])
     if len(copies) > len(home.bits) + memory.dead_count:
         raise InvariantViolation(
             f"home {home.key} has {len(copies)} copies of {len(home.bits)} positions, {memory.dead_count} may be dead"
@@ -95,7 +97,7 @@ def _check_copies(state: TrackerState, home: Home, memory: MemoryCopies) -> None
         raise InvariantViolation(
             f"home {home.key} has a copy without a bit that would count if the position came again"
         )
-    for run in runs:
+    for run in state.heap.of_home(home.key):
         if (
             not run.is_sorted
             and not run.suspect
@@ -105,17 +107,19 @@ def _check_copies(state: TrackerState, home: Home, memory: MemoryCopies) -> None
 
 
 def _check_wakeups(
-    state: TrackerState, lifecycle: BucketLifecycle, next_delivery_ms: int | None, next_wakeup_ms: int | None
+    state: TrackerState,
+    lifecycle: BucketLifecycle,
+    first_deadlines: list[int],
+    next_delivery_ms: int | None,
+    next_wakeup_ms: int | None,
 ) -> None:
-    """The next deadline is exact, and nothing waits without a wake-up."""
-    deadlines = []
-    for run in state.heap:
-        for chunk in run.chunks():
-            live = chunk.take(state.is_live(state.members.homes[run.home_key], chunk))
-            if len(live):
-                deadlines.append(int(live.deliver_at_ms.min()))
+    """The next deadline is exact, and nothing waits without a wake-up.
+
+    Args:
+        first_deadlines: the first one in memory, for each home that has any.
+    """
     unloaded = [home.snapshot.next_min_ms for home in state.members.homes.values() if home.snapshot is not None]
-    deadlines += [min_ms for min_ms in unloaded if min_ms is not None]
+    deadlines = first_deadlines + [min_ms for min_ms in unloaded if min_ms is not None]
     expected = state.limits.due_from_ms(min(deadlines)) if deadlines else None
     if next_delivery_ms != expected:
         raise InvariantViolation(f"the next delivery is announced for {next_delivery_ms}, it is {expected}")
