@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.shell import Shell
+from tests.property.coverage import Coverage
 from tests.property.outcomes import plain
 from tracker.core.columns import IndexColumns, Position, PositionColumns
 from tracker.core.effects import LoadSegments
@@ -221,7 +222,7 @@ class BothKinds:
 
 def test_both_trackers_give_the_same_answers() -> None:
     """Outcomes of every verb, what is tracked, and every count."""
-    hits: Counter[str] = Counter()
+    coverage = Coverage(REQUIRED_SHARES)
 
     @settings(max_examples=max(EXAMPLES_MIN, settings.default.max_examples))
     @given(limits=bucket_limits, script=st.lists(steps, min_size=15, max_size=40))
@@ -230,13 +231,7 @@ def test_both_trackers_give_the_same_answers() -> None:
         for verb, *arguments in script:
             getattr(both, str(verb))(*arguments)
         both.finish()
-        hits.update({what for what, count in both.hits.items() if count})
-        hits["examples"] += 1
+        coverage.note(both.hits)
 
     play()
-    timid = {
-        what: hits[what] / hits["examples"]
-        for what, share in REQUIRED_SHARES.items()
-        if hits[what] < share * hits["examples"]
-    }
-    assert not timid, f"of {hits['examples']} examples too few took these paths: {timid}"
+    coverage.require()

@@ -1,100 +1,22 @@
-"""The core beside a naive model, and a storage that is just dictionaries: what random verbs are played on."""
+"""The verbs of a tracker played on the core and on the model: every answer is compared."""
 
-from collections import Counter
-from dataclasses import dataclass, field
+import pytest
 
-from tracker.core.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
-from tracker.core.core import TrackerCore
-from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, MergeSnapshots, StoreSnapshot
-from tracker.core.limits import TrackerLimits
-from tracker.core.position_bitmap import PositionBitmap
-from tracker.core.recovery import RecoverableBucket, plan_recovery
-from tracker.core.seal import SealedIndexes, seal
-from tracker.core.segment import cut_segments
-
-Row = tuple[int, int, int]
+from tests.property.model import Row
+from tests.property.stored_world import StoredWorld
+from tracker.core.columns import IndexColumns, Position, PositionColumns
+from tracker.core.core import TrackerClosed
+from tracker.core.effects import LoadSegments, MergeSnapshots, StoreSnapshot
+from tracker.core.limits import TrackerKind
 
 
-@dataclass
-class Model:
-    """A dict and a sort: what the tracker must be equal to."""
-
-    limits: TrackerLimits
-    tracked: dict[Position, int] = field(default_factory=dict)
-    leased: dict[Position, int] = field(default_factory=dict)
-    expiry: dict[Position, int] = field(default_factory=dict)
-    """When the lease of a leased position ends."""
-    mark_delete: Position = BEFORE_ALL
-
-    def add(self, rows: list[Row], now_ms: int) -> tuple[list[int], list[int], list[int]]:
-        """Offsets answered due, duplicate, below mark-delete."""
-        due, duplicate, below, seen = [], [], [], set()
-        for offset, (deliver_at_ms, ledger_id, entry_id) in enumerate(rows):
-            position = Position(ledger_id, entry_id)
-            if position <= self.mark_delete:
-                below.append(offset)
-            elif position in seen or position in self.leased:
-                duplicate.append(offset)
-            elif deliver_at_ms <= self.limits.cutoff_ms(now_ms):
-                due.append(offset)
-                self.tracked.pop(position, None)
-            elif position in self.tracked:
-                duplicate.append(offset)
-            else:
-                self.tracked[position] = deliver_at_ms
-            seen.add(position)
-        return due, duplicate, below
-
-    def due(self, now_ms: int) -> list[Row]:
-        cutoff_ms = self.limits.cutoff_ms(now_ms)
-        return sorted(
-            (deliver_at_ms, *position)
-            for position, deliver_at_ms in self.tracked.items()
-            if position not in self.leased and deliver_at_ms <= cutoff_ms
-        )
-
-    def expire(self, now_ms: int) -> None:
-        self.leased = {
-            position: lease_id for position, lease_id in self.leased.items() if self.expiry[position] > now_ms
-        }
-
-    def void_leases(self) -> None:
-        self.leased.clear()
-
-    def forget(self, position: Position) -> None:
-        self.tracked.pop(position, None)
-        self.leased.pop(position, None)
-
-
-class World:
-    """Plays verbs on the core and the model and compares; ``hits`` counts the rare paths that were taken."""
-
-    def __init__(self, limits: TrackerLimits) -> None:
-        self.limits = limits
-        self.now_ms = 1_000
-        self.core = TrackerCore(limits, epoch=1)
-        self.model = Model(limits)
-        self.pending: list[Effect] = []
-        self.stored: dict[int, SealedIndexes] = {}
-        self.catalogue: dict[int, SealedIndexes] = {}
-        self.catalogue_epoch = 1
-        self.next_bucket_id = 1
-        self.last_lease_id = 0
-        self.hits: Counter[str] = Counter()
-
-    def settle(self) -> None:
-        """After each step: drain effects, verify the invariants, compare what can be compared."""
-        self.pending += self.core.take_effects()
-        self.core.check()
-        assert len(self.core) == len(self.model.tracked)
-        stats = self.core.stats()
-        assert stats.leased_count == len(self.model.leased)
-        assert stats.pending_count == len(self.model.tracked) - len(self.model.leased)
+class World(StoredWorld):
+    """Plays a script; each verb is a method."""
 
     def add(self, rows: list[Row]) -> None:
         frontier = self.core._state.members.frontier()
         due, duplicate, below = self.model.add(rows, self.now_ms)
-        sealing = sum(isinstance(effect, StoreSnapshot) for effect in self.pending)
+        sealing, late_key = self._stores(), self.core._state.late.key
         outcome = self.core.add(IndexColumns.of(rows), self.now_ms)
         assert outcome.due.tolist() == due
         assert outcome.duplicate.tolist() == duplicate
@@ -104,10 +26,17 @@ class World:
         if any((row[1], row[2]) <= frontier for offset, row in enumerate(rows) if offset not in refused):
             self.hits["late add"] += 1
         self.settle()
-        if sum(isinstance(effect, StoreSnapshot) for effect in self.pending) > sealing:
+        for effect in self._stores()[len(sealing) :]:
             self.hits["seal"] += 1
+            if effect.frozen.home_key == late_key:
+                self.hits["late bucket"] += 1
+            elif len(effect.frozen.live) >= self.limits.mutable_indexes_max:
+                self.hits["in-ledger seal"] += 1
         if any(home.memory is not None and home.memory.redated for home in self.core._state.members.homes.values()):
             self.hits["re-dated"] += 1
+
+    def _stores(self) -> list[StoreSnapshot]:
+        return [effect for effect in self.pending if isinstance(effect, StoreSnapshot)]
 
     def pop(self, count: int, lease_ms: int) -> None:
         self.model.expire(self.now_ms)
@@ -220,6 +149,24 @@ class World:
         self.core.wake(self.now_ms)
         self.settle()
 
+    def expire_leases(self, delta_ms: int) -> None:
+        """Time passes, and all that happens is that leases run out."""
+        self.now_ms += delta_ms
+        before = len(self.model.leased)
+        self.model.expire(self.now_ms)
+        assert self.core.expire_leases(self.now_ms) == before - len(self.model.leased)
+        self.settle()
+
+    def seal_now(self) -> None:
+        """Seal what the mutable bucket holds, as an operator asks for."""
+        stats = self.core.stats()
+        count = 0 if self.limits.kind is TrackerKind.IN_MEMORY else stats.mutable_count
+        stores = len(self._stores())
+        assert self.core.seal_now(self.now_ms) == count
+        self.settle()
+        assert len(self._stores()) == stores + bool(count)
+        self.hits["explicit seal"] += bool(count)
+
     def set_clock_back(self, by_ms: int) -> None:
         self.now_ms -= by_ms
         self.core.set_clock_back(by_ms)
@@ -321,23 +268,30 @@ class World:
         found = self.core.contains(PositionColumns.of(positions))
         assert found.tolist() == [position in self.model.tracked for position in positions]
 
-    # -- results of effects
-
-    def finish_effect(self, number: int, fate: str) -> None:
-        """Let one pending effect succeed, fail, or find its snapshot lost."""
-        if not self.pending:
-            return
-        effect = self.pending.pop(number % len(self.pending))
-        match effect:
-            case StoreSnapshot():
-                self._store(effect, fate)
-            case LoadSegments():
-                self._load(effect, fate)
-            case DeleteSnapshots():
-                self._delete(effect, fate)
-            case MergeSnapshots():
-                self._merge(effect, fate)
+    def close_and_restart(self, number: int) -> None:
+        """Close in order: leases end, verbs are refused, results still come in; then everything in memory is gone."""
+        self.core.close(self.now_ms)
+        self.core.close(self.now_ms)
+        self.model.void_leases()
         self.settle()
+        with pytest.raises(TrackerClosed):
+            self.core.add(IndexColumns.of([(self.now_ms + 10, 1, 1)]), self.now_ms)
+        with pytest.raises(TrackerClosed):
+            self.core.pop_due(1, self.now_ms, lease_ms=0)
+        for _ in range(min(number, len(self.pending))):
+            self.hits["result after close"] += 1
+            self.finish_effect(0, "ok")
+        self.restart()  # unverified before: a closed tracker plans no loads and no merges any more
+
+    def play(self, step: tuple[object, ...]) -> None:
+        """One step of a script, and every invariant after it."""
+        verb, *arguments = step
+        if verb == "add":
+            (offered,) = arguments
+            self.add([(self.now_ms + delay, ledger, entry) for delay, ledger, entry in offered])
+        else:
+            getattr(self, str(verb))(*arguments)
+        self.core.check()
 
     def lose_next_load(self) -> None:
         """Wait for the next segment to be wanted, and lose its snapshot."""
@@ -349,130 +303,12 @@ class World:
                 self.finish_effect(number, "lost")
                 return
 
-    def fail_next_store(self) -> None:
-        """Fail the oldest store under way."""
-        for number, effect in enumerate(self.pending):
-            if isinstance(effect, StoreSnapshot):
-                self.finish_effect(number, "fail")
-                return
-
-    def _store(self, effect: StoreSnapshot, fate: str) -> None:
-        stale = effect.epoch < self.catalogue_epoch
-        if fate != "ok" or stale:
-            self.hits["failed store"] += fate != "ok"
-            self.hits["stale epoch"] += stale
-            self.core.snapshot_failed(effect.effect_id, self.now_ms)
-            return
-        bucket_id, self.next_bucket_id = self.next_bucket_id, self.next_bucket_id + 1
-        sealed = seal(effect.frozen)
-        self.stored[bucket_id] = self.catalogue[bucket_id] = sealed
-        if not self.core.snapshot_stored(effect.effect_id, bucket_id, sealed, snapshot_bytes=100, now_ms=self.now_ms):
-            self.hits["stale epoch"] += 1
-            del self.stored[bucket_id], self.catalogue[bucket_id]
-
-    def _load(self, effect: LoadSegments, fate: str) -> None:
-        if fate == "ok" and effect.bucket_id in self.stored:
-            sealed = self.stored[effect.bucket_id]
-            starts = sealed.bounds.starts
-            rows = sealed.indexes.take(slice(int(starts[effect.first]), int(starts[effect.last + 1])))
-            self.hits["load"] += self.core.segments_loaded(effect.effect_id, rows, self.now_ms)
-            return
-        lost = fate == "lost" or effect.bucket_id not in self.stored
-        dropped = self.core.stats().dropped_as_corrupt_count
-        if self.core.segment_load_failed(effect.effect_id, self.now_ms, lost=lost) and lost:
-            sealed = self.stored[effect.bucket_id]
-            unread = sealed.indexes.take(slice(int(sealed.bounds.starts[effect.first]), None))
-            behind = {(ledger_id, entry_id) for _, ledger_id, entry_id in unread}
-            for position in [p for p in self.model.tracked if tuple(p) in behind]:
-                if not self.core.contains(PositionColumns.of([position]))[0]:
-                    self.model.forget(position)
-                    dropped += 1
-                    self.hits["lost snapshot"] += 1
-            assert self.core.replay_required
-        assert self.core.stats().dropped_as_corrupt_count == dropped
-
-    def _delete(self, effect: DeleteSnapshots, fate: str) -> None:
-        if fate != "ok" or effect.epoch < self.catalogue_epoch:
-            self.core.delete_failed(effect.effect_id, self.now_ms)
-            return
-        self.catalogue_epoch = effect.epoch
-        for bucket_id in effect.bucket_ids:
-            self.catalogue.pop(bucket_id, None)
-            self.stored.pop(bucket_id, None)
-        self.core.snapshots_deleted(effect.effect_id)
-
-    def _merge(self, effect: MergeSnapshots, fate: str) -> None:
-        ids = [source.bucket_id for source in effect.sources]
-        stale = effect.epoch < self.catalogue_epoch
-        if fate == "lost":
-            tracked = dict(self.model.tracked)
-            if self.core.merge_failed(effect.effect_id, self.now_ms, lost_bucket_ids=ids[:1]):
-                for position in tracked:
-                    if not self.core.contains(PositionColumns.of([position]))[0]:
-                        self.model.forget(position)
-                        self.hits["lost snapshot"] += 1
-            return
-        if fate != "ok" or stale or any(bucket_id not in self.catalogue for bucket_id in ids):
-            self.hits["failed merge"] += 1
-            self.core.merge_failed(effect.effect_id, self.now_ms)
-            return
-        parts = [self.stored[source.bucket_id].indexes for source in effect.sources]
-        live = [
-            part.take(source.live.contains(part.positions)) for part, source in zip(parts, effect.sources, strict=True)
-        ]
-        rows = IndexColumns.concat(live).sorted()
-        bounds = cut_segments(rows.deliver_at_ms, step_ms=effect.step_ms, count_max=effect.count_max)
-        bucket_id, self.next_bucket_id = self.next_bucket_id, self.next_bucket_id + 1
-        self.stored[bucket_id] = self.catalogue[bucket_id] = SealedIndexes(rows, bounds, effect.first, effect.last)
-        for source_id in ids:
-            del self.catalogue[source_id]
-        stored = PositionBitmap.of(rows.positions)
-        if self.core.snapshots_merged(
-            effect.effect_id, bucket_id, bounds, snapshot_bytes=100, stored=stored, now_ms=self.now_ms
-        ):
-            self.hits["merge"] += 1
-        else:
-            self.hits["stale epoch"] += 1
-            del self.stored[bucket_id], self.catalogue[bucket_id]
-
-    def restart(self) -> None:
-        """Crash: only the catalogue and its snapshots are left."""
-        cutoff_ms = self.limits.cutoff_ms(self.now_ms)
-        buckets, expected = [], {}
-        for bucket_id, sealed in sorted(self.catalogue.items(), reverse=True):  # of two copies the newest counts
-            segments = [sealed.segment(number) for number in range(len(sealed.bounds))]
-            bits = [PositionBitmap.of(segment.positions) for segment in segments]
-            buckets.append(RecoverableBucket(bucket_id, sealed.first, sealed.last, sealed.bounds, segment_bits=bits))
-            alive = False
-            for segment in segments:
-                alive = alive or int(segment.deliver_at_ms[-1]) > cutoff_ms
-                for deliver_at_ms, ledger_id, entry_id in segment if alive else ():
-                    if Position(ledger_id, entry_id) > self.model.mark_delete:
-                        expected.setdefault(Position(ledger_id, entry_id), deliver_at_ms)
-        plan = plan_recovery(buckets, mark_delete=self.model.mark_delete, cutoff_ms=cutoff_ms)
-        self.catalogue_epoch += 1
-        self.core = TrackerCore.recovered(
-            self.limits, plan, epoch=self.catalogue_epoch, mark_delete=self.model.mark_delete, now_ms=self.now_ms
-        )
-        self.hits["restart with buckets"] += bool(expected)
-        self.model.tracked = expected
-        self.model.void_leases()
-        self.pending.clear()
-        self.stored = dict(self.catalogue)
-        self.last_lease_id = 0
-        self.settle()
-
-    def store_and_restart(self) -> None:
-        """Let everything under way succeed, then crash."""
-        while self.pending:
-            self.finish_effect(0, "ok")
-        self.restart()
-
     def drain(self) -> None:
         """With a healthy storage and enough time, every tracked position comes out exactly once."""
         for _ in range(200):
             while self.pending:
                 self.finish_effect(0, "ok")
+            self.core.check()
             if not self.model.tracked:
                 break
             wakeup_ms = self.core.next_wakeup_ms()

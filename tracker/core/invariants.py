@@ -30,7 +30,7 @@ def check_invariants(
     _check_sizes(state)
     if any(run.home_key not in state.members.homes for run in state.heap):
         raise InvariantViolation("a run belongs to a home that is gone")
-    first_deadlines = []
+    first_deadlines = []  # in memory, of each home that has any
     for home in state.members.homes.values():
         copies = IndexColumns.concat([chunk for run in state.heap.of_home(home.key) for chunk in run.chunks()])
         live = copies.take(state.is_live(home, copies)) if len(copies) else copies
@@ -113,11 +113,7 @@ def _check_wakeups(
     next_delivery_ms: int | None,
     next_wakeup_ms: int | None,
 ) -> None:
-    """The next deadline is exact, and nothing waits without a wake-up.
-
-    Args:
-        first_deadlines: the first one in memory, for each home that has any.
-    """
+    """The next deadline is exact, and nothing waits without a wake-up."""
     unloaded = [home.snapshot.next_min_ms for home in state.members.homes.values() if home.snapshot is not None]
     deadlines = first_deadlines + [min_ms for min_ms in unloaded if min_ms is not None]
     expected = state.limits.due_from_ms(min(deadlines)) if deadlines else None

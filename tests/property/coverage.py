@@ -1,0 +1,24 @@
+"""Rare paths, and the share of examples that must take them: a strategy may not go timid."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+
+class Coverage:
+    """Counts in how many examples each path was taken."""
+
+    def __init__(self, required_shares: Mapping[str, float]) -> None:
+        self.required_shares = required_shares
+        self.examples = 0
+        self.taken: Counter[str] = Counter()
+
+    def note(self, hits: Mapping[str, int]) -> None:
+        """One example has ended; ``hits`` says how often it took each path."""
+        self.examples += 1
+        self.taken.update({path for path, count in hits.items() if count})
+
+    def require(self) -> None:
+        """Fail, naming the paths that too few examples took."""
+        shares = {path: self.taken[path] / self.examples for path in self.required_shares}
+        timid = {path: share for path, share in shares.items() if share < self.required_shares[path]}
+        assert not timid, f"of {self.examples} examples too few took these paths: {timid}"

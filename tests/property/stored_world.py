@@ -1,0 +1,205 @@
+"""A tracker beside its model, and a storage that is just dictionaries: every fate of an effect, and what a crash leaves."""
+
+from collections import Counter
+
+from tests.property.model import Model, Row
+from tracker.core.columns import IndexColumns, Position, PositionColumns
+from tracker.core.core import TrackerCore
+from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, MergeSnapshots, StoreSnapshot
+from tracker.core.limits import TrackerLimits
+from tracker.core.position_bitmap import PositionBitmap
+from tracker.core.recovery import RecoverableBucket, plan_recovery
+from tracker.core.seal import SealedIndexes, seal
+from tracker.core.segment import cut_segments
+
+
+class StoredWorld:
+    """The core, its model, and what is stored; ``hits`` counts the rare paths that were taken."""
+
+    def __init__(self, limits: TrackerLimits) -> None:
+        self.limits = limits
+        self.now_ms = 1_000
+        self.core = TrackerCore(limits, epoch=1)
+        self.model = Model(limits)
+        self.pending: list[Effect] = []
+        self.stored: dict[int, SealedIndexes] = {}
+        self.catalogue: dict[int, SealedIndexes] = {}
+        self.foreign: set[int] = set()
+        """Buckets of the catalogue that another kind of tracker wrote."""
+        self.catalogue_epoch = 1
+        self.next_bucket_id = 1
+        self.last_lease_id = 0
+        self.hits: Counter[str] = Counter()
+
+    def settle(self) -> None:
+        """After each call: drain effects, compare what costs nothing to compare."""
+        self.pending += self.core.take_effects()
+        assert len(self.core) == len(self.model.tracked)
+        stats = self.core.stats()
+        assert stats.leased_count == len(self.model.leased)
+        assert stats.pending_count == len(self.model.tracked) - len(self.model.leased)
+
+    def finish_effect(self, number: int, fate: str) -> None:
+        """Let one pending effect succeed, fail, or find its snapshot lost."""
+        if not self.pending:
+            return
+        effect = self.pending.pop(number % len(self.pending))
+        match effect:
+            case StoreSnapshot():
+                self._store(effect, fate)
+            case LoadSegments():
+                self._load(effect, fate)
+            case DeleteSnapshots():
+                self._delete(effect, fate)
+            case MergeSnapshots():
+                self._merge(effect, fate)
+        self.settle()
+
+    def fail_next_store(self) -> None:
+        """Fail the oldest store under way."""
+        for number, effect in enumerate(self.pending):
+            if isinstance(effect, StoreSnapshot):
+                self.finish_effect(number, "fail")
+                return
+
+    def _store(self, effect: StoreSnapshot, fate: str) -> None:
+        stale = effect.epoch < self.catalogue_epoch
+        if fate != "ok" or stale:
+            self.hits["failed store"] += fate != "ok"
+            self.hits["stale epoch"] += stale
+            self.core.snapshot_failed(effect.effect_id, self.now_ms)
+            return
+        bucket_id, self.next_bucket_id = self.next_bucket_id, self.next_bucket_id + 1
+        sealed = seal(effect.frozen)
+        self.stored[bucket_id] = self.catalogue[bucket_id] = sealed
+        if not self.core.snapshot_stored(effect.effect_id, bucket_id, sealed, snapshot_bytes=100, now_ms=self.now_ms):
+            self.hits["stale epoch"] += 1
+            del self.stored[bucket_id], self.catalogue[bucket_id]
+
+    def _load(self, effect: LoadSegments, fate: str) -> None:
+        if fate == "ok" and effect.bucket_id in self.stored:
+            sealed = self.stored[effect.bucket_id]
+            starts = sealed.bounds.starts
+            rows = sealed.indexes.take(slice(int(starts[effect.first]), int(starts[effect.last + 1])))
+            self.hits["load"] += self.core.segments_loaded(effect.effect_id, rows, self.now_ms)
+            return
+        lost = fate == "lost" or effect.bucket_id not in self.stored
+        dropped = self.core.stats().dropped_as_corrupt_count
+        if self.core.segment_load_failed(effect.effect_id, self.now_ms, lost=lost) and lost:
+            sealed = self.stored[effect.bucket_id]
+            unread = sealed.indexes.take(slice(int(sealed.bounds.starts[effect.first]), None))
+            behind = {(ledger_id, entry_id) for _, ledger_id, entry_id in unread}
+            for position in [p for p in self.model.tracked if tuple(p) in behind]:
+                if not self.core.contains(PositionColumns.of([position]))[0]:
+                    self.model.forget(position)
+                    dropped += 1
+                    self.hits["lost snapshot"] += 1
+            assert self.core.replay_required
+        assert self.core.stats().dropped_as_corrupt_count == dropped
+
+    def _delete(self, effect: DeleteSnapshots, fate: str) -> None:
+        if fate != "ok" or effect.epoch < self.catalogue_epoch:
+            self.core.delete_failed(effect.effect_id, self.now_ms)
+            return
+        self.catalogue_epoch = effect.epoch
+        for bucket_id in effect.bucket_ids:
+            self.catalogue.pop(bucket_id, None)
+            self.stored.pop(bucket_id, None)
+        self.core.snapshots_deleted(effect.effect_id)
+
+    def _merge(self, effect: MergeSnapshots, fate: str) -> None:
+        ids = [source.bucket_id for source in effect.sources]
+        stale = effect.epoch < self.catalogue_epoch
+        if fate == "lost":
+            tracked = dict(self.model.tracked)
+            if self.core.merge_failed(effect.effect_id, self.now_ms, lost_bucket_ids=ids[:1]):
+                for position in tracked:
+                    if not self.core.contains(PositionColumns.of([position]))[0]:
+                        self.model.forget(position)
+                        self.hits["lost snapshot"] += 1
+            return
+        if fate != "ok" or stale or any(bucket_id not in self.catalogue for bucket_id in ids):
+            self.hits["failed merge"] += 1
+            self.core.merge_failed(effect.effect_id, self.now_ms)
+            return
+        parts = [self.stored[source.bucket_id].indexes for source in effect.sources]
+        live = [
+            part.take(source.live.contains(part.positions)) for part, source in zip(parts, effect.sources, strict=True)
+        ]
+        rows = IndexColumns.concat(live).sorted()
+        bounds = cut_segments(rows.deliver_at_ms, step_ms=effect.step_ms, count_max=effect.count_max)
+        bucket_id, self.next_bucket_id = self.next_bucket_id, self.next_bucket_id + 1
+        self.stored[bucket_id] = self.catalogue[bucket_id] = SealedIndexes(rows, bounds, effect.first, effect.last)
+        for source_id in ids:
+            del self.catalogue[source_id]
+        stored = PositionBitmap.of(rows.positions)
+        if self.core.snapshots_merged(
+            effect.effect_id, bucket_id, bounds, snapshot_bytes=100, stored=stored, now_ms=self.now_ms
+        ):
+            self.hits["merge"] += 1
+        else:
+            self.hits["stale epoch"] += 1
+            del self.stored[bucket_id], self.catalogue[bucket_id]
+
+    def restart(self) -> None:
+        """Crash: only the catalogue and its snapshots are left."""
+        cutoff_ms = self.limits.cutoff_ms(self.now_ms)
+        buckets, expected = [], {}
+        for bucket_id, sealed in sorted(self.catalogue.items(), key=self._precedence):
+            segments = [sealed.segment(number) for number in range(len(sealed.bounds))]
+            buckets.append(
+                RecoverableBucket(
+                    bucket_id,
+                    sealed.first,
+                    sealed.last,
+                    sealed.bounds,
+                    segment_bits=[PositionBitmap.of(segment.positions) for segment in segments],
+                    is_foreign=bucket_id in self.foreign,
+                )
+            )
+            alive = False
+            for segment in segments:
+                alive = alive or int(segment.deliver_at_ms[-1]) > cutoff_ms
+                for deliver_at_ms, ledger_id, entry_id in segment if alive else ():
+                    if Position(ledger_id, entry_id) > self.model.mark_delete:
+                        self.hits["overlapping recovery"] += (ledger_id, entry_id) in expected
+                        self.hits["foreign recovery"] += bucket_id in self.foreign
+                        expected.setdefault(Position(ledger_id, entry_id), deliver_at_ms)
+        plan = plan_recovery(buckets[::-1], mark_delete=self.model.mark_delete, cutoff_ms=cutoff_ms)
+        self.catalogue_epoch += 1
+        self.core = TrackerCore.recovered(
+            self.limits, plan, epoch=self.catalogue_epoch, mark_delete=self.model.mark_delete, now_ms=self.now_ms
+        )
+        self.hits["restart with buckets"] += bool(expected)
+        self.model.tracked = expected
+        self.model.void_leases()
+        self.pending.clear()
+        self.stored = dict(self.catalogue)
+        self.last_lease_id = 0
+        self.settle()
+
+    def store_and_restart(self) -> None:
+        """Let everything under way succeed, then crash."""
+        while self.pending:
+            self.finish_effect(0, "ok")
+        self.restart()
+
+    def _precedence(self, bucket: tuple[int, SealedIndexes]) -> tuple[int, ...]:
+        """Of two copies of a position ours count before foreign ones, the newest first; of those the widest first."""
+        bucket_id, sealed = bucket
+        if bucket_id not in self.foreign:
+            return (0, -bucket_id)
+        return (1, *sealed.first, *(-part for part in sealed.last), bucket_id)
+
+    def restart_beside_foreign(self, rows: list[Row]) -> None:
+        """Crash, and find one more bucket in the catalogue, whatever it overlaps."""
+        table = {(ledger_id, entry_id): self.now_ms + delay_ms for delay_ms, ledger_id, entry_id in rows}
+        indexes = IndexColumns.of([(at_ms, *place) for place, at_ms in table.items()]).sorted()
+        limits = self.limits
+        bounds = cut_segments(
+            indexes.deliver_at_ms, step_ms=limits.max_step_per_segment_ms, count_max=limits.max_indexes_per_segment
+        )
+        bucket_id, self.next_bucket_id = self.next_bucket_id, self.next_bucket_id + 1
+        self.catalogue[bucket_id] = SealedIndexes(indexes, bounds, Position(*min(table)), Position(*max(table)))
+        self.foreign.add(bucket_id)
+        self.restart()
