@@ -19,7 +19,7 @@ JAVA_TRACKER_BENCH ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: bench bench-peers demo format help install lint lock proto serve settings-docs test test-deep
+.PHONY: bench bench-peers deep-others deep-property demo format help install lint lock proto serve settings-docs test test-deep
 
 help:  ## print each target and what it does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -34,7 +34,20 @@ test: $(READY)  ## run the tests
 	$(BIN)/python -m pytest -m "not deep" $(PYTEST_ARGS) $(TESTS)
 
 test-deep: $(READY)  ## run all tests, the deep ones included, with many more random examples
-	HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest --timeout=3600 $(PYTEST_ARGS) $(TESTS)
+ifeq ($(TESTS),tests)
+	@$(MAKE) --no-print-directory -j2 deep-property deep-others
+else
+	$(DEEP_PYTEST) $(PYTEST_ARGS) $(TESTS)
+endif
+
+# The properties of the tracker take as long as everything else together: on two cores, side by side.
+DEEP_PYTEST = HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest --timeout=3600
+
+deep-property: $(READY)  ## the half of test-deep that tries the properties of the tracker on 20,000 examples each
+	$(DEEP_PYTEST) -p no:cacheprovider $(PYTEST_ARGS) tests/property
+
+deep-others: $(READY)  ## the other half of test-deep
+	$(DEEP_PYTEST) $(PYTEST_ARGS) --ignore=tests/property tests
 
 lint: $(READY)  ## check style, types, imports between layers, and that generated files are fresh
 	$(BIN)/ruff check .

@@ -5,11 +5,12 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.shell import Shell
 from tests.property.coverage import Coverage
+from tests.property.examples import tracker_examples
 from tests.property.outcomes import plain
 from tracker.core.columns import Position
 from tracker.core.effects import DeleteSnapshots, StoreSnapshot
@@ -158,7 +159,7 @@ def test_where_a_batch_is_cut_changes_nothing(kind: TrackerKind) -> None:
     """Answers, what is tracked, hand-outs, what is sealed and when to ask again: all are those of the whole batches."""
     coverage = Coverage(REQUIRED_SHARES[kind])
 
-    @settings(max_examples=max(EXAMPLES_MIN, settings.default.max_examples))
+    @tracker_examples(EXAMPLES_MIN)
     @given(limits=tiny_limits(kind), script=st.lists(steps, min_size=10, max_size=30))
     def play(limits: TrackerLimits, script: list[tuple[object, ...]]) -> None:
         both = CutAndWhole(limits)

@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.property.coverage import Coverage
+from tests.property.examples import tracker_examples
 from tests.property.test_tracker_equals_model import steps, tiny_limits
 from tests.property.tracker_world import World
 from tracker.core.limits import TrackerKind, TrackerLimits
@@ -28,7 +29,7 @@ def test_in_memory_core_equals_model() -> None:
     """Answers, counts and wake-ups; a restart forgets everything, which the replay brings again."""
     coverage = Coverage(REQUIRED_SHARES)
 
-    @settings(max_examples=max(EXAMPLES_MIN, settings.default.max_examples))
+    @tracker_examples(EXAMPLES_MIN)
     @given(limits=tiny_limits, script=st.lists(in_memory_steps, min_size=20, max_size=40))
     def play(limits: TrackerLimits, script: list[tuple[object, ...]]) -> None:
         world = World(replace(limits, kind=TrackerKind.IN_MEMORY, fixed_delay_lookahead=3))

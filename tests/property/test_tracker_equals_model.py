@@ -1,9 +1,10 @@
 """Property: under any verbs and any fate of effects, the core equals a dict and a sort."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.property.coverage import Coverage
+from tests.property.examples import tracker_examples
 from tests.property.tracker_world import World
 from tracker.core.columns import Position
 from tracker.core.limits import TrackerLimits
@@ -113,7 +114,7 @@ def test_core_equals_model() -> None:
     """Whatever happens, answers, counts and wake-ups equal the model's, and everything tracked comes out at the end."""
     coverage = Coverage(REQUIRED_SHARES)
 
-    @settings(max_examples=max(EXAMPLES_MIN, settings.default.max_examples))
+    @tracker_examples(EXAMPLES_MIN)
     @given(limits=tiny_limits, script=st.lists(steps, min_size=20, max_size=40))
     def play(limits: TrackerLimits, script: list[tuple[object, ...]]) -> None:
         world = World(limits)

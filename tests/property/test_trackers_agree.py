@@ -6,11 +6,12 @@ The bucket tracker's storage answers at once, and its memory holds all that is n
 from collections import Counter
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.shell import Shell
 from tests.property.coverage import Coverage
+from tests.property.examples import tracker_examples
 from tests.property.outcomes import plain
 from tracker.core.columns import IndexColumns, Position, PositionColumns
 from tracker.core.effects import LoadSegments
@@ -224,7 +225,7 @@ def test_both_trackers_give_the_same_answers() -> None:
     """Outcomes of every verb, what is tracked, and every count."""
     coverage = Coverage(REQUIRED_SHARES)
 
-    @settings(max_examples=max(EXAMPLES_MIN, settings.default.max_examples))
+    @tracker_examples(EXAMPLES_MIN)
     @given(limits=bucket_limits, script=st.lists(steps, min_size=15, max_size=40))
     def play(limits: TrackerLimits, script: list[tuple[object, ...]]) -> None:
         both = BothKinds(limits)
