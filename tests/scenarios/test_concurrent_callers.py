@@ -25,7 +25,7 @@ from tests.service.shell import (
 from tests.snapshot_storage.sqlite_files import create, started
 from tracker.core.columns import Position
 from tracker.service.clock import ManualClock
-from tracker.service.metrics import build_metrics, render_metrics
+from tracker.service.metrics import ServiceMetrics
 
 FAR_MS = 1_000_000
 
@@ -70,7 +70,7 @@ async def test_rows_43_53_and_67_readers_and_writers_at_once_see_one_truth() -> 
     """Four writers, eight readers, dispatchers that open other trackers, scrapes: no wrong answer, no stall, exact counts."""
     async with running_service() as service:
         stub, epoch, now_ms = service.stub, await opened(service), service.clock.now_ms()
-        metrics = build_metrics(service.registry, version="1")
+        metrics = ServiceMetrics(service.registry, version="1")
         accepted: list[tuple[int, int]] = []
 
         async def write(ledger: int) -> None:
@@ -93,7 +93,7 @@ async def test_rows_43_53_and_67_readers_and_writers_at_once_see_one_truth() -> 
                 assert (await stats_of(service)).pending_count >= before
                 other = pb.TrackerRef(topic=OTHER.topic, subscription=f"{OTHER.subscription}-{number}")
                 await stub.OpenTracker(pb.OpenTrackerRequest(tracker=other, owner="tests"))
-                assert b"delayed_tracker_open_trackers" in render_metrics(metrics)
+                assert b"delayed_tracker_open_trackers" in metrics.render()
 
         async with asyncio.timeout(60):
             await asyncio.gather(*map(write, range(1, 5)), *(read() for _ in range(8)), *(scrape() for _ in range(2)))
