@@ -14,6 +14,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from tests.benchmarks.catalogue import BENCHMARKS, Benchmark
+from tests.benchmarks.java_peer import measure_java
 from tests.benchmarks.machine import load_average
 from tests.benchmarks.measure import Run, WrongOutput
 from tests.benchmarks.report import Part, report
@@ -35,6 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
             java_bench=options.java_bench,
         )
         load_before = load_average()
+        if run.with_peers:
+            measure_java(run, {benchmark.name for benchmark in chosen})
         try:
             parts = [measured(benchmark, run) for benchmark in chosen]
         except WrongOutput as error:

@@ -41,7 +41,7 @@ def _lives(run: Run, shape: Shape, what: str, *, step_ms: int | None) -> Iterato
     filling: list[Reading] = []
     draining: list[Reading] = []
     on_disk: list[float] = []
-    repeats = run.repeats(what) if step_ms is None else run.long_repeats(what)
+    repeats = run.repeats(what) if step_ms is None else run.fresh_repeats(what, is_long=True)
     for counts in repeats:
         filled, drained, stored_bytes = asyncio.run(_life(run, what, indexes, step_ms))
         if counts:

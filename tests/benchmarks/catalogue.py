@@ -7,10 +7,15 @@ from tests.benchmarks import (
     bench_add,
     bench_codec,
     bench_contains,
+    bench_growth,
     bench_grpc_add,
     bench_grpc_poll,
+    bench_lateness,
     bench_life,
+    bench_memory,
     bench_pop,
+    bench_recovery,
+    bench_stalls,
 )
 from tests.benchmarks.measure import Run
 from tests.benchmarks.rows import Row
@@ -33,6 +38,11 @@ BENCHMARKS = [
     Benchmark("pop", "Core: pop", bench_pop.ABOUT, bench_pop.rows),
     Benchmark("contains", "Core: contains", bench_contains.ABOUT, bench_contains.rows),
     Benchmark("life", "Whole life: core and storage", bench_life.ABOUT, bench_life.rows),
+    Benchmark("growth", "Growth", bench_growth.ABOUT, bench_growth.rows),
     Benchmark("grpc-add", "Over gRPC: add", bench_grpc_add.ABOUT, bench_grpc_add.rows),
     Benchmark("grpc-poll", "Over gRPC: poll", bench_grpc_poll.ABOUT, bench_grpc_poll.rows),
+    Benchmark("memory", "Memory and disk", bench_memory.ABOUT, bench_memory.rows),
+    Benchmark("recovery", "Recovery", bench_recovery.ABOUT, bench_recovery.rows),
+    Benchmark("stalls", "Stalls", bench_stalls.ABOUT, bench_stalls.rows),
+    Benchmark("lateness", "Lateness", bench_lateness.ABOUT, bench_lateness.rows),
 ]

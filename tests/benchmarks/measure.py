@@ -99,16 +99,17 @@ class Run:
         """Once for the warm-up (false: it does not count), then for each repeat (true), telling which."""
         self.note(f"{what}: warm-up")
         yield False
-        yield from self._each(what, self.scale.repeats)
+        for _ in self._each(what, self.scale.repeats):
+            yield True
 
-    def long_repeats(self, what: str) -> Iterator[bool]:
-        """For each repeat of what takes long and whose parts have been warmed up before."""
-        return self._each(what, self.scale.long_repeats)
+    def fresh_repeats(self, what: str, *, is_long: bool) -> Iterator[int]:
+        """The number of each repeat of what has a process of its own, or whose parts have been warmed up before."""
+        return self._each(what, self.scale.long_repeats if is_long else self.scale.repeats)
 
-    def _each(self, what: str, repeats: int) -> Iterator[bool]:
+    def _each(self, what: str, repeats: int) -> Iterator[int]:
         for repeat in range(1, repeats + 1):
             self.note(f"{what}: {repeat} of {repeats}")
-            yield True
+            yield repeat
 
     def measure(
         self,

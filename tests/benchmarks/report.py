@@ -51,6 +51,9 @@ def report(parts: Sequence[Part], run: Run, *, load_before: str, is_quick: bool)
         sections.append("This was a quick run: its numbers mean nothing.\n")
     if run.skipped:
         sections.append("Left out:\n\n" + "".join(f"- {text}\n" for text in run.skipped))
+    if run.peers:
+        peers = "".join(f"- {key}: {peer.value:,.4g} ({peer.name})\n" for key, peer in run.peers.items())
+        sections.append(f"Peers measured in this run, in the unit of the row they stand beside:\n\n{peers}")
     for part in parts:
         lines = "\n".join(row.markdown(run.peers) for row in part.rows)
         sections.append(f"## {part.title}\n\n{part.about}\n\n{HEADER}\n{lines}\n")

@@ -22,6 +22,7 @@ class Unit(enum.Enum):
     US_PER_CALL = "us per call"
     MS = "ms"
     BYTES_PER_INDEX = "bytes per index"
+    MB = "MB"
     MILLION_PER_S = "M indexes/s"
     RATIO = "of the empty tracker's rate"
     COUNT = "in all"

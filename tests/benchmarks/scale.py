@@ -20,6 +20,8 @@ class Scale:
     run_length: int = 2_000
     pending: tuple[int, ...] = (1_000_000, 10_000_000)
     """Pending indexes with which memory, recovery and growth are measured."""
+    has_all_shapes: bool = True
+    """Whether memory is measured in the dense shapes, too."""
     growth_adds: int = 40_000
     """Below ``bucket``, so that none of them seals."""
     batch_sizes: tuple[int, ...] = (1, 10, 100, 1_000, 10_000)
@@ -53,6 +55,7 @@ QUICK = Scale(
     runs=4,
     run_length=100,
     pending=(4_000,),
+    has_all_shapes=False,
     growth_adds=500,
     batch_sizes=(1, 1_000),
     calls=4,

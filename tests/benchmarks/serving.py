@@ -15,6 +15,8 @@ from tracker.client import ClientSettings, DelayedTrackerClient
 T = TypeVar("T")
 
 TOPIC = "persistent://lab/main/benchmark"
+PATIENCE_S = 600.0
+_LOOK_S = 0.02
 CLIENT = ClientSettings(call_timeout_s=120.0, open_timeout_s=600.0)
 
 
@@ -72,3 +74,10 @@ async def at_a_time(in_flight: int, call: Callable[[T], Awaitable[None]], parts:
     async with asyncio.TaskGroup() as tasks:
         for _ in range(in_flight):
             tasks.create_task(caller())
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Ask again every few milliseconds: what is waited for takes seconds."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not await condition():  # noqa: ASYNC110  # another process does not tell
+            await asyncio.sleep(_LOOK_S)

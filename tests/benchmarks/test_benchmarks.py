@@ -1,10 +1,13 @@
 """The benchmarks run, notice wrong output, and report what they found. How fast anything is, no test decides."""
 
+import json
+
 import pytest
 
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.catalogue import BENCHMARKS, Benchmark
 from tests.benchmarks.goals import Peer
+from tests.benchmarks.java_peer import measure_java, medians
 from tests.benchmarks.measure import Reading, Run, WrongOutput
 from tests.benchmarks.rows import HEADER, Row, Unit, per_index
 from tests.benchmarks.scale import QUICK
@@ -80,3 +83,21 @@ def test_a_row_shows_median_and_spread():
     readings = [Reading(wall_ns, 2_000_000, peak) for wall_ns, peak in ((1_000, 0), (3_000, 5_000_000), (2_000, 1))]
     text = per_index("drain", "something", readings, 1_000).markdown({})
     assert "| 1,000 | 2 (1 to 3) ns per index | 2,000 ns | 5.0 MB |" in text
+
+
+def test_numbers_of_the_java_harness_are_medians_of_what_counts():
+    """Warm-ups and lines that are no JSON are passed over."""
+    lines = [
+        "starting",
+        *(json.dumps({"warm": ns == 900, "case": "bucket", "add_plain_ns": ns}) for ns in (900, 3, 1, 2)),
+    ]
+    assert medians(lines)["add_plain_ns"] == 2
+
+
+def test_a_peer_that_is_not_there_is_left_out_with_a_sentence(tmp_path):
+    """Only if a benchmark wants it."""
+    run = Run(scale=QUICK, directory=tmp_path, with_peers=True)
+    measure_java(run, {"pop"})
+    assert run.skipped == []
+    measure_java(run, {"add"})
+    assert run.skipped == ["Pulsar's own trackers: JAVA_TRACKER_BENCH names no directory with the harness"]

@@ -1,0 +1,97 @@
+"""What pending indexes take: in the service's memory above the idle service, and on disk."""
+
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from tests.benchmarks.measure import Run, require
+from tests.benchmarks.rows import Row, Unit
+from tests.benchmarks.serving import TOPIC, Served, served, until
+from tests.benchmarks.shapes import NOW_MS, WEEK_MS, Shape, buckets
+from tracker.client import TrackerSession
+
+ABOUT = (
+    "The service, default settings, SQLite. Idle means: one bucket has been added, sealed, stored and deleted again. Then "
+    "ledgers of 50,000 are added; once all are stored, all but what is near due is on disk only. Memory is anonymous "
+    "resident memory: what is mapped from files belongs to the file cache. The peer's number is Java's heap with "
+    "snapshots elsewhere; Redis takes 110 bytes."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Bytes for each pending index, but for the last."""
+
+    resident: float
+    bitmaps: float
+    on_disk: float
+    left_mb: float
+    """Megabytes above idle after everything was deleted."""
+
+
+async def rows(run: Run) -> AsyncIterator[Row]:
+    """1 M and 10 M pending over a week; then the other shapes with 1 M."""
+    smallest = min(run.scale.pending)
+    for shape, pending in [
+        *((Shape.WEEK, pending) for pending in run.scale.pending),
+        *((shape, smallest) for shape in (Shape.DENSE, Shape.ONE) if run.scale.has_all_shapes),
+    ]:
+        what = f"{pending:,} pending, {shape.value}"
+        taken = [await _taken(run, what, shape, pending) for _ in run.fresh_repeats(what, is_long=pending > smallest)]
+        for key, name, unit, samples in (
+            ("memory", "resident above the idle service", Unit.BYTES_PER_INDEX, [one.resident for one in taken]),
+            (
+                "bitmaps",
+                "of it: bitmaps, by the tracker's own count",
+                Unit.BYTES_PER_INDEX,
+                [one.bitmaps for one in taken],
+            ),
+            ("disk", "on disk, file and log", Unit.BYTES_PER_INDEX, [one.on_disk for one in taken]),
+            ("left", "resident above idle once all is deleted", Unit.MB, [one.left_mb for one in taken]),
+        ):
+            yield Row(key, name, unit, tuple(samples), pending, shape)
+
+
+async def _taken(run: Run, what: str, shape: Shape, pending: int) -> Taken:
+    settings = {"delayedDeliveryMinIndexCountPerBucket": str(run.scale.bucket)}
+    async with served(run, settings) as service:
+        async with await service.client.open_tracker(TOPIC, "warm") as warm:
+            await _fill(run, warm, Shape.WEEK, run.scale.bucket)
+            await warm.delete()
+        idle_bytes = service.meter.resident_bytes
+        async with await service.client.open_tracker(TOPIC, "measured") as session:
+            await _fill(run, session, shape, pending)
+            resident_bytes = service.meter.resident_bytes
+            stats = await session.stats()
+            require(what, stats.pending_count == pending == stats.added_count and stats.loaded_count == 0)
+            stored_bytes = _stored_bytes(service)
+            await session.delete()
+        left_bytes = service.meter.resident_bytes
+    return Taken(
+        resident=(resident_bytes - idle_bytes) / pending,
+        bitmaps=stats.membership_bytes / pending,
+        on_disk=stored_bytes / pending,
+        left_mb=(left_bytes - idle_bytes) / 1e6,
+    )
+
+
+async def _fill(run: Run, session: TrackerSession, shape: Shape, pending: int) -> None:
+    """Add ledgers of a bucket each, and return when the last is stored."""
+    later_ms = time.time_ns() // 1_000_000 - NOW_MS + WEEK_MS
+    for number, bucket in enumerate(buckets(shape, run.scale, pending // run.scale.bucket), start=1):
+        for start in range(0, len(bucket), 10_000):
+            part = bucket.take(slice(start, start + 10_000))
+            await session.add_columns(part.deliver_at_ms + later_ms, part.ledger_id, part.entry_id)
+        if number % 50 == 0:
+            run.note(f"added {number * run.scale.bucket:,} of {pending:,}")
+    await session.seal()
+
+    async def all_stored() -> bool:
+        found = await session.buckets()
+        return sum(view.bucket_id is not None for view in found) == pending // run.scale.bucket
+
+    await until(all_stored)
+
+
+def _stored_bytes(service: Served) -> int:
+    return sum(path.stat().st_size for path in service.data.parent.glob(f"{service.data.name}*"))
