@@ -76,3 +76,21 @@ async def test_a_clear_cannot_use_an_epoch_that_another_process_has(registry, st
     assert clearing.exception() is not None
     assert len((await storage.inner.list(*KEY)).entries) == 1
     assert len(await storage.inner.list_bucket_snapshots(*KEY)) == 1
+
+
+async def test_a_fence_that_fails_late_leaves_the_tracker_of_the_next_open_alone(registry, storage, other):
+    """The tracker was closed and opened again while an older open's fence was on its way to the storage."""
+    epoch = (await registry.open(KEY, owner="here", mark_delete=None)).epoch
+    storage.before["replace"] = gate = Gate()
+    stale = asyncio.create_task(registry.host(KEY).claim("late", None))
+    await settle()
+    assert gate.held_count == 1
+    del storage.before["replace"]
+    await registry.close_tracker(KEY, epoch)
+    for _ in range(2):
+        await registry.open(KEY, owner="again", mark_delete=None)
+    again = registry.host(KEY)
+    gate.open()
+    await settle()
+    assert isinstance(stale.exception(), SnapshotConflict)
+    assert registry.host(KEY) is again

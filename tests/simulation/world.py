@@ -15,7 +15,7 @@ from tests.service.shell import KEY, TINY, elapse, make_registry, settle
 from tracker.core.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
 from tracker.service.clock import ManualClock, pause
 from tracker.service.errors import LeasesExhausted, PollEnded, TrackerNotOpen
-from tracker.service.host import HostState
+from tracker.service.host_gate import HostState
 from tracker.service.limits import ServiceLimits
 
 LEASE_MS = 4_000

@@ -1,23 +1,18 @@
 """One open tracker: its core, who owns it, its wake-up, its waiting polls and its effects.
 
-Every verb goes through one gate (:meth:`TrackerHost._step`): check state and epoch, let the core act, hand its effects
-to the runner, arm the next wake-up, call the first waiting poll. Results of effects go through the same gate. Nothing
-awaits inside it, so the core sees one step after the other.
+Every verb goes through the gate (``host_gate``), and results of effects do, too (``host_results``); here are the verbs,
+and how a tracker begins and ends.
 
     RECOVERING --ready()--> READY --begin_close()--> CLOSED
 """
 
-import asyncio
-import enum
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 from snapshot_storage.errors import SnapshotConflict, StorageError
 from tracker.core.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
 from tracker.core.core import TrackerCore
-from tracker.core.effects import DeleteSnapshots, LoadSegments, MergeSnapshots, StoreSnapshot
 from tracker.core.outcomes import (
     AddOutcome,
     BucketView,
@@ -30,36 +25,18 @@ from tracker.core.outcomes import (
 )
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.readings import TrackerReadings
-from tracker.core.seal import SealedIndexes
-from tracker.core.segment import SegmentBounds
 from tracker.service.checkpoint import checkpointed
-from tracker.service.clock import Clock
-from tracker.service.counters import EffectCounters, tally
+from tracker.service.counters import tally
 from tracker.service.errors import (
-    Fenced,
     LeasesExhausted,
     PollEnded,
-    Recovering,
     ServiceError,
     ShuttingDown,
-    TrackerKey,
-    TrackerNotOpen,
 )
-from tracker.service.limits import ServiceLimits
-from tracker.service.polls import PollQueue, PollTally
-from tracker.service.runner import EffectRunner
-from tracker.service.storage_access import StorageAccess
+from tracker.service.host_gate import HostState
+from tracker.service.host_results import HostResults
 from tracker.service.trouble import CHECKPOINT_FAILED
 from tracker.service.under_way import UnderWay, storing_epochs
-from tracker.service.wakeups import WakeupQueue
-
-
-class HostState(enum.Enum):
-    """Where a host stands in its life."""
-
-    RECOVERING = "recovering"
-    READY = "ready"
-    CLOSED = "closed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,118 +58,10 @@ class Cleared:
     cleared_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """What all trackers of one process share."""
-
-    clock: Clock
-    limits: ServiceLimits
-    access: StorageAccess
-    wakeups: WakeupQueue
-    polls: PollTally
-    fenced: Callable[["TrackerHost"], None]
-    """Called when the catalogue turns out to belong to somebody else."""
-
-
-class TrackerHost:
+class TrackerHost(HostResults):
     """A tracker that is open, or on its way to be."""
 
-    __slots__ = (
-        "_awaiting_durable",
-        "_core",
-        "_durable_epoch",
-        "_latest_ms",
-        "_polls",
-        "_replay_told_epoch",
-        "_runner",
-        "_shared",
-        "_unclaimed",
-        "counters",
-        "key",
-        "owner",
-        "state",
-    )
-
-    def __init__(self, key: TrackerKey, shared: Shared) -> None:
-        self.key = key
-        self.state = HostState.RECOVERING
-        self.owner = ""
-        self.counters = EffectCounters()
-        self._shared = shared
-        self._core: TrackerCore | None = None
-        self._runner = EffectRunner(key, shared.access, shared.limits, reports=self, counters=self.counters)
-        self._polls = PollQueue(shared.clock, shared.polls)
-        self._latest_ms = 0
-        self._replay_told_epoch = 0
-        self._unclaimed = True
-        # A clear waits for: an epoch on record, and these buckets deleted.
-        self._awaiting_durable: list[tuple[int, frozenset[int], asyncio.Future[None]]] = []
-
-    # -- the gate ----------------------------------------------------------------------------------------------------
-
-    def now_ms(self) -> int:
-        """The wall clock. If it was set back, deadlines wait for it, and durations do not: leases and retries move along."""
-        earlier_ms, self._latest_ms = self._latest_ms, self._shared.clock.now_ms()
-        if self._latest_ms < earlier_ms and self._core is not None:
-            self._core.set_clock_back(earlier_ms - self._latest_ms)
-            if self.state is HostState.READY:
-                self._arm(self._core)
-        return self._latest_ms
-
-    def _require_core(self, epoch: int | None = None) -> TrackerCore:
-        """The core, if verbs may reach it; with an epoch, only for who opened the tracker last."""
-        if self.state is HostState.RECOVERING:
-            raise Recovering(
-                f"the tracker of subscription {self.key} is being recovered",
-                retry_after_ms=self._shared.limits.retry_after_ms,
-            )
-        if self.state is HostState.CLOSED or self._core is None:
-            raise TrackerNotOpen(self.key)
-        if epoch is not None and epoch != self._core.epoch:
-            raise Fenced(self.key, given_epoch=epoch, epoch=self._core.epoch, owner=self.owner)
-        return self._core
-
-    def require_owner(self, epoch: int) -> None:
-        """Raise Fenced, Recovering or TrackerNotOpen unless this is the owner's epoch."""
-        self._require_core(epoch)
-
-    @contextmanager
-    def _step(self, epoch: int | None = None) -> Iterator[tuple[TrackerCore, int]]:
-        core = self._require_core(epoch)
-        try:
-            yield core, self.now_ms()
-        finally:
-            self._settle(core)
-
-    def _settle(self, core: TrackerCore) -> None:
-        """What follows every step of the core, also a refused one."""
-        if effects := core.take_effects():
-            self._runner.run(effects)
-        if self.state is not HostState.READY:
-            return
-        if self._arm(core) or self._has_news(core):
-            self._polls.call_first()
-
-    def _has_news(self, core: TrackerCore) -> bool:
-        """Whether a replay is required and no poll of this epoch has answered so: what was lost may be due by now."""
-        return core.replay_required and self._replay_told_epoch != core.epoch
-
-    def _arm(self, core: TrackerCore) -> bool:
-        """Arrange the next wake-up; tells whether a waiting poll could succeed right now."""
-        when_ms = core.next_timer_ms()
-        due_now = False
-        if self._polls and (delivery_ms := core.next_delivery_ms()) is not None:
-            # What is due but still being loaded needs no wake-up: the load's report is one.
-            due_now = delivery_ms <= self._latest_ms
-            if not due_now:
-                when_ms = delivery_ms if when_ms is None else min(when_ms, delivery_ms)
-        self._shared.wakeups.arm(self, when_ms)
-        return due_now
-
-    def wake(self) -> None:
-        """Do what time alone causes: leases end, segments are fetched ahead, failed effects are tried again."""
-        with self._step() as (core, now_ms):
-            core.wake(now_ms)
+    __slots__ = ()
 
     # -- opening and closing -----------------------------------------------------------------------------------------
 
@@ -243,7 +112,8 @@ class TrackerHost:
                     )
                     await access.attempt(fence, self.counters)
             except SnapshotConflict:
-                self._shared.fenced(self)
+                if self.state is HostState.READY:
+                    self._shared.fenced(self.key)
                 raise
             finally:
                 # Also if the storage did not answer: it may have taken the epoch, and effects of the old one conflict.
@@ -473,114 +343,3 @@ class TrackerHost:
     def buckets(self) -> list[BucketView]:
         """The buckets, one row each."""
         return self._require_core().buckets()
-
-    # -- what must be on record before it is answered ----------------------------------------------------------------
-
-    async def _durable(self, epoch: int, deleting: frozenset[int]) -> None:
-        """Wait until the catalogue carries an epoch without these buckets, however often that has to be tried."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        awaited = (epoch, deleting, future)
-        self._awaiting_durable.append(awaited)
-        try:
-            await future
-        finally:
-            self._awaiting_durable.remove(awaited)
-
-    def _note_durable(self, epoch: int, deleted: Iterable[int]) -> None:
-        # A deletion that is tried again keeps its buckets together, and a later clear takes over those of an earlier one.
-        for awaited, deleting, future in self._awaiting_durable:
-            if awaited <= epoch and deleting.issubset(deleted) and not future.done():
-                future.set_result(None)
-
-    # -- results of effects (EffectReports) --------------------------------------------------------------------------
-
-    @contextmanager
-    def _result(self) -> Iterator[tuple[TrackerCore, int]]:
-        """The gate for results, which a closing host still takes: what became durable stays."""
-        assert self._core is not None
-        try:
-            yield self._core, self.now_ms()
-        finally:
-            if self.state is HostState.READY:
-                self._settle(self._core)
-            else:
-                # What the result has put out of use (the sources of a merge) is still deleted; nothing new is begun.
-                effects = self._core.take_effects()
-                self._runner.run([effect for effect in effects if isinstance(effect, DeleteSnapshots)])
-
-    @property
-    def epoch(self) -> int:
-        """The core's epoch."""
-        assert self._core is not None
-        return self._core.epoch
-
-    @property
-    def mark_delete(self) -> Position:
-        """The core's mark-delete position."""
-        assert self._core is not None
-        return self._core.mark_delete
-
-    def snapshot_stored(
-        self, effect: StoreSnapshot, bucket_id: int, sealed: SealedIndexes, *, snapshot_bytes: int
-    ) -> bool:
-        """A snapshot is durable and catalogued."""
-        with self._result() as (core, now_ms):
-            return core.snapshot_stored(
-                effect.effect_id, bucket_id, sealed, snapshot_bytes=snapshot_bytes, now_ms=now_ms
-            )
-
-    def snapshot_failed(self, effect: StoreSnapshot) -> bool:
-        """A snapshot is neither durable nor catalogued."""
-        with self._result() as (core, now_ms):
-            return core.snapshot_failed(effect.effect_id, now_ms)
-
-    def snapshots_merged(
-        self,
-        effect: MergeSnapshots,
-        bucket_id: int,
-        bounds: SegmentBounds,
-        *,
-        snapshot_bytes: int,
-        stored: PositionBitmap,
-    ) -> bool:
-        """A merged snapshot stands in the place of its sources."""
-        with self._result() as (core, now_ms):
-            return core.snapshots_merged(
-                effect.effect_id, bucket_id, bounds, snapshot_bytes=snapshot_bytes, stored=stored, now_ms=now_ms
-            )
-
-    def merge_failed(
-        self, effect: MergeSnapshots, *, lost_bucket_ids: tuple[int, ...] = (), too_large: bool = False
-    ) -> bool:
-        """Snapshots are as they were before their merge."""
-        with self._result() as (core, now_ms):
-            return core.merge_failed(effect.effect_id, now_ms, lost_bucket_ids=lost_bucket_ids, too_large=too_large)
-
-    def segments_loaded(self, effect: LoadSegments, indexes: IndexColumns) -> bool:
-        """Segments were read."""
-        with self._result() as (core, now_ms):
-            return core.segments_loaded(effect.effect_id, indexes, now_ms)
-
-    def segment_load_failed(self, effect: LoadSegments, *, lost: bool) -> bool:
-        """Segments could not be read, now or ever."""
-        with self._result() as (core, now_ms):
-            return core.segment_load_failed(effect.effect_id, now_ms, lost=lost)
-
-    def snapshots_deleted(self, effect: DeleteSnapshots) -> bool:
-        """Snapshots are gone, and the catalogue carries the effect's epoch."""
-        with self._result() as (core, _):
-            return core.snapshots_deleted(effect.effect_id)
-
-    def catalogue_written(self, effect: DeleteSnapshots) -> None:
-        """No crash brings the buckets back; what is left of their objects nobody knows."""
-        self._note_durable(effect.epoch, effect.bucket_ids)
-
-    def delete_failed(self, effect: DeleteSnapshots) -> bool:
-        """Snapshots may still be there."""
-        with self._result() as (core, now_ms):
-            return core.delete_failed(effect.effect_id, now_ms)
-
-    def catalogue_fenced(self, epoch: int) -> None:
-        """The catalogue refused this epoch: if it is the newest of this process, somebody else owns the tracker."""
-        if self.state is HostState.READY and epoch >= self.epoch:
-            self._shared.fenced(self)

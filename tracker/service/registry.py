@@ -21,7 +21,8 @@ from tracker.service.calls import Calls
 from tracker.service.clock import Clock, SystemClock
 from tracker.service.counters import EVENTS, SIZES, EffectCounters
 from tracker.service.errors import Overloaded, ShuttingDown, TrackerKey, TrackerNotOpen
-from tracker.service.host import Cleared, HostState, Opened, Shared, TrackerHost
+from tracker.service.host import Cleared, Opened, TrackerHost
+from tracker.service.host_gate import HostState, Shared
 from tracker.service.limits import ServiceLimits
 from tracker.service.polls import PollTally
 from tracker.service.recovery import TrackerRecovery
@@ -287,8 +288,8 @@ class TrackerRegistry:
         self._shared.access.trouble.forget(host.key)
         self._forget(host)
 
-    def _close_fenced(self, host: TrackerHost) -> None:
-        self._close(host, "FENCED")
+    def _close_fenced(self, key: TrackerKey) -> None:
+        self._close(self._hosts[key], "FENCED")
 
     async def clear(self, key: TrackerKey, epoch: int, *, reset_to: Position | None = None) -> Cleared:
         """Forget every position of a tracker durably, loaded or not; the caller's epoch must be the last one.

@@ -23,7 +23,6 @@ from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotN
 from snapshot_storage.summary import encode_summary
 from tracker.core.columns import IndexColumns
 from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, MergeSnapshots, StoreSnapshot
-from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.seal import FrozenIndexes, SealedIndexes, seal
 from tracker.service.counters import EffectCounters
 from tracker.service.errors import TrackerKey

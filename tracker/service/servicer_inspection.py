@@ -12,7 +12,8 @@ from tracker.core.outcomes import BucketState, BucketView, MessagePlace
 from tracker.service.entry_ranges import EntryRange, require_ranges, untracked
 from tracker.service.explain import explain, require_entry
 from tracker.service.histogram import Bars, delivery_histogram
-from tracker.service.host import HostState, TrackerHost
+from tracker.service.host import TrackerHost
+from tracker.service.host_gate import HostState
 from tracker.service.listing import TrackerRow, tracker_page
 from tracker.service.peek import Window, peek
 from tracker.service.registry import TrackerRegistry

@@ -22,7 +22,7 @@ from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.segment import SegmentBounds
 from tracker.service.counters import EffectCounters
 from tracker.service.errors import TrackerKey, TrackerNotOpen
-from tracker.service.host import HostState
+from tracker.service.host_gate import HostState
 from tracker.service.registry import TrackerRegistry
 from tracker.service.segment_reader import SegmentReader, batch_end
 

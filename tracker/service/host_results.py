@@ -1,0 +1,120 @@
+"""What becomes of the results of effects: the core learns them, and whoever waits for something durable goes on."""
+
+import asyncio
+from collections.abc import Iterable
+
+from tracker.core.columns import IndexColumns, Position
+from tracker.core.effects import DeleteSnapshots, LoadSegments, MergeSnapshots, StoreSnapshot
+from tracker.core.position_bitmap import PositionBitmap
+from tracker.core.seal import SealedIndexes
+from tracker.core.segment import SegmentBounds
+from tracker.service.errors import TrackerKey
+from tracker.service.host_gate import HostGate, HostState, Shared
+from tracker.service.runner import EffectRunner
+
+
+class HostResults(HostGate):
+    """Takes the reports of the tracker's runner (``EffectReports``)."""
+
+    __slots__ = ()
+
+    def __init__(self, key: TrackerKey, shared: Shared) -> None:
+        super().__init__(key, shared)
+        self._runner = EffectRunner(key, shared.access, shared.limits, reports=self, counters=self.counters)
+
+    # -- what must be on record before it is answered ----------------------------------------------------------------
+
+    async def _durable(self, epoch: int, deleting: frozenset[int]) -> None:
+        """Wait until the catalogue carries an epoch without these buckets, however often that has to be tried."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        awaited = (epoch, deleting, future)
+        self._awaiting_durable.append(awaited)
+        try:
+            await future
+        finally:
+            self._awaiting_durable.remove(awaited)
+
+    def _note_durable(self, epoch: int, deleted: Iterable[int]) -> None:
+        # A deletion that is tried again keeps its buckets together, and a later clear takes over those of an earlier one.
+        for awaited, deleting, future in self._awaiting_durable:
+            if awaited <= epoch and deleting.issubset(deleted) and not future.done():
+                future.set_result(None)
+
+    # -- results of effects (EffectReports) --------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """The core's epoch."""
+        assert self._core is not None
+        return self._core.epoch
+
+    @property
+    def mark_delete(self) -> Position:
+        """The core's mark-delete position."""
+        assert self._core is not None
+        return self._core.mark_delete
+
+    def snapshot_stored(
+        self, effect: StoreSnapshot, bucket_id: int, sealed: SealedIndexes, *, snapshot_bytes: int
+    ) -> bool:
+        """A snapshot is durable and catalogued."""
+        with self._result() as (core, now_ms):
+            return core.snapshot_stored(
+                effect.effect_id, bucket_id, sealed, snapshot_bytes=snapshot_bytes, now_ms=now_ms
+            )
+
+    def snapshot_failed(self, effect: StoreSnapshot) -> bool:
+        """A snapshot is neither durable nor catalogued."""
+        with self._result() as (core, now_ms):
+            return core.snapshot_failed(effect.effect_id, now_ms)
+
+    def snapshots_merged(
+        self,
+        effect: MergeSnapshots,
+        bucket_id: int,
+        bounds: SegmentBounds,
+        *,
+        snapshot_bytes: int,
+        stored: PositionBitmap,
+    ) -> bool:
+        """A merged snapshot stands in the place of its sources."""
+        with self._result() as (core, now_ms):
+            return core.snapshots_merged(
+                effect.effect_id, bucket_id, bounds, snapshot_bytes=snapshot_bytes, stored=stored, now_ms=now_ms
+            )
+
+    def merge_failed(
+        self, effect: MergeSnapshots, *, lost_bucket_ids: tuple[int, ...] = (), too_large: bool = False
+    ) -> bool:
+        """Snapshots are as they were before their merge."""
+        with self._result() as (core, now_ms):
+            return core.merge_failed(effect.effect_id, now_ms, lost_bucket_ids=lost_bucket_ids, too_large=too_large)
+
+    def segments_loaded(self, effect: LoadSegments, indexes: IndexColumns) -> bool:
+        """Segments were read."""
+        with self._result() as (core, now_ms):
+            return core.segments_loaded(effect.effect_id, indexes, now_ms)
+
+    def segment_load_failed(self, effect: LoadSegments, *, lost: bool) -> bool:
+        """Segments could not be read, now or ever."""
+        with self._result() as (core, now_ms):
+            return core.segment_load_failed(effect.effect_id, now_ms, lost=lost)
+
+    def snapshots_deleted(self, effect: DeleteSnapshots) -> bool:
+        """Snapshots are gone, and the catalogue carries the effect's epoch."""
+        with self._result() as (core, _):
+            return core.snapshots_deleted(effect.effect_id)
+
+    def catalogue_written(self, effect: DeleteSnapshots) -> None:
+        """No crash brings the buckets back; what is left of their objects nobody knows."""
+        self._note_durable(effect.epoch, effect.bucket_ids)
+
+    def delete_failed(self, effect: DeleteSnapshots) -> bool:
+        """Snapshots may still be there."""
+        with self._result() as (core, now_ms):
+            return core.delete_failed(effect.effect_id, now_ms)
+
+    def catalogue_fenced(self, epoch: int) -> None:
+        """The catalogue refused this epoch: if it is the newest of this process, somebody else owns the tracker."""
+        if self.state is HostState.READY and epoch >= self.epoch:
+            self._shared.fenced(self.key)
