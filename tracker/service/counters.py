@@ -1,6 +1,8 @@
 """What the shell counts: plain integers, read by ``GetTrackerStats`` and by the metrics without a lock."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Final
 
 from tracker.core.outcomes import TrackerStats
@@ -37,9 +39,10 @@ EVENTS: Final = (
 """What a tracker's stats say of all the time since it was opened; a registry keeps the sums."""
 
 
-def tally(stats: TrackerStats, names: tuple[str, ...]) -> dict[str, int]:
-    """The counts of these names."""
-    return {name: getattr(stats, name) for name in names}
+def tally(stats: TrackerStats, names: tuple[str, ...]) -> tuple[int, ...]:
+    """The counts of these names, at least two, in their order."""
+    counts: tuple[int, ...] = attrgetter(*names)(stats)
+    return counts
 
 
 @dataclass(slots=True)
@@ -76,3 +79,9 @@ class EffectCounters:
         """Add another's counts to these."""
         for counter in fields(self):
             setattr(self, counter.name, getattr(self, counter.name) + getattr(other, counter.name))
+
+    @classmethod
+    def total(cls, parts: Iterable["EffectCounters"]) -> "EffectCounters":
+        """The sum of at least one."""
+        columns = zip(*map(attrgetter(*(counter.name for counter in fields(cls))), parts), strict=True)
+        return cls(*map(sum, columns))

@@ -336,9 +336,9 @@ class TrackerHost(HostResults):
         """Sizes and counters, O(1)."""
         return self._require_core().stats()
 
-    def tally(self, names: tuple[str, ...]) -> dict[str, int]:
+    def tally(self, names: tuple[str, ...]) -> tuple[int, ...]:
         """Some of the counters, in any state; none while it is being recovered."""
-        return {} if self._core is None else tally(self._core.stats(), names)
+        return () if self._core is None else tally(self._core.stats(), names)
 
     def buckets(self) -> list[BucketView]:
         """The buckets, one row each."""

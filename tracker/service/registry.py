@@ -118,17 +118,15 @@ class TrackerRegistry:
     @property
     def counters(self) -> EffectCounters:
         """Sums over all trackers there ever were. O(open trackers)."""
-        total = EffectCounters()
-        total.add(self._closed_counters)
-        for host in self._hosts.values():
-            total.add(host.counters)
-        return total
+        return EffectCounters.total([self._closed_counters, *(host.counters for host in self._hosts.values())])
 
     def tally(self) -> Counter[str]:
         """Sums of what trackers count: sizes of the open ones, events of all there ever were. O(open trackers)."""
-        total = Counter(self._closed_tally)
-        for host in self._hosts.values():
-            total.update(host.tally(SIZES) | host.tally(EVENTS))
+        names = SIZES + EVENTS
+        rows = filter(None, (host.tally(names) for host in self._hosts.values()))
+        # Column by column: a scrape holds the event loop, and there are tens of thousands of trackers.
+        total = Counter(dict(zip(names, map(sum, zip(*rows, strict=True)), strict=False)))
+        total.update(self._closed_tally)
         return total
 
     @property
@@ -262,7 +260,7 @@ class TrackerRegistry:
     def _forget(self, host: TrackerHost) -> None:
         del self._hosts[host.key]
         self._closed_counters.add(host.counters)
-        self._closed_tally.update(host.tally(EVENTS))
+        self._closed_tally.update(dict(zip(EVENTS, host.tally(EVENTS), strict=False)))
 
     async def close_tracker(self, key: TrackerKey, epoch: int) -> None:
         """Unload a tracker; returns when its effects have ended. The closing goes on if the caller goes away.
