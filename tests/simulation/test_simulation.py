@@ -5,10 +5,11 @@ import asyncio
 import pytest
 
 from tests.simulation.world import World
+from tracker.core.limits import TrackerKind
 
 
-async def _run(seed, step_count):
-    world = World(seed)
+async def _run(seed, step_count, kind=TrackerKind.BUCKET):
+    world = World(seed, kind)
     failures = []
     asyncio.get_running_loop().set_exception_handler(
         lambda _, context: failures.append(context.get("exception") or context["message"])
@@ -27,6 +28,14 @@ async def _run(seed, step_count):
 async def test_nothing_is_lost_or_early_whatever_fails(seed):
     """Faults, latency, crashes, reopening: every message comes out, none before its time, none twice under a lease."""
     await _run(seed, 250)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+async def test_the_in_memory_tracker_loses_nothing_either(seed):
+    """The same rules; a crash forgets everything, and the replay brings it again."""
+    world = await _run(seed, 250, TrackerKind.IN_MEMORY)
+    assert world.stored_count == 0
 
 
 @pytest.mark.slow
@@ -51,5 +60,5 @@ async def test_one_seed_is_one_course_of_events():
 @pytest.mark.deep
 @pytest.mark.parametrize("seed", range(1_000, 1_200))
 async def test_many_simulations(seed):
-    """The same, many times and longer."""
-    await _run(seed, 600)
+    """The same, many times and longer; every fourth with the in-memory tracker."""
+    await _run(seed, 600, TrackerKind.BUCKET if seed % 4 else TrackerKind.IN_MEMORY)

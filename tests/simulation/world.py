@@ -13,6 +13,7 @@ from snapshot_storage.faulty import FaultPlan, FaultyStorage
 from snapshot_storage.memory import MemoryStorage
 from tests.service.shell import KEY, TINY, elapse, make_registry, settle
 from tracker.core.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
+from tracker.core.limits import TrackerKind
 from tracker.service.clock import ManualClock, pause
 from tracker.service.errors import LeasesExhausted, PollEnded, TrackerNotOpen
 from tracker.service.host_gate import HostState
@@ -29,13 +30,13 @@ class World:
     pauses_ms = (1, 40, 600, 2_500, 8_000)
     drain_pause_ms = 2_000
 
-    def __init__(self, seed):
+    def __init__(self, seed, kind=TrackerKind.BUCKET):
         self.seed = seed
         self.random = random.Random(seed)
         self.trace = []
         strict = self.random.random() < 0.5
         self.limits = replace(
-            self.base, strict=strict, tick_ms=50, max_num_buckets=self.random.choice(self.buckets_max)
+            self.base, kind=kind, strict=strict, tick_ms=50, max_num_buckets=self.random.choice(self.buckets_max)
         )
         self.clock = ManualClock()
         self.storage = FaultyStorage(
