@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from snapshot_storage.protocol import SnapshotStore
 from snapshot_storage.registry import open_storage
 from tests.benchmarks.shapes import NOW_MS
 from tracker.core.columns import IndexColumns
@@ -58,8 +60,17 @@ class Hosted:
 @asynccontextmanager
 async def hosted(path: Path, limits: TrackerLimits, *, now_ms: int = NOW_MS) -> AsyncIterator[Hosted]:
     """Open one tracker over the SQLite file at ``path``, which is made if it is missing."""
+    async with hosted_over(open_storage(f"sqlite:{path}"), limits, now_ms=now_ms) as tracker:
+        yield tracker
+
+
+@asynccontextmanager
+async def hosted_over(
+    storage: SnapshotStore, limits: TrackerLimits, *, now_ms: int = NOW_MS, workers: Executor | None = None
+) -> AsyncIterator[Hosted]:
+    """Open one tracker over a storage that is not started; worker threads of its own, unless others are given."""
     clock = ManualClock(now_ms)
-    registry = TrackerRegistry(open_storage(f"sqlite:{path}"), limits, clock=clock)
+    registry = TrackerRegistry(storage, limits, clock=clock, workers=workers)
     await registry.start()
     try:
         opened = await registry.open(KEY, owner="benchmark", mark_delete=None)

@@ -1,0 +1,143 @@
+"""How much work an index is stays within bounds: calls, objects, bytes and storage operations for 100,000 of them.
+
+No clock is read, so that a busy machine changes nothing; a count differs from run to run by a few objects at most. The
+bounds are a tenth above what was counted when they were set: a loop in Python over indexes exceeds them by far, one over
+segments does, too. Whoever makes something cheaper lowers them, and whoever raises one says why.
+"""
+
+import asyncio
+from dataclasses import fields
+
+import pytest
+from numba import config
+
+from tests.benchmarks.hosted import hosted_over
+from tests.benchmarks.shapes import ALL_DUE_MS, BATCH, NOW_MS, WEEK_MS, Shape, batches, offered
+from tests.benchmarks.work import CountingStorage, StorageWork, Work, work_of
+from tests.core.shell import Shell
+from tests.service.shell import InlineExecutor, until
+from tracker.core.columns import IndexColumns
+from tracker.core.core import TrackerCore
+from tracker.core.limits import TrackerLimits
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(config.DISABLE_JIT), reason="kernels are loops in Python with NUMBA_DISABLE_JIT=1"),
+]
+
+COUNT = 100_000
+BUCKET = 50_000
+WEEK = offered(Shape.WEEK, COUNT, per_ledger=BUCKET)
+PARTS = batches(WEEK)
+
+
+def within(work: object, bounds: object) -> None:
+    """Fails with all counts beside their bounds."""
+    too_many = [field.name for field in fields(work) if getattr(work, field.name) > getattr(bounds, field.name)]
+    assert not too_many, f"{', '.join(too_many)}:\n{work} exceeds\n{bounds}"
+
+
+def received(part: IndexColumns) -> IndexColumns:
+    """Columns of their own, as they come out of a request."""
+    return IndexColumns(part.deliver_at_ms.copy(), part.ledger_id.copy(), part.entry_id.copy())
+
+
+def test_work_of_adding():
+    """What is kept is the columns and bitmaps, and no object for each index."""
+
+    def add(core: TrackerCore) -> TrackerCore:
+        for part in PARTS:
+            core.add(received(part), NOW_MS)
+        return core
+
+    limits = TrackerLimits(min_index_count_per_bucket=2 * COUNT)
+    within(
+        work_of(lambda: TrackerCore(limits), add),
+        Work(
+            python_calls=12_100,
+            native_calls=15_400,
+            kernel_calls=1_000,
+            lines=34_900,
+            peak_objects=950,
+            kept_bytes=2_730_000,
+            peak_bytes=2_790_000,
+        ),
+    )
+
+
+def test_work_of_popping_what_is_in_memory():
+    """Batches of 1,000 out of two sealed buckets that are loaded; nothing is kept."""
+    limits = TrackerLimits(prefetch_window_ms=2 * WEEK_MS, loaded_indexes_max=2 * COUNT)
+
+    def loaded() -> TrackerCore:
+        shell = Shell(TrackerCore(limits), now_ms=NOW_MS)
+        for part in PARTS:
+            shell.core.add(received(part), NOW_MS)
+        shell.core.seal_now(NOW_MS)
+        shell.perform_all()
+        assert shell.core.stats().loaded_count == COUNT
+        return shell.core
+
+    def drain(core: TrackerCore) -> None:
+        while len(core.pop_due(BATCH, ALL_DUE_MS, lease_ms=0).indexes):
+            pass
+        assert len(core) == 0
+
+    within(
+        work_of(loaded, drain),
+        Work(
+            python_calls=32_800,
+            native_calls=32_100,
+            kernel_calls=1_000,
+            lines=101_000,
+            peak_objects=450,
+            kept_bytes=50_000,
+            peak_bytes=1_690_000,
+        ),
+    )
+
+
+def test_work_of_a_whole_life():
+    """Added, sealed, stored, loaded once all is due, popped, drained; the storage is asked for buckets, not for segments."""
+
+    async def life(storage: CountingStorage) -> None:
+        limits = TrackerLimits(min_index_count_per_bucket=BUCKET)
+        async with hosted_over(storage, limits, workers=InlineExecutor()) as tracker:
+            assert await tracker.add([received(part) for part in PARTS]) == COUNT
+            tracker.host.seal(tracker.epoch)
+            await until(lambda: tracker.host.counters.snapshots_stored == COUNT // BUCKET)
+            assert tracker.host.stats().loaded_count == 0
+            tracker.clock.advance(ALL_DUE_MS - NOW_MS)
+            await tracker.take(COUNT, BATCH)
+            await until(lambda: tracker.host.counters.snapshots_deleted == COUNT // BUCKET)
+
+    storages: list[CountingStorage] = []
+
+    def prepare() -> CountingStorage:
+        storages.append(CountingStorage())
+        return storages[-1]
+
+    within(
+        work_of(prepare, lambda storage: asyncio.run(life(storage))),
+        Work(
+            python_calls=67_600,
+            native_calls=62_300,
+            kernel_calls=1_000,
+            lines=212_000,
+            peak_objects=6_000,
+            kept_bytes=100_000,
+            peak_bytes=10_400_000,
+        ),
+    )
+    for storage in storages:
+        within(
+            storage.work,
+            StorageWork(
+                calls=20,
+                segment_reads=4,
+                catalogue_writes=5,
+                written_bytes=2_000_000,
+                read_bytes=1_620_000,
+                catalogue_bytes=38_600,
+            ),
+        )
