@@ -62,7 +62,8 @@ def default_limits(scale: Scale) -> TrackerLimits:
     return TrackerLimits(min_index_count_per_bucket=scale.bucket)
 
 
-def buckets(shape: Shape, scale: Scale, count: int) -> Iterator[IndexColumns]:
-    """``count`` ledgers of one bucket each."""
+def buckets(shape: Shape, scale: Scale, count: int, *, every: int = 1) -> Iterator[IndexColumns]:
+    """``count`` ledgers of one bucket each, in which every n-th entry is delayed."""
     for number in range(count):
-        yield offered(shape, scale.bucket, per_ledger=scale.bucket, first_ledger=1 + number, seed=number)
+        bucket = offered(shape, scale.bucket, per_ledger=scale.bucket, first_ledger=1 + number, seed=number)
+        yield IndexColumns(bucket.deliver_at_ms, bucket.ledger_id, bucket.entry_id * every)

@@ -1,6 +1,7 @@
 """The benchmarks run, notice wrong output, and report what they found. How fast anything is, no test decides."""
 
 import json
+import sys
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.benchmarks.shapes import Shape
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="time and memory of processes are read from /proc")
 @pytest.mark.parametrize("benchmark", BENCHMARKS, ids=[benchmark.name for benchmark in BENCHMARKS])
 def test_each_benchmark_runs_and_verifies_its_output(benchmark: Benchmark, tmp_path):
     """At sizes so small that the numbers mean nothing."""
