@@ -20,6 +20,7 @@ _CASES = [
     (errors.Overloaded("full", retry_after_ms=5), "RESOURCE_EXHAUSTED"),
     (errors.Recovering("wait", retry_after_ms=5), "UNAVAILABLE"),
     (errors.ShuttingDown("bye", retry_after_ms=5), "UNAVAILABLE"),
+    (errors.TrackerBroken(KEY), "UNAVAILABLE"),
     (StorageUnavailable("away"), "UNAVAILABLE"),
     (SnapshotConflict("newer"), "ABORTED"),
     (SnapshotNotFound("gone"), "DATA_LOSS"),

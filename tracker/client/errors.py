@@ -138,6 +138,7 @@ _BY_REASON: Mapping[str, type[TrackerCallError]] = {
     "OVERLOADED": Overloaded,
     "RECOVERING": Unavailable,
     "SHUTTING_DOWN": Unavailable,
+    "TRACKER_BROKEN": Unavailable,
     "STORAGE_UNAVAILABLE": Unavailable,
 }
 

@@ -59,6 +59,18 @@ class Fenced(ServiceError):
         )
 
 
+class TrackerBroken(ServiceError):
+    """A bug, or a lack of memory, ended a step halfway: the tracker was closed as it was stored. Open it again."""
+
+    reason = "TRACKER_BROKEN"
+
+    def __init__(self, key: TrackerKey) -> None:
+        super().__init__(
+            f"a step of the tracker of subscription {key} failed halfway, so it was closed; open the tracker again and"
+            " replay from where that answers"
+        )
+
+
 class PollEnded(ServiceError):
     """The tracker was cleared, closed or opened anew while the call waited. Nothing was taken."""
 

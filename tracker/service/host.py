@@ -7,6 +7,7 @@ and how a tracker begins and ends.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -32,6 +33,7 @@ from tracker.service.errors import (
     PollEnded,
     ServiceError,
     ShuttingDown,
+    TrackerBroken,
 )
 from tracker.service.host_gate import HostState
 from tracker.service.host_results import HostResults
@@ -134,19 +136,22 @@ class TrackerHost(HostResults):
         def error() -> ServiceError:
             if reason == ShuttingDown.reason:
                 return ShuttingDown("the service is stopping", retry_after_ms=self._shared.limits.retry_after_ms)
+            if reason == TrackerBroken.reason:
+                return TrackerBroken(self.key)
             return PollEnded(self.key, reason)
 
         self._polls.end_all(error)
         for _, _, future in self._awaiting_durable:
             if not future.done():
                 future.set_exception(error())
-        if self._core is not None:
-            self._core.close(self.now_ms())
+        if self._core is not None and not self._broken:
+            with suppress(TrackerBroken), self._whole():
+                self._core.close(self.now_ms())
 
     async def finish_close(self) -> None:
-        """Return when every effect has ended and what was consumed is on record."""
+        """Return when every effect has ended and what was consumed is on record; of a broken core nothing is."""
         await self._runner.finish()
-        if self._core is not None:
+        if self._core is not None and not self._broken:
             gone = self._core.undeleted() | self._runner.debris
             await self._record_consumed(self._core.remaining(), gone, self._core.epoch)
 
@@ -233,31 +238,30 @@ class TrackerHost(HostResults):
 
     def _pop(self, epoch: int, max_count: int, lease_ms: int, abandoned: Callable[[], bool]) -> tuple[Delivery, bool]:
         """Take without an await, so that no cancellation can come between; tells whether that answers the poll."""
-        core = self._require_core(epoch)
-        if abandoned():
-            raise PollEnded(self.key, "CANCELLED")
-        now_ms = self.now_ms()
-        if lease_ms:
-            core.expire_leases(now_ms)
-            leased_max = self._shared.limits.leased_positions_max
-            room = leased_max - core.stats().leased_count
-            if room <= 0:
-                raise LeasesExhausted(
-                    f"{leased_max} positions of subscription {self.key} are leased, which is the limit",
-                    retry_after_ms=self._shared.limits.retry_after_ms,
-                )
-            max_count = min(max_count, room)
-        try:
+        with self._whole():
+            core = self._require_core(epoch)
+            if abandoned():
+                raise PollEnded(self.key, "CANCELLED")
+            now_ms = self.now_ms()
+            if lease_ms:
+                core.expire_leases(now_ms)
+                leased_max = self._shared.limits.leased_positions_max
+                room = leased_max - core.stats().leased_count
+                if room <= 0:
+                    raise LeasesExhausted(
+                        f"{leased_max} positions of subscription {self.key} are leased, which is the limit",
+                        retry_after_ms=self._shared.limits.retry_after_ms,
+                    )
+                max_count = min(max_count, room)
             delivery = core.pop_due(max_count, now_ms, lease_ms=lease_ms)
             answers = len(delivery.indexes) > 0 or self._has_news(core)
             if core.replay_required:
                 self._replay_told_epoch = core.epoch
-            return delivery, answers
-        finally:
             # Not the whole of _settle: a poll that took nothing must not be called again by its own attempt.
             if effects := core.take_effects():
                 self._runner.run(effects)
             self._arm(core)
+            return delivery, answers
 
     def ack(self, epoch: int, lease_id: int, positions: PositionColumns) -> LeaseOutcome:
         """Acknowledge leased positions."""

@@ -2,24 +2,33 @@
 
 Check state and epoch, let the core act, hand its effects to the runner, arm the next wake-up, call the first waiting
 poll. Nothing awaits inside the gate, so the core sees one step after the other.
+
+A step that ends with an error nobody raised on purpose (a bug, no memory) may have changed half of the core. Such a core
+is given up: it is asked nothing more, nothing of it is recorded, and the next open recovers what is stored, as after a
+crash.
 """
 
 import asyncio
 import enum
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+
+import structlog
 
 from tracker.core.core import TrackerCore
 from tracker.core.effects import DeleteSnapshots
+from tracker.core.errors import DelayedTrackerError, InvariantViolation
 from tracker.service.clock import Clock
 from tracker.service.counters import EffectCounters
-from tracker.service.errors import Fenced, Recovering, TrackerKey, TrackerNotOpen
+from tracker.service.errors import Fenced, Recovering, TrackerBroken, TrackerKey, TrackerNotOpen
 from tracker.service.limits import ServiceLimits
 from tracker.service.polls import PollQueue, PollTally
 from tracker.service.runner import EffectRunner
 from tracker.service.storage_access import StorageAccess
 from tracker.service.wakeups import WakeupQueue
+
+_log = structlog.stdlib.get_logger("tracker.service")
 
 
 class HostState(enum.Enum):
@@ -41,6 +50,8 @@ class Shared:
     polls: PollTally
     fenced: Callable[[TrackerKey], None]
     """Called when the catalogue of an open tracker turns out to belong to somebody else."""
+    broken: Callable[[TrackerKey], None]
+    """Called when the core of an open tracker was given up."""
 
 
 class HostGate:
@@ -48,6 +59,7 @@ class HostGate:
 
     __slots__ = (
         "_awaiting_durable",
+        "_broken",
         "_core",
         "_durable_epoch",
         "_latest_ms",
@@ -72,6 +84,7 @@ class HostGate:
         self.counters = EffectCounters()
         self._shared = shared
         self._core: TrackerCore | None = None
+        self._broken = False
         self._polls = PollQueue(shared.clock, shared.polls)
         self._latest_ms = 0
         self._replay_told_epoch = 0
@@ -82,10 +95,11 @@ class HostGate:
     def now_ms(self) -> int:
         """The wall clock. If it was set back, deadlines wait for it, and durations do not: leases and retries move along."""
         earlier_ms, self._latest_ms = self._latest_ms, self._shared.clock.now_ms()
-        if self._latest_ms < earlier_ms and self._core is not None:
-            self._core.set_clock_back(earlier_ms - self._latest_ms)
-            if self.state is HostState.READY:
-                self._arm(self._core)
+        if self._latest_ms < earlier_ms and self._core is not None and not self._broken:
+            with self._whole():
+                self._core.set_clock_back(earlier_ms - self._latest_ms)
+                if self.state is HostState.READY:
+                    self._arm(self._core)
         return self._latest_ms
 
     def _require_core(self, epoch: int | None = None) -> TrackerCore:
@@ -107,14 +121,49 @@ class HostGate:
 
     @contextmanager
     def _step(self, epoch: int | None = None) -> Iterator[tuple[TrackerCore, int]]:
-        core = self._require_core(epoch)
-        try:
-            yield core, self.now_ms()
-        finally:
+        with self._whole():
+            core = self._require_core(epoch)
+            try:
+                yield core, self.now_ms()
+            except InvariantViolation:
+                raise
+            except DelayedTrackerError:
+                # Refused: nothing was applied, but time has passed.
+                self._settle(core)
+                raise
             self._settle(core)
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Give the core up if what is done with it ends halfway.
+
+        Raises:
+            TrackerBroken: in place of the error that did it, which is logged.
+        """
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, DelayedTrackerError) and not isinstance(error, InvariantViolation):
+                raise
+            self._give_up(error)
+            raise TrackerBroken(self.key) from error
+
+    def _give_up(self, error: Exception) -> None:
+        if self._broken:
+            return
+        self._broken = True
+        _log.error(
+            "tracker given up, its state is not to be trusted",
+            topic=self.key.topic,
+            subscription=self.key.subscription,
+            exc_info=error,
+        )
+        self._shared.broken(self.key)
 
     def _settle(self, core: TrackerCore) -> None:
         """What follows every step of the core, also a refused one."""
+        if self._broken:
+            return
         if effects := core.take_effects():
             self._runner.run(effects)
         if self.state is not HostState.READY:
@@ -140,19 +189,25 @@ class HostGate:
 
     def wake(self) -> None:
         """Do what time alone causes: leases end, segments are fetched ahead, failed effects are tried again."""
-        with self._step() as (core, now_ms):
+        # Nobody called: whoever does next learns that it is closed.
+        with suppress(TrackerBroken), self._step() as (core, now_ms):
             core.wake(now_ms)
 
-    @contextmanager
-    def _result(self) -> Iterator[tuple[TrackerCore, int]]:
-        """The gate for results, which a closing host still takes: what became durable stays."""
-        assert self._core is not None
-        try:
-            yield self._core, self.now_ms()
-        finally:
+    def _result(self, tell: Callable[[TrackerCore, int], bool]) -> bool:
+        """The gate for results, which a closing host still takes: what became durable stays.
+
+        A core that was given up is told nothing, and whatever it asked for stays as it is, as after a crash.
+        """
+        known = True
+        with suppress(TrackerBroken), self._whole():
+            if self._broken:
+                return True
+            core = self._core
+            assert core is not None
+            known = tell(core, self.now_ms())
             if self.state is HostState.READY:
-                self._settle(self._core)
+                self._settle(core)
             else:
                 # What the result has put out of use (the sources of a merge) is still deleted; nothing new is begun.
-                effects = self._core.take_effects()
-                self._runner.run([effect for effect in effects if isinstance(effect, DeleteSnapshots)])
+                self._runner.run([effect for effect in core.take_effects() if isinstance(effect, DeleteSnapshots)])
+        return known

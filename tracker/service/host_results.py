@@ -58,15 +58,15 @@ class HostResults(HostGate):
         self, effect: StoreSnapshot, bucket_id: int, sealed: SealedIndexes, *, snapshot_bytes: int
     ) -> bool:
         """A snapshot is durable and catalogued."""
-        with self._result() as (core, now_ms):
-            return core.snapshot_stored(
+        return self._result(
+            lambda core, now_ms: core.snapshot_stored(
                 effect.effect_id, bucket_id, sealed, snapshot_bytes=snapshot_bytes, now_ms=now_ms
             )
+        )
 
     def snapshot_failed(self, effect: StoreSnapshot) -> bool:
         """A snapshot is neither durable nor catalogued."""
-        with self._result() as (core, now_ms):
-            return core.snapshot_failed(effect.effect_id, now_ms)
+        return self._result(lambda core, now_ms: core.snapshot_failed(effect.effect_id, now_ms))
 
     def snapshots_merged(
         self,
@@ -78,32 +78,33 @@ class HostResults(HostGate):
         stored: PositionBitmap,
     ) -> bool:
         """A merged snapshot stands in the place of its sources."""
-        with self._result() as (core, now_ms):
-            return core.snapshots_merged(
+        return self._result(
+            lambda core, now_ms: core.snapshots_merged(
                 effect.effect_id, bucket_id, bounds, snapshot_bytes=snapshot_bytes, stored=stored, now_ms=now_ms
             )
+        )
 
     def merge_failed(
         self, effect: MergeSnapshots, *, lost_bucket_ids: tuple[int, ...] = (), too_large: bool = False
     ) -> bool:
         """Snapshots are as they were before their merge."""
-        with self._result() as (core, now_ms):
-            return core.merge_failed(effect.effect_id, now_ms, lost_bucket_ids=lost_bucket_ids, too_large=too_large)
+        return self._result(
+            lambda core, now_ms: core.merge_failed(
+                effect.effect_id, now_ms, lost_bucket_ids=lost_bucket_ids, too_large=too_large
+            )
+        )
 
     def segments_loaded(self, effect: LoadSegments, indexes: IndexColumns) -> bool:
         """Segments were read."""
-        with self._result() as (core, now_ms):
-            return core.segments_loaded(effect.effect_id, indexes, now_ms)
+        return self._result(lambda core, now_ms: core.segments_loaded(effect.effect_id, indexes, now_ms))
 
     def segment_load_failed(self, effect: LoadSegments, *, lost: bool) -> bool:
         """Segments could not be read, now or ever."""
-        with self._result() as (core, now_ms):
-            return core.segment_load_failed(effect.effect_id, now_ms, lost=lost)
+        return self._result(lambda core, now_ms: core.segment_load_failed(effect.effect_id, now_ms, lost=lost))
 
     def snapshots_deleted(self, effect: DeleteSnapshots) -> bool:
         """Snapshots are gone, and the catalogue carries the effect's epoch."""
-        with self._result() as (core, _):
-            return core.snapshots_deleted(effect.effect_id)
+        return self._result(lambda core, _: core.snapshots_deleted(effect.effect_id))
 
     def catalogue_written(self, effect: DeleteSnapshots) -> None:
         """No crash brings the buckets back; what is left of their objects nobody knows."""
@@ -111,8 +112,7 @@ class HostResults(HostGate):
 
     def delete_failed(self, effect: DeleteSnapshots) -> bool:
         """Snapshots may still be there."""
-        with self._result() as (core, now_ms):
-            return core.delete_failed(effect.effect_id, now_ms)
+        return self._result(lambda core, now_ms: core.delete_failed(effect.effect_id, now_ms))
 
     def catalogue_fenced(self, epoch: int) -> None:
         """The catalogue refused this epoch: if it is the newest of this process, somebody else owns the tracker."""

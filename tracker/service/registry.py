@@ -20,7 +20,7 @@ from tracker.core.limits import TrackerLimits
 from tracker.service.calls import Calls
 from tracker.service.clock import Clock, SystemClock
 from tracker.service.counters import EVENTS, SIZES, EffectCounters
-from tracker.service.errors import Overloaded, ShuttingDown, TrackerKey, TrackerNotOpen
+from tracker.service.errors import Overloaded, ShuttingDown, TrackerBroken, TrackerKey, TrackerNotOpen
 from tracker.service.host import Cleared, Opened, TrackerHost
 from tracker.service.host_gate import HostState, Shared
 from tracker.service.limits import ServiceLimits
@@ -84,6 +84,7 @@ class TrackerRegistry:
             wakeups=WakeupQueue(self.clock),
             polls=self._polls,
             fenced=self._close_fenced,
+            broken=self._close_broken,
         )
         self._phase = _Phase.NEW
         self._hosts: dict[TrackerKey, TrackerHost] = {}
@@ -244,7 +245,7 @@ class TrackerRegistry:
 
     def _recovery_ended(self, host: TrackerHost, task: asyncio.Task[None]) -> None:
         del self._recoveries[host.key]
-        if host.state is HostState.READY:
+        if host.state is HostState.READY or host.key in self._closings:
             return
         # Nothing of it stays; the error goes to everyone who waits for this task, and the next open begins anew.
         self._forget(host)
@@ -288,6 +289,11 @@ class TrackerRegistry:
 
     def _close_fenced(self, key: TrackerKey) -> None:
         self._close(self._hosts[key], "FENCED")
+
+    def _close_broken(self, key: TrackerKey) -> None:
+        # One that is closing already ends by itself.
+        if (host := self._hosts[key]).state is HostState.READY:
+            self._close(host, TrackerBroken.reason)
 
     async def clear(self, key: TrackerKey, epoch: int, *, reset_to: Position | None = None) -> Cleared:
         """Forget every position of a tracker durably, loaded or not; the caller's epoch must be the last one.

@@ -29,6 +29,7 @@ from tracker.service.errors import (
     Recovering,
     Retryable,
     ShuttingDown,
+    TrackerBroken,
     TrackerNotOpen,
 )
 
@@ -49,6 +50,7 @@ _CODES: Final[tuple[tuple[type[DelayedTrackerError], grpc.StatusCode], ...]] = (
     (Overloaded, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (Recovering, grpc.StatusCode.UNAVAILABLE),
     (ShuttingDown, grpc.StatusCode.UNAVAILABLE),
+    (TrackerBroken, grpc.StatusCode.UNAVAILABLE),
     (StorageUnavailable, grpc.StatusCode.UNAVAILABLE),
     (SnapshotConflict, grpc.StatusCode.ABORTED),
     (SnapshotNotFound, grpc.StatusCode.DATA_LOSS),
