@@ -109,3 +109,31 @@ def test_an_answer_that_nobody_can_read_is_a_failure(command, monkeypatch, argum
     ran = command(*arguments)
     assert ran.status == ExitCode.FAILURE
     assert "the answer cannot be written: standard output is closed" in ran.err
+
+
+def test_problems_with_settings_are_a_list_for_machines(command, tmp_path):
+    """Each with key, value, remedy, and the line of the file if it stands in one."""
+    path = tmp_path / "tracker.conf"
+    path.write_text("\ndelayedDeliveryTickTimeMillis=often\nlogFromat=json\n")
+    ran = command("config", "--json", "--config", str(path))
+    assert ran.status == ExitCode.USAGE
+    error = json.loads(ran.err)["error"]
+    assert (error["reason"], error["message"]) == ("INVALID_SETTINGS", "2 settings not valid; see problems")
+    found = {problem["key"]: problem for problem in error["problems"]}
+    assert found["delayedDeliveryTickTimeMillis"] | {"remedy": ""} == {
+        "origin": f"{path}:2",
+        "line": 2,
+        "key": "delayedDeliveryTickTimeMillis",
+        "value": "often",
+        "remedy": "",
+    }
+    assert found["logFromat"]["line"] == 3
+    assert "logFormat" in found["logFromat"]["remedy"]
+
+
+def test_a_problem_that_stands_in_no_file_has_no_line(command, monkeypatch):
+    """It came from the environment; without --json each problem is a line of text."""
+    monkeypatch.setenv("TRACKER_LOG_FORMAT", "xml")
+    (problem,) = json.loads(command("config", "--json").err)["error"]["problems"]
+    assert (problem["origin"], problem["line"]) == ("environment TRACKER_LOG_FORMAT", None)
+    assert "environment TRACKER_LOG_FORMAT: " in command("config").err

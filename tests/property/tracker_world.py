@@ -274,6 +274,7 @@ class World(StoredWorld):
         self.core.close(self.now_ms)
         self.model.void_leases()
         self.settle()
+        self.core.check()
         with pytest.raises(TrackerClosed):
             self.core.add(IndexColumns.of([(self.now_ms + 10, 1, 1)]), self.now_ms)
         with pytest.raises(TrackerClosed):
@@ -281,7 +282,8 @@ class World(StoredWorld):
         for _ in range(min(number, len(self.pending))):
             self.hits["result after close"] += 1
             self.finish_effect(0, "ok")
-        self.restart()  # unverified before: a closed tracker plans no loads and no merges any more
+            self.core.check()
+        self.restart()
 
     def play(self, step: tuple[object, ...]) -> None:
         """One step of a script, and every invariant after it."""

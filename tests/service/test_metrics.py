@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.service.shell import KEY, OTHER, TINY, bucketful, elapse, make_registry, settle
 from tracker.core.outcomes import TrackerStats
 from tracker.service.counters import EVENTS, SIZES, EffectCounters
-from tracker.service.metrics import PIP_OPERATIONS, ServiceMetrics
+from tracker.service.metrics import PIP_MEMORY, PIP_OPERATIONS, ServiceMetrics
 
 NOT_SUMMED = {"epoch", "next_delivery_ms", "mark_delete", "replay_required", "merge_count"}
 """Says nothing as a sum; merges are counted by the shell."""
@@ -69,6 +69,16 @@ async def test_counters_never_fall_and_sizes_do(registry, clock):
     assert after["delayed_tracker_indexes_total", "added"] == 20
     falling = {name for name, value in after.items() if value < before[name] and re.search("_total$|_count$", name[0])}
     assert not falling
+
+
+async def test_the_memory_of_all_trackers_has_pulsars_name_too(registry, clock):
+    """It is the sum of what their statistics say."""
+    await _merged(registry, clock)
+    await _merged(registry, clock, OTHER)
+    found = scraped(registry)
+    memory_bytes = [host.stats().memory_bytes for host in registry.hosts()]
+    assert found[PIP_MEMORY,] == found["delayed_tracker_memory_bytes",] == sum(memory_bytes)
+    assert min(memory_bytes) > 0
 
 
 async def test_everything_that_is_counted_is_shown(registry, clock):

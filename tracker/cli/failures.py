@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import typer
 
 from tracker.core.errors import DelayedTrackerError
+from tracker.service.settings_load import InvalidSettings
 
 OPTION_OF_FIELD = {
     "address": "--server",
@@ -96,8 +97,12 @@ def print_error(error: DelayedTrackerError, line: CommandLine) -> None:
         message = option + message.removeprefix(metadata["field"])
         metadata = {**metadata, "field": option}
     if line.as_json:
-        document = {"error": {"reason": error.reason, "message": message, "metadata": metadata}}
-        sys.stderr.write(json.dumps(document) + "\n")
+        document: dict[str, object] = {"reason": error.reason, "message": message, "metadata": metadata}
+        if isinstance(error, InvalidSettings):
+            count = len(error.problems)
+            document["message"] = f"{count} setting{'' if count == 1 else 's'} not valid; see problems"
+            document["problems"] = [dataclasses.asdict(problem) for problem in error.problems]
+        sys.stderr.write(json.dumps({"error": document}) + "\n")
     else:
         sys.stderr.write(f"delayed-tracker: {message}\n")
 

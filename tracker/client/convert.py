@@ -95,6 +95,7 @@ def tracker_stats(answer: pb.GetTrackerStatsResponse) -> TrackerStats:
         bucket_count=answer.bucket_count,
         snapshot_bytes=answer.snapshot_bytes,
         membership_bytes=answer.membership_bytes,
+        memory_bytes=answer.memory_bytes,
         next_delivery_at_ms=answer.next_delivery_at_ms if answer.HasField("next_delivery_at_ms") else None,
         mark_delete=position(answer.mark_delete) if answer.HasField("mark_delete") else None,
         added_count=answer.added_count,

@@ -26,6 +26,8 @@ class TrackerStats:
     bucket_count: int
     snapshot_bytes: int
     membership_bytes: int
+    memory_bytes: int
+    """Memory that grows with what is tracked, about; ``membership_bytes`` is part of it."""
     next_delivery_at_ms: int | None
     mark_delete: Position | None
     added_count: int

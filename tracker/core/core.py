@@ -474,7 +474,7 @@ class TrackerCore(EffectResults):
 
     def check(self) -> None:
         """Verify every invariant of design 3.3 that can be seen from inside. Raises InvariantViolation. O(everything)."""
-        self._merger.check()
+        self._merger.check(planning=not self._closed)
         check_invariants(self._state, self._lifecycle, self.next_delivery_ms(), self.next_wakeup_ms())
 
 

@@ -181,16 +181,19 @@ class BucketMerger:
         self._barren_count = 0
         self._too_large = frozenset()
 
-    def check(self) -> None:
-        """Raise InvariantViolation unless exactly the sources of the merge under way are marked."""
+    def check(self, *, planning: bool) -> None:
+        """Raise InvariantViolation unless exactly the sources of the merge under way are marked.
+
+        Args:
+            planning: whether merges are still begun; then too many buckets must have one coming.
+        """
         marked = [home for home in self._state.members.homes.values() if home.merging]
         if {home.key for home in marked} != {home.key for home in self._sources}:
             raise InvariantViolation("a bucket is marked as merging that no merge reads, or the other way round")
         if bool(self._sources) != (self._effect_id is not None):
             raise InvariantViolation("a merge is under way without sources")
-        over = self._state.limits.max_num_buckets != -1 and (
-            self._state.sealed_count > self._state.limits.max_num_buckets
-        )
+        limit = self._state.limits.max_num_buckets
+        over = planning and limit != -1 and self._state.sealed_count > limit
         waits = self._effect_id is not None or self._retry_at_ms is not None
         if over and not waits and self._barren_count != self._state.sealed_count:
             raise InvariantViolation("there are too many buckets, and nobody is going to merge them")

@@ -18,6 +18,7 @@ from tracker.service.registry import TrackerRegistry
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 PIP_OPERATIONS: Final = "pulsar_delayed_message_index_bucket_op_count"
+PIP_MEMORY: Final = "pulsar_delayed_message_index_size_bytes"
 
 _OPERATIONS: Final = {
     ("create", "succeed"): "snapshots_stored",
@@ -134,7 +135,13 @@ class ServiceMetrics:
         return generate_latest(self._metrics) + "".join(self._pip_lines()).encode()
 
     def _pip_lines(self) -> Iterator[str]:
-        """PIP-195's counts of operations: state ``all`` is the sum of the others, as in the proposal's table."""
+        """Pulsar's own names: the memory of all trackers, and PIP-195's counts of operations.
+
+        Their state ``all`` is the sum of the others, as in the proposal's table.
+        """
+        yield f"# HELP {PIP_MEMORY} Memory of delayed message indexes, about.\n"
+        yield f"# TYPE {PIP_MEMORY} gauge\n"
+        yield f"{PIP_MEMORY} {self._trackers.tally()['memory_bytes']}\n"
         counters = self._trackers.counters
         yield f"# HELP {PIP_OPERATIONS} Operations on bucket snapshots (PIP-195).\n"
         yield f"# TYPE {PIP_OPERATIONS} counter\n"

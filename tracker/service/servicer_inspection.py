@@ -86,6 +86,7 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
             bucket_count=stats.bucket_count,
             snapshot_bytes=stats.snapshot_bytes,
             membership_bytes=stats.membership_bytes,
+            memory_bytes=stats.memory_bytes,
             added_count=stats.added_count,
             recovered_count=stats.recovered_count,
             acked_count=stats.acked_count,

@@ -40,6 +40,8 @@ class SettingProblem:
     value: str | None
     """None: what was written is no ``key=value``, and ``key`` holds all of it."""
     remedy: str
+    line: int | None = None
+    """Where in the file, 1-based; None if it comes from elsewhere. ``origin`` has it, too."""
 
     def __str__(self) -> str:
         written = self.key if self.value is None else f"{self.key}={self.value}"
@@ -90,6 +92,7 @@ class _Given:
     name: str
     """What was written for the key."""
     value: str
+    line: int | None = None
 
 
 def load_settings(
@@ -118,10 +121,10 @@ def load_settings(
             if _is_of_others(row.key):
                 ignored.append(row.key)
             else:
-                _take(_Given(f"{broker_conf}:{row.line}", row.key, row.value), row.key, given, problems)
+                _take(_Given(f"{broker_conf}:{row.line}", row.key, row.value, row.line), row.key, given, problems)
     if path is not None:
         for row in _assignments(path, "--config", problems):
-            _take(_Given(f"{path}:{row.line}", row.key, row.value), row.key, given, problems)
+            _take(_Given(f"{path}:{row.line}", row.key, row.value, row.line), row.key, given, problems)
     _read_environment(environ or {}, given, problems)
     for key, value in (overrides or {}).items():
         _take(_Given("command line", key, value), key, given, problems)
@@ -135,7 +138,7 @@ def _assignments(path: Path, option: str, problems: list[SettingProblem]) -> lis
         reason = error.strerror or str(error)
         problems.append(SettingProblem("command line", option, str(path), f"{reason}: name a readable file"))
     except MalformedLine as error:
-        problems.append(SettingProblem(f"{path}:{error.line}", error.text, None, error.remedy))
+        problems.append(SettingProblem(f"{path}:{error.line}", error.text, None, error.remedy, error.line))
     return []
 
 
@@ -169,7 +172,8 @@ def _take(source: _Given, key: str, given: dict[str, _Given], problems: list[Set
     if key in setting_fields():
         given[key] = source
         return
-    problems.append(SettingProblem(source.origin, key, source.value, f"there is no such key{_nearest(key)}"))
+    remedy = f"there is no such key{_nearest(key)}"
+    problems.append(SettingProblem(source.origin, key, source.value, remedy, source.line))
 
 
 def _build(given: Mapping[str, _Given], problems: list[SettingProblem]) -> LoadedSettings:
@@ -180,15 +184,17 @@ def _build(given: Mapping[str, _Given], problems: list[SettingProblem]) -> Loade
         try:
             values[field] = declared.parse(given[key].value)
         except InvalidInput as error:
-            problems.append(SettingProblem(given[key].origin, key, given[key].value, error.remedy))
+            row = given[key]
+            problems.append(SettingProblem(row.origin, key, row.value, error.remedy, row.line))
     if problems:
         raise InvalidSettings(problems)
     origins = {key: given[key].origin if key in given else DEFAULT_ORIGIN for key in setting_fields()}
     try:
         settings = dataclasses.replace(Settings(), **values)
     except InvalidInput as error:
+        line = given[error.field].line if error.field in given else None
         raise InvalidSettings(
-            [SettingProblem(origins[error.field], error.field, str(error.value), error.remedy)]
+            [SettingProblem(origins[error.field], error.field, str(error.value), error.remedy, line)]
         ) from error
     return LoadedSettings(settings, origins)
 
