@@ -51,6 +51,7 @@ class BusyTracker:
         shell.add((FAR_MS + 77, MUTABLE, 1))
         shell.pop(1, lease_ms=50)
         shell.pop(1, lease_ms=70)
+        shell.core.stats()  # what pops left to be settled is settled
         self.core: TrackerCore = shell.core
 
     @property

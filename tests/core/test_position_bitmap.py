@@ -9,7 +9,7 @@ from pyroaring import BitMap
 
 from tracker.core.columns import ENTRY_ID_MAX, INT63_MAX, Position, PositionColumns
 from tracker.core.errors import InvalidInput
-from tracker.core.position_bitmap import PositionBitmap, by_ledger
+from tracker.core.position_bitmap import PositionBitmap, bitmap_entries, by_ledger
 
 # Few of each, so that sets overlap; with both ends of what is legal and both sides of a container's edge.
 ledgers = st.sampled_from([0, 1, 2, 7, INT63_MAX])
@@ -182,6 +182,11 @@ CHANGES = {
     "update": lambda bits, other: bits.update(other),
     "subtract": lambda bits, other: bits.subtract(other),
     "clear": lambda bits, _: bits.clear(),
+    "add_above": lambda bits, other: [
+        bits.add_above(ledger, bitmap_entries(entries) + bits.last_entry(ledger) + 1)
+        for ledger, entries in other.bitmaps()
+    ],
+    "remove_entries": lambda bits, other: [bits.remove_entries(ledger, entries) for ledger, entries in other.bitmaps()],
 }
 READS = {
     *("bitmap_of", "bitmaps", "check", "contains", "copy", "deserialize", "estimated_nbytes", "first", "from_bitmaps"),
@@ -190,6 +195,7 @@ READS = {
         "has_ledger",
         "intersection_count",
         "last",
+        "last_entry",
         "ledger_count",
         "ledgers",
         "nbytes",

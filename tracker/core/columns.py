@@ -85,6 +85,15 @@ class PositionColumns:
         return repeated
 
     @classmethod
+    def concat(cls, parts: Sequence["PositionColumns"]) -> "PositionColumns":
+        """All rows of all parts, of which there is at least one, in that order; copies unless it is exactly one."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            np.concatenate([part.ledger_id for part in parts]), np.concatenate([part.entry_id for part in parts])
+        )
+
+    @classmethod
     def of(cls, positions: Iterable[tuple[int, int]]) -> "PositionColumns":
         """Columns of (ledger_id, entry_id) pairs, validated."""
         pairs = list(positions)

@@ -4,8 +4,6 @@ A leased position keeps the bit of its home. Crossing a network makes leases nec
 must not lose its messages.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tracker.core.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
@@ -14,29 +12,45 @@ from tracker.core.ordered_map import OrderedMap
 from tracker.core.position_bitmap import PositionBitmap
 
 _ROW_BYTES = 24
+_BITS_BYTES = 2
 _LEASE_BYTES = 1_400
 """An entry in both tables, three arrays and what holds them together, beyond rows and bits."""
 
 
-@dataclass(slots=True, eq=False)
 class Lease:
     """Positions under one lease id with one expiry: those still in ``bits`` are outstanding.
 
     A lease is one of these, until a part of it is extended.
     """
 
-    lease_id: int
-    part: int
-    """Tells parts that end at the same moment apart."""
-    expires_at_ms: int
-    indexes: IndexColumns
-    bits: PositionBitmap
-    nbytes: int
-    """Memory of its rows and bits: nothing is let go before all of it has ended."""
+    __slots__ = ("_bits", "expires_at_ms", "indexes", "lease_id", "nbytes", "part")
+
+    def __init__(self, lease_id: int, part: int, expires_at_ms: int, indexes: IndexColumns) -> None:
+        self.lease_id = lease_id
+        self.part = part
+        """Tells parts that end at the same moment apart."""
+        self.expires_at_ms = expires_at_ms
+        self.indexes = indexes
+        # Most leases end whole: their bits are made when somebody asks for a part.
+        self._bits: PositionBitmap | None = None
+        self.nbytes = _LEASE_BYTES + (_ROW_BYTES + _BITS_BYTES) * len(indexes)
+        """Memory of its rows and bits: nothing is let go before all of it has ended."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether certainly every row is still leased."""
+        return self._bits is None
+
+    @property
+    def bits(self) -> PositionBitmap:
+        """What is outstanding, this lease's own."""
+        if self._bits is None:
+            self._bits = PositionBitmap.of(self.indexes.positions)
+        return self._bits
 
     def outstanding(self) -> IndexColumns:
         """The rows that are still leased."""
-        if len(self.bits) == len(self.indexes):
+        if self.is_whole or len(self.bits) == len(self.indexes):
             return self.indexes
         return self.indexes.take(self.bits.contains(self.indexes.positions))
 
@@ -45,6 +59,7 @@ class LeaseTable:
     """All leases, found by id and by expiry; ``bits`` is the union of what they hold."""
 
     __slots__ = (
+        "_bits",
         "_dropped_count",
         "_dropped_through",
         "_expiries",
@@ -52,7 +67,8 @@ class LeaseTable:
         "_last_part",
         "_leases",
         "_parts_bytes",
-        "bits",
+        "_unlisted",
+        "_unlisted_count",
     )
 
     def __init__(self) -> None:
@@ -64,15 +80,32 @@ class LeaseTable:
         self._dropped_through = BEFORE_ALL
         self._dropped_count = 0
         self._parts_bytes = 0
-        self.bits = PositionBitmap()
+        self._bits = PositionBitmap()
+        # Leases, by part, that the union does not hold yet: most end before somebody asks for it.
+        self._unlisted: dict[int, Lease] = {}
+        self._unlisted_count = 0
 
     @property
     def nbytes(self) -> int:
         """Memory that all leases hold, about. O(1)."""
-        return self._parts_bytes + self.bits.estimated_nbytes
+        return self._parts_bytes + self._bits.estimated_nbytes + _BITS_BYTES * self._unlisted_count
 
     def __len__(self) -> int:
         return len(self._leases)
+
+    @property
+    def leased_count(self) -> int:
+        """Positions leased. O(1)."""
+        return len(self._bits) + self._unlisted_count
+
+    @property
+    def bits(self) -> PositionBitmap:
+        """The positions leased, this table's own. O(1) but for what was leased since the last look."""
+        if self._unlisted:
+            self._bits.add(PositionColumns.concat([lease.indexes.positions for lease in self._unlisted.values()]))
+            self._unlisted.clear()
+            self._unlisted_count = 0
+        return self._bits
 
     def number_after(self, last_id: int) -> None:
         """Take all ids up to this one as given out, by whoever kept this table before."""
@@ -86,13 +119,28 @@ class LeaseTable:
 
     def _begin(self, lease_id: int, indexes: IndexColumns, expires_at_ms: int) -> None:
         self._last_part += 1
-        bits = PositionBitmap.of(indexes.positions)
-        nbytes = _LEASE_BYTES + _ROW_BYTES * len(indexes) + bits.estimated_nbytes
-        lease = Lease(lease_id, self._last_part, expires_at_ms, indexes, bits, nbytes)
-        self._parts_bytes += nbytes
+        lease = Lease(lease_id, self._last_part, expires_at_ms, indexes)
+        self._parts_bytes += lease.nbytes
         self._leases.setdefault(lease_id, []).append(lease)
         self._expiries[expires_at_ms, lease.part] = lease
-        self.bits.update(lease.bits)
+        self._unlisted[lease.part] = lease
+        self._unlisted_count += len(indexes)
+
+    def end_whole(self, lease_id: int, positions: PositionColumns) -> bool:
+        """End a lease if these are its positions, as they were handed out. False: it is otherwise, nothing changed."""
+        parts = self._leases.get(lease_id, ())
+        if len(parts) != 1 or parts[0].part not in self._unlisted or not parts[0].is_whole:
+            return False
+        lease = parts[0]
+        if not (
+            np.array_equal(lease.indexes.entry_id, positions.entry_id)
+            and np.array_equal(lease.indexes.ledger_id, positions.ledger_id)
+        ):
+            return False
+        del self._unlisted[lease.part]
+        self._unlisted_count -= len(lease.indexes)
+        self._end(lease)
+        return True
 
     def require_issued(self, lease_id: int) -> None:
         """Raise InvalidInput for an id that was never given out."""
@@ -193,7 +241,9 @@ class LeaseTable:
         self._expiries.clear()
         self._dropped_through, self._dropped_count = BEFORE_ALL, 0
         self._parts_bytes = 0
-        self.bits = PositionBitmap()
+        self._bits = PositionBitmap()
+        self._unlisted.clear()
+        self._unlisted_count = 0
 
     def _end(self, lease: Lease) -> None:
         del self._expiries[lease.expires_at_ms, lease.part]

@@ -59,6 +59,11 @@ class BucketLifecycle:
         """Ask for an effect."""
         self._effects.append(effect)
 
+    def settle_bits(self) -> None:
+        """Clear the bits that wait for it, and retire the homes that this has drained."""
+        for home in self._state.settle_bits():
+            self.retire_if_drained(home)
+
     # -- sealing -----------------------------------------------------------------------------------------------------
 
     def seal(self, home: Home) -> None:
@@ -118,6 +123,10 @@ class BucketLifecycle:
         for (moment, number), what in waiting:
             self._retries[moment - by_ms, number] = what
 
+    def is_retry_due(self, now_ms: int) -> bool:
+        """Whether :meth:`retry_due` has a store or a deletion to ask for again."""
+        return bool(self._retries) and self._retries.first()[0][0] <= now_ms
+
     def retry_due(self, now_ms: int) -> None:
         """Ask again for every failed effect whose waiting time is over."""
         state = self._state
@@ -170,8 +179,8 @@ class BucketLifecycle:
             return due_ms - limits.prefetch_window_ms
         # Over budget only what would be handed out next is loaded: the head of the heap leaves a wake-up for the rest,
         # and so does a load under way.
-        head = state.heap.first()
-        if head is not None and head.min_deliver_at_ms <= min_ms:
+        head_ms = state.heap.head_ms
+        if head_ms is not None and head_ms <= min_ms:
             return None
         for load, home in self._loads.values():
             if home.snapshot is not None and int(home.snapshot.earliest_from[load.first]) <= min_ms:
@@ -226,6 +235,7 @@ class BucketLifecycle:
         self._state.segments.update(home)
         if snapshot.is_foreign and snapshot.next_min_ms is None:
             # O(copies): a millisecond for a bucket of 50,000, once, and not for our own, whose bitmaps are the segments'.
+            self.settle_bits()
             self.drop_unless(home, self._state.reachable_in_memory(home))
             self.retire_if_drained(home)
         return True
@@ -262,6 +272,7 @@ class BucketLifecycle:
         """A snapshot is lost: the bits of what is not in memory go, so that a replay can bring them again."""
         state = self._state
         self.forget_load_of(home)
+        self.settle_bits()
         assert home.snapshot is not None
         home.snapshot.next_segment = len(home.snapshot.bounds)
         home.snapshot_lost = True

@@ -10,7 +10,7 @@ from tracker.core.errors import InvariantViolation
 from tracker.core.homes import Home
 from tracker.core.ordered_map import OrderedMap
 from tracker.core.outcomes import BucketState
-from tracker.core.position_bitmap import PositionBitmap, bitmap_entries, by_ledger
+from tracker.core.position_bitmap import PositionBitmap, bitmap_entries, by_ledger, entries_by_ledger
 
 
 class Membership:
@@ -114,6 +114,30 @@ class Membership:
                 if here.any():
                     yield home, rows[here]
                     rows = rows[~here]
+
+    def forget(self, positions: PositionColumns) -> tuple[int, list[Home]]:
+        """Clear the bits of positions, whichever homes they are in. Returns how many were set, and those homes."""
+        forgotten = 0
+        homes: dict[int, Home] = {}
+        for ledger, entries in entries_by_ledger(positions):
+            lowest, highest = (ledger, entries.min()), (ledger, entries.max())
+            for home in self._by_ledger.get(ledger, ()):
+                if home.last is not None and (home.last < lowest or (home.first is not None and highest < home.first)):
+                    continue
+                count = home.bits.remove_entries(ledger, entries)
+                if count:
+                    forgotten += count
+                    homes[home.key] = home
+        return forgotten, list(homes.values())
+
+    def last_entry(self, ledger_id: int) -> int:
+        """The highest tracked entry of a ledger, -1 if it has none. O(homes of the ledger)."""
+        return max((home.bits.last_entry(ledger_id) for home in self._by_ledger.get(ledger_id, ())), default=-1)
+
+    def add_above(self, home: Home, ledger_id: int, entry_id: Int64Array) -> None:
+        """Set the bits of ascending entries above all tracked ones of a ledger."""
+        home.bits.add_above(ledger_id, entry_id)
+        self._note_ledger(home, ledger_id)
 
     def entries_of(self, ledger_id: int) -> Int64Array:
         """The tracked entries of a ledger, ascending. O(entries)."""

@@ -49,22 +49,26 @@ class BucketMerger:
         if self._retry_at_ms is not None:
             self._retry_at_ms -= by_ms
 
-    def merge_if_needed(self, now_ms: int) -> None:
-        """Ask for a merge if there are more sealed buckets than allowed and none is under way. O(1) if not."""
+    def is_wanted(self, now_ms: int) -> bool:
+        """Whether :meth:`merge_if_needed` has to look for buckets to merge. O(1)."""
         state = self._state
         if self._effect_id is not None or state.limits.max_num_buckets == -1:
-            return
+            return False
         if state.sealed_count <= state.limits.max_num_buckets:
             self._retry_at_ms = None
-            return
+            return False
         if state.sealed_count == self._barren_count:
-            return
-        if self._retry_at_ms is not None and now_ms < self._retry_at_ms:
+            return False
+        return self._retry_at_ms is None or now_ms >= self._retry_at_ms
+
+    def merge_if_needed(self, now_ms: int) -> None:
+        """Ask for a merge if there are more sealed buckets than allowed and none is under way. O(1) if not."""
+        if not self.is_wanted(now_ms):
             return
         self._retry_at_ms = None
         group = self._choose()
         if not group:
-            self._barren_count = state.sealed_count
+            self._barren_count = self._state.sealed_count
             return
         self._begin(group)
 

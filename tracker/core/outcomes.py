@@ -3,7 +3,12 @@
 import enum
 from dataclasses import dataclass
 
+import numpy as np
+
 from tracker.core.columns import IndexColumns, Int64Array, Position
+
+_NONE = np.empty(0, np.int64)
+_NONE.flags.writeable = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +24,11 @@ class AddOutcome:
     """Further away than ``max_delay_ms``: not tracked."""
     below_mark_delete: Int64Array
     """Acknowledged already: not tracked."""
+
+    @classmethod
+    def all_added(cls, count: int) -> "AddOutcome":
+        """Every index is now tracked."""
+        return cls(count, _NONE, _NONE, _NONE, _NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +50,11 @@ class LeaseOutcome:
     """Leased again under another lease, or (nack) no longer leased: unchanged."""
     unknown: Int64Array
     """Not tracked: nothing to do."""
+
+    @classmethod
+    def all_done(cls, count: int) -> "LeaseOutcome":
+        """Every position was held, and is no longer."""
+        return cls(count, _NONE, _NONE)
 
 
 @dataclass(frozen=True, slots=True)

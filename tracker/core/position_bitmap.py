@@ -18,6 +18,7 @@ from tracker.core.errors import InvalidInput, InvariantViolation
 _HEADER = struct.Struct("<I")
 _LEDGER = struct.Struct("<QI")
 _PROBES = 8
+_LEDGERS_IN_KEY = 2**31  # so far apart at most, a ledger and an entry fit one 64-bit key
 _FEW = 32  # up to here one step of Python for each entry is faster than a bitmap of them
 _LEDGER_BYTES = 190  # a dict slot, a key, a BitMap object and what roaring allocates for it
 _CONTAINER_BYTES = 75  # a place in the directory, and what an allocation costs beyond its size
@@ -53,6 +54,28 @@ def by_ledger(ledger_id: Int64Array) -> Iterator[tuple[int, slice | Int64Array]]
     for start, end in zip(starts, np.append(starts[1:], len(order)), strict=True):
         rows = order[start:end]
         yield int(ledger_id[rows[0]]), rows
+
+
+def entries_by_ledger(positions: PositionColumns) -> Iterator[tuple[int, BitMap]]:
+    """Each distinct ledger with a bitmap of the entries named under it; any order, repeats allowed. O(n log n)."""
+    ledger, entry = positions.ledger_id, positions.entry_id
+    if not len(ledger):
+        return
+    lowest, highest = int(ledger.min()), int(ledger.max())
+    if highest - lowest >= _LEDGERS_IN_KEY:
+        for ledger_id, rows in by_ledger(ledger):
+            yield ledger_id, entry_bitmap(entry[rows])
+        return
+    if lowest == highest:
+        yield lowest, entry_bitmap(entry)
+        return
+    # One sort of plain integers puts both columns in order, several times faster than an argsort of either.
+    keys = ((ledger - lowest) << 32) | entry
+    keys.sort()
+    ledgers, entries = keys >> 32, keys.astype(np.uint32)
+    starts = np.flatnonzero(np.diff(ledgers, prepend=-1))
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(keys)], strict=True):
+        yield lowest + int(ledgers[start]), BitMap(array("I", entries[start:end].tobytes()))
 
 
 class PositionBitmap:
@@ -143,14 +166,45 @@ class PositionBitmap:
     def add(self, positions: PositionColumns) -> int:
         """Add positions; those present already change nothing. Returns how many are new."""
         before = self._count
-        for ledger, rows in by_ledger(positions.ledger_id):
+        for ledger, entries in entries_by_ledger(positions):
             bitmap = self._writable(ledger)
             if bitmap is None:
-                bitmap = self._by_ledger[ledger] = BitMap()
+                self._by_ledger[ledger] = entries
+                self._count += len(entries)
+                continue
             size = len(bitmap)
-            bitmap |= entry_bitmap(positions.entry_id[rows])
+            bitmap |= entries
             self._count += len(bitmap) - size
         return self._count - before
+
+    def add_above(self, ledger_id: int, entry_id: Int64Array) -> None:
+        """Add entries of one ledger that ascend and lie above all that it has here."""
+        first, last = int(entry_id[0]), int(entry_id[-1])
+        bitmap = self._writable(ledger_id)
+        if bitmap is None:
+            bitmap = self._by_ledger[ledger_id] = BitMap()
+        assert not bitmap or bitmap.max() < first
+        if last - first == len(entry_id) - 1:
+            bitmap.add_range(first, last + 1)
+        else:
+            bitmap |= BitMap(array("I", entry_id.astype(np.uint32).tobytes()))
+        self._count += len(entry_id)
+
+    def last_entry(self, ledger_id: int) -> int:
+        """The highest entry of a ledger, -1 if it has none here. O(1)."""
+        bitmap = self._by_ledger.get(ledger_id)
+        return -1 if bitmap is None else bitmap.max()
+
+    def remove_entries(self, ledger_id: int, entries: BitMap) -> int:
+        """Remove entries of one ledger; those absent change nothing. Returns how many were present."""
+        if ledger_id not in self._by_ledger:
+            return 0
+        bitmap = self._writable(ledger_id)
+        assert bitmap is not None
+        before, size = self._count, len(bitmap)
+        bitmap -= entries
+        self._settle(ledger_id, size)
+        return before - self._count
 
     def remove(self, positions: PositionColumns) -> int:
         """Remove positions; those absent change nothing. Returns how many were present."""

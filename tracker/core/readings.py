@@ -18,6 +18,13 @@ class TrackerReadings:
         self._state = state
         self._lifecycle = BucketLifecycle(state)
         self._merger = BucketMerger(state, self._lifecycle)
+        self._settle_at_ms: int | None = None
+
+    def _settled(self) -> TrackerState:
+        """The state with every bit and run where it belongs: for whoever looks at them."""
+        self._lifecycle.settle_bits()
+        self._settle_at_ms = None
+        return self._state
 
     @property
     def limits(self) -> TrackerLimits:
@@ -45,13 +52,12 @@ class TrackerReadings:
 
     def contains(self, positions: PositionColumns) -> BoolArray:
         """For each position, whether it is tracked; leased ones are. O(n) and a bitmap intersection per ledger."""
-        return self._state.members.contains(positions)
+        return self._settled().members.contains(positions)
 
     def next_delivery_ms(self) -> int | None:
         """When a poll would succeed, or None. Unloaded segments count from their first deadline."""
         state = self._state
-        head = state.heap.first()
-        moments = [head.min_deliver_at_ms if head is not None else None, state.segments.first_min_ms()]
+        moments = (state.heap.head_ms, state.segments.first_min_ms())
         deadline = min((moment for moment in moments if moment is not None), default=None)
         return None if deadline is None else state.limits.due_from_ms(deadline)
 
@@ -66,6 +72,7 @@ class TrackerReadings:
             self._lifecycle.next_wakeup_ms(),
             self._merger.next_wakeup_ms(),
             self._state.leases.next_expiry_ms(),
+            self._settle_at_ms,
         )
         return min((moment for moment in moments if moment is not None), default=None)
 
@@ -78,20 +85,20 @@ class TrackerReadings:
         if state.fixed_delay is None:
             return False
         next_ms = self.next_delivery_ms()
-        waiting_count = state.counters.tracked - len(state.leases.bits)
+        waiting_count = state.counters.tracked - state.leases.leased_count
         return next_ms is not None and next_ms > now_ms and state.fixed_delay.enough_wait(waiting_count)
 
     def stats(self) -> TrackerStats:
         """Sizes and counters."""
-        return tracker_stats(self._state, self.next_delivery_ms(), replay_required=self._lifecycle.replay_required)
+        return tracker_stats(self._settled(), self.next_delivery_ms(), replay_required=self._lifecycle.replay_required)
 
     def buckets(self) -> list[BucketView]:
         """Every bucket that holds something, by first position. O(buckets), and O(copies) of the ones in memory."""
-        return bucket_views(self._state)
+        return bucket_views(self._settled())
 
     def remaining(self) -> dict[int, PositionBitmap]:
         """For each stored bucket, the positions still tracked; copies. For a checkpoint of what was consumed."""
-        homes = self._state.members.homes.values()
+        homes = self._settled().members.homes.values()
         return {home.snapshot.bucket_id: home.bits.copy() for home in homes if home.snapshot is not None}
 
     def undeleted(self) -> frozenset[int]:
@@ -100,16 +107,16 @@ class TrackerReadings:
 
     def explain(self, position: Position) -> Explanation:
         """Where a position is and when it would be handed out. O(copies in memory of its home)."""
-        return explain(self._state, position)
+        return explain(self._settled(), position)
 
     def loaded_between(self, from_ms: int, until_ms: int | None = None) -> tuple[IndexColumns, BoolArray]:
         """Tracked rows in memory with a deadline in [from_ms, until_ms), sorted, and which are leased. O(copies)."""
-        return loaded_between(self._state, from_ms, until_ms)
+        return loaded_between(self._settled(), from_ms, until_ms)
 
     def unloaded(self) -> list[UnloadedSegments]:
         """What is not in memory, by bucket. O(buckets + bitmaps)."""
-        return unloaded(self._state)
+        return unloaded(self._settled())
 
     def filter_range(self, ledger_id: int, first_entry: int, last_entry: int) -> list[tuple[int, int]]:
         """The parts of an entry range, both ends inclusive, that a cursor should read now: those not tracked."""
-        return filter_range(self._state, ledger_id, first_entry, last_entry)
+        return filter_range(self._settled(), ledger_id, first_entry, last_entry)

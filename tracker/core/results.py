@@ -12,6 +12,10 @@ from tracker.core.seal import SealedIndexes
 from tracker.core.segment import SegmentBounds
 from tracker.core.state import TrackerState
 
+_SETTLE_AFTER_MS = 1_000
+"""How long consumed positions may keep their bits if nobody looks."""
+_GONE_MAX = 65_536
+
 
 class TrackerClosed(DelayedTrackerError):
     """The tracker was closed or deleted; open it again."""
@@ -34,12 +38,14 @@ class EffectResults(TrackerReadings):
         self, effect_id: int, bucket_id: int, sealed: SealedIndexes, *, snapshot_bytes: int, now_ms: int
     ) -> bool:
         """StoreSnapshot succeeded. False: the effect is forgotten, so the snapshot must be removed again."""
+        self._settled()
         known = self._lifecycle.snapshot_stored(effect_id, bucket_id, sealed, snapshot_bytes, now_ms)
         self._finish(now_ms)
         return known
 
     def snapshot_failed(self, effect_id: int, now_ms: int) -> bool:
         """StoreSnapshot failed: its indexes stay in memory, and it is asked for again later."""
+        self._settled()
         known = self._lifecycle.snapshot_failed(effect_id, now_ms)
         self._finish(now_ms)
         return known
@@ -52,6 +58,7 @@ class EffectResults(TrackerReadings):
 
     def segment_load_failed(self, effect_id: int, now_ms: int, *, lost: bool) -> bool:
         """LoadSegments failed: for now, or (``lost``) because the snapshot is missing or corrupt."""
+        self._settled()
         known = self._lifecycle.segment_load_failed(effect_id, now_ms, lost=lost)
         self._finish(now_ms)
         return known
@@ -67,6 +74,7 @@ class EffectResults(TrackerReadings):
         now_ms: int,
     ) -> bool:
         """MergeSnapshots succeeded, with these positions. False: forgotten, the merged snapshot must be removed again."""
+        self._settled()
         known = self._merger.merged(effect_id, bucket_id, bounds, snapshot_bytes=snapshot_bytes, stored=stored)
         self._finish(now_ms)
         return known
@@ -75,6 +83,7 @@ class EffectResults(TrackerReadings):
         self, effect_id: int, now_ms: int, *, lost_bucket_ids: Sequence[int] = (), too_large: bool = False
     ) -> bool:
         """MergeSnapshots failed: for now, because of lost sources, or because the merged metadata is too large."""
+        self._settled()
         known = self._merger.failed(effect_id, now_ms, lost_bucket_ids=lost_bucket_ids, too_large=too_large)
         self._finish(now_ms)
         return known
@@ -97,9 +106,21 @@ class EffectResults(TrackerReadings):
         if self._state.fixed_delay is not None:
             self._state.fixed_delay.note_tracked(self._state.counters.tracked)
         if not self._closed:
+            if self._lifecycle.is_retry_due(now_ms) or self._merger.is_wanted(now_ms):
+                self._settled()
             self._lifecycle.retry_due(now_ms)
             self._merger.merge_if_needed(now_ms)
             self._lifecycle.prefetch(now_ms)
+
+    def _settle_soon(self, now_ms: int) -> None:
+        """Put away what is merged ahead once it is used up, and see that bits are cleared soon, if not at once."""
+        state = self._state
+        if not state.heap.ready:
+            state.heap.put_ready_away()
+            if state.gone_count and (not state.leases.leased_count or state.gone_count >= _GONE_MAX):
+                self._settled()
+        if self._settle_at_ms is None and not state.is_settled:
+            self._settle_at_ms = now_ms + _SETTLE_AFTER_MS
 
     def _require_open(self) -> None:
         if self._closed:

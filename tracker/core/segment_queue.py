@@ -12,7 +12,7 @@ from tracker.core.ordered_map import OrderedMap
 class SegmentQueue:
     """Homes with unloaded segments in deadline order; which of them are idle, loading, or waiting to try again."""
 
-    __slots__ = ("_idle", "_place", "_retry_at", "_retry_order", "_unloaded")
+    __slots__ = ("_idle", "_place", "_retry_at", "_retry_order", "_rows", "_unloaded", "unloaded_count")
 
     def __init__(self) -> None:
         self._place: dict[int, int] = {}
@@ -20,6 +20,9 @@ class SegmentQueue:
         self._idle: OrderedMap[tuple[int, int], None] = OrderedMap()
         self._retry_at: dict[int, int] = {}
         self._retry_order: OrderedMap[tuple[int, int], None] = OrderedMap()
+        self._rows: dict[int, int] = {}
+        self.unloaded_count = 0
+        """Rows in segments that are not in memory, of all homes."""
 
     def update(self, home: Home) -> None:
         """Note where a sealed home stands now: call after each change to its snapshot part."""
@@ -28,6 +31,8 @@ class SegmentQueue:
         if snapshot is None or snapshot.next_min_ms is None:
             return
         self._place[home.key] = snapshot.next_min_ms
+        self._rows[home.key] = snapshot.unloaded_count
+        self.unloaded_count += self._rows[home.key]
         self._unloaded[snapshot.next_min_ms, home.key] = None
         if snapshot.load_effect_id is None:
             self._idle[snapshot.next_min_ms, home.key] = None
@@ -59,6 +64,7 @@ class SegmentQueue:
         min_ms = self._place.pop(key, None)
         if min_ms is None:
             return
+        self.unloaded_count -= self._rows.pop(key)
         del self._unloaded[min_ms, key]
         self._idle.pop((min_ms, key), None)
         retry_at_ms = self._retry_at.pop(key, None)
@@ -95,6 +101,9 @@ class SegmentQueue:
         }
         if expected != self._place or set(self._unloaded) != {(ms, key) for key, ms in expected.items()}:
             raise InvariantViolation("a home with unloaded segments has lost its place in the queue")
+        unloaded = sum(home.snapshot.unloaded_count for home in homes.values() if home.snapshot is not None)
+        if unloaded != self.unloaded_count:
+            raise InvariantViolation(f"{self.unloaded_count} rows are counted as unloaded, {unloaded} are")
         if not set(self._idle) <= set(self._unloaded):
             raise InvariantViolation("a home is queued for loading that has nothing to load")
         for key, min_ms in expected.items():

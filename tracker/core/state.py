@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tracker.core.columns import BoolArray, IndexColumns, Int64Array, Position, PositionColumns
+from tracker.core.columns import BoolArray, IndexColumns, Position, PositionColumns
 from tracker.core.counters import Counters
 from tracker.core.fixed_delay import FixedDelayDetector
 from tracker.core.homes import Home, SnapshotSegments
@@ -15,8 +15,9 @@ from tracker.core.leases import LeaseTable
 from tracker.core.limits import TrackerKind, TrackerLimits
 from tracker.core.membership import Membership
 from tracker.core.outcomes import BucketState
-from tracker.core.position_bitmap import PositionBitmap, by_ledger
-from tracker.core.runs import Run, RunHeap
+from tracker.core.position_bitmap import PositionBitmap
+from tracker.core.run_heap import RunHeap
+from tracker.core.runs import Run
 from tracker.core.seal import FrozenIndexes, without_old_dates
 from tracker.core.segment_queue import SegmentQueue
 
@@ -28,9 +29,12 @@ class TrackerState:
     """Plain state with one owner."""
 
     __slots__ = (
+        "_checked_head",
+        "_gone",
         "counters",
         "epoch",
         "fixed_delay",
+        "gone_count",
         "heap",
         "late",
         "leases",
@@ -60,6 +64,10 @@ class TrackerState:
         """Start with no position, no copy and no lease; counters, epoch and mark-delete stay."""
         self.members = Membership()
         self.heap = RunHeap()
+        # Positions that were taken out of `ready` rows or ended leases while their bits wait to be cleared together.
+        self._gone: list[PositionColumns] = []
+        self.gone_count = 0
+        self._checked_head: tuple[int, int] | None = None
         self.leases.clear()
         self.segments = SegmentQueue()
         self.mutable = self.members.open_home(BucketState.MUTABLE)
@@ -80,18 +88,19 @@ class TrackerState:
             live &= ~self.leases.bits.contains(positions)
         return live if home.memory is None else without_old_dates(live, indexes, home.memory.redated)
 
-    def live_of(self, indexes: IndexColumns, home_keys: Int64Array) -> BoolArray:
-        """The same for sorted copies of several homes; of equal copies only the first counts."""
-        live = np.zeros(len(indexes), np.bool_)
-        for key, rows in by_ledger(home_keys):  # groups equal values, here keys
-            home = self.members.homes.get(key)
-            if home is not None:
-                live[rows] = self.is_live(home, indexes.take(rows))
-        # Of equal copies one is enough: they share their home, and nothing sorts between them.
-        rows = np.flatnonzero(live)
-        chosen = indexes.take(rows)
-        live[rows[chosen.repeat_predecessors()]] = False
-        return live
+    def is_live_in(self, run: Run, indexes: IndexColumns) -> BoolArray:
+        """The same for copies of a run."""
+        return self.is_live(self.members.homes[run.home_key], indexes)
+
+    @property
+    def every_copy_is_live(self) -> bool:
+        """Whether certainly each copy counts, with every bit where it belongs. O(1).
+
+        Each tracked position that is not leased has a copy or an unloaded row. If there are no more of these than such
+        positions, each has one, and nothing has to be looked up.
+        """
+        copies = self.heap.loaded_count + self.segments.unloaded_count
+        return self.is_settled and copies == self.counters.tracked - self.leases.leased_count
 
     # -- bits --------------------------------------------------------------------------------------------------------
 
@@ -123,16 +132,32 @@ class TrackerState:
         self.counters.tracked -= taken
         return taken, list(homes.values())
 
-    def take_bits_of(self, positions: PositionColumns, home_keys: Int64Array) -> tuple[int, list[Home]]:
-        """The same where the home of each row is known: nothing has to be located."""
-        taken = 0
-        homes = []
-        for key, rows in by_ledger(home_keys):  # groups equal values, here keys
-            home = self.members.homes[key]
-            taken += home.bits.remove(positions.take(rows))
-            homes.append(home)
-        self.counters.tracked -= taken
-        return taken, homes
+    def forget_soon(self, positions: PositionColumns) -> None:
+        """Stop tracking positions whose copies were just consumed; :meth:`settle_bits` clears their bits."""
+        self._gone.append(positions)
+        self.gone_count += len(positions)
+        self.counters.tracked -= len(positions)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether bits and runs are as the counters say: nothing is merged ahead, no bit waits to be cleared."""
+        return self.heap.ready is None and not self._gone
+
+    def settle_bits(self) -> list[Home]:
+        """Clear the bits that wait for it and put away what was merged ahead. Returns the homes that lost bits.
+
+        Taking a thousand rows out of a hundred buckets clears ten bits in each: a step for every bucket, each time. So
+        they wait for each other until somebody looks at bits or runs.
+        """
+        self.heap.put_ready_away()
+        self._checked_head = None
+        if not self._gone:
+            return []
+        gone, self._gone, self.gone_count = self._gone, [], 0
+        positions = PositionColumns.concat(gone)
+        count, homes = self.members.forget(positions)
+        assert count == len(positions)
+        return homes
 
     def trim(self, position: Position) -> tuple[int, list[Home]]:
         """Clear every bit at or below a position, leased or not. O(homes + ledgers)."""
@@ -156,21 +181,29 @@ class TrackerState:
 
     def put(self, home: Home, indexes: IndexColumns) -> None:
         """Add untracked, distinct rows to an open home."""
-        assert home.is_open
-        assert home.memory is not None
         if not len(indexes):
             return
-        memory = home.memory
-        memory.note_added(indexes)
         added = self.members.add(home, indexes.positions)
         assert added == len(indexes)
-        self.counters.tracked += added
-        memory.last_ledger_id = max(memory.last_ledger_id, int(indexes.ledger_id.max()))
+        self._put_copies(home, indexes, int(indexes.ledger_id.max()), int(indexes.deliver_at_ms.min()))
+
+    def put_above(self, home: Home, ledger_id: int, indexes: IndexColumns, min_deliver_at_ms: int) -> None:
+        """Add rows of one ledger, in ascending order, above all that is tracked of it."""
+        self.members.add_above(home, ledger_id, indexes.entry_id)
+        self._put_copies(home, indexes, ledger_id, min_deliver_at_ms)
+
+    def _put_copies(self, home: Home, indexes: IndexColumns, last_ledger_id: int, min_deliver_at_ms: int) -> None:
+        assert home.is_open
+        memory = home.memory
+        assert memory is not None
+        memory.note_added(indexes)
+        self.counters.tracked += len(indexes)
+        memory.last_ledger_id = max(memory.last_ledger_id, last_ledger_id)
         if memory.open_run is None:
             # Each hand-out that looked into the last one left a sorted run: adds and polls in turn would leave thousands.
             self._merge_small_runs(home)
             memory.open_run = self.heap.new_run(home.key)
-        self.heap.append(memory.open_run, indexes)
+        self.heap.append(memory.open_run, indexes, min_deliver_at_ms)
 
     def give_back(self, indexes: IndexColumns) -> None:
         """Make rows whose lease has ended deliverable again, under their home and their deadline."""
@@ -192,7 +225,10 @@ class TrackerState:
     def _merge_small_runs(self, home: Home) -> None:
         """Keep the sorted runs of a home geometric in size, so that their number stays logarithmic."""
         open_run = home.memory.open_run if home.memory is not None else None
-        runs = sorted((run for run in self.heap.of_home(home.key) if run is not open_run), key=len)
+        ready = self.heap.ready
+        busy = set() if ready is None else set(ready.runs)
+        runs = [run for run in self.heap.of_home(home.key) if run is not open_run and run not in busy]
+        runs.sort(key=len)
         # Afterwards each run is more than twice as long as all shorter ones together. Looking further than the first one
         # that is too long matters: a single copy that is not due would keep any number of equal runs apart.
         shorter = join_count = 0
@@ -270,6 +306,8 @@ class TrackerState:
         """Bring a live copy to the head of the heap, so that the next deadline is exact. Amortised O(1)."""
         look_at = _SETTLE_BLOCK
         while (run := self.heap.first()) is not None:
+            if self._checked_head == (run.run_id, run.min_deliver_at_ms):
+                return
             home = self.members.homes[run.home_key]
             if not run.is_sorted:
                 if not run.suspect:
@@ -277,6 +315,7 @@ class TrackerState:
                 self.sort_run(run)
             head = run.rows.take(slice(0, 1))
             if self.is_live(home, head)[0]:
+                self._checked_head = (run.run_id, run.min_deliver_at_ms)
                 return
             block = run.rows.take(slice(0, look_at))
             live = self.is_live(home, block)

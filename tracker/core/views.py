@@ -12,7 +12,7 @@ _REDATED_BYTES = 250
 def tracker_stats(state: TrackerState, next_delivery_ms: int | None, *, replay_required: bool) -> TrackerStats:
     """Sizes and counters of one tracker. O(1)."""
     counters = state.counters
-    leased = len(state.leases.bits)
+    leased = state.leases.leased_count
     open_homes = (state.mutable, state.late)
     membership_bytes = state.membership_bytes + sum(home.bits_bytes for home in open_homes)
     return TrackerStats(

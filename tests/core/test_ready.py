@@ -1,0 +1,136 @@
+"""Merging the next due rows of several runs ahead, against sorted()."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracker.core.columns import BoolArray, IndexColumns
+from tracker.core.ready import merge_ahead
+from tracker.core.run_heap import RunHeap
+from tracker.core.runs import Run
+
+Row = tuple[int, int, int]
+rows = st.tuples(st.integers(0, 30), st.integers(0, 3), st.integers(0, 3))
+runs_of_rows = st.lists(st.lists(rows, min_size=1, max_size=90).map(sorted), min_size=1, max_size=6)
+
+
+def everything(_: Run, indexes: IndexColumns) -> BoolArray:
+    return np.ones(len(indexes), np.bool_)
+
+
+def assert_merges_the_earliest(tables: list[list[Row]], count: int, *, target: int = 1, cutoff_ms: int = 2**60) -> int:
+    """Merge, and compare with sorting; returns how many rows were merged."""
+    runs = [Run(number, number, IndexColumns.of(table)) for number, table in enumerate(tables)]
+    ready = merge_ahead(runs, cutoff_ms, count=count, target=max(target, count), before=None, is_live=everything)
+    due = sorted(row for table in tables for row in table if row[0] <= cutoff_ms)
+    merged = due[: len(ready.origin)]
+    assert len(merged) >= min(count, len(due))
+    assert list(ready.indexes) == sorted(set(merged)), "equal rows are one"
+    ready.head = len(ready.indexes)
+    assert sum(ready.consumed()) == len(merged)
+    assert sorted(row for table, taken in zip(tables, ready.consumed(), strict=True) for row in table[:taken]) == merged
+    return len(merged)
+
+
+@given(runs_of_rows, st.integers(1, 300), st.integers(1, 300), st.integers(0, 40))
+def test_equals_sorted(tables, count, target, cutoff_ms):
+    """The first rows of the sorted union, each from the front of its run, and none that is not due."""
+    tables = [table for table in tables if table[0][0] <= cutoff_ms]
+    if tables:
+        assert_merges_the_earliest(tables, count, target=target, cutoff_ms=cutoff_ms)
+
+
+def test_one_run_with_all_early_rows_is_read_further_than_a_block():
+    """Skew: nothing of the other runs is early enough."""
+    early = [(number, 1, number) for number in range(5_000)]
+    late = [[(10_000 + number, 2, number) for number in range(50)] for _ in range(20)]
+    assert assert_merges_the_earliest([*late, early], 4_000) >= 4_000
+
+
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 64, 65, 200, 1_000])
+def test_every_count_around_a_block_is_exact(count):
+    """Interleaved runs, with the count at and beside the sizes of blocks."""
+    assert_merges_the_earliest([[(3 * number + shift, 1, number) for number in range(70)] for shift in range(3)], count)
+
+
+def test_ties_in_deadline_go_by_ledger_then_entry():
+    """Across runs as within one, whatever order the runs come in."""
+    assert assert_merges_the_earliest([[(5, 2, 0)], [(5, 1, 9)], [(5, 1, 8), (5, 3, 0)]], 4) == 4
+
+
+def test_rows_at_or_after_the_head_of_another_run_are_left():
+    """They might come before its rows only by position, which nobody has looked at."""
+    run = Run(1, 1, IndexColumns.of([(1, 1, 0), (2, 1, 1), (3, 1, 2)]))
+    ready = merge_ahead([run], 9, count=3, target=3, before=(2, 0, 0), is_live=everything)
+    assert list(ready.indexes) == [(1, 1, 0)]
+
+
+def test_dead_rows_are_passed_with_the_live_row_behind_them():
+    """What is in front of the next live row counts as consumed, what is behind it does not."""
+
+    def even(_: Run, indexes: IndexColumns) -> BoolArray:
+        return indexes.entry_id % 2 == 0
+
+    runs = [Run(1, 1, IndexColumns.of([(number, 1, number) for number in range(1, 6)]))]
+    ready = merge_ahead(runs, 9, count=5, target=5, before=None, is_live=even)
+    assert (list(ready.indexes), ready.consumed()) == ([(2, 1, 2), (4, 1, 4)], [1])
+    ready.head = 1
+    assert ready.consumed() == [3]
+    ready.head = 2
+    assert ready.consumed() == [5]
+
+
+def heap_of(*tables: list[Row]) -> RunHeap:
+    heap = RunHeap()
+    for number, table in enumerate(tables):
+        heap.new_run(number, IndexColumns.of(table))
+    return heap
+
+
+def test_rows_merged_ahead_wait_for_an_earlier_run_that_came_meanwhile():
+    """A late load brings what should have gone first: merge again."""
+    heap = heap_of([(5, 1, 0), (6, 1, 1)], [(5, 2, 0)])
+    assert heap.merge_ahead(9, 3, Run.sort, everything)
+    assert list(heap.take_ready(9, 1) or []) == [(5, 1, 0)]
+    heap.new_run(9, IndexColumns.of([(4, 3, 0)]))
+    assert heap.head_ms == 4
+    assert heap.take_ready(9, 1) is None
+    heap.put_ready_away()
+    heap.check()
+    assert heap.loaded_count == 3
+    assert heap.merge_ahead(9, 3, Run.sort, everything)
+    assert list(heap.take_ready(9, 3) or []) == [(4, 3, 0), (5, 2, 0), (6, 1, 1)]
+    heap.put_ready_away()
+    assert (len(heap), heap.loaded_count, heap.head_ms) == (0, 0, None)
+
+
+def test_nothing_moves_until_the_merged_rows_are_put_away():
+    """Runs keep what was taken, so that whoever looks into them puts the merged rows away first."""
+    heap = heap_of([(5, 1, 0), (6, 1, 1)])
+    assert heap.merge_ahead(5, 9, Run.sort, everything)
+    assert list(heap.take_ready(5, 9) or []) == [(5, 1, 0)]
+    assert (heap.loaded_count, [len(run) for run in heap]) == (1, [2])
+    heap.put_ready_away()
+    assert [len(run) for run in heap] == [1]
+    assert not heap.merge_ahead(5, 9, Run.sort, everything), "what is left is not due"
+
+
+def test_takes_that_empty_what_is_ready_merge_further_ahead_the_next_time():
+    """And being put away early merges less: then somebody looks at the runs all the time."""
+    heap = heap_of([(number, 1, number) for number in range(60_000)], [(70_000, 2, 0)])
+    merged = []
+    for _ in range(4):
+        assert heap.merge_ahead(10**6, 1, Run.sort, everything)
+        assert heap.ready is not None
+        merged.append(len(heap.ready))
+        while heap.take_ready(10**6, 1_000) is not None:
+            pass
+        heap.put_ready_away()
+    assert merged == sorted(merged)
+    assert merged[-1] >= 4 * merged[0]
+    assert heap.merge_ahead(10**6, 1, Run.sort, everything)
+    heap.put_ready_away()
+    assert heap.merge_ahead(10**6, 1, Run.sort, everything)
+    assert heap.ready is not None
+    assert len(heap.ready) < merged[-1] * 2

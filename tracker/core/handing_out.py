@@ -1,0 +1,200 @@
+"""The verbs that hand positions out, and hear what became of them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tracker.core.adding import AddingVerbs
+from tracker.core.columns import INT63_MAX, BoolArray, IndexColumns, PositionColumns
+from tracker.core.errors import InvalidInput
+from tracker.core.outcomes import Delivery, ExtendOutcome, LeaseOutcome
+from tracker.core.position_bitmap import PositionBitmap
+from tracker.core.runs import Run
+
+
+class HandingOutVerbs(AddingVerbs):
+    """Pop, and the life of a lease."""
+
+    def pop_due(self, max_count: int, now_ms: int, *, lease_ms: int) -> Delivery:
+        """Hand out the earliest due indexes that are in memory; what is loading is not waited for.
+
+        Args:
+            max_count: at most this many, >= 1.
+            now_ms: leases that have run out by now return first.
+            lease_ms: how long they are leased; 0 hands off and forgets them (PIP-195's behaviour).
+        Returns: rows ascending by (deliver_at_ms, ledger_id, entry_id), each position once.
+        Raises: InvalidInput, TrackerClosed.
+        Cost: O(n log n) for n rows handed out, plus the dead copies passed over.
+        """
+        self._require_open()
+        if max_count < 1:
+            raise InvalidInput("max_messages", max_count, "give 1 or more")
+        if not 0 <= lease_ms <= INT63_MAX - now_ms:
+            raise InvalidInput("lease_ms", lease_ms, "give 0 or more milliseconds")
+        self._expire(now_ms)
+        parts: list[IndexColumns] = []
+        missing = max_count
+        cutoff_ms = self._state.limits.cutoff_ms(now_ms)
+        while missing:
+            block = self._pop_block(cutoff_ms, missing, taken=() if lease_ms == 0 else parts)
+            if block is None:
+                break
+            if not len(block):
+                # Leap over the dead copies at the head: in blocks of what is missing, half a million take a minute.
+                self._state.settle()
+                continue
+            if lease_ms == 0:
+                self._state.forget_soon(block.positions)
+                self._state.counters.handed_off += len(block)
+            parts.append(block)
+            missing -= len(block)
+        indexes = IndexColumns.concat(parts)
+        delivery = Delivery(indexes)
+        if len(indexes) and lease_ms:
+            expires_at_ms = now_ms + lease_ms
+            delivery = Delivery(indexes, self._state.leases.grant(indexes, expires_at_ms), expires_at_ms)
+        self._settle_soon(now_ms)
+        self._finish(now_ms)
+        return delivery
+
+    def _pop_block(self, cutoff_ms: int, count: int, *, taken: Sequence[IndexColumns]) -> IndexColumns | None:
+        """The next live rows, none if only dead copies were passed, or None if no copy is due."""
+        state = self._state
+        rows = state.heap.take_ready(cutoff_ms, count)
+        if rows is not None:
+            return rows
+        self._settled()
+        certain = state.every_copy_is_live
+        in_hand = PositionBitmap.of(IndexColumns.concat(taken).positions)
+
+        def is_live(run: Run, indexes: IndexColumns) -> BoolArray:
+            live = np.ones(len(indexes), np.bool_) if certain else state.is_live_in(run, indexes)
+            # A second copy of a position that this very call has taken is not leased yet: it is no longer live.
+            return live & ~in_hand.contains(indexes.positions) if in_hand else live
+
+        if not state.heap.merge_ahead(cutoff_ms, count, state.sort_run, is_live):
+            return None
+        rows = state.heap.take_ready(cutoff_ms, count)
+        return IndexColumns.empty() if rows is None else rows
+
+    # -- leases --------------------------------------------------------------------------------------------------------
+
+    def ack(self, lease_id: int, positions: PositionColumns, now_ms: int) -> LeaseOutcome:
+        """Forget positions that were dealt with.
+
+        An ended lease is good enough, unless the position was leased again meanwhile: then it is ``stale``.
+
+        Raises: InvalidInput for a lease id never given out, TrackerClosed.
+        """
+        self._require_open()
+        if self._state.leases.end_whole(lease_id, positions):
+            self._state.forget_soon(positions)
+            self._state.counters.acked += len(positions)
+            self._settle_soon(now_ms)
+            self._finish(now_ms)
+            return LeaseOutcome.all_done(len(positions))
+        state = self._settled()
+        held, stale, free = self._sort_out(lease_id, positions)
+        acked = 0
+        if held.any():
+            state.leases.release(lease_id, positions.take(held))
+            count, homes = state.take_bits(positions.take(held))
+            acked += count
+            self._retire(homes)
+        unknown = free
+        if free.any():
+            tracked = free & state.members.contains(positions)
+            unknown = free & ~tracked
+            if tracked.any():
+                count, homes = state.drop(positions.take(tracked))
+                acked += count
+                self._retire(homes)
+        state.counters.acked += acked
+        self._finish(now_ms)
+        return LeaseOutcome(acked, np.flatnonzero(stale), np.flatnonzero(unknown))
+
+    def nack(
+        self, lease_id: int, positions: PositionColumns, now_ms: int, *, deliver_at_ms: int | None = None
+    ) -> LeaseOutcome:
+        """Give leased positions back: due again at once, or at a new deadline that replaces the old one.
+
+        Raises: InvalidInput for a lease id never given out or a deadline out of range, TrackerClosed.
+        """
+        self._require_open()
+        if deliver_at_ms is not None and not 0 <= deliver_at_ms <= INT63_MAX:
+            raise InvalidInput("deliver_at_ms", deliver_at_ms, f"give milliseconds from 0 to {INT63_MAX}")
+        state = self._settled()
+        held, stale, free = self._sort_out(lease_id, positions)
+        if free.any():
+            tracked = free & state.members.contains(positions)
+            stale |= tracked
+            free &= ~tracked
+        returned = IndexColumns.empty()
+        if held.any():
+            returned = state.leases.release(lease_id, positions.take(held))
+            if deliver_at_ms is None:
+                state.give_back(returned)
+            else:
+                # A new deadline is not what the snapshot says: the position moves to a home in memory.
+                _, homes = state.take_bits(returned.positions)
+                again = np.full(len(returned), deliver_at_ms, np.int64)
+                dated_anew = IndexColumns(again, returned.ledger_id, returned.entry_id)
+                self._place(dated_anew)
+                self._retire(homes)
+                if state.fixed_delay is not None:
+                    state.fixed_delay.note_offered(dated_anew, any_due=False)
+        self._finish(now_ms)
+        return LeaseOutcome(len(returned), np.flatnonzero(stale), np.flatnonzero(free))
+
+    def extend(self, lease_id: int, positions: PositionColumns | None, now_ms: int, *, lease_ms: int) -> ExtendOutcome:
+        """Set a new expiry, counted from now, for positions that a lease holds.
+
+        Args:
+            lease_id: as a poll answered it.
+            positions: None is everything the lease still holds.
+            now_ms: what has run out by now returns first, and is stale.
+            lease_ms: 1 or more.
+        Raises: InvalidInput for a lease id never given out or a lease time out of range, TrackerClosed.
+        """
+        self._require_open()
+        if not 1 <= lease_ms <= INT63_MAX - now_ms:
+            raise InvalidInput("lease_ms", lease_ms, "give 1 or more milliseconds")
+        self._settled().leases.require_issued(lease_id)
+        self._expire(now_ms)
+        if positions is None:
+            positions = self._state.leases.of(lease_id).positions
+        held, stale, free = self._sort_out(lease_id, positions)
+        tracked = free & self._state.members.contains(positions)
+        expires_at_ms = now_ms + lease_ms
+        if held.any():
+            self._state.leases.extend(lease_id, positions.take(held), expires_at_ms)
+        self._finish(now_ms)
+        return ExtendOutcome(
+            int(held.sum()), expires_at_ms, np.flatnonzero(stale | tracked), np.flatnonzero(free & ~tracked)
+        )
+
+    def _sort_out(self, lease_id: int, positions: PositionColumns) -> tuple[BoolArray, BoolArray, BoolArray]:
+        """Masks: held by this lease, held by another, held by none; a repeat of a held position is in none of them."""
+        leases = self._state.leases
+        leases.require_issued(lease_id)
+        first = ~positions.repeats()
+        held = leases.held_by(lease_id, positions)
+        stale = leases.bits.contains(positions) & ~held
+        return held & first, stale, ~held & ~stale
+
+    def expire_leases(self, now_ms: int) -> int:
+        """Take back every position whose lease has run out; returns how many."""
+        self._require_open()
+        count = self._expire(now_ms)
+        self._finish(now_ms)
+        return count
+
+    def _expire(self, now_ms: int) -> int:
+        # Together: one by one, 100 leases that run out at once are sorted and joined 100 times.
+        expired = IndexColumns.concat(self._state.leases.expire(now_ms))
+        self._state.give_back(expired)
+        self._state.counters.lease_expired += len(expired)
+        return len(expired)
+
+    def _release_all(self) -> None:
+        self._state.give_back(IndexColumns.concat(self._state.leases.release_all()))
