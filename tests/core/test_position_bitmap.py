@@ -185,6 +185,7 @@ CHANGES = {
     "add_above": lambda bits, other: [
         bits.add_above(ledger, bitmap_entries(entries) + bits.last_entry(ledger) + 1)
         for ledger, entries in other.bitmaps()
+        if entries.max() + bits.last_entry(ledger) + 1 <= ENTRY_ID_MAX
     ],
     "remove_entries": lambda bits, other: [bits.remove_entries(ledger, entries) for ledger, entries in other.bitmaps()],
 }

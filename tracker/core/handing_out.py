@@ -64,13 +64,14 @@ class HandingOutVerbs(AddingVerbs):
         if rows is not None:
             return rows
         self._settled()
-        certain = state.every_copy_is_live
-        in_hand = PositionBitmap.of(IndexColumns.concat(taken).positions)
+        certain = state.every_copy_is_live(taken_count=sum(map(len, taken)))
+        in_hand = PositionBitmap() if certain else PositionBitmap.of(IndexColumns.concat(taken).positions)
 
         def is_live(run: Run, indexes: IndexColumns) -> BoolArray:
-            live = np.ones(len(indexes), np.bool_) if certain else state.is_live_in(run, indexes)
+            if certain:
+                return np.ones(len(indexes), np.bool_)
             # A second copy of a position that this very call has taken is not leased yet: it is no longer live.
-            return live & ~in_hand.contains(indexes.positions) if in_hand else live
+            return state.is_live_in(run, indexes) & ~in_hand.contains(indexes.positions)
 
         if not state.heap.merge_ahead(cutoff_ms, count, state.sort_run, is_live):
             return None

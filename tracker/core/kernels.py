@@ -78,6 +78,14 @@ def delivery_order(deliver_at_ms: Int64Array, ledger_id: Int64Array, entry_id: I
     return _sort_rows_by(deliver_at_ms, rows)
 
 
+@_kernels.add(COLUMN, COLUMN)
+def position_order(ledger_id: Int64Array, entry_id: Int64Array) -> Int64Array:
+    """Row numbers in the order (ledger_id, entry_id), equal rows in the order given; O(n)."""
+    rows = np.arange(len(ledger_id))
+    rows = _sort_rows_by(entry_id, rows)
+    return _sort_rows_by(ledger_id, rows)
+
+
 @_kernels.add(COLUMN, INT64, INT64)
 def segment_starts(deliver_at_ms: Int64Array, step_ms: int, count_max: int) -> Int64Array:
     """The rows at which segments of ascending deadlines begin: see :func:`tracker.core.segment.cut_segments`. O(n)."""

@@ -129,16 +129,19 @@ class LeaseTable:
     def end_whole(self, lease_id: int, positions: PositionColumns) -> bool:
         """End a lease if these are its positions, as they were handed out. False: it is otherwise, nothing changed."""
         parts = self._leases.get(lease_id, ())
-        if len(parts) != 1 or parts[0].part not in self._unlisted or not parts[0].is_whole:
+        if len(parts) != 1 or not parts[0].is_whole:
             return False
-        lease = parts[0]
-        if not (
-            np.array_equal(lease.indexes.entry_id, positions.entry_id)
-            and np.array_equal(lease.indexes.ledger_id, positions.ledger_id)
+        (lease,) = parts
+        if (
+            not np.array_equal(lease.indexes.entry_id, positions.entry_id)
+            or not np.array_equal(lease.indexes.ledger_id, positions.ledger_id)
+            or positions.at_or_below(self._dropped_through).any()
         ):
             return False
-        del self._unlisted[lease.part]
-        self._unlisted_count -= len(lease.indexes)
+        if self._unlisted.pop(lease.part, None) is not None:
+            self._unlisted_count -= len(positions)
+        else:
+            self._bits.remove(positions)
         self._end(lease)
         return True
 

@@ -14,11 +14,11 @@ from pyroaring import BitMap
 
 from tracker.core.columns import INT63_MAX, BoolArray, Int64Array, Position, PositionColumns
 from tracker.core.errors import InvalidInput, InvariantViolation
+from tracker.core.kernels import position_order
 
 _HEADER = struct.Struct("<I")
 _LEDGER = struct.Struct("<QI")
 _PROBES = 8
-_LEDGERS_IN_KEY = 2**31  # so far apart at most, a ledger and an entry fit one 64-bit key
 _FEW = 32  # up to here one step of Python for each entry is faster than a bitmap of them
 _LEDGER_BYTES = 190  # a dict slot, a key, a BitMap object and what roaring allocates for it
 _CONTAINER_BYTES = 75  # a place in the directory, and what an allocation costs beyond its size
@@ -57,25 +57,18 @@ def by_ledger(ledger_id: Int64Array) -> Iterator[tuple[int, slice | Int64Array]]
 
 
 def entries_by_ledger(positions: PositionColumns) -> Iterator[tuple[int, BitMap]]:
-    """Each distinct ledger with a bitmap of the entries named under it; any order, repeats allowed. O(n log n)."""
+    """Each distinct ledger with a bitmap of the entries named under it; any order, repeats allowed. O(n)."""
     ledger, entry = positions.ledger_id, positions.entry_id
     if not len(ledger):
         return
-    lowest, highest = int(ledger.min()), int(ledger.max())
-    if highest - lowest >= _LEDGERS_IN_KEY:
-        for ledger_id, rows in by_ledger(ledger):
-            yield ledger_id, entry_bitmap(entry[rows])
+    if ledger[0] == ledger[-1] and (ledger == ledger[0]).all():
+        yield int(ledger[0]), entry_bitmap(entry)
         return
-    if lowest == highest:
-        yield lowest, entry_bitmap(entry)
-        return
-    # One sort of plain integers puts both columns in order, several times faster than an argsort of either.
-    keys = ((ledger - lowest) << 32) | entry
-    keys.sort()
-    ledgers, entries = keys >> 32, keys.astype(np.uint32)
+    order = position_order(np.ascontiguousarray(ledger), np.ascontiguousarray(entry))
+    ledgers, entries = ledger[order], entry[order].astype(np.uint32)
     starts = np.flatnonzero(np.diff(ledgers, prepend=-1))
-    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(keys)], strict=True):
-        yield lowest + int(ledgers[start]), BitMap(array("I", entries[start:end].tobytes()))
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(order)], strict=True):
+        yield int(ledgers[start]), BitMap(array("I", entries[start:end].tobytes()))
 
 
 class PositionBitmap:

@@ -13,30 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracker.core.columns import BoolArray, IndexColumns, Int64Array
+from tracker.core.kernels import delivery_order
 from tracker.core.runs import HeadKey, Run
 
 _BLOCK_MIN = 32
-
-
-def merge_order(parts: Sequence[IndexColumns], rows: IndexColumns) -> Int64Array:
-    """The order that sorts ``rows``, the concatenation of sorted parts. O(n log parts)."""
-    if len(parts) == 1:
-        return np.arange(len(rows))
-    # Merging is what a stable sort of ascending stretches does. It leaves equal deadlines as they lie.
-    order = np.argsort(rows.deliver_at_ms, kind="stable")
-    deadline, ledger, entry = (column[order] for column in (rows.deliver_at_ms, rows.ledger_id, rows.entry_id))
-    same = deadline[1:] == deadline[:-1]
-    if not same.any():
-        return order
-    falls = same & ((ledger[1:] < ledger[:-1]) | ((ledger[1:] == ledger[:-1]) & (entry[1:] < entry[:-1])))
-    if not falls.any():
-        return order
-    tied = np.zeros(len(order), np.bool_)
-    tied[1:] |= same
-    tied[:-1] |= same
-    among = order[tied]
-    order[tied] = among[np.lexsort((rows.entry_id[among], rows.ledger_id[among], rows.deliver_at_ms[among]))]
-    return order
 
 
 def last_key(rows: IndexColumns) -> HeadKey:
@@ -106,13 +86,13 @@ def merge_ahead(
         target: about so many, if that costs little more.
         before: other runs begin here: rows at or after it are left. Some row comes before it.
         is_live: tells the copies that count.
-    Cost: O(n log runs) for n rows merged.
+    Cost: O(n) for n rows merged.
     """
     blocks = [max(_BLOCK_MIN, -(-target // len(runs)))] * len(runs)
     while True:
         parts = [run.due_prefix(cutoff_ms, block) for run, block in zip(runs, blocks, strict=True)]
         rows = IndexColumns.concat(parts)
-        order = merge_order(parts, rows)
+        order = delivery_order(*map(np.ascontiguousarray, (rows.deliver_at_ms, rows.ledger_id, rows.entry_id)))
         ends = np.cumsum([len(part) for part in parts])
         cut_off = [number for number, part in enumerate(parts) if len(part) == blocks[number] < len(runs[number])]
         # Behind the last row of a part that was cut off the others may come too early.

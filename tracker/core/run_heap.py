@@ -14,7 +14,7 @@ from tracker.core.runs import HeadKey, Run
 _RUNS_FEW = 4
 """So many runs are looked into before it is asked whether they are enough."""
 _STALE_SLACK = 64
-_AHEAD_MIN = 2_048
+_AHEAD_MIN = 16_384
 _AHEAD_MAX = 65_536
 """So many rows are merged ahead at most: 32 bytes each while they wait."""
 

@@ -92,15 +92,14 @@ class TrackerState:
         """The same for copies of a run."""
         return self.is_live(self.members.homes[run.home_key], indexes)
 
-    @property
-    def every_copy_is_live(self) -> bool:
-        """Whether certainly each copy counts, with every bit where it belongs. O(1).
+    def every_copy_is_live(self, *, taken_count: int = 0) -> bool:
+        """Whether certainly each copy that was not passed counts, apart from those taken and not leased yet. O(1).
 
         Each tracked position that is not leased has a copy or an unloaded row. If there are no more of these than such
         positions, each has one, and nothing has to be looked up.
         """
         copies = self.heap.loaded_count + self.segments.unloaded_count
-        return self.is_settled and copies == self.counters.tracked - self.leases.leased_count
+        return copies == self.counters.tracked - self.leases.leased_count - taken_count
 
     # -- bits --------------------------------------------------------------------------------------------------------
 
@@ -305,6 +304,8 @@ class TrackerState:
     def settle(self) -> None:
         """Bring a live copy to the head of the heap, so that the next deadline is exact. Amortised O(1)."""
         look_at = _SETTLE_BLOCK
+        if self.every_copy_is_live():
+            return
         while (run := self.heap.first()) is not None:
             if self._checked_head == (run.run_id, run.min_deliver_at_ms):
                 return
