@@ -118,19 +118,24 @@ def test_nothing_moves_until_the_merged_rows_are_put_away():
 
 def test_takes_that_empty_what_is_ready_merge_further_ahead_the_next_time():
     """And being put away early merges less: then somebody looks at the runs all the time."""
-    heap = heap_of([(number, 1, number) for number in range(60_000)], [(70_000, 2, 0)])
-    merged = []
-    for _ in range(4):
+    number = np.arange(200_000, dtype=np.int64)
+    heap = RunHeap()
+    heap.new_run(1, IndexColumns(number, np.ones_like(number), number))
+
+    def merged_count() -> int:
+        assert heap.ready is None
         assert heap.merge_ahead(10**6, 1, Run.sort, everything)
         assert heap.ready is not None
-        merged.append(len(heap.ready))
+        return len(heap.ready)
+
+    merged = []
+    for _ in range(3):
+        merged.append(merged_count())
         while heap.take_ready(10**6, 1_000) is not None:
             pass
         heap.put_ready_away()
-    assert merged == sorted(merged)
-    assert merged[-1] >= 4 * merged[0]
-    assert heap.merge_ahead(10**6, 1, Run.sort, everything)
-    heap.put_ready_away()
-    assert heap.merge_ahead(10**6, 1, Run.sort, everything)
-    assert heap.ready is not None
-    assert len(heap.ready) < merged[-1] * 2
+    assert merged == [merged[0], 2 * merged[0], 4 * merged[0]]
+    for _ in range(4):
+        merged.append(merged_count())
+        heap.put_ready_away()
+    assert merged[-1] == merged[0]

@@ -99,6 +99,11 @@ class LeaseTable:
         return len(self._bits) + self._unlisted_count
 
     @property
+    def defers(self) -> bool:
+        """Whether some lease has no bits yet."""
+        return any(lease.is_whole for lease in self._expiries.values())
+
+    @property
     def bits(self) -> PositionBitmap:
         """The positions leased, this table's own. O(1) but for what was leased since the last look."""
         if self._unlisted:

@@ -142,6 +142,11 @@ class TrackerState:
         """Whether bits and runs are as the counters say: nothing is merged ahead, no bit waits to be cleared."""
         return self.heap.ready is None and not self._gone
 
+    @property
+    def defers(self) -> bool:
+        """Whether looking at everything would change how something is kept."""
+        return not self.is_settled or self.leases.defers
+
     def settle_bits(self) -> list[Home]:
         """Clear the bits that wait for it and put away what was merged ahead. Returns the homes that lost bits.
 
