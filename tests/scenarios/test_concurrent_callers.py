@@ -60,10 +60,10 @@ async def test_row_44_loading_opens_no_handles(tmp_path: Path) -> None:
         before = _open_handles()
         for _ in range(100):
             await asyncio.gather(*(storage.get_bucket_snapshot_segments(bucket, 1, 3) for bucket in buckets * 10))
-        assert _open_handles() == before
+        assert _open_handles() <= before
         for bucket in buckets:
             await storage.delete_bucket_snapshot(bucket)
-        assert _open_handles() == before
+        assert _open_handles() <= before
 
 
 async def test_rows_43_53_and_67_readers_and_writers_at_once_see_one_truth() -> None:
