@@ -17,6 +17,8 @@ from tracker.core.effects import DeleteSnapshots, StoreSnapshot
 from tracker.core.limits import TrackerKind, TrackerLimits
 from tracker.core.outcomes import BucketView
 
+pytestmark = pytest.mark.timeout(3_600)  # thousands of examples take their time
+
 REQUIRED_SHARES = {
     TrackerKind.BUCKET: {
         "seal": 0.80,
@@ -28,6 +30,7 @@ REQUIRED_SHARES = {
     },
     TrackerKind.IN_MEMORY: {"refused": 0.60, "pause": 0.03},
 }
+MEASURED = ("membership_bytes", "memory_bytes", "loaded_count")
 EXAMPLES_MIN = 300
 TICK_MS_MAX = 3
 
@@ -146,7 +149,7 @@ class CutAndWhole:
         whole, cut = self.whole, self.cut
         assert buckets(whole) == buckets(cut)
         # Bitmaps with the same bits may take different memory, and dead copies are dropped when somebody comes by.
-        measured = {name: getattr(whole.core.stats(), name) for name in ("membership_bytes", "loaded_count")}
+        measured = {name: getattr(whole.core.stats(), name) for name in MEASURED}
         assert whole.core.stats() == replace(cut.core.stats(), **measured)
         assert whole.core.next_wakeup_ms() == cut.core.next_wakeup_ms()
         assert whole.core.pause_reading(whole.now_ms) == cut.core.pause_reading(cut.now_ms)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +11,8 @@ from tests.property.examples import tracker_examples
 from tests.property.test_tracker_equals_model import steps, tiny_limits
 from tests.property.tracker_world import World
 from tracker.core.limits import TrackerKind, TrackerLimits
+
+pytestmark = pytest.mark.timeout(3_600)  # thousands of examples take their time
 
 REQUIRED_SHARES = {
     "lease expiry": 0.05,

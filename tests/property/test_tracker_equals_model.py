@@ -1,5 +1,6 @@
 """Property: under any verbs and any fate of effects, the core equals a dict and a sort."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,6 +9,8 @@ from tests.property.examples import tracker_examples
 from tests.property.tracker_world import World
 from tracker.core.columns import Position
 from tracker.core.limits import TrackerLimits
+
+pytestmark = pytest.mark.timeout(3_600)  # thousands of examples take their time
 
 REQUIRED_SHARES = {
     "seal": 0.40,

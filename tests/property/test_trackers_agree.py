@@ -6,6 +6,7 @@ The bucket tracker's storage answers at once, and its memory holds all that is n
 from collections import Counter
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,8 @@ from tests.property.outcomes import plain
 from tracker.core.columns import IndexColumns, Position, PositionColumns
 from tracker.core.effects import LoadSegments
 from tracker.core.limits import TrackerKind, TrackerLimits
+
+pytestmark = pytest.mark.timeout(3_600)  # thousands of examples take their time
 
 REQUIRED_SHARES = {
     "stored": 0.40,
