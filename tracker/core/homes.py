@@ -27,7 +27,8 @@ class MemoryCopies:
 
     open_run: Run | None = None
     """The run that adds go to; None after it was sorted for a hand-out."""
-    ghosts: PositionBitmap = field(default_factory=PositionBitmap)
+    ghosts: PositionBitmap | None = None
+    """Positions without a bit that still have a copy; None for none, which most trackers have always."""
     redated: dict[Position, int] = field(default_factory=dict)
     dead_count: int = 0
     """At most this many dead copies lie in the runs, so that copies are bounded by bits plus this."""
@@ -36,6 +37,8 @@ class MemoryCopies:
 
     def note_dead(self, positions: PositionColumns) -> None:
         """Remember that these positions' copies stay behind without a bit."""
+        if self.ghosts is None:
+            self.ghosts = PositionBitmap()
         self.ghosts.add(positions)
         self.note_trimmed(len(positions))
 
@@ -47,7 +50,7 @@ class MemoryCopies:
 
     def note_added(self, indexes: IndexColumns) -> None:
         """Date positions anew that still have an older copy somewhere."""
-        if not len(self.ghosts):
+        if not self.ghosts:
             return
         again = indexes.take(self.ghosts.contains(indexes.positions))
         for deliver_at_ms, ledger_id, entry_id in again:
@@ -55,7 +58,7 @@ class MemoryCopies:
 
     def forget_dead(self) -> None:
         """All runs were rebuilt without dead copies."""
-        self.ghosts.clear()
+        self.ghosts = None
         self.redated.clear()
         self.dead_count = 0
 

@@ -4,6 +4,7 @@ from tracker.core.columns import IndexColumns
 from tracker.core.errors import InvariantViolation
 from tracker.core.homes import Home, MemoryCopies
 from tracker.core.lifecycle import BucketLifecycle
+from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.seal import without_repeats
 from tracker.core.state import TrackerState
 
@@ -92,7 +93,8 @@ def _check_copies(state: TrackerState, home: Home, memory: MemoryCopies, copies:
             f"home {home.key} has {len(copies)} copies of {len(home.bits)} positions, {memory.dead_count} may be dead"
         )
     positions = copies.positions
-    forgotten = ~home.bits.contains(positions) & ~memory.ghosts.contains(positions)
+    ghosts = memory.ghosts or PositionBitmap()
+    forgotten = ~home.bits.contains(positions) & ~ghosts.contains(positions)
     if (forgotten & ~positions.at_or_below(state.mark_delete)).any():
         raise InvariantViolation(
             f"home {home.key} has a copy without a bit that would count if the position came again"

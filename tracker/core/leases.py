@@ -82,7 +82,7 @@ class LeaseTable:
         self._parts_bytes = 0
         self._bits = PositionBitmap()
         # Leases, by part, that the union does not hold yet: most end before somebody asks for it.
-        self._unlisted: dict[int, Lease] = {}
+        self._unlisted: dict[int, Lease] | None = None
         self._unlisted_count = 0
 
     @property
@@ -108,8 +108,7 @@ class LeaseTable:
         """The positions leased, this table's own. O(1) but for what was leased since the last look."""
         if self._unlisted:
             self._bits.add(PositionColumns.concat([lease.indexes.positions for lease in self._unlisted.values()]))
-            self._unlisted.clear()
-            self._unlisted_count = 0
+            self._unlisted, self._unlisted_count = None, 0
         return self._bits
 
     def number_after(self, last_id: int) -> None:
@@ -128,6 +127,8 @@ class LeaseTable:
         self._parts_bytes += lease.nbytes
         self._leases.setdefault(lease_id, []).append(lease)
         self._expiries[expires_at_ms, lease.part] = lease
+        if self._unlisted is None:
+            self._unlisted = {}
         self._unlisted[lease.part] = lease
         self._unlisted_count += len(indexes)
 
@@ -143,7 +144,7 @@ class LeaseTable:
             or positions.at_or_below(self._dropped_through).any()
         ):
             return False
-        if self._unlisted.pop(lease.part, None) is not None:
+        if self._unlisted is not None and self._unlisted.pop(lease.part, None) is not None:
             self._unlisted_count -= len(positions)
         else:
             self._bits.remove(positions)
@@ -250,8 +251,7 @@ class LeaseTable:
         self._dropped_through, self._dropped_count = BEFORE_ALL, 0
         self._parts_bytes = 0
         self._bits = PositionBitmap()
-        self._unlisted.clear()
-        self._unlisted_count = 0
+        self._unlisted, self._unlisted_count = None, 0
 
     def _end(self, lease: Lease) -> None:
         del self._expiries[lease.expires_at_ms, lease.part]

@@ -9,6 +9,7 @@ sources only after the merged snapshot is durable and catalogued (#26239).
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -23,6 +24,10 @@ from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.segment import SegmentBounds
 from tracker.core.state import TrackerState
 
+_NONE: Final[frozenset[tuple[int, ...]]] = (
+    frozenset()
+)  # shared: an empty one of its own would cost each tracker 216 bytes
+
 
 class BucketMerger:
     """At most one merge at a time for each tracker."""
@@ -33,11 +38,11 @@ class BucketMerger:
         self._state = state
         self._lifecycle = lifecycle
         self._effect_id: int | None = None
-        self._sources: list[Home] = []
+        self._sources: Sequence[Home] = ()
         self._retry_at_ms: int | None = None
         self._barren_count = 0
         """With so many sealed buckets no group could be merged: no need to look again until a merge begins."""
-        self._too_large: frozenset[tuple[int, ...]] = frozenset()
+        self._too_large: frozenset[tuple[int, ...]] = _NONE
         """Groups, by bucket ids, whose merged metadata would exceed an entry."""
 
     def next_wakeup_ms(self) -> int | None:
@@ -114,7 +119,7 @@ class BucketMerger:
         )
 
     def _end(self) -> list[Home]:
-        sources, self._sources = self._sources, []
+        sources, self._sources = list(self._sources), ()
         self._effect_id = None
         for home in sources:
             home.merging = False
@@ -183,7 +188,7 @@ class BucketMerger:
         self._end()
         self._retry_at_ms = None
         self._barren_count = 0
-        self._too_large = frozenset()
+        self._too_large = _NONE
 
     def check(self, *, planning: bool) -> None:
         """Raise InvariantViolation unless exactly the sources of the merge under way are marked.

@@ -12,15 +12,14 @@ from tracker.core.ordered_map import OrderedMap
 class SegmentQueue:
     """Homes with unloaded segments in deadline order; which of them are idle, loading, or waiting to try again."""
 
-    __slots__ = ("_idle", "_place", "_retry_at", "_retry_order", "_rows", "_unloaded", "unloaded_count")
+    __slots__ = ("_idle", "_place", "_retry_at", "_retry_order", "_unloaded", "unloaded_count")
 
     def __init__(self) -> None:
         self._place: dict[int, int] = {}
-        self._unloaded: OrderedMap[tuple[int, int], None] = OrderedMap()
+        self._unloaded: OrderedMap[tuple[int, int], int] = OrderedMap()  # to rows that are not in memory
         self._idle: OrderedMap[tuple[int, int], None] = OrderedMap()
         self._retry_at: dict[int, int] = {}
         self._retry_order: OrderedMap[tuple[int, int], None] = OrderedMap()
-        self._rows: dict[int, int] = {}
         self.unloaded_count = 0
         """Rows in segments that are not in memory, of all homes."""
 
@@ -31,9 +30,8 @@ class SegmentQueue:
         if snapshot is None or snapshot.next_min_ms is None:
             return
         self._place[home.key] = snapshot.next_min_ms
-        self._rows[home.key] = snapshot.unloaded_count
-        self.unloaded_count += self._rows[home.key]
-        self._unloaded[snapshot.next_min_ms, home.key] = None
+        self._unloaded[snapshot.next_min_ms, home.key] = rows = snapshot.unloaded_count
+        self.unloaded_count += rows
         if snapshot.load_effect_id is None:
             self._idle[snapshot.next_min_ms, home.key] = None
 
@@ -64,8 +62,7 @@ class SegmentQueue:
         min_ms = self._place.pop(key, None)
         if min_ms is None:
             return
-        self.unloaded_count -= self._rows.pop(key)
-        del self._unloaded[min_ms, key]
+        self.unloaded_count -= self._unloaded.pop((min_ms, key))
         self._idle.pop((min_ms, key), None)
         retry_at_ms = self._retry_at.pop(key, None)
         if retry_at_ms is not None:

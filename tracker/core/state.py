@@ -65,7 +65,7 @@ class TrackerState:
         self.members = Membership()
         self.heap = RunHeap()
         # Positions that were taken out of `ready` rows or ended leases while their bits wait to be cleared together.
-        self._gone: list[PositionColumns] = []
+        self._gone: tuple[PositionColumns, ...] = ()
         self.gone_count = 0
         self._checked_head: tuple[int, int] | None = None
         self.leases.clear()
@@ -133,7 +133,7 @@ class TrackerState:
 
     def forget_soon(self, positions: PositionColumns) -> None:
         """Stop tracking positions whose copies were just consumed; :meth:`settle_bits` clears their bits."""
-        self._gone.append(positions)
+        self._gone = (*self._gone, positions)
         self.gone_count += len(positions)
         self.counters.tracked -= len(positions)
 
@@ -157,7 +157,7 @@ class TrackerState:
         self._checked_head = None
         if not self._gone:
             return []
-        gone, self._gone, self.gone_count = self._gone, [], 0
+        gone, self._gone, self.gone_count = self._gone, (), 0
         positions = PositionColumns.concat(gone)
         count, homes = self.members.forget(positions)
         assert count == len(positions)
@@ -175,7 +175,8 @@ class TrackerState:
             trimmed += count
             homes.append(home)
             if home.memory is not None:
-                home.memory.ghosts.remove_through(position)
+                if home.memory.ghosts:
+                    home.memory.ghosts.remove_through(position)
                 home.memory.note_trimmed(count)
                 self._compact_if_mostly_dead(home)
         self.counters.tracked -= trimmed
