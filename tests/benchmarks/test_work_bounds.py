@@ -54,10 +54,10 @@ def test_work_of_adding():
     within(
         work_of(lambda: TrackerCore(limits), add),
         Work(
-            python_calls=12_100,
-            native_calls=15_400,
-            kernel_calls=1_000,
-            lines=34_900,
+            python_calls=7_000,
+            native_calls=5_200,
+            kernel_calls=0,
+            lines=16_500,
             peak_objects=950,
             kept_bytes=2_730_000,
             peak_bytes=2_790_000,
@@ -86,13 +86,13 @@ def test_work_of_popping_what_is_in_memory():
     within(
         work_of(loaded, drain),
         Work(
-            python_calls=32_800,
-            native_calls=32_100,
-            kernel_calls=1_000,
-            lines=101_000,
+            python_calls=6_900,
+            native_calls=4_400,
+            kernel_calls=10,
+            lines=15_900,
             peak_objects=450,
             kept_bytes=50_000,
-            peak_bytes=1_690_000,
+            peak_bytes=5_500_000,
         ),
     )
 
@@ -120,13 +120,13 @@ def test_work_of_a_whole_life():
     within(
         work_of(prepare, lambda storage: asyncio.run(life(storage))),
         Work(
-            python_calls=67_600,
-            native_calls=62_300,
-            kernel_calls=1_000,
-            lines=212_000,
+            python_calls=36_900,
+            native_calls=24_500,
+            kernel_calls=40,
+            lines=109_000,
             peak_objects=6_000,
             kept_bytes=100_000,
-            peak_bytes=10_400_000,
+            peak_bytes=11_800_000,
         ),
     )
     for storage in storages:

@@ -68,12 +68,10 @@ class HandingOutVerbs(AddingVerbs):
         in_hand = PositionBitmap() if certain else PositionBitmap.of(IndexColumns.concat(taken).positions)
 
         def is_live(run: Run, indexes: IndexColumns) -> BoolArray:
-            if certain:
-                return np.ones(len(indexes), np.bool_)
             # A second copy of a position that this very call has taken is not leased yet: it is no longer live.
             return state.is_live_in(run, indexes) & ~in_hand.contains(indexes.positions)
 
-        if not state.heap.merge_ahead(cutoff_ms, count, state.sort_run, is_live):
+        if not state.heap.merge_ahead(cutoff_ms, count, state.sort_run, None if certain else is_live):
             return None
         rows = state.heap.take_ready(cutoff_ms, count)
         return IndexColumns.empty() if rows is None else rows

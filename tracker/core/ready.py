@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracker.core.columns import BoolArray, IndexColumns, Int64Array
-from tracker.core.kernels import delivery_order
+from tracker.core.kernels import merged_order
 from tracker.core.runs import HeadKey, Run
 
 _BLOCK_MIN = 32
@@ -75,7 +75,7 @@ def merge_ahead(
     count: int,
     target: int,
     before: HeadKey | None,
-    is_live: Callable[[Run, IndexColumns], BoolArray],
+    is_live: Callable[[Run, IndexColumns], BoolArray] | None,
 ) -> ReadyRows:
     """The earliest due rows of sorted runs.
 
@@ -85,14 +85,14 @@ def merge_ahead(
         count: at least so many rows are merged, dead ones included, unless fewer are due or come before ``before``.
         target: about so many, if that costs little more.
         before: other runs begin here: rows at or after it are left. Some row comes before it.
-        is_live: tells the copies that count.
+        is_live: tells the copies that count; None if all do, each once.
     Cost: O(n) for n rows merged.
     """
     blocks = [max(_BLOCK_MIN, -(-target // len(runs)))] * len(runs)
     while True:
         parts = [run.due_prefix(cutoff_ms, block) for run, block in zip(runs, blocks, strict=True)]
         rows = IndexColumns.concat(parts)
-        order = delivery_order(*map(np.ascontiguousarray, (rows.deliver_at_ms, rows.ledger_id, rows.entry_id)))
+        order = merged_order(*map(np.ascontiguousarray, (rows.deliver_at_ms, rows.ledger_id, rows.entry_id)))
         ends = np.cumsum([len(part) for part in parts])
         cut_off = [number for number, part in enumerate(parts) if len(part) == blocks[number] < len(runs[number])]
         # Behind the last row of a part that was cut off the others may come too early.
@@ -110,14 +110,13 @@ def merge_ahead(
     if before is not None and last_key(rows.take(order[-1:])) >= before:
         order = order[: Run(0, 0, rows.take(order)).count_before(before)]
         assert len(order)
-    live = np.concatenate([is_live(run, part) for run, part in zip(runs, parts, strict=True)])[order]
     merged = rows.take(order)
-    if not live.all():
-        merged = merged.take(live)
-    place = np.flatnonzero(live)
-    repeat = merged.repeat_predecessors()
-    if repeat.any():
+    place = np.arange(len(order))
+    if is_live is not None:
+        live = np.concatenate([is_live(run, part) for run, part in zip(runs, parts, strict=True)])[order]
+        merged, place = merged.take(live), place[live]
         # Of equal copies one is enough: they share their home, and nothing sorts between them.
-        merged, place = merged.take(~repeat), place[~repeat]
+        once = ~merged.repeat_predecessors()
+        merged, place = merged.take(once), place[once]
     origin = np.repeat(np.arange(len(runs)), [len(part) for part in parts])[order]
     return ReadyRows(runs, merged, place, origin)

@@ -70,9 +70,7 @@ class RunHeap:
 
     def advance(self, run: Run, count: int) -> None:
         """Consume rows from the front of a sorted run; an empty run is dropped."""
-        self.nbytes -= run.nbytes
-        run.advance(count)
-        self.nbytes += run.nbytes
+        self.nbytes += run.advance(count)
         self.loaded_count -= count
         if len(run):
             self._push(run)
@@ -140,16 +138,24 @@ class RunHeap:
         return due
 
     def merge_ahead(
-        self, cutoff_ms: int, count: int, sort: Callable[[Run], None], is_live: Callable[[Run, IndexColumns], BoolArray]
+        self,
+        cutoff_ms: int,
+        count: int,
+        sort: Callable[[Run], None],
+        is_live: Callable[[Run, IndexColumns], BoolArray] | None,
     ) -> bool:
-        """Merge what is due next, for :meth:`take_ready`; nothing may be merged ahead. False: no copy is due."""
+        """Merge what is due next, for :meth:`take_ready`; nothing may be merged ahead. False: no copy is due.
+
+        ``is_live`` is None where every copy counts.
+        """
         assert self.ready is None
         target = max(count, self._ahead_count)
         runs = self.due_runs(cutoff_ms, target)
         if not runs:
             return False
         for run in runs:
-            sort(run)
+            if not run.is_sorted:
+                sort(run)
         # Buckets follow each other in the topic, so equal deadlines come out of the merge in order.
         runs.sort(key=lambda run: run.head_key[1:])
         before = self._heap[0][0] if self.first() else None

@@ -110,8 +110,9 @@ class Run:
             return window
         return window.take(slice(0, int(deadlines.searchsorted(cutoff_ms, side="right"))))
 
-    def advance(self, count: int) -> None:
-        """Consume rows from the front of a sorted run."""
+    def advance(self, count: int) -> int:
+        """Consume rows from the front of a sorted run. Returns by how many bytes its memory changes."""
+        held = len(self._rows)
         self._head += count
         if self._head < len(self._rows):
             self.min_deliver_at_ms = int(self._rows.deliver_at_ms[self._head])
@@ -120,6 +121,7 @@ class Run:
             rest = self.rows
             self._rows = IndexColumns(rest.deliver_at_ms.copy(), rest.ledger_id.copy(), rest.entry_id.copy())
             self._head = 0
+        return _ROW_BYTES * (len(self._rows) - held)
 
     def check(self) -> None:
         """Raise InvariantViolation unless the rows ascend and the minimum is right."""
