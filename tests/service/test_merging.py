@@ -46,6 +46,12 @@ class Reported:
         self.merged.append((bucket_id, bounds, snapshot_bytes, stored))
         return self.known
 
+    def still_tracked(self, effect):
+        tracked = PositionBitmap()
+        for source in effect.sources:
+            tracked.update(source.live)
+        return tracked
+
     def merge_failed(self, effect, *, lost_bucket_ids=(), too_large=False):
         self.failed.append((lost_bucket_ids, too_large))
         return True

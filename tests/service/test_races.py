@@ -1,11 +1,12 @@
 """Calls of two dispatchers that cross each other while the storage takes its time."""
 
 import asyncio
+import dataclasses
 
 import pytest
 
 from snapshot_storage.errors import StorageUnavailable
-from tests.service.shell import KEY, Gate, bucketful, elapse, failing, indexes, make_registry, settle
+from tests.service.shell import KEY, TINY, Gate, bucketful, elapse, failing, indexes, make_registry, rows, settle
 from tracker.core.columns import Position, PositionColumns
 from tracker.service.registry import TrackerRegistry
 
@@ -158,3 +159,40 @@ async def test_an_orphan_that_cannot_be_deleted_does_not_keep_a_tracker_closed(r
 async def _nothing():
     return
     yield
+
+
+async def test_a_deadline_replaced_during_a_merge_stays_replaced_after_a_crash(storage, clock):
+    """The bucket with the new deadline is older than the merged one, and the crash comes before any checkpoint."""
+    limits = dataclasses.replace(TINY, max_num_buckets=1, late_indexes_max=2)
+    registry = make_registry(storage, clock, limits=limits)
+    await registry.start()
+    host, epoch = await _opened(registry)
+    host.add(epoch, indexes(clock.now_ms(), (1, 0, 100), (1, 1, 100), (1, 2, 900)))
+    host.seal(epoch)
+    await settle()
+    storage.before["get_bucket_snapshot_segments"] = reading = Gate()
+    host.add(epoch, bucketful(clock.now_ms(), 2))
+    host.seal(epoch)
+    await elapse(clock, 100)
+    assert reading.held_count == 1, "the merge is under way"
+    delivery = await host.poll(epoch, max_count=9, wait_ms=0, lease_ms=1_000)
+    assert rows(delivery) == [(1, 0), (1, 1)]
+    later_ms = clock.now_ms() + 500
+    host.nack(epoch, delivery.lease_id, delivery.indexes.positions, deliver_at_ms=later_ms)
+    await settle()
+    before = await _catalogued(storage)
+    storage.after["replace"] = Gate()
+    reading.open()
+    await settle()
+    merged = await _catalogued(storage)
+    assert (sorted(before), sorted(merged)) == ([1, 2, 3], [3, 4])
+
+    await storage.inner.close()  # the process is gone
+    registry = make_registry(storage.inner, clock, limits=limits)
+    await registry.start()
+    host, epoch = await _opened(registry)
+    assert rows(await host.poll(epoch, max_count=9, wait_ms=0, lease_ms=1_000)) == []
+    assert host.next_delivery_ms() == later_ms
+    await elapse(clock, 500)
+    assert rows(await host.poll(epoch, max_count=9, wait_ms=0, lease_ms=1_000)) == [(1, 0), (1, 1)]
+    await registry.close()

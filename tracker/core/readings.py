@@ -1,5 +1,7 @@
 """What a tracker tells without changing: sizes, membership, moments, and where things are."""
 
+from collections.abc import Collection
+
 from tracker.core.columns import BoolArray, IndexColumns, Position, PositionColumns
 from tracker.core.inspection import UnloadedSegments, explain, filter_range, loaded_between, unloaded
 from tracker.core.lifecycle import BucketLifecycle
@@ -96,10 +98,13 @@ class TrackerReadings:
         """Every bucket that holds something, by first position. O(buckets), and O(copies) of the ones in memory."""
         return bucket_views(self._settled())
 
-    def remaining(self) -> dict[int, PositionBitmap]:
-        """For each stored bucket, the positions still tracked; copies. For a checkpoint of what was consumed."""
-        homes = self._settled().members.homes.values()
-        return {home.snapshot.bucket_id: home.bits.copy() for home in homes if home.snapshot is not None}
+    def remaining(self, bucket_ids: Collection[int] | None = None) -> dict[int, PositionBitmap]:
+        """For each stored bucket, or each of these, the positions still tracked; copies. For what is said of consumption."""
+        return {
+            home.snapshot.bucket_id: home.bits.copy()
+            for home in self._settled().members.homes.values()
+            if home.snapshot is not None and (bucket_ids is None or home.snapshot.bucket_id in bucket_ids)
+        }
 
     def undeleted(self) -> frozenset[int]:
         """Buckets whose deletion was asked for and has not been reported: the catalogue may still name them."""

@@ -84,6 +84,15 @@ class HostResults(HostGate):
             )
         )
 
+    def still_tracked(self, effect: MergeSnapshots) -> PositionBitmap:
+        """What the sources of a merge track now; what a barrier, or a core given up, leaves unknown counts as tracked."""
+        assert self._core is not None
+        known = {} if self._broken else self._core.remaining({source.bucket_id for source in effect.sources})
+        tracked = PositionBitmap()
+        for source in effect.sources:
+            tracked.update(known.get(source.bucket_id, source.live))
+        return tracked
+
     def merge_failed(
         self, effect: MergeSnapshots, *, lost_bucket_ids: tuple[int, ...] = (), too_large: bool = False
     ) -> bool:

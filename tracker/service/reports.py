@@ -44,6 +44,10 @@ class EffectReports(Protocol):
         """The merged snapshot stands in the catalogue in place of its sources. False: put everything back."""
         ...
 
+    def still_tracked(self, effect: MergeSnapshots) -> PositionBitmap:
+        """What the sources of a merge track now; the caller's own. It may be less than when the merge was asked for."""
+        ...
+
     def merge_failed(
         self, effect: MergeSnapshots, *, lost_bucket_ids: tuple[int, ...] = (), too_large: bool = False
     ) -> bool:

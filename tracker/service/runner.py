@@ -23,6 +23,7 @@ from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotN
 from snapshot_storage.summary import encode_summary
 from tracker.core.columns import IndexColumns
 from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, MergeSnapshots, StoreSnapshot
+from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.seal import FrozenIndexes, SealedIndexes, seal
 from tracker.service.counters import EffectCounters
 from tracker.service.errors import TrackerKey
@@ -57,6 +58,12 @@ def _prepare(frozen: FrozenIndexes) -> _Prepared:
     encoded = encode_snapshot(sealed)
     # Sealing leaves exactly the live positions, each once.
     return _Prepared(sealed, encoded, encode_summary(sealed.bounds, frozen.live, encoded.length))
+
+
+def _consumed(stored: PositionBitmap, tracked: PositionBitmap) -> bytes:
+    consumed = stored.copy()
+    consumed.subtract(tracked)
+    return consumed.serialize() if consumed else b""
 
 
 async def _each(segments: Sequence[bytes]) -> AsyncIterator[bytes]:
@@ -261,7 +268,6 @@ class EffectRunner:
             return False
         length = len(plan.metadata) + merge.segment_bytes
         summary = await self._access.offload(encode_summary, plan.bounds, plan.stored, length)
-        entry = self._writer.entry(bucket_id, effect.first, effect.last, summary)
         async with self.catalogue_turn:
             try:
                 state = await self._writer.attempt(lambda: self._storage.list(*self._key))
@@ -270,6 +276,10 @@ class EffectRunner:
                 await self._writer.delete_objects((bucket_id,))
                 return False
             sources = [source for source in state.entries if source.bucket_id in source_ids]
+            # A position that was given another deadline meanwhile may be stored by now, in a bucket older than this one:
+            # of two buckets with it a recovery believes the newer.
+            lost = await self._access.offload(_consumed, plan.stored, self._reports.still_tracked(effect))
+            entry = self._writer.entry(bucket_id, effect.first, effect.last, summary, consumed=lost)
             try:
                 await self._writer.replace(remove=(*source_ids, bucket_id), add=(entry,), epoch=effect.epoch)
             except SnapshotConflict as error:

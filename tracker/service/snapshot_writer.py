@@ -80,7 +80,9 @@ class SnapshotWriter:
             epoch=epoch,
         )
 
-    def entry(self, bucket_id: int, first: Position, last: Position, summary: bytes) -> CatalogueEntry:
+    def entry(
+        self, bucket_id: int, first: Position, last: Position, summary: bytes, *, consumed: bytes = b""
+    ) -> CatalogueEntry:
         """What the catalogue is to say of a new bucket."""
         mark_delete = self._reports.mark_delete
         return CatalogueEntry(
@@ -88,6 +90,7 @@ class SnapshotWriter:
             first=first,
             last=last,
             summary=summary,
+            consumed=consumed,
             mark_delete=None if mark_delete == BEFORE_ALL else mark_delete,
         )
 
