@@ -207,7 +207,7 @@ async def test_one_of_five_buckets_is_no_good(tmp_path, damage: str) -> None:
         assert sorted(delivered) == sorted(row[1:] for row in replay)
 
 
-@pytest.mark.parametrize("call", ["add", "poll", "contains", "stats", "seal", "clear", "close"])
+@pytest.mark.parametrize("call", ["add", "poll", "contains", "stats", "seal", "close"])
 async def test_calls_during_a_recovery_are_sent_away_and_leave_it_alone(call: str) -> None:
     """Each is answered RECOVERING with a time to come back, never with a wrong "no"; the recovery ends as if alone."""
     async with running_service() as service:
@@ -227,7 +227,6 @@ async def test_calls_during_a_recovery_are_sent_away_and_leave_it_alone(call: st
             ),
             "stats": lambda: stats_of(service),
             "seal": lambda: stub.SealBucket(pb.SealBucketRequest(tracker=REF, epoch=next_epoch)),
-            "clear": lambda: stub.ClearMessages(pb.ClearMessagesRequest(tracker=REF, epoch=next_epoch)),
             "close": lambda: stub.CloseTracker(pb.CloseTrackerRequest(tracker=REF, epoch=next_epoch)),
         }
         _, info, found = await refused(calls[call]())

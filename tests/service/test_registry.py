@@ -451,6 +451,61 @@ async def test_clear_of_a_tracker_that_nobody_ever_opened_is_not_open(registry):
         await registry.clear(KEY, 1)
 
 
+async def _reopened(registry, storage, clock):
+    """A tracker with 25 positions in storage, whose next recovery waits at the gate; the epoch of its last owner."""
+    host, opened = await _open(registry)
+    await _fill(host, opened.epoch, clock)
+    await registry.close_tracker(KEY, opened.epoch)
+    storage.before["list_bucket_snapshots"] = gate = Gate()
+    opening = asyncio.create_task(registry.open(KEY, owner="tests", mark_delete=None))
+    await settle()
+    assert registry.recovering_count == 1
+    return opened.epoch, gate, opening
+
+
+@pytest.mark.parametrize("reset_to", [None, Position(3, 0)], ids=["clear", "reset"])
+async def test_a_clear_waits_for_a_recovery_and_gets_a_definite_answer(registry, storage, clock, reset_to):
+    """Legal in any state: the new owner's epoch clears what was recovered, the old owner's is fenced."""
+    epoch, gate, opening = await _reopened(registry, storage, clock)
+    fenced = asyncio.create_task(registry.clear(KEY, epoch, reset_to=reset_to))
+    applied = asyncio.create_task(registry.clear(KEY, epoch + 1, reset_to=reset_to))
+    await settle()
+    assert not fenced.done()
+    assert not applied.done()
+    gate.open()
+    await settle()
+    with pytest.raises(Fenced):
+        await fenced
+    assert (await applied).cleared_count == 25
+    assert (await opening).recovered_count == 25
+    assert registry.host(KEY).stats().pending_count == 0
+
+
+async def test_a_clear_that_gives_up_waiting_ends_nothing(registry, storage, clock):
+    """A caller whose deadline passes leaves the recovery to those who opened the tracker."""
+    epoch, gate, opening = await _reopened(registry, storage, clock)
+    clearing = asyncio.create_task(registry.clear(KEY, epoch + 1))
+    await settle()
+    clearing.cancel()
+    gate.open()
+    assert (await opening).recovered_count == 25
+
+
+async def test_a_deletion_goes_on_when_the_recovery_it_waits_for_fails(registry, storage, clock):
+    """What failed to be read can be deleted all the same."""
+    _, gate, opening = await _reopened(registry, storage, clock)
+    deleting = asyncio.create_task(registry.delete(KEY, None))
+    await settle()
+    storage.before["list_bucket_snapshots"] = failing(*[_down()] * 2)
+    storage.after["list_bucket_snapshots"] = failing(_down())
+    gate.open()
+    await elapse(clock, 10_000)
+    with pytest.raises(StorageUnavailable):
+        await opening
+    assert await deleting == 25
+    assert await storage.inner.list_bucket_snapshots(*KEY) == []
+
+
 # -- the end ---------------------------------------------------------------------------------------------------------
 
 

@@ -294,11 +294,15 @@ class TrackerHost(HostResults):
         Raises:
             Recovering, TrackerNotOpen: there is nothing to look at.
         """
-        return self._require_core()
+        with self._whole():
+            core = self._require_core()
+            core.stats()  # settles what waits for it, so that looking changes nothing
+            return core
 
     def contains(self, positions: PositionColumns) -> BoolArray:
         """For each position, whether it is tracked."""
-        return self._require_core().contains(positions)
+        with self._whole():
+            return self._require_core().contains(positions)
 
     def next_delivery_ms(self) -> int | None:
         """When a poll would next succeed."""
@@ -338,7 +342,8 @@ class TrackerHost(HostResults):
 
     def stats(self) -> TrackerStats:
         """Sizes and counters, O(1)."""
-        return self._require_core().stats()
+        with self._whole():
+            return self._require_core().stats()
 
     def tally(self, names: tuple[str, ...]) -> tuple[int, ...]:
         """Some of the counters, in any state; none while it is being recovered."""
@@ -346,4 +351,5 @@ class TrackerHost(HostResults):
 
     def buckets(self) -> list[BucketView]:
         """The buckets, one row each."""
-        return self._require_core().buckets()
+        with self._whole():
+            return self._require_core().buckets()

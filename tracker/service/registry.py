@@ -298,15 +298,17 @@ class TrackerRegistry:
     async def clear(self, key: TrackerKey, epoch: int, *, reset_to: Position | None = None) -> Cleared:
         """Forget every position of a tracker durably, loaded or not; the caller's epoch must be the last one.
 
+        One that is being recovered is waited for, for as long as the caller stays.
+
         Args:
             key: which tracker.
             epoch: the owner's.
             reset_to: the cursor was moved, and this is its new mark-delete position.
         Raises:
-            TrackerNotOpen, Recovering, Fenced, ShuttingDown: nothing was cleared.
+            TrackerNotOpen, Fenced, ShuttingDown: nothing was cleared.
             StorageUnavailable: it is not known whether an unloaded tracker was cleared; try again.
         """
-        await self._until_settled(key)
+        await self._until_recovered(key)
         if (host := self._hosts.get(key)) is not None:
             return await host.clear(epoch, reset_to=reset_to)
         recovery = TrackerRecovery(key, self._shared.access, self._closed_counters)
@@ -328,10 +330,7 @@ class TrackerRegistry:
             Fenced, ShuttingDown: nothing was deleted.
             StorageUnavailable: some may still be there; try again.
         """
-        await self._until_settled(key)
-        while (opening := self._recoveries.get(key)) is not None:
-            await self._outcome(opening)
-            await self._until_settled(key)
+        await self._until_recovered(key)
         closing, deleted_count = None, 0
         if (host := self._hosts.get(key)) is not None:
             if epoch is not None:
@@ -358,6 +357,13 @@ class TrackerRegistry:
         while (leaving := self._closings.get(key) or self._removals.get(key)) is not None:
             await asyncio.wait([leaving])
             self.require_serving()
+
+    async def _until_recovered(self, key: TrackerKey) -> None:
+        """Wait until a tracker is neither on its way to be loaded nor to be gone; of a failed recovery nothing is left."""
+        await self._until_settled(key)
+        while (recovery := self._recoveries.get(key)) is not None:
+            await asyncio.wait([recovery])
+            await self._until_settled(key)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
