@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from delayed_tracker.v1 import tracker_pb2 as pb
-from tracker.client.columns import ENTRY_ID_MAX, INT63_MAX, pack, pack_positions, set_column
+from tracker.client.columns import ENTRY_ID_MAX, INT63_MAX, int_column, pack, pack_positions
+from tracker.client.wire_columns import ADD_COLUMNS
 from tracker.core.errors import InvalidInput
 
 VALUES = [0, 1, 127, 128, 2**32, INT63_MAX]
@@ -31,10 +32,10 @@ VALUES = [0, 1, 127, 128, 2**32, INT63_MAX]
 )
 def test_any_sequence_of_ints_becomes_the_same_field(column):
     """A column reads back from the message as the integers it was given as."""
-    request = pb.AddMessagesRequest(epoch=3)
-    set_column(request, "ledger_ids", pack("ledger_ids", column))
-    assert list(request.ledger_ids) == VALUES
-    assert request.epoch == 3
+    packed = pack("ledger_ids", column)
+    encoded = ADD_COLUMNS.encoded(pb.AddMessagesRequest(epoch=3), (b"", packed, b""))
+    assert pb.AddMessagesRequest.FromString(encoded) == pb.AddMessagesRequest(epoch=3, ledger_ids=VALUES)
+    assert int_column(packed) == array("q", VALUES)
 
 
 def test_narrow_arrays_are_widened():
@@ -50,9 +51,7 @@ def test_big_endian_buffers_are_not_taken_as_they_are():
 
 def test_an_empty_column_leaves_the_field_empty():
     """No values, no bytes."""
-    request = pb.AddMessagesRequest()
-    set_column(request, "ledger_ids", pack("ledger_ids", []))
-    assert not request.SerializeToString()
+    assert not ADD_COLUMNS.encoded(pb.AddMessagesRequest(), (b"", pack("ledger_ids", []), b""))
 
 
 @pytest.mark.parametrize(

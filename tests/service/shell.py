@@ -16,9 +16,9 @@ from tracker.core.limits import TrackerLimits
 from tracker.service.clock import ManualClock
 from tracker.service.errors import TrackerKey
 from tracker.service.limits import ServiceLimits
+from tracker.service.methods import serve_tracker
 from tracker.service.registry import TrackerRegistry
 from tracker.service.servicer import TrackerServicer
-from tracker.service.status import StatusInterceptor
 
 KEY = TrackerKey("persistent://shop/orders/events", "billing")
 OTHER = TrackerKey("persistent://shop/orders/events", "shipping")
@@ -179,8 +179,8 @@ async def running_service(*, limits=TINY, service_limits=None) -> AsyncIterator[
     storage, clock = ControlledStorage(), ManualClock()
     registry = make_registry(storage, clock, limits=limits, service_limits=service_limits)
     await registry.start()
-    server = grpc.aio.server(interceptors=[StatusInterceptor(registry.calls)])
-    tracker_pb2_grpc.add_DelayedDeliveryTrackerServiceServicer_to_server(TrackerServicer(registry), server)
+    server = grpc.aio.server()
+    serve_tracker(TrackerServicer(registry), server, registry.calls)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     address = f"127.0.0.1:{port}"

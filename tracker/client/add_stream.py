@@ -8,8 +8,9 @@ from collections import deque
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tracker.client import convert
 from tracker.client.answers import AddAnswer
-from tracker.client.columns import IntColumn, pack_indexes, set_column, slice_packed
+from tracker.client.columns import IntColumn, pack_indexes, slice_packed
 from tracker.client.errors import ServiceFault
+from tracker.client.wire_columns import ADD_COLUMNS, streamed_add
 
 IndexBatch = tuple[IntColumn, IntColumn, IntColumn]
 """Deadlines, ledger ids and entry ids, of equal length."""
@@ -19,36 +20,29 @@ class AddStream:
     """One stream's requests in flight."""
 
     def __init__(self, tracker: pb.TrackerRef, epoch: int, *, batch_max: int) -> None:
-        self._tracker = tracker
-        self._epoch = epoch
+        # The first request names the tracker and the epoch for all of them.
+        self._head = pb.AddMessagesRequest(tracker=tracker, epoch=epoch)
         self._batch_max = batch_max
-        self._named = False
         # Of each batch that is not wholly answered: how many positions its requests carry.
         self._unanswered: deque[deque[int]] = deque()
         self._parts: list[tuple[int, pb.AddMessagesResponse]] = []
         self._answered_count = 0
 
-    def requests(self, batch: IndexBatch) -> list[pb.AddMessagesStreamRequest]:
-        """What a batch sends; always at least one request.
+    def requests(self, batch: IndexBatch) -> list[bytes]:
+        """What a batch sends, as encoded requests; always at least one.
 
         Raises:
             InvalidInput: unequal lengths or values out of range; nothing is to be sent.
         """
         columns = pack_indexes(*batch)
         total = len(batch[0])
-        made: list[pb.AddMessagesStreamRequest] = []
+        made: list[bytes] = []
         counts: deque[int] = deque()
         for first in range(0, max(total, 1), self._batch_max):
             count = min(self._batch_max, total - first)
-            request = pb.AddMessagesStreamRequest()
-            request.add.SetInParent()
-            if not self._named:
-                self._named = True
-                request.add.tracker.CopyFrom(self._tracker)
-                request.add.epoch = self._epoch
-            for field, packed in columns.items():
-                set_column(request.add, field, slice_packed(packed, first, count))
-            made.append(request)
+            add = ADD_COLUMNS.encoded(self._head, [slice_packed(packed, first, count) for packed in columns])
+            made.append(streamed_add(add))
+            self._head = pb.AddMessagesRequest()
             counts.append(count)
         self._unanswered.append(counts)
         return made

@@ -5,16 +5,18 @@ is kept for later calls.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from typing import TypeVar
 
 from google.protobuf.message import Message
 
-from tracker.client.columns import offsets, set_column, slice_packed
+from tracker.client.column_fields import ColumnFields
+from tracker.client.columns import offsets, slice_packed
 from tracker.client.errors import BatchTooLarge
-from tracker.client.exchange import Exchange, ask
+from tracker.client.exchange import Answered, Exchange, ask
 
 Answer = TypeVar("Answer", bound=Message)
+Head = TypeVar("Head", bound=Message)
 
 
 class Batches:
@@ -26,19 +28,21 @@ class Batches:
     def spread(
         self,
         method: str,
-        request: Callable[[], Message],
-        answer: type[Answer],
+        head: Head,
+        answer: Answered[Answer],
         *,
-        columns: Mapping[str, bytes],
+        fields: ColumnFields[Head],
+        columns: Sequence[bytes],
         total: int,
     ) -> Exchange[list[tuple[int, Answer]]]:
         """Make one call after the other until every position was in one; always at least one.
 
         Args:
             method: the call's name.
-            request: a request without columns, anew for each call.
+            head: a request without columns, the same for each call.
             answer: the type of its answer.
-            columns: packed columns of ``total`` values, by field.
+            fields: the request's columns.
+            columns: each of them packed, of ``total`` values.
             total: how many positions; 0 makes one call without any.
         Returns: the answers, each with the offset of its first position.
         Raises:
@@ -48,9 +52,7 @@ class Batches:
         first = 0
         while first < total or not parts:
             count = min(self.batch_max, total - first)
-            batch = request()
-            for field, packed in columns.items():
-                set_column(batch, field, slice_packed(packed, first, count))
+            batch = fields.encoded(head, [slice_packed(packed, first, count) for packed in columns])
             try:
                 response = yield from ask(method, batch, answer)
             except BatchTooLarge as error:

@@ -14,7 +14,7 @@ from tracker.client.settings import ClientSettings
 
 Result = TypeVar("Result")
 
-StreamCall = grpc.aio.StreamStreamCall[pb.AddMessagesStreamRequest, pb.AddMessagesStreamResponse]
+StreamCall = grpc.aio.StreamStreamCall[bytes, pb.AddMessagesStreamResponse]
 
 
 class Calls:
@@ -24,7 +24,7 @@ class Calls:
         self.address = require_address(address)
         self.settings = settings
         self._channel = grpc.aio.insecure_channel(address, options=channel_options(settings))
-        self._methods: dict[str, grpc.aio.UnaryUnaryMultiCallable[Message, Message]] = {}
+        self._methods: dict[str, grpc.aio.UnaryUnaryMultiCallable[Message | bytes, object]] = {}
         self._closed = False
 
     async def connected(self) -> None:
@@ -81,7 +81,7 @@ class Calls:
         self._closed = True
         await self._channel.close(None)
 
-    async def _make(self, call: Call) -> Message:
+    async def _make(self, call: Call) -> object:
         self._require_open()
         performer = self._methods.get(call.method)
         if performer is None:

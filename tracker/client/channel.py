@@ -96,9 +96,9 @@ def method_path(method: str) -> str:
     return f"/{_SERVICE.full_name}/{_SERVICE.methods_by_name[method].name}"
 
 
-def serialized(message: Message) -> bytes:
-    """A message as bytes."""
-    return message.SerializeToString()
+def serialized(message: Message | bytes) -> bytes:
+    """A message as bytes, which it may be already."""
+    return message if isinstance(message, bytes) else message.SerializeToString()
 
 
 def require_address(address: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tracker.client.answers import AddAnswer, DueMessages, Position
 from tracker.client.batching import all_offsets
+from tracker.client.column_fields import Columned
 from tracker.client.columns import int_column
 from tracker.client.reports import (
     Bucket,
@@ -69,12 +70,14 @@ def add_answer(parts: list[tuple[int, pb.AddMessagesResponse]]) -> AddAnswer:
     )
 
 
-def due_messages(answer: pb.PollScheduledMessagesResponse) -> DueMessages:
+def due_messages(polled: Columned[pb.PollScheduledMessagesResponse]) -> DueMessages:
     """The columns of a poll's answer."""
+    answer = polled.head
+    deliver_at_ms, ledger_ids, entry_ids = map(int_column, polled.columns)
     return DueMessages(
-        deliver_at_ms=int_column(answer.deliver_at_ms),
-        ledger_ids=int_column(answer.ledger_ids),
-        entry_ids=int_column(answer.entry_ids),
+        deliver_at_ms=deliver_at_ms,
+        ledger_ids=ledger_ids,
+        entry_ids=entry_ids,
         next_delivery_at_ms=answer.next_delivery_at_ms if answer.HasField("next_delivery_at_ms") else None,
         server_time_ms=answer.server_time_ms,
         replay_required=answer.replay_required,
@@ -139,14 +142,15 @@ def bucket(message: pb.Bucket) -> Bucket:
     )
 
 
-def peeked_messages(answer: pb.PeekMessagesResponse) -> PeekedMessages:
+def peeked_messages(peeked: Columned[pb.PeekMessagesResponse]) -> PeekedMessages:
     """The columns of a peek's answer."""
+    deliver_at_ms, ledger_ids, entry_ids = map(int_column, peeked.columns)
     return PeekedMessages(
-        deliver_at_ms=int_column(answer.deliver_at_ms),
-        ledger_ids=int_column(answer.ledger_ids),
-        entry_ids=int_column(answer.entry_ids),
-        leased_offsets=tuple(answer.leased_offsets),
-        truncated=answer.truncated,
+        deliver_at_ms=deliver_at_ms,
+        ledger_ids=ledger_ids,
+        entry_ids=entry_ids,
+        leased_offsets=tuple(peeked.head.leased_offsets),
+        truncated=peeked.head.truncated,
     )
 
 

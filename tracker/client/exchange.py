@@ -6,33 +6,42 @@ which may make another of it. Values are validated when an exchange starts, befo
 """
 
 from collections.abc import Generator
-from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from google.protobuf.message import Message
 
 Result = TypeVar("Result")
-Answer = TypeVar("Answer", bound=Message)
+Answer_co = TypeVar("Answer_co", covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Answered(Protocol[Answer_co]):
+    """What makes an answer of bytes: a message's class, or its ``ColumnFields``."""
+
+    def FromString(self, encoded: bytes, /) -> Answer_co:  # noqa: N802  # protobuf's name for it
+        """The answer; raises DecodeError for bytes that are none."""
+        ...
+
+
+class Call(NamedTuple):
     """One call that a shell is to make."""
 
     method: str
     """Its name in the service, such as ``AddMessages``."""
-    request: Message
-    answer: type[Message]
-    """The type of its answer."""
+    request: Message | bytes
+    """A message, encoded or not."""
+    answer: Answered[object]
+    """Reads its answer; always the same for one method."""
     timeout_s: float | None = None
     """How long it may take; None is ``call_timeout_s``."""
 
 
-Exchange: TypeAlias = Generator[Call, Message, Result]
+Exchange: TypeAlias = Generator[Call, Any, Result]
+"""Yields calls, and is sent what their ``answer`` read."""
 
 
-def ask(method: str, request: Message, answer: type[Answer], *, timeout_s: float | None = None) -> Exchange[Answer]:
+def ask(
+    method: str, request: Message | bytes, answer: Answered[Result], *, timeout_s: float | None = None
+) -> Exchange[Result]:
     """One call and its answer, for ``yield from``."""
-    response = yield Call(method, request, answer, timeout_s)
-    assert isinstance(response, answer)
+    response: Result = yield Call(method, request, answer, timeout_s)
     return response

@@ -1,9 +1,14 @@
 """What a lease still holds: which positions may be settled, and which were. The same for both shells."""
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from tracker.client.answers import DueMessages, Position
+from tracker.client.columns import IntColumn
 from tracker.core.errors import DelayedTrackerError, InvalidInput
+
+Chosen: TypeAlias = DueMessages | tuple[Position, ...]
+"""Positions of a lease: all that it began with, as columns, or some of them."""
 
 
 class HeldPositions:
@@ -13,20 +18,27 @@ class HeldPositions:
         self.lease_id = lease_id
         self.expires_at_ms = expires_at_ms
         self.messages = messages
-        self._open = dict.fromkeys(messages)
+        # None is all of them: most leases are settled as a whole, and need no object for each position.
+        self._some_open: dict[Position, None] | None = None
 
     def __len__(self) -> int:
         """Positions of this lease that are neither acknowledged nor given back."""
-        return len(self._open)
+        return len(self.messages) if self._some_open is None else len(self._some_open)
 
     @property
     def unsettled(self) -> tuple[Position, ...]:
         """Positions neither acknowledged nor given back, in delivery order."""
         return tuple(self._open)
 
-    def _choose(self, positions: Iterable[Position] | None) -> tuple[Position, ...]:
+    @property
+    def _open(self) -> dict[Position, None]:
+        if self._some_open is None:
+            self._some_open = dict.fromkeys(self.messages)
+        return self._some_open
+
+    def _choose(self, positions: Iterable[Position] | None) -> Chosen:
         if positions is None:
-            return self.unsettled
+            return self.messages if self._some_open is None else self.unsettled
         chosen = tuple(dict.fromkeys(positions))
         for offset, position in enumerate(chosen):
             if position not in self._open:
@@ -38,8 +50,11 @@ class HeldPositions:
                 )
         return chosen
 
-    def _settle(self, positions: Iterable[Position]) -> None:
-        for position in positions:
+    def _settle(self, chosen: Chosen) -> None:
+        if chosen is self.messages:
+            self._some_open = {}
+            return
+        for position in chosen:
             self._open.pop(position, None)
 
     def _note(self, failure: DelayedTrackerError) -> str:
@@ -47,7 +62,8 @@ class HeldPositions:
         return f"{len(self)} leased positions could not be given back ({failure}); the lease will expire"
 
 
-def columns_of(positions: Iterable[Position]) -> tuple[list[int], list[int]]:
+def columns_of(chosen: Chosen) -> tuple[IntColumn, IntColumn]:
     """Positions as ledger ids and entry ids."""
-    chosen = tuple(positions)
+    if isinstance(chosen, DueMessages):
+        return chosen.ledger_ids, chosen.entry_ids
     return [position[0] for position in chosen], [position[1] for position in chosen]

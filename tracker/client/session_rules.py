@@ -19,10 +19,19 @@ from tracker.client.answers import (
 )
 from tracker.client.batching import all_offsets
 from tracker.client.bounds import UINT32_MAX, bounded, mark_delete_message
+from tracker.client.column_fields import Columned
 from tracker.client.columns import IntColumn, pack, pack_indexes, pack_positions
 from tracker.client.exchange import Exchange, ask
 from tracker.client.settings import ClientSettings
 from tracker.client.view_rules import ViewRules
+from tracker.client.wire_columns import (
+    ACK_COLUMNS,
+    ADD_COLUMNS,
+    CANCEL_COLUMNS,
+    EXTEND_COLUMNS,
+    NACK_COLUMNS,
+    POLLED_COLUMNS,
+)
 from tracker.core.errors import InvalidInput
 
 
@@ -47,8 +56,9 @@ class SessionRules(ViewRules):
         columns = pack_indexes(deliver_at_ms, ledger_ids, entry_ids)
         parts = yield from self._batches.spread(
             "AddMessages",
-            lambda: pb.AddMessagesRequest(tracker=self.tracker, epoch=self.epoch),
+            pb.AddMessagesRequest(tracker=self.tracker, epoch=self.epoch),
             pb.AddMessagesResponse,
+            fields=ADD_COLUMNS,
             columns=columns,
             total=len(deliver_at_ms),
         )
@@ -64,7 +74,7 @@ class SessionRules(ViewRules):
         if lease_ms is not None:
             request.lease_ms = bounded("lease_ms", lease_ms, minimum=1, maximum=UINT32_MAX)
         answer = yield from self._poll(request)
-        return Leased(answer.lease_id, answer.lease_expires_at_ms, convert.due_messages(answer))
+        return Leased(answer.head.lease_id, answer.head.lease_expires_at_ms, convert.due_messages(answer))
 
     def poll_hand_off(self, max_messages: int, *, wait_ms: int) -> Exchange[DueMessages]:
         """PollScheduledMessages without a lease."""
@@ -77,9 +87,10 @@ class SessionRules(ViewRules):
         ledgers, entries = pack_positions(ledger_ids, entry_ids)
         parts = yield from self._batches.spread(
             "AckMessages",
-            lambda: pb.AckMessagesRequest(tracker=self.tracker, epoch=self.epoch, lease_id=lease_id),
+            pb.AckMessagesRequest(tracker=self.tracker, epoch=self.epoch, lease_id=lease_id),
             pb.AckMessagesResponse,
-            columns={"ledger_ids": ledgers, "entry_ids": entries},
+            fields=ACK_COLUMNS,
+            columns=(ledgers, entries),
             total=len(ledger_ids),
         )
         return AckAnswer(
@@ -97,11 +108,12 @@ class SessionRules(ViewRules):
             pack("deliver_at_ms", [deliver_at_ms])
         parts = yield from self._batches.spread(
             "NackMessages",
-            lambda: pb.NackMessagesRequest(
+            pb.NackMessagesRequest(
                 tracker=self.tracker, epoch=self.epoch, lease_id=lease_id, deliver_at_ms=deliver_at_ms
             ),
             pb.NackMessagesResponse,
-            columns={"ledger_ids": ledgers, "entry_ids": entries},
+            fields=NACK_COLUMNS,
+            columns=(ledgers, entries),
             total=len(ledger_ids),
         )
         return NackAnswer(
@@ -115,19 +127,20 @@ class SessionRules(ViewRules):
     ) -> Exchange[ExtendAnswer]:
         """ExtendLease: of some positions, or of everything that the lease still holds."""
         bounded("lease_ms", lease_ms, minimum=1, maximum=UINT32_MAX)
-        columns: dict[str, bytes] = {}
+        ledgers = entries = b""
         total = 0
         if ledger_ids is not None or entry_ids is not None:
             given = () if ledger_ids is None else ledger_ids
             ledgers, entries = pack_positions(given, () if entry_ids is None else entry_ids)
-            columns, total = {"ledger_ids": ledgers, "entry_ids": entries}, len(given)
+            total = len(given)
             if total == 0:
                 raise InvalidInput("ledger_ids", "none", "give some, or leave out both columns for all of the lease")
         parts = yield from self._batches.spread(
             "ExtendLease",
-            lambda: pb.ExtendLeaseRequest(tracker=self.tracker, epoch=self.epoch, lease_id=lease_id, lease_ms=lease_ms),
+            pb.ExtendLeaseRequest(tracker=self.tracker, epoch=self.epoch, lease_id=lease_id, lease_ms=lease_ms),
             pb.ExtendLeaseResponse,
-            columns=columns,
+            fields=EXTEND_COLUMNS,
+            columns=(ledgers, entries),
             total=total,
         )
         return ExtendAnswer(
@@ -142,9 +155,10 @@ class SessionRules(ViewRules):
         ledgers, entries = pack_positions(ledger_ids, entry_ids)
         parts = yield from self._batches.spread(
             "CancelMessages",
-            lambda: pb.CancelMessagesRequest(tracker=self.tracker, epoch=self.epoch),
+            pb.CancelMessagesRequest(tracker=self.tracker, epoch=self.epoch),
             pb.CancelMessagesResponse,
-            columns={"ledger_ids": ledgers, "entry_ids": entries},
+            fields=CANCEL_COLUMNS,
+            columns=(ledgers, entries),
             total=len(ledger_ids),
         )
         return CancelAnswer(
@@ -208,6 +222,6 @@ class SessionRules(ViewRules):
             wait_ms=bounded("wait_ms", wait_ms, minimum=0, maximum=UINT32_MAX),
         )
 
-    def _poll(self, request: pb.PollScheduledMessagesRequest) -> Exchange[pb.PollScheduledMessagesResponse]:
+    def _poll(self, request: pb.PollScheduledMessagesRequest) -> Exchange[Columned[pb.PollScheduledMessagesResponse]]:
         timeout_s = self.settings.call_timeout_s + request.wait_ms / 1_000
-        return (yield from ask("PollScheduledMessages", request, pb.PollScheduledMessagesResponse, timeout_s=timeout_s))
+        return (yield from ask("PollScheduledMessages", request, POLLED_COLUMNS, timeout_s=timeout_s))

@@ -19,6 +19,7 @@ from tracker.client.reports import (
     TrackerStats,
 )
 from tracker.client.settings import ClientSettings
+from tracker.client.wire_columns import CONTAINS_COLUMNS, PEEKED_COLUMNS
 
 
 class ViewRules:
@@ -34,9 +35,10 @@ class ViewRules:
         ledgers, entries = pack_positions(ledger_ids, entry_ids)
         parts = yield from self._batches.spread(
             "ContainsMessages",
-            lambda: pb.ContainsMessagesRequest(tracker=self.tracker),
+            pb.ContainsMessagesRequest(tracker=self.tracker),
             pb.ContainsMessagesResponse,
-            columns={"ledger_ids": ledgers, "entry_ids": entries},
+            fields=CONTAINS_COLUMNS,
+            columns=(ledgers, entries),
             total=len(ledger_ids),
         )
         tracked = [False] * len(ledger_ids)
@@ -85,7 +87,7 @@ class ViewRules:
             until_ms=None if until_ms is None else instant_ms("until_ms", until_ms),
             max_messages=bounded("max_messages", max_messages, minimum=1, maximum=UINT32_MAX),
         )
-        return convert.peeked_messages((yield from ask("PeekMessages", request, pb.PeekMessagesResponse)))
+        return convert.peeked_messages((yield from ask("PeekMessages", request, PEEKED_COLUMNS)))
 
     def explain(self, position: Position) -> Exchange[Explanation]:
         """ExplainMessage."""

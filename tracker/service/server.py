@@ -19,7 +19,6 @@ import structlog
 from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
-from delayed_tracker.v1 import tracker_pb2_grpc
 from snapshot_storage.errors import StorageBackendMissing, UnknownStorageScheme
 from snapshot_storage.protocol import SnapshotStore
 from snapshot_storage.registry import open_storage
@@ -29,13 +28,13 @@ from tracker.service.health import SERVICE_NAME, Health, Stage
 from tracker.service.http import HttpServer, build_app
 from tracker.service.kernels import warm_up_kernels
 from tracker.service.listen import AddressInUse, listen
+from tracker.service.methods import serve_tracker
 from tracker.service.metrics import ServiceMetrics
 from tracker.service.reflection import Reflection
 from tracker.service.registry import TrackerRegistry
 from tracker.service.servicer import TrackerServicer
 from tracker.service.settings import Settings
 from tracker.service.settings_keys import Address
-from tracker.service.status import StatusInterceptor
 
 _KEEPALIVE_TIMEOUT_MS = 10_000
 _CLOSE_MS = 1_000
@@ -129,9 +128,8 @@ class TrackerServer:
         await http.stop()
 
     def _bound_grpc(self, address: Address) -> grpc.aio.Server:
-        server = grpc.aio.server(interceptors=[StatusInterceptor(self.trackers.calls)], options=self._grpc_options())
-        register = tracker_pb2_grpc.add_DelayedDeliveryTrackerServiceServicer_to_server
-        register(TrackerServicer(self.trackers), server)  # type: ignore[no-untyped-call]  # generated without types
+        server = grpc.aio.server(options=self._grpc_options())
+        serve_tracker(TrackerServicer(self.trackers), server, self.trackers.calls)
         health_pb2_grpc.add_HealthServicer_to_server(self.health, server)
         reflected = Reflection((SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME), self.trackers.calls)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflected, server)

@@ -1,15 +1,18 @@
 """The verbs of the tracker's API: validate, convert, call the host, convert back. Errors become statuses elsewhere."""
 # ruff: noqa: N802  # methods are named as the API names them
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import TypeAlias
 
 from delayed_tracker.v1 import tracker_pb2
+from tracker.client.column_fields import Columned
+from tracker.client.wire_columns import POLLED_COLUMNS
 from tracker.core.columns import BEFORE_ALL
 from tracker.core.errors import InvalidInput
 from tracker.service.servicer_inspection import Context, InspectionServicer
 from tracker.service.wire import (
     after,
+    from_indexes,
     from_position,
     require_epoch,
     require_owner_name,
@@ -20,13 +23,13 @@ from tracker.service.wire import (
     to_positions,
 )
 
-AddRequests: TypeAlias = AsyncIterator[tracker_pb2.AddMessagesStreamRequest]
+AddRequests: TypeAlias = AsyncIterator[Columned[tracker_pb2.AddMessagesRequest]]
 
 
 class TrackerServicer(InspectionServicer):
-    """``grpc.aio`` servicer over a registry; limits and clock are the registry's.
+    """The service's methods over a registry; limits and clock are the registry's. ``methods.py`` serves them.
 
-    Serve it with ``StatusInterceptor(registry.calls)`` in ``grpc.aio.server(interceptors=[...])``.
+    Requests that carry columns come with the columns beside them, and errors are raised.
     """
 
     async def OpenTracker(
@@ -53,16 +56,18 @@ class TrackerServicer(InspectionServicer):
         return tracker_pb2.CloseTrackerResponse()
 
     async def AddMessages(
-        self, request: tracker_pb2.AddMessagesRequest, _context: Context
+        self, columned: Columned[tracker_pb2.AddMessagesRequest], _context: Context
     ) -> tracker_pb2.AddMessagesResponse:
         """See tracker.proto."""
+        return self._added(columned.head, columned.columns)
+
+    def _added(
+        self, request: tracker_pb2.AddMessagesRequest, columns: Sequence[bytes]
+    ) -> tracker_pb2.AddMessagesResponse:
         host = self._host(request)
         epoch = require_epoch(request.epoch)
         host.require_owner(epoch)
-        indexes = to_indexes(
-            request.deliver_at_ms, request.ledger_ids, request.entry_ids, batch_max=self._limits.batch_max
-        )
-        outcome = host.add(epoch, indexes)
+        outcome = host.add(epoch, to_indexes(columns, batch_max=self._limits.batch_max))
         return tracker_pb2.AddMessagesResponse(
             added_count=outcome.added_count,
             due_offsets=to_offsets(outcome.due),
@@ -71,10 +76,8 @@ class TrackerServicer(InspectionServicer):
             below_mark_delete_offsets=to_offsets(outcome.below_mark_delete),
         )
 
-    async def PollScheduledMessages(
-        self, request: tracker_pb2.PollScheduledMessagesRequest, context: Context
-    ) -> tracker_pb2.PollScheduledMessagesResponse:
-        """See tracker.proto."""
+    async def PollScheduledMessages(self, request: tracker_pb2.PollScheduledMessagesRequest, context: Context) -> bytes:
+        """See tracker.proto; the answer comes encoded."""
         host = self._host(request)
         limits = self._limits
         if not 1 <= request.max_messages <= limits.poll_messages_max:
@@ -90,16 +93,13 @@ class TrackerServicer(InspectionServicer):
         response = tracker_pb2.PollScheduledMessagesResponse(
             lease_id=delivery.lease_id,
             lease_expires_at_ms=delivery.expires_at_ms,
-            deliver_at_ms=to_offsets(delivery.indexes.deliver_at_ms),
-            ledger_ids=to_offsets(delivery.indexes.ledger_id),
-            entry_ids=to_offsets(delivery.indexes.entry_id),
             server_time_ms=host.now_ms(),
             replay_required=host.replay_required,
             pause_reading=host.pause_reading,
         )
         if (next_ms := host.next_delivery_ms()) is not None:
             response.next_delivery_at_ms = next_ms
-        return response
+        return POLLED_COLUMNS.encoded(response, from_indexes(delivery.indexes))
 
     def _lease_ms(self, request: tracker_pb2.PollScheduledMessagesRequest) -> int:
         given = request.HasField("lease_ms")
@@ -116,11 +116,12 @@ class TrackerServicer(InspectionServicer):
         return request.lease_ms
 
     async def AckMessages(
-        self, request: tracker_pb2.AckMessagesRequest, _context: Context
+        self, columned: Columned[tracker_pb2.AckMessagesRequest], _context: Context
     ) -> tracker_pb2.AckMessagesResponse:
         """See tracker.proto."""
+        request = columned.head
         host = self._host(request)
-        positions = to_positions(request.ledger_ids, request.entry_ids, batch_max=self._limits.batch_max)
+        positions = to_positions(columned.columns, batch_max=self._limits.batch_max)
         outcome = host.ack(require_epoch(request.epoch), request.lease_id, positions)
         return tracker_pb2.AckMessagesResponse(
             acked_count=outcome.changed_count,
@@ -129,11 +130,12 @@ class TrackerServicer(InspectionServicer):
         )
 
     async def NackMessages(
-        self, request: tracker_pb2.NackMessagesRequest, _context: Context
+        self, columned: Columned[tracker_pb2.NackMessagesRequest], _context: Context
     ) -> tracker_pb2.NackMessagesResponse:
         """See tracker.proto."""
+        request = columned.head
         host = self._host(request)
-        positions = to_positions(request.ledger_ids, request.entry_ids, batch_max=self._limits.batch_max)
+        positions = to_positions(columned.columns, batch_max=self._limits.batch_max)
         outcome = host.nack(
             require_epoch(request.epoch),
             request.lease_id,
@@ -177,20 +179,21 @@ class TrackerServicer(InspectionServicer):
         """See tracker.proto. One request is read at a time, so that a slow answer holds its sender back."""
         first: tracker_pb2.AddMessagesRequest | None = None
         async with self._registry.calls.until_stopping():
-            async for request in requests:
-                first = first or request.add
-                answer = await self.AddMessages(_completed(request.add, first), context)
+            async for columned in requests:
+                first = first or columned.head
+                answer = self._added(_completed(columned.head, first), columned.columns)
                 await context.write(tracker_pb2.AddMessagesStreamResponse(added=answer))
 
     async def ExtendLease(
-        self, request: tracker_pb2.ExtendLeaseRequest, _context: Context
+        self, columned: Columned[tracker_pb2.ExtendLeaseRequest], _context: Context
     ) -> tracker_pb2.ExtendLeaseResponse:
         """See tracker.proto."""
+        request = columned.head
         host = self._host(request)
         if not 1 <= request.lease_ms <= self._limits.lease_max_ms:
             raise InvalidInput("lease_ms", request.lease_ms, f"give 1 to {self._limits.lease_max_ms}")
-        named = request.ledger_ids or request.entry_ids
-        positions = to_positions(request.ledger_ids, request.entry_ids, batch_max=self._limits.batch_max)
+        named = any(columned.columns)
+        positions = to_positions(columned.columns, batch_max=self._limits.batch_max)
         outcome = host.extend(
             require_epoch(request.epoch), request.lease_id, positions if named else None, lease_ms=request.lease_ms
         )
@@ -202,11 +205,12 @@ class TrackerServicer(InspectionServicer):
         )
 
     async def CancelMessages(
-        self, request: tracker_pb2.CancelMessagesRequest, _context: Context
+        self, columned: Columned[tracker_pb2.CancelMessagesRequest], _context: Context
     ) -> tracker_pb2.CancelMessagesResponse:
         """See tracker.proto."""
+        request = columned.head
         host = self._host(request)
-        positions = to_positions(request.ledger_ids, request.entry_ids, batch_max=self._limits.batch_max)
+        positions = to_positions(columned.columns, batch_max=self._limits.batch_max)
         outcome = host.cancel(require_epoch(request.epoch), positions)
         return tracker_pb2.CancelMessagesResponse(
             cancelled_count=outcome.cancelled_count,

@@ -6,6 +6,8 @@ from typing import Any, Final, TypeAlias
 import grpc
 
 from delayed_tracker.v1 import tracker_pb2, tracker_pb2_grpc
+from tracker.client.column_fields import Columned
+from tracker.client.wire_columns import PEEKED_COLUMNS
 from tracker.core.columns import BEFORE_ALL, Position
 from tracker.core.errors import InvalidInput
 from tracker.core.outcomes import BucketState, BucketView, MessagePlace
@@ -18,7 +20,7 @@ from tracker.service.listing import TrackerRow, tracker_page
 from tracker.service.peek import Window, peek
 from tracker.service.registry import TrackerRegistry
 from tracker.service.verification import SnapshotVerification
-from tracker.service.wire import from_position, to_key, to_offsets, to_positions
+from tracker.service.wire import from_indexes, from_position, to_key, to_offsets, to_positions
 
 _BUCKET_STATES: Final = {
     BucketState.MUTABLE: tracker_pb2.BUCKET_STATE_MUTABLE,
@@ -51,11 +53,11 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
         return self._registry.host(to_key(request.tracker))
 
     async def ContainsMessages(
-        self, request: tracker_pb2.ContainsMessagesRequest, _context: Context
+        self, columned: Columned[tracker_pb2.ContainsMessagesRequest], _context: Context
     ) -> tracker_pb2.ContainsMessagesResponse:
         """See tracker.proto."""
-        host = self._host(request)
-        positions = to_positions(request.ledger_ids, request.entry_ids, batch_max=self._limits.batch_max)
+        host = self._host(columned.head)
+        positions = to_positions(columned.columns, batch_max=self._limits.batch_max)
         tracked = host.contains(positions).nonzero()[0]
         return tracker_pb2.ContainsMessagesResponse(tracked_offsets=to_offsets(tracked))
 
@@ -148,21 +150,16 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
         )
         return tracker_pb2.ListTrackersResponse(trackers=map(_summary, page.rows), next_page_token=page.next_token)
 
-    async def PeekMessages(
-        self, request: tracker_pb2.PeekMessagesRequest, _context: Context
-    ) -> tracker_pb2.PeekMessagesResponse:
-        """See tracker.proto."""
+    async def PeekMessages(self, request: tracker_pb2.PeekMessagesRequest, _context: Context) -> bytes:
+        """See tracker.proto; the answer comes encoded."""
         host = self._host(request)
         until_ms = request.until_ms if request.HasField("until_ms") else None
         window = Window(request.from_ms, until_ms, request.max_messages)
         peeked = await peek(host, self._registry.access, window)
-        return tracker_pb2.PeekMessagesResponse(
-            deliver_at_ms=to_offsets(peeked.indexes.deliver_at_ms),
-            ledger_ids=to_offsets(peeked.indexes.ledger_id),
-            entry_ids=to_offsets(peeked.indexes.entry_id),
-            leased_offsets=to_offsets(peeked.leased.nonzero()[0]),
-            truncated=peeked.truncated,
+        response = tracker_pb2.PeekMessagesResponse(
+            leased_offsets=to_offsets(peeked.leased.nonzero()[0]), truncated=peeked.truncated
         )
+        return PEEKED_COLUMNS.encoded(response, from_indexes(peeked.indexes))
 
     async def ExplainMessage(
         self, request: tracker_pb2.ExplainMessageRequest, _context: Context

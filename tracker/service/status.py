@@ -1,24 +1,20 @@
-"""Errors -> gRPC statuses with google.rpc details: the only place that knows the codes, and the process boundary.
+"""Errors -> gRPC statuses with google.rpc details: the only place that knows the codes.
 
 Details travel in a trailer, and trailers are small (8 KiB is where gRPC begins to refuse them). So of many bad offsets
 the first few are rows of BadRequest, and up to ``OFFSETS_REPORTED_MAX`` stand in ErrorInfo's metadata as ranges:
 ``offsets`` = "3,7-9", ``offset_count`` = all of them.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import nullcontext
-from typing import Any, Final, cast
+from collections.abc import Sequence
+from typing import Final
 
 import grpc
-import structlog
 from google.protobuf.any_pb2 import Any as AnyMessage
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
-from grpc_status import rpc_status
 
 from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
 from tracker.core.errors import DelayedTrackerError, InvalidInput
-from tracker.service.calls import Calls
 from tracker.service.errors import (
     AnswerTooLarge,
     BatchTooLarge,
@@ -37,8 +33,6 @@ ERROR_DOMAIN: Final = "delayed-tracker"
 STORAGE_RETRY_AFTER_MS: Final = 1_000
 VIOLATION_ROWS_MAX: Final = 10
 
-_OUR_SERVICES: Final = "/delayed_tracker."
-
 _CODES: Final[tuple[tuple[type[DelayedTrackerError], grpc.StatusCode], ...]] = (
     (InvalidInput, grpc.StatusCode.INVALID_ARGUMENT),
     (TrackerNotOpen, grpc.StatusCode.NOT_FOUND),
@@ -56,8 +50,6 @@ _CODES: Final[tuple[tuple[type[DelayedTrackerError], grpc.StatusCode], ...]] = (
     (SnapshotNotFound, grpc.StatusCode.DATA_LOSS),
     (SnapshotCorrupt, grpc.StatusCode.DATA_LOSS),
 )
-
-_log = structlog.stdlib.get_logger("tracker.service")
 
 
 def code_of(error: Exception) -> grpc.StatusCode:
@@ -123,64 +115,3 @@ def as_ranges(offsets: Sequence[int]) -> str:
         else:
             runs.append((offset, offset))
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
-
-
-Behaviour = Callable[[Any, "grpc.aio.ServicerContext[Any, Any]"], Awaitable[Any]]
-
-
-class StatusInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs only
-    """Answers every error of our services with its status; unexpected ones are logged here, once.
-
-    Args:
-        calls: counts them and refuses those above its limit; None counts nothing.
-    """
-
-    def __init__(self, calls: Calls | None = None) -> None:
-        self._calls = calls
-
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable["grpc.RpcMethodHandler[Any, Any]"]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> "grpc.RpcMethodHandler[Any, Any]":
-        """See grpc.aio; handlers of other services are left alone."""
-        handler = await continuation(handler_call_details)
-        method = handler_call_details.method
-        if not method.startswith(_OUR_SERVICES) or handler is None:
-            return handler
-        if handler.unary_unary is not None:
-            # Requests are parsed in `answer`: gRPC would answer UNKNOWN to bytes that are no message, with a traceback.
-            return grpc.unary_unary_rpc_method_handler(
-                self._answering(method, handler.request_deserializer, cast("Behaviour", handler.unary_unary)),
-                response_serializer=handler.response_serializer,
-            )
-        if handler.stream_stream is not None:
-            return grpc.stream_stream_rpc_method_handler(
-                self._answering(method, None, cast("Behaviour", handler.stream_stream)),
-                request_deserializer=handler.request_deserializer,
-                response_serializer=handler.response_serializer,
-            )
-        return handler
-
-    def _answering(self, method: str, parse: Callable[[bytes], Any] | None, behaviour: Behaviour) -> Behaviour:
-        async def answer(request: Any, context: "grpc.aio.ServicerContext[Any, Any]") -> Any:
-            try:
-                with self._calls.enter() if self._calls is not None else nullcontext():
-                    return await behaviour(_parsed(method, parse, request), context)
-            except Exception as error:  # noqa: BLE001  # the process boundary: nothing is swallowed, all is answered
-                if code_of(error) is grpc.StatusCode.INTERNAL:
-                    _log.error("call failed", method=method, exc_info=error)
-                status = rpc_status.to_status(status_of(error))
-            return await context.abort(status.code, status.details, status.trailing_metadata)
-
-        return answer
-
-
-def _parsed(method: str, parse: Callable[[bytes], Any] | None, request: Any) -> Any:
-    if parse is None:
-        return request
-    try:
-        return parse(request)
-    except DecodeError as error:
-        remedy = f"send the message that {method} takes, with text in UTF-8"
-        raise InvalidInput("request", f"{len(request)} bytes", remedy) from error

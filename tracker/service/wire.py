@@ -19,12 +19,14 @@ from tracker.service.errors import BatchTooLarge, TrackerKey
 from tracker.service.limits import NAME_BYTES_MAX, OWNER_BYTES_MAX
 
 _FIELDS = {"ledger_id": "ledger_ids", "entry_id": "entry_ids"}
+_WIRE = np.dtype("<i8")
 
 
-def _column(field: str, values: Sequence[int], batch_max: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    if len(values) > batch_max:
-        raise BatchTooLarge(field, len(values), batch_max)
-    return np.array(values, dtype=np.uint64)
+def _column(field: str, packed: bytes, batch_max: int) -> Int64Array:
+    count = len(packed) // _WIRE.itemsize
+    if count > batch_max:
+        raise BatchTooLarge(field, count, batch_max)
+    return np.frombuffer(packed, _WIRE).astype(np.int64, copy=False)
 
 
 def _in_words_of_the_api(error: InvalidInput) -> InvalidInput:
@@ -37,42 +39,60 @@ def _in_words_of_the_api(error: InvalidInput) -> InvalidInput:
     )
 
 
-def _require_equal_lengths(**columns: Sequence[int]) -> None:
+def _require_equal_lengths(**columns: Int64Array) -> None:
     lengths = {field: len(values) for field, values in columns.items()}
     if len(set(lengths.values())) > 1:
         given = ", ".join(f"{field} has {length}" for field, length in lengths.items())
         raise InvalidInput(next(iter(columns)), given, "give columns of equal length")
 
 
-def to_indexes(
-    deliver_at_ms: Sequence[int], ledger_ids: Sequence[int], entry_ids: Sequence[int], *, batch_max: int
-) -> IndexColumns:
-    """Indexes of a request's three columns.
+def _all_of(column: Int64Array) -> int:
+    """Every bit that is set in any of the values, the sign's too: who is above 2^n - 1 has a bit there, or the sign."""
+    return int(np.bitwise_or.reduce(column))
 
+
+def to_indexes(columns: Sequence[bytes], *, batch_max: int) -> IndexColumns:
+    """Indexes of a request's three columns, packed.
+
+    Returns: read-only columns that share the bytes' memory.
     Raises:
         BatchTooLarge: a column is longer than ``batch_max``.
         InvalidInput: unequal lengths, or values out of range.
     """
-    columns = (
-        _column("deliver_at_ms", deliver_at_ms, batch_max),
-        _column("ledger_ids", ledger_ids, batch_max),
-        _column("entry_ids", entry_ids, batch_max),
-    )
-    _require_equal_lengths(deliver_at_ms=deliver_at_ms, ledger_ids=ledger_ids, entry_ids=entry_ids)
+    deliver_at_ms, ledger_ids, entry_ids = columns
+    deadlines = _column("deliver_at_ms", deliver_at_ms, batch_max)
+    ledgers, entries = _column("ledger_ids", ledger_ids, batch_max), _column("entry_ids", entry_ids, batch_max)
+    if not len(deadlines) == len(ledgers) == len(entries):
+        _require_equal_lengths(deliver_at_ms=deadlines, ledger_ids=ledgers, entry_ids=entries)
+    if (_all_of(deadlines) | _all_of(ledgers)) >= 0 and 0 <= _all_of(entries) <= ENTRY_ID_MAX:
+        return IndexColumns(deadlines, ledgers, entries)
     try:
-        return index_columns(*columns)
+        return index_columns(*(column.view(np.uint64) for column in (deadlines, ledgers, entries)))
     except InvalidInput as error:
         raise _in_words_of_the_api(error) from error
 
 
-def to_positions(ledger_ids: Sequence[int], entry_ids: Sequence[int], *, batch_max: int) -> PositionColumns:
-    """Positions of a request's two columns; errors as for :func:`to_indexes`."""
-    columns = _column("ledger_ids", ledger_ids, batch_max), _column("entry_ids", entry_ids, batch_max)
-    _require_equal_lengths(ledger_ids=ledger_ids, entry_ids=entry_ids)
+def to_positions(columns: Sequence[bytes], *, batch_max: int) -> PositionColumns:
+    """Positions of a request's two columns; result and errors as for :func:`to_indexes`."""
+    ledger_ids, entry_ids = columns
+    ledgers, entries = _column("ledger_ids", ledger_ids, batch_max), _column("entry_ids", entry_ids, batch_max)
+    if len(ledgers) != len(entries):
+        _require_equal_lengths(ledger_ids=ledgers, entry_ids=entries)
+    if _all_of(ledgers) >= 0 and 0 <= _all_of(entries) <= ENTRY_ID_MAX:
+        return PositionColumns(ledgers, entries)
     try:
-        return position_columns(*columns)
+        return position_columns(ledgers.view(np.uint64), entries.view(np.uint64))
     except InvalidInput as error:
         raise _in_words_of_the_api(error) from error
+
+
+def from_indexes(indexes: IndexColumns) -> tuple[bytes, bytes, bytes]:
+    """An answer's three columns, packed."""
+    return _packed(indexes.deliver_at_ms), _packed(indexes.ledger_id), _packed(indexes.entry_id)
+
+
+def _packed(column: Int64Array) -> bytes:
+    return column.astype(_WIRE, copy=False).tobytes()
 
 
 def to_offsets(offsets: Int64Array) -> list[int]:

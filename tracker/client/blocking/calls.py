@@ -24,7 +24,7 @@ class Calls:
         self.address = require_address(address)
         self.settings = settings
         self._channel = grpc.insecure_channel(address, options=channel_options(settings))
-        self._methods: dict[str, grpc.UnaryUnaryMultiCallable[Message, Message]] = {}
+        self._methods: dict[str, grpc.UnaryUnaryMultiCallable[Message | bytes, object]] = {}
         self._closed = False
 
     def connected(self) -> None:
@@ -62,7 +62,7 @@ class Calls:
             result: Result = returned.value
             return result
 
-    def add_stream(self, requests: Iterator[pb.AddMessagesStreamRequest]) -> StreamCall:
+    def add_stream(self, requests: Iterator[bytes]) -> StreamCall:
         """Begin a stream of adds; a thread of gRPC's asks for the requests."""
         self._require_open()
         performer = self._channel.stream_stream(
@@ -85,7 +85,7 @@ class Calls:
             return SessionClosed("the client was closed while the call was under way; it may have been applied")
         return call_error(failed)
 
-    def _make(self, call: Call) -> Message:
+    def _make(self, call: Call) -> object:
         self._require_open()
         performer = self._methods.get(call.method)
         if performer is None:

@@ -224,7 +224,7 @@ class _Sending:
         self._all_sent = False
         self._error: Exception | None = None
 
-    def requests(self) -> Iterator[pb.AddMessagesStreamRequest]:
+    def requests(self) -> Iterator[bytes]:
         """Every batch's requests, as there is room for them; ends at the first error."""
         try:
             for batch in self._batches:

@@ -1,0 +1,179 @@
+"""Columns cut out of messages and put into them: the same columns as protobuf reads, whatever the encoding."""
+
+import random
+
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delayed_tracker.v1 import tracker_pb2 as pb
+from tracker.client import wire_columns
+from tracker.client.column_fields import Columned, ColumnFields, varint
+from tracker.client.wire_columns import (
+    ACK_COLUMNS,
+    ADD_COLUMNS,
+    CANCEL_COLUMNS,
+    CONTAINS_COLUMNS,
+    EXTEND_COLUMNS,
+    NACK_COLUMNS,
+    PEEKED_COLUMNS,
+    POLLED_COLUMNS,
+    StreamedAdds,
+    streamed_add,
+)
+
+TRACKER = pb.TrackerRef(topic="persistent://shop/orders/events", subscription="billing")
+KINDS: dict[type, tuple[ColumnFields, dict[str, object]]] = {
+    pb.AddMessagesRequest: (ADD_COLUMNS, {"tracker": TRACKER, "epoch": 2**63}),
+    pb.AckMessagesRequest: (ACK_COLUMNS, {"tracker": TRACKER, "epoch": 1, "lease_id": 300}),
+    pb.NackMessagesRequest: (NACK_COLUMNS, {"tracker": TRACKER, "lease_id": 1, "deliver_at_ms": 2**64 - 1}),
+    pb.ExtendLeaseRequest: (EXTEND_COLUMNS, {"tracker": TRACKER, "epoch": 9, "lease_ms": 2**32 - 1}),
+    pb.CancelMessagesRequest: (CANCEL_COLUMNS, {"tracker": TRACKER, "epoch": 128}),
+    pb.ContainsMessagesRequest: (CONTAINS_COLUMNS, {"tracker": TRACKER}),
+    pb.PollScheduledMessagesResponse: (
+        POLLED_COLUMNS,
+        {
+            "lease_id": 7,
+            "lease_expires_at_ms": -1,
+            "next_delivery_at_ms": 0,
+            "server_time_ms": 5,
+            "pause_reading": True,
+        },
+    ),
+    pb.PeekMessagesResponse: (PEEKED_COLUMNS, {"leased_offsets": [0, 3, 200], "truncated": True}),
+}
+
+values = st.lists(st.integers(0, 2**64 - 1), max_size=40)
+
+
+def little_endian(column):
+    return b"".join(value.to_bytes(8, "little") for value in column)
+
+
+def columns_of(kind):
+    return [field for field in kind.DESCRIPTOR.fields if field.is_repeated and field.type == field.TYPE_FIXED64]
+
+
+def as_protobuf(kind, encoded):
+    """What the generated class makes of it: the message without columns, and the columns packed."""
+    message = kind.FromString(encoded)
+    packed = tuple(little_endian(getattr(message, field.name)) for field in columns_of(kind))
+    for field in columns_of(kind):
+        message.ClearField(field.name)
+    return Columned(message, packed)
+
+
+def pieces_of(kind, head, columns, draw):
+    """A message's fields in one of the many encodings that every parser must take."""
+    pieces = []
+    for field, column in zip(columns_of(kind), columns, strict=True):
+        rest = list(column)
+        while rest:
+            packed = draw(st.booleans())
+            count = draw(st.integers(1, len(rest))) if packed else 1
+            taken, rest = rest[:count], rest[count:]
+            body = little_endian(taken)
+            pieces.append(
+                varint(field.number << 3 | 2) + varint(len(body)) + body
+                if packed
+                else varint(field.number << 3 | 1) + body
+            )
+    pieces.append(head.SerializeToString())
+    unknown = (b"", b"\xf8\x7f\x05", b"\x7d\1\2\3\4", b"\x7a\x03abc", b"\x79" + b"12345678", b"\x7b\x08\x01\x7c")
+    pieces.append(draw(st.sampled_from(unknown)))
+    return pieces
+
+
+@given(st.data())
+def test_every_legal_encoding_gives_the_same_message_and_columns(data):
+    """Packed or not, in pieces, out of order, with fields that nobody knows: as protobuf reads it."""
+    kind = data.draw(st.sampled_from(list(KINDS)))
+    fields, head = KINDS[kind]
+    columns = [data.draw(values) for _ in columns_of(kind)]
+    pieces = pieces_of(kind, kind(**head), columns, data.draw)
+    if data.draw(st.booleans()):
+        data.draw(st.randoms(use_true_random=False)).shuffle(pieces)
+    encoded = b"".join(pieces)
+    assert fields.FromString(encoded) == as_protobuf(kind, encoded)
+
+
+@given(st.data())
+def test_damaged_bytes_are_refused_or_read_as_protobuf_does(data):
+    """A byte changed, dropped or added anywhere never gives another result than the generated class does."""
+    kind = data.draw(st.sampled_from(list(KINDS)))
+    fields, head = KINDS[kind]
+    columns = [data.draw(values) for _ in columns_of(kind)]
+    encoded = bytearray(b"".join(pieces_of(kind, kind(**head), columns, data.draw)))
+    at = data.draw(st.integers(0, len(encoded) - 1))
+    encoded[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
+    try:
+        expected = as_protobuf(kind, bytes(encoded))
+    except DecodeError:
+        with pytest.raises(DecodeError):
+            fields.FromString(bytes(encoded))
+    else:
+        assert fields.FromString(bytes(encoded)) == expected
+
+
+@given(st.data())
+def test_what_is_put_together_is_the_message_that_protobuf_would_write(data):
+    """Any client or service of the public API reads it; where the columns come last, byte for byte its own form."""
+    kind = data.draw(st.sampled_from(list(KINDS)))
+    fields, head = KINDS[kind]
+    columns = [data.draw(values) for _ in columns_of(kind)]
+    encoded = fields.encoded(kind(**head), list(map(little_endian, columns)))
+    whole = kind(**head, **{field.name: column for field, column in zip(columns_of(kind), columns, strict=True)})
+    assert kind.FromString(encoded) == whole
+    assert len(encoded) == whole.ByteSize()
+    if kind in {pb.AddMessagesRequest, pb.AckMessagesRequest, pb.CancelMessagesRequest, pb.ContainsMessagesRequest}:
+        assert encoded == whole.SerializeToString()
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 1_000, 10_000, 300_000])
+def test_what_everybody_sends_is_not_parsed_value_by_value(count, monkeypatch):
+    """Packed columns in one piece, of any length, alone and in a stream, never become integers."""
+    monkeypatch.setattr(ColumnFields, "_parsed", None)
+    column = random.Random(count).randbytes(8 * count)  # fixed seed
+    head = pb.AddMessagesRequest(tracker=TRACKER, epoch=3)
+    expected = Columned(head, (column, column, column))
+    encoded = ADD_COLUMNS.encoded(head, (column, column, column))
+    assert encoded == pb.AddMessagesRequest.FromString(encoded).SerializeToString()
+    assert ADD_COLUMNS.FromString(encoded) == expected
+    monkeypatch.setattr(wire_columns.pb, "AddMessagesStreamRequest", None)
+    assert StreamedAdds.FromString(streamed_add(encoded)) == expected
+
+
+def test_a_streams_request_is_read_as_protobuf_reads_it():
+    """Absent, empty, repeated (which protobuf merges) and beside unknown fields."""
+    first = pb.AddMessagesRequest(tracker=TRACKER, ledger_ids=[1, 2])
+    second = pb.AddMessagesRequest(epoch=5, ledger_ids=[3], entry_ids=[4])
+    for parts in ([], [b""], [first.SerializeToString()], [first.SerializeToString(), second.SerializeToString()]):
+        for unknown in (b"", b"\x10\x01"):
+            encoded = b"".join(map(streamed_add, parts)) + unknown
+            merged = pb.AddMessagesStreamRequest.FromString(encoded).add.SerializeToString()
+            assert StreamedAdds.FromString(encoded) == as_protobuf(pb.AddMessagesRequest, merged)
+    with pytest.raises(DecodeError):
+        StreamedAdds.FromString(streamed_add(first.SerializeToString())[:-1])
+
+
+def test_every_message_with_columns_has_its_fields_listed():
+    """Whoever adds a column to the API finds out that it would be read value by value."""
+    listed = {fields._kind.DESCRIPTOR.name: set(fields._fields) for fields, _ in KINDS.values()}
+    found = {
+        message.name: {field.name for field in columns_of(kind)}
+        for message in pb.DESCRIPTOR.message_types_by_name.values()
+        if columns_of(kind := getattr(pb, message.name))
+    }
+    assert listed == found
+
+
+def test_varints_are_protobufs():
+    """Seven bits a byte, the lowest first."""
+    assert [varint(number) for number in (0, 127, 128, 300, 2**32)] == [
+        b"\x00",
+        b"\x7f",
+        b"\x80\x01",
+        b"\xac\x02",
+        b"\x80\x80\x80\x80\x10",
+    ]

@@ -1,0 +1,143 @@
+"""Columns beside their message: ``repeated fixed64`` fields as bytes, never as one Python integer per value.
+
+A packed ``repeated fixed64`` has the wire form of a ``bytes`` field. So columns are cut out of an encoded message, and
+put into one, without a look at their values, and protobuf sees only the few bytes around them. The service uses this
+for requests and answers, the client for the reverse. What protobuf allows besides (unpacked values, a column in several
+pieces) is left to protobuf, and gives the same columns more slowly.
+"""
+
+import sys
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from google.protobuf.message import Message
+
+HeadT = TypeVar("HeadT", bound=Message)
+
+_VALUE_BYTES: Final = 8
+_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
+_LONG_VARINT: Final = 0x80
+_LENGTH_BITS_MAX: Final = 28
+"""Lengths of more than four bytes are no column of ours; protobuf judges them."""
+
+
+@dataclass(slots=True)
+class Columned(Generic[HeadT]):
+    """A message and its columns."""
+
+    head: HeadT
+    """Everything but the columns."""
+    columns: tuple[bytes, ...]
+    """Little-endian 64-bit values, in the order that the fields were named in; empty if absent."""
+
+
+class ColumnFields(Generic[HeadT]):
+    """The columns of one type of message.
+
+    Args:
+        kind: the generated class.
+        fields: names of its columns, all of them ``repeated fixed64`` with numbers below 16.
+    """
+
+    def __init__(self, kind: type[HeadT], *fields: str) -> None:
+        self._kind = kind
+        self._fields = fields
+        numbers = [kind.DESCRIPTOR.fields_by_name[field].number for field in fields]
+        self._tags = [bytes((number << 3 | _LENGTH,)) for number in numbers]
+        self._places = {number << 3 | _LENGTH: place for place, number in enumerate(numbers)}
+        self._unpacked = frozenset(number << 3 | _FIXED64 for number in numbers)
+
+    def FromString(self, encoded: bytes) -> Columned[HeadT]:  # noqa: N802  # stands where a message's class would
+        """The message and its columns.
+
+        Raises:
+            DecodeError: these bytes are not such a message; as the message's own ``FromString``.
+        Cost: a copy of the columns' memory, and about two microseconds.
+        """
+        return self._cut(encoded) or self._parsed(encoded)
+
+    def encoded(self, head: HeadT, columns: Sequence[bytes]) -> bytes:
+        """A message without columns, and its columns, as one message. Empty columns leave no trace."""
+        parts = [head.SerializeToString()]
+        for tag, column in zip(self._tags, columns, strict=True):
+            if column:
+                parts += (tag, varint(len(column)), column)
+        return b"".join(parts)
+
+    def _cut(self, encoded: bytes) -> Columned[HeadT] | None:
+        """Walk over the top-level fields; None if there is anything but what everybody sends."""
+        columns = [b""] * len(self._fields)
+        head = b""
+        kept_from = at = 0
+        end = len(encoded)
+        try:
+            while at < end:
+                start = at
+                tag = encoded[at]
+                at += 1
+                if tag >= _LONG_VARINT:
+                    return None
+                kind = tag & 7
+                if kind == _LENGTH:
+                    size = encoded[at]
+                    at += 1
+                    if size >= _LONG_VARINT:
+                        size &= 0x7F
+                        shift = 7
+                        while (more := encoded[at]) >= _LONG_VARINT:
+                            size |= (more & 0x7F) << shift
+                            shift += 7
+                            at += 1
+                            if shift == _LENGTH_BITS_MAX:
+                                return None
+                        size |= more << shift
+                        at += 1
+                    place = self._places.get(tag)
+                    if place is not None:
+                        if columns[place] or size % _VALUE_BYTES:
+                            return None
+                        columns[place] = encoded[at : at + size]
+                        head += encoded[kept_from:start]
+                        kept_from = at + size
+                    at += size
+                elif kind == _VARINT:
+                    while encoded[at] >= _LONG_VARINT:
+                        at += 1
+                    at += 1
+                elif kind == _FIXED64 and tag not in self._unpacked:
+                    at += _VALUE_BYTES
+                elif kind == _FIXED32:
+                    at += 4
+                else:
+                    return None
+        except IndexError:
+            return None
+        if at != end:
+            return None
+        return Columned(self._kind.FromString(head + encoded[kept_from:]), tuple(columns))
+
+    def _parsed(self, encoded: bytes) -> Columned[HeadT]:
+        message = self._kind.FromString(encoded)
+        columns = tuple(_packed(getattr(message, field)) for field in self._fields)
+        for field in self._fields:
+            message.ClearField(field)
+        return Columned(message, columns)
+
+
+def _packed(values: Sequence[int]) -> bytes:
+    column = array("Q", values)
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column.tobytes()
+
+
+def varint(value: int) -> bytes:
+    """A number that is not negative, as protobuf writes it."""
+    encoded = bytearray()
+    while value >= _LONG_VARINT:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)

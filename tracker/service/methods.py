@@ -1,0 +1,102 @@
+"""The tracker's API as gRPC serves it: bytes in, one method of the servicer, bytes out. The process boundary.
+
+Each method is wrapped once, when the server is made; a call pays for nothing that could be decided then. Columns stay
+bytes (``tracker.client.wire_columns``), every error becomes its status (``status.py``), and calls are counted.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import grpc
+import structlog
+from google.protobuf.message import DecodeError, Message
+from grpc_status import rpc_status
+
+from delayed_tracker.v1 import tracker_pb2
+from tracker.client.exchange import Answered
+from tracker.client.wire_columns import (
+    ACK_COLUMNS,
+    ADD_COLUMNS,
+    CANCEL_COLUMNS,
+    CONTAINS_COLUMNS,
+    EXTEND_COLUMNS,
+    NACK_COLUMNS,
+    StreamedAdds,
+)
+from tracker.core.errors import InvalidInput
+from tracker.service.calls import Calls
+from tracker.service.servicer import TrackerServicer
+from tracker.service.status import code_of, status_of
+
+_SERVICE: Final = tracker_pb2.DESCRIPTOR.services_by_name["DelayedDeliveryTrackerService"]
+_COLUMNED: Final[dict[str, Answered[object]]] = {
+    "AddMessages": ADD_COLUMNS,
+    "AddMessagesStream": StreamedAdds,
+    "AckMessages": ACK_COLUMNS,
+    "NackMessages": NACK_COLUMNS,
+    "ExtendLease": EXTEND_COLUMNS,
+    "CancelMessages": CANCEL_COLUMNS,
+    "ContainsMessages": CONTAINS_COLUMNS,
+}
+"""Requests that do not come as their message."""
+
+_log = structlog.stdlib.get_logger("tracker.service")
+
+Context = grpc.aio.ServicerContext
+Behaviour = Callable[[Any, "Context[Any, Any]"], Awaitable[Any]]
+
+
+def serve_tracker(servicer: TrackerServicer, server: grpc.aio.Server, calls: Calls) -> None:
+    """Add every method of ``DelayedDeliveryTrackerService`` to a server that has not started.
+
+    Args:
+        servicer: has them under their names.
+        server: serves them.
+        calls: counts them and refuses those above its limit.
+    """
+    handlers = {method.name: _handler(method.name, servicer, calls) for method in _SERVICE.methods}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE.full_name, handlers),))
+
+
+def _handler(name: str, servicer: TrackerServicer, calls: Calls) -> "grpc.RpcMethodHandler[Any, Any]":
+    method = _SERVICE.methods_by_name[name]
+    request: Answered[object] = _COLUMNED.get(name) or getattr(tracker_pb2, method.input_type.name)
+    behaviour: Behaviour = getattr(servicer, name)
+
+    def parsed(encoded: bytes) -> object:
+        try:
+            return request.FromString(encoded)
+        except DecodeError as error:
+            remedy = f"send the message that {name} takes, with text in UTF-8"
+            raise InvalidInput("request", f"{len(encoded)} bytes", remedy) from error
+
+    async def parse_and_answer(encoded: bytes, context: "Context[Any, Any]") -> Any:
+        return await behaviour(parsed(encoded), context)
+
+    if method.client_streaming:
+        # Requests of a stream are parsed where the behaviour asks for the next one, so errors reach `_answering`, too.
+        return grpc.stream_stream_rpc_method_handler(
+            _answering(name, behaviour, calls), request_deserializer=parsed, response_serializer=_encoded
+        )
+    # gRPC itself would answer UNKNOWN to bytes that are no message, with a traceback.
+    return grpc.unary_unary_rpc_method_handler(_answering(name, parse_and_answer, calls), response_serializer=_encoded)
+
+
+def _encoded(answer: Message | bytes) -> bytes:
+    return answer if isinstance(answer, bytes) else answer.SerializeToString()
+
+
+def _answering(name: str, behaviour: Behaviour, calls: Calls) -> Behaviour:
+    """The behaviour, with every error answered by its status; unexpected ones are logged here, once."""
+
+    async def answer(request: Any, context: "Context[Any, Any]") -> Any:
+        try:
+            with calls.enter():
+                return await behaviour(request, context)
+        except Exception as error:  # noqa: BLE001  # the process boundary: nothing is swallowed, all is answered
+            if code_of(error) is grpc.StatusCode.INTERNAL:
+                _log.error("call failed", method=f"/{_SERVICE.full_name}/{name}", exc_info=error)
+            status = rpc_status.to_status(status_of(error))
+        return await context.abort(status.code, status.details, status.trailing_metadata)
+
+    return answer
