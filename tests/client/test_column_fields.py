@@ -116,6 +116,45 @@ def test_damaged_bytes_are_refused_or_read_as_protobuf_does(data):
         assert fields.FromString(bytes(encoded)) == expected
 
 
+VALUE = b"12345678"
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        b"\x22\x08" + VALUE[:7],  # ends inside a column
+        b"\x22\x09" + VALUE + b"9",  # a column of a value and a byte
+        b"\x22\x08" + VALUE + b"\x22\x08",  # ends after a length
+        b"\x22\x88\x80\x80\x80\x80",  # a length without end
+        b"\x22",
+        b"\x10",
+        b"\x02\x00",  # field 0
+        b"\x0a\x03\x0a\x01\xff",  # a topic that is no text
+    ],
+)
+def test_bytes_that_are_no_message_are_refused(encoded):
+    """What protobuf refuses, at every place where the walk over the fields could end."""
+    for parse in (pb.AddMessagesRequest.FromString, ADD_COLUMNS.FromString):
+        with pytest.raises(DecodeError):
+            parse(encoded)
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        b"\x82\x01\x0a\x22\x08" + VALUE,  # field 16 holds what would be a column on its own
+        b"\x7b\x22\x08" + VALUE + b"\x7c",  # so does a group
+        b"\x22\x88\x00" + VALUE,  # a length in two bytes, where one would do
+        b"\x22\x88\x80\x80\x80\x00" + VALUE,  # in five
+        b"\x22\x00\x22\x08" + VALUE + b"\x22\x00",  # pieces of nothing around it
+        b"\x25" + VALUE[:4] + b"\x20\x05",  # a column's number with types that no column has
+    ],
+)
+def test_unusual_encodings_are_read_as_protobuf_reads_them(encoded):
+    """What could be mistaken for something else is not."""
+    assert ADD_COLUMNS.FromString(encoded) == as_protobuf(pb.AddMessagesRequest, encoded)
+
+
 @given(st.data())
 def test_what_is_put_together_is_the_message_that_protobuf_would_write(data):
     """Any client or service of the public API reads it; where the columns come last, byte for byte its own form."""
