@@ -363,6 +363,22 @@ async def test_a_streams_first_request_needs_tracker_and_epoch(service, epoch):
         assert details(raised.value)[1]["BadRequest"].field_violations[0].field == field
 
 
+async def test_a_stream_ends_at_bytes_that_are_no_request(service, epoch):
+    """INVALID_ARGUMENT names the request; what was answered before is applied, and nobody's traceback is shown."""
+    far = service.clock.now_ms() + FAR_MS
+    async with grpc.aio.insecure_channel(service.address) as channel:
+        stream = channel.stream_stream("/delayed_tracker.v1.DelayedDeliveryTrackerService/AddMessagesStream")()
+        await stream.write(stream_request(epoch, (far, 1, 0)).SerializeToString())
+        await stream.read()
+        await stream.write(b"\x0a\x05\xff")
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
+            await stream.read()
+    info, found = details(raised.value)
+    assert (raised.value.code(), info.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    assert found["BadRequest"].field_violations[0].field == "request"
+    assert (await stats_of(service)).added_count == 1
+
+
 async def test_a_stream_of_a_fenced_owner_ends(service, epoch):
     """Between two requests somebody else opened the tracker."""
     far = service.clock.now_ms() + FAR_MS
