@@ -15,6 +15,7 @@ from typing import Final
 from snapshot_storage import sqlite_catalogue, sqlite_snapshots
 from snapshot_storage.errors import StorageInUse, StorageUnavailable
 from snapshot_storage.protocol import CatalogueEntry, CatalogueState, StoredSnapshot, require_entry_range
+from snapshot_storage.sqlite_blocks import BLOCK_BYTES
 from snapshot_storage.sqlite_snapshots import Draft
 from snapshot_storage.sqlite_threads import Job, SqliteThreads, T, transaction
 from tracker.core.columns import Position
@@ -32,9 +33,10 @@ def _pass(_point: str) -> None:
 class SqliteStorage:
     """Snapshots and catalogue in the file at ``path``, which must not be shared with another program."""
 
-    def __init__(self, path: Path, *, chunk_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(self, path: Path, *, chunk_bytes: int = CHUNK_BYTES, block_bytes: int = BLOCK_BYTES) -> None:
         self._path = path
         self._chunk_bytes = chunk_bytes
+        self._block_bytes = block_bytes
         self._threads: SqliteThreads | None = None
         self.swept_count = 0
         """Snapshots that a crash had left incomplete, deleted by the last start."""
@@ -94,13 +96,17 @@ class SqliteStorage:
 
     def _append(self, connection: sqlite3.Connection, *, draft: Draft, entries: Sequence[bytes]) -> None:
         with transaction(connection):
-            bucket_id = sqlite_snapshots.append(connection, draft, entries, complete=False)
+            bucket_id = sqlite_snapshots.append(
+                connection, draft, entries, complete=False, block_bytes=self._block_bytes
+            )
         sqlite_snapshots.settle(draft, bucket_id, entries)
         self.at_point("create.chunk")
 
     def _finish(self, connection: sqlite3.Connection, *, draft: Draft, entries: Sequence[bytes]) -> int:
         with transaction(connection):
-            bucket_id = sqlite_snapshots.append(connection, draft, entries, complete=True)
+            bucket_id = sqlite_snapshots.append(
+                connection, draft, entries, complete=True, block_bytes=self._block_bytes
+            )
             self.at_point("create.commit")
         sqlite_snapshots.settle(draft, bucket_id, entries)
         return bucket_id

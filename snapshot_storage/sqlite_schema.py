@@ -11,9 +11,9 @@ from typing import Final
 from snapshot_storage.errors import StorageFormatUnsupported, StorageUnavailable
 
 APPLICATION_ID: Final = int.from_bytes(b"DDTr", "big")
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 ENTRY_BITS: Final = 24
-"""An entry's key is ``bucket_id << ENTRY_BITS | entry_id``: one B-tree in the order of reading, and no second index."""
+"""A key is ``bucket_id << ENTRY_BITS | entry_id``: one B-tree in the order of reading, and no second index."""
 ENTRY_ID_MAX: Final = (1 << ENTRY_BITS) - 1
 
 _FILE_MAGIC: Final = b"SQLite format 3\x00"
@@ -33,7 +33,8 @@ _TABLES: Final = (
     """CREATE TABLE entries (
         entry_key INTEGER PRIMARY KEY,
         crc32c INTEGER NOT NULL,
-        payload BLOB NOT NULL
+        payload BLOB NOT NULL,
+        lengths BLOB
     )""",
     """CREATE TABLE trackers (
         tracker_id INTEGER PRIMARY KEY,
@@ -68,12 +69,15 @@ _FROM_FORMAT_1: Final = (
     "ALTER TABLE trackers ADD COLUMN mark_delete_ledger_id INTEGER",
     "ALTER TABLE trackers ADD COLUMN mark_delete_entry_id INTEGER",
 )
+_FROM_FORMAT_2: Final = ("ALTER TABLE entries ADD COLUMN lengths BLOB",)
 
 
 def connect(path: Path) -> sqlite3.Connection:
     """A connection in autocommit mode, usable from any one thread at a time; every commit is on disk when it returns."""
     connection = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA synchronous = FULL")
+    # Some builds overwrite what is deleted with zeros, at the cost of writing it once more. Positions are no secret.
+    connection.execute("PRAGMA secure_delete = OFF")
     return connection
 
 
@@ -114,7 +118,9 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} has storage format {version}, this program reads up to {FORMAT_VERSION}; use a newer program"
         )
     if is_empty:
-        # Freed pages can go back to the file system; this must precede the first page.
+        # Freed pages can go back to the file system; this must precede the first page, as must the size of pages. Large
+        # ones hold a block of entries each.
+        connection.execute("PRAGMA page_size = 16384")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
@@ -127,8 +133,9 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         for table in _TABLES:
             connection.execute(table)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    elif version == 1:
-        for change in _FROM_FORMAT_1:
+    else:
+        changes = {1: _FROM_FORMAT_1 + _FROM_FORMAT_2, 2: _FROM_FORMAT_2}
+        for change in changes.get(version, ()):
             connection.execute(change)
     connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
     connection.execute("COMMIT")

@@ -1,25 +1,20 @@
-"""The statements that keep snapshots in SQLite tables. Plain functions on a connection; they run in a writer or reader thread.
-
-Every entry is stored with the CRC32C of its payload followed by its key, so that a row that strayed fails as well as a
-flipped bit does.
-"""
+"""The statements that keep snapshots in SQLite tables. Plain functions on a connection; they run in a writer or reader thread."""
 
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import google_crc32c
-
-from snapshot_storage.errors import SnapshotCorrupt, SnapshotNotFound
+from snapshot_storage.errors import SnapshotNotFound
 from snapshot_storage.protocol import StoredSnapshot
+from snapshot_storage.sqlite_blocks import entries_of, rows_of
 from snapshot_storage.sqlite_schema import ENTRY_BITS, ENTRY_ID_MAX
 from snapshot_storage.sqlite_threads import one_view, transaction
 from tracker.core.errors import InvalidInput
 
 _BUCKET_ID_MAX: Final = (1 << (63 - ENTRY_BITS)) - 1
-_RECLAIM_FROM_PAGES: Final = 256
-_RECLAIM_PAGES_MAX: Final = 4_096
+_RECLAIM_FROM_PAGES: Final = 64
+_RECLAIM_PAGES_MAX: Final = 1_024
 
 
 @dataclass(slots=True)
@@ -36,7 +31,9 @@ class Draft:
     payload_bytes: int = 0
 
 
-def append(connection: sqlite3.Connection, draft: Draft, entries: Sequence[bytes], *, complete: bool) -> int:
+def append(
+    connection: sqlite3.Connection, draft: Draft, entries: Sequence[bytes], *, complete: bool, block_bytes: int
+) -> int:
     """Add entries to a draft, which becomes visible when ``complete``. Returns its bucket id. One transaction is the caller's.
 
     The caller settles the draft with :func:`settle` once the transaction is committed: a bucket id that was rolled back
@@ -60,8 +57,8 @@ def append(connection: sqlite3.Connection, draft: Draft, entries: Sequence[bytes
         )
     first_key = (bucket_id << ENTRY_BITS) + draft.entry_count
     connection.executemany(
-        "INSERT INTO entries (entry_key, crc32c, payload) VALUES (?, ?, ?)",
-        ((key, _checksum(key, payload), payload) for key, payload in enumerate(entries, first_key)),
+        "INSERT INTO entries (entry_key, crc32c, payload, lengths) VALUES (?, ?, ?, ?)",
+        rows_of(entries, first_key, block_bytes),
     )
     return bucket_id
 
@@ -105,22 +102,13 @@ def read_entries(connection: sqlite3.Connection, bucket_id: int, first: int, las
         entry_count, _ = _sizes(connection, bucket_id)
         if last >= entry_count:
             raise SnapshotNotFound(f"bucket {bucket_id} has {entry_count - 1} segments, not {last}")
+        first_key, last_key = _keys(bucket_id, first, last)
         rows = connection.execute(
-            "SELECT entry_key, crc32c, payload FROM entries WHERE entry_key BETWEEN ? AND ? ORDER BY entry_key",
-            _keys(bucket_id, first, last),
+            "SELECT entry_key, crc32c, payload, lengths FROM entries WHERE entry_key <= :last AND entry_key >= "
+            "(SELECT max(entry_key) FROM entries WHERE entry_key BETWEEN :lowest AND :first) ORDER BY entry_key",
+            {"lowest": bucket_id << ENTRY_BITS, "first": first_key, "last": last_key},
         ).fetchall()
-    for expected_key, (key, checksum, payload) in enumerate(rows, (bucket_id << ENTRY_BITS) + first):
-        if key != expected_key or not isinstance(payload, bytes) or checksum != _checksum(key, payload):
-            raise SnapshotCorrupt(
-                f"bucket {bucket_id}, entry {expected_key & ENTRY_ID_MAX}: the checksum does not match; "
-                "drop the snapshot and rebuild it from the ledgers"
-            )
-    if len(rows) != last - first + 1:
-        raise SnapshotCorrupt(
-            f"bucket {bucket_id}: {len(rows)} of the entries {first} to {last} are there; "
-            "drop the snapshot and rebuild it from the ledgers"
-        )
-    return [payload for _, _, payload in rows]
+    return entries_of(rows, first_key, last_key)
 
 
 def read_length(connection: sqlite3.Connection, bucket_id: int) -> int:
@@ -151,7 +139,3 @@ def _sizes(connection: sqlite3.Connection, bucket_id: int) -> tuple[int, int]:
 def _keys(bucket_id: int, first: int, last: int) -> tuple[int, int]:
     base = bucket_id << ENTRY_BITS
     return base + first, base + last
-
-
-def _checksum(key: int, payload: bytes) -> int:
-    return int(google_crc32c.extend(google_crc32c.value(payload), key.to_bytes(8, "little")))

@@ -6,11 +6,14 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 from snapshot_storage.sqlite import SqliteStorage
+from snapshot_storage.sqlite_blocks import BLOCK_BYTES
 
 
 @contextlib.asynccontextmanager
-async def started(path: Path, *, chunk_bytes: int = 1024 * 1024) -> AsyncIterator[SqliteStorage]:
-    storage = SqliteStorage(path, chunk_bytes=chunk_bytes)
+async def started(
+    path: Path, *, chunk_bytes: int = 1024 * 1024, block_bytes: int = BLOCK_BYTES
+) -> AsyncIterator[SqliteStorage]:
+    storage = SqliteStorage(path, chunk_bytes=chunk_bytes, block_bytes=block_bytes)
     await storage.start()
     try:
         yield storage

@@ -26,6 +26,7 @@ from snapshot_storage.sqlite import open_sqlite
 asyncio.run(open_sqlite(sys.argv[1]).start())
 """
 ENTRY = CatalogueEntry(1, Position(1, 0), Position(1, 9), b"summary", b"consumed", Position(1, 2))
+PAGE_BYTES = 16_384
 
 
 # --- threads ---
@@ -151,7 +152,7 @@ async def test_a_full_disk_is_unavailable_and_changes_nothing(tmp_path):
 
 
 async def test_every_damaged_part_of_an_entry_is_corrupt(tmp_path):
-    """Payload, checksum, and a row that strayed to another place; the other entries stay readable."""
+    """Payload, checksum, and a row that strayed to another place; entries in other rows stay readable."""
     path = tmp_path / "db"
     for damage in (
         "UPDATE entries SET payload = x'00' || substr(payload, 2) WHERE entry_key & 0xffffff = 2",
@@ -160,7 +161,7 @@ async def test_every_damaged_part_of_an_entry_is_corrupt(tmp_path):
         "UPDATE entries SET payload = 'text' WHERE entry_key & 0xffffff = 2",
         "DELETE FROM entries WHERE entry_key & 0xffffff = 2",
     ):
-        async with started(path) as storage:
+        async with started(path, block_bytes=1) as storage:
             bucket_id = await create(storage, [b"one", b"two", b"three"])
         ask(path, damage)
         async with started(path) as storage:
@@ -206,10 +207,10 @@ async def test_a_damaged_page_is_corrupt(tmp_path):
     """SQLite notices by itself; the message names the file."""
     path = tmp_path / "db"
     async with started(path) as storage:
-        bucket_id = await create(storage, [bytes([number]) * 2_000 for number in range(50)])
+        bucket_id = await create(storage, [bytes([number]) * 8_000 for number in range(50)])
     stored = bytearray(path.read_bytes())
-    for page in range(8, len(stored) // 4_096):
-        stored[page * 4_096 : page * 4_096 + 100] = b"\xff" * 100
+    for page in range(8, len(stored) // PAGE_BYTES):
+        stored[page * PAGE_BYTES : page * PAGE_BYTES + 100] = b"\xff" * 100
     path.write_bytes(stored)
     async with started(path) as storage:
         with pytest.raises(SnapshotCorrupt, match=str(path)):
@@ -226,7 +227,7 @@ async def test_a_newer_format_is_refused_and_left_alone(tmp_path):
         pass
     ask(path, "PRAGMA user_version = 7")
     before = path.read_bytes()
-    with pytest.raises(StorageFormatUnsupported, match="format 7, this program reads up to 2"):
+    with pytest.raises(StorageFormatUnsupported, match="format 7, this program reads up to 3"):
         await open_sqlite(str(path)).start()
     assert path.read_bytes() == before
 
@@ -238,12 +239,26 @@ async def test_a_file_of_the_first_format_is_brought_up_to_date(tmp_path):
         await storage.replace("t", "c", remove=[], add=[ENTRY], epoch=3)
     for column in ("writer", "mark_delete_ledger_id", "mark_delete_entry_id"):
         ask(path, f"ALTER TABLE trackers DROP COLUMN {column}")
+    ask(path, "ALTER TABLE entries DROP COLUMN lengths")
     ask(path, "PRAGMA user_version = 1")
     async with started(path) as storage:
         assert await storage.list("t", "c") == CatalogueState(3, (ENTRY,))
         await storage.replace("t", "c", remove=[], add=[], epoch=4, writer="w", mark_delete=Position(1, 1))
     async with started(path) as storage:
         assert await storage.list("t", "c") == CatalogueState(4, (ENTRY,), mark_delete=Position(1, 1))
+
+
+async def test_a_file_of_the_second_format_keeps_its_snapshots(tmp_path):
+    """It has a row for each entry; new snapshots lie beside them in blocks."""
+    path = tmp_path / "db"
+    async with started(path, block_bytes=1) as storage:
+        old = await create(storage, [b"one", b"two", b"three"])
+    ask(path, "ALTER TABLE entries DROP COLUMN lengths")
+    ask(path, "PRAGMA user_version = 2")
+    async with started(path) as storage:
+        new = await create(storage, [b"four", b"five"])
+        assert await storage.get_bucket_snapshot_segments(old, 2, 3) == [b"two", b"three"]
+        assert await storage.get_bucket_snapshot_segments(new, 1, 2) == [b"four", b"five"]
 
 
 async def test_another_programs_database_is_refused_and_left_alone(tmp_path):

@@ -1,0 +1,73 @@
+"""Entries put together in rows, and cut apart again."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from snapshot_storage.errors import SnapshotCorrupt
+from snapshot_storage.sqlite_blocks import entries_of, rows_of
+from snapshot_storage.sqlite_schema import ENTRY_BITS
+
+BASE = 7 << ENTRY_BITS
+ENTRIES = [b"metadata", b"a" * 10, b"b" * 10, b"", b"c" * 30, b"d"]
+
+sizes = st.lists(st.integers(0, 40), min_size=1, max_size=30)
+
+
+def row_for(rows, key):
+    """The rows that a storage reads for a range that begins with this key."""
+    start = max(row[0] for row in rows if row[0] <= key)
+    return [row for row in rows if row[0] >= start]
+
+
+@given(sizes, st.integers(1, 100), st.data())
+def test_every_range_comes_back(lengths, block_bytes, data):
+    """Whatever the sizes; entry 0 has a row of its own, and no row of several entries is larger than asked for."""
+    entries = [bytes([number]) * length for number, length in enumerate(lengths)]
+    rows = list(rows_of(entries, BASE, block_bytes))
+    assert rows[0][0] == BASE
+    assert rows[0][3] is None
+    assert all(len(payload) <= block_bytes for _, _, payload, lengths in rows if lengths is not None)
+    first = data.draw(st.integers(0, len(entries) - 1))
+    last = data.draw(st.integers(first, len(entries) - 1))
+    wanted = [row for row in row_for(rows, BASE + first) if row[0] <= BASE + last]
+    assert entries_of(wanted, BASE + first, BASE + last) == entries[first : last + 1]
+
+
+def test_a_snapshot_that_is_written_in_pieces_begins_rows_anew():
+    """What comes later does not join a row that is committed."""
+    rows = [*rows_of(ENTRIES[:3], BASE, 100), *rows_of(ENTRIES[3:], BASE + 3, 100)]
+    assert [row[0] - BASE for row in rows] == [0, 1, 3]
+    assert entries_of(rows, BASE, BASE + 5) == ENTRIES
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda key, crc, payload, lengths: (key, crc + 1, payload, lengths),
+        lambda key, crc, payload, lengths: (key, crc, payload[:-1] + b"x", lengths),
+        lambda key, crc, payload, lengths: (key, crc, payload, lengths[:-4] + b"\x02\0\0\0"),
+        lambda key, crc, payload, lengths: (key, crc, payload, lengths[:-1]),
+        lambda key, crc, payload, lengths: (key, crc, payload, None),
+        lambda key, crc, payload, lengths: (key, crc, payload, "text"),
+        lambda key, crc, payload, lengths: (key, crc, "text", lengths),
+        lambda key, crc, payload, lengths: (key + 1, crc, payload, lengths),
+        lambda key, crc, payload, lengths: (None, crc, payload, lengths),
+    ],
+)
+def test_a_damaged_row_is_corrupt(damage):
+    """Every part of it is covered by the checksum, or has a type."""
+    metadata, block = rows_of(ENTRIES, BASE, 1_000)
+    with pytest.raises(SnapshotCorrupt, match="bucket 7, entry 1"):
+        entries_of([metadata, damage(*block)], BASE, BASE + 5)
+
+
+@pytest.mark.parametrize("kept", [[], [0], [0, 1], [0, 2], [1, 2]])
+def test_a_missing_row_is_corrupt(kept):
+    """At the front, in the middle, at the end, and all of them."""
+    rows = list(rows_of(ENTRIES, BASE, 25))
+    assert len(rows) == 3
+    with pytest.raises(SnapshotCorrupt, match="bucket 7"):
+        entries_of([rows[number] for number in kept], BASE, BASE + 5)
+    with pytest.raises(SnapshotCorrupt, match="bucket 7"):
+        entries_of(rows[:2], BASE + 4, BASE + 5)
