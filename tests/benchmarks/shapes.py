@@ -59,7 +59,7 @@ def position_batches(indexes: IndexColumns) -> list[PositionColumns]:
 
 def default_limits(scale: Scale) -> TrackerLimits:
     """The service's defaults, with buckets of the scale's size."""
-    return TrackerLimits(min_index_count_per_bucket=scale.bucket)
+    return TrackerLimits(min_index_count_per_bucket=scale.bucket, load_indexes_min=256)
 
 
 def buckets(shape: Shape, scale: Scale, count: int, *, every: int = 1) -> Iterator[IndexColumns]:

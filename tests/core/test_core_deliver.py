@@ -87,6 +87,27 @@ def test_what_is_loaded_does_not_wait_for_what_is_loading():
     assert shell.pop_rows() == [(DUE_MS, 1, 2), (DUE_MS, 1, 3)]
 
 
+@pytest.mark.parametrize(("load_indexes_min", "last_segment"), [(1, 1), (2, 1), (3, 2), (5, 3), (100, 4)])
+def test_a_load_takes_following_segments_along(load_indexes_min, last_segment):
+    """A read for each of thousands of small segments would cost more than the memory of a few that are not near yet."""
+    limits = TrackerLimits(
+        strict=True,
+        max_indexes_per_segment=2,
+        prefetch_window_ms=0,
+        load_indexes_min=load_indexes_min,
+        load_indexes_max=8,
+    )
+    shell = Shell.with_limits(limits)
+    shell.add(*[(DUE_MS + 10 * (entry // 2), 1, entry) for entry in range(12)])
+    shell.core.seal_now(shell.now_ms)
+    shell.store()
+    assert shell.core.stats().loaded_count == 0
+    shell.pass_time(DUE_MS - START_MS)
+    (load,) = shell.asked(LoadSegments)
+    assert (load.first, load.last + 1) == (0, last_segment)
+    shell.core.check()
+
+
 def test_a_failed_load_is_tried_again_and_delivers_once():
     """The load pointer moves only after a success."""
     limits = TrackerLimits(strict=True, prefetch_window_ms=10, retry_backoff_ms=5)

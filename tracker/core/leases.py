@@ -88,7 +88,7 @@ class LeaseTable:
     @property
     def nbytes(self) -> int:
         """Memory that all leases hold, about. O(1)."""
-        return self._parts_bytes + self._bits.estimated_nbytes + _BITS_BYTES * self._unlisted_count
+        return self._parts_bytes + self.bits.estimated_nbytes
 
     def __len__(self) -> int:
         return len(self._leases)

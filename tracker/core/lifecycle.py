@@ -147,9 +147,12 @@ class BucketLifecycle:
         limits = self._state.limits
         horizon_ms = limits.cutoff_ms(now_ms) + limits.prefetch_window_ms
         near_count = int(np.searchsorted(snapshot.earliest_from[first:], horizon_ms, side="right"))
-        rows = np.cumsum(snapshot.bounds.count[first : first + near_count])
+        if not near_count:
+            return first
+        rows = np.cumsum(snapshot.bounds.count[first : first + max(near_count, limits.load_indexes_min)])
+        worth_count = int(np.searchsorted(rows, limits.load_indexes_min)) + 1
         fitting_count = int(np.searchsorted(rows, limits.load_indexes_max, side="right"))
-        return first + min(near_count, max(1, fitting_count))
+        return first + min(max(near_count, worth_count), max(1, fitting_count), len(rows))
 
     def prefetch(self, now_ms: int) -> None:
         """Ask for every segment that is nearly due, within the budget of loaded indexes."""

@@ -40,6 +40,8 @@ class TrackerLimits:
     """A segment holds at most this many; -1 is unlimited."""
     prefetch_window_ms: int = 300_000
     """A segment is loaded when its first deadline is this near."""
+    load_indexes_min: int = 1
+    """A load that becomes due takes following segments along until it has this many indexes: reads have a cost each."""
     load_indexes_max: int = 50_000
     """One load asks for whole segments up to about this many indexes (at least one segment)."""
     loaded_indexes_max: int = 1_000_000
@@ -60,6 +62,7 @@ class TrackerLimits:
             "mutable_indexes_max",
             "late_indexes_max",
             "max_step_per_segment_ms",
+            "load_indexes_min",
             "load_indexes_max",
             "loaded_indexes_max",
             "retry_backoff_ms",

@@ -230,6 +230,7 @@ class Settings(StorageSettings, PulsarSettings):
             max_indexes_per_segment=self.max_indexes_per_segment,
             max_num_buckets=self.buckets_max,
             prefetch_window_ms=self.prefetch_window_ms,
+            load_indexes_min=min(self.load_indexes_min, self.load_indexes_max),
             load_indexes_max=self.load_indexes_max,
             loaded_indexes_max=self.loaded_indexes_max,
             max_delay_ms=self.max_delay_ms,
