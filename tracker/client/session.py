@@ -26,6 +26,7 @@ from tracker.client.calls import Calls, StreamCall
 from tracker.client.columns import IntColumn, pack_indexes
 from tracker.client.lease import Lease
 from tracker.client.session_rules import SessionRules
+from tracker.client.shared_adds import SharedAdds
 from tracker.client.view import TrackerView
 
 
@@ -42,6 +43,10 @@ class TrackerSession(TrackerView):
         settings = calls.settings
         super().__init__(calls, SessionRules(settings, topic, subscription, opened))
         self.opened = opened
+        self._adds = SharedAdds(
+            lambda columns, count: calls.perform(self._rules.add_packed(columns, count)),
+            batch_max=lambda: self._rules.batch_max,
+        )
         self._buffer = AddBuffer(
             self.add_columns,
             flush_count=settings.flush_count,
@@ -72,12 +77,14 @@ class TrackerSession(TrackerView):
         """Offer many positions as parallel columns, in order.
 
         More than fit into one call travel in several, each applied in one step. If a later one fails, the earlier ones
-        stay applied; offering all of it again is harmless.
+        stay applied; offering all of it again is harmless. Two calls of a session are under way at most; batches that
+        come meanwhile wait for one of them to end, and share the next.
 
         Raises:
             InvalidInput: unequal lengths or values out of range, by column and offset; nothing was sent.
         """
-        return await self._calls.perform(self._rules.add_columns(deliver_at_ms, ledger_ids, entry_ids))
+        columns = pack_indexes(deliver_at_ms, ledger_ids, entry_ids)
+        return await self._adds.add(columns, len(deliver_at_ms))
 
     async def add_stream(self, batches: AsyncIterable[IndexBatch]) -> AsyncIterator[AddAnswer]:
         """Offer batch after batch over one stream, for replays: answers come while later batches are on their way.

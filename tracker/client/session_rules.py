@@ -53,16 +53,24 @@ class SessionRules(ViewRules):
 
     def add_columns(self, deliver_at_ms: IntColumn, ledger_ids: IntColumn, entry_ids: IntColumn) -> Exchange[AddAnswer]:
         """AddMessages, as many calls as the columns take."""
-        columns = pack_indexes(deliver_at_ms, ledger_ids, entry_ids)
+        return (yield from self.add_packed(pack_indexes(deliver_at_ms, ledger_ids, entry_ids), len(deliver_at_ms)))
+
+    def add_packed(self, columns: tuple[bytes, bytes, bytes], count: int) -> Exchange[AddAnswer]:
+        """AddMessages of ``count`` positions in packed columns, as many calls as they take."""
         parts = yield from self._batches.spread(
             "AddMessages",
             pb.AddMessagesRequest(tracker=self.tracker, epoch=self.epoch),
             pb.AddMessagesResponse,
             fields=ADD_COLUMNS,
             columns=columns,
-            total=len(deliver_at_ms),
+            total=count,
         )
         return convert.add_answer(parts)
+
+    @property
+    def batch_max(self) -> int:
+        """How many positions a call may carry, as far as is known."""
+        return self._batches.batch_max
 
     def add_stream(self) -> AddStream:
         """AddMessagesStream: what each batch sends, and whose answer is whose."""
