@@ -20,6 +20,21 @@ def test_an_unsorted_run_announces_its_earliest_deadline():
     run.check()
 
 
+def test_a_run_knows_its_last_deadline_however_it_came():
+    """Sorted, waiting to be sorted, or consumed in part; what was looked at is not looked at again."""
+    run = Run(1, 1, rows((5, 1, 0), (8, 1, 1)))
+    assert run.max_deliver_at_ms == 8
+    run.append(rows((9, 1, 2), (6, 1, 3)), 6)
+    run.append(rows((7, 1, 4)), 7)
+    assert run.max_deliver_at_ms == 9
+    run.append(rows((11, 1, 5)), 11)
+    assert (run.max_deliver_at_ms, run._latest) == (11, (3, 11))
+    run.sort()
+    run.advance(5)
+    assert run.max_deliver_at_ms == 11
+    run.check()
+
+
 def test_an_exhausted_run_that_is_filled_again_forgets_its_old_minimum():
     """An earlier head must not stay announced."""
     run = Run(1, 1, rows((5, 1, 0)))

@@ -95,7 +95,7 @@ class TrackerReadings:
         return tracker_stats(self._settled(), self.next_delivery_ms(), replay_required=self._lifecycle.replay_required)
 
     def buckets(self) -> list[BucketView]:
-        """Every bucket that holds something, by first position. O(buckets), and O(copies) of the ones in memory."""
+        """Every bucket that holds something, by first position. O(buckets), and chunks that came since the last look."""
         return bucket_views(self._settled())
 
     def remaining(self, bucket_ids: Collection[int] | None = None) -> dict[int, PositionBitmap]:

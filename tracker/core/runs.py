@@ -23,6 +23,7 @@ class Run:
     __slots__ = (
         "_chunks",
         "_head",
+        "_latest",
         "_pending",
         "_rows",
         "heap_key",
@@ -42,6 +43,7 @@ class Run:
         self._rows = IndexColumns.empty() if rows is None else rows
         self._head = 0
         self._chunks: list[IndexColumns] = []
+        self._latest = (0, -1)  # the latest deadline of so many chunks
         self._pending = 0
         self.min_deliver_at_ms = int(self._rows.deliver_at_ms[0]) if len(self._rows) else -1
 
@@ -59,6 +61,16 @@ class Run:
         """Whether nothing waits to be sorted in."""
         return not self._chunks
 
+    @property
+    def max_deliver_at_ms(self) -> int:
+        """The latest deadline of all copies; there must be one. O(chunks that came since the last look)."""
+        seen, latest = self._latest
+        fresh = self._chunks[seen:]
+        if fresh:
+            latest = max(latest, *(int(chunk.deliver_at_ms.max()) for chunk in fresh))
+            self._latest = (len(self._chunks), latest)
+        return max(latest, int(self._rows.deliver_at_ms[-1])) if self._head < len(self._rows) else latest
+
     def append(self, chunk: IndexColumns, lowest_ms: int) -> None:
         """Put an unsorted, non-empty chunk and its first deadline in. O(1)."""
         self.min_deliver_at_ms = min(lowest_ms, self.min_deliver_at_ms) if len(self) else lowest_ms
@@ -69,7 +81,7 @@ class Run:
         """Sort the waiting chunks in. O(n log n) if there are any."""
         if self._chunks:
             self._rows = IndexColumns.concat([self.rows, *self._chunks]).sorted()
-            self._head, self._chunks, self._pending = 0, [], 0
+            self._head, self._chunks, self._pending, self._latest = 0, [], 0, (0, -1)
 
     def chunks(self) -> list[IndexColumns]:
         """All copies left, as they lie; shares memory."""
@@ -135,6 +147,8 @@ class Run:
                 (deadlines[1:] < deadlines[:-1]).any() or not _same_rows(rows.take(order), rows)
             ):
                 raise InvariantViolation(f"run {self.run_id} is not sorted")
+        if len(self) and max(int(chunk.deliver_at_ms.max()) for chunk in self.chunks()) != self.max_deliver_at_ms:
+            raise InvariantViolation(f"run {self.run_id} announces a wrong last deadline")
         if len(self) and min(int(chunk.deliver_at_ms.min()) for chunk in self.chunks()) != self.min_deliver_at_ms:
             raise InvariantViolation(f"run {self.run_id} announces a wrong first deadline")
 

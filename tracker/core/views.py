@@ -60,7 +60,7 @@ def _memory_beside_bits(state: TrackerState) -> int:
 
 
 def bucket_views(state: TrackerState) -> list[BucketView]:
-    """Every bucket that holds something, by first position. O(buckets), and O(copies) of the ones in memory."""
+    """Every bucket that holds something, by first position. O(buckets), and chunks that came since the last look."""
     views = []
     for home in state.members.homes.values():
         lowest, highest = home.bits.first(), home.bits.last()
@@ -69,9 +69,9 @@ def bucket_views(state: TrackerState) -> list[BucketView]:
         snapshot = home.snapshot
         earliest, latest = home.min_deliver_at_ms, home.max_deliver_at_ms
         if snapshot is None:
-            deadlines = [chunk.deliver_at_ms for run in state.heap.of_home(home.key) for chunk in run.chunks()]
-            earliest = min((int(column.min()) for column in deadlines), default=0)
-            latest = max((int(column.max()) for column in deadlines), default=0)
+            runs = [run for run in state.heap.of_home(home.key) if len(run)]
+            earliest = min((run.min_deliver_at_ms for run in runs), default=0)
+            latest = max((run.max_deliver_at_ms for run in runs), default=0)
         views.append(
             BucketView(
                 bucket_id=None if snapshot is None else snapshot.bucket_id,
