@@ -48,6 +48,11 @@ class TrackerReadings:
         """Positions were lost with a snapshot: the dispatcher must replay from mark-delete + 1."""
         return self._lifecycle.replay_required
 
+    @property
+    def leased_count(self) -> int:
+        """Positions in somebody's hands. O(1), and looks at no bit."""
+        return self._state.leases.leased_count
+
     def __len__(self) -> int:
         """Positions tracked, leased ones included."""
         return self._state.counters.tracked

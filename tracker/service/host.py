@@ -246,7 +246,7 @@ class TrackerHost(HostResults):
             if lease_ms:
                 core.expire_leases(now_ms)
                 leased_max = self._shared.limits.leased_positions_max
-                room = leased_max - core.stats().leased_count
+                room = leased_max - core.leased_count
                 if room <= 0:
                     raise LeasesExhausted(
                         f"{leased_max} positions of subscription {self.key} are leased, which is the limit",
