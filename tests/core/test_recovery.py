@@ -328,6 +328,16 @@ def test_foreign_bits_without_a_row_go_when_the_last_segment_has_come():
     shell.core.check()
 
 
+def test_a_foreign_bit_without_a_row_does_not_hide_a_dead_copy():
+    """As many copies as positions prove that each copy counts only where every position has one."""
+    shell = foreign_shell(sealed_of([(2_000, 1, 0), (2_000, 1, 1), (9_000, 1, 2)]), [(1, 0), (1, 1), (1, 7)], [(1, 2)])
+    shell.pass_time(1_000)
+    shell.load()
+    assert shell.core.cancel(PositionColumns.of([(1, 0)]), shell.now_ms).cancelled_count == 1
+    assert shell.pop_rows() == [(2_000, 1, 1)]
+    shell.core.check()
+
+
 def test_a_foreign_bucket_with_nothing_but_bits_without_a_row_is_deleted():
     """It is drained as soon as that is known."""
     shell = foreign_shell(sealed_of([(2_000, 1, 0)]), [(1, 5)])

@@ -4,15 +4,19 @@ Loading is by time: a segment is wanted when its first deadline comes within the
 is nearly due and not the number of buckets (PIP-195 keeps the first segment of every bucket; that is an infinite window).
 """
 
+from typing import Final
+
 from tracker.core.errors import InvariantViolation
 from tracker.core.homes import Home
 from tracker.core.ordered_map import OrderedMap
+
+_NO_KEYS: Final[frozenset[int]] = frozenset()
 
 
 class SegmentQueue:
     """Homes with unloaded segments in deadline order; which of them are idle, loading, or waiting to try again."""
 
-    __slots__ = ("_idle", "_place", "_retry_at", "_retry_order", "_unloaded", "unloaded_count")
+    __slots__ = ("_foreign_keys", "_idle", "_place", "_retry_at", "_retry_order", "_unloaded", "unloaded_count")
 
     def __init__(self) -> None:
         self._place: dict[int, int] = {}
@@ -20,6 +24,7 @@ class SegmentQueue:
         self._idle: OrderedMap[tuple[int, int], None] = OrderedMap()
         self._retry_at: dict[int, int] = {}
         self._retry_order: OrderedMap[tuple[int, int], None] = OrderedMap()
+        self._foreign_keys: frozenset[int] = _NO_KEYS
         self.unloaded_count = 0
         """Rows in segments that are not in memory, of all homes."""
 
@@ -32,6 +37,8 @@ class SegmentQueue:
         self._place[home.key] = snapshot.next_min_ms
         self._unloaded[snapshot.next_min_ms, home.key] = rows = snapshot.unloaded_count
         self.unloaded_count += rows
+        if snapshot.is_foreign:
+            self._foreign_keys |= {home.key}
         if snapshot.load_effect_id is None:
             self._idle[snapshot.next_min_ms, home.key] = None
 
@@ -63,6 +70,8 @@ class SegmentQueue:
         if min_ms is None:
             return
         self.unloaded_count -= self._unloaded.pop((min_ms, key))
+        if self._foreign_keys:
+            self._foreign_keys -= {key}
         self._idle.pop((min_ms, key), None)
         retry_at_ms = self._retry_at.pop(key, None)
         if retry_at_ms is not None:
@@ -72,6 +81,11 @@ class SegmentQueue:
         """Forget all homes."""
         for key in list(self._place):
             self.remove(key)
+
+    @property
+    def has_foreign(self) -> bool:
+        """Whether a home waits here that others wrote: its bits may name positions that no segment has."""
+        return bool(self._foreign_keys)
 
     def first_min_ms(self) -> int | None:
         """First deadline that is not in memory, being loaded or not. O(1)."""
@@ -101,6 +115,8 @@ class SegmentQueue:
         unloaded = sum(home.snapshot.unloaded_count for home in homes.values() if home.snapshot is not None)
         if unloaded != self.unloaded_count:
             raise InvariantViolation(f"{self.unloaded_count} rows are counted as unloaded, {unloaded} are")
+        if self._foreign_keys != {key for key in expected if getattr(homes[key].snapshot, "is_foreign", False)}:
+            raise InvariantViolation("the foreign homes that are not loaded yet are not those that are listed")
         if not set(self._idle) <= set(self._unloaded):
             raise InvariantViolation("a home is queued for loading that has nothing to load")
         for key, min_ms in expected.items():

@@ -96,8 +96,10 @@ class TrackerState:
         """Whether certainly each copy that was not passed counts, apart from those taken and not leased yet. O(1).
 
         Each tracked position that is not leased has a copy or an unloaded row. If there are no more of these than such
-        positions, each has one, and nothing has to be looked up.
+        positions, each has one, and nothing has to be looked up. Snapshots of others may lack rows until all are loaded.
         """
+        if self.segments.has_foreign:
+            return False
         copies = self.heap.loaded_count + self.segments.unloaded_count
         return copies == self.counters.tracked - self.leases.leased_count - taken_count
 
