@@ -32,6 +32,7 @@ from tracker.service.errors import TrackerKey
 from tracker.service.registry import TrackerRegistry
 
 FAR_MS = 1_000_000
+MORE_THAN_A_PAGE = 4_000
 NAMES = ["x", "\u00e9\u2603\U0001f600", "a\x00b", " a/b%2F c\n", "t" * 4096]
 SIGNED = [0, 1, -1, 5, 2**32 - 1, 2**32, 2**63 - 1, -(2**63)]
 UNSIGNED = [0, 1, 7, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1]
@@ -155,16 +156,16 @@ async def test_a_full_disk_costs_no_message_and_hurries_none(tmp_path) -> None:
 
         await pages_max(1)  # SQLite takes the size it has
         for ledger_id in range(7, 15):
-            host.add(epoch, bucketful(clock.now_ms(), ledger_id, count=40))
+            host.add(epoch, bucketful(clock.now_ms(), ledger_id, count=MORE_THAN_A_PAGE))
         due_ms = clock.now_ms() + 2_000
         host.add(epoch, indexes(due_ms, (40, 0, 0)))
         await pass_until(lambda: host.stats().effects_failed_count > 5 and clock.now_ms() >= due_ms)
         assert rows(await host.poll(epoch, max_count=10, wait_ms=0, lease_ms=0)) == [(40, 0)]
-        assert len(host.to_read()) == 30 + 8 * 40
+        assert len(host.to_read()) == 30 + 8 * MORE_THAN_A_PAGE
         await pages_max(2**30)
         await pass_until(lambda: all(view.state is BucketState.SEALED for view in host.buckets()))
     async with serving(path, clock) as registry:
-        assert (await registry.open(KEY, owner="tests", mark_delete=None)).recovered_count == 30 + 8 * 40
+        assert (await registry.open(KEY, owner="tests", mark_delete=None)).recovered_count == 30 + 8 * MORE_THAN_A_PAGE
 
 
 @pytest.mark.parametrize("damage", ["missing", "overwritten", "somebody else's", "catalogue", "summary"])
