@@ -94,6 +94,17 @@ def test_drop_through_looks_at_all_leases_only_when_that_is_worth_it():
     table.check()
 
 
+def test_a_dropped_lease_that_was_looked_at_waits_for_the_others():
+    """It holds nothing any more; the look does not end it."""
+    table = granted(100, 200, 300)
+    table.drop_through(Position(1, 0))
+    assert table.held_by(1, positions((1, 0))).tolist() == [False]
+    table.check()
+    assert [list(rows) for rows in table.expire(100)] == [[]]
+    assert len(table) == 2
+    table.check()
+
+
 def test_release_all_gives_back_what_is_outstanding():
     """Not what was acknowledged before."""
     table = LeaseTable()

@@ -141,7 +141,7 @@ class CutAndWhole:
         assert self.whole.snapshots.keys() == self.cut.snapshots.keys()
         for bucket_id in [bucket_id for bucket_id in self.whole.snapshots if bucket_id > self.compared_bucket_id]:
             whole, cut = self.whole.snapshots[bucket_id], self.cut.snapshots[bucket_id]
-            assert plain(whole) == plain(cut)
+            assert plain(replace(whole, ledger_bytes=0.0)) == plain(replace(cut, ledger_bytes=0.0))
             self.hits["equal snapshots"] += 1
             self.compared_bucket_id = bucket_id
 
