@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numba import config
 
 from tracker.core.columns import IndexColumns, Position, PositionColumns
 from tracker.core.errors import InvalidInput
@@ -168,6 +169,7 @@ def _peak_bytes(count):
         tracemalloc.stop()
 
 
+@pytest.mark.skipif(bool(config.DISABLE_JIT), reason="a million rows in Python's loops take minutes")
 def test_memory_does_not_depend_on_the_size_of_the_buckets():
     """A hundred times the rows, the same peak."""
     assert _peak_bytes(1_000_000) < 1.2 * _peak_bytes(10_000)
