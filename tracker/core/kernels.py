@@ -66,16 +66,19 @@ def _sort_rows_by(values: Int64Array, rows: Int64Array) -> Int64Array:
     return rows
 
 
+@register_jitable
+def _sort_by_position(ledger_id: Int64Array, entry_id: Int64Array) -> Int64Array:
+    rows = _sort_rows_by(entry_id, np.arange(len(ledger_id)))
+    return _sort_rows_by(ledger_id, rows)
+
+
 @_kernels.add(COLUMN, COLUMN, COLUMN)
 def delivery_order(deliver_at_ms: Int64Array, ledger_id: Int64Array, entry_id: Int64Array) -> Int64Array:
     """Row numbers in the order (deliver_at_ms, ledger_id, entry_id), equal rows in the order given; O(n).
 
     Cheap for columns that arrive in order already: deadlines, ledgers and entries are looked at one by one.
     """
-    rows = np.arange(len(deliver_at_ms))
-    rows = _sort_rows_by(entry_id, rows)
-    rows = _sort_rows_by(ledger_id, rows)
-    return _sort_rows_by(deliver_at_ms, rows)
+    return _sort_rows_by(deliver_at_ms, _sort_by_position(ledger_id, entry_id))
 
 
 @_kernels.add(COLUMN, COLUMN, COLUMN)
@@ -94,17 +97,13 @@ def merged_order(deliver_at_ms: Int64Array, ledger_id: Int64Array, entry_id: Int
             )
     if in_order:
         return rows
-    rows = _sort_rows_by(entry_id, np.arange(len(deliver_at_ms)))
-    rows = _sort_rows_by(ledger_id, rows)
-    return _sort_rows_by(deliver_at_ms, rows)
+    return _sort_rows_by(deliver_at_ms, _sort_by_position(ledger_id, entry_id))
 
 
 @_kernels.add(COLUMN, COLUMN)
 def position_order(ledger_id: Int64Array, entry_id: Int64Array) -> Int64Array:
     """Row numbers in the order (ledger_id, entry_id), equal rows in the order given; O(n)."""
-    rows = np.arange(len(ledger_id))
-    rows = _sort_rows_by(entry_id, rows)
-    return _sort_rows_by(ledger_id, rows)
+    return _sort_by_position(ledger_id, entry_id)
 
 
 @_kernels.add(COLUMN, INT64, INT64)
@@ -129,9 +128,7 @@ def position_order_in_segments(ledger_id: Int64Array, entry_id: Int64Array, star
 
     ``starts``: the row at which each segment begins, and one past the last row.
     """
-    rows = np.arange(len(ledger_id))
-    rows = _sort_rows_by(entry_id, rows)
-    rows = _sort_rows_by(ledger_id, rows)
+    rows = _sort_by_position(ledger_id, entry_id)
     segment_of_row = np.empty(len(rows), np.int64)
     for segment in range(len(starts) - 1):
         segment_of_row[starts[segment] : starts[segment + 1]] = segment
