@@ -134,6 +134,13 @@ class Home:
     snapshot_lost: bool = False
     """Its snapshot is missing or corrupt: what is left of it is in memory only."""
 
+    def lies_outside(self, lowest: Position, highest: Position) -> bool:
+        """Whether it certainly holds nothing from ``lowest`` to ``highest``.
+
+        A ledger that never rolls over has any number of homes, most of them elsewhere in it.
+        """
+        return self.first is not None and self.last is not None and (self.last < lowest or highest < self.first)
+
     @property
     def is_open(self) -> bool:
         """Whether adds may go here."""

@@ -103,12 +103,11 @@ class Membership:
                 continue
             rows = np.arange(selection.start, selection.stop) if isinstance(selection, slice) else selection
             entries = positions.entry_id[rows]
-            lowest, highest = (ledger, int(entries.min())), (ledger, int(entries.max()))
+            lowest, highest = Position(ledger, int(entries.min())), Position(ledger, int(entries.max()))
             for home in homes:
                 if not len(rows):
                     break
-                # A ledger that never rolls over has any number of homes, most of them elsewhere in it.
-                if home.last is not None and (home.last < lowest or (home.first is not None and highest < home.first)):
+                if home.lies_outside(lowest, highest):
                     continue
                 here = home.bits.contains(positions.take(rows))
                 if here.any():
@@ -120,9 +119,9 @@ class Membership:
         forgotten = 0
         homes: dict[int, Home] = {}
         for ledger, entries in entries_by_ledger(positions):
-            lowest, highest = (ledger, entries.min()), (ledger, entries.max())
+            lowest, highest = Position(ledger, entries.min()), Position(ledger, entries.max())
             for home in self._by_ledger.get(ledger, ()):
-                if home.last is not None and (home.last < lowest or (home.first is not None and highest < home.first)):
+                if home.lies_outside(lowest, highest):
                     continue
                 count = home.bits.remove_entries(ledger, entries)
                 if count:

@@ -34,7 +34,6 @@ class TrackerState:
         "counters",
         "epoch",
         "fixed_delay",
-        "gone_count",
         "heap",
         "late",
         "leases",
@@ -66,7 +65,6 @@ class TrackerState:
         self.heap = RunHeap()
         # Positions that were taken out of `ready` rows or ended leases while their bits wait to be cleared together.
         self._gone: tuple[PositionColumns, ...] = ()
-        self.gone_count = 0
         self._checked_head: tuple[int, int] | None = None
         self.leases.clear()
         self.segments = SegmentQueue()
@@ -125,19 +123,19 @@ class TrackerState:
 
     def take_bits(self, positions: PositionColumns) -> tuple[int, list[Home]]:
         """Clear the bits of positions whose copies were just consumed (hand-off, ack of a lease)."""
-        taken = 0
-        homes: dict[int, Home] = {}
-        for home, rows in list(self.members.locate(positions)):
-            taken += home.bits.remove(positions.take(rows))
-            homes[home.key] = home
+        taken, homes = self.members.forget(positions)
         self.counters.tracked -= taken
-        return taken, list(homes.values())
+        return taken, homes
 
     def forget_soon(self, positions: PositionColumns) -> None:
         """Stop tracking positions whose copies were just consumed; :meth:`settle_bits` clears their bits."""
         self._gone = (*self._gone, positions)
-        self.gone_count += len(positions)
         self.counters.tracked -= len(positions)
+
+    @property
+    def gone_count(self) -> int:
+        """Positions whose bits wait to be cleared."""
+        return sum(map(len, self._gone))
 
     @property
     def is_settled(self) -> bool:
@@ -159,7 +157,7 @@ class TrackerState:
         self._checked_head = None
         if not self._gone:
             return []
-        gone, self._gone, self.gone_count = self._gone, (), 0
+        gone, self._gone = self._gone, ()
         positions = PositionColumns.concat(gone)
         count, homes = self.members.forget(positions)
         assert count == len(positions)
