@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import sys
-from pathlib import Path
 
 import httpx
 import pytest
@@ -20,15 +19,6 @@ INTERRUPTED = 130
 """What shells expect of whoever ends by SIGINT."""
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-async def service(tmp_path: Path):
-    running = await ServiceProcess.start(tmp_path, storage_url=f"sqlite:{tmp_path / 'tracker.db'}", settings={})
-    try:
-        yield running
-    finally:
-        await running.ensure_gone()
 
 
 async def waiting_poll(service: ServiceProcess, *options: str) -> asyncio.subprocess.Process:

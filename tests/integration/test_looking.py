@@ -1,12 +1,9 @@
 """Looking at a tracker of the real service through each shell: memory and disk, without a trace."""
 
-from pathlib import Path
-
 import pytest
 
-from tests.client.shells import Shell
 from tests.integration.dispatcher import SETTINGS, now_ms
-from tracker.cli.demo.service_process import ServiceProcess
+from tests.integration.lab import HOUR_MS, add
 from tracker.client import (
     DelayedTrackerError,
     InvalidArgument,
@@ -16,35 +13,10 @@ from tracker.client import (
 
 pytestmark = pytest.mark.slow
 
-TOPIC = "persistent://lab/main/delayed"
-HOUR_MS = 3_600_000
-
 
 @pytest.fixture
-async def service(tmp_path: Path):
-    running = await ServiceProcess.start(tmp_path, storage_url=f"sqlite:{tmp_path / 'tracker.db'}", settings=SETTINGS)
-    try:
-        yield running
-    finally:
-        await running.ensure_gone()
-
-
-@pytest.fixture(params=Shell, ids=lambda shell: shell.value)
-async def client(request, service):
-    async with request.param.connect(service.grpc_address) as connected:
-        yield connected
-
-
-@pytest.fixture
-async def session(client):
-    async with await client.open_tracker(TOPIC, "workers") as opened:
-        yield opened
-
-
-async def add(session, ledger_id: int, count: int, *, in_ms: int = HOUR_MS) -> None:
-    at_ms = now_ms() + in_ms
-    answer = await session.add_columns([at_ms] * count, [ledger_id] * count, range(count))
-    assert answer.added_count == count
+def service_settings() -> dict[str, str]:
+    return SETTINGS
 
 
 async def test_limits_of_the_service_are_errors_of_the_request(session):

@@ -15,14 +15,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-async def service(tmp_path: Path):
-    running = await ServiceProcess.start(
-        tmp_path, storage_url=f"sqlite:{tmp_path / 'tracker.db'}", settings={**SETTINGS, "shutdownGraceMillis": "5000"}
-    )
-    try:
-        yield running
-    finally:
-        await running.ensure_gone()
+def service_settings() -> dict[str, str]:
+    return {**SETTINGS, "shutdownGraceMillis": "5000"}
 
 
 async def refused(directory: Path, storage_url: str, settings: dict[str, str]) -> ServiceDidNotStart:

@@ -14,7 +14,6 @@ from textwrap import dedent
 import httpx
 import pytest
 
-from tracker.cli.demo.service_process import ServiceProcess
 from tracker.cli.main import app
 from tracker.client import MessagePlace
 from tracker.service.exit_codes import ExitCode
@@ -29,15 +28,6 @@ COMMANDS = re.findall(r"^\$ (.+)$", README, re.MULTILINE)
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-async def service(tmp_path: Path):
-    running = await ServiceProcess.start(tmp_path, storage_url=f"sqlite:{tmp_path / 'tracker.db'}", settings={})
-    try:
-        yield running
-    finally:
-        await running.ensure_gone()
 
 
 async def run(*arguments: str, environment: dict[str, str]) -> tuple[int, str]:

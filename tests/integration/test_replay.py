@@ -18,12 +18,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-async def service(tmp_path: Path):
-    running = await ServiceProcess.start(tmp_path, storage_url="memory:", settings={})
-    try:
-        yield running
-    finally:
-        await running.ensure_gone()
+def storage_url() -> str:
+    return "memory:"
 
 
 async def run(service: ServiceProcess, *arguments: str) -> tuple[int, str, str]:
