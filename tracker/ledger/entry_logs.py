@@ -23,7 +23,7 @@ from tracker.core.errors import InvalidInput
 from tracker.ledger.digest import LedgerDigest
 from tracker.ledger.entry_log import HEADER_BYTES, RECORD_SIZE_BYTES, LogRecords, scan_log
 from tracker.ledger.errors import BadEntry
-from tracker.ledger.stored_entries import StoredEntries
+from tracker.ledger.stored_entries import LedgerEntries, StoredEntries
 
 Progress = Callable[[int, int], None]
 """Called with (done, in all) now and then, and once at the end."""
@@ -47,16 +47,6 @@ class RecordColumns:
 
     def __len__(self) -> int:
         return len(self.offset)
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerEntries:
-    """What was read of one ledger."""
-
-    entries: StoredEntries
-    """Ascending by entry, each once."""
-    bad_entries: tuple[BadEntry, ...]
-    """Entries of the range asked for that no log has, or only damaged."""
 
 
 class EntryLogs:

@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from tracker.core.errors import DelayedTrackerError
+
+_IDS_LISTED_MAX: Final = 8
 
 
 class ErrorPolicy(Enum):
@@ -72,6 +75,19 @@ class SubscriptionNotFound(LedgerError):
     """The topic has no such subscription; the message lists those it has."""
 
     reason = "SUBSCRIPTION_NOT_FOUND"
+
+
+class LedgerNotFound(LedgerError):
+    """The topic has no such ledger, or it is nowhere to be found; the message names those there are."""
+
+    reason = "LEDGER_NOT_FOUND"
+
+    @classmethod
+    def of(cls, where: str, ledger_id: int, known: Sequence[int]) -> "LedgerNotFound":
+        """The error for one id, beside those that ``where`` has."""
+        rest = f" and {len(known) - _IDS_LISTED_MAX} more" if len(known) > _IDS_LISTED_MAX else ""
+        listed = ", ".join(map(str, known[:_IDS_LISTED_MAX])) + rest if known else "none"
+        return cls(f"{where} has no ledger {ledger_id}; it has {listed}", metadata={"ledger_id": str(ledger_id)})
 
 
 class EntriesUnreadable(LedgerError):

@@ -3,28 +3,36 @@
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from tracker.ledger.entry_logs import EntryLogs, Progress, open_entry_logs
 from tracker.ledger.errors import ErrorPolicy
+from tracker.ledger.logged_ledger import LoggedLedger
 from tracker.ledger.managed_ledger import TopicCatalogue
 from tracker.ledger.metadata_dump import MetadataDump
 from tracker.ledger.pending import PendingReport, pending_indexes
 from tracker.ledger.stored_snapshots import StoredSnapshot, read_stored_snapshots
-from tracker.ledger.topic_reader import OpenLedgers, TopicReader
+from tracker.ledger.topic_log import CompactedLog, TopicLog
+from tracker.ledger.topic_reader import LedgerSpan, OpenLedgers, TopicReader
 
 __all__ = ["BookieDisk", "PendingReport", "Progress", "StoredSnapshot", "open_bookie_disk"]
 
+COMPACTION_CURSOR: Final = "__compaction"
+COMPACTED_LEDGER_PROPERTY: Final = "CompactedTopicLedger"
+
 
 class BookieDisk:
-    """Topics on the disks of one or more bookies. A context manager; not thread-safe.
+    """Topics on the disks of one or more bookies: a :class:`~tracker.ledger.topic_log.LedgerSource`.
 
     Topics are named ``persistent://tenant/namespace/name``, subscriptions by their plain names.
     """
 
-    def __init__(self, catalogue: TopicCatalogue, logs: EntryLogs) -> None:
+    def __init__(
+        self, catalogue: TopicCatalogue, logs: EntryLogs, *, open_ledgers: OpenLedgers = OpenLedgers.RECOVERED
+    ) -> None:
         self.catalogue = catalogue
         self.logs = logs
+        self.open_ledgers = open_ledgers
 
     def __enter__(self) -> Self:
         return self
@@ -41,6 +49,44 @@ class BookieDisk:
     def topics(self) -> list[str]:
         """Full names of all topics that have ledgers, Pulsar's own included, ascending."""
         return [str(topic) for topic in self.catalogue.topics()]
+
+    def topic_log(self, topic: str) -> TopicLog:
+        """A topic and its ledgers.
+
+        Raises:
+            TopicNotFound: there is no such topic; the message lists near names.
+            MetadataInvalid: metadata of the topic or of a ledger is damaged.
+            InvalidInput: no topic name.
+        Cost: O(records of the ledgers that were never closed).
+        """
+        name = self.catalogue.topic(topic)
+        stored = self.catalogue.managed_ledger(name)
+        reader = self._reader()
+        return TopicLog(
+            name,
+            tuple(
+                self._ledger(reader.span(ledger.ledger_id, entry_count=ledger.entry_count)) for ledger in stored.ledgers
+            ),
+            properties=stored.properties,
+            terminated_at=stored.terminated_at,
+        )
+
+    def compacted_log(self, topic: str) -> CompactedLog | None:
+        """What compaction left of a topic; None when it was never compacted.
+
+        Raises:
+            EntriesUnreadable: the state of the compaction cursor cannot be read.
+            TopicNotFound, MetadataInvalid, InvalidInput: as :meth:`topic_log`.
+        """
+        name = self.catalogue.topic(topic)
+        if COMPACTION_CURSOR not in self.catalogue.subscriptions(name):
+            return None
+        reader = self._reader()
+        state = reader.cursor(name, COMPACTION_CURSOR, reader.topic_spans(name), on_error=ErrorPolicy.FAIL).state
+        ledger_id = state.properties.get(COMPACTED_LEDGER_PROPERTY)
+        if ledger_id is None:
+            return None
+        return CompactedLog(self._ledger(reader.span(ledger_id)), horizon=state.mark_delete)
 
     def subscriptions(self, topic: str) -> list[str]:
         """Names of a topic's subscriptions, Pulsar's own cursors included, ascending.
@@ -78,9 +124,8 @@ class BookieDisk:
             InvalidInput: no topic name.
         Cost: O(bytes of the topic's ledgers from the mark-delete position on).
         """
-        reader = TopicReader(self.catalogue, self.logs, open_ledgers)
         return pending_indexes(
-            reader,
+            self._reader(open_ledgers),
             self.catalogue.topic(topic),
             subscription,
             ignore_acks=ignore_acks,
@@ -97,8 +142,16 @@ class BookieDisk:
             EntriesUnreadable: a snapshot is missing or damaged.
             MetadataInvalid: metadata of the cursor or of a snapshot's ledger is damaged.
         """
-        reader = TopicReader(self.catalogue, self.logs, OpenLedgers.RECOVERED)
+        reader = self._reader(OpenLedgers.RECOVERED)
         return read_stored_snapshots(reader, self.catalogue.topic(topic), subscription)
+
+    def _reader(self, open_ledgers: OpenLedgers | None = None) -> TopicReader:
+        return TopicReader(self.catalogue, self.logs, open_ledgers or self.open_ledgers)
+
+    def _ledger(self, span: LedgerSpan) -> LoggedLedger:
+        metadata = self.catalogue.ledger(span.ledger_id)
+        closed = metadata is not None and metadata.closed
+        return LoggedLedger(span, self.logs, metadata.payload_bytes if metadata is not None and closed else None)
 
 
 def open_bookie_disk(
@@ -106,6 +159,7 @@ def open_bookie_disk(
     metadata_dump: str | Path,
     *,
     topic: str | None = None,
+    open_ledgers: OpenLedgers = OpenLedgers.RECOVERED,
     progress: Progress | None = None,
 ) -> BookieDisk:
     """Open what is left of a cluster.
@@ -114,6 +168,7 @@ def open_bookie_disk(
         log_directories: ledger directories of all bookies together.
         metadata_dump: JSON lines, plain or gzip; see :mod:`tracker.ledger.metadata_dump`.
         topic: a topic that must be there: better known before the logs are scanned than after.
+        open_ledgers: how :meth:`BookieDisk.topic_log` reads ledgers that were never closed.
         progress: called with bytes of entry logs scanned, and bytes in all.
     Raises:
         TopicNotFound: there is no such topic; the message lists near names.
@@ -125,4 +180,4 @@ def open_bookie_disk(
     catalogue = TopicCatalogue(MetadataDump.load(metadata_dump))
     if topic is not None:
         catalogue.topic(topic)
-    return BookieDisk(catalogue, open_entry_logs(log_directories, progress=progress))
+    return BookieDisk(catalogue, open_entry_logs(log_directories, progress=progress), open_ledgers=open_ledgers)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracker.core.columns import BoolArray, Int64Array, PositionColumns
+from tracker.ledger.errors import BadEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +73,13 @@ class StoredEntries:
             start=np.concatenate([part.start + shift for part, shift in zip(parts, shifts, strict=True)]),
             end=np.concatenate([part.end + shift for part, shift in zip(parts, shifts, strict=True)]),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntries:
+    """What was read of one ledger."""
+
+    entries: StoredEntries
+    """Ascending by entry, each once."""
+    bad_entries: tuple[BadEntry, ...] = ()
+    """Entries of the range asked for that are nowhere, or only damaged. They have no row."""

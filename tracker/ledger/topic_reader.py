@@ -13,10 +13,11 @@ from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
 from tracker.ledger.cursor import NO_LEDGER, CursorState, cursor_state
 from tracker.ledger.digest import LedgerDigest
 from tracker.ledger.entry_columns import EntryColumns, scan_entries
-from tracker.ledger.entry_logs import EntryLogs, LedgerEntries
+from tracker.ledger.entry_logs import EntryLogs
 from tracker.ledger.errors import BadEntry, EntriesUnreadable, ErrorPolicy, MetadataInvalid
 from tracker.ledger.ledger_metadata import LedgerState
 from tracker.ledger.managed_ledger import TopicCatalogue, parse_cursor_entry
+from tracker.ledger.stored_entries import LedgerEntries
 from tracker.ledger.topic_name import TopicName
 
 

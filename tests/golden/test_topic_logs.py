@@ -1,0 +1,47 @@
+"""Golden: every topic through the one interface of ledgers has the entries that Pulsar's own classes read."""
+
+import hashlib
+from collections import defaultdict
+
+from tests.golden.pulsar_pack import expected
+from tracker.core.columns import Position
+
+
+def test_every_entry_of_every_topic(disk):
+    """Positions, lengths and bytes, piece by piece; nothing more, nothing less."""
+    known = defaultdict(list)
+    for row in expected("entries"):
+        known[row["topic"]].append((row["ledger"], row["entry"], row["length"], row["sha256"]))
+    for topic, rows in known.items():
+        ours = []
+        for piece in disk.topic_log(topic).scan():
+            assert piece.bad_entries == ()
+            stored = piece.entries
+            for row, (ledger_id, entry_id) in enumerate(
+                zip(stored.ledger_id.tolist(), stored.entry_id.tolist(), strict=True)
+            ):
+                payload = stored.payload(row)
+                ours.append((ledger_id, entry_id, len(payload), hashlib.sha256(payload).hexdigest()))
+        assert ours == sorted(rows), topic
+        assert disk.topic_log(topic).entry_count == len(rows)
+
+
+def test_one_entry_at_random(disk):
+    """What a ledger reads at a position is what a scan from there begins with."""
+    log = disk.topic_log("persistent://lab/main/plain")
+    at = Position(log.ledgers[1].ledger_id, 42)
+
+    entries = log.ledger(at.ledger_id).read(at.entry_id, at.entry_id).entries
+
+    assert entries.payload(0) == next(log.scan(at)).entries.payload(0)
+
+
+def test_what_compaction_left(disk):
+    """The compacted ledger of a topic and its horizon; none for a topic that was never compacted."""
+    rows = [row for row in expected("compacted_entries") if row["compacted_topic"].endswith("/compacted")]
+
+    compacted = disk.compacted_log("persistent://lab/main/compacted")
+
+    assert compacted.ledger.ledger_id == rows[0]["compacted_ledger"]
+    assert compacted.ledger.last_entry_id == rows[-1]["compacted_entry"]
+    assert disk.compacted_log("persistent://lab/main/plain") is None

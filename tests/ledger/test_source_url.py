@@ -1,0 +1,62 @@
+"""Sources of ledgers by URL."""
+
+import pytest
+
+from tests.ledger.disks import DiskFiles
+from tests.ledger.log_files import TOPIC
+from tracker.core.errors import InvalidInput
+from tracker.ledger.source_url import open_source, parse_source_url
+from tracker.ledger.topic_reader import OpenLedgers
+
+
+@pytest.fixture
+def bookie(tmp_path):
+    disk = DiskFiles(tmp_path / "a bookie")
+    disk.directory.mkdir()
+    disk.add_ledger(3, [b"a", b"bb"])
+    disk.open().close()
+    return f"bookkeeper+file:{disk.directory}/ledgers".replace(" ", "%20"), disk.directory / "dump.jsonl.gz"
+
+
+def test_the_disks_of_bookies(bookie):
+    """Paths may be percent-encoded and carry the scheme file."""
+    url, dump = bookie
+    for place in (url, url.replace("file:/", "file:file:///")):
+        with open_source(f"{place}?metadata={dump}") as source:
+            assert source.topics() == [TOPIC]
+            assert source.topic_log(TOPIC).entry_count == 2
+
+
+def test_how_open_ledgers_are_read_is_an_option(bookie):
+    """The option reaches the source."""
+    url, dump = bookie
+    with open_source(f"{url}?metadata={dump}&openLedgers=live") as source:
+        assert source.open_ledgers is OpenLedgers.LIVE
+
+
+@pytest.mark.parametrize(
+    ("change", "remedy"),
+    [
+        (lambda url: url.replace("bookkeeper+file", "bookeeper"), "known schemes are bookkeeper"),
+        (lambda url: url.partition(":")[2], "give scheme:place"),
+        (lambda url: url.replace("metadata=", "metdata="), "did you mean 'metadata'"),
+        (lambda url: url.partition("?")[0], "add metadata="),
+        (lambda url: url + "&openLedgers=sometimes", "openLedgers is live or recovered"),
+        (lambda url: url + "&openLedgers=", "give each option once"),
+    ],
+)
+def test_a_wrong_url_says_what_to_write(bookie, change, remedy):
+    """Each error names the URL and the remedy."""
+    url, dump = bookie
+    wrong = change(f"{url}?metadata={dump}")
+    with pytest.raises(InvalidInput) as error:
+        open_source(wrong)
+
+    assert remedy in error.value.message
+    assert wrong in error.value.message
+
+
+def test_several_places_and_options_come_apart():
+    """Commas divide places, options are decoded."""
+    url = parse_source_url("bookkeeper+file:/a,/b%2Cc?metadata=/d%20e")
+    assert (url.paths, url.options["metadata"]) == (["/a", "/b,c"], "/d e")

@@ -1,0 +1,47 @@
+"""A BookKeeper ledger read out of entry logs, as one ledger of a topic."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from tracker.ledger.entry_logs import EntryLogs
+from tracker.ledger.stored_entries import LedgerEntries
+from tracker.ledger.topic_reader import LedgerSpan
+
+_PIECE_ENTRIES_MAX: Final = 65_536
+_PIECE_BYTES: Final = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedLedger:
+    """Implements :class:`~tracker.ledger.topic_log.Ledger` over the logs of one or more bookies."""
+
+    span: LedgerSpan
+    logs: EntryLogs
+    payload_bytes: int | None
+
+    @property
+    def ledger_id(self) -> int:
+        """Of BookKeeper."""
+        return self.span.ledger_id
+
+    @property
+    def last_entry_id(self) -> int:
+        """By the ledger's metadata, or by the logs for one that was never closed."""
+        return self.span.last_entry_id
+
+    @property
+    def closed(self) -> bool:
+        """Whether metadata says where it ends."""
+        return self.span.end_known
+
+    def read(self, first: int, last: int) -> LedgerEntries:
+        """Entries ``first`` to ``last``; a digest that does not fit makes an entry bad unless another copy is whole."""
+        return self.logs.read(self.ledger_id, first, last, self.span.digest)
+
+    def scan(self, first: int, last: int) -> Iterator[LedgerEntries]:
+        """The same in pieces of about 16 MB."""
+        entry_bytes = (self.payload_bytes or 0) // max(self.last_entry_id + 1, 1)
+        piece_entries = max(1, min(_PIECE_ENTRIES_MAX, _PIECE_BYTES // max(entry_bytes, 1)))
+        for start in range(first, last + 1, piece_entries):
+            yield self.read(start, min(start + piece_entries - 1, last))

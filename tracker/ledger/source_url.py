@@ -1,0 +1,113 @@
+"""Sources of ledgers by URL: ``scheme:place?option=value``, the form that every command and the Spark job take.
+
+    bookkeeper+file:DIR[,DIR...]?metadata=DUMP[&openLedgers=live]   disks of one or more bookies together
+
+A place is a path, ``file://`` or not; percent-encoding stands for characters that mean something in a URL.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final
+from urllib.parse import parse_qsl, unquote
+
+from tracker.core.errors import InvalidInput
+from tracker.ledger.entry_logs import Progress
+from tracker.ledger.source import open_bookie_disk
+from tracker.ledger.topic_log import LedgerSource
+from tracker.ledger.topic_reader import OpenLedgers
+
+
+@dataclass(frozen=True, slots=True)
+class SourceUrl:
+    """A source's URL, taken apart."""
+
+    text: str
+    scheme: str
+    place: str
+    """Between the scheme and the options, still percent-encoded."""
+    options: Mapping[str, str]
+
+    @property
+    def paths(self) -> list[str]:
+        """The place as one or more local paths, divided by commas."""
+        return [unquote(part.removeprefix("file://")) for part in self.place.split(",") if part]
+
+    def expect(self, *known: str) -> None:
+        """Refuse options other than these.
+
+        Raises:
+            InvalidInput: names the option, and the known ones.
+        """
+        for option in self.options:
+            if option not in known:
+                near = get_close_matches(option, known, n=1)
+                hint = f"did you mean {near[0]!r}? " if near else ""
+                raise InvalidInput("source", self.text, f"{hint}options of {self.scheme} are {', '.join(known)}")
+
+    def required(self, option: str, why: str) -> str:
+        """The value of an option that must be there.
+
+        Raises:
+            InvalidInput: it is not; ``why`` says what it is for.
+        """
+        value = self.options.get(option)
+        if not value:
+            raise InvalidInput("source", self.text, f"add {option}=...: {why}")
+        return value
+
+
+def parse_source_url(text: str) -> SourceUrl:
+    """Take a URL apart.
+
+    Raises:
+        InvalidInput: it has no scheme, no place, or an option twice or without a value.
+    """
+    scheme, colon, rest = text.partition(":")
+    place, _, query = rest.partition("?")
+    if not colon or not scheme or not place:
+        raise InvalidInput("source", text, f"give scheme:place, with one of the schemes {', '.join(sorted(_OPENERS))}")
+    pairs = parse_qsl(query, keep_blank_values=True)
+    options = dict(pairs)
+    if len(options) < len(pairs) or not all(options.values()):
+        raise InvalidInput("source", text, "give each option once, as option=value, divided by &")
+    return SourceUrl(text, scheme, place, options)
+
+
+def open_source(text: str, *, progress: Progress | None = None) -> LedgerSource:
+    """Open the source of ledgers that a URL names.
+
+    Args:
+        text: the URL.
+        progress: called with bytes looked through and bytes in all, by sources that must look before they can read.
+    Raises:
+        InvalidInput: an unknown scheme or option; a place that does not exist or holds nothing of the kind.
+        LedgerFileInvalid: a file is not what it should be, or of a newer version.
+        MetadataInvalid: the metadata is damaged.
+        OSError: a file cannot be read.
+    """
+    url = parse_source_url(text)
+    opener = _OPENERS.get(url.scheme)
+    if opener is None:
+        raise InvalidInput("source", text, f"known schemes are {', '.join(sorted(_OPENERS))}")
+    return opener(url, progress)
+
+
+def _open_bookie_disk(url: SourceUrl, progress: Progress | None) -> LedgerSource:
+    url.expect("metadata", "openLedgers")
+    dump = url.required("metadata", "a dump of the metadata store says which ledgers make a topic")
+    return open_bookie_disk(url.paths, dump, open_ledgers=_open_ledgers(url), progress=progress)
+
+
+def _open_ledgers(url: SourceUrl) -> OpenLedgers:
+    value = url.options.get("openLedgers", OpenLedgers.RECOVERED.value)
+    try:
+        return OpenLedgers(value)
+    except ValueError as error:
+        allowed = " or ".join(choice.value for choice in OpenLedgers)
+        raise InvalidInput("source", url.text, f"openLedgers is {allowed}") from error
+
+
+_OPENERS: Final[Mapping[str, Callable[[SourceUrl, Progress | None], LedgerSource]]] = {
+    "bookkeeper+file": _open_bookie_disk,
+}
