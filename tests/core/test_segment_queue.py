@@ -4,6 +4,7 @@ import numpy as np
 
 from tracker.core.homes import Home, SnapshotSegments
 from tracker.core.outcomes import BucketState
+from tracker.core.packed_bounds import PackedBounds
 from tracker.core.segment import SegmentBounds
 from tracker.core.segment_queue import SegmentQueue
 
@@ -11,7 +12,7 @@ from tracker.core.segment_queue import SegmentQueue
 def home(key: int, *first_deadlines: int) -> Home:
     column = np.array(first_deadlines, np.int64)
     sealed = Home(key, BucketState.SEALED, memory=None)
-    sealed.snapshot = SnapshotSegments(key, SegmentBounds(np.ones_like(column), column, column), 0)
+    sealed.snapshot = SnapshotSegments(key, PackedBounds(SegmentBounds(np.ones_like(column), column, column)), 0)
     return sealed
 
 

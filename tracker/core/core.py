@@ -14,6 +14,7 @@ from tracker.core.homes import SnapshotSegments
 from tracker.core.invariants import check_invariants
 from tracker.core.limits import TrackerLimits
 from tracker.core.outcomes import TrimOutcome
+from tracker.core.packed_bounds import PackedBounds
 from tracker.core.recovery import RecoveryPlan
 from tracker.core.results import TrackerClosed
 from tracker.core.state import TrackerState
@@ -55,7 +56,11 @@ class TrackerCore(HandingOutVerbs):
         state.leases.number_after((epoch - 1) << _LEASE_ID_BITS)
         for bucket in plan.keep:
             snapshot = SnapshotSegments(
-                bucket.bucket_id, bucket.bounds, bucket.snapshot_bytes, bucket.first_segment, bucket.is_foreign
+                bucket.bucket_id,
+                PackedBounds(bucket.bounds),
+                bucket.snapshot_bytes,
+                bucket.first_segment,
+                bucket.is_foreign,
             )
             state.insert_sealed(bucket.bits, snapshot, bucket.first, bucket.last)
             state.counters.tracked += len(bucket.bits)

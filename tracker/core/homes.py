@@ -6,14 +6,14 @@ loaded when they come near. The object, and so the bits, stay the same all along
 
 from dataclasses import dataclass, field
 
-from tracker.core.columns import IndexColumns, Int64Array, Position, PositionColumns
+from tracker.core.columns import IndexColumns, Position, PositionColumns
 from tracker.core.errors import InvariantViolation
 from tracker.core.outcomes import BucketState
+from tracker.core.packed_bounds import PackedBounds
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.runs import Run
-from tracker.core.segment import SegmentBounds
 
-_SNAPSHOT_BYTES = 2_500
+_SNAPSHOT_BYTES = 2_200
 """A stored home with its range, its segment columns and its places in the queues, beyond segments and bits."""
 
 
@@ -68,7 +68,7 @@ class SnapshotSegments:
     """The durable side of a sealed home: its segments and how far they are loaded."""
 
     bucket_id: int
-    bounds: SegmentBounds
+    bounds: PackedBounds
     snapshot_bytes: int
     next_segment: int = 0
     """First segment that is neither loaded nor being loaded."""
@@ -77,18 +77,11 @@ class SnapshotSegments:
     load_effect_id: int | None = None
     load_first: int = 0
     """First segment of the load in flight."""
-    earliest_from: Int64Array = field(init=False)
-    """For each segment the first deadline of it and all that follow, ascending: segments are loaded in order."""
-
-    def __post_init__(self) -> None:
-        """Look for the deadlines once."""
-        self.earliest_from = self.bounds.earliest_from
 
     @property
     def nbytes(self) -> int:
         """Memory of what is known about the segments. O(1)."""
-        columns = 3 if self.earliest_from is self.bounds.min_deliver_at_ms else 4
-        return _SNAPSHOT_BYTES + 8 * columns * len(self.bounds)
+        return _SNAPSHOT_BYTES + self.bounds.nbytes
 
     @property
     def first_unloaded(self) -> int:
@@ -98,14 +91,14 @@ class SnapshotSegments:
     @property
     def unloaded_count(self) -> int:
         """Rows in segments that are not in memory yet."""
-        return int(self.bounds.count[self.first_unloaded :].sum())
+        return self.bounds.row_count(self.first_unloaded, len(self.bounds))
 
     @property
     def next_min_ms(self) -> int | None:
         """First deadline of what is not in memory yet, or None if everything is."""
         if self.first_unloaded >= len(self.bounds):
             return None
-        return int(self.earliest_from[self.first_unloaded])
+        return self.bounds.earliest_ms(self.first_unloaded)
 
 
 @dataclass(slots=True, eq=False)
@@ -158,10 +151,10 @@ class Home:
 
     def enter(self, snapshot: SnapshotSegments) -> None:
         """From now on its copies lie in a snapshot of one segment or more."""
-        bounds = snapshot.bounds
         self.state, self.memory, self.snapshot = BucketState.SEALED, None, snapshot
+        bounds = snapshot.bounds.take(0, len(snapshot.bounds))
         self.sealed_count = int(bounds.count.sum())
-        self.min_deliver_at_ms = int(snapshot.earliest_from[0])
+        self.min_deliver_at_ms = int(bounds.min_deliver_at_ms.min())
         self.max_deliver_at_ms = int(bounds.max_deliver_at_ms.max())
 
     def check(self) -> None:
@@ -191,7 +184,8 @@ class Home:
         if self.snapshot is not None:
             self._check_segments(self.snapshot.bounds, self.snapshot.next_segment)
 
-    def _check_segments(self, bounds: SegmentBounds, next_segment: int) -> None:
+    def _check_segments(self, packed: PackedBounds, next_segment: int) -> None:
+        bounds = packed.take(0, len(packed))
         if not 0 <= next_segment <= len(bounds) or self.sealed_count != int(bounds.count.sum()):
             raise InvariantViolation(f"home {self.key} was sealed with {self.sealed_count} rows, its segments differ")
         if (self.min_deliver_at_ms, self.max_deliver_at_ms) != (

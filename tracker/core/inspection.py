@@ -99,7 +99,7 @@ def unloaded(state: TrackerState) -> list[UnloadedSegments]:
         if snapshot is None or snapshot.next_min_ms is None:
             continue
         first = snapshot.first_unloaded
-        bounds = snapshot.bounds.take(slice(first, None))
+        bounds = snapshot.bounds.take(first, len(snapshot.bounds))
         found.append(UnloadedSegments(snapshot.bucket_id, first, bounds, home.bits.copy()))
     return found
 

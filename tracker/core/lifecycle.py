@@ -12,6 +12,7 @@ from tracker.core.errors import InvariantViolation
 from tracker.core.homes import Home, SnapshotSegments
 from tracker.core.ordered_map import OrderedMap
 from tracker.core.outcomes import BucketState
+from tracker.core.packed_bounds import PackedBounds
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.seal import SealedIndexes
 from tracker.core.state import TrackerState
@@ -93,7 +94,7 @@ class BucketLifecycle:
         home.bits.end_loan()
         state = self._state
         state.forget_copies(home)
-        snapshot = SnapshotSegments(bucket_id, sealed.bounds, snapshot_bytes)
+        snapshot = SnapshotSegments(bucket_id, PackedBounds(sealed.bounds), snapshot_bytes)
         # What is nearly due is at hand: keep it instead of reading it back.
         snapshot.next_segment = self._near_segments(snapshot, 0, now_ms)
         state.enter_snapshot(home, snapshot, sealed.ledger_bytes)
@@ -146,10 +147,10 @@ class BucketLifecycle:
         """One past the last segment worth loading together with ``first`` (or ``first``, if that is not near)."""
         limits = self._state.limits
         horizon_ms = limits.cutoff_ms(now_ms) + limits.prefetch_window_ms
-        near_count = int(np.searchsorted(snapshot.earliest_from[first:], horizon_ms, side="right"))
+        near_count = snapshot.bounds.end_before(first, horizon_ms) - first
         if not near_count:
             return first
-        rows = np.cumsum(snapshot.bounds.count[first : first + max(near_count, limits.load_indexes_min)])
+        rows = snapshot.bounds.rows_through(first, first + max(near_count, limits.load_indexes_min))
         worth_count = int(np.searchsorted(rows, limits.load_indexes_min)) + 1
         fitting_count = int(np.searchsorted(rows, limits.load_indexes_max, side="right"))
         return first + min(max(near_count, worth_count), max(1, fitting_count), len(rows))
@@ -170,7 +171,7 @@ class BucketLifecycle:
             effect = LoadSegments(self.new_effect_id(), state.epoch, snapshot.bucket_id, first, end - 1)
             snapshot.load_effect_id, snapshot.load_first, snapshot.next_segment = effect.effect_id, first, end
             self._loads[effect.effect_id] = (effect, home)
-            self._loading_count += int(snapshot.bounds.count[first:end].sum())
+            self._loading_count += snapshot.bounds.row_count(first, end)
             state.segments.update(home)
             self._effects.append(effect)
 
@@ -186,7 +187,7 @@ class BucketLifecycle:
         if head_ms is not None and head_ms <= min_ms:
             return None
         for load, home in self._loads.values():
-            if home.snapshot is not None and int(home.snapshot.earliest_from[load.first]) <= min_ms:
+            if home.snapshot is not None and home.snapshot.bounds.earliest_ms(load.first) <= min_ms:
                 return None
         return due_ms
 
@@ -212,7 +213,7 @@ class BucketLifecycle:
     def _forget_load(self, load: LoadSegments, home: Home) -> SnapshotSegments:
         snapshot = home.snapshot
         assert snapshot is not None
-        self._loading_count -= int(snapshot.bounds.count[load.first : load.last + 1].sum())
+        self._loading_count -= snapshot.bounds.row_count(load.first, load.last + 1)
         snapshot.load_effect_id = None
         return snapshot
 
@@ -223,7 +224,7 @@ class BucketLifecycle:
         load, home = self._loads[effect_id]
         snapshot = home.snapshot
         assert snapshot is not None
-        bounds = snapshot.bounds.take(slice(load.first, load.last + 1))
+        bounds = snapshot.bounds.take(load.first, load.last + 1)
         if len(indexes) != int(bounds.count.sum()) or (
             len(indexes)  # foreign segments may be empty
             and (
@@ -371,7 +372,7 @@ class BucketLifecycle:
             if waiting != (effect_id, load.first, load.last + 1):
                 raise InvariantViolation(f"load {effect_id} is in flight and home {home.key} does not wait for it")
         loading = sum(
-            int(home.snapshot.bounds.count[load.first : load.last + 1].sum())
+            home.snapshot.bounds.row_count(load.first, load.last + 1)
             for load, home in self._loads.values()
             if home.snapshot is not None
         )

@@ -20,6 +20,7 @@ from tracker.core.homes import Home, SnapshotSegments
 from tracker.core.lifecycle import BucketLifecycle
 from tracker.core.merge_plan import adjacent_with_fewest, merge_group_size
 from tracker.core.outcomes import BucketState
+from tracker.core.packed_bounds import PackedBounds
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.segment import SegmentBounds
 from tracker.core.state import TrackerState
@@ -142,7 +143,9 @@ class BucketMerger:
             return False
         state = self._state
         sources = self._end()
-        snapshot = SnapshotSegments(bucket_id, bounds, snapshot_bytes, next_segment=_loaded(sources, bounds))
+        snapshot = SnapshotSegments(
+            bucket_id, PackedBounds(bounds), snapshot_bytes, next_segment=_loaded(sources, bounds)
+        )
         bits, reachable = PositionBitmap(), stored.copy()
         runs = []
         for source in sources:
