@@ -16,10 +16,12 @@ from typing import Final
 import google_crc32c
 
 from snapshot_storage.errors import SnapshotCorrupt
-from snapshot_storage.sqlite_schema import ENTRY_BITS, ENTRY_ID_MAX
+from snapshot_storage.sqlite_schema import ENTRY_BITS, ENTRY_ID_MAX, PAGE_BYTES
 
-BLOCK_BYTES: Final = 15 * 1024
-"""Entries are put together up to this, which fits a page with its row. A read of one of them reads them all."""
+BLOCK_BYTES: Final = PAGE_BYTES - 64
+"""Entries are put together up to this, their lengths included, so that a row fills a page: the rest is for SQLite, key and
+checksum. A read of one entry reads them all."""
+_LENGTH_BYTES: Final = 4
 
 Row = tuple[int, int, bytes, bytes | None]
 """Key of the first entry, checksum, payload, lengths."""
@@ -32,8 +34,10 @@ def rows_of(entries: Sequence[bytes], first_key: int, block_bytes: int) -> Itera
         key = first_key + start
         end, size = start + 1, len(entries[start])
         if key & ENTRY_ID_MAX:
-            while end < len(entries) and size + len(entries[end]) <= block_bytes:
-                size += len(entries[end])
+            # The first length counts as well: a row of one entry has none, and with a second one it does.
+            size += _LENGTH_BYTES
+            while end < len(entries) and (more := size + len(entries[end]) + _LENGTH_BYTES) <= block_bytes:
+                size = more
                 end += 1
         block = entries[start:end]
         payload = block[0] if len(block) == 1 else b"".join(block)

@@ -15,8 +15,12 @@ FORMAT_VERSION: Final = 3
 ENTRY_BITS: Final = 24
 """A key is ``bucket_id << ENTRY_BITS | entry_id``: one B-tree in the order of reading, and no second index."""
 ENTRY_ID_MAX: Final = (1 << ENTRY_BITS) - 1
+PAGE_BYTES: Final = 16 * 1024
+"""Large ones hold a block of entries each."""
 
 _FILE_MAGIC: Final = b"SQLite format 3\x00"
+_CACHE_PAGES: Final = 32
+"""Half a megabyte for each connection."""
 _TABLES: Final = (
     # AUTOINCREMENT: an id is never given out again, also when the highest one was deleted.
     """CREATE TABLE snapshots (
@@ -78,6 +82,9 @@ def connect(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA synchronous = FULL")
     # In pages: the log is folded into the file every 4 MB.
     connection.execute("PRAGMA wal_autocheckpoint = 256")
+    # In pages, too: SQLite takes a size in bytes for that of pages of 4 KB, and would keep four times as much. Writes go
+    # on in order and empty the readers' caches, so that more would seldom be looked at again.
+    connection.execute(f"PRAGMA cache_size = {_CACHE_PAGES}")
     # Some builds overwrite what is deleted with zeros, at the cost of writing it once more. Positions are no secret.
     connection.execute("PRAGMA secure_delete = OFF")
     return connection
@@ -120,9 +127,8 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} has storage format {version}, this program reads up to {FORMAT_VERSION}; use a newer program"
         )
     if is_empty:
-        # Freed pages can go back to the file system; this must precede the first page, as must the size of pages. Large
-        # ones hold a block of entries each.
-        connection.execute("PRAGMA page_size = 16384")
+        # Freed pages can go back to the file system; this must precede the first page, as must the size of pages.
+        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":

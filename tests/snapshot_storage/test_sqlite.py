@@ -16,6 +16,8 @@ import pytest
 from snapshot_storage.errors import SnapshotCorrupt, StorageFormatUnsupported, StorageUnavailable
 from snapshot_storage.protocol import CatalogueEntry, CatalogueState
 from snapshot_storage.sqlite import SqliteStorage, open_sqlite
+from snapshot_storage.sqlite_blocks import BLOCK_BYTES
+from snapshot_storage.sqlite_schema import connect, prepare
 from tests.snapshot_storage.sqlite_files import ask, create, each, started
 from tracker.core.columns import Position
 from tracker.core.errors import InvalidInput
@@ -117,6 +119,30 @@ async def test_deleted_snapshots_give_their_space_back(tmp_path):
     assert full > 20_000_000
     assert path.stat().st_size < 2_000_000
     assert not path.with_name("db-wal").exists()
+
+
+@pytest.mark.parametrize("entry_bytes", [1, 33, 420, 2_000], ids="{}-byte entries".format)
+async def test_small_entries_fill_their_pages(tmp_path, entry_bytes):
+    """What a row adds to its entries is their lengths, and a few percent of a page."""
+    path = tmp_path / "db"
+    async with started(path):
+        pass
+    empty_bytes = path.stat().st_size
+    async with started(path) as storage:
+        count = 2_000_000 // (entry_bytes + 4)
+        await create(storage, [bytes(entry_bytes)] * count)
+    assert path.stat().st_size - empty_bytes < 2_000_000 * (1.02 + entry_bytes / PAGE_BYTES)
+    assert ask(path, "SELECT max(length(payload) + length(lengths)) FROM entries")[0][0] <= BLOCK_BYTES
+
+
+def test_a_connection_caches_little(tmp_path):
+    """A number of pages: of a size in bytes SQLite would make four times as much, since its own pages are smaller."""
+    with contextlib.closing(connect(tmp_path / "db")) as connection:
+        prepare(connection, tmp_path / "db")
+        (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+        (cached_pages,) = connection.execute("PRAGMA cache_size").fetchone()
+    assert page_bytes == PAGE_BYTES
+    assert 0 < cached_pages * page_bytes <= 1024 * 1024
 
 
 async def test_the_log_stays_bounded_under_steady_work(tmp_path):

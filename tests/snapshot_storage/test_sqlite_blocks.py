@@ -27,7 +27,7 @@ def test_every_range_comes_back(lengths, block_bytes, data):
     rows = list(rows_of(entries, BASE, block_bytes))
     assert rows[0][0] == BASE
     assert rows[0][3] is None
-    assert all(len(payload) <= block_bytes for _, _, payload, lengths in rows if lengths is not None)
+    assert all(len(payload) + len(lengths) <= block_bytes for _, _, payload, lengths in rows if lengths is not None)
     first = data.draw(st.integers(0, len(entries) - 1))
     last = data.draw(st.integers(first, len(entries) - 1))
     wanted = [row for row in row_for(rows, BASE + first) if row[0] <= BASE + last]
@@ -65,7 +65,7 @@ def test_a_damaged_row_is_corrupt(damage):
 @pytest.mark.parametrize("kept", [[], [0], [0, 1], [0, 2], [1, 2]])
 def test_a_missing_row_is_corrupt(kept):
     """At the front, in the middle, at the end, and all of them."""
-    rows = list(rows_of(ENTRIES, BASE, 35))
+    rows = list(rows_of(ENTRIES, BASE, 40))
     assert len(rows) == 3
     with pytest.raises(SnapshotCorrupt, match="bucket 7"):
         entries_of([rows[number] for number in kept], BASE, BASE + 5)
