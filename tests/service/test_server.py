@@ -190,6 +190,40 @@ async def test_a_message_above_the_limit_is_refused():
         assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
+@pytest.mark.slow
+async def test_calls_that_come_all_at_once_are_all_answered():
+    """Left alone, gRPC cancels calls at random once a thousand wait for the event loop."""
+    async with running(settings()) as (_, bound), grpc.aio.insecure_channel(str(bound.grpc)) as channel:
+        stub = pb_grpc.DelayedDeliveryTrackerServiceStub(channel)
+        epoch = (await stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="test"))).epoch
+        entries = range(1_500)
+        adds = [
+            stub.AddMessages(
+                pb.AddMessagesRequest(
+                    tracker=REF, epoch=epoch, deliver_at_ms=[2**42], ledger_ids=[1], entry_ids=[entry]
+                )
+            )
+            for entry in entries
+        ]
+        assert [await add.code() for add in adds] == [grpc.StatusCode.OK for _ in entries]
+
+
+async def test_a_connection_beyond_its_calls_still_learns_that_the_service_is_alive():
+    """Waiting polls up to the limit leave room for health, and for the refusal of the next call."""
+    async with running(settings(calls_max=3)) as (_, bound), grpc.aio.insecure_channel(str(bound.grpc)) as channel:
+        stub = pb_grpc.DelayedDeliveryTrackerServiceStub(channel)
+        epoch = (await stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="test"))).epoch
+        request = pb.PollScheduledMessagesRequest(tracker=REF, epoch=epoch, max_messages=1, wait_ms=60_000)
+        polls = [stub.PollScheduledMessages(request) for _ in range(3)]
+        async with asyncio.timeout(10):
+            # The polls are on their way, and a call that overtakes them is answered.
+            while await stub.ListTrackers(pb.ListTrackersRequest()).code() is grpc.StatusCode.OK:
+                pass
+            assert await health_of(channel) == SERVING
+        for poll in polls:
+            poll.cancel()
+
+
 def test_bound_addresses_travel_as_json():
     """What --ready-file holds can be read by any script."""
     bound = BoundAddresses(Address("127.0.0.1", 1), Address("::1", 2))

@@ -38,6 +38,9 @@ from tracker.service.settings import Settings
 from tracker.service.settings_keys import Address
 
 _KEEPALIVE_TIMEOUT_MS = 10_000
+_UNLIMITED = 2**31 - 1
+_STREAMS_BEYOND_CALLS = 100
+"""Of one connection: so that the call above the limit is refused with a reason, and health is answered meanwhile."""
 _CLOSE_MS = 1_000
 """The end of the grace period is kept for closing connections and the storage."""
 _CLOSE_SECONDS_MIN = 0.1
@@ -144,6 +147,12 @@ class TrackerServer:
         keepalive_ms = self.settings.grpc_keepalive_ms
         return [
             ("grpc.so_reuseport", 0),  # else a second service would share the port instead of being refused
+            # Calls that the event loop has not seen yet. gRPC cancels them at random from 1,000 on, without a word to the
+            # client; here they wait for their turn, and above ``calls_max`` they are refused with a status and a delay.
+            # What one connection has under way is bounded all the same: what is more waits in the client.
+            ("grpc.server.max_pending_requests", _UNLIMITED),
+            ("grpc.server.max_pending_requests_hard_limit", _UNLIMITED),
+            ("grpc.max_concurrent_streams", self.settings.calls_max + _STREAMS_BEYOND_CALLS),
             ("grpc.max_receive_message_length", self.settings.grpc_message_bytes_max),
             ("grpc.max_send_message_length", self.settings.grpc_message_bytes_max),
             ("grpc.keepalive_time_ms", keepalive_ms),
