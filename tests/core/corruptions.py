@@ -222,6 +222,15 @@ def the_segment_bytes_are_off(busy):
 
 
 @corruption
+def a_lookup_outlives_the_bits_it_was_made_of(busy):
+    while not busy.state.members.lookup_bytes:
+        busy.core.contains(one(IDLE, 2))
+    outlived = busy.state.members._lookup
+    busy.core.cancel(one(IDLE, 2), 0)
+    busy.state.members._lookup = outlived
+
+
+@corruption
 def the_bytes_of_the_runs_are_off(busy):
     busy.state.heap.nbytes += 1
 

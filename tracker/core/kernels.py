@@ -4,12 +4,20 @@ import numpy as np
 from numba.extending import register_jitable
 from numpy.typing import NDArray
 
-from tracker.core.jit import COLUMN, INT64, Kernels
+from tracker.core.jit import COLUMN, INT64, OCTETS, Kernels
 
 Int64Array = NDArray[np.int64]
+UInt8Array = NDArray[np.uint8]
+Int = int | np.int64
 
 _DIGIT_BITS_MAX = 11
 """Digits of a radix sort: 2,048 counters stay in the first-level cache."""
+_COOKIE_RUNS = 12_347
+_OFFSETS_FROM = 4
+_ARRAY_VALUES_MAX = 4_096
+_BITSET_BYTES = 8_192
+_PLACE = 4
+"""Numbers for each place of a container table."""
 
 _kernels = Kernels()
 warm_up = _kernels.warm_up
@@ -140,3 +148,102 @@ def position_order_in_segments(ledger_id: Int64Array, entry_id: Int64Array, star
         ordered[next_slot[segment]] = row
         next_slot[segment] += 1
     return ordered
+
+
+@register_jitable(forceinline=True)
+def _pair(octets: UInt8Array, at: Int) -> Int:
+    """Two octets, the lower one first. Unsigned indexes, because numba asks of others whether they count from the end."""
+    return np.int64(octets[np.uint64(at)]) | np.int64(octets[np.uint64(at + 1)]) << 8
+
+
+@register_jitable(forceinline=True)
+def _first_place(ledger: Int, high: Int, mask: Int) -> Int:
+    """Where a container table is entered: the last bits of a product that fits 63."""
+    mixed = ((ledger ^ ledger >> 24 ^ ledger >> 48) & 0xFF_FFFF) * 0x9E37_79B1 + high * 0x85EB_CA77
+    return (mixed ^ mixed >> 29) & mask
+
+
+@_kernels.add(OCTETS, COLUMN, COLUMN)
+def container_table(octets: UInt8Array, begins: Int64Array, ledger_id: Int64Array) -> Int64Array:
+    """Where each container of some bitmaps lies, as a hash table at most half full. O(containers).
+
+    Args:
+        octets: bitmaps in the portable format (RoaringFormatSpec), one after the other.
+        begins: where each of them begins.
+        ledger_id: the ledger of each; none twice.
+    Returns: for each place four numbers: ledger (-1: nothing is here), upper half of its entries, where the container's
+        values begin, and what they are: so many values, 0 for a bitset, or minus the number of runs.
+    """
+    count = np.int64(0)
+    for at in begins:
+        count += 1 + _pair(octets, at + 2) if _pair(octets, at) == _COOKIE_RUNS else _pair(octets, at + 4)
+    size = np.int64(2)
+    while size < 2 * count:
+        size *= 2
+    table = np.full(_PLACE * size, -1, np.int64)
+    for number in range(len(begins)):
+        at = begins[number]
+        has_runs = _pair(octets, at) == _COOKIE_RUNS
+        if has_runs:
+            containers = 1 + _pair(octets, at + 2)
+            flags = at + 4
+            keys = flags + (containers + 7) // 8
+            body = keys + 4 * containers + (4 * containers if containers >= _OFFSETS_FROM else 0)
+        else:
+            containers = _pair(octets, at + 4)
+            flags = at
+            keys = at + 8
+            body = keys + 8 * containers
+        for container in range(containers):
+            high = _pair(octets, keys + 4 * container)
+            kind = 1 + _pair(octets, keys + 4 * container + 2)
+            begin = body
+            if has_runs and octets[flags + container // 8] >> (container % 8) & 1:
+                kind = -_pair(octets, body)
+                begin = body + 2
+                body = begin - 4 * kind
+            elif kind <= _ARRAY_VALUES_MAX:
+                body += 2 * kind
+            else:
+                kind = np.int64(0)
+                body += _BITSET_BYTES
+            place = _first_place(ledger_id[number], high, size - 1)
+            while table[_PLACE * place] >= 0:
+                place = (place + 1) & (size - 1)
+            table[_PLACE * place] = ledger_id[number]
+            table[_PLACE * place + 1] = high
+            table[_PLACE * place + 2] = begin
+            table[_PLACE * place + 3] = kind
+    return table
+
+
+@_kernels.add(OCTETS, COLUMN, COLUMN, COLUMN)
+def contained(octets: UInt8Array, table: Int64Array, ledger_id: Int64Array, entry_id: Int64Array) -> NDArray[np.bool_]:
+    """For each position, whether it is in the bitmaps that :func:`container_table` was made for. O(n log container)."""
+    found = np.zeros(len(ledger_id), np.bool_)
+    mask = len(table) // _PLACE - 1
+    place: Int = 0
+    for row in range(len(ledger_id)):
+        ledger, entry = ledger_id[row], entry_id[row]
+        high, low = entry >> 16, entry & 0xFFFF
+        if table[_PLACE * place] != ledger or table[_PLACE * place + 1] != high:
+            place = _first_place(ledger, high, mask)
+            while table[_PLACE * place] >= 0 and (table[_PLACE * place] != ledger or table[_PLACE * place + 1] != high):
+                place = (place + 1) & mask
+        if table[_PLACE * place] < 0:
+            continue
+        begin, kind = table[_PLACE * place + 2], table[_PLACE * place + 3]
+        if kind == 0:
+            found[row] = octets[np.uint64(begin + (low >> 3))] >> (low & 7) & 1
+            continue
+        # The last value, or the last first value of a run, that is not above it. Without a branch that is hard to guess.
+        width = 2 if kind > 0 else 4
+        last = np.int64(0)
+        left = abs(kind)
+        while left > 1:
+            half = left >> 1
+            last += half if _pair(octets, begin + width * (last + half)) <= low else 0
+            left -= half
+        beyond = low - _pair(octets, begin + width * last)
+        found[row] = beyond == 0 if kind > 0 else 0 <= beyond <= _pair(octets, begin + width * last + 2)
+    return found

@@ -291,7 +291,7 @@ class BucketLifecycle:
         unreachable.subtract(reachable)
         if not unreachable:
             return
-        home.bits.subtract(unreachable)
+        self._state.members.subtract(home, unreachable)
         self._state.counters.tracked -= len(unreachable)
         self._state.counters.dropped_as_corrupt += len(unreachable)
         self._state.account(home)

@@ -58,7 +58,7 @@ class TrackerReadings:
         return self._state.counters.tracked
 
     def contains(self, positions: PositionColumns) -> BoolArray:
-        """For each position, whether it is tracked; leased ones are. O(n) and a bitmap intersection per ledger."""
+        """For each position, whether it is tracked; leased ones are. O(n), and mostly no step for each ledger."""
         return self._settled().members.contains(positions)
 
     def next_delivery_ms(self) -> int | None:

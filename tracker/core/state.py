@@ -112,7 +112,7 @@ class TrackerState:
         homes: dict[int, Home] = {}
         for home, rows in list(self.members.locate(positions)):
             here = positions.take(rows)
-            count = home.bits.remove(here)
+            count = self.members.remove(home, here)
             dropped += count
             homes[home.key] = home
             if home.memory is not None:
@@ -169,7 +169,7 @@ class TrackerState:
         trimmed = 0
         homes = []
         for home in list(self.members.homes.values()):
-            count = home.bits.remove_through(position)
+            count = self.members.remove_through(home, position)
             if not count:
                 continue
             trimmed += count
@@ -365,7 +365,7 @@ class TrackerState:
     def unlist_home(self, home: Home) -> None:
         """Forget a home; its bits and its copies have found another, or are none."""
         self.segments.remove(home.key)
-        self.members.remove(home)
+        self.members.remove_home(home)
         self.membership_bytes -= home.membership_bytes
         if home.snapshot is not None:
             self.snapshot_bytes -= home.snapshot.snapshot_bytes

@@ -48,13 +48,14 @@ def tracker_stats(state: TrackerState, next_delivery_ms: int | None, *, replay_r
 
 
 def _memory_beside_bits(state: TrackerState) -> int:
-    """Memory of rows, leases, segment bounds and places in the ledger index, about. O(1)."""
+    """Memory of rows, leases, segment bounds, places in the ledger index and the lookup, about. O(1)."""
     dated_anew = sum(len(home.memory.redated) for home in (state.mutable, state.late) if home.memory is not None)
     return (
         state.heap.nbytes
         + state.leases.nbytes
         + state.segments_bytes
         + _LISTING_BYTES * state.members.listed_count
+        + state.members.lookup_bytes
         + _REDATED_BYTES * dated_anew
     )
 
