@@ -22,7 +22,9 @@ from tracker.core.core import TrackerCore
 
 ABOUT = (
     "Batches of 1,000 positions of 20 sealed buckets over 7 days: in the order in which a dispatcher reads them, and at "
-    "random, as the peer was asked. Half drained means that half a week has passed."
+    "random, as the peer was asked. Half drained means that half a week has passed. Bitmap by bitmap, a step for each "
+    "ledger of a batch took nearly all of it: 350 ns at random, 529 half drained. Nothing changes while this is measured, "
+    "so all but the first batch ask a flat copy of the bitmaps; making it takes about a microsecond for each ledger."
 )
 
 
