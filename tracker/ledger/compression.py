@@ -27,6 +27,11 @@ class Codec(IntEnum):
     SNAPPY = 4
 
 
+_EXPANSION_MAX: Final = {Codec.LZ4: 255, Codec.ZLIB: 1032, Codec.ZSTD: 32_768, Codec.SNAPPY: 22}
+"""How many bytes one compressed byte can become at most, by the formats themselves: a larger promise is damage."""
+
+_ZSTD_LEVEL: Final = 3
+
 _DECOMPRESS_INTO: Final[dict[Codec, Callable[[bytes, bytearray], int]]] = {
     Codec.LZ4: cramjam.lz4.decompress_block_into,
     Codec.ZSTD: cramjam.zstd.decompress_into,
@@ -52,6 +57,8 @@ def decompress(codec: int, compressed: bytes, uncompressed_size: int) -> bytes:
         raise CompressedDataInvalid(
             f"an uncompressed size of {uncompressed_size} bytes is out of range 0 to {UNCOMPRESSED_BYTES_MAX}"
         )
+    if uncompressed_size > len(compressed) * _EXPANSION_MAX.get(Codec(codec), uncompressed_size):
+        raise CompressedDataInvalid(f"{len(compressed)} bytes of {name} can never give {uncompressed_size} bytes")
     try:
         plain = _decompress(Codec(codec), compressed, uncompressed_size)
     except (cramjam.DecompressionError, zlib.error) as error:
@@ -72,3 +79,29 @@ def _decompress(codec: Codec, compressed: bytes, size: int) -> bytes:
     # A byte of room more than expected shows a longer result, and bounds what damaged bytes can make us allocate.
     room = bytearray(size + 1)
     return bytes(room[: _DECOMPRESS_INTO[codec](compressed, room)])
+
+
+def compress(codec: int, plain: bytes) -> bytes:
+    """The bytes as Pulsar's Java client would send them, up to choices that its compressors make differently.
+
+    Args:
+        codec: a value of :class:`Codec`.
+        plain: any length.
+    Raises:
+        CompressedDataInvalid: an unknown codec.
+    """
+    match codec:
+        case Codec.NONE:
+            return plain
+        case Codec.LZ4:
+            return bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        case Codec.ZLIB:
+            # As Java does it: flushed, never finished.
+            stream = zlib.compressobj()
+            return stream.compress(plain) + stream.flush(zlib.Z_SYNC_FLUSH)
+        case Codec.ZSTD:
+            return bytes(cramjam.zstd.compress(plain, _ZSTD_LEVEL))
+        case Codec.SNAPPY:
+            return bytes(cramjam.snappy.compress_raw(plain))
+        case _:
+            raise CompressedDataInvalid(f"compression type {codec} is unknown; 0 to {max(Codec)} are known")

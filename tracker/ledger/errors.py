@@ -115,3 +115,15 @@ class FrameInvalid(LedgerError):
     """The bytes are not a topic entry. Treat the entry as damaged."""
 
     reason = "FRAME_INVALID"
+
+
+class PayloadInvalid(LedgerError):
+    """An entry's metadata and its payload contradict each other. Treat the entry as damaged."""
+
+    reason = "PAYLOAD_INVALID"
+
+
+class DecryptionFailed(LedgerError):
+    """A payload cannot be decrypted with the keys at hand. Give the private key that the message names."""
+
+    reason = "DECRYPTION_FAILED"

@@ -4,6 +4,7 @@ A managed ledger is called ``tenant/namespace/persistent/<encoded local name>``;
 lost their cluster have the cluster between tenant and namespace. Encoding is Java's URLEncoder with UTF-8.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote_plus, unquote_plus
@@ -12,6 +13,7 @@ from tracker.core.errors import InvalidInput
 
 _DOMAIN: Final = "persistent"
 _PREFIX: Final = "persistent://"
+_PARTITION: Final = re.compile(r"-partition-(0|[1-9][0-9]{0,8})$")
 
 
 def encode_name(name: str) -> str:
@@ -47,6 +49,12 @@ class TopicName:
     def managed_ledger(self) -> str:
         """The managed ledger's name, also its path below /managed-ledgers."""
         return f"{self.tenant}/{self.namespace}/{_DOMAIN}/{encode_name(self.local_name)}"
+
+    @property
+    def partition(self) -> int:
+        """Which partition of a partitioned topic it is; -1 when it is none."""
+        found = _PARTITION.search(self.local_name)
+        return int(found[1]) if found else -1
 
     @property
     def holds_messages(self) -> bool:

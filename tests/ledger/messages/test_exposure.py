@@ -1,0 +1,56 @@
+"""Who is shown broker frames (PIP-90)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.ledger.list_ledger import topic_of
+from tests.ledger.messages.producer import batch, single, slot
+from tracker.ledger.frame import split_frame
+from tracker.ledger.messages import MessageOptions, MessageReader, frame_exposed, without_broker_frames
+from tracker.ledger.stored_entries import StoredEntries
+
+
+@pytest.mark.parametrize(
+    ("enabled", "version", "exposed"), [(True, 18, True), (True, 21, True), (True, 17, False), (False, 21, False)]
+)
+def test_a_frame_is_exposed_by_setting_and_protocol(enabled, version, exposed):
+    """Both are needed: the setting, and a client that understands."""
+    assert frame_exposed(exposing_enabled=enabled, protocol_version=version) is exposed
+
+
+def test_a_reader_that_is_not_shown_frames_gets_neither_time_nor_index():
+    """Everything else of the message is the same."""
+    log = topic_of({1: [single(b"a", index=0), batch([slot(0, b"b"), slot(1, b"c")], index=2)]})
+
+    shown = list(MessageReader(log).read())
+    hidden = list(MessageReader(log, MessageOptions(expose_broker_frame=False)).read())
+
+    assert [message.index for message in shown] == [0, 1, 2]
+    assert {message.broker_publish_time_ms for message in shown} == {1_700_000_000_005}
+    assert {(message.index, message.broker_publish_time_ms) for message in hidden} == {(None, None)}
+    assert [message.payload for message in hidden] == [b"a", b"b", b"c"]
+
+
+@given(st.lists(st.tuples(st.binary(max_size=5), st.none() | st.integers(0, 2**63)), max_size=8))
+def test_stripped_entries_are_the_clients_bytes(rows):
+    """With a frame or without, first or last in the buffer: what remains is what the producer sent."""
+    stored = StoredEntries.of(1, range(len(rows)), [single(payload, index=index) for payload, index in rows])
+
+    stripped = without_broker_frames(stored)
+
+    assert [stripped.payload(row) for row in range(len(rows))] == [single(payload) for payload, _ in rows]
+    assert stripped.buffer is stored.buffer
+
+
+@pytest.mark.parametrize(
+    "entry", [b"", b"\x0e", b"\x0e\x02\0\0\0", b"\x0e\x02\xff\xff\xff\xff...", b"\x0e\x02\0\0\0\x04..."]
+)
+def test_a_frame_that_is_cut_short_stays(entry):
+    """Nothing is read behind the entry, and nothing wrong is made of it."""
+    stored = StoredEntries.of(1, [0, 1], [entry, single(b"next", index=3)])
+
+    stripped = without_broker_frames(stored)
+
+    assert stripped.payload(0) == entry
+    assert split_frame(stripped.payload(1)).broker_start == -1

@@ -1,0 +1,39 @@
+"""Where private keys come from: whoever reads encrypted messages brings a loader."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
+from tracker.core.errors import InvalidInput
+from tracker.ledger.errors import DecryptionFailed
+
+
+class KeyLoader(Protocol):
+    """Finds private keys by the names that producers gave the public ones. ``{"name": pem}.get`` is one."""
+
+    def __call__(self, name: str, /) -> bytes | None:
+        """The private key as PEM, without a password; None when there is no key of this name."""
+
+
+def load_key_files(files: Mapping[str, str | Path]) -> KeyLoader:
+    """A loader of keys that lie in files.
+
+    Args:
+        files: key name -> PEM file; read here, once.
+    Raises:
+        InvalidInput: a file cannot be read.
+    """
+    keys: dict[str, bytes] = {}
+    for name, file in files.items():
+        try:
+            keys[name] = Path(file).read_bytes()
+        except OSError as error:
+            raise InvalidInput("key file", str(file), f"give a PEM file that can be read: {error.strerror}") from error
+    return keys.get
+
+
+def missing_key(metadata: MessageMetadata) -> DecryptionFailed:
+    """The error for a payload that none of the keys at hand can open."""
+    names = " or ".join(repr(wrapped.key) for wrapped in metadata.encryption_keys)
+    return DecryptionFailed(f"the payload is encrypted: give private key {names}")

@@ -1,0 +1,161 @@
+"""The messages of a topic, as a consumer that begins at the topic's start would get them.
+
+Markers, aborted transactions and compacted slots are left out; batches are taken apart, messages in pieces are put
+together, payloads decrypted and decompressed.
+Source: ConsumerImpl.java (messageReceived, receiveIndividualMessagesFromBatch), AbstractBaseDispatcher.java
+(filterEntriesForConsumer). Unlike Pulsar, which drops damaged messages with a line in its log, this reports each.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
+from tracker.core.columns import Position
+from tracker.ledger.entry_columns import EntryColumns, EntryFlag, scan_entries
+from tracker.ledger.errors import (
+    BadEntry,
+    CompressedDataInvalid,
+    DecryptionFailed,
+    EntriesUnreadable,
+    ErrorPolicy,
+    PayloadInvalid,
+)
+from tracker.ledger.frame import parse_message_metadata, split_frame
+from tracker.ledger.messages.batch import split_batch
+from tracker.ledger.messages.build import BrokerStamp, batched_message, single_message
+from tracker.ledger.messages.chunks import ChunkAssembler, IncompleteMessage
+from tracker.ledger.messages.keys import KeyLoader
+from tracker.ledger.messages.message import Message, MessageId
+from tracker.ledger.messages.payload import PayloadDecoder
+from tracker.ledger.messages.visibility import OpenTransactions, TransactionView
+from tracker.ledger.stored_entries import LedgerEntries
+from tracker.ledger.topic_log import TopicLog
+from tracker.ledger.transactions import TransactionOutcome
+
+MESSAGE_BYTES_MAX: Final = 1 << 30
+PENDING_CHUNK_BYTES_MAX: Final = 256 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageOptions:
+    """How messages are read."""
+
+    keys: KeyLoader | None = None
+    """None: encrypted messages are errors."""
+    expose_broker_frame: bool = True
+    """Whether messages get a broker publish time and an index; see :func:`~.exposure.frame_exposed`."""
+    open_transactions: OpenTransactions = OpenTransactions.STOP
+    on_error: ErrorPolicy = ErrorPolicy.FAIL
+    message_bytes_max: int = MESSAGE_BYTES_MAX
+    """Messages that claim to be larger, uncompressed, are errors."""
+    pending_chunk_bytes_max: int = PENDING_CHUNK_BYTES_MAX
+    """Bytes of unfinished messages in pieces that are held at once; beyond it the oldest is given up."""
+
+
+class MessageReader:
+    """Reads a topic's messages once, from front to back. Not thread-safe.
+
+    What had to be passed over is listed in ``bad_entries`` and ``incomplete``, as far as reading has come.
+    """
+
+    def __init__(self, log: TopicLog, options: MessageOptions | None = None) -> None:
+        self._log = log
+        self._options = options or MessageOptions()
+        self._payloads = PayloadDecoder(self._options.keys, message_bytes_max=self._options.message_bytes_max)
+        self._chunks = ChunkAssembler(
+            pending_bytes_max=self._options.pending_chunk_bytes_max, message_bytes_max=self._options.message_bytes_max
+        )
+        self._transactions = TransactionView(log)
+        self.bad_entries: list[BadEntry] = []
+        """Entries that could not be read; stays empty under ErrorPolicy.FAIL."""
+
+    @property
+    def incomplete(self) -> list[IncompleteMessage]:
+        """Messages in pieces of which some are missing: no damage, as a rule, but a producer that failed."""
+        return self._chunks.incomplete
+
+    def read(self, start: Position | None = None) -> Iterator[Message]:
+        """All messages from a position on (None is the beginning), in topic order.
+
+        Raises:
+            EntriesUnreadable: entries are missing or damaged, or cannot be decrypted, and the policy says to fail.
+        Cost: O(bytes), plus one look ahead over the rest of the topic if it has transactions; memory for a piece of a
+            ledger, the largest message, and the unfinished ones.
+        """
+        yield from self.read_pieces(self._log.scan(start))
+        self.finish()
+
+    def read_pieces(self, pieces: Iterable[LedgerEntries], *, committed: bool = False) -> Iterator[Message]:
+        """The messages of some entries; call :meth:`finish` behind the last.
+
+        Args:
+            pieces: entries of the topic, ascending over all calls.
+            committed: whether all transactions among them are known to have been committed.
+        Raises: as :meth:`read`.
+        """
+        for piece in pieces:
+            self._report(piece.bad_entries)
+            columns = scan_entries(piece.entries)
+            visible = columns.readable & ~columns.has(EntryFlag.MARKER)
+            end = len(columns)
+            if not committed:
+                outcome = self._transactions.outcomes(columns)
+                open_rows = np.flatnonzero(outcome == TransactionOutcome.OPEN)
+                if len(open_rows) and self._options.open_transactions is OpenTransactions.STOP:
+                    end = int(open_rows[0])
+                visible &= outcome == TransactionOutcome.COMMITTED
+            self._report(tuple(self._bad(columns, row, reason) for row, reason in columns.unreadable() if row < end))
+            for row in np.flatnonzero(visible[:end]).tolist():
+                yield from self._messages(columns, row)
+            if end < len(columns):
+                return
+
+    def finish(self) -> None:
+        """There are no more entries: messages in pieces that are not whole by now are incomplete."""
+        self._chunks.finish()
+
+    def _messages(self, columns: EntryColumns, row: int) -> Iterator[Message]:
+        stored = columns.stored
+        entry = stored.payload(row)
+        frame = split_frame(entry)
+        metadata = parse_message_metadata(entry, frame)
+        try:
+            messages = self._decode(columns, row, metadata, entry[frame.metadata_end :])
+        except (PayloadInvalid, CompressedDataInvalid, DecryptionFailed) as error:
+            self._report((self._bad(columns, row, error.message),), cause=error)
+            return
+        yield from messages
+
+    def _decode(self, columns: EntryColumns, row: int, metadata: MessageMetadata, body: bytes) -> list[Message]:
+        stored = columns.stored
+        position = Position(int(stored.ledger_id[row]), int(stored.entry_id[row]))
+        stamp = BrokerStamp.of(columns, row) if self._options.expose_broker_frame else BrokerStamp()
+        partition = self._log.name.partition
+        body = self._payloads.decrypt(metadata, body)
+        first_chunk = None
+        if metadata.num_chunks_from_msg > 1:
+            whole = self._chunks.add(position, metadata, body)
+            if whole is None:
+                return []
+            first_chunk, body = whole
+        body = self._payloads.decompress(metadata, body)
+        if not metadata.HasField("num_messages_in_batch"):
+            message_id = MessageId(*position, partition, first_chunk=first_chunk)
+            return [single_message(message_id, metadata, body, stamp)]
+        size = metadata.num_messages_in_batch
+        return [
+            batched_message(MessageId(*position, partition, slot.batch_index, size), metadata, slot, stamp)
+            for slot in split_batch(metadata, body)
+            if not slot.metadata.compacted_out
+        ]
+
+    def _bad(self, columns: EntryColumns, row: int, reason: str) -> BadEntry:
+        return BadEntry(int(columns.stored.ledger_id[row]), int(columns.stored.entry_id[row]), None, None, reason)
+
+    def _report(self, bad: tuple[BadEntry, ...], *, cause: Exception | None = None) -> None:
+        if bad and self._options.on_error is ErrorPolicy.FAIL:
+            raise EntriesUnreadable(bad) from cause
+        self.bad_entries += bad
