@@ -1,5 +1,6 @@
 """Sealing a frozen home: which copies count, and what a missing one means."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,6 +70,26 @@ def test_two_deadlines_that_both_count_are_a_bug():
     """Nothing says which of them is the last."""
     with pytest.raises(InvariantViolation, match="1 positions to seal but 2 copies"):
         seal(frozen([(5, 1, 0), (9, 1, 0)], live=[(1, 0)]))
+
+
+def test_rows_count_wherever_they_lie_among_many():
+    """Rows are looked up some thousands at a time, and none of them gets lost between two times."""
+    count = 200_000
+    entries = np.random.default_rng(1).permutation(count)
+    dead, redated = entries[::7], Position(1, int(entries[-1]))
+    assert redated.entry_id not in dead
+    live = PositionBitmap.of(PositionColumns(np.ones(count, np.int64), entries))
+    live.remove(PositionColumns(np.ones(len(dead), np.int64), dead))
+    chunk = IndexColumns(2 * entries, np.ones(count, np.int64), entries)
+    older = IndexColumns.of([(7, *redated)])
+    sealed = seal(
+        FrozenIndexes(
+            1, (older, chunk), live, {redated: 2 * redated.entry_id}, 10**6, 5_000, Position(1, 0), Position(1, count - 1)
+        )
+    )
+    expected = np.setdiff1d(np.arange(count), dead)
+    assert np.array_equal(sealed.indexes.entry_id, expected)
+    assert np.array_equal(sealed.indexes.deliver_at_ms, 2 * expected)
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1), st.integers(0, 1)), max_size=20).map(sorted))

@@ -158,6 +158,8 @@ def test_a_large_bucket_is_coded_in_blocks():
     bucket = seal_rows(table, step_ms=2**30, count_max=100)
     segments = list(encode_snapshot(bucket).segments)
     assert b"".join(segments) == reference_segment(bucket.indexes)
+    assert all(map(reference_rows, segments))
+    assert list(encode_snapshot(seal_rows(table, step_ms=2**41, count_max=-1)).segments) == [b"".join(segments)]
     assert list(decode_segments(segments)) == list(bucket.indexes)
     foreign = segments[len(segments) // 2] + b"\x12\x00"
     segments[len(segments) // 2] = foreign
