@@ -84,7 +84,14 @@ def test_rows_count_wherever_they_lie_among_many():
     older = IndexColumns.of([(7, *redated)])
     sealed = seal(
         FrozenIndexes(
-            1, (older, chunk), live, {redated: 2 * redated.entry_id}, 10**6, 5_000, Position(1, 0), Position(1, count - 1)
+            1,
+            (older, chunk),
+            live,
+            {redated: 2 * redated.entry_id},
+            10**6,
+            5_000,
+            Position(1, 0),
+            Position(1, count - 1),
         )
     )
     expected = np.setdiff1d(np.arange(count), dead)
