@@ -16,6 +16,17 @@ pytestmark = [
 ]
 WARM_UP = "from tracker.service.kernels import warm_up_kernels; warm_up_kernels()"
 
+FIRST_USE = f"""
+import sys
+import numpy as np
+{WARM_UP}
+from tracker.core.columns import index_columns
+frozen = index_columns(np.arange(9), np.arange(9), np.arange(9))
+before = set(sys.modules)
+frozen.sorted()
+print(sorted(set(sys.modules) - before))
+"""
+
 
 def test_compiling_is_logged_once_and_never_when_warm(tmp_path: Path):
     """Two modules of kernels, one announcement."""
@@ -33,3 +44,11 @@ def test_compiling_is_logged_once_and_never_when_warm(tmp_path: Path):
     cold, warm = printed
     assert cold.count("compiling kernels") == cold.count("kernels are compiled") == 1
     assert not warm
+
+
+def test_the_first_call_imports_nothing():
+    """Whoever waits for it would wait for that, too."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", FIRST_USE], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,5 +1,8 @@
 """Loading all compiled kernels at the start of the service, so that no call waits for a compilation."""
 
+# numba asks whether an array is masked when it first sees one that is read-only: in the middle of a call, it would import
+# this then, and every other call would wait.
+import numpy.ma  # noqa: F401
 import structlog
 
 import snapshot_storage.kernels
