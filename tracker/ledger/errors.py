@@ -90,6 +90,42 @@ class LedgerNotFound(LedgerError):
         return cls(f"{where} has no ledger {ledger_id}; it has {listed}", metadata={"ledger_id": str(ledger_id)})
 
 
+class MessageIndexInvalid(LedgerError):
+    """No message can have this index. Give 0 or more."""
+
+    reason = "MESSAGE_INDEX_INVALID"
+
+    def __init__(self, index: int) -> None:
+        super().__init__(f"index: {index} is not valid; give 0 or more", metadata={"index": str(index)})
+        self.index = index
+
+
+class MessageNotFound(LedgerError):
+    """The topic has no such message, or none yet. Ask again when more was published."""
+
+    reason = "MESSAGE_NOT_FOUND"
+
+    def __init__(self, topic: str, index: int | None) -> None:
+        missing = f"no user message at or behind index {index}" if index is not None else "no messages"
+        super().__init__(f"{topic} has {missing}", metadata={} if index is None else {"index": str(index)})
+        self.topic = topic
+        self.index = index
+        """None when the topic has no messages at all."""
+
+
+class BrokerMetadataMissing(LedgerError):
+    """The entries do not say which messages they are. A broker must be configured to index new ones."""
+
+    reason = "BROKER_METADATA_MISSING"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"entries of {topic} carry no message index; a broker adds it to new ones if its"
+            " brokerEntryMetadataInterceptors has AppendIndexMetadataInterceptor"
+        )
+        self.topic = topic
+
+
 class EntriesUnreadable(LedgerError):
     """Entries that should be there are missing or damaged, and the policy says to fail."""
 

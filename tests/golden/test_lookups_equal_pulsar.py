@@ -1,0 +1,137 @@
+"""Golden: seeks by time, message ids by index and last messages are those that the running broker answered."""
+
+from collections import defaultdict
+from functools import cache
+
+import pytest
+
+from tests.golden.pulsar_pack import expected
+from tracker.core.columns import Position
+from tracker.ledger.entry_lookup import EntryLookup
+from tracker.ledger.errors import BrokerMetadataMissing, MessageIndexInvalid, MessageNotFound
+from tracker.ledger.last_message import last_message
+from tracker.ledger.message_index import EARLIEST, IndexLookupMode, position_by_index
+from tracker.ledger.seek import seek_by_time
+from tracker.ledger.topic_name import TopicName
+
+NEXT_USER_MESSAGE = "If the index points to a system message, return the first user message following it"
+SAME_ENTRY = "Param indexes 0,1,2 or 3,4 will return the same MessageID (e.g., MessageId(0:0:*) for Entry A)"
+ONLY_IF_NOT_CONFIGURED = "412 Precondition Failed: The broker is not configured to enable broker entry metadata"
+ABOVE_THE_LAST = "404 Not Found: An index value of -1 or one that exceeds the maximum index range is considered invalid"
+
+LATE_FRAMES = {
+    0: (25, 0), 1: (25, 1), 2: (25, 2), 3: (25, 3), 5: (25, 5), 8: (25, 8), 15: (25, 15), 31: (25, 31), 47: (25, 47),
+    62: (25, 61), 78: (25, 66), 94: (25, 69), 110: (25, 74), 125: (25, 79), 141: (25, 82), 157: (25, 87),
+    173: (25, 91), 188: (25, 95), 204: (25, 99), 220: (26, 3), 235: (26, 9), 251: (26, 16), 267: (26, 21),
+    283: (26, 27), 298: (26, 31), 314: (26, 37), 330: (26, 44), 345: (26, 49), 346: (26, 49),
+}  # fmt: skip
+REPL_MARKERS = {
+    2: 6, 3: 6, 4: 6, 5: 6, 10: 13, 15: 19, 17: 19, 21: 25, 24: 25, 26: 30, 28: 30, 32: 36, 34: 36, 39: 43, 41: 43,
+    45: 48, 47: 48,
+}  # fmt: skip
+
+# (topic, index) -> what we answer by default where the broker answered otherwise, and the proposal's sentence for it.
+DIFFERENT_BY_DEFAULT = (
+    {("batched", index): (Position(30, 0), SAME_ENTRY) for index in (0, 1, 2, 3, 5)}
+    | {("late-frames", index): (Position(*at), ONLY_IF_NOT_CONFIGURED) for index, at in LATE_FRAMES.items()}
+    | {("late-frames", index): (MessageNotFound, ABOVE_THE_LAST) for index in (347, 353, 100_346, 2**63 - 1)}
+    | {("repl-markers", index): (Position(44, entry_id), NEXT_USER_MESSAGE) for index, entry_id in REPL_MARKERS.items()}
+    | {("txn", index): (Position(54, index + 1), NEXT_USER_MESSAGE) for index in (3, 8, 18, 24, 43)}
+)
+
+
+@pytest.fixture(scope="module")
+def lookup_of(disk):
+    """A topic's entries by number, by the topic's name."""
+    return cache(lambda topic: EntryLookup(disk.topic_log(topic)))
+
+
+def answer(lookup: EntryLookup, index: int, mode: IndexLookupMode):
+    """A position, or the kind of the error."""
+    try:
+        return position_by_index(lookup, index, mode=mode)
+    except (BrokerMetadataMissing, MessageIndexInvalid, MessageNotFound) as error:
+        return type(error)
+
+
+def recorded_answer(row):
+    """What the broker said, in our terms."""
+    if row["status"] == 200:
+        return Position(row["body"]["ledgerId"], row["body"]["entryId"])
+    reasons = {
+        f"Invalid message index: {row['index']}": MessageIndexInvalid,
+        f"Message not found for index {row['index']}": MessageNotFound,
+        "Broker entry metadata is not present in the message": BrokerMetadataMissing,
+    }
+    return reasons[row["body"]["reason"]]
+
+
+def test_message_ids_by_index(disk, lookup_of):
+    """Every recorded answer in the mode that follows the broker; by default all but those listed, each for a reason."""
+    topics = {*disk.topics()}
+    rows = [row for row in expected("message_id_by_index") if row["topic"] in topics and "index" in row]
+    different = {}
+    for row in rows:
+        lookup, recorded = lookup_of(row["topic"]), recorded_answer(row)
+        assert answer(lookup, row["index"], IndexLookupMode.PULSAR_COMPATIBLE) == recorded, row
+        ours = answer(lookup, row["index"], IndexLookupMode.PROPOSAL)
+        if ours != recorded:
+            different[TopicName.parse(row["topic"]).local_name, row["index"]] = ours
+    assert len(rows) == 1_231
+    assert different == {where: ours for where, (ours, _) in DIFFERENT_BY_DEFAULT.items()}
+
+
+def test_every_message_is_found_by_its_index(lookup_of):
+    """What a reader was told about a message leads back to the entry it came in.
+
+    Not in topics with transactions, where batches have the indexes of other messages, too.
+    """
+    seen = 0
+    for row in expected("messages"):
+        if row["index"] is None or "/txn" in row["topic"] or "first_chunk" in row["id"]:
+            continue
+        found = position_by_index(lookup_of(row["topic"]), row["index"])
+        assert found == Position(row["id"]["ledger"], row["id"]["entry"]), row
+        seen += 1
+    assert seen > 10_000
+
+
+def test_an_index_that_has_expired(disk):
+    """Without its first ledger, a topic answers EARLIEST for what was in it."""
+    log = disk.topic_log("persistent://lab/main/plain")
+    trimmed = EntryLookup(type(log)(log.name, log.ledgers[1:]))
+    for mode in IndexLookupMode:
+        assert position_by_index(trimmed, 99, mode=mode) == EARLIEST
+        assert position_by_index(trimmed, 100, mode=mode) == Position(28, 0)
+
+
+def test_message_ids_by_time(disk, lookup_of):
+    """All of them, except where a broker answers from what compaction left instead."""
+    compared = 0
+    for row in expected("by_timestamp"):
+        recorded = Position(row["admin_message_id"]["ledger"], row["admin_message_id"]["entry"])
+        compacted = disk.compacted_log(row["topic"])
+        if compacted is None or recorded > compacted.horizon:
+            assert seek_by_time(lookup_of(row["topic"]), row["timestamp"]).position == recorded, row
+            compared += 1
+    assert compared == 667
+
+
+def test_what_a_reader_reads_after_a_seek(lookup_of):
+    """The next message that a reader gets to see lies at or behind the place."""
+    messages = defaultdict(list)
+    for row in expected("messages"):
+        messages[row["topic"]].append(Position(row["id"]["ledger"], row["id"]["entry"]))
+    rows = [row for row in expected("by_timestamp") if row.get("seek_reads_next")]
+    for row in rows:
+        place = seek_by_time(lookup_of(row["topic"]), row["timestamp"]).position
+        seen = next(position for position in sorted(messages[row["topic"]]) if position >= place)
+        assert seen == Position(row["seek_reads_next"]["ledger"], row["seek_reads_next"]["entry"]), row
+    assert len(rows) == 80
+
+
+def test_last_messages(lookup_of):
+    """As HTTP answers them; clients are told less of a transaction that is open, and nothing of batches of one."""
+    for row in expected("last_message_id"):
+        last, body = last_message(lookup_of(row["topic"])), row["http_body"]
+        assert (last.position, last.batch_index) == ((body["ledgerId"], body["entryId"]), body["batchIndex"]), row
