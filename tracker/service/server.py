@@ -25,6 +25,7 @@ from snapshot_storage.protocol import SnapshotStore
 from snapshot_storage.registry import open_storage
 from tracker.core.errors import InvalidInput
 from tracker.service.clock import Clock
+from tracker.service.freed_memory import FreedMemory, trim_of_this_process
 from tracker.service.health import SERVICE_NAME, Health, Stage
 from tracker.service.http import HttpServer, build_app
 from tracker.service.kernels import warm_up_kernels
@@ -78,6 +79,7 @@ class TrackerServer:
             service_limits=settings.service_limits(),
             clock=clock,
         )
+        self._freed_memory = FreedMemory(give_back=trim_of_this_process())
         self._grpc: grpc.aio.Server | None = None
         self._http: HttpServer | None = None
 
@@ -105,6 +107,7 @@ class TrackerServer:
             await server.start()
             undo.pop_all()
         self._grpc, self._http = server, http
+        self._freed_memory.start()
         await self.health.enter(Stage.SERVING)
         return BoundAddresses(grpc_address, http_address)
 
@@ -114,6 +117,7 @@ class TrackerServer:
             return
         server, http = self._grpc, self._http
         self._grpc, self._http = None, None
+        self._freed_memory.stop()
         loop = asyncio.get_running_loop()
         grace_ends = loop.time() + self.settings.shutdown_grace_ms / 1_000
 
