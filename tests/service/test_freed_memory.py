@@ -1,6 +1,7 @@
 """Freed memory goes back to the system after work, rarely during it, and never for nothing."""
 
 import asyncio
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -76,7 +77,10 @@ async def test_a_c_library_without_the_call_is_left_alone():
     assert clock.next_timer_in_ms() is None
 
 
-@pytest.mark.skipif(trim_of_this_process() is None, reason="this C library has no malloc_trim")
+GLIBC_ONLY = pytest.mark.skipif(trim_of_this_process() is None, reason="this C library has no malloc_trim")
+
+
+@GLIBC_ONLY
 def test_what_lies_between_held_blocks_goes_back():
     """Of 100 MB in blocks too small for mappings of their own, every thousandth is held."""
     program = """
@@ -91,5 +95,40 @@ before = resident()
 trim_of_this_process()()
 print(before - resident())
 """
-    said = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert int(said) > 50_000_000
+    assert said_by(program) > 50_000_000
+
+
+@GLIBC_ONLY
+@pytest.mark.parametrize(("environment", "arenas_min", "arenas_max"), [({}, 1, 1), ({"MALLOC_ARENA_MAX": "3"}, 2, 3)])
+def test_threads_allocate_in_one_arena(environment, arenas_min, arenas_max):
+    """Unless the environment asks for another number of them."""
+    program = """
+import ctypes, os, threading
+from tracker.service.freed_memory import allocate_in_one_arena
+def arena_count():
+    read, write = os.pipe()
+    libc = ctypes.CDLL(None)
+    libc.fdopen.restype = ctypes.c_void_p
+    stream = ctypes.c_void_p(libc.fdopen(write, b"w"))
+    libc.malloc_info(0, stream)
+    libc.fclose(stream)
+    return open(read).read().count("<heap nr")
+allocate_in_one_arena()
+everyone = threading.Barrier(8)
+def allocate():
+    everyone.wait()
+    block = bytes(10_000)
+    everyone.wait()
+threads = [threading.Thread(target=allocate) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(arena_count())
+"""
+    assert arenas_min <= said_by(program, environment) <= arenas_max
+
+
+def said_by(program: str, environment: dict[str, str] | None = None) -> int:
+    """The number that a program prints in a process of its own."""
+    given = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")} | (environment or {})
+    command = [sys.executable, "-c", program]
+    return int(subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, check=True).stdout)
