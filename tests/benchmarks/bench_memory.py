@@ -1,5 +1,6 @@
 """What pending indexes take: in the service's memory above the idle service, and on disk."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -12,7 +13,8 @@ from tracker.client import TrackerSession
 
 ABOUT = (
     "The service, default settings, SQLite. Idle means: one bucket has been added, sealed, stored and deleted again. Then "
-    "ledgers of 50,000 are added; once all are stored, all but what is near due is on disk only. Memory is anonymous "
+    "ledgers of 50,000 are added; once all are stored, all but what is near due is on disk only. The service is given five "
+    "seconds of rest, after which it has returned what it freed to the system. Memory is anonymous "
     "resident memory: what is mapped from files belongs to the file cache. The peer's number is Java's heap with "
     "snapshots elsewhere; Redis takes 110 bytes."
 )
@@ -65,15 +67,15 @@ async def _taken(run: Run, what: str, shape: Shape, pending: int, every: int) ->
         async with await service.client.open_tracker(TOPIC, "warm") as warm:
             await _fill(run, warm, Shape.WEEK, run.scale.bucket, 1)
             await warm.delete()
-        idle_bytes = service.meter.resident_bytes
+        idle_bytes = await _at_rest(run, service)
         async with await service.client.open_tracker(TOPIC, "measured") as session:
             await _fill(run, session, shape, pending, every)
-            resident_bytes = service.meter.resident_bytes
+            resident_bytes = await _at_rest(run, service)
             stats = await session.stats()
             require(what, stats.pending_count == pending == stats.added_count and stats.loaded_count == 0)
             stored_bytes = _stored_bytes(service)
             await session.delete()
-        left_bytes = service.meter.resident_bytes
+        left_bytes = await _at_rest(run, service)
     return Taken(
         resident=(resident_bytes - idle_bytes) / pending,
         bitmaps=stats.membership_bytes / pending,
@@ -98,6 +100,11 @@ async def _fill(run: Run, session: TrackerSession, shape: Shape, pending: int, e
         return sum(view.bucket_id is not None for view in found) == pending // run.scale.bucket
 
     await until(all_stored)
+
+
+async def _at_rest(run: Run, service: Served) -> int:
+    await asyncio.sleep(run.scale.rest_s)
+    return service.meter.resident_bytes
 
 
 def _stored_bytes(service: Served) -> int:

@@ -16,6 +16,8 @@ class Scale:
     buckets: int = 20
     week_polls: int = 2_016
     """How often a poller comes while the week passes: every five minutes."""
+    rest_s: float = 5.0
+    """Before memory is measured: the service gives back what was freed once it has rested, and looks every two seconds."""
     runs: int = 100
     run_length: int = 2_000
     pending: tuple[int, ...] = (1_000_000, 10_000_000)
@@ -52,6 +54,7 @@ QUICK = Scale(
     bucket=1_000,
     buckets=2,
     week_polls=12,
+    rest_s=0.0,
     runs=4,
     run_length=100,
     pending=(4_000,),
