@@ -71,6 +71,23 @@ class TopicNotFound(LedgerError):
     reason = "TOPIC_NOT_FOUND"
 
 
+class NamespaceNotFound(TopicNotFound):
+    """Nor has it any other topic of that namespace."""
+
+    reason = "NAMESPACE_NOT_FOUND"
+
+
+class PartitionedTopic(LedgerError):
+    """The topic itself has no ledgers, its partitions have. Name one of them."""
+
+    reason = "PARTITIONED_TOPIC"
+
+    def __init__(self, topic: str, partitions: Sequence[str]) -> None:
+        listed = ", ".join(partitions[:_IDS_LISTED_MAX]) + (", ..." if len(partitions) > _IDS_LISTED_MAX else "")
+        super().__init__(f"{topic} is partitioned; name one of its partitions: {listed}", metadata={"topic": topic})
+        self.topic = topic
+
+
 class SubscriptionNotFound(LedgerError):
     """The topic has no such subscription; the message lists those it has."""
 

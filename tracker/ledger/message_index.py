@@ -21,7 +21,9 @@ from tracker.core.columns import BEFORE_ALL, Position
 from tracker.ledger.entry_columns import EntryFlag
 from tracker.ledger.entry_lookup import EntryLookup
 from tracker.ledger.errors import BrokerMetadataMissing, MessageIndexInvalid, MessageNotFound
+from tracker.ledger.messages.message import MessageId
 from tracker.ledger.seek import newest_matching
+from tracker.ledger.topic_log import TopicLog
 
 EARLIEST: Final = BEFORE_ALL
 """The answer for a message that has expired and was deleted: read from wherever the topic begins now."""
@@ -34,6 +36,13 @@ class IndexLookupMode(Enum):
     """What PIP-415 says."""
     PULSAR_COMPATIBLE = "pulsar-compatible"
     """What Pulsar 4.2 answers, for tools that rely on it."""
+
+
+def get_message_id_by_index(
+    log: TopicLog, index: int, *, mode: IndexLookupMode = IndexLookupMode.PROPOSAL
+) -> MessageId:
+    """:func:`position_by_index` as the id that the HTTP interface answers: of an entry, without a place in its batch."""
+    return MessageId(*position_by_index(EntryLookup(log), index, mode=mode), partition=log.name.partition)
 
 
 def position_by_index(lookup: EntryLookup, index: int, *, mode: IndexLookupMode = IndexLookupMode.PROPOSAL) -> Position:

@@ -51,6 +51,11 @@ class TopicName:
         return f"{self.tenant}/{self.namespace}/{_DOMAIN}/{encode_name(self.local_name)}"
 
     @property
+    def namespace_prefix(self) -> str:
+        """What full names of all topics in its namespace begin with."""
+        return f"{_PREFIX}{self.tenant}/{self.namespace}/"
+
+    @property
     def partition(self) -> int:
         """Which partition of a partitioned topic it is; -1 when it is none."""
         found = _PARTITION.search(self.local_name)

@@ -1,0 +1,143 @@
+"""Questions about topics by name, from threads and from event loops."""
+
+import asyncio
+import threading
+
+import pytest
+
+from tests.golden.pulsar_pack import BOOKIE, METADATA
+from tests.ledger.memory_ledgers import TOPIC, entry, log_of
+from tracker.core.columns import Position
+from tracker.core.errors import InvalidInput
+from tracker.ledger.async_queries import AsyncTopicQueries
+from tracker.ledger.errors import NamespaceNotFound, PartitionedTopic, TopicNotFound
+from tracker.ledger.message_index import IndexLookupMode
+from tracker.ledger.messages import MessageId
+from tracker.ledger.source import open_bookie_disk
+from tracker.ledger.topic_queries import TopicQueries
+
+DELAYED = "persistent://lab/main/delayed"
+PARTITION = "persistent://lab/main/parted-partition-1"
+
+
+def pack():
+    return open_bookie_disk([BOOKIE], METADATA)
+
+
+@pytest.fixture(scope="module")
+def queries():
+    with pack() as source:
+        yield TopicQueries(source)
+
+
+def test_every_question(queries):
+    """Names may leave the scheme away; ids know their partition."""
+    assert queries.get_message_id_by_index("lab/main/parted-partition-1", 0) == MessageId(84, 0, partition=1)
+    assert queries.get_last_message_id(PARTITION) == MessageId(86, 16, partition=1)
+    assert queries.get_last_message_id("lab/main/batched") == MessageId(32, 29, batch_index=11)
+    assert queries.seek_by_time(DELAYED, 1).position == Position(88, 0)
+    assert queries.oldest_message_expired(DELAYED, 1, now_ms=2**50)
+    page = queries.read_entries(DELAYED, Position(88, 5), entries_max=2, bytes_max=10_000)
+    assert [*page.entries.positions] == [Position(88, 5), Position(88, 6)]
+    assert page.next == Position(88, 7)
+    assert DELAYED in queries.topics()
+
+
+def test_the_mode_is_passed_on(queries):
+    """An index in the first batch tells the two apart."""
+    batched = "persistent://lab/main/batched"
+    assert queries.get_message_id_by_index(batched, 0).position == Position(30, 0)
+    shipped = queries.get_message_id_by_index(batched, 0, mode=IndexLookupMode.PULSAR_COMPATIBLE)
+    assert shipped == MessageId(-1, -1)
+
+
+def test_topics_that_cannot_be_asked_about(queries):
+    """Each refusal says what to name instead."""
+    with pytest.raises(
+        PartitionedTopic, match=r"parted is partitioned; name .*parted-partition-0, .*parted-partition-1"
+    ):
+        queries.topic_log("lab/main/parted")
+    with pytest.raises(TopicNotFound, match="near names") as missing:
+        queries.topic_log("lab/main/delay")
+    assert not isinstance(missing.value, NamespaceNotFound)
+    with pytest.raises(TopicNotFound):
+        queries.topic_log("lab/main/parted-partition-7")
+    with pytest.raises(NamespaceNotFound):
+        queries.topic_log("nobody/none/missing")
+    with pytest.raises(NamespaceNotFound):
+        queries.topic_log("lab/mai/delayed")
+    with pytest.raises(InvalidInput, match="a transaction's state"):
+        queries.topic_log("pulsar/system/__transaction_log_0")
+
+
+async def test_the_same_from_an_event_loop():
+    """Every question has its twin."""
+    async with await AsyncTopicQueries.open(pack) as queries:
+        assert await queries.get_message_id_by_index(PARTITION, 0) == MessageId(84, 0, partition=1)
+        assert await queries.get_last_message_id(PARTITION) == MessageId(86, 16, partition=1)
+        assert (await queries.seek_by_time(DELAYED, 1)).position == Position(88, 0)
+        assert await queries.oldest_message_expired(DELAYED, 1, now_ms=2**50)
+        page = await queries.read_entries(DELAYED, None, entries_max=2, bytes_max=10_000)
+        assert page.next == Position(88, 2)
+        with pytest.raises(TopicNotFound):
+            await queries.seek_by_time("lab/main/missing", 1)
+
+
+class SlowSource:
+    """A source whose topic is at hand once the test says so; it notes who uses it."""
+
+    def __init__(self):
+        self.ready = threading.Event()
+        self.asked = threading.Event()
+        self.threads = {threading.get_ident()}
+        self.closed = False
+
+    def topics(self):
+        return [TOPIC]
+
+    def topic_log(self, _topic):
+        self.threads.add(threading.get_ident())
+        self.asked.set()
+        self.ready.wait()
+        return log_of([entry(index=0)])
+
+    def close(self):
+        self.threads.add(threading.get_ident())
+        self.closed = True
+
+
+async def test_the_event_loop_goes_on_while_a_source_reads():
+    """One thread opens, reads and closes; questions wait for each other, and nobody else waits for them."""
+    opened = []
+
+    def opener():
+        opened.append(SlowSource())
+        return opened[0]
+
+    queries = await AsyncTopicQueries.open(opener)
+    asked = [asyncio.create_task(queries.get_message_id_by_index(TOPIC, 0)) for _ in range(3)]
+    await asyncio.get_running_loop().run_in_executor(None, opened[0].asked.wait)
+    assert not any(task.done() for task in asked)
+    asked[2].cancel()
+    closing = asyncio.create_task(queries.close())
+    await asyncio.sleep(0)
+    assert not opened[0].closed
+    opened[0].ready.set()
+    assert await asyncio.gather(*asked[:2]) == [MessageId(3, 0), MessageId(3, 0)]
+    await closing
+    assert opened[0].closed
+    assert len(opened[0].threads) == 1
+    assert threading.get_ident() not in opened[0].threads
+
+
+async def test_a_source_that_cannot_be_opened():
+    """The opener's error comes out, and no thread stays behind."""
+    with pytest.raises(InvalidInput, match="give another"):
+        await AsyncTopicQueries.open(refuse)
+    for thread in threading.enumerate():
+        if thread.name.startswith("ledgers"):
+            await asyncio.get_running_loop().run_in_executor(None, thread.join)
+
+
+def refuse():
+    raise InvalidInput("source", "x:", "give another")

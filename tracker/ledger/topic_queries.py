@@ -1,0 +1,80 @@
+"""What one asks a source of ledgers about the messages of a topic, by the topic's name."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from tracker.core.columns import Position
+from tracker.core.errors import InvalidInput
+from tracker.ledger.entry_lookup import EntryLookup
+from tracker.ledger.entry_pages import EntryPage, read_page
+from tracker.ledger.errors import NamespaceNotFound, PartitionedTopic, TopicNotFound
+from tracker.ledger.last_message import last_message
+from tracker.ledger.message_index import IndexLookupMode, get_message_id_by_index
+from tracker.ledger.messages.message import MessageId
+from tracker.ledger.seek import TimeSeek, oldest_message_expired, seek_by_time
+from tracker.ledger.topic_log import LedgerSource, TopicLog
+from tracker.ledger.topic_name import TopicName
+
+_PARTITION: Final = re.compile(r"-partition-[0-9]+")
+
+
+class TopicQueries:
+    """Looks at topics as they are when they are asked about. Not thread-safe, as its source is not.
+
+    Every call raises, besides what it says:
+        TopicNotFound, NamespaceNotFound: there is no such topic; the message lists near names.
+        PartitionedTopic: only its partitions have messages; name one of them.
+        InvalidInput: no topic name, or a topic of Pulsar's own whose entries are no messages.
+        MetadataInvalid: metadata of the topic or of a ledger is damaged.
+    """
+
+    def __init__(self, source: LedgerSource) -> None:
+        self.source = source
+
+    def topics(self) -> Sequence[str]:
+        """Full names of all topics, ascending."""
+        return self.source.topics()
+
+    def get_message_id_by_index(
+        self, topic: str, index: int, *, mode: IndexLookupMode = IndexLookupMode.PROPOSAL
+    ) -> MessageId:
+        """As :func:`~tracker.ledger.message_index.get_message_id_by_index`."""
+        return get_message_id_by_index(self.topic_log(topic), index, mode=mode)
+
+    def seek_by_time(self, topic: str, timestamp_ms: int) -> TimeSeek:
+        """As :func:`~tracker.ledger.seek.seek_by_time`."""
+        return seek_by_time(EntryLookup(self.topic_log(topic)), timestamp_ms)
+
+    def oldest_message_expired(
+        self, topic: str, ttl_seconds: int, *, now_ms: int, mark_delete: Position | None = None
+    ) -> bool:
+        """As :func:`~tracker.ledger.seek.oldest_message_expired`."""
+        lookup = EntryLookup(self.topic_log(topic))
+        return oldest_message_expired(lookup, ttl_seconds, now_ms=now_ms, mark_delete=mark_delete)
+
+    def get_last_message_id(self, topic: str) -> MessageId:
+        """As :func:`~tracker.ledger.last_message.last_message`."""
+        log = self.topic_log(topic)
+        last = last_message(EntryLookup(log))
+        return MessageId(*last.position, partition=log.name.partition, batch_index=last.batch_index)
+
+    def read_entries(self, topic: str, start: Position | None, *, entries_max: int, bytes_max: int) -> EntryPage:
+        """As :func:`~tracker.ledger.entry_pages.read_page`."""
+        return read_page(self.topic_log(topic), start, entries_max=entries_max, bytes_max=bytes_max)
+
+    def topic_log(self, topic: str) -> TopicLog:
+        """A topic of messages and its ledgers."""
+        name = TopicName.parse(topic)
+        if not name.holds_messages:
+            raise InvalidInput("topic", topic, "its entries are a transaction's state; name a topic of messages")
+        try:
+            return self.source.topic_log(str(name))
+        except TopicNotFound as error:
+            topics = self.source.topics()
+            partitions = [found for found in topics if _PARTITION.fullmatch(found.removeprefix(str(name)))]
+            if partitions and name.partition < 0:
+                raise PartitionedTopic(str(name), partitions) from error
+            if not any(found.startswith(name.namespace_prefix) for found in topics):
+                raise NamespaceNotFound(error.message, metadata=error.metadata) from error
+            raise
