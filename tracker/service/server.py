@@ -25,7 +25,7 @@ from snapshot_storage.protocol import SnapshotStore
 from snapshot_storage.registry import open_storage
 from tracker.core.errors import InvalidInput
 from tracker.service.clock import Clock
-from tracker.service.freed_memory import FreedMemory, allocate_in_one_arena, trim_of_this_process
+from tracker.service.freed_memory import FreedMemory, allocate_in_two_arenas, trim_of_this_process
 from tracker.service.health import SERVICE_NAME, Health, Stage
 from tracker.service.http import HttpServer, build_app
 from tracker.service.kernels import warm_up_kernels
@@ -188,7 +188,7 @@ async def serve(settings: Settings, *, clock: Clock | None = None, ready_file: P
     Raises:
         DelayedTrackerError: the service could not start; ``tracker.service.exit_codes`` gives each its exit code.
     """
-    allocate_in_one_arena()
+    allocate_in_two_arenas()
     server = TrackerServer(settings, clock=clock)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
