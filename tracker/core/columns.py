@@ -129,6 +129,17 @@ class IndexColumns:
         columns = (self.deliver_at_ms, self.ledger_id, self.entry_id)
         return self.take(delivery_order(*map(np.ascontiguousarray, columns)))
 
+    def ascend(self) -> bool:
+        """Whether the rows are in delivery order already, repeats allowed. O(n)."""
+        deadline, ledger, entry = self.deliver_at_ms, self.ledger_id, self.entry_id
+        entries: BoolArray = entry[1:] >= entry[:-1]
+        ledgers: BoolArray = (ledger[1:] > ledger[:-1]) | ((ledger[1:] == ledger[:-1]) & entries)
+        return bool(((deadline[1:] > deadline[:-1]) | ((deadline[1:] == deadline[:-1]) & ledgers)).all())
+
+    def copy(self) -> "IndexColumns":
+        """The same rows with memory of their own: a slice would keep all that it was cut from."""
+        return IndexColumns(self.deliver_at_ms.copy(), self.ledger_id.copy(), self.entry_id.copy())
+
     def repeat_predecessors(self) -> BoolArray:
         """For each row, whether the one before it is the same; sorted rows stand beside their repeats."""
         repeated = np.zeros(len(self), np.bool_)

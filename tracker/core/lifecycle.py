@@ -98,7 +98,9 @@ class BucketLifecycle:
         # What is nearly due is at hand: keep it instead of reading it back.
         snapshot.next_segment = self._near_segments(snapshot, 0, now_ms)
         state.enter_snapshot(home, snapshot, sealed.ledger_bytes)
-        self._put_loaded(home, sealed.indexes.take(slice(0, int(sealed.bounds.starts[snapshot.next_segment]))))
+        near = sealed.indexes.take(slice(0, int(sealed.bounds.starts[snapshot.next_segment])))
+        # As a rule nothing was consumed while it was stored; looking up a million rows would hold up every add for 50 ms.
+        self._put_loaded(home, near.copy() if len(home.bits) == len(sealed.indexes) else _live_rows(home, near))
         self.retire_if_drained(home)
         return True
 
@@ -235,7 +237,7 @@ class BucketLifecycle:
             return self.segment_load_failed(effect_id, now_ms, lost=True)
         del self._loads[effect_id]
         self._forget_load(load, home)
-        self._put_loaded(home, indexes)
+        self._put_loaded(home, _live_rows(home, indexes))
         self._state.segments.update(home)
         if snapshot.is_foreign and snapshot.next_min_ms is None:
             # O(copies): a millisecond for a bucket of 50,000, once, and not for our own, whose bitmaps are the segments'.
@@ -244,12 +246,10 @@ class BucketLifecycle:
             self.retire_if_drained(home)
         return True
 
-    def _put_loaded(self, home: Home, indexes: IndexColumns) -> None:
-        live = indexes.take(home.bits.contains(indexes.positions))
-        if len(live):
-            # A copy: the rows are a slice of something larger that should not be kept alive.
-            rows = IndexColumns(live.deliver_at_ms.copy(), live.ledger_id.copy(), live.entry_id.copy()).sorted()
-            self._state.heap.new_run(home.key, rows)
+    def _put_loaded(self, home: Home, rows: IndexColumns) -> None:
+        """Put rows that count, with memory of their own, on the heap."""
+        if len(rows):
+            self._state.heap.new_run(home.key, rows if rows.ascend() else rows.sorted())
 
     def segment_load_failed(self, effect_id: int, now_ms: int, *, lost: bool) -> bool:
         """Try again later, or give up what is only in a lost snapshot."""
@@ -383,3 +383,8 @@ class BucketLifecycle:
     def waiting_moments(self) -> list[int]:
         """When each failed effect is to be tried again, found without the order that wakes it. For verification."""
         return [*(moment for moment, _ in self._retries), *self._state.segments.waiting_moments()]
+
+
+def _live_rows(home: Home, indexes: IndexColumns) -> IndexColumns:
+    """A copy of the rows whose positions the home still has."""
+    return indexes.take(home.bits.contains(indexes.positions))

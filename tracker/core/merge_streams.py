@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracker.core.columns import BoolArray, IndexColumns
+from tracker.core.columns import IndexColumns
 from tracker.core.errors import InvalidInput
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.segment import SegmentBounds, cut_segments
@@ -87,7 +87,7 @@ class StreamMerge:
             return self._unfinished()
         end = int(bounds.starts[-1])
         merged = self._tail.take(slice(0, end))
-        self._tail = _owned(self._tail.take(slice(end, None)))
+        self._tail = self._tail.take(slice(end, None)).copy()
         return MergedSegments(merged, bounds)
 
     def _unfinished(self) -> Needed | None:
@@ -133,7 +133,7 @@ class _Source:
     def feed(self, rows: IndexColumns) -> None:
         if not len(rows):
             return
-        if _key(rows, 0) < self.last or not _ascend(rows):
+        if _key(rows, 0) < self.last or not rows.ascend():
             raise InvalidInput("rows", f"{len(rows)} rows", "give each source's rows in delivery order")
         self.last = _key(rows, -1)
         fresh = rows.take(self._wanted.contains(rows.positions))
@@ -162,14 +162,6 @@ def _key(rows: IndexColumns, row: int) -> _Key:
     return int(rows.deliver_at_ms[row]), int(rows.ledger_id[row]), int(rows.entry_id[row])
 
 
-def _ascend(rows: IndexColumns) -> bool:
-    """Whether no row sorts before its predecessor."""
-    deadline, ledger, entry = rows.deliver_at_ms, rows.ledger_id, rows.entry_id
-    entries: BoolArray = entry[1:] >= entry[:-1]
-    ledgers: BoolArray = (ledger[1:] > ledger[:-1]) | ((ledger[1:] == ledger[:-1]) & entries)
-    return bool(((deadline[1:] > deadline[:-1]) | ((deadline[1:] == deadline[:-1]) & ledgers)).all())
-
-
 def _count_through(rows: IndexColumns, key: _Key) -> int:
     """How many of the sorted rows lie at or before a key: three nested binary searches."""
     start, end = 0, len(rows)
@@ -180,8 +172,3 @@ def _count_through(rows: IndexColumns, key: _Key) -> int:
             start + int(np.searchsorted(within, value, side="right")),
         )
     return end
-
-
-def _owned(rows: IndexColumns) -> IndexColumns:
-    """A copy: a view would keep everything that was merged with it in memory."""
-    return IndexColumns(rows.deliver_at_ms.copy(), rows.ledger_id.copy(), rows.entry_id.copy())

@@ -130,8 +130,7 @@ class Run:
             self.min_deliver_at_ms = int(self._rows.deliver_at_ms[self._head])
         if self._head > 4_096 and 2 * self._head > len(self._rows):
             # A view would keep the consumed rows alive for as long as the last one waits.
-            rest = self.rows
-            self._rows = IndexColumns(rest.deliver_at_ms.copy(), rest.ledger_id.copy(), rest.entry_id.copy())
+            self._rows = self.rows.copy()
             self._head = 0
         return _ROW_BYTES * (len(self._rows) - held)
 
