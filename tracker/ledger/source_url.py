@@ -1,6 +1,7 @@
 """Sources of ledgers by URL: ``scheme:place?option=value``, the form that every command and the Spark job take.
 
     bookkeeper+file:DIR[,DIR...]?metadata=DUMP[&openLedgers=live]   disks of one or more bookies together
+    ledger:DIR[?openLedgers=recovered]                              local managed ledgers
 
 A place is a path, ``file://`` or not; percent-encoding stands for characters that mean something in a URL.
 """
@@ -13,6 +14,7 @@ from urllib.parse import parse_qsl, unquote
 
 from tracker.core.errors import InvalidInput
 from tracker.ledger.entry_logs import Progress
+from tracker.ledger.local.source import open_local_ledgers
 from tracker.ledger.source import open_bookie_disk
 from tracker.ledger.topic_log import LedgerSource
 from tracker.ledger.topic_reader import OpenLedgers
@@ -96,11 +98,19 @@ def open_source(text: str, *, progress: Progress | None = None) -> LedgerSource:
 def _open_bookie_disk(url: SourceUrl, progress: Progress | None) -> LedgerSource:
     url.expect("metadata", "openLedgers")
     dump = url.required("metadata", "a dump of the metadata store says which ledgers make a topic")
-    return open_bookie_disk(url.paths, dump, open_ledgers=_open_ledgers(url), progress=progress)
+    open_ledgers = _open_ledgers(url, OpenLedgers.RECOVERED)
+    return open_bookie_disk(url.paths, dump, open_ledgers=open_ledgers, progress=progress)
 
 
-def _open_ledgers(url: SourceUrl) -> OpenLedgers:
-    value = url.options.get("openLedgers", OpenLedgers.RECOVERED.value)
+def _open_local_ledgers(url: SourceUrl, _progress: Progress | None) -> LedgerSource:
+    url.expect("openLedgers")
+    if len(url.paths) != 1:
+        raise InvalidInput("source", url.text, "give one directory of local ledgers")
+    return open_local_ledgers(url.paths[0], open_ledgers=_open_ledgers(url, OpenLedgers.LIVE))
+
+
+def _open_ledgers(url: SourceUrl, default: OpenLedgers) -> OpenLedgers:
+    value = url.options.get("openLedgers", default.value)
     try:
         return OpenLedgers(value)
     except ValueError as error:
@@ -110,4 +120,5 @@ def _open_ledgers(url: SourceUrl) -> OpenLedgers:
 
 _OPENERS: Final[Mapping[str, Callable[[SourceUrl, Progress | None], LedgerSource]]] = {
     "bookkeeper+file": _open_bookie_disk,
+    "ledger": _open_local_ledgers,
 }

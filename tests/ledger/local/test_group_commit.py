@@ -1,0 +1,94 @@
+"""Many threads that append share few syncs."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.ledger.local.disks import TOPIC, FailingDisk, QuickDisk, stored
+from tracker.core.columns import Position
+from tracker.ledger.interceptor_names import load_interceptors
+from tracker.ledger.interceptors import broker_metadata_of
+from tracker.ledger.local.disk import OpenFile
+from tracker.ledger.local.errors import AppendFailed, TopicTerminated
+from tracker.ledger.local.group_commit import GroupCommit
+from tracker.ledger.local.opening import open_writer
+from tracker.ledger.local.rollover import RolloverLimits
+
+
+class CountingDisk(QuickDisk):
+    """Counts syncs of logs; the first waits until the test lets it go on."""
+
+    def __init__(self) -> None:
+        self.syncs = 0
+        self.begun = threading.Event()
+        self.go_on = threading.Event()
+
+    def sync(self, file: OpenFile) -> None:
+        if file.path.suffix == ".log" and file.path.stat().st_size > 1024:
+            self.syncs += 1
+            self.begun.set()
+            assert self.go_on.wait(30)
+
+
+def test_who_comes_during_a_sync_shares_the_next(tmp_path):
+    """Of 101 appends the first has a sync of its own, all others one together; each learns its own position."""
+    disk = CountingDisk()
+    with open_writer(tmp_path, TOPIC, now_ms=1, disk=disk) as writer, ThreadPoolExecutor(101) as threads:
+        group = GroupCommit(writer, lambda: 7)
+        first = threads.submit(group.append, b"0")
+        assert disk.begun.wait(30)
+        others = {b"%d" % number: group.submit(b"%d" % number) for number in range(1, 51)}
+        commits = [threads.submit(group.commit) for _ in range(50)]
+        disk.go_on.set()
+        assert first.result() == Position(0, 0)
+        for commit in commits:
+            commit.result()
+        answered = {payload: position.result(timeout=0) for payload, position in others.items()}
+        assert disk.syncs == 2
+    found = {payload: position for position, payload in stored(tmp_path)}
+    assert found == {b"0": Position(0, 0), **answered}
+
+
+def test_threads_append_at_the_same_time(tmp_path):
+    """Every entry once, under the position that its thread was told, each thread's in its own order."""
+    with open_writer(tmp_path, TOPIC, now_ms=1, disk=QuickDisk(), limits=RolloverLimits(entries_max=30)) as writer:
+        group = GroupCommit(writer, lambda: 7)
+
+        def append(thread: int) -> list[tuple[Position, bytes]]:
+            payloads = [b"%d:%d" % (thread, number) for number in range(50)]
+            return [(group.append(payload), payload) for payload in payloads]
+
+        with ThreadPoolExecutor(8) as threads:
+            answers = list(threads.map(append, range(8)))
+    assert sorted(row for answer in answers for row in answer) == stored(tmp_path)
+    assert all(answer == sorted(answer) for answer in answers)
+
+
+def test_the_clock_and_the_number_of_messages_reach_the_entry(tmp_path):
+    """As the service's clock and the SEND command say."""
+    interceptors = load_interceptors(["index", "broker-timestamp"])
+    with open_writer(tmp_path, TOPIC, now_ms=1, interceptors=interceptors, disk=QuickDisk()) as writer:
+        GroupCommit(writer, lambda: 77).append(b"a", num_messages=5)
+    frame = broker_metadata_of(stored(tmp_path)[0][1])
+    assert (frame.broker_timestamp, frame.index) == (77, 4)
+
+
+def test_an_error_reaches_those_whom_it_concerns(tmp_path):
+    """Entries that were stored before the disk was full have positions; the others can be appended again."""
+    disk = FailingDisk()
+    with open_writer(tmp_path, TOPIC, now_ms=1, disk=disk, limits=RolloverLimits(entries_max=2)) as writer:
+        group = GroupCommit(writer, lambda: 7)
+        waiting = [group.submit(b"%d" % number) for number in range(3)]
+        disk.refuses = lambda step, path: path.name == "1.log"
+        group.commit()
+        assert [position.result() for position in waiting[:2]] == [Position(0, 0), Position(0, 1)]
+        with pytest.raises(AppendFailed):
+            waiting[2].result()
+        disk.refuses = lambda _step, _path: False
+        assert group.append(b"2").entry_id == 0
+        writer.terminate(now_ms=9)
+        with pytest.raises(TopicTerminated):
+            group.append(b"3")
+        group.commit()
+    assert [payload for _, payload in stored(tmp_path)] == [b"0", b"1", b"2"]

@@ -1,0 +1,153 @@
+"""Topics copied into local ledgers: payloads and positions stay what they are."""
+
+import pytest
+
+from tests.ledger.disks import DiskFiles
+from tests.ledger.local.disks import TOPIC, FailingDisk, QuickDisk, stored
+from tests.ledger.log_files import entry_log, flipped, message
+from tracker.core.columns import Position
+from tracker.core.errors import InvalidInput
+from tracker.ledger.errors import EntriesUnreadable, ErrorPolicy
+from tracker.ledger.interceptor_names import load_interceptors
+from tracker.ledger.interceptors import broker_metadata_of
+from tracker.ledger.local.importing import import_topic
+from tracker.ledger.local.opening import open_writer
+from tracker.ledger.local.source import open_local_ledgers
+from tracker.ledger.topic_log import TopicLog
+
+LEDGERS = {3: [message(index=0), message(index=3, batch=3)], 5: [], 9: [b"", b"no message", message(index=9)]}
+
+
+@pytest.fixture
+def disk(tmp_path):
+    files = DiskFiles(tmp_path / "bookie")
+    files.directory.mkdir()
+    for ledger_id, payloads in LEDGERS.items():
+        files.add_ledger(ledger_id, payloads, closed=ledger_id < 9)
+    return files
+
+
+@pytest.fixture
+def log(disk):
+    with disk.open() as opened:
+        yield opened.topic_log(TOPIC)
+
+
+def copied(log: TopicLog, directory, **options):
+    return import_topic(log, directory, now_ms=5, **{"disk": QuickDisk(), **options})
+
+
+def rows(*ledger_ids: int) -> list[tuple[Position, bytes]]:
+    return [
+        (Position(ledger_id, entry_id), payload)
+        for ledger_id in ledger_ids
+        for entry_id, payload in enumerate(LEDGERS[ledger_id])
+    ]
+
+
+def test_a_topic_is_copied_as_it_is(log, tmp_path):
+    """Frames included; empty ledgers are left out, and an open one is closed in the copy."""
+    progress = []
+    report = copied(log, tmp_path / "copy", progress=lambda done, in_all: progress.append((done, in_all)))
+    assert (report.copied, report.present, report.entry_count, report.bad_entries) == ((3, 9), (), 5, ())
+    assert progress == [(2, 5), (5, 5)]
+    assert stored(tmp_path / "copy") == rows(3, 9)
+    with open_local_ledgers(tmp_path / "copy") as source:
+        copy = source.topic_log(TOPIC)
+    assert [ledger.closed for ledger in copy.ledgers] == [True, True]
+    assert [ledger.payload_bytes for ledger in copy.ledgers] == [sum(map(len, LEDGERS[number])) for number in (3, 9)]
+
+
+def test_entries_appended_later_come_behind(log, tmp_path):
+    """In a ledger with a higher id, and with the index of messages going on."""
+    copied(log, tmp_path / "copy")
+    interceptors = load_interceptors(["index"])
+    with open_writer(tmp_path / "copy", TOPIC, now_ms=6, interceptors=interceptors, disk=QuickDisk()) as writer:
+        assert list(writer.append_many([b"later"], now_ms=6)) == [Position(10, 0)]
+    assert broker_metadata_of(stored(tmp_path / "copy")[-1][1]).index == 10
+
+
+def test_what_is_there_is_passed_over(log, tmp_path):
+    """Importing twice changes nothing."""
+    copied(log, tmp_path / "copy")
+    progress = []
+    report = copied(log, tmp_path / "copy", progress=lambda done, in_all: progress.append((done, in_all)))
+    assert (report.copied, report.present, report.entry_count) == ((), (3, 9), 0)
+    assert progress == [(2, 5), (5, 5)]
+    assert stored(tmp_path / "copy") == rows(3, 9)
+
+
+def test_an_interrupted_import_goes_on(log, tmp_path):
+    """Whichever step fails: ledgers are there as a whole or not at all, and the next try brings the rest."""
+    tries = 0
+    while True:
+        target = tmp_path / f"copy-{tries}"
+        full = FailingDisk()
+        full.refuses = lambda _step, _path, full=full, tries=tries: full.steps > tries
+        try:
+            copied(log, target, disk=full)
+        except OSError:
+            copied(log, target)
+            assert stored(target) == rows(3, 9)
+        else:
+            break
+        tries += 1
+    assert tries > 20
+
+
+def test_a_ledger_that_grew_is_refused(disk, tmp_path):
+    """The copy of an open ledger is closed; what came later cannot be added to it."""
+    with disk.open() as opened:
+        copied(opened.topic_log(TOPIC), tmp_path / "copy")
+    disk.add_ledger(9, [*LEDGERS[9], b"more"], closed=False)
+    with disk.open() as opened, pytest.raises(InvalidInput, match="there with 3 entries, and has 4 now"):
+        copied(opened.topic_log(TOPIC), tmp_path / "copy")
+    assert stored(tmp_path / "copy") == rows(3, 9)
+
+
+def test_ledger_ids_of_other_topics_are_refused(log, tmp_path):
+    """An id names one ledger of the directory."""
+    with open_writer(tmp_path / "copy", "other", now_ms=1, disk=QuickDisk()) as writer:
+        for _ in range(4):
+            writer.append_many([b"a"], now_ms=1)
+            writer.roll_over(now_ms=1)
+    with pytest.raises(InvalidInput, match=r"ledger_id: 3 .*persistent%2Fother has a ledger of this id"):
+        copied(log, tmp_path / "copy")
+
+
+def test_bad_entries_leave_their_ids_free(disk, tmp_path):
+    """By default they are an error; passed over, all others keep their positions."""
+    content = entry_log(disk.records)
+    for payload in (b"no message", LEDGERS[3][1]):
+        content = flipped(content, content.index(payload) + len(payload) - 1)
+    with disk.open(log=content) as opened:
+        log = opened.topic_log(TOPIC)
+        with pytest.raises(EntriesUnreadable):
+            copied(log, tmp_path / "copy")
+        report = copied(log, tmp_path / "copy", on_error=ErrorPolicy.SKIP)
+    assert [(bad.ledger_id, bad.entry_id) for bad in report.bad_entries] == [(3, 1), (9, 1)]
+    assert report.entry_count == 3
+    with open_local_ledgers(tmp_path / "copy") as source:
+        copy = source.topic_log(TOPIC)
+    found = [copy.ledger(3).read(0, 1), copy.ledger(9).read(0, 2)]
+    assert [read.entries.entry_id.tolist() for read in found] == [[0], [0, 2]]
+    assert [bad.entry_id for read in found for bad in read.bad_entries] == [1, 1]
+    assert found[1].bad_entries[0].reason == "the log does not have it"
+    assert copy.entry_count == 5
+
+
+def test_properties_and_the_end_come_along(tmp_path):
+    """The index of messages is the larger one; a topic that was terminated is terminated."""
+    source = tmp_path / "source"
+    with open_writer(source, TOPIC, now_ms=1, interceptors=load_interceptors(["index"]), disk=QuickDisk()) as writer:
+        writer.append_many([b"a"] * 3, now_ms=1)
+        writer.set_properties({"colour": "red"})
+        writer.terminate(now_ms=1)
+    with open_local_ledgers(source) as opened:
+        log = opened.topic_log(TOPIC)
+    copied(log, tmp_path / "copy")
+    with open_local_ledgers(tmp_path / "copy") as opened:
+        copy = opened.topic_log(TOPIC)
+    assert copy.properties == {"index": "2", "colour": "red"}
+    assert copy.terminated_at == Position(0, 2)
+    assert stored(tmp_path / "copy") == stored(source)

@@ -1,0 +1,162 @@
+"""Reading one local ledger: at random, in pieces, without an index, and with damage anywhere."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.ledger.local.disks import TOPIC, QuickDisk
+from tests.ledger.log_files import flipped
+from tracker.core.errors import InvalidInput
+from tracker.ledger.errors import LedgerFileInvalid
+from tracker.ledger.local import ledger as ledger_module
+from tracker.ledger.local.layout import LedgerDirectory
+from tracker.ledger.local.ledger import LocalLedger
+from tracker.ledger.local.opening import open_writer
+from tracker.ledger.topic_name import TopicName
+
+PAYLOADS = [bytes([row]) * size for row, size in enumerate((3, 0, 40, 9, 1))]
+
+
+def ledger_of(directory: Path, payloads: list[bytes]) -> LocalLedger:
+    with open_writer(directory, TOPIC, now_ms=1, disk=QuickDisk()) as writer:
+        writer.append_many(payloads, now_ms=1)
+    return again(directory, len(payloads))
+
+
+def again(directory: Path, entry_count: int) -> LocalLedger:
+    files = LedgerDirectory(directory).topic(TopicName.parse(TOPIC))
+    return LocalLedger(files.log(0), files.index(0), 0, entry_count - 1, None, closed=True)
+
+
+def payloads_of(read) -> list[bytes]:
+    return [read.entries.payload(row) for row in range(len(read.entries))]
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return ledger_of(tmp_path, PAYLOADS)
+
+
+def test_any_range(ledger):
+    """From every entry to every other, and nothing at all."""
+    for first in range(5):
+        for last in range(first - 1, 5):
+            read = ledger.read(first, last)
+            assert payloads_of(read) == PAYLOADS[first : last + 1]
+            assert read.entries.entry_id.tolist() == list(range(first, last + 1))
+            assert read.entries.ledger_id.tolist() == [0] * (last - first + 1)
+            assert read.bad_entries == ()
+
+
+@pytest.mark.parametrize(("first", "last"), [(-1, 0), (0, 5), (5, 5)])
+def test_a_range_outside_is_refused(ledger, first, last):
+    """The error names the entries that there are."""
+    for call in (ledger.read, lambda first, last: list(ledger.scan(first, last))):
+        with pytest.raises(InvalidInput, match="ledger 0 has entries 0 to 4"):
+            call(first, last)
+
+
+@pytest.mark.parametrize(
+    ("bytes_max", "entries_max", "pieces"), [(1, 99, 5), (90, 99, 3), (1 << 20, 2, 3), (1 << 20, 99, 1)]
+)
+def test_scans_come_in_pieces(ledger, monkeypatch, bytes_max, entries_max, pieces):
+    """At least one entry each, else as many as fit; with an index and without."""
+    monkeypatch.setattr(ledger_module, "_PIECE_BYTES", bytes_max)
+    monkeypatch.setattr(ledger_module, "_PIECE_ENTRIES_MAX", entries_max)
+    for _ in range(2):
+        scanned = list(ledger.scan(0, 4))
+        assert [payload for piece in scanned for payload in payloads_of(piece)] == PAYLOADS
+        assert len(scanned) == pieces
+        assert [payload for piece in ledger.scan(2, 3) for payload in payloads_of(piece)] == PAYLOADS[2:4]
+        ledger.index.unlink(missing_ok=True)
+    assert list(ledger.scan(3, 2)) == []
+
+
+def test_the_index_is_not_trusted(tmp_path):
+    """Missing, cut short, another ledger's, full of nonsense, or with any byte flipped: the entries are the same."""
+    index = ledger_of(tmp_path, PAYLOADS).index
+    right = index.read_bytes()
+    rows = np.frombuffer(right, "<i8")
+    wrong = [b"", right[:-1], right[8:], b"\xff" * len(right), bytes(len(right)), (rows + 1).tobytes()]
+    wrong += [np.sort(rows)[::-1].tobytes(), (rows // 41 * 41).tobytes(), (rows << 40).tobytes()]
+    wrong += [flipped(right, offset, mask) for offset in range(len(right)) for mask in (1, 0x80)]
+    for content in wrong:
+        index.write_bytes(content)
+        ledger = again(tmp_path, 5)
+        assert payloads_of(ledger.read(3, 3)) == PAYLOADS[3:4]
+        assert payloads_of(ledger.read(0, 4)) == PAYLOADS
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize("mask", [0x01, 0x80])
+def test_a_flipped_byte_costs_its_own_entry(tmp_path, mask, indexed):
+    """All others are read; nothing wrong is ever handed out. Without an index no more than the entry's size is lost."""
+    log = ledger_of(tmp_path, PAYLOADS).log
+    right = log.read_bytes()
+    ends = np.frombuffer(again(tmp_path, 5).index.read_bytes(), "<i8")
+    if not indexed:
+        again(tmp_path, 5).index.unlink()
+    for offset in [*range(32), *range(1020, len(right))]:
+        log.write_bytes(flipped(right, offset, mask))
+        ledger = again(tmp_path, 5)
+        if offset < 8:
+            with pytest.raises(LedgerFileInvalid, match=r"0\.log does not start as a ledger's log does"):
+                ledger.read(0, 4)
+            continue
+        damaged = int(np.searchsorted(ends, offset, side="right")) if offset >= 1024 else None
+        good = [row for row in range(5) if row != damaged]
+        read = ledger.read(0, 4)
+        in_size = damaged is not None and (offset - (ends[damaged - 1] if damaged else 1024)) < 4
+        if in_size and not indexed:
+            # Nothing tells where the next entry is.
+            good = list(range(damaged))
+        assert read.entries.entry_id.tolist() == good
+        assert payloads_of(read) == [PAYLOADS[row] for row in good]
+        assert [bad.entry_id for bad in read.bad_entries] == [row for row in range(5) if row not in good]
+        assert all(str(log) == bad.file for bad in read.bad_entries)
+        assert payloads_of(ledger.read(4, 4)) == (PAYLOADS[4:] if 4 in good else [])
+
+
+def test_a_log_that_is_cut_short_costs_the_entries_behind(tmp_path):
+    """At every byte, with an index and without; the error list names the entries."""
+    whole = ledger_of(tmp_path, PAYLOADS)
+    right = whole.log.read_bytes()
+    ends = np.frombuffer(whole.index.read_bytes(), "<i8")
+    for size in range(1024, len(right)):
+        whole.log.write_bytes(right[:size])
+        read = again(tmp_path, 5).read(0, 4)
+        count = int((ends <= size).sum())
+        assert payloads_of(read) == PAYLOADS[:count]
+        assert [bad.entry_id for bad in read.bad_entries] == list(range(count, 5))
+
+
+def test_many_damaged_entries_in_a_row_are_passed_over(tmp_path):
+    """With the index as a guide: a stretch of zeros in the middle costs the entries that it touches."""
+    payloads = [b"%d" % row * 10 for row in range(1_000)]
+    ledger = ledger_of(tmp_path, payloads)
+    ends = np.frombuffer(ledger.index.read_bytes(), "<i8")
+    right = ledger.log.read_bytes()
+    ledger.log.write_bytes(right[: ends[99] + 5] + bytes(ends[499] - ends[99]) + right[ends[499] + 5 :])
+    read = ledger.read(0, 999)
+    good = [*range(100), *range(501, 1_000)]
+    assert payloads_of(read) == [payloads[row] for row in good]
+    assert [bad.entry_id for bad in read.bad_entries] == list(range(100, 501))
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_a_payload_that_is_a_log_is_a_payload(tmp_path, indexed):
+    """Records inside an entry are not taken for entries, not even when its size is damaged so as to end before one."""
+    inner = ledger_of(tmp_path, PAYLOADS).log.read_bytes()[1024:]
+    inside = np.frombuffer(again(tmp_path, 5).index.read_bytes(), "<i8") - 1024
+    (tmp_path / "outer").mkdir()
+    ledger = ledger_of(tmp_path / "outer", [b"a", inner, b"b"])
+    assert payloads_of(ledger.read(0, 2)) == [b"a", inner, b"b"]
+    right = ledger.log.read_bytes()
+    start = int.from_bytes(ledger.index.read_bytes()[:8], "little")
+    if not indexed:
+        ledger.index.unlink()
+    for size in [*range(400), *(36 + inside).tolist()]:
+        if size != 36 + len(inner):
+            ledger.log.write_bytes(right[:start] + size.to_bytes(4, "big") + right[start + 4 :])
+            assert payloads_of(again(tmp_path / "outer", 3).read(0, 2)) == ([b"a", b"b"] if indexed else [b"a"])

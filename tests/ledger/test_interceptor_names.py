@@ -1,0 +1,65 @@
+"""Interceptors by name: Pulsar's classes, short names, and those of others."""
+
+import pytest
+
+from tracker.core.errors import InvalidInput
+from tracker.ledger.interceptor_names import load_interceptors
+from tracker.ledger.interceptors import AppendBrokerTimestampMetadataInterceptor, AppendIndexMetadataInterceptor
+
+PULSAR = "org.apache.pulsar.common.intercept."
+
+
+@pytest.fixture
+def outsider(tmp_path, monkeypatch):
+    """An installed distribution with two interceptors, one of which cannot be loaded, and one thing that is none."""
+    (tmp_path / "outside_broker.py").write_text(
+        "from tracker.ledger.interceptors import BrokerEntryMetadataInterceptor\n"
+        "class Zero(BrokerEntryMetadataInterceptor):\n"
+        "    def intercept(self, metadata, num_messages, *, now_ms):\n"
+        "        return metadata\n"
+        "class Nothing: pass\n"
+    )
+    information = tmp_path / "outside_broker-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: outside-broker\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text(
+        "[delayed_tracker.broker_entry_metadata_interceptor]\n"
+        "zero = outside_broker:Zero\nlost = outside_broker:Lost\nnothing = outside_broker:Nothing\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def kinds(*names: str) -> list[type]:
+    return [type(interceptor) for interceptor in load_interceptors(names)]
+
+
+def test_pulsars_class_names_and_short_ones():
+    """With and without the package; each load gives new interceptors."""
+    both = [AppendBrokerTimestampMetadataInterceptor, AppendIndexMetadataInterceptor]
+    assert kinds(*(PULSAR + kind.__name__ for kind in both)) == both
+    assert kinds(*(kind.__name__ for kind in both)) == both
+    assert kinds("broker-timestamp", "index") == both
+    assert kinds("index", PULSAR + "AppendIndexMetadataInterceptor") == both[1:]
+    assert load_interceptors([]) == ()
+    assert load_interceptors(["index"])[0] is not load_interceptors(["index"])[0]
+
+
+def test_others_are_found_by_entry_point(outsider):
+    """By its name, or as the class that it points to."""
+    assert [kind.__name__ for kind in kinds("zero", "index")] == ["Zero", "AppendIndexMetadataInterceptor"]
+    assert [kind.__name__ for kind in kinds("outside_broker.Zero", "zero")] == ["Zero"]
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("indx", "known are broker-timestamp, index, .*, zero"),
+        ("lost", "outside_broker:Lost cannot be loaded"),
+        ("nothing", "a class with a method intercept"),
+    ],
+)
+def test_what_cannot_be_used_is_an_error(outsider, name, remedy):
+    """The error names the setting, the name, and what to write."""
+    with pytest.raises(InvalidInput, match=remedy) as error:
+        load_interceptors([name])
+    assert error.value.field == "brokerEntryMetadataInterceptors"

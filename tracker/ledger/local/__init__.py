@@ -1,0 +1,1 @@
+"""Ledgers kept in a local directory: one writer per topic, readers at any time."""

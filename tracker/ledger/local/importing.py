@@ -1,0 +1,171 @@
+"""Copies topics from any source into local ledgers, entry by entry: payloads and positions stay what they are."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tracker.core.errors import InvalidInput
+from tracker.ledger.errors import BadEntry, EntriesUnreadable, ErrorPolicy
+from tracker.ledger.interceptors import INDEX_PROPERTY
+from tracker.ledger.local.disk import Disk
+from tracker.ledger.local.layout import LedgerDirectory
+from tracker.ledger.local.ledger_ids import reserve_ledger_ids
+from tracker.ledger.local.open_ledger import OpenLedger
+from tracker.ledger.local.opening import open_writer
+from tracker.ledger.local.records import Frames, Payloads
+from tracker.ledger.local.writer import TopicWriter
+from tracker.ledger.stored_entries import LedgerEntries
+from tracker.ledger.topic_log import Ledger, TopicLog
+
+ImportProgress = Callable[[int, int], None]
+"""Called with the entries copied or passed over so far, and those there are in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """What became of a topic's ledgers; empty ones are in neither list."""
+
+    copied: tuple[int, ...]
+    present: tuple[int, ...]
+    """Ledgers that an import before this one has copied."""
+    entry_count: int
+    """Entries copied now."""
+    bad_entries: tuple[BadEntry, ...]
+    """Entries that could not be read. Their ids stay free, so that all others keep theirs."""
+
+
+def import_topic(
+    log: TopicLog,
+    directory: str | Path,
+    *,
+    now_ms: int,
+    on_error: ErrorPolicy = ErrorPolicy.FAIL,
+    progress: ImportProgress | None = None,
+    disk: Disk | None = None,
+) -> ImportReport:
+    """Copy a topic into a directory of local ledgers, under its own name and with its own ledger and entry ids.
+
+    Ledger by ledger, each there as a whole or not at all: what was interrupted is simply done again, and goes on behind
+    the ledgers that are there. An open ledger is copied as far as it reads now, and is closed in the copy.
+
+    Args:
+        log: the topic, of any source.
+        directory: of local ledgers; made if the directory above it is there. Entries appended to the topic later get
+            higher ledger ids.
+        now_ms: the time, milliseconds since 1970-01-01 UTC.
+        on_error: SKIP leaves out entries that cannot be read, and lists them.
+        progress: called after each piece.
+        disk: what to do with files; for tests.
+    Raises:
+        InvalidInput: a ledger id is taken, by another topic of the directory or by a ledger of this topic that has not
+            as many entries; nothing is copied.
+        EntriesUnreadable: an entry cannot be read, and the policy says to fail. Ledgers copied before stay.
+        LedgerInUse, LedgerDamaged, MetadataInvalid: as :func:`~tracker.ledger.local.opening.open_writer`.
+        OSError: a file cannot be read or written.
+    Cost: O(bytes); memory for a piece of about 16 MB.
+    """
+    disk = disk or Disk()
+    with open_writer(directory, str(log.name), now_ms=now_ms, disk=disk) as writer:
+        place = LedgerDirectory(Path(directory))
+        ledgers = [ledger for ledger in log.ledgers if ledger.last_entry_id >= 0]
+        present = _present(ledgers, place, writer)
+        reserve_ledger_ids(place, [ledger.ledger_id for ledger in ledgers], disk)
+        copier = _Copier(place, writer, now_ms=now_ms, on_error=on_error, disk=disk)
+        done = 0
+        for ledger in ledgers:
+            pieces = [ledger.last_entry_id + 1] if ledger.ledger_id in present else copier.copy(ledger)
+            for entry_count in pieces:
+                done += entry_count
+                if progress is not None:
+                    progress(done, log.entry_count)
+        _copy_properties(log, writer)
+        copied = [ledger.ledger_id for ledger in ledgers if ledger.ledger_id not in present]
+        return ImportReport(tuple(copied), tuple(sorted(present)), copier.copied_count, tuple(copier.bad_entries))
+
+
+class _Copier:
+    """Copies one ledger after the other."""
+
+    def __init__(
+        self, place: LedgerDirectory, writer: TopicWriter, *, now_ms: int, on_error: ErrorPolicy, disk: Disk
+    ) -> None:
+        self.copied_count = 0
+        self.bad_entries: list[BadEntry] = []
+        self._files = place.topic(writer.metadata.topic)
+        self._writer = writer
+        self._now_ms = now_ms
+        self._on_error = on_error
+        self._disk = disk
+
+    def copy(self, ledger: Ledger) -> Iterator[int]:
+        """Write a ledger's files, then name it in the metadata; gives the entries of each piece."""
+        target = OpenLedger.create(self._files, ledger.ledger_id, created_ms=self._now_ms, disk=self._disk)
+        try:
+            for piece in self._pieces(ledger):
+                entries = piece.entries
+                before = np.concatenate([np.array([target.entry_count - 1], np.int64), entries.entry_id[:-1]])
+                payloads = Payloads(entries.buffer, entries.start, entries.end)
+                target.write(payloads, Frames.none(len(entries)), left_out=entries.entry_id - before - 1)
+                self.copied_count += len(entries)
+                yield len(entries) + sum(bad.entry_count for bad in piece.bad_entries)
+            target.sync()
+        finally:
+            target.close()
+        self._writer.store(
+            self._writer.metadata.with_closed(
+                ledger.ledger_id,
+                entry_count=ledger.last_entry_id + 1,
+                payload_bytes=target.payload_bytes,
+                now_ms=self._now_ms,
+            )
+        )
+
+    def _pieces(self, ledger: Ledger) -> Iterator[LedgerEntries]:
+        for piece in ledger.scan(0, ledger.last_entry_id):
+            if piece.bad_entries:
+                if self._on_error is ErrorPolicy.FAIL:
+                    raise EntriesUnreadable(piece.bad_entries)
+                self.bad_entries += piece.bad_entries
+            yield piece
+
+
+def _present(ledgers: list[Ledger], place: LedgerDirectory, writer: TopicWriter) -> set[int]:
+    """Ids of ledgers that were copied before."""
+    own = {ledger.ledger_id: ledger.entry_count for ledger in writer.metadata.ledgers}
+    files = place.topic(writer.metadata.topic)
+    others = {
+        ledger_id: topic.path.name
+        for topic in place.topic_directories()
+        if topic != files
+        for ledger_id in topic.ledger_ids()
+    }
+    present = set()
+    for ledger in ledgers:
+        ledger_id = ledger.ledger_id
+        if ledger_id in others:
+            raise InvalidInput(
+                "ledger_id", ledger_id, f"{others[ledger_id]} has a ledger of this id; import into another directory"
+            )
+        if ledger_id in own:
+            if own[ledger_id] != ledger.last_entry_id + 1:
+                raise InvalidInput(
+                    "ledger_id",
+                    ledger_id,
+                    f"it is there with {own[ledger_id]} entries, and has {ledger.last_entry_id + 1} now; import into "
+                    "another directory",
+                )
+            present.add(ledger_id)
+    return present
+
+
+def _copy_properties(log: TopicLog, writer: TopicWriter) -> None:
+    """The source's properties, but for an index of messages that is behind ours; and where the topic was terminated."""
+    properties = dict(log.properties)
+    ours = writer.metadata.properties.get(INDEX_PROPERTY, "")
+    theirs = properties.get(INDEX_PROPERTY, "")
+    if ours.isdecimal() and not (theirs.isdecimal() and int(theirs) > int(ours)):
+        properties[INDEX_PROPERTY] = ours
+    metadata = writer.metadata.with_properties(properties)
+    writer.store(metadata.with_termination(log.terminated_at or metadata.terminated_at))

@@ -1,0 +1,177 @@
+"""A local ledger's log: the bytes of its entries.
+
+A log is a BookKeeper entry log that holds one ledger: a header of 1,024 bytes, then for each entry a record, which is a
+size and the body that a BookKeeper client sends, with a CRC32C digest and an empty password. So whatever reads a bookie's
+disk reads these, too. A record tells which entries were durable when it was written ("last add confirmed"), which in turn
+tells a torn end from damage.
+
+The index beside a log holds the end of each entry's record, little-endian i64. Nobody trusts it: a record says itself
+which entry it is. An entry that ends where the one before it ends has no record.
+"""
+
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from tracker.core.columns import BoolArray, Int64Array
+from tracker.ledger.digest import BODY_HEADER
+from tracker.ledger.entry_log import HEADER_BYTES, RECORD_SIZE_BYTES
+from tracker.ledger.errors import LedgerFileInvalid
+from tracker.ledger.interceptors import BrokerMetadataColumns
+from tracker.ledger.local import kernels
+from tracker.ledger.local.kernels import RECORD_HEADER_BYTES
+
+LOG_HEADER: Final = struct.pack(">4siqi", b"BKLO", 1, 0, 0).ljust(HEADER_BYTES, b"\0")
+ENTRY_BYTES_MAX: Final = 256 << 20
+"""Of one entry with its frame: far above what any broker takes, and low enough for a damaged size to do no harm."""
+INDEX_ROW_BYTES: Final = 8
+
+_MAGIC_BYTES: Final = 8
+_SIZE: Final = struct.Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class Payloads:
+    """Entries about to be stored: row i is ``buffer[start[i]:end[i]]``."""
+
+    buffer: bytes
+    start: Int64Array
+    end: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, rows: slice) -> "Payloads":
+        """Some of the rows."""
+        return Payloads(self.buffer, self.start[rows], self.end[rows])
+
+    @classmethod
+    def of(cls, payloads: Sequence[bytes]) -> "Payloads":
+        """Entries laid one behind the other. O(bytes)."""
+        ends = np.cumsum(np.fromiter(map(len, payloads), np.int64, len(payloads)), dtype=np.int64)
+        return cls(b"".join(payloads), np.concatenate([np.zeros(1, np.int64), ends])[:-1], ends)
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """Broker frames for entries, a row for each; empty where an entry gets none."""
+
+    octets: kernels.UInt8Array
+    end: Int64Array
+
+    @classmethod
+    def none(cls, row_count: int) -> "Frames":
+        """No frame for any of so many entries."""
+        return cls(np.empty(0, np.uint8), np.zeros(row_count, np.int64))
+
+    @classmethod
+    def of(cls, metadata: BrokerMetadataColumns, stamped: BoolArray) -> "Frames":
+        """A frame for each row of ``stamped``; the metadata has a row for each of those only."""
+        nothing = np.empty(0, np.int64)
+        timestamp, index = metadata.broker_timestamp_ms, metadata.index
+        octets, end = kernels.encode_frames(
+            stamped.astype(np.int64),
+            int(timestamp is not None),
+            nothing if timestamp is None else np.ascontiguousarray(timestamp, np.int64),
+            int(index is not None),
+            nothing if index is None else np.ascontiguousarray(index, np.int64),
+        )
+        return cls(octets, end)
+
+
+def encode_records(
+    payloads: Payloads,
+    frames: Frames,
+    *,
+    ledger_id: int,
+    entry_ids: Int64Array,
+    last_add_confirmed: int,
+    length: int,
+) -> tuple[memoryview, Int64Array]:
+    """The records of entries, and where each ends behind the first one's start.
+
+    Args:
+        payloads: what the clients sent.
+        frames: what comes in front of each.
+        ledger_id: where they are stored.
+        entry_ids: ascending.
+        last_add_confirmed: the ledger's last durable entry.
+        length: bytes of all entries of the ledger before these.
+    """
+    records, ends = kernels.encode_records(
+        np.frombuffer(payloads.buffer, np.uint8),
+        np.ascontiguousarray(payloads.start),
+        np.ascontiguousarray(payloads.end),
+        entry_ids,
+        frames.octets,
+        frames.end,
+        ledger_id,
+        last_add_confirmed,
+        length,
+    )
+    return records.data, ends
+
+
+@dataclass(frozen=True, slots=True)
+class RecordNumbers:
+    """What a record says in front of its payload; nothing of it is checked."""
+
+    body_size: int
+    ledger_id: int
+    entry_id: int
+    last_add_confirmed: int
+    length: int
+
+    @property
+    def possible(self) -> bool:
+        """Whether there can be such a record."""
+        return 0 <= self.body_size - (RECORD_HEADER_BYTES - RECORD_SIZE_BYTES) <= ENTRY_BYTES_MAX
+
+    @classmethod
+    def read(cls, descriptor: int, offset: int) -> "RecordNumbers | None":
+        """Those of the record at an offset; None when the log ends before it can tell.
+
+        Raises:
+            OSError: the log cannot be read.
+        """
+        start = os.pread(descriptor, RECORD_SIZE_BYTES + BODY_HEADER.size, offset)
+        if len(start) < RECORD_SIZE_BYTES + BODY_HEADER.size:
+            return None
+        return cls(*_SIZE.unpack_from(start), *BODY_HEADER.unpack_from(start, RECORD_SIZE_BYTES))
+
+
+def check_log_header(descriptor: int, path: Path) -> None:
+    """See that a file can be a ledger's log.
+
+    Raises:
+        LedgerFileInvalid: it cannot; names the file.
+        OSError: it cannot be read.
+    """
+    start = os.pread(descriptor, _MAGIC_BYTES, 0)
+    if start != LOG_HEADER[:_MAGIC_BYTES]:
+        raise LedgerFileInvalid(
+            f"{path} does not start as a ledger's log does, but with {start!r}; restore it from a copy"
+        )
+
+
+def read_exactly(descriptor: int, size: int, offset: int) -> bytes:
+    """Bytes of a file; fewer than asked for only when it ends.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    content = os.pread(descriptor, size, offset)
+    if len(content) == size or not content:
+        return content
+    # The system reads no more than 2 GB at once.
+    pieces = [content]
+    while (missing := size - sum(map(len, pieces))) and (
+        piece := os.pread(descriptor, missing, offset + size - missing)
+    ):
+        pieces.append(piece)
+    return b"".join(pieces)
