@@ -186,7 +186,14 @@ def test_a_broker_conf_is_accepted_as_it_is(tmp_path: Path):
     broker_conf.write_text(BROKER_CONF, encoding="utf-8")
     ours = conf(tmp_path, "delayedDeliveryTickTimeMillis=250\n")
     loaded = load_settings(ours, broker_conf=broker_conf, overrides={"delayedDeliveryMinIndexCountPerBucket": "60"})
-    assert loaded.settings == Settings(tick_ms=250, strict=True, min_index_count_per_bucket=60, buckets_max=10)
+    assert loaded.settings == Settings(
+        tick_ms=250,
+        strict=True,
+        min_index_count_per_bucket=60,
+        buckets_max=10,
+        broker_entry_metadata_interceptors="org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor",
+        expose_broker_entry_metadata=True,
+    )
     assert loaded.origins["delayedDeliveryMaxNumBuckets"] == f"{broker_conf}:17"
     assert loaded.ignored == (
         "clusterName",
@@ -194,8 +201,6 @@ def test_a_broker_conf_is_accepted_as_it_is(tmp_path: Path):
         "metadataStoreUrl",
         "managedLedgerMaxEntriesPerLedger",
         "brokerDeduplicationEnabled",
-        "brokerEntryMetadataInterceptors",
-        "exposingBrokerEntryMetadataToClientEnabled",
         "dbStorage_writeCacheMaxSizeMb",
         "numAddWorkerThreads",
         "httpServerEnabled",

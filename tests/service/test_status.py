@@ -6,6 +6,15 @@ import pytest
 from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
 from tests.service.shell import KEY
 from tracker.core.errors import DelayedTrackerError, InvalidInput, InvariantViolation
+from tracker.ledger.errors import (
+    BrokerMetadataMissing,
+    LedgerFileInvalid,
+    MessageIndexInvalid,
+    MessageNotFound,
+    NamespaceNotFound,
+    PartitionedTopic,
+    TopicNotFound,
+)
 from tracker.service import errors
 from tracker.service.status import as_ranges, code_of, status_of
 
@@ -22,6 +31,16 @@ _CASES = [
     (errors.ShuttingDown("bye", retry_after_ms=5), "UNAVAILABLE"),
     (errors.TrackerBroken(KEY), "UNAVAILABLE"),
     (StorageUnavailable("away"), "UNAVAILABLE"),
+    (errors.LedgerSourceNotSet(), "FAILED_PRECONDITION"),
+    (errors.BrokerMetadataDisabled(), "FAILED_PRECONDITION"),
+    (errors.EntryTooLarge("1:2", 9, 8), "RESOURCE_EXHAUSTED"),
+    (BrokerMetadataMissing("topic"), "FAILED_PRECONDITION"),
+    (PartitionedTopic("topic", ["topic-partition-0"]), "FAILED_PRECONDITION"),
+    (MessageIndexInvalid(-1), "NOT_FOUND"),
+    (MessageNotFound("topic", 1), "NOT_FOUND"),
+    (TopicNotFound("no such"), "NOT_FOUND"),
+    (NamespaceNotFound("no such"), "NOT_FOUND"),
+    (LedgerFileInvalid("bad"), "DATA_LOSS"),
     (SnapshotConflict("newer"), "ABORTED"),
     (SnapshotNotFound("gone"), "DATA_LOSS"),
     (SnapshotCorrupt("bad"), "DATA_LOSS"),

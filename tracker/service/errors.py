@@ -79,6 +79,27 @@ class PollEnded(ServiceError):
         self.reason = reason
 
 
+class LedgerSourceNotSet(ServiceError):
+    """The service was started without ledgers to read."""
+
+    reason = "LEDGER_SOURCE_NOT_SET"
+
+    def __init__(self) -> None:
+        super().__init__("the service has no ledgers to read; set ledgerSourceUrl and start it again")
+
+
+class BrokerMetadataDisabled(ServiceError):
+    """A broker configured like this service would not index messages, and would refuse to look for one."""
+
+    reason = "BROKER_METADATA_DISABLED"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "brokerEntryMetadataInterceptors is empty, and then Pulsar finds no message by its index; set it as the broker"
+            " has it, or messageIdByIndexMode=proposal"
+        )
+
+
 class Retryable(ServiceError):
     """The service cannot do it now. Try again after ``retry_after_ms``."""
 
@@ -120,6 +141,19 @@ class BatchTooLarge(ServiceError):
         super().__init__(
             f"{field} has {count} positions; give at most {limit} in one call",
             metadata={"field": field, "count": str(count), "limit": str(limit)},
+        )
+
+
+class EntryTooLarge(ServiceError):
+    """One entry alone is larger than an answer may be. The service must be configured for it."""
+
+    reason = "BATCH_TOO_LARGE"
+
+    def __init__(self, position: str, size: int, limit: int) -> None:
+        super().__init__(
+            f"entry {position} has {size} bytes, and an answer holds {limit}; raise grpcMessageBytesMax of the service, or"
+            " read on behind it",
+            metadata={"field": "payloads", "count": str(size), "limit": str(limit)},
         )
 
 

@@ -7,7 +7,8 @@ import grpc
 from grpc_health.v1 import health, health_pb2
 
 SERVICE_NAME = "delayed_tracker.v1.DelayedDeliveryTrackerService"
-_SERVICES = ("", SERVICE_NAME)
+LEDGER_SERVICE_NAME = "delayed_tracker.v1.LedgerService"
+_SERVICES = ("", SERVICE_NAME, LEDGER_SERVICE_NAME)
 
 
 class Stage(enum.Enum):

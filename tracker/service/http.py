@@ -1,4 +1,4 @@
-"""The HTTP edge: health for supervisors, metrics for Prometheus, in the event loop of the service.
+"""The HTTP edge: health for supervisors, metrics for Prometheus, and what brokers answer over HTTP.
 
 ``/health/live`` answers as long as the loop turns. ``/health/ready`` answers 503 with the reason until the service takes
 calls, and again once it drains.
@@ -22,7 +22,7 @@ _CLOSE_SECONDS = 1
 """Requests take milliseconds: whoever has not read its answer by then is cut off at the stop."""
 
 
-def build_app(health: Health, metrics: ServiceMetrics) -> Starlette:
+def build_app(health: Health, metrics: ServiceMetrics, *more: Route) -> Starlette:
     """The application; it holds no state of its own."""
 
     async def live(_: Request) -> Response:
@@ -41,6 +41,7 @@ def build_app(health: Health, metrics: ServiceMetrics) -> Starlette:
             Route("/health/live", live),
             Route("/health/ready", ready),
             Route("/metrics", scrape),
+            *more,
         ]
     )
 

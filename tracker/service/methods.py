@@ -1,4 +1,4 @@
-"""The tracker's API as gRPC serves it: bytes in, one method of the servicer, bytes out. The process boundary.
+"""The API as gRPC serves it: bytes in, one method of a servicer, bytes out. The process boundary.
 
 Each method is wrapped once, when the server is made; a call pays for nothing that could be decided then. Columns stay
 bytes (``tracker.client.wire_columns``), every error becomes its status (``status.py``), and calls are counted.
@@ -9,10 +9,12 @@ from typing import Any, Final
 
 import grpc
 import structlog
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
 from grpc_status import rpc_status
 
-from delayed_tracker.v1 import tracker_pb2
+from delayed_tracker.v1 import ledger_pb2, tracker_pb2
 from tracker.client.exchange import Answered
 from tracker.client.wire_columns import (
     ACK_COLUMNS,
@@ -25,10 +27,12 @@ from tracker.client.wire_columns import (
 )
 from tracker.core.errors import InvalidInput
 from tracker.service.calls import Calls
+from tracker.service.ledger_servicer import LedgerServicer
 from tracker.service.servicer import TrackerServicer
 from tracker.service.status import code_of, status_of
 
-_SERVICE: Final = tracker_pb2.DESCRIPTOR.services_by_name["DelayedDeliveryTrackerService"]
+_TRACKER: Final = tracker_pb2.DESCRIPTOR.services_by_name["DelayedDeliveryTrackerService"]
+_LEDGER: Final = ledger_pb2.DESCRIPTOR.services_by_name["LedgerService"]
 _COLUMNED: Final[dict[str, Answered[object]]] = {
     "AddMessages": ADD_COLUMNS,
     "AddMessagesStream": StreamedAdds,
@@ -54,14 +58,22 @@ def serve_tracker(servicer: TrackerServicer, server: grpc.aio.Server, calls: Cal
         server: serves them.
         calls: counts them and refuses those above its limit.
     """
-    handlers = {method.name: _handler(method.name, servicer, calls) for method in _SERVICE.methods}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE.full_name, handlers),))
+    _serve(_TRACKER, servicer, server, calls)
 
 
-def _handler(name: str, servicer: TrackerServicer, calls: Calls) -> "grpc.RpcMethodHandler[Any, Any]":
-    method = _SERVICE.methods_by_name[name]
-    request: Answered[object] = _COLUMNED.get(name) or getattr(tracker_pb2, method.input_type.name)
-    behaviour: Behaviour = getattr(servicer, name)
+def serve_ledgers(servicer: LedgerServicer, server: grpc.aio.Server, calls: Calls) -> None:
+    """The same for ``LedgerService``."""
+    _serve(_LEDGER, servicer, server, calls)
+
+
+def _serve(service: ServiceDescriptor, servicer: object, server: grpc.aio.Server, calls: Calls) -> None:
+    handlers = {method.name: _handler(method, getattr(servicer, method.name), calls) for method in service.methods}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))
+
+
+def _handler(method: MethodDescriptor, behaviour: Behaviour, calls: Calls) -> "grpc.RpcMethodHandler[Any, Any]":
+    name = method.name
+    request: Answered[object] = _COLUMNED.get(name) or GetMessageClass(method.input_type)
 
     def parsed(encoded: bytes) -> object:
         try:
@@ -76,17 +88,19 @@ def _handler(name: str, servicer: TrackerServicer, calls: Calls) -> "grpc.RpcMet
     if method.client_streaming:
         # Requests of a stream are parsed where the behaviour asks for the next one, so errors reach `_answering`, too.
         return grpc.stream_stream_rpc_method_handler(
-            _answering(name, behaviour, calls), request_deserializer=parsed, response_serializer=_encoded
+            _answering(method, behaviour, calls), request_deserializer=parsed, response_serializer=_encoded
         )
     # gRPC itself would answer UNKNOWN to bytes that are no message, with a traceback.
-    return grpc.unary_unary_rpc_method_handler(_answering(name, parse_and_answer, calls), response_serializer=_encoded)
+    return grpc.unary_unary_rpc_method_handler(
+        _answering(method, parse_and_answer, calls), response_serializer=_encoded
+    )
 
 
 def _encoded(answer: Message | bytes) -> bytes:
     return answer if isinstance(answer, bytes) else answer.SerializeToString()
 
 
-def _answering(name: str, behaviour: Behaviour, calls: Calls) -> Behaviour:
+def _answering(method: MethodDescriptor, behaviour: Behaviour, calls: Calls) -> Behaviour:
     """The behaviour, with every error answered by its status; unexpected ones are logged here, once."""
 
     async def answer(request: Any, context: "Context[Any, Any]") -> Any:
@@ -95,7 +109,9 @@ def _answering(name: str, behaviour: Behaviour, calls: Calls) -> Behaviour:
                 return await behaviour(request, context)
         except Exception as error:  # noqa: BLE001  # the process boundary: nothing is swallowed, all is answered
             if code_of(error) is grpc.StatusCode.INTERNAL:
-                _log.error("call failed", method=f"/{_SERVICE.full_name}/{name}", exc_info=error)
+                _log.error(
+                    "call failed", method=f"/{method.containing_service.full_name}/{method.name}", exc_info=error
+                )
             status = rpc_status.to_status(status_of(error))
         return await context.abort(status.code, status.details, status.trailing_metadata)
 

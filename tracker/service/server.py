@@ -1,8 +1,9 @@
 """The service as a whole: its parts are made, connected, started and stopped here, and nowhere else.
 
-Start: both addresses are bound, HTTP answers (live, not ready), kernels are loaded, the storage opens, gRPC answers, ready. Stop: health says
-NOT_SERVING, new calls are refused, waiting polls end, effects finish, connections close, the storage closes. A stop
-takes no longer than the grace period; what it cuts off is safe, since storing is all or nothing.
+Start: both addresses are bound, HTTP answers (live, not ready), kernels are loaded, the storage and
+the ledgers open, gRPC answers, ready. Stop: health says NOT_SERVING, new calls are refused, waiting polls end, effects
+finish, connections close, the storage and the ledgers close. A stop takes no longer than the grace period; what it cuts
+off is safe, since storing is all or nothing.
 """
 
 import asyncio
@@ -26,11 +27,14 @@ from snapshot_storage.registry import open_storage
 from tracker.core.errors import InvalidInput
 from tracker.service.clock import Clock
 from tracker.service.freed_memory import FreedMemory, allocate_in_two_arenas, trim_of_this_process
-from tracker.service.health import SERVICE_NAME, Health, Stage
+from tracker.service.health import LEDGER_SERVICE_NAME, SERVICE_NAME, Health, Stage
 from tracker.service.http import HttpServer, build_app
+from tracker.service.http_message_id import AdminHooks, message_id_routes
 from tracker.service.kernels import warm_up_kernels
+from tracker.service.ledger_access import LedgerAccess, LedgerAnswers
+from tracker.service.ledger_servicer import LedgerServicer
 from tracker.service.listen import AddressInUse, listen
-from tracker.service.methods import serve_tracker
+from tracker.service.methods import serve_ledgers, serve_tracker
 from tracker.service.metrics import ServiceMetrics
 from tracker.service.reflection import Reflection
 from tracker.service.registry import TrackerRegistry
@@ -65,7 +69,9 @@ class BoundAddresses:
 class TrackerServer:
     """One service in the running event loop. Started once, stopped once."""
 
-    def __init__(self, settings: Settings, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, settings: Settings, *, clock: Clock | None = None, admin_hooks: AdminHooks | None = None
+    ) -> None:
         """See :meth:`start`; nothing is opened yet.
 
         Raises:
@@ -80,6 +86,8 @@ class TrackerServer:
             clock=clock,
         )
         self._freed_memory = FreedMemory(give_back=trim_of_this_process())
+        self.ledgers = LedgerAccess(settings.ledger_source_url, LedgerAnswers.of(settings))
+        self._admin_hooks = admin_hooks or AdminHooks()
         self._grpc: grpc.aio.Server | None = None
         self._http: HttpServer | None = None
 
@@ -89,6 +97,7 @@ class TrackerServer:
         Raises:
             AddressInUse, AddressUnusable: one of the addresses cannot be bound; nothing was opened.
             StorageInUse, StorageFormatUnsupported, StorageUnavailable: the storage cannot be opened; all is released.
+            InvalidInput, LedgerFileInvalid, MetadataInvalid: the ledgers cannot be opened; all is released.
         """
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(self.trackers.close)
@@ -97,11 +106,14 @@ class TrackerServer:
             undo.callback(held.close)
             listener, http_address = await listen("httpListenAddress", self.settings.http_address)
             metrics = ServiceMetrics(self.trackers, version=metadata.version("delayed-tracker"))
-            http = HttpServer(build_app(self.health, metrics), listener)
+            admin = message_id_routes(self.ledgers, self._admin_hooks)
+            http = HttpServer(build_app(self.health, metrics, *admin), listener)
             undo.push_async_callback(http.stop)
             await http.start()
             await asyncio.get_running_loop().run_in_executor(None, warm_up_kernels)
             await self.trackers.start()
+            undo.push_async_callback(self.ledgers.close)
+            await self.ledgers.start()
             held.close()
             server = self._bound_grpc(grpc_address)
             await server.start()
@@ -134,12 +146,19 @@ class TrackerServer:
         except TimeoutError:
             _log.warning("storage did not close in time", storage=self.settings.storage_url)
         await http.stop()
+        try:
+            async with asyncio.timeout(remaining_seconds()):
+                await self.ledgers.close()
+        except TimeoutError:
+            _log.warning("ledgers did not close in time", ledgers=self.settings.ledger_source_url)
 
     def _bound_grpc(self, address: Address) -> grpc.aio.Server:
         server = grpc.aio.server(options=self._grpc_options())
         serve_tracker(TrackerServicer(self.trackers), server, self.trackers.calls)
+        serve_ledgers(LedgerServicer(self.ledgers), server, self.trackers.calls)
         health_pb2_grpc.add_HealthServicer_to_server(self.health, server)
-        reflected = Reflection((SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME), self.trackers.calls)
+        names = (SERVICE_NAME, LEDGER_SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflected = Reflection(names, self.trackers.calls)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflected, server)
         try:
             server.add_insecure_port(str(address))

@@ -14,11 +14,14 @@ from tracker.core.errors import InvalidInput
 from tracker.core.limits import TrackerKind, TrackerLimits
 from tracker.service.limits import ServiceLimits
 from tracker.service.settings_keys import Address, Group, SettingKey, SettingValue, setting, setting_of
+from tracker.service.settings_ledger import LedgerSettings
 from tracker.service.settings_pulsar import PulsarSettings
 from tracker.service.settings_storage import StorageSettings
 
 _POSITION_BYTES = 24
 """One position of a batch on the wire: three 64-bit columns."""
+_READ_ENTRY_BYTES = 256
+"""One entry of an answer beside its payload, or the reason why it cannot be read."""
 _MESSAGE_OVERHEAD_BYTES = 16 * 1024
 """What a message needs beside its columns: two names of up to 4 KiB, and small fields."""
 
@@ -27,7 +30,7 @@ _INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(StorageSettings, PulsarSettings):
+class Settings(LedgerSettings, StorageSettings, PulsarSettings):
     """Every setting of one service. Constructing it validates each value and how they fit together.
 
     Raises:
@@ -138,7 +141,7 @@ class Settings(StorageSettings, PulsarSettings):
         "127.0.0.1:7651",
         "httpListenAddress",
         Group.SERVER,
-        "Where /metrics, /health/live and /health/ready answer. Port 0 takes any free one.",
+        "Where /metrics, /health/live, /health/ready and getMessageIdByIndex answer. Port 0 takes any free one.",
         address=True,
     )
     grpc_message_bytes_max: int = setting(
@@ -189,17 +192,25 @@ class Settings(StorageSettings, PulsarSettings):
             raise InvalidInput(
                 "bucketSnapshotStorageUrl", self.storage_url, "give SCHEME:..., such as sqlite:data/tracker.db"
             )
+        if self.ledger_source_url and ":" not in self.ledger_source_url:
+            remedy = "give SCHEME:PLACE, such as bookkeeper+file:/disk?metadata=/disk/dump.jsonl"
+            raise InvalidInput("ledgerSourceUrl", self.ledger_source_url, remedy)
         _check_order(
             ("delayedDeliveryMinIndexCountPerBucket", self.min_index_count_per_bucket),
             ("mutableIndexesMax", self.mutable_indexes_max),
         )
         _check_order(("defaultLeaseMillis", self.default_lease_ms), ("leaseMillisMax", self.lease_max_ms))
-        for key, count in (
-            ("batchPositionsMax", self.batch_positions_max),
-            ("pollMessagesMax", self.poll_messages_max),
+        bytes_max = self.grpc_message_bytes_max - _MESSAGE_OVERHEAD_BYTES
+        for key, count, fitting in (
+            ("batchPositionsMax", self.batch_positions_max, bytes_max // _POSITION_BYTES),
+            ("pollMessagesMax", self.poll_messages_max, bytes_max // _POSITION_BYTES),
+            (
+                "ledgerReadEntriesMax",
+                self.ledger_read_entries_max,
+                (bytes_max - self.read_bytes_max) // _READ_ENTRY_BYTES,
+            ),
         ):
-            if count * _POSITION_BYTES + _MESSAGE_OVERHEAD_BYTES > self.grpc_message_bytes_max:
-                fitting = (self.grpc_message_bytes_max - _MESSAGE_OVERHEAD_BYTES) // _POSITION_BYTES
+            if count > fitting:
                 raise InvalidInput(
                     key,
                     count,
@@ -215,6 +226,11 @@ class Settings(StorageSettings, PulsarSettings):
     def http_address(self) -> Address:
         """``httpListenAddress``, parsed."""
         return Address.parse(self.http_listen_address)
+
+    @property
+    def read_bytes_max(self) -> int:
+        """Payload bytes of one answer of ReadEntries: what is said about the entries has the other half."""
+        return self.grpc_message_bytes_max // 2
 
     def tracker_limits(self) -> TrackerLimits:
         """What the core of each tracker works by."""

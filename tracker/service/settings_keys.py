@@ -29,6 +29,7 @@ class Group(enum.Enum):
 
     PULSAR = "Delayed delivery: keys as in Pulsar's broker.conf"
     STORAGE = "Snapshots and memory"
+    LEDGER = "Ledgers to read"
     DISPATCHER = "What dispatchers may ask for"
     SERVER = "Addresses, limits and logs of the service"
 
@@ -97,8 +98,6 @@ class SettingKey:
     """Accepted texts and the value each stands for; empty: any text."""
     not_built: str = ""
     """Why only the default is accepted; empty: every value in range is."""
-    of_brokers: bool = False
-    """What a broker does with it is not the tracker's business: ignored in a broker.conf."""
 
     @property
     def allowed(self) -> str:
@@ -178,7 +177,6 @@ def setting(
     choices: Mapping[str, str] | None = None,
     address: bool = False,
     not_built: str = "",
-    of_brokers: bool = False,
 ) -> _Value:
     """Declare a dataclass field that is a configuration key; its form follows from the type of ``default``."""
     if isinstance(default, bool):
@@ -199,7 +197,6 @@ def setting(
         also=also,
         choices=choices or {},
         not_built=not_built,
-        of_brokers=of_brokers,
     )
     field: _Value = dataclasses.field(default=default, metadata={_METADATA_KEY: declared})
     return field

@@ -145,7 +145,7 @@ def _assignments(path: Path, option: str, problems: list[SettingProblem]) -> lis
 def _is_of_others(key: str) -> bool:
     """Whether a key of a broker.conf is none of this service's business."""
     if key in setting_fields():
-        return setting_fields()[key][1].of_brokers
+        return False
     folded = _folded(key)
     ours = [_folded(known) for known in setting_fields()]
     return _DELAYED_DELIVERY not in folded and not difflib.get_close_matches(folded, ours, 1, _SLIP_SIMILARITY)

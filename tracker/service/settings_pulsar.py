@@ -113,15 +113,12 @@ class PulsarSettings:
         "",
         "brokerEntryMetadataInterceptors",
         Group.PULSAR,
-        "Class names of what adds metadata to entries as they are written.",
-        not_built="writing entries is not built",
-        of_brokers=True,
+        "Class names of what the broker adds to entries as it writes them. The service writes none: like a broker, "
+        "getMessageIdByIndex refuses every call without any, but only if messageIdByIndexMode=pulsar-compatible.",
     )
     expose_broker_entry_metadata: bool = setting(
         False,
         "exposingBrokerEntryMetadataToClientEnabled",
         Group.PULSAR,
-        "Hand the broker's entry metadata to clients that read entries.",
-        not_built="serving entries is not built",
-        of_brokers=True,
+        "Hand the broker's entry metadata to clients that read entries and know of it (protocol version 18 or later).",
     )

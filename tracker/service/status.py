@@ -15,11 +15,22 @@ from google.rpc import error_details_pb2, status_pb2
 
 from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
 from tracker.core.errors import DelayedTrackerError, InvalidInput
+from tracker.ledger.errors import (
+    BrokerMetadataMissing,
+    LedgerError,
+    MessageIndexInvalid,
+    MessageNotFound,
+    PartitionedTopic,
+    TopicNotFound,
+)
 from tracker.service.errors import (
     AnswerTooLarge,
     BatchTooLarge,
+    BrokerMetadataDisabled,
+    EntryTooLarge,
     Fenced,
     LeasesExhausted,
+    LedgerSourceNotSet,
     Overloaded,
     PollEnded,
     Recovering,
@@ -46,6 +57,15 @@ _CODES: Final[tuple[tuple[type[DelayedTrackerError], grpc.StatusCode], ...]] = (
     (ShuttingDown, grpc.StatusCode.UNAVAILABLE),
     (TrackerBroken, grpc.StatusCode.UNAVAILABLE),
     (StorageUnavailable, grpc.StatusCode.UNAVAILABLE),
+    (EntryTooLarge, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (BrokerMetadataDisabled, grpc.StatusCode.FAILED_PRECONDITION),
+    (LedgerSourceNotSet, grpc.StatusCode.FAILED_PRECONDITION),
+    (BrokerMetadataMissing, grpc.StatusCode.FAILED_PRECONDITION),
+    (PartitionedTopic, grpc.StatusCode.FAILED_PRECONDITION),
+    (MessageIndexInvalid, grpc.StatusCode.NOT_FOUND),
+    (MessageNotFound, grpc.StatusCode.NOT_FOUND),
+    (TopicNotFound, grpc.StatusCode.NOT_FOUND),
+    (LedgerError, grpc.StatusCode.DATA_LOSS),
     (SnapshotConflict, grpc.StatusCode.ABORTED),
     (SnapshotNotFound, grpc.StatusCode.DATA_LOSS),
     (SnapshotCorrupt, grpc.StatusCode.DATA_LOSS),

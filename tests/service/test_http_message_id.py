@@ -1,0 +1,215 @@
+"""getMessageIdByIndex over HTTP: every answer that a real broker gave, and those it gives in other company."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from snapshot_storage.registry import open_storage
+from tests.golden.pulsar_pack import BOOKIE, METADATA, expected
+from tracker.core.limits import TrackerLimits
+from tracker.ledger.topic_name import TopicName
+from tracker.service.health import Health
+from tracker.service.http import build_app
+from tracker.service.http_message_id import AdminHooks, message_id_routes
+from tracker.service.ledger_access import LedgerAccess, LedgerAnswers
+from tracker.service.metrics import ServiceMetrics
+from tracker.service.registry import TrackerRegistry
+from tracker.service.settings import Settings
+
+SOURCE = f"bookkeeper+file:{BOOKIE}?metadata={METADATA}"
+INTERCEPTORS = "org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor"
+PLAIN = "/admin/v2/persistent/lab/main/plain/getMessageIdByIndex"
+MARKER = "/admin/v2/persistent/lab/main/repl-markers/getMessageIdByIndex?index=2"
+
+
+@asynccontextmanager
+async def serving(hooks: AdminHooks | None = None, **settings: object) -> AsyncIterator[httpx.AsyncClient]:
+    """The service's HTTP application over the pack, in this event loop."""
+    given = Settings(storage_url="memory:", **({"ledger_source_url": SOURCE} | settings))
+    ledgers = LedgerAccess(given.ledger_source_url, LedgerAnswers.of(given))
+    await ledgers.start()
+    registry = TrackerRegistry(open_storage("memory:"), TrackerLimits())
+    routes = message_id_routes(ledgers, hooks or AdminHooks())
+    app = build_app(Health(), ServiceMetrics(registry, version="1"), *routes)
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    try:
+        async with httpx.AsyncClient(transport=transport, base_url="http://tracker") as client:
+            yield client
+    finally:
+        await ledgers.close()
+        await registry.close()
+
+
+@pytest.mark.slow
+async def test_every_recorded_answer():
+    """Status, body and type of the content, byte for byte what matters to a client; only Jetty's page is not ours."""
+    pages = 0
+    async with serving(
+        message_id_by_index_mode="pulsar-compatible", broker_entry_metadata_interceptors=INTERCEPTORS
+    ) as client:
+        for row in expected("message_id_by_index"):
+            answer = await client.get(row["path"])
+            assert answer.status_code == row["status"], row
+            if isinstance(row["body"], str):
+                pages += 1
+                assert row["path"].endswith("index=abc")
+                assert "'abc' is not a whole number" in answer.json()["reason"]
+            else:
+                assert answer.json() == row["body"], row
+                assert answer.headers["content-type"] == row["content_type"]
+    assert pages == 1
+
+
+async def test_the_mode_is_a_setting():
+    """By default the proposal's sentence: the next user message."""
+    async with serving() as client:
+        assert (await client.get(MARKER)).json()["entryId"] == 6
+    async with serving(
+        message_id_by_index_mode="pulsar-compatible", broker_entry_metadata_interceptors=INTERCEPTORS
+    ) as client:
+        assert (await client.get(MARKER)).json()["entryId"] == 2
+
+
+async def test_a_broker_without_interceptors_refuses():
+    """Before it looks at anything else, if it is to be compatible."""
+    async with serving(message_id_by_index_mode="pulsar-compatible") as client:
+        for index in (0, -1):
+            answer = await client.get(f"{PLAIN}?index={index}")
+            assert answer.status_code == 412
+            assert answer.json() == {
+                "reason": "GetMessageIDByIndex is not allowed when broker entry metadata is disabled"
+            }
+
+
+async def test_topics_that_are_not_persistent():
+    """406, whatever their name."""
+    async with serving() as client:
+        answer = await client.get("/admin/v2/non-persistent/lab/main/plain/getMessageIdByIndex?index=0")
+    assert (answer.status_code, list(answer.json())) == (406, ["reason"])
+
+
+@pytest.mark.parametrize(
+    ("query", "entry_id"),
+    [("", 0), ("?index=", 0), ("?index=%2B7", 7), ("?index=007", 7), ("?index=7&authoritative=true", 7)],
+)
+async def test_how_an_index_may_be_written(query: str, entry_id: int):
+    """As Java reads a number; none at all is 0."""
+    async with serving() as client:
+        answer = await client.get(PLAIN + query)
+    assert (answer.status_code, answer.json()["entryId"]) == (200, entry_id)
+
+
+@pytest.mark.parametrize(
+    "index", ["abc", "1.0", "0x1", "9223372036854775808", "-9223372036854775809", "%D9%A1", "9" * 5000]
+)
+async def test_what_is_no_index(index: str):
+    """A 404 that says so, and no page."""
+    async with serving() as client:
+        answer = await client.get(f"{PLAIN}?index={index}")
+    assert answer.status_code == 404
+    assert "is not a whole number" in answer.json()["reason"]
+
+
+@pytest.mark.parametrize(
+    ("path", "topic"),
+    [
+        ("lab/main/a+b%20c", "persistent://lab/main/a b c"),
+        ("lab/main/%C3%A9", "persistent://lab/main/é"),
+        ("l%61b/main/%2525", "persistent://lab/main/%25"),
+    ],
+)
+async def test_encoded_names(path: str, topic: str):
+    """A name is what Java's decoder makes of it."""
+    async with serving() as client:
+        answer = await client.get(f"/admin/v2/persistent/{path}/getMessageIdByIndex")
+    assert (answer.status_code, answer.json()) == (404, {"reason": f"Topic {topic} not found"})
+
+
+@pytest.mark.parametrize("path", ["lab/main/a%2Fb", "lab/main/a/b"])
+async def test_names_with_a_cluster(path: str):
+    """With a slash in it a name is of the kind that had a cluster before the namespace, encoded or not, as in Pulsar."""
+    async with serving() as client:
+        answer = await client.get(f"/admin/v2/persistent/{path}/getMessageIdByIndex")
+    assert (answer.status_code, answer.json()) == (404, {"reason": "Namespace not found"})
+
+
+@pytest.mark.parametrize("path", ["lab/main/", "lab/main/%2F", "a%2Fb%2Fc", "a%2Fb/c"])
+async def test_names_that_are_none(path: str):
+    """Refused in our own words."""
+    async with serving() as client:
+        answer = await client.get(f"/admin/v2/persistent/{path}/getMessageIdByIndex")
+    assert answer.status_code in {404, 412}
+    assert answer.json()["reason"]
+
+
+async def test_partitions_that_are_not_there():
+    """Not the partitioned topic's refusal: the topic that was named does not exist."""
+    async with serving() as client:
+        answer = await client.get("/admin/v2/persistent/lab/main/parted-partition-9/getMessageIdByIndex?index=0")
+    assert answer.status_code == 404
+
+
+class Elsewhere:
+    """Another process owns the topic; it hears whom it sends there."""
+
+    def __init__(self):
+        self.asked = []
+
+    async def owner_url(self, topic: TopicName, *, authoritative: bool) -> str | None:
+        self.asked.append((str(topic), authoritative))
+        return None if authoritative else "http://other:8080/"
+
+
+class Guard:
+    """Lets in whoever has the word."""
+
+    async def refusal(self, topic: TopicName, headers) -> str | None:
+        return None if headers.get("authorization") == "word" else f"no word for {topic}"
+
+
+async def test_another_process_owns_the_topic():
+    """The caller is sent there, with its question and the note that it was sent; who comes with the note stays."""
+    ownership = Elsewhere()
+    async with serving(AdminHooks(ownership=ownership)) as client:
+        answer = await client.get("/admin/v2/persistent/lab/main/pl%61in/getMessageIdByIndex?index=7")
+        assert answer.status_code == 307
+        assert answer.headers["location"] == (
+            "http://other:8080/admin/v2/persistent/lab/main/pl%61in/getMessageIdByIndex?index=7&authoritative=true"
+        )
+        assert (await client.get(f"{PLAIN}?index=7&authoritative=True")).status_code == 200
+    topic = "persistent://lab/main/plain"
+    assert ownership.asked == [(topic, False), (topic, True)]
+
+
+async def test_a_caller_who_may_not():
+    """403 before anything is told about the topic, and even about its owner."""
+    hooks = AdminHooks(Elsewhere(), Guard())
+    async with serving(hooks) as client:
+        answer = await client.get("/admin/v2/persistent/nobody/none/missing/getMessageIdByIndex?index=0")
+        assert answer.status_code == 403
+        assert answer.json() == {"reason": "no word for persistent://nobody/none/missing"}
+        assert (await client.get(PLAIN, headers={"authorization": "word"})).status_code == 307
+        assert (await client.get(f"{PLAIN}?index=-1")).status_code == 404
+
+
+async def test_a_service_without_ledgers():
+    """It says which key to set."""
+    async with serving(ledger_source_url="") as client:
+        answer = await client.get(f"{PLAIN}?index=0")
+    assert answer.status_code == 412
+    assert "set ledgerSourceUrl" in answer.json()["reason"]
+
+
+async def test_a_service_that_is_opening_its_ledgers():
+    """Try again."""
+    given = Settings(storage_url="memory:", ledger_source_url=SOURCE)
+    routes = message_id_routes(LedgerAccess(SOURCE, LedgerAnswers.of(given)), AdminHooks())
+    registry = TrackerRegistry(open_storage("memory:"), TrackerLimits())
+    app = build_app(Health(), ServiceMetrics(registry, version="1"), *routes)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://tracker") as client:
+        answer = await client.get(f"{PLAIN}?index=0")
+    assert answer.status_code == 503
+    assert "not open" in answer.json()["reason"]
+    await registry.close()
