@@ -1,0 +1,349 @@
+"""The compiled kernels of reading entries: log records, frames, metadata.
+
+:mod:`tracker.core.jit` has the rules for writing one. A kernel takes many entries in one buffer and handles the forms
+that writers of ledgers use. It never says that something is damaged: a record or an entry of any other form is left to
+the caller, whose parser in Python decides. So the kernels only have to be right about what they accept.
+
+Source: Commands.java (frames); DefaultEntryLogger.scanEntryLog (records).
+"""
+
+from typing import Final
+
+import numpy as np
+from numba.extending import register_jitable
+from numpy.typing import NDArray
+
+from tracker.core.jit import COLUMN, INT64, OCTETS, Kernels
+
+Int64Array = NDArray[np.int64]
+UInt8Array = NDArray[np.uint8]
+UInt32Array = NDArray[np.uint32]
+Int = int | np.int64
+
+BROKER_FRAME: Final = 1 << 0
+BROKER_TIMESTAMP: Final = 1 << 1
+INDEX: Final = 1 << 2
+CHECKSUM: Final = 1 << 3
+DELAYED: Final = 1 << 4
+MARKER: Final = 1 << 5
+TRANSACTION: Final = 1 << 6
+BATCH: Final = 1 << 7
+CHUNK: Final = 1 << 8
+ENCRYPTED: Final = 1 << 9
+"""Flags of an entry; :class:`tracker.ledger.entry_columns.EntryFlag` says what each means."""
+
+_INTERNAL_LEDGER: Final = -1
+LEDGER_ID_LIKELY_MAX: Final = 1 << 56
+"""Ids count up from 0, so one this large is a size field read at the wrong byte."""
+_BODY_HEADER_BYTES: Final = 32
+_RECORD_BYTES_MIN: Final = 4 + _BODY_HEADER_BYTES
+
+_BROKER_TIMESTAMP: Final = 0
+_INDEX: Final = 1
+_PUBLISH_TIME: Final = 2
+_DELIVER_AT: Final = 3
+_NUM_MESSAGES: Final = 4
+_MARKER_TYPE: Final = 5
+_TXN_MOST: Final = 6
+_TXN_LEAST: Final = 7
+_COMPRESSION: Final = 8
+_UNCOMPRESSED_SIZE: Final = 9
+_PAYLOAD_START: Final = 10
+_CHECKED_START: Final = 11
+_CRC: Final = 12
+_VALUE_COUNT: Final = 13
+"""Rows of what :func:`scan_frames` gives."""
+
+_REQUIRED_FIELDS: Final = 7
+"""A bit for each of the fields 1 to 3."""
+_TXN_MOST_FIELD: Final = 1 << 30
+_TXN_LEAST_FIELD: Final = 1 << 29
+_BOTH_TXN_FIELDS: Final = _TXN_MOST_FIELD | _TXN_LEAST_FIELD
+_BATCH_INDEXES: Final = 31
+"""The one repeated number; of bytes it would be packed."""
+_COMPRESSION_MAX: Final = 4
+
+_VARINT: Final = 0
+_FIXED_64: Final = 1
+_BYTES: Final = 2
+_FIXED_32: Final = 5
+
+_kernels = Kernels()
+warm_up = _kernels.warm_up
+
+
+@register_jitable(forceinline=True)
+def _big_32(octets: UInt8Array, at: Int) -> Int:
+    high = np.int64(octets[at]) << 24 | np.int64(octets[at + 1]) << 16
+    return high | np.int64(octets[at + 2]) << 8 | np.int64(octets[at + 3])
+
+
+@register_jitable(forceinline=True)
+def _signed_32(value: Int) -> Int:
+    """The lowest 32 bits as a signed number."""
+    return ((value & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
+
+
+@register_jitable(forceinline=True)
+def _big_64(octets: UInt8Array, at: Int) -> Int:
+    return _signed_32(_big_32(octets, at)) << 32 | _big_32(octets, at + 4)
+
+
+@_kernels.add(OCTETS, INT64, INT64)
+def walk_log(octets: UInt8Array, position: int, count_max: int) -> tuple[Int64Array, Int]:
+    """The records of an entry log from a position on, up to the first that needs a closer look.
+
+    Args:
+        octets: the whole log.
+        position: of a size field; may be the end.
+        count_max: stop after so many entries.
+    Returns: rows offset, body size, ledger id, entry id, last add confirmed, length, a column for each entry; and the
+        position of the first record that is not among them, which is the given one if nothing was read.
+    """
+    records = np.empty((6, count_max), np.int64)
+    count = 0
+    at = np.int64(position)
+    while count < count_max and at + _RECORD_BYTES_MIN <= len(octets):
+        size = _signed_32(_big_32(octets, at))
+        if size < _BODY_HEADER_BYTES or at + 4 + size > len(octets):
+            break
+        ledger_id = _big_64(octets, at + 4)
+        entry_id = _big_64(octets, at + 12)
+        if ledger_id == _INTERNAL_LEDGER:
+            at += 4 + size
+            continue
+        if ledger_id < 0 or ledger_id >= LEDGER_ID_LIKELY_MAX or entry_id < 0:
+            break
+        records[0, count] = at
+        records[1, count] = size
+        records[2, count] = ledger_id
+        records[3, count] = entry_id
+        records[4, count] = _big_64(octets, at + 20)
+        records[5, count] = _big_64(octets, at + 28)
+        count += 1
+        at += 4 + size
+    return records[:, :count].copy(), at
+
+
+@_kernels.add(OCTETS, COLUMN, COLUMN)
+def gather(octets: UInt8Array, start: Int64Array, end: Int64Array) -> UInt8Array:
+    """The stretches of bytes from ``start`` to ``end``, one behind the other."""
+    gathered = np.empty((end - start).sum(), np.uint8)
+    at = 0
+    for row in range(len(start)):
+        size = end[row] - start[row]
+        first = start[row]
+        # Six times as fast as assigning a slice.
+        for place in range(size):
+            gathered[np.uintp(at + place)] = octets[np.uintp(first + place)]
+        at += size
+    return gathered
+
+
+@register_jitable(forceinline=True)
+def _varint(octets: UInt8Array, at: Int, end: Int) -> tuple[Int, Int]:
+    """The 64 bits of a varint and where it ends, which is -1 if it is cut short or of more than ten octets."""
+    if at >= end:
+        return np.int64(0), np.int64(-1)
+    value = np.int64(octets[np.uintp(at)])
+    at += 1
+    if value < 0x80:
+        return value, at
+    value &= 0x7F
+    shift = 7
+    while at < end and shift < 70:
+        octet = np.int64(octets[np.uintp(at)])
+        at += 1
+        value |= (octet & 0x7F) << shift
+        if octet < 0x80:
+            return value, at
+        shift += 7
+    return value, np.int64(-1)
+
+
+@register_jitable(forceinline=True)
+def _tag(octets: UInt8Array, at: Int, end: Int) -> tuple[Int, Int]:
+    """A tag of one or two octets and where it ends; 0 for any other. ``at`` is below ``end``."""
+    tag = np.int64(octets[np.uintp(at)])
+    at += 1
+    if tag >= 0x80:
+        high = np.int64(octets[np.uintp(at)]) if at < end else np.int64(0x80)
+        tag = (tag & 0x7F) | high << 7 if high < 0x80 else np.int64(0)
+        at += 1
+    return (tag if tag >> 3 else np.int64(0)), at
+
+
+@register_jitable
+def _skip(octets: UInt8Array, wire_type: Int, at: Int, end: Int) -> Int:
+    """Where a field's value ends, or -1. Groups are not skipped."""
+    if wire_type == _VARINT:
+        _, at = _varint(octets, at, end)
+    elif wire_type == _BYTES:
+        size, at = _varint(octets, at, end)
+        at = at + size if at >= 0 and 0 <= size <= end - at else np.int64(-1)
+    elif wire_type == _FIXED_64:
+        at += 8
+    elif wire_type == _FIXED_32:
+        at += 4
+    else:
+        at = np.int64(-1)
+    return at if at <= end else np.int64(-1)
+
+
+@register_jitable
+def _has_key_and_value(octets: UInt8Array, at: Int, end: Int) -> bool:
+    """Whether a message consists of fields 1 and 2, both of bytes, each at least once."""
+    seen: Int = 0
+    while 0 <= at < end:
+        tag, at = _tag(octets, at, end)
+        if tag != 1 << 3 | _BYTES and tag != 2 << 3 | _BYTES:
+            return False
+        seen |= tag >> 3
+        at = _skip(octets, _BYTES, at, end)
+    return at == end and seen == 3
+
+
+@register_jitable
+def _scan_broker_metadata(octets: UInt8Array, at: Int, end: Int, row: Int, values: Int64Array) -> int:
+    """Fill in what the broker says; the flags, or -1 if that is undecided."""
+    flags = BROKER_FRAME
+    while at < end:
+        tag, at = _tag(octets, at, end)
+        if tag == 1 << 3 | _VARINT:
+            values[_BROKER_TIMESTAMP, row], at = _varint(octets, at, end)
+            flags |= BROKER_TIMESTAMP
+        elif tag == 2 << 3 | _VARINT:
+            values[_INDEX, row], at = _varint(octets, at, end)
+            flags |= INDEX
+        elif tag:
+            at = _skip(octets, tag & 7, at, end)
+        else:
+            return -1
+        if at < 0:
+            return -1
+    return flags
+
+
+@register_jitable
+def _scan_message_metadata(octets: UInt8Array, at: Int, end: Int, row: Int, values: Int64Array) -> int:
+    """Fill in what the producer says; the flags, or -1 if that is undecided."""
+    flags = 0
+    required = 0
+    while at < end:
+        tag, at = _tag(octets, at, end)
+        wire_type = tag & 7
+        field = tag >> 3
+        if wire_type == _VARINT:
+            value, at = _varint(octets, at, end)
+            if field == 2:
+                required |= 2
+            elif field == 3:
+                required |= 4
+                values[_PUBLISH_TIME, row] = value
+            elif field == 8:
+                # An enum value that is unknown is an unknown field.
+                if 0 <= value <= _COMPRESSION_MAX:
+                    values[_COMPRESSION, row] = value
+                elif value < 0 or value > 0x7F:
+                    return -1
+            elif field == 9:
+                values[_UNCOMPRESSED_SIZE, row] = value & 0xFFFFFFFF
+            elif field == 11:
+                values[_NUM_MESSAGES, row] = _signed_32(value)
+                flags |= BATCH
+            elif field == 19:
+                values[_DELIVER_AT, row] = value
+                flags |= DELAYED
+            elif field == 20:
+                values[_MARKER_TYPE, row] = _signed_32(value)
+                flags |= MARKER
+            elif field == 22:
+                values[_TXN_LEAST, row] = value
+                flags |= _TXN_LEAST_FIELD
+            elif field == 23:
+                values[_TXN_MOST, row] = value
+                flags |= _TXN_MOST_FIELD
+            elif field == 27:
+                # The last one counts.
+                flags = flags | CHUNK if _signed_32(value) > 1 else flags & ~CHUNK
+            elif field == 0:
+                return -1
+        elif wire_type == _BYTES:
+            size, at = _varint(octets, at, end)
+            if at < 0 or size < 0 or size > end - at:
+                return -1
+            is_plain = True
+            if field == 1:
+                required |= 1
+            elif field == 4:
+                is_plain = _has_key_and_value(octets, at, at + size)
+            elif field == 13:
+                is_plain = _has_key_and_value(octets, at, at + size)
+                flags |= ENCRYPTED
+            elif field == _BATCH_INDEXES:
+                is_plain = False
+            at = at + size if is_plain else np.int64(-1)
+        else:
+            at = _skip(octets, wire_type, at, end)
+        if at < 0:
+            return -1
+    if required != _REQUIRED_FIELDS:
+        return -1
+    if flags & _BOTH_TXN_FIELDS == _BOTH_TXN_FIELDS:
+        flags |= TRANSACTION
+    else:
+        values[_TXN_MOST, row] = values[_TXN_LEAST, row] = 0
+    return flags & ~_BOTH_TXN_FIELDS
+
+
+@_kernels.add(OCTETS, COLUMN, COLUMN)
+def scan_frames(
+    octets: UInt8Array, start: Int64Array, end: Int64Array
+) -> tuple[NDArray[np.bool_], UInt32Array, Int64Array]:
+    """What topic entries say about themselves.
+
+    Returns: which were decided, for the rest means nothing elsewhere; flags; and rows broker timestamp, index, publish
+        time, deliver at, number of messages, marker type, most and least significant bits of the transaction id,
+        compression, uncompressed size, start of the payload, start of what the checksum covers, and the checksum, a
+        column for each entry. Without a checksum they are the end and -1.
+    """
+    count = len(start)
+    decided = np.zeros(count, np.bool_)
+    all_flags = np.zeros(count, np.uint32)
+    values = np.zeros((_VALUE_COUNT, count), np.int64)
+    for row in range(count):
+        at, stop = start[row], end[row]
+        values[_CHECKED_START, row] = stop
+        values[_CRC, row] = -1
+        flags = 0
+        if stop - at >= 6 and octets[at] == 0x0E and octets[at + 1] == 0x02:
+            size = _signed_32(_big_32(octets, at + 2))
+            at += 6
+            if size < 0 or size > stop - at:
+                continue
+            flags = _scan_broker_metadata(octets, at, at + size, row, values)
+            if flags < 0:
+                continue
+            at += size
+        crc: Int = -1
+        if stop - at >= 6 and octets[at] == 0x0E and octets[at + 1] == 0x01:
+            crc = _big_32(octets, at + 2)
+            at += 6
+            flags |= CHECKSUM
+        checked_start = at if crc >= 0 else stop
+        if stop - at < 4:
+            continue
+        size = _big_32(octets, at)
+        at += 4
+        if size > stop - at:
+            continue
+        values[_NUM_MESSAGES, row] = 1
+        found = _scan_message_metadata(octets, at, at + size, row, values)
+        if found < 0:
+            continue
+        values[_PAYLOAD_START, row] = at + size
+        values[_CHECKED_START, row] = checked_start
+        values[_CRC, row] = crc
+        all_flags[row] = flags | found
+        decided[row] = True
+    return decided, all_flags, values
