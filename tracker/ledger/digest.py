@@ -15,7 +15,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import google_crc32c
+import numpy as np
+from numpy.typing import NDArray
 
+from tracker.core.columns import Int64Array
+from tracker.ledger.checksum_kernels import fitting_digests
 from tracker.ledger.ledger_metadata import DigestType, LedgerMetadata
 
 BODY_HEADER: Final = struct.Struct(">qqqq")
@@ -38,7 +42,10 @@ _COMPUTE: Final[dict[DigestType, Callable[[bytes, bytes, bytes], bytes]]] = {
     ),
     DigestType.DUMMY: lambda _header, _payload, _password: b"",
 }
-_SIZE: Final = {DigestType.CRC32: 8, DigestType.HMAC: 20, DigestType.CRC32C: 4, DigestType.DUMMY: 0}
+DIGEST_BYTES: Final = {DigestType.CRC32: 8, DigestType.HMAC: 20, DigestType.CRC32C: 4, DigestType.DUMMY: 0}
+"""How long each kind is."""
+_COMPILED: Final = frozenset({DigestType.CRC32, DigestType.CRC32C})
+"""Those that need no call for each entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +68,21 @@ class LedgerDigest:
         """The digest type that fits and the payload; None when none fits."""
         header = body[: BODY_HEADER.size]
         for digest_type in self.types:
-            start = BODY_HEADER.size + _SIZE[digest_type]
+            start = BODY_HEADER.size + DIGEST_BYTES[digest_type]
             if len(body) < start:
                 continue
             payload = body[start:]
             if _COMPUTE[digest_type](header, payload, self.password) == body[BODY_HEADER.size : start]:
                 return digest_type, payload
         return None
+
+    def fitting(self, octets: NDArray[np.uint8], start: Int64Array, end: Int64Array) -> NDArray[np.uint8]:
+        """For each body from ``start`` to ``end`` in ``octets``, the digest type that fits; 0 when none does. O(bytes)."""
+        if _COMPILED.issuperset(self.types):
+            return fitting_digests(octets, start, end, np.array(self.types, np.int64))
+        bodies = (octets[first:last].tobytes() for first, last in zip(start.tolist(), end.tolist(), strict=True))
+        opened = (self.open(body) for body in bodies)
+        return np.fromiter((0 if found is None else found[0] for found in opened), np.uint8, len(start))
 
 
 def encode_body(

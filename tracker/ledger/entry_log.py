@@ -9,7 +9,6 @@ Source: DefaultEntryLogger.scanEntryLog, LogReaderScan.scan.
 import mmap
 import re
 import struct
-from array import array
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +17,7 @@ import numpy as np
 from tracker.core.columns import Int64Array
 from tracker.ledger.digest import BODY_HEADER
 from tracker.ledger.errors import LedgerFileInvalid
+from tracker.ledger.kernels import LEDGER_ID_LIKELY_MAX, walk_log
 
 HEADER_BYTES: Final = 1024
 RECORD_SIZE_BYTES: Final = 4
@@ -32,9 +32,8 @@ _INTERNAL_LEDGER: Final = -1
 _BODY_BYTES_MIN: Final = 16
 _DIRECT_ALIGNMENT: Final = 4096
 _DIRECT_FILLER: Final = (_DIRECT_ALIGNMENT - HEADER_BYTES - RECORD_SIZE_BYTES, _INTERNAL_LEDGER)
-_LEDGER_ID_LIKELY_MAX: Final = 1 << 56
-"""Ids count up from 0, so one this large is a size field read at the wrong byte."""
 _NOT_ZERO: Final = re.compile(rb"[^\0]")
+_WALK_RECORDS_MAX: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +81,20 @@ def scan_log(log: bytes | mmap.mmap, name: str) -> LogRecords:
     direct = end >= HEADER_BYTES + _RECORD_START.size and (
         _RECORD_START.unpack_from(log, HEADER_BYTES) == _DIRECT_FILLER
     )
-    rows = array("q")
+    octets = np.frombuffer(log, np.uint8)
+    parts: list[Int64Array] = []
     damage: list[LogDamage] = []
     truncated_at = None
     position = HEADER_BYTES
-    while position + RECORD_SIZE_BYTES <= end:
+    while True:
+        part, stopped_at = walk_log(octets, position, _WALK_RECORDS_MAX, direct)
+        parts.append(part)
+        position = int(stopped_at)
+        if part.shape[1] == _WALK_RECORDS_MAX:
+            continue
+        # One record or stretch of padding that is not plain, and on again.
+        if position + RECORD_SIZE_BYTES > end:
+            break
         if position + _RECORD.size <= end:
             size, ledger_id, entry_id, last_add_confirmed, length = _RECORD.unpack_from(log, position)
         else:
@@ -98,7 +106,7 @@ def scan_log(log: bytes | mmap.mmap, name: str) -> LogRecords:
                 break
             position = _after_padding(log, position, direct=direct)
             continue
-        if size < _BODY_BYTES_MIN or not _INTERNAL_LEDGER <= ledger_id < _LEDGER_ID_LIKELY_MAX:
+        if size < _BODY_BYTES_MIN or not _INTERNAL_LEDGER <= ledger_id < LEDGER_ID_LIKELY_MAX:
             # One to three bytes of padding in front of a record look like a smaller size.
             aligned = _first_record(log, position, position + RECORD_SIZE_BYTES)
             if aligned is not None:
@@ -117,7 +125,7 @@ def scan_log(log: bytes | mmap.mmap, name: str) -> LogRecords:
                 reason = f"a record of {size} bytes for {ledger_id}:{entry_id} is no entry"
                 damage.append(LogDamage(position, ledger_id, entry_id, reason))
             else:
-                rows.extend((position, size, ledger_id, entry_id, last_add_confirmed, length))
+                parts.append(np.array([[position], [size], [ledger_id], [entry_id], [last_add_confirmed], [length]]))
         position = next_position
 
     if end < HEADER_BYTES:
@@ -126,7 +134,7 @@ def scan_log(log: bytes | mmap.mmap, name: str) -> LogRecords:
         truncated_at = position
     if finished and truncated_at is not None:
         damage.append(LogDamage(truncated_at, None, None, f"the log was finished, yet is cut short at {end} bytes"))
-    table = np.frombuffer(rows, np.int64).reshape(-1, 6).T.copy() if rows else np.empty((6, 0), np.int64)
+    table = np.concatenate(parts, axis=1)
     return LogRecords(
         offset=table[0],
         body_size=table[1],
@@ -175,7 +183,7 @@ def _first_record(log: bytes | mmap.mmap, first: int, stop: int) -> int | None:
     for start in range(first, min(stop, len(log) - _RECORD_START.size)):
         size, ledger_id = _RECORD_START.unpack_from(log, start)
         fits = _BODY_BYTES_MIN <= size <= len(log) - start - RECORD_SIZE_BYTES
-        if fits and _INTERNAL_LEDGER <= ledger_id < _LEDGER_ID_LIKELY_MAX:
+        if fits and _INTERNAL_LEDGER <= ledger_id < LEDGER_ID_LIKELY_MAX:
             return start
         if log[start]:
             break

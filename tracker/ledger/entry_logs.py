@@ -9,7 +9,7 @@ import gzip
 import mmap
 import re
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 
 from tracker.core.columns import BoolArray, Int64Array
 from tracker.core.errors import InvalidInput
-from tracker.ledger.digest import LedgerDigest
+from tracker.core.kernels import position_order
+from tracker.ledger.digest import BODY_HEADER, DIGEST_BYTES, LedgerDigest
 from tracker.ledger.entry_log import HEADER_BYTES, RECORD_SIZE_BYTES, LogRecords, scan_log
 from tracker.ledger.errors import BadEntry
+from tracker.ledger.kernels import gather
 from tracker.ledger.stored_entries import LedgerEntries, StoredEntries
 
 Progress = Callable[[int, int], None]
@@ -30,6 +32,13 @@ Progress = Callable[[int, int], None]
 
 _LOG_NAME: Final = re.compile(r"([0-9a-f]+)\.log(\.gz)?")
 _GZIP_PIECE_BYTES: Final = 1 << 20
+_PIECE_BYTES: Final = 4 << 20
+_PIECE_RECORDS_MAX: Final = 65_536
+_SPARSE_MAX: Final = 2
+"""So many times the wanted bytes are copied at once rather than picked out."""
+_DIGEST_BYTES: Final = np.array([0, *(DIGEST_BYTES[digest_type] for digest_type in sorted(DIGEST_BYTES))], np.int64)
+""":data:`DIGEST_BYTES` as a column, by digest type."""
+UInt8Array = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +61,7 @@ class RecordColumns:
 class EntryLogs:
     """The entry logs found in some directories; open until :meth:`close`.
 
-    Not thread-safe. Keeps 52 bytes per record in memory and the plain files mapped; gzip ones are held unpacked.
+    Not thread-safe. Keeps 76 bytes per record in memory and the plain files mapped; gzip ones are held unpacked.
     """
 
     def __init__(
@@ -71,8 +80,10 @@ class EntryLogs:
         self.truncated = tuple(truncated)
         """Files whose last record is cut short, as a crash leaves them, with its offset: normal for a dead bookie."""
         self._logs = list(logs)
-        self._order = np.lexsort((records.entry_id, records.ledger_id))
+        # By position, copies in log order.
+        self._order = position_order(records.ledger_id, records.entry_id)
         self._ledger_sorted = records.ledger_id[self._order]
+        self._entry_sorted = records.entry_id[self._order]
 
     def __enter__(self) -> Self:
         return self
@@ -83,8 +94,9 @@ class EntryLogs:
         self.close()
 
     def close(self) -> None:
-        """Unmap the files. What was read stays valid; reading more does not work."""
-        _close(self._logs)
+        """Let go of the files. What was read stays valid; reading more does not work."""
+        # A map goes with the last array over it; closing it before would raise.
+        self._logs.clear()
 
     def ledger_ids(self) -> Int64Array:
         """Every ledger that has a record here, ascending; deleted ones included."""
@@ -116,73 +128,124 @@ class EntryLogs:
             first: 0 or more.
             last: below ``first`` for nothing at all.
             digest: of that ledger, from its metadata.
-        Cost: O(records of the ledger + bytes read).
+        Cost: O(log(records) + bytes read).
         """
-        rows = self._rows(ledger_id)
+        return self._read(ledger_id, self._rows(ledger_id, first, last), first, last, digest)
+
+    def scan(self, ledger_id: int, first: int, last: int, digest: LedgerDigest) -> Iterator[LedgerEntries]:
+        """The same range in pieces of about 4 MB, and of at least one entry. Memory: for one piece."""
+        rows = self._rows(ledger_id, first, last)
         ids = self.records.entry_id[rows]
-        start, end = np.searchsorted(ids, [first, max(last, first - 1) + 1])
-        entry_ids: list[int] = []
-        payloads: list[bytes] = []
-        damaged: dict[int, int] = {}
-        done = -1
-        for row, entry_id in zip(rows[start:end].tolist(), ids[start:end].tolist(), strict=True):
-            if entry_id == done:
-                continue
-            opened = digest.open(self._body(row))
-            if opened is None:
-                damaged.setdefault(entry_id, row)
-                continue
-            done = entry_id
-            entry_ids.append(entry_id)
-            payloads.append(opened[1])
-        lost = _absent(entry_ids, first, last)
+        bytes_before = np.cumsum(self.records.body_size[rows]) - self.records.body_size[rows]
+        start = 0
+        while start < len(rows):
+            full = int(np.searchsorted(bytes_before, bytes_before[start] + _PIECE_BYTES))
+            # All copies of an entry belong together.
+            stop = int(np.searchsorted(ids, ids[max(start, min(full, start + _PIECE_RECORDS_MAX) - 1)], side="right"))
+            piece_last = last if stop == len(rows) else int(ids[stop]) - 1
+            yield self._read(ledger_id, rows[start:stop], first, piece_last, digest)
+            start, first = stop, piece_last + 1
+        if not len(rows) and first <= last:
+            yield self._read(ledger_id, rows, first, last, digest)
+
+    def _read(self, ledger_id: int, rows: Int64Array, first: int, last: int, digest: LedgerDigest) -> LedgerEntries:
+        """Entries of a range, of which ``rows`` are all the records."""
+        ids = self.records.entry_id[rows]
+        copies = np.flatnonzero(np.diff(ids, prepend=-1))
+        present, first_rows = ids[copies], rows[copies]
+        fitting = np.zeros(len(rows), np.uint8)
+        # The first copy of each entry; of those that are damaged the next, which is rare.
+        while len(copies):
+            fitting[copies] = self._fitting(rows[copies], digest)
+            copies = copies[fitting[copies] == 0] + 1
+            copies = copies[copies < len(rows)]
+            copies = copies[ids[copies] == ids[copies - 1]]
+        whole = np.flatnonzero(fitting)
+        is_damaged = np.isin(present, ids[whole], assume_unique=True, invert=True)
         bad = [
-            self._damaged_entry(ledger_id, entry_id, damaged[entry_id], digest)
-            for entry_id in lost
-            if entry_id in damaged
+            self._damaged_entry(ledger_id, entry_id, row, digest)
+            for entry_id, row in zip(present[is_damaged].tolist(), first_rows[is_damaged].tolist(), strict=True)
         ]
-        bad += self._missing(ledger_id, [entry_id for entry_id in lost if entry_id not in damaged])
+        bad += self._missing(ledger_id, _gaps(present, first, last))
         bad.sort(key=lambda entry: -1 if entry.entry_id is None else entry.entry_id)
-        return LedgerEntries(StoredEntries.of(ledger_id, entry_ids, payloads), tuple(bad))
+        return LedgerEntries(self._payloads(rows[whole], fitting[whole]), tuple(bad))
+
+    def _payloads(self, rows: Int64Array, digest_type: NDArray[np.uint8]) -> StoredEntries:
+        """The payloads of whole records, in one buffer."""
+        body = self.records.offset[rows] + RECORD_SIZE_BYTES
+        start, end = body + BODY_HEADER.size + _DIGEST_BYTES[digest_type], body + self.records.body_size[rows]
+        ledger_id, entry_id = self.records.ledger_id[rows], self.records.entry_id[rows]
+        file_no = self.records.file_no[rows]
+        if len(rows) and (file_no == file_no[0]).all():
+            first, last = int(start.min()), int(end.max())
+            if last - first <= _SPARSE_MAX * int((end - start).sum()):
+                # Records of one ledger, mostly: copying what lies between them is quicker than leaving it out.
+                log = self._logs[file_no[0]]
+                return StoredEntries(log[first:last], ledger_id, entry_id, start - first, end - first)
+        parts: list[UInt8Array] = []
+        order: list[Int64Array] = []
+        for octets, where in self._by_file(rows):
+            parts.append(gather(octets, start[where], end[where]))
+            order.append(where)
+        # Where each row's bytes are: the parts lie one behind the other.
+        by_file = np.concatenate(order) if order else np.empty(0, np.int64)
+        size = end - start
+        gathered_end = np.empty_like(end)
+        gathered_end[by_file] = np.cumsum(size[by_file])
+        return StoredEntries(
+            b"".join(part.data for part in parts), ledger_id, entry_id, gathered_end - size, gathered_end
+        )
+
+    def _fitting(self, rows: Int64Array, digest: LedgerDigest) -> UInt8Array:
+        """For each row the digest type that fits, or 0."""
+        fitting = np.zeros(len(rows), np.uint8)
+        for octets, where in self._by_file(rows):
+            start = self.records.offset[rows[where]] + RECORD_SIZE_BYTES
+            fitting[where] = digest.fitting(octets, start, start + self.records.body_size[rows[where]])
+        return fitting
+
+    def _by_file(self, rows: Int64Array) -> Iterator[tuple[UInt8Array, Int64Array]]:
+        """Each log that has some of the rows, and which of them."""
+        file_no = self.records.file_no[rows]
+        for number in np.unique(file_no).tolist():
+            yield np.frombuffer(self._logs[number], np.uint8), np.flatnonzero(file_no == number)
 
     def locate(self, ledger_id: int, entry_id: int) -> tuple[Path, int] | None:
         """File and offset of an entry's first record."""
-        rows = self._rows(ledger_id)
-        at = int(np.searchsorted(self.records.entry_id[rows], entry_id))
-        if at == len(rows) or self.records.entry_id[rows[at]] != entry_id:
+        rows = self._rows(ledger_id, entry_id, entry_id)
+        if not len(rows):
             return None
-        return self.files[self.records.file_no[rows[at]]], int(self.records.offset[rows[at]])
+        return self.files[self.records.file_no[rows[0]]], int(self.records.offset[rows[0]])
 
     def check_digests(self, digest_of: Callable[[int], LedgerDigest]) -> tuple[NDArray[np.uint8], BoolArray]:
         """For each record, in order, the digest type that fits (0 for none) and whether one does. O(bytes)."""
         fits = np.zeros(len(self.records), np.uint8)
-        digests = {ledger_id: digest_of(ledger_id) for ledger_id in self.ledger_ids().tolist()}
-        for row, ledger_id in enumerate(self.records.ledger_id.tolist()):
-            opened = digests[ledger_id].open(self._body(row))
-            if opened is not None:
-                fits[row] = opened[0]
+        for ledger_id in self.ledger_ids().tolist():
+            rows = self._rows(ledger_id)
+            fits[rows] = self._fitting(rows, digest_of(ledger_id))
         return fits, fits > 0
 
-    def _rows(self, ledger_id: int) -> NDArray[np.intp]:
-        """Rows of a ledger, ascending by entry, copies in log order."""
-        start, end = np.searchsorted(self._ledger_sorted, [ledger_id, ledger_id + 1])
-        return self._order[start:end]
+    def _rows(self, ledger_id: int, first: int = 0, last: int | None = None) -> Int64Array:
+        """Rows of a ledger's entries from ``first`` to ``last``, ascending by entry, copies in log order. O(log n)."""
+        start = int(np.searchsorted(self._ledger_sorted, ledger_id))
+        end = int(np.searchsorted(self._ledger_sorted, ledger_id, side="right"))
+        ids = self._entry_sorted[start:end]
+        stop = end if last is None else start + int(np.searchsorted(ids, last, side="right"))
+        return self._order[start + int(np.searchsorted(ids, first)) : stop]
 
     def _body(self, row: int) -> bytes:
         start = int(self.records.offset[row]) + RECORD_SIZE_BYTES
         body: bytes = self._logs[self.records.file_no[row]][start : start + int(self.records.body_size[row])]
         return body
 
-    def _missing(self, ledger_id: int, entry_ids: list[int]) -> list[BadEntry]:
-        """One row for each run of missing entries."""
+    def _missing(self, ledger_id: int, gaps: Iterable[tuple[int, int]]) -> list[BadEntry]:
+        """One row for each run of missing entries, given by its first and how many they are."""
         # Where they went is not known, but a file that is not whole is where to look first.
         places = [f"{file} is cut short at byte {offset}" for file, offset in self.truncated]
         places += [f"{place.file} is damaged at byte {place.offset}" for place in self.damage]
         more = f" and {len(places) - 1} places more" if len(places) > 1 else ""
         reason = f"no log has it; {places[0]}{more}" if places else "no log has it"
-        ids = np.array(entry_ids, np.int64)
-        runs = np.split(ids, np.flatnonzero(np.diff(ids) != 1) + 1)
-        return [BadEntry(ledger_id, int(run[0]), None, None, reason, entry_count=len(run)) for run in runs if len(run)]
+        return [BadEntry(ledger_id, first, None, None, reason, entry_count=count) for first, count in gaps]
 
     def _damaged_entry(self, ledger_id: int, entry_id: int, row: int, digest: LedgerDigest) -> BadEntry:
         names = " or ".join(digest_type.name for digest_type in digest.types)
@@ -218,16 +281,12 @@ def open_entry_logs(directories: Sequence[str | Path], *, progress: Progress | N
                 "log_directories", str(directory), "give a directory with entry logs: <hex id>.log or <hex id>.log.gz"
             )
         files += [file for file in found if file not in files]
+    return _scan_all(files, progress)
+
+
+def _scan_all(files: Sequence[Path], progress: Progress | None) -> EntryLogs:
+    """Open and scan the files one by one."""
     logs: list[bytes | mmap.mmap] = []
-    try:
-        return _scan_all(files, logs, progress)
-    except BaseException:
-        _close(logs)
-        raise
-
-
-def _scan_all(files: Sequence[Path], logs: list[bytes | mmap.mmap], progress: Progress | None) -> EntryLogs:
-    """Open and scan the files one by one; ``logs`` grows so that the caller can close what was opened."""
     sizes = [file.stat().st_size for file in files]
     damage: list[BadEntry] = []
     truncated: list[tuple[Path, int]] = []
@@ -256,13 +315,6 @@ def _scan_all(files: Sequence[Path], logs: list[bytes | mmap.mmap], progress: Pr
         length=np.concatenate([part.length for part in parts]),
     )
     return EntryLogs(files, logs, records, damage=damage, truncated=truncated)
-
-
-def _close(logs: list[bytes | mmap.mmap]) -> None:
-    for log in logs:
-        if isinstance(log, mmap.mmap):
-            log.close()
-    logs.clear()
 
 
 def _find_logs(directory: Path) -> list[Path]:
@@ -297,9 +349,15 @@ def _gunzip(file: Path) -> tuple[bytes, str | None]:
     return b"".join(pieces), None
 
 
-def _absent(present: list[int], first: int, last: int) -> list[int]:
-    if len(present) == last - first + 1:
-        return []
-    expected = np.arange(first, last + 1)
-    absent: list[int] = np.setdiff1d(expected, np.array(present, np.int64), assume_unique=True).tolist()
-    return absent
+def _gaps(present: Int64Array, first: int, last: int) -> Iterator[tuple[int, int]]:
+    """First entry and length of each run from ``first`` to ``last`` that is not among those present, ascending."""
+    if not len(present):
+        if first <= last:
+            yield first, last - first + 1
+        return
+    if first < present[0]:
+        yield first, int(present[0]) - first
+    for row in np.flatnonzero(np.diff(present) > 1).tolist():
+        yield int(present[row]) + 1, int(present[row + 1] - present[row]) - 1
+    if present[-1] < last:
+        yield int(present[-1]) + 1, last - int(present[-1])

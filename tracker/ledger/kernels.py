@@ -10,6 +10,7 @@ Source: Commands.java (frames); DefaultEntryLogger.scanEntryLog (records).
 from typing import Final
 
 import numpy as np
+from numba import types
 from numba.extending import register_jitable
 from numpy.typing import NDArray
 
@@ -89,14 +90,15 @@ def _big_64(octets: UInt8Array, at: Int) -> Int:
     return _signed_32(_big_32(octets, at)) << 32 | _big_32(octets, at + 4)
 
 
-@_kernels.add(OCTETS, INT64, INT64)
-def walk_log(octets: UInt8Array, position: int, count_max: int) -> tuple[Int64Array, Int]:
+@_kernels.add(OCTETS, INT64, INT64, types.boolean)
+def walk_log(octets: UInt8Array, position: int, count_max: int, direct: bool) -> tuple[Int64Array, Int]:
     """The records of an entry log from a position on, up to the first that needs a closer look.
 
     Args:
         octets: the whole log.
         position: of a size field; may be the end.
         count_max: stop after so many entries.
+        direct: whether the log was written past the page cache.
     Returns: rows offset, body size, ledger id, entry id, last add confirmed, length, a column for each entry; and the
         position of the first record that is not among them, which is the given one if nothing was read.
     """
@@ -105,6 +107,10 @@ def walk_log(octets: UInt8Array, position: int, count_max: int) -> tuple[Int64Ar
     at = np.int64(position)
     while count < count_max and at + _RECORD_BYTES_MIN <= len(octets):
         size = _signed_32(_big_32(octets, at))
+        if size < 0 and not direct:
+            # Padding that is not zero is crossed byte by byte.
+            at += 1
+            continue
         if size < _BODY_HEADER_BYTES or at + 4 + size > len(octets):
             break
         ledger_id = _big_64(octets, at + 4)
