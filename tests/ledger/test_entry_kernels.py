@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import google_crc32c
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -142,6 +143,29 @@ def test_changed_and_cut_entries_read_as_protobuf_reads_them(entry, changes, len
     for at, octet in changes:
         changed[at % len(changed)] = octet
     assert_equal_protobuf([bytes(changed), bytes(changed[:length])])
+
+
+@pytest.mark.parametrize(
+    "oddity",
+    [
+        pytest.param("fa01020102", id="packed"),
+        pytest.param("fa010180", id="packed, cut short"),
+        pytest.param("40014007", id="an unknown compression behind a known one"),
+        pytest.param("408180808010", id="a compression of more than 32 bits"),
+        pytest.param("d80102d80101", id="several chunks, then one"),
+        pytest.param("22030a016b", id="a property without a value"),
+        pytest.param("9801ffffffffffffffffff7f", id="a varint of more than 64 bits"),
+        pytest.param("9801ffffffffffffffffffff01", id="a varint of eleven octets"),
+        pytest.param("b00105", id="half a transaction id"),
+        pytest.param("a306a406", id="a group"),
+        pytest.param("a306", id="a group that is not closed"),
+        pytest.param("0001", id="field 0"),
+        pytest.param("0a01ff", id="a name that is no UTF-8"),
+    ],
+)
+def test_oddities_read_as_protobuf_reads_them(oddity):
+    """What Hypothesis finds too seldom."""
+    assert_equal_protobuf([framed(REQUIRED + bytes.fromhex(oddity), b"payload")])
 
 
 def test_every_change_of_a_byte_reads_as_protobuf_reads_it():

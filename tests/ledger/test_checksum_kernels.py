@@ -1,0 +1,120 @@
+"""Checksums over columns equal the libraries', by the processor's instruction and by tables."""
+
+import os
+import subprocess
+import sys
+import zlib
+
+import google_crc32c
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numba import config
+
+from tests.project_tree import ROOT
+from tracker.ledger import checksum_kernels
+from tracker.ledger.checksum_kernels import crc32c_of_each, fitting_digests
+from tracker.ledger.digest import LedgerDigest, encode_body
+from tracker.ledger.ledger_metadata import DigestType
+
+CHECK = """
+import google_crc32c, numpy as np
+from tracker.ledger.checksum_kernels import crc32c_of_each
+
+octets = np.arange(3_000, dtype=np.int64).astype(np.uint8)
+start = np.arange(100)
+end = start + 3 * np.arange(100)
+expected = [google_crc32c.value(octets[first:last].tobytes()) for first, last in zip(start, end)]
+assert crc32c_of_each(octets, start, end).tolist() == expected
+"""
+
+
+@given(st.binary(max_size=80), st.lists(st.tuples(st.integers(0, 80), st.integers(0, 80)), max_size=5))
+def test_crc32c_of_stretches(octets, bounds):
+    """At any place, of any length, none included."""
+    stretches = [octets[first:last] for first, last in bounds]
+    start = np.array([min(first, len(octets)) for first, _ in bounds], np.int64)
+    sizes = np.array([len(stretch) for stretch in stretches], np.int64)
+
+    found = crc32c_of_each(np.frombuffer(octets, np.uint8), start, start + sizes)
+
+    assert found.tolist() == [google_crc32c.value(stretch) for stretch in stretches]
+
+
+@given(st.binary(max_size=40), st.binary(max_size=40))
+def test_tables_continue_a_checksum(before, after):
+    """As on a processor that has no instruction for it."""
+    for tables, library in (
+        (checksum_kernels._CRC32C_TABLES, google_crc32c.extend),
+        (checksum_kernels._CRC32_TABLES, lambda crc, octets: zlib.crc32(octets, crc)),
+    ):
+        crc = library(0, before)
+        octets = np.frombuffer(after, np.uint8)
+        assert checksum_kernels._extend_by_tables(tables, crc, octets, 0, len(after)) == library(crc, after)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled with NUMBA_DISABLE_JIT=1")
+def test_code_for_a_processor_without_the_instruction(tmp_path):
+    """It is not used there, which would end the process."""
+    subprocess.run(
+        [sys.executable, "-W", "error", "-c", CHECK],
+        cwd=ROOT,
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""},
+        check=True,
+    )
+
+
+bodies = st.builds(
+    lambda payload, digest_type: encode_body(
+        1, 2, payload, last_add_confirmed=1, length=3, digest_type=digest_type, password=b"p"
+    ),
+    st.binary(max_size=30),
+    st.sampled_from(DigestType),
+)
+damaged = st.builds(
+    lambda body, at, mask, length: (
+        body[: at % len(body)] + bytes([body[at % len(body)] ^ mask]) + body[at % len(body) + 1 :]
+    )[:length],
+    bodies,
+    st.integers(0, 100),
+    st.sampled_from([0, 0, 1, 128]),
+    st.integers(0, 100),
+)
+
+
+@given(
+    st.lists(damaged, max_size=5),
+    st.lists(st.sampled_from(DigestType), max_size=3, unique=True),
+)
+def test_bodies_are_judged_together_as_one_by_one(bodies, digest_types):
+    """Damaged ones, cut ones, of digests that are expected or not."""
+    digest = LedgerDigest(tuple(digest_types), b"p")
+    end = np.cumsum([len(body) for body in bodies], dtype=np.int64)
+    start = end - np.array([len(body) for body in bodies], np.int64)
+
+    found = digest.fitting(np.frombuffer(b"".join(bodies), np.uint8), start, end)
+
+    opened = [digest.open(body) for body in bodies]
+    assert found.tolist() == [0 if one is None else one[0] for one in opened]
+
+
+def test_the_upper_half_of_a_crc_32_digest_is_zero():
+    """It takes eight bytes of which four are used; the others are part of the comparison."""
+    body = encode_body(1, 2, b"x", last_add_confirmed=1, length=3, digest_type=DigestType.CRC32)
+    wrong = body[:32] + b"\x01" + body[33:]
+    octets = np.frombuffer(body + wrong, np.uint8)
+    start = np.array([0, len(body)])
+
+    assert fitting_digests(octets, start, start + len(body), np.array([DigestType.CRC32])).tolist() == [1, 0]
+
+
+def test_a_body_without_room_for_its_digest_fits_nothing():
+    """Not even if what lies behind it would complete the digest."""
+    body = encode_body(1, 2, b"", last_add_confirmed=1, length=0)
+    octets = np.frombuffer(body, np.uint8)
+
+    for size in range(len(body) + 1):
+        found = fitting_digests(octets, np.array([0]), np.array([size]), np.array([DigestType.CRC32C]))
+        assert found.tolist() == [DigestType.CRC32C if size == len(body) else 0]
