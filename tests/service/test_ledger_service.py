@@ -12,6 +12,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from delayed_tracker.v1 import ledger_pb2 as pb
 from delayed_tracker.v1 import ledger_pb2_grpc, tracker_pb2
 from tests.golden.pulsar_pack import BOOKIE, METADATA, expected
+from tests.ledger.disks import DiskFiles
+from tests.ledger.log_files import TOPIC, entry_log, flipped, message
 from tests.service.rpc import refused
 from tracker.core.errors import InvalidInput
 from tracker.ledger.frame import split_frame
@@ -179,6 +181,38 @@ async def test_answers_fit_a_message():
         answers = await pages(stub, topic=BLOCKS)
     assert sum(len(page.payloads) for page in answers) == 71
     assert all(page.ByteSize() <= 1 << 20 for page in answers)
+
+
+async def test_damaged_entries(tmp_path):
+    """Pages list them and go on; an answer that would rest on one is refused."""
+    disk = DiskFiles(tmp_path)
+    records = disk.add_ledger(3, [message(index=number) for number in range(5)])
+    log = entry_log(disk.records)
+    where = log.index(records[4]) + len(records[4]) - 1
+    disk.open(log=flipped(log, where)).close()
+    url = f"bookkeeper+file:{tmp_path / 'ledgers'}?metadata={tmp_path / 'dump.jsonl.gz'}"
+    async with ledgers(ledger_source_url=url) as stub:
+        page = await stub.ReadEntries(pb.ReadEntriesRequest(topic=TOPIC))
+        error, info, _ = await refused(stub.GetLastMessagePosition(pb.GetLastMessagePositionRequest(topic=TOPIC)))
+    assert list(page.entry_ids) == [0, 1, 2, 3]
+    assert [(bad.first, bad.count) for bad in page.unreadable] == [(at(3, 4), 1)]
+    assert "digest does not fit" in page.unreadable[0].reason
+    assert (error.code().name, info.reason) == ("DATA_LOSS", "ENTRIES_UNREADABLE")
+
+
+async def test_an_entry_that_is_larger_than_an_answer(tmp_path):
+    """The error names it, and what to configure; behind it one can read on."""
+    disk = DiskFiles(tmp_path)
+    disk.add_ledger(3, [message(payload=bytes(600_000)), message()])
+    disk.open().close()
+    url = f"bookkeeper+file:{tmp_path / 'ledgers'}?metadata={tmp_path / 'dump.jsonl.gz'}"
+    async with ledgers(ledger_source_url=url, grpc_message_bytes_max=1 << 20, **SMALL) as stub:
+        error, info, _ = await refused(stub.ReadEntries(pb.ReadEntriesRequest(topic=TOPIC)))
+        assert (error.code().name, info.reason) == ("RESOURCE_EXHAUSTED", "BATCH_TOO_LARGE")
+        assert "entry 3:0 has 600" in error.details()
+        assert "raise grpcMessageBytesMax" in error.details()
+        behind = await stub.ReadEntries(pb.ReadEntriesRequest(topic=TOPIC, start=at(3, 1)))
+        assert list(behind.entry_ids) == [1]
 
 
 @pytest.mark.parametrize(

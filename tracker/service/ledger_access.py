@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Self
 
+import structlog
+
 from tracker.core.errors import InvalidInput
 from tracker.ledger.async_queries import AsyncTopicQueries
 from tracker.ledger.message_index import IndexLookupMode
@@ -10,6 +12,8 @@ from tracker.ledger.messages import MessageId
 from tracker.ledger.source_url import open_source
 from tracker.service.errors import BrokerMetadataDisabled, LedgerSourceNotSet, Recovering
 from tracker.service.settings import Settings
+
+_log = structlog.stdlib.get_logger("tracker.service")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ class LedgerAccess:
         """
         if not self._source_url:
             return
+        _log.info("opening ledgers", source=self._source_url)
         try:
             self._queries = await AsyncTopicQueries.open(lambda: open_source(self._source_url))
         except InvalidInput as error:
