@@ -38,6 +38,16 @@ def test_scan_begins_anywhere(log):
     assert payloads(log.scan(Position(9, 1))) == []
 
 
+def test_scan_ends_anywhere(log):
+    """Inside a ledger, at a ledger that is not there, before the beginning, behind the end."""
+    assert payloads(log.scan(through=Position(3, 0))) == [b"a"]
+    assert payloads(log.scan(through=Position(4, 0))) == [b"a", b"bb"]
+    assert payloads(log.scan(through=Position(9, -1))) == [b"a", b"bb"]
+    assert payloads(log.scan(through=Position(2, 9))) == []
+    assert payloads(log.scan(Position(3, 1), Position(9, 7))) == [b"bb", b"ccc"]
+    assert payloads(log.scan(Position(9, 0), Position(3, 1))) == []
+
+
 def test_a_ledger_that_is_not_there_is_an_error(log):
     """The error names the ledgers there are."""
     with pytest.raises(LedgerNotFound, match="has no ledger 4; it has 3, 5, 9"):

@@ -95,13 +95,21 @@ class TopicLog:
             return self.ledgers[at]
         raise LedgerNotFound.of(str(self.name), ledger_id, [ledger.ledger_id for ledger in self.ledgers])
 
-    def scan(self, start: Position | None = None) -> Iterator[LedgerEntries]:
-        """All entries from a position on (None is the beginning), piece by piece, each piece of one ledger."""
+    def scan(self, start: Position | None = None, through: Position | None = None) -> Iterator[LedgerEntries]:
+        """All entries from a position on (None is the beginning), piece by piece, each piece of one ledger.
+
+        Args:
+            start: the first position; there need not be an entry.
+            through: the last position; None is the end.
+        """
         for ledger in self.ledgers:
-            if start is None or ledger.ledger_id > start.ledger_id:
-                yield from ledger.scan(0, ledger.last_entry_id)
-            elif ledger.ledger_id == start.ledger_id:
-                yield from ledger.scan(max(start.entry_id, 0), ledger.last_entry_id)
+            first, last = 0, ledger.last_entry_id
+            if start is not None and ledger.ledger_id <= start.ledger_id:
+                first = max(start.entry_id, 0) if ledger.ledger_id == start.ledger_id else last + 1
+            if through is not None and ledger.ledger_id >= through.ledger_id:
+                last = min(last, through.entry_id) if ledger.ledger_id == through.ledger_id else -1
+            if first <= last:
+                yield from ledger.scan(first, last)
 
 
 @dataclass(frozen=True, slots=True)

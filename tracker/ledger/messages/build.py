@@ -40,11 +40,11 @@ def single_message(message_id: MessageId, metadata: MessageMetadata, payload: by
         key_base64=metadata.partition_key_b64_encoded,
         ordering_key=metadata.ordering_key if metadata.HasField("ordering_key") else None,
         properties={pair.key: pair.value for pair in metadata.properties},
-        publish_time_ms=_signed(metadata.publish_time),
-        event_time_ms=_signed(metadata.event_time),
+        publish_time_ms=signed(metadata.publish_time),
+        event_time_ms=signed(metadata.event_time),
         deliver_at_ms=metadata.deliver_at_time if metadata.HasField("deliver_at_time") else None,
         producer=metadata.producer_name,
-        sequence_id=_signed(metadata.sequence_id),
+        sequence_id=signed(metadata.sequence_id),
         null_value=metadata.null_value,
         schema_version=metadata.schema_version if metadata.HasField("schema_version") else None,
         broker_publish_time_ms=stamp.timestamp_ms,
@@ -63,11 +63,11 @@ def batched_message(message_id: MessageId, metadata: MessageMetadata, slot: Slot
         key_base64=single.partition_key_b64_encoded,
         ordering_key=single.ordering_key if single.HasField("ordering_key") else None,
         properties={pair.key: pair.value for pair in single.properties},
-        publish_time_ms=_signed(metadata.publish_time),
-        event_time_ms=_signed(single.event_time if single.HasField("event_time") else metadata.event_time),
+        publish_time_ms=signed(metadata.publish_time),
+        event_time_ms=signed(single.event_time if single.HasField("event_time") else metadata.event_time),
         deliver_at_ms=metadata.deliver_at_time if metadata.HasField("deliver_at_time") else None,
         producer=metadata.producer_name,
-        sequence_id=_signed(single.sequence_id if single.HasField("sequence_id") else metadata.sequence_id),
+        sequence_id=signed(single.sequence_id if single.HasField("sequence_id") else metadata.sequence_id),
         null_value=single.null_value,
         schema_version=metadata.schema_version if metadata.HasField("schema_version") else None,
         broker_publish_time_ms=stamp.timestamp_ms,
@@ -75,6 +75,6 @@ def batched_message(message_id: MessageId, metadata: MessageMetadata, slot: Slot
     )
 
 
-def _signed(value: int) -> int:
+def signed(value: int) -> int:
     """An unsigned 64-bit wire value as the signed one that clients see."""
     return value - (1 << 64) if value >> 63 else value

@@ -10,11 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 from tracker.core.columns import Position
-from tracker.ledger.entry_columns import EntryColumns, EntryFlag, scan_entries
+from tracker.ledger.entry_columns import EntryColumns, scan_entries
 from tracker.ledger.errors import (
     BadEntry,
     CompressedDataInvalid,
@@ -30,10 +28,9 @@ from tracker.ledger.messages.chunks import ChunkAssembler, IncompleteMessage
 from tracker.ledger.messages.keys import KeyLoader
 from tracker.ledger.messages.message import Message, MessageId
 from tracker.ledger.messages.payload import PayloadDecoder
-from tracker.ledger.messages.visibility import OpenTransactions, TransactionView
+from tracker.ledger.messages.visibility import OpenTransactions, TransactionView, visible_entries
 from tracker.ledger.stored_entries import LedgerEntries
 from tracker.ledger.topic_log import TopicLog
-from tracker.ledger.transactions import TransactionOutcome
 
 MESSAGE_BYTES_MAX: Final = 1 << 30
 PENDING_CHUNK_BYTES_MAX: Final = 256 << 20
@@ -62,7 +59,7 @@ class MessageReader:
     """
 
     def __init__(self, log: TopicLog, options: MessageOptions | None = None) -> None:
-        self._log = log
+        self.log = log
         self._options = options or MessageOptions()
         self._payloads = PayloadDecoder(self._options.keys, message_bytes_max=self._options.message_bytes_max)
         self._chunks = ChunkAssembler(
@@ -85,7 +82,7 @@ class MessageReader:
         Cost: O(bytes), plus one look ahead over the rest of the topic if it has transactions; memory for a piece of a
             ledger, the largest message, and the unfinished ones.
         """
-        yield from self.read_pieces(self._log.scan(start))
+        yield from self.read_pieces(self.log.scan(start))
         self.finish()
 
     def read_pieces(self, pieces: Iterable[LedgerEntries], *, committed: bool = False) -> Iterator[Message]:
@@ -99,18 +96,14 @@ class MessageReader:
         for piece in pieces:
             self._report(piece.bad_entries)
             columns = scan_entries(piece.entries)
-            visible = columns.readable & ~columns.has(EntryFlag.MARKER)
-            end = len(columns)
-            if not committed:
-                outcome = self._transactions.outcomes(columns)
-                open_rows = np.flatnonzero(outcome == TransactionOutcome.OPEN)
-                if len(open_rows) and self._options.open_transactions is OpenTransactions.STOP:
-                    end = int(open_rows[0])
-                visible &= outcome == TransactionOutcome.COMMITTED
-            self._report(tuple(self._bad(columns, row, reason) for row, reason in columns.unreadable() if row < end))
-            for row in np.flatnonzero(visible[:end]).tolist():
+            transactions = None if committed else self._transactions
+            visible = visible_entries(columns, transactions, self._options.open_transactions)
+            self._report(
+                tuple(self._bad(columns, row, reason) for row, reason in columns.unreadable() if row < visible.end)
+            )
+            for row in visible.rows.tolist():
                 yield from self._messages(columns, row)
-            if end < len(columns):
+            if visible.end < len(columns):
                 return
 
     def finish(self) -> None:
@@ -133,7 +126,7 @@ class MessageReader:
         stored = columns.stored
         position = Position(int(stored.ledger_id[row]), int(stored.entry_id[row]))
         stamp = BrokerStamp.of(columns, row) if self._options.expose_broker_frame else BrokerStamp()
-        partition = self._log.name.partition
+        partition = self.log.name.partition
         body = self._payloads.decrypt(metadata, body)
         first_chunk = None
         if metadata.num_chunks_from_msg > 1:

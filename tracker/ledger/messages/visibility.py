@@ -6,6 +6,7 @@ rest of the topic.
 
 from collections.abc import Iterator
 from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,36 @@ class OpenTransactions(Enum):
     """Show nothing from there on, as a broker does: its consumers wait for the transaction's end."""
     SKIP = "skip"
     """Leave out what belongs to open transactions, and go on: for topics whose broker is gone."""
+
+
+class VisibleEntries(NamedTuple):
+    """Which rows of some entries are for consumers."""
+
+    rows: NDArray[np.intp]
+    """Ascending: readable, no markers, of no transaction or of a committed one."""
+    end: int
+    """Rows from here on must wait for an open transaction; the number of rows when none must."""
+
+
+def visible_entries(
+    columns: EntryColumns, transactions: "TransactionView | None", open_transactions: OpenTransactions
+) -> VisibleEntries:
+    """What consumers get of some entries.
+
+    Args:
+        columns: entries of a topic.
+        transactions: of the topic; None when all that the entries belong to are known to have been committed.
+        open_transactions: what to do at the first message of an open one.
+    """
+    visible = columns.readable & ~columns.has(EntryFlag.MARKER)
+    end = len(columns)
+    if transactions is not None:
+        outcome = transactions.outcomes(columns)
+        open_rows = np.flatnonzero(outcome == TransactionOutcome.OPEN)
+        if len(open_rows) and open_transactions is OpenTransactions.STOP:
+            end = int(open_rows[0])
+        visible &= outcome == TransactionOutcome.COMMITTED
+    return VisibleEntries(np.flatnonzero(visible[:end]), end)
 
 
 class TransactionView:

@@ -1,0 +1,137 @@
+"""Golden: compacted ledgers of a real Pulsar, read and made again."""
+
+import hashlib
+from collections import defaultdict
+
+import pytest
+
+from tests.golden.pulsar_pack import expected
+from tests.golden.test_messages import KEYS, as_recorded
+from tracker.core.columns import Position
+from tracker.ledger.compaction import Compaction, TopicCompactionService
+from tracker.ledger.compaction.compacted_entry import unwrap_compacted
+from tracker.ledger.compaction.compacted_ledger import scan_compacted
+from tracker.ledger.compaction.rebatch import batch_slots
+from tracker.ledger.compression import Codec
+from tracker.ledger.frame import parse_broker_metadata, parse_message_metadata, split_frame
+from tracker.ledger.messages import MessageOptions, MessageReader
+from tracker.ledger.stored_entries import LedgerEntries, StoredEntries
+
+TOPICS = ["persistent://lab/main/compacted", "persistent://lab/main/compacted-enc"]
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    rows = defaultdict(list)
+    for row in expected("compacted_entries"):
+        rows[row["compacted_topic"]].append(row)
+    return rows
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_every_entry_of_a_compacted_ledger(disk, recorded, topic):
+    """Original positions, bytes, and the slots of batches that can be taken apart."""
+    ours = []
+    for piece in scan_compacted(disk.compacted_log(topic).ledger):
+        assert piece.bad_entries == ()
+        for row, position in enumerate(piece.entries.positions):
+            entry = piece.entries.payload(row)
+            frame = split_frame(entry)
+            metadata = parse_message_metadata(entry, frame)
+            slots = []
+            if metadata.HasField("num_messages_in_batch") and not metadata.encryption_keys:
+                slots = [
+                    {
+                        "compacted_out": slot.metadata.compacted_out,
+                        "key": slot.metadata.partition_key if slot.metadata.HasField("partition_key") else None,
+                        "payload_size": len(slot.body),
+                        "null_value": slot.metadata.null_value,
+                        "sha256": sha256(slot.body),
+                    }
+                    for slot in batch_slots(metadata, entry[frame.metadata_end :])
+                ]
+            ours.append((*position, sha256(entry), list(metadata.compacted_batch_indexes), slots))
+
+    assert ours == [
+        (row["ledger"], row["entry"], row["sha256"], row["compacted_batch_indexes"], row["slots"])
+        for row in recorded[topic]
+    ]
+
+
+def test_what_a_compacted_consumer_saw(disk):
+    """The compacted ledger up to the horizon, the topic behind it."""
+    seen = defaultdict(list)
+    for row in expected("messages_compacted"):
+        seen[row["topic"]].append(row)
+    assert sorted(seen) == TOPICS
+    for topic, rows in seen.items():
+        reader = MessageReader(disk.topic_log(topic), MessageOptions(keys=KEYS))
+        messages = TopicCompactionService(disk.compacted_log(topic)).read_compacted(reader)
+        assert [as_recorded(topic, number, message) for number, message in enumerate(messages)] == rows
+        assert reader.incomplete == []
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_the_last_message_position(disk, recorded, topic):
+    """The last slot that the last entry kept; of the encrypted one, the last there is."""
+    last = recorded[topic][-1]
+    kept = last["compacted_batch_indexes"] or [(last["num_messages_in_batch"] or 0) - 1]
+
+    position = TopicCompactionService(disk.compacted_log(topic)).get_last_message_position()
+
+    assert position == (last["ledger"], last["entry"], kept[-1], last["publish_time"])
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_where_a_time_begins(disk, topic):
+    """As the broker answered by timestamp, which it does from the compacted ledger up to the horizon."""
+    compacted = disk.compacted_log(topic)
+    service = TopicCompactionService(compacted)
+    compared = 0
+    for row in expected("by_timestamp"):
+        if row["topic"] == topic:
+            answer = Position(row["admin_message_id"]["ledger"], row["admin_message_id"]["entry"])
+            ours = service.find_entry_by_publish_time(row["timestamp"])
+            assert ours == (answer if answer <= compacted.horizon else None)
+            compared += ours is not None
+    assert compared >= 11
+
+
+class ListWriter(list[bytes]):
+    """A compacted ledger in memory."""
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_our_compaction_is_pulsars(disk, recorded, topic):
+    """Byte by byte, save what LZ4 compressed: compressors choose differently there, but metadata and slots are the same."""
+    compacted = disk.compacted_log(topic)
+    theirs = compacted.ledger.read(0, compacted.ledger.last_entry_id).entries
+    compaction = Compaction(log=disk.topic_log(topic), through=compacted.horizon)
+    ours = ListWriter()
+
+    plan = compaction.choose()
+    summary = compaction.write(plan, ours)
+
+    assert plan.horizon == compacted.horizon
+    assert dict(plan.custom_metadata) == dict(disk.catalogue.ledger(compacted.ledger.ledger_id).custom)
+    assert summary.entry_count == len(ours) == len(theirs) == len(recorded[topic])
+    assert summary.payload_bytes == sum(map(len, ours))
+    for row, compacted_entry in enumerate(ours):
+        if recorded[topic][row]["compression"] == Codec.LZ4.name:
+            assert decompressed(compacted_entry) == decompressed(theirs.payload(row))
+        else:
+            assert compacted_entry == theirs.payload(row)
+
+
+def decompressed(compacted_entry: bytes) -> tuple[object, ...]:
+    """All that an entry of a compacted ledger says, whatever its compressor made of it."""
+    unwrapped = unwrap_compacted(LedgerEntries(StoredEntries.of(1, [0], [compacted_entry]))).entries
+    entry = unwrapped.payload(0)
+    frame = split_frame(entry)
+    metadata = parse_message_metadata(entry, frame)
+    slots = batch_slots(metadata, entry[frame.metadata_end :])
+    return list(unwrapped.positions), parse_broker_metadata(entry, frame), metadata, slots

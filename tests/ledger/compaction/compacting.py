@@ -1,0 +1,40 @@
+"""Topics compacted in memory."""
+
+from tests.ledger.list_ledger import ListLedger
+from tracker.ledger.compaction import Compaction, CompactionSummary, TopicCompactionService
+from tracker.ledger.messages import Message, MessageOptions, MessageReader
+from tracker.ledger.topic_log import CompactedLog, TopicLog
+
+COMPACTED_LEDGER_ID = 1000
+
+
+class EntryList(list[bytes]):
+    """A writer of compacted ledgers."""
+
+
+def compacted(log: TopicLog, *, previous: CompactedLog | None = None, **options) -> CompactedLog:
+    """Compact; a compaction that has nothing to look at leaves what was there."""
+    if previous is not None and Compaction(log=log, previous=previous, **options).choose() is None:
+        return previous
+    return compacted_with_summary(log, previous=previous, **options)[0]
+
+
+def compacted_with_summary(log: TopicLog, **options) -> tuple[CompactedLog, CompactionSummary]:
+    compaction = Compaction(log=log, **options)
+    plan = compaction.choose()
+    assert plan is not None
+    entries = EntryList()
+    summary = compaction.write(plan, entries)
+    return CompactedLog(ListLedger(COMPACTED_LEDGER_ID, entries), plan.horizon), summary
+
+
+def messages(
+    log: TopicLog, left: CompactedLog | None, options: MessageOptions | None = None, start=None
+) -> list[Message]:
+    """What a consumer of the compacted topic gets."""
+    return list(TopicCompactionService(left).read_compacted(MessageReader(log, options), start))
+
+
+def kept(log: TopicLog, left: CompactedLog) -> list[tuple[str | None, bytes]]:
+    """Keys and payloads of what a consumer gets."""
+    return [(message.key, message.payload) for message in messages(log, left)]

@@ -1,0 +1,79 @@
+"""The form of entries in a compacted ledger."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.ledger.log_files import flipped
+from tracker.core.columns import Position
+from tracker.ledger.compaction.compacted_entry import encode_compacted, unwrap_compacted
+from tracker.ledger.errors import BadEntry
+from tracker.ledger.stored_entries import LedgerEntries, StoredEntries
+
+A = bytes.fromhex("0e017cc828cb000000150a02703110071880d095ffbc319801e0a499ffbc3168656c6c6f")
+COMPACTED_A = bytes.fromhex("0000000f0805100318ffffffffffffffffff0100000024") + A
+
+ids = st.integers(0, 2**63 - 1)
+
+
+def unwrap(*entries: bytes) -> LedgerEntries:
+    return unwrap_compacted(LedgerEntries(StoredEntries.of(1000, range(len(entries)), entries)))
+
+
+def test_an_entry_at_its_original_position():
+    """Worked example M holds A, which was at 5:3."""
+    assert encode_compacted(Position(5, 3), -1, A) == COMPACTED_A
+
+    read = unwrap(COMPACTED_A)
+
+    assert list(read.entries.positions) == [(5, 3)]
+    assert read.entries.payload(0) == A
+    assert read.bad_entries == ()
+
+
+@given(st.lists(st.tuples(ids, ids, st.integers(-1, 2**31 - 1), st.binary(max_size=10)), max_size=5))
+def test_entries_round_trip(rows):
+    """Any positions, partitions and bytes, none at all among them."""
+    read = unwrap(
+        *(encode_compacted(Position(ledger, entry), partition, body) for ledger, entry, partition, body in rows)
+    )
+
+    assert list(read.entries.positions) == [(ledger, entry) for ledger, entry, _, _ in rows]
+    assert [read.entries.payload(row) for row in range(len(rows))] == [body for *_, body in rows]
+
+
+def test_a_cut_entry_is_bad_and_its_neighbours_are_not():
+    """Under its place in the compacted ledger: its position in the topic is what was lost."""
+    for length in range(len(COMPACTED_A)):
+        read = unwrap(COMPACTED_A, COMPACTED_A[:length], COMPACTED_A)
+        assert list(read.entries.positions) == [(5, 3), (5, 3)]
+        assert [(bad.ledger_id, bad.entry_id) for bad in read.bad_entries] == [(1000, 1)]
+
+
+def test_damage_is_an_error_or_another_position():
+    """Nothing covers the original position but the ledger's digest; sizes and everything behind are never mistaken."""
+    header_bytes = 4 + 15 + 4
+    for at in range(len(COMPACTED_A)):
+        for mask in (0x01, 0x80, 0xFF):
+            read = unwrap(flipped(COMPACTED_A, at, mask))
+            assert len(read.entries) + len(read.bad_entries) == 1
+            if at < header_bytes and len(read.entries):
+                assert 4 <= at < 4 + 15
+                assert read.entries.payload(0) == A
+
+
+def test_positions_out_of_range_are_bad():
+    """Wire values are unsigned, positions are not."""
+    header = bytes.fromhex("08ffffffffffffffffff01") + b"\x10\0"
+    (bad,) = unwrap(bytes([0, 0, 0, len(header)]) + header + bytes(4)).bad_entries
+    assert "is out of range 0 to 9223372036854775807" in bad.reason
+
+    (bad,) = unwrap(bytes([0, 0, 0, 2]) + b"\x08\0" + bytes(4)).bad_entries
+    assert bad == BadEntry(1000, 0, None, None, "the original position lacks ledger or entry")
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_are_an_entry_or_bad(content):
+    """Never an error of another kind, never bytes of a neighbour."""
+    read = unwrap(content, COMPACTED_A)
+    assert len(read.entries) + len(read.bad_entries) == 2
+    assert read.entries.payload(len(read.entries) - 1) == A

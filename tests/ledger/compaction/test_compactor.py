@@ -1,0 +1,355 @@
+"""Compaction: of each key, the latest message is kept."""
+
+import tracemalloc
+
+import pytest
+
+from tests.ledger.compaction.compacting import (
+    COMPACTED_LEDGER_ID,
+    EntryList,
+    compacted,
+    compacted_with_summary,
+    kept,
+    messages,
+)
+from tests.ledger.list_ledger import ListLedger, topic_of
+from tests.ledger.log_files import flipped
+from tests.ledger.messages.producer import batch, chunks, entry, marker, metadata_of, single, slot
+from tracker.core.columns import Position
+from tracker.ledger.compaction import Compaction
+from tracker.ledger.compaction.compacted_entry import unwrap_compacted
+from tracker.ledger.compression import Codec
+from tracker.ledger.errors import EntriesUnreadable, ErrorPolicy
+from tracker.ledger.frame import encode_entry, parse_message_metadata, split_frame
+from tracker.ledger.messages.batch import join_batch
+from tracker.ledger.topic_log import CompactedLog, TopicLog
+
+ONE = (0, 1)
+ENCRYPTED = [{"key": "k", "value": b""}]
+
+
+def compacted_messages(log: TopicLog, **options) -> list[tuple[str | None, bytes]]:
+    return kept(log, compacted(log, **options))
+
+
+def entries_of(left: CompactedLog) -> list[bytes]:
+    read = unwrap_compacted(left.ledger.read(0, left.ledger.last_entry_id)).entries
+    return [read.payload(row) for row in range(len(read))]
+
+
+def test_the_latest_message_of_each_key_is_kept():
+    """In topic order, wherever they came: alone, in a batch, in another ledger."""
+    log = topic_of(
+        {
+            1: [
+                single(b"a0", partition_key="a"),
+                batch([slot(0, b"b0", partition_key="b"), slot(1, b"a1", partition_key="a")]),
+                single(b"c0", partition_key="c"),
+            ],
+            2: [batch([slot(0, b"b1", partition_key="b"), slot(1, b"b2", partition_key="b")])],
+        }
+    )
+    assert compacted_messages(log) == [("a", b"a1"), ("c", b"c0"), ("b", b"b2")]
+
+
+def test_a_message_without_a_value_removes_its_key():
+    """Null, or merely empty; a later value brings the key back."""
+    tombstones = [
+        single(b"", partition_key="a", null_value=True),
+        single(b"", partition_key="a"),
+        batch([slot(0, b"", partition_key="a", null_value=True)]),
+        batch([slot(0, b"", partition_key="a")]),
+        single(b"", partition_key="a", codec=Codec.ZLIB),
+        encode_entry(metadata_of(partition_key="a", null_value=True), b""),
+        encode_entry(metadata_of(partition_key="a", null_value=True, encryption_keys=ENCRYPTED), b"tag of 16 bytes."),
+    ]
+    for tombstone in tombstones:
+        before = [single(b"a0", partition_key="a"), single(b"b0", partition_key="b"), tombstone]
+        assert compacted_messages(topic_of({1: before})) == [("b", b"b0")]
+        assert compacted_messages(topic_of({1: [*before, single(b"a1", partition_key="a")]})) == [
+            ("b", b"b0"),
+            ("a", b"a1"),
+        ]
+
+
+def test_a_size_that_nobody_stated_is_that_of_the_payload():
+    """An uncompressed message of a producer that does not say how large it was."""
+    log = topic_of({1: [encode_entry(metadata_of(partition_key="a"), b"x")]})
+    assert compacted_messages(log) == [("a", b"x")]
+
+
+def test_messages_without_a_key_are_dropped_unless_they_are_to_be_kept():
+    """As topicCompactionRetainNullKey says, which is false by default."""
+    mixed = batch([slot(0, b"x"), slot(1, b"a", partition_key="a")])
+    log = topic_of({1: [single(b"y"), mixed, batch([slot(0, b"z")])]})
+
+    assert compacted_messages(log) == [("a", b"a")]
+    assert compacted_messages(log, retain_null_key=True) == [(None, b"y"), (None, b"x"), ("a", b"a"), (None, b"z")]
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_a_batch_keeps_its_slots(codec):
+    """What was dropped is empty, its place stays; the metadata lists the others, everything else is as it was."""
+    original = batch(
+        [slot(number, b"%d" % number, partition_key="abc"[number % 3], sequence_id=number) for number in range(5)],
+        codec=codec,
+        index=14,
+        properties=[{"key": "a", "value": "b"}],
+    )
+    left, summary = compacted_with_summary(topic_of({1: [original]}))
+
+    (rebatched,) = entries_of(left)
+    frame = split_frame(rebatched)
+    metadata = parse_message_metadata(rebatched, frame)
+    assert list(metadata.compacted_batch_indexes) == [2, 3, 4]
+    assert (metadata.num_messages_in_batch, metadata.compression) == (5, codec)
+    assert rebatched[: frame.broker_end] == original[: frame.broker_end]
+    assert [
+        (message.id.batch_index, message.index, message.sequence_id) for message in messages(topic_of({}), left)
+    ] == [
+        (2, 12, 2),
+        (3, 13, 3),
+        (4, 14, 4),
+    ]
+    assert (summary.entry_count, summary.rebatched_count, summary.undecodable_count) == (1, 1, 0)
+
+
+def test_what_is_no_batch_is_copied_byte_by_byte():
+    """With its broker frame, compressed as it was."""
+    content = single(b"a" * 100, codec=Codec.LZ4, index=3, partition_key="a")
+    assert entries_of(compacted(topic_of({1: [content]}))) == [content]
+
+
+def test_encrypted_batches_are_copied_by_the_key_of_their_metadata():
+    """Nobody can look inside; the latest of each key stays, whole."""
+    old, new, other, keyless = (
+        entry(metadata_of(num_messages_in_batch=4, encryption_keys=ENCRYPTED, uncompressed_size=9, **fields), payload)
+        for fields, payload in [
+            ({"partition_key": "a"}, b"old"),
+            ({"partition_key": "a"}, b"new"),
+            ({"partition_key": "b"}, b"other"),
+            ({}, b"keyless"),
+        ]
+    )
+    log = topic_of({1: [old, other, keyless, new]})
+
+    assert entries_of(compacted(log)) == [other, new]
+    assert entries_of(compacted(log, retain_null_key=True)) == [other, keyless, new]
+
+
+def test_markers_and_aborted_messages_are_dropped():
+    """An aborted message does not replace a committed one; the horizon is the last message, not the marker behind it."""
+    log = topic_of(
+        {
+            1: [
+                single(b"a0", partition_key="a"),
+                single(b"no", partition_key="a", txnid_most_bits=0, txnid_least_bits=1),
+                single(b"b0", partition_key="b", txnid_most_bits=0, txnid_least_bits=2),
+                marker(22, ONE),
+                marker(21, (0, 2)),
+            ]
+        }
+    )
+    left = compacted(log)
+    assert kept(log, left) == [("a", b"a0"), ("b", b"b0")]
+    assert left.horizon == (1, 2)
+
+
+def test_compaction_ends_before_an_open_transaction():
+    """What lies behind may come to be visible before it; whether it is damaged is of no interest yet."""
+    log = topic_of(
+        {
+            1: [
+                single(b"a0", partition_key="a"),
+                single(b"?", partition_key="a", txnid_most_bits=0, txnid_least_bits=1),
+                flipped(single(b"a1", partition_key="a"), -1),
+            ]
+        }
+    )
+    left = compacted(log)
+    assert left.horizon == (1, 0)
+    assert [content[-2:] for content in entries_of(left)] == [b"a0"]
+
+
+def test_messages_in_pieces_are_kept_whole():
+    """All pieces of the latest one; those of others, and of one that was never finished, are dropped."""
+    old = chunks(b"old old old", 4, uuid="old", partition_key="a")
+    new = chunks(b"new new new", 4, uuid="new", partition_key="a")
+    unfinished = chunks(b"never never", 4, uuid="never", partition_key="a")[:-1]
+    log = topic_of(
+        {1: [*old, new[0], unfinished[0], new[1], new[1], new[2], single(b"b", partition_key="b"), *unfinished]}
+    )
+
+    left = compacted(log)
+
+    assert kept(log, left) == [("a", b"new new new"), ("b", b"b")]
+    assert entries_of(left) == [*new, single(b"b", partition_key="b")]
+
+
+def test_a_batch_that_cannot_be_taken_apart_is_kept():
+    """Nobody knows which keys it has."""
+    broken = batch([slot(0, b"a", partition_key="a")], num_messages_in_batch=2)
+    log = topic_of({1: [broken, single(b"a1", partition_key="a")]})
+
+    left, summary = compacted_with_summary(log)
+
+    assert entries_of(left) == [broken, single(b"a1", partition_key="a")]
+    assert (summary.entry_count, summary.rebatched_count, summary.undecodable_count) == (2, 0, 1)
+
+
+def test_the_next_compaction_goes_on_from_the_last():
+    """It reads what was kept and what is new; a batch that was compacted can be compacted again."""
+    slots = [slot(number, b"%d" % number, partition_key=key) for number, key in enumerate("aabc")]
+    ledgers = {1: [batch(slots), single(b"d", partition_key="d")]}
+    first = compacted(topic_of(ledgers))
+    ledgers[2] = [single(b"b1", partition_key="b"), single(b"", partition_key="d", null_value=True)]
+    log = topic_of(ledgers)
+
+    second = compacted(log, previous=first)
+
+    assert kept(log, second) == [("a", b"1"), ("c", b"3"), ("b", b"b1")]
+    assert (first.horizon, second.horizon) == ((1, 1), (2, 1))
+    assert log.ledgers[0].entries_read == 0
+    (rebatched, _) = entries_of(second)
+    assert list(parse_message_metadata(rebatched, split_frame(rebatched)).compacted_batch_indexes) == [1, 3]
+
+
+def test_what_was_dropped_stays_dropped():
+    """An empty slot has no key, and is not kept for that."""
+    mixed = batch([slot(0, b"a0", partition_key="a"), slot(1, b"x"), slot(2, b"a1", partition_key="a")])
+    log = topic_of({1: [mixed]})
+    first = compacted(log, retain_null_key=True)
+    assert (
+        kept(log, first)
+        == kept(log, compacted(log, previous=first, retain_null_key=True))
+        == [(None, b"x"), ("a", b"a1")]
+    )
+
+
+def test_what_was_kept_of_a_transaction_was_committed():
+    """Though the topic is trimmed by now, and its marker with it."""
+    in_txn = single(b"x", partition_key="k", txnid_most_bits=0, txnid_least_bits=1)
+    first = compacted(topic_of({1: [in_txn, marker(21, ONE)]}))
+    log = topic_of({2: [single(b"y", partition_key="l")]})
+    assert compacted_messages(log, previous=first) == [("k", b"x"), ("l", b"y")]
+
+
+def test_messages_that_come_between_the_passes_are_left_to_the_next_compaction():
+    """A topic that is compacted may be written all the while."""
+    entries = [single(b"a0", partition_key="a")]
+    log = topic_of({1: entries})
+    compaction = Compaction(log=log, retain_null_key=True)
+    plan = compaction.choose()
+    entries += [single(b"a1", partition_key="a"), single(b"b")]
+
+    written = EntryList()
+    compaction.write(plan, written)
+
+    left = CompactedLog(ListLedger(COMPACTED_LEDGER_ID, written), plan.horizon)
+    assert kept(log, left) == [("a", b"a0"), ("a", b"a1"), (None, b"b")]
+    assert compacted_messages(log, previous=left, retain_null_key=True) == [("a", b"a1"), (None, b"b")]
+
+
+def test_where_the_last_value_was():
+    """The ledger says so in its metadata: tombstones behind it, and messages that are dropped for want of a key, do not count."""
+    tombstone = slot(0, b"", partition_key="b")
+    log = topic_of(
+        {
+            1: [
+                single(b"a", partition_key="a"),
+                batch([tombstone, slot(1, b"x")]),
+                batch([tombstone, slot(1, b"", compacted_out=True)]),
+            ]
+        }
+    )
+    assert Compaction(log=log).choose().compacted_to == (1, 0)
+    assert Compaction(log=log, retain_null_key=True).choose().compacted_to == (1, 1)
+    assert dict(Compaction(log=log).choose().custom_metadata) == {
+        "application": b"pulsar",
+        "component": b"compacted-ledger",
+        "pulsar/compactedTopic": b"persistent://lab/main/orders",
+        "pulsar/compactedTo": bytes.fromhex("080110003000"),
+    }
+
+
+def test_compacting_twice_changes_nothing():
+    """Without new messages the result and the horizon are the same, though only tombstones lie before the horizon."""
+    log = topic_of(
+        {
+            1: [
+                batch([slot(0, b"a", partition_key="a"), slot(1, b"b", partition_key="b")]),
+                single(b"", partition_key="b"),
+            ]
+        }
+    )
+    first = compacted(log)
+    second = compacted(log, previous=first)
+    assert second.horizon == first.horizon == (1, 1)
+    assert second.ledger.payloads == first.ledger.payloads
+
+
+def test_a_batch_of_retained_messages_only_stays_one():
+    """What another compactor left in the proposal's layout is compacted further in that layout."""
+    metadata = metadata_of(num_messages_in_batch=1 << 30, compacted_batch_indexes=[1, 3, 7])
+    retained = [slot(0, b"%d" % number, partition_key=key) for number, key in enumerate("abc")]
+    log = topic_of({1: [entry(metadata, join_batch(retained)), single(b"b1", partition_key="b")]})
+
+    left = compacted(log)
+
+    assert [(message.key, message.id.batch_index) for message in messages(log, left)] == [("a", 1), ("c", 7), ("b", -1)]
+    assert len(entries_of(left)[0]) < 200
+
+
+def test_a_topic_without_messages_has_no_plan():
+    """Empty, markers alone, or all of them removed before and none new."""
+    removed = topic_of({1: [single(b"a", partition_key="a"), single(b"", partition_key="a")]})
+    assert Compaction(log=removed, previous=compacted(removed)).choose() is None
+    assert Compaction(log=topic_of({1: []})).choose() is None
+    assert Compaction(log=topic_of({1: [marker(21, ONE)]})).choose() is None
+
+
+def test_damage_fails_or_is_listed():
+    """What could not be read is missing from the compacted topic for good, so the plan names it."""
+    log = topic_of(
+        {
+            1: [
+                single(b"a", partition_key="a"),
+                flipped(single(b"b", partition_key="b"), -1),
+                None,
+                single(b"c", partition_key="c"),
+            ]
+        }
+    )
+    with pytest.raises(EntriesUnreadable, match=r"entry 1:2: missing \(and 1 more\)"):
+        Compaction(log=log).choose()
+
+    plan = Compaction(log=log, on_error=ErrorPolicy.SKIP).choose()
+    assert sorted(bad.entry_id for bad in plan.bad_entries) == [1, 2]
+    assert compacted_messages(log, on_error=ErrorPolicy.SKIP) == [("a", b"a"), ("c", b"c")]
+
+
+def test_compaction_through_a_position():
+    """What lies behind it is not looked at, damaged or not."""
+    damaged = [flipped(single(b"b", partition_key="b"), -1), None]
+    log = topic_of({1: [single(b"a", partition_key="a"), *damaged], 2: damaged})
+    assert compacted(log, through=Position(1, 0)).horizon == (1, 0)
+
+
+@pytest.mark.slow
+def test_memory_follows_the_keys_not_the_messages():
+    """Twenty times the messages for the same keys need no more memory."""
+
+    def peak(message_count: int) -> int:
+        payload = bytes(2_000)
+        ledger = ListLedger(
+            1, [single(payload, partition_key=str(n % 50)) for n in range(message_count)], piece_entries=50
+        )
+        compaction = Compaction(log=TopicLog(topic_of({}).name, (ledger,)))
+        tracemalloc.start()
+        compaction.choose()
+        used = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return used
+
+    peak(100)
+    assert peak(4_000) < 1.2 * peak(200)

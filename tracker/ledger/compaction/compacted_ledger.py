@@ -1,0 +1,50 @@
+"""Reading a compacted ledger by the positions that its entries had in the topic."""
+
+from collections.abc import Iterator
+
+from tracker.core.columns import Position
+from tracker.ledger.compaction.compacted_entry import unwrap_compacted
+from tracker.ledger.errors import EntriesUnreadable
+from tracker.ledger.stored_entries import LedgerEntries, StoredEntries
+from tracker.ledger.topic_log import Ledger
+
+
+def scan_compacted(ledger: Ledger, start: Position | None = None) -> Iterator[LedgerEntries]:
+    """The entries from a position of the topic on (None is the beginning), at their original positions.
+
+    Raises:
+        EntriesUnreadable: an entry that must be looked at to find the first one is missing or damaged.
+    Cost: O(log entries) reads of one entry, then as :meth:`Ledger.scan`.
+    """
+    first = 0 if start is None else first_at_or_after(ledger, start)
+    for piece in ledger.scan(first, ledger.last_entry_id):
+        yield unwrap_compacted(piece)
+
+
+def read_one(ledger: Ledger, entry_id: int) -> StoredEntries:
+    """One entry, by its place in the compacted ledger; one row, at its original position.
+
+    Raises:
+        EntriesUnreadable: the entry is missing or not in the compacted form.
+    """
+    read = unwrap_compacted(ledger.read(entry_id, entry_id))
+    if read.bad_entries:
+        raise EntriesUnreadable(read.bad_entries)
+    return read.entries
+
+
+def first_at_or_after(ledger: Ledger, position: Position) -> int:
+    """The place of the first entry that was at a position of the topic or behind it; one above the last when none was.
+
+    Raises:
+        EntriesUnreadable: an entry that must be looked at is missing or damaged.
+    Cost: O(log entries) reads of one entry.
+    """
+    low, high = 0, ledger.last_entry_id + 1
+    while low < high:
+        middle = (low + high) // 2
+        if next(iter(read_one(ledger, middle).positions)) < position:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -1,0 +1,195 @@
+"""Compaction of a topic: of each key, the latest message is kept.
+
+Two passes over the entries, so that memory holds keys and positions, never payloads: the first finds where the latest
+message of each key is, the second copies those entries into a ledger of their own. An earlier compaction's result
+stands for the topic up to its horizon, so that work grows with what is new and what was kept, not with all there was.
+Source: AbstractTwoPhaseCompactor.java, PublishingOrderCompactor.java.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from delayed_tracker.pulsar.v1.entry_pb2 import MessageIdData, MessageMetadata
+from tracker.core.columns import Position
+from tracker.ledger.compaction.compacted_entry import encode_compacted
+from tracker.ledger.compaction.compacted_ledger import scan_compacted
+from tracker.ledger.compaction.latest import LatestByKey
+from tracker.ledger.compaction.rebatch import batch_slots, is_readable_batch, rebatch
+from tracker.ledger.entry_columns import scan_entries
+from tracker.ledger.errors import BadEntry, CompressedDataInvalid, EntriesUnreadable, ErrorPolicy, PayloadInvalid
+from tracker.ledger.frame import parse_message_metadata, split_frame
+from tracker.ledger.messages.batch import Slot
+from tracker.ledger.messages.visibility import OpenTransactions, TransactionView, visible_entries
+from tracker.ledger.stored_entries import LedgerEntries
+from tracker.ledger.topic_log import CompactedLog, TopicLog
+
+COMPONENT: Final = "compacted-ledger"
+
+
+class CompactedLedgerWriter(Protocol):
+    """Takes the entries of a new compacted ledger, which nobody reads before it is complete."""
+
+    def append(self, entry: bytes) -> None:
+        """One more entry, behind those before."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPlan:
+    """What phase one found out."""
+
+    latest: LatestByKey
+    horizon: Position
+    """The last message looked at: from here on the topic itself is to be read."""
+    compacted_to: Position
+    """The last entry that is no tombstone, as far as phase one can know."""
+    topic: str
+    bad_entries: tuple[BadEntry, ...] = ()
+    """Entries that could not be read, and are lost to whoever reads the compacted topic."""
+
+    @property
+    def custom_metadata(self) -> Mapping[str, bytes]:
+        """What the ledger says about itself in BookKeeper's metadata, as Pulsar's compactor has it."""
+        ledger_id, entry_id = self.compacted_to
+        return {
+            "application": b"pulsar",
+            "component": COMPONENT.encode(),
+            "pulsar/compactedTopic": self.topic.encode(),
+            "pulsar/compactedTo": MessageIdData(
+                ledger_id=ledger_id, entry_id=entry_id, batch_size=0
+            ).SerializeToString(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionSummary:
+    """What phase two wrote."""
+
+    entry_count: int
+    """Entries written."""
+    rebatched_count: int
+    """Batches among them, written anew."""
+    undecodable_count: int
+    """Batches among them that could not be taken apart, and were kept as they are."""
+    payload_bytes: int
+    """Bytes of all entries written."""
+
+
+class _Entry(NamedTuple):
+    position: Position
+    entry: bytes
+    metadata: MessageMetadata
+    payload_start: int
+
+    def slots(self) -> list[Slot] | None:
+        """Its messages if it is a readable batch and none of them is hidden by damage; None to take it as a whole."""
+        try:
+            return batch_slots(self.metadata, self.entry[self.payload_start :])
+        except (PayloadInvalid, CompressedDataInvalid):
+            return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """One compaction of one topic: :meth:`choose`, then :meth:`write`.
+
+    Once the ledger is closed and durable, whoever commits stores its id and the plan's horizon together, and only then
+    deletes the ledger of the compaction before.
+    """
+
+    log: TopicLog
+    previous: CompactedLog | None = None
+    """What the last compaction left."""
+    retain_null_key: bool = False
+    """``topicCompactionRetainNullKey``: keep messages that have no key."""
+    through: Position | None = None
+    """The last position to look at, behind the previous horizon; None is the end. An open transaction ends it earlier."""
+    on_error: ErrorPolicy = ErrorPolicy.FAIL
+    """SKIP goes on without entries that cannot be read, which loses them for good once their ledgers are trimmed."""
+
+    def choose(self) -> CompactionPlan | None:
+        """Phase one: find the latest message of each key. None when there is no message to look at:
+        none in the topic, or none was kept before and none is new.
+
+        Raises:
+            EntriesUnreadable: entries are missing or damaged and the policy says to fail.
+        Cost: O(bytes) time; memory for the keys and a piece of a ledger.
+        """
+        latest = LatestByKey(retain_null_key=self.retain_null_key)
+        bad_entries: list[BadEntry] = []
+        compacted_to = last = None
+        for entry in self._entries(bad_entries):
+            last = entry.position
+            if not is_readable_batch(entry.metadata):
+                kept = latest.add_message(entry.position, entry.metadata, len(entry.entry) - entry.payload_start)
+            else:
+                slots = entry.slots()
+                kept = slots is None or latest.add_batch(entry.position, slots)
+            if kept:
+                compacted_to = entry.position
+        latest.finish()
+        if last is None:
+            return None
+        horizon = last if self.previous is None else max(last, self.previous.horizon)
+        return CompactionPlan(latest, horizon, compacted_to or last, str(self.log.name), tuple(bad_entries))
+
+    def write(self, plan: CompactionPlan, writer: CompactedLedgerWriter) -> CompactionSummary:
+        """Phase two: copy what the plan keeps, in topic order.
+
+        Args:
+            plan: of this compaction.
+            writer: gets each entry once; an error of it ends the compaction, and what it has is worthless.
+        Raises:
+            EntriesUnreadable: entries are missing or damaged and the policy says to fail.
+        Cost: O(bytes) time; memory for a piece of a ledger.
+        """
+        written = rebatched = undecodable = size = 0
+        partition = self.log.name.partition
+        for entry in self._entries([]):  # the plan lists the bad ones
+            if entry.position > plan.horizon:
+                break
+            content: bytes | None = entry.entry
+            if not is_readable_batch(entry.metadata):
+                content = content if plan.latest.keeps_message(entry.position, entry.metadata) else None
+            elif (slots := entry.slots()) is None:
+                undecodable += 1
+            else:
+                kept = plan.latest.kept_slots(entry.position, slots)
+                content = rebatch(entry.entry, entry.metadata, slots, frozenset(kept)) if kept else None
+                rebatched += bool(kept)
+            if content is not None:
+                compacted = encode_compacted(entry.position, partition, content)
+                writer.append(compacted)
+                written += 1
+                size += len(compacted)
+        return CompactionSummary(written, rebatched, undecodable, size)
+
+    def _entries(self, bad_entries: list[BadEntry]) -> Iterator[_Entry]:
+        """What consumers would get, entry by entry: what was compacted before, then the topic behind it."""
+        start = None
+        if self.previous is not None:
+            yield from self._visible(scan_compacted(self.previous.ledger), None, bad_entries)
+            start = Position(self.previous.horizon.ledger_id, self.previous.horizon.entry_id + 1)
+        yield from self._visible(self.log.scan(start, self.through), TransactionView(self.log), bad_entries)
+
+    def _visible(
+        self, pieces: Iterator[LedgerEntries], transactions: TransactionView | None, bad_entries: list[BadEntry]
+    ) -> Iterator[_Entry]:
+        for piece in pieces:
+            columns = scan_entries(piece.entries)
+            visible = visible_entries(columns, transactions, OpenTransactions.STOP)
+            stored = columns.stored
+            bad = list(piece.bad_entries)
+            for row, reason in columns.unreadable():
+                if row < visible.end:
+                    bad.append(BadEntry(int(stored.ledger_id[row]), int(stored.entry_id[row]), None, None, reason))
+            if bad and self.on_error is ErrorPolicy.FAIL:
+                raise EntriesUnreadable(bad)
+            bad_entries += bad
+            for row in visible.rows.tolist():
+                entry = stored.payload(row)
+                frame = split_frame(entry)
+                position = Position(int(stored.ledger_id[row]), int(stored.entry_id[row]))
+                yield _Entry(position, entry, parse_message_metadata(entry, frame), frame.metadata_end)
+            if visible.end < len(columns):
+                return
