@@ -11,6 +11,7 @@ from tests.benchmarks import (
     bench_grpc_add,
     bench_grpc_poll,
     bench_lateness,
+    bench_ledgers,
     bench_life,
     bench_memory,
     bench_pop,
@@ -43,6 +44,7 @@ BENCHMARKS = [
     Benchmark("grpc-poll", "Over gRPC: poll", bench_grpc_poll.ABOUT, bench_grpc_poll.rows),
     Benchmark("memory", "Memory and disk", bench_memory.ABOUT, bench_memory.rows),
     Benchmark("recovery", "Recovery", bench_recovery.ABOUT, bench_recovery.rows),
+    Benchmark("ledgers", "Stored entries", bench_ledgers.ABOUT, bench_ledgers.rows),
     Benchmark("stalls", "Stalls", bench_stalls.ABOUT, bench_stalls.rows),
     Benchmark("lateness", "Lateness", bench_lateness.ABOUT, bench_lateness.rows),
 ]

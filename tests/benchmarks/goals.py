@@ -41,6 +41,8 @@ _GOALS: dict[str, Goal] = {
     "memory": Goal(1.5),
     "growth": Goal(0.8),
     "recovery": Goal(200),
+    "ledger read": Goal(3),
+    "ledger parse": Goal(3),
     "stall p99.9": Goal(5),
     "stall max": Goal(20),
 }
@@ -59,6 +61,8 @@ _STATED: dict[str, Peer] = {
     "memory": Peer("java", 1.3),
     "recovery 1M": Peer("java", 25.7),
     "recovery": Peer("java", 180),
+    "ledger read": Peer("java", 8.6),
+    "ledger parse": Peer("java", 8.6),
     "grpc add": Peer("redis", 0.38),
     "grpc poll": Peer("redis", 0.79),
 }

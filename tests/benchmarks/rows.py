@@ -24,13 +24,14 @@ class Unit(enum.Enum):
     BYTES_PER_INDEX = "bytes per index"
     MB = "MB"
     MILLION_PER_S = "M indexes/s"
+    MILLION_ENTRIES_PER_S = "M entries/s"
     RATIO = "of the empty tracker's rate"
     COUNT = "in all"
 
     @property
     def more_is_better(self) -> bool:
         """Whether a higher number is the better one."""
-        return self in {Unit.MILLION_PER_S, Unit.RATIO}
+        return self in {Unit.MILLION_PER_S, Unit.MILLION_ENTRIES_PER_S, Unit.RATIO}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +125,20 @@ def per_index(key: str, what: str, readings: Sequence[Reading], count: int, shap
     )
 
 
-def per_second(key: str, what: str, readings: Sequence[Reading], count: int, shape: Shape | None = None) -> Row:
-    """A row of a rate, in millions of indexes a second."""
+def per_second(
+    key: str,
+    what: str,
+    readings: Sequence[Reading],
+    count: int,
+    shape: Shape | None = None,
+    *,
+    unit: Unit = Unit.MILLION_PER_S,
+) -> Row:
+    """A row of a rate, in millions a second."""
     return Row(
         key,
         what,
-        Unit.MILLION_PER_S,
+        unit,
         tuple(count * 1e3 / reading.wall_ns for reading in readings),
         count,
         shape,

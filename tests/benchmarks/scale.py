@@ -24,6 +24,8 @@ class Scale:
     """Pending indexes with which memory, recovery and growth are measured."""
     has_all_shapes: bool = True
     """Whether memory is measured in the dense shapes, too."""
+    stored_entries: int = 1_000_000
+    """Of entry logs that are read."""
     growth_adds: int = 40_000
     """Below ``bucket``, so that none of them seals."""
     batch_sizes: tuple[int, ...] = (1, 10, 100, 1_000, 10_000)
@@ -59,6 +61,7 @@ QUICK = Scale(
     run_length=100,
     pending=(4_000,),
     has_all_shapes=False,
+    stored_entries=2_000,
     growth_adds=500,
     batch_sizes=(1, 1_000),
     calls=4,

@@ -29,7 +29,7 @@ print(sorted(set(sys.modules) - before))
 
 
 def test_compiling_is_logged_once_and_never_when_warm(tmp_path: Path):
-    """Two modules of kernels, one announcement."""
+    """Several modules of kernels, one announcement."""
     printed = []
     for _ in range(2):
         done = subprocess.run(

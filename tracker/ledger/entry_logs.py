@@ -161,13 +161,14 @@ class EntryLogs:
             copies = copies[copies < len(rows)]
             copies = copies[ids[copies] == ids[copies - 1]]
         whole = np.flatnonzero(fitting)
-        is_damaged = np.isin(present, ids[whole], assume_unique=True, invert=True)
-        bad = [
-            self._damaged_entry(ledger_id, entry_id, row, digest)
-            for entry_id, row in zip(present[is_damaged].tolist(), first_rows[is_damaged].tolist(), strict=True)
-        ]
-        bad += self._missing(ledger_id, _gaps(present, first, last))
-        bad.sort(key=lambda entry: -1 if entry.entry_id is None else entry.entry_id)
+        bad = self._missing(ledger_id, _gaps(present, first, last))
+        if len(whole) < len(present):
+            is_damaged = np.isin(present, ids[whole], assume_unique=True, invert=True)
+            bad += [
+                self._damaged_entry(ledger_id, entry_id, row, digest)
+                for entry_id, row in zip(present[is_damaged].tolist(), first_rows[is_damaged].tolist(), strict=True)
+            ]
+            bad.sort(key=lambda entry: -1 if entry.entry_id is None else entry.entry_id)
         return LedgerEntries(self._payloads(rows[whole], fitting[whole]), tuple(bad))
 
     def _payloads(self, rows: Int64Array, digest_type: NDArray[np.uint8]) -> StoredEntries:
@@ -207,8 +208,10 @@ class EntryLogs:
     def _by_file(self, rows: Int64Array) -> Iterator[tuple[UInt8Array, Int64Array]]:
         """Each log that has some of the rows, and which of them."""
         file_no = self.records.file_no[rows]
-        for number in np.unique(file_no).tolist():
-            yield np.frombuffer(self._logs[number], np.uint8), np.flatnonzero(file_no == number)
+        is_one = len(rows) > 0 and bool((file_no == file_no[0]).all())
+        for number in [int(file_no[0])] if is_one else np.unique(file_no).tolist():
+            where = np.arange(len(rows)) if is_one else np.flatnonzero(file_no == number)
+            yield np.frombuffer(self._logs[number], np.uint8), where
 
     def locate(self, ledger_id: int, entry_id: int) -> tuple[Path, int] | None:
         """File and offset of an entry's first record."""

@@ -7,6 +7,9 @@ import structlog
 
 import snapshot_storage.kernels
 import tracker.core.kernels
+import tracker.ledger.checksum_kernels
+import tracker.ledger.kernels
+import tracker.ledger.local.kernels
 
 _log = structlog.stdlib.get_logger("tracker.service")
 
@@ -21,7 +24,13 @@ def warm_up_kernels() -> None:
             _log.info("compiling kernels; this takes some seconds, once for each version and user")
         announced = True
 
-    tracker.core.kernels.warm_up(announce)
-    snapshot_storage.kernels.warm_up(announce)
+    for module in (
+        tracker.core.kernels,
+        snapshot_storage.kernels,
+        tracker.ledger.kernels,
+        tracker.ledger.checksum_kernels,
+        tracker.ledger.local.kernels,
+    ):
+        module.warm_up(announce)
     if announced:
         _log.info("kernels are compiled")
