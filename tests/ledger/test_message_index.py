@@ -132,7 +132,26 @@ def test_indexes_that_no_message_has(mode):
     assert position_by_index(EntryLookup(log), 5, mode=mode) == Position(5, 0)
 
 
-MESSAGES = st.tuples(st.sampled_from(["single", "batch", "marker", "transaction"]), st.integers(1, 5))
+@pytest.mark.parametrize(
+    ("ledgers", "number"),
+    [
+        ([plain(3), indexed(0, 1), plain(9), indexed(10, 3)], 13),
+        ([plain(9), indexed(0, 1) + indexed(10, 1), plain(30), indexed(20, 1)], 10),
+    ],
+)
+def test_indexes_that_no_message_has_between_parts_without_any(ledgers, number):
+    """What came before shows that the message that is missing did not expire."""
+    lookup = EntryLookup(log_of(*ledgers))
+    assert lookup.number(position_by_index(lookup, 5)) == number
+
+
+def test_a_ledger_that_begins_with_an_entry_without_a_message():
+    """Its last entry tells that the others have indexes."""
+    lookup = EntryLookup(log_of(plain(9), plain(1) + indexed(0, 2), plain(30), indexed(2, 1)))
+    assert lookup.number(position_by_index(lookup, 0)) == 10
+
+
+MESSAGES = st.tuples(st.sampled_from(["single", "batch", "marker", "transaction", "no message"]), st.integers(1, 5))
 LEDGERS = st.lists(st.tuples(st.booleans(), st.lists(MESSAGES, max_size=7)), min_size=1, max_size=7)
 
 
@@ -142,13 +161,15 @@ def test_equals_a_look_at_every_entry(ledgers, first):
     made, rows, last = [], [], first - 1
     for has_index, messages in ledgers:
         payloads = []
-        for kind, size in messages:
+        for at, (kind, size) in enumerate(messages):
+            # Brokers give no index to an entry whose sender says that it holds no message.
+            indexed_entry = has_index and (kind != "no message" or at in {0, len(messages) - 1})
             count = size if kind == "batch" else 1
-            last += count if has_index else 0
-            rows.append((last - count + 1 if has_index else None, last, kind == "marker"))
+            last += count if indexed_entry else 0
+            rows.append((last - count + 1 if indexed_entry else None, last, kind == "marker"))
             payloads.append(
                 entry(
-                    index=last if has_index else None,
+                    index=last if indexed_entry else None,
                     batch=size if kind in {"batch", "transaction"} else None,
                     marker=kind == "marker",
                     transaction=kind == "transaction",

@@ -59,7 +59,7 @@ def position_by_index(lookup: EntryLookup, index: int, *, mode: IndexLookupMode 
         BrokerMetadataMissing: the entries carry no index.
         EntriesUnreadable: an entry on the way is missing or damaged, so that no answer can be trusted.
     Cost: at most log2(entries) + 2 entries where all carry an index, twice that where those of one part of the topic do
-        not. More only for system messages in a row (all of them) and for several parts without (an entry per ledger).
+        not. More only for system messages in a row (all of them) and for several parts without (two entries per ledger).
     """
     if index < 0:
         raise MessageIndexInvalid(index)
@@ -161,20 +161,46 @@ class _IndexSearch:
     def _ledger_by_ledger(self, start: int, stop: int) -> int | None:
         """The exact answer, given that nothing before ``start`` and nothing behind ``stop`` comes before it.
 
-        Cost: one entry of each ledger in between.
+        Cost: two entries of each ledger in between.
         """
-        number, is_first = stop, start == 0
-        starts = [start, *(first for first in self._lookup.ledger_starts if start < first < stop)]
-        for first, behind in zip(starts, [*starts[1:], stop], strict=True):
-            if self._lookup.index(first) is None:
+        is_first = start == 0
+        starts = self._lookup.ledger_starts
+        for ledger_start, ledger_stop in zip(starts, [*starts[1:], self._lookup.entry_count], strict=True):
+            first, behind = max(ledger_start, start), min(ledger_stop, stop)
+            if first >= behind or not self._has_indexes(ledger_start, ledger_stop):
                 continue
-            number = self._first_not_lower(first, behind, without_index_is_lower=True)
+            number = self._first_not_lower_in_ledger(first, behind)
+            indexed = self._next_indexed(first, number)
             if number < behind:
-                return self._answer(number, is_first=is_first and number == first)
-            is_first = False
+                return self._answer(number, is_first=is_first and indexed == number)
+            is_first = is_first and indexed == behind
         if is_first and stop == self._lookup.entry_count:
             raise BrokerMetadataMissing(str(self._lookup.log.name))
         return self._answer(stop, is_first=is_first)
+
+    def _has_indexes(self, ledger_start: int, ledger_stop: int) -> bool:
+        """Whether a ledger is one whose entries have indexes, if its first or its last one has."""
+        return self._lookup.index(ledger_start) is not None or self._lookup.index(ledger_stop - 1) is not None
+
+    def _first_not_lower_in_ledger(self, start: int, stop: int) -> int:
+        """As :meth:`_first_not_lower`, but exact where single entries have no index: those that hold no message."""
+        number = stop
+        while start < stop:
+            middle = (start + stop) // 2
+            indexed = self._next_indexed(middle, stop)
+            found = self._lookup.index(indexed) if indexed < stop else None
+            if found is not None and found < self._index:
+                start = indexed + 1
+            else:
+                number = number if found is None else indexed
+                stop = middle
+        return number
+
+    def _next_indexed(self, number: int, stop: int) -> int:
+        """The first entry from a number on that has an index; ``stop`` when none before that has."""
+        while number < stop and self._lookup.index(number) is None:
+            number += 1
+        return number
 
     def _answer(self, number: int, *, is_first: bool) -> int | None:
         """A find; None when it is the first entry that has an index, and the message came before it."""
