@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -10,10 +11,13 @@ from tests.ledger.memory_ledgers import TOPIC, entry, log_of
 from tracker.core.columns import Position
 from tracker.core.errors import InvalidInput
 from tracker.ledger.async_queries import AsyncTopicQueries
-from tracker.ledger.errors import NamespaceNotFound, PartitionedTopic, TopicNotFound
+from tracker.ledger.errors import MessageNotFound, NamespaceNotFound, PartitionedTopic, TopicNotFound
+from tracker.ledger.interceptors import AppendBrokerTimestampMetadataInterceptor, AppendIndexMetadataInterceptor
+from tracker.ledger.local.opening import open_writer
 from tracker.ledger.message_index import IndexLookupMode
 from tracker.ledger.messages import MessageId
 from tracker.ledger.source import open_bookie_disk
+from tracker.ledger.source_url import open_source
 from tracker.ledger.topic_queries import TopicQueries
 
 DELAYED = "persistent://lab/main/delayed"
@@ -68,6 +72,25 @@ def test_topics_that_cannot_be_asked_about(queries):
         queries.topic_log("lab/mai/delayed")
     with pytest.raises(InvalidInput, match="a transaction's state"):
         queries.topic_log("pulsar/system/__transaction_log_0")
+
+
+def test_a_topic_that_somebody_writes_to(tmp_path):
+    """Each question sees what is durable by then."""
+    interceptors = [AppendIndexMetadataInterceptor(), AppendBrokerTimestampMetadataInterceptor()]
+    with open_writer(tmp_path / "ledgers", TOPIC, now_ms=1, interceptors=interceptors) as writer:
+        writer.append_many([entry(), entry(batch=3)], now_ms=10, num_messages=[1, 3])
+        writer.flush()
+        with open_source(f"ledger:{tmp_path / 'ledgers'}") as source:
+            queries = TopicQueries(source)
+            first = queries.get_message_id_by_index(TOPIC, 3)
+            assert queries.get_last_message_id(TOPIC) == replace(first, batch_index=2)
+            with pytest.raises(MessageNotFound):
+                queries.get_message_id_by_index(TOPIC, 4)
+            assert queries.seek_by_time(TOPIC, 20).behind_end
+            writer.append_many([entry()], now_ms=20)
+            writer.flush()
+            assert queries.get_message_id_by_index(TOPIC, 4).position == writer.last
+            assert queries.seek_by_time(TOPIC, 20).position == writer.last
 
 
 async def test_the_same_from_an_event_loop():
