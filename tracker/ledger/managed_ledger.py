@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, TypeVar
+from uuid import UUID
 
 from google.protobuf.message import DecodeError, Message
 
@@ -39,6 +40,8 @@ class TopicLedger:
     """A complete copy lies in tiered storage."""
     bookkeeper_deleted: bool
     """The bookies need not have it any more."""
+    offload_uuids: tuple[UUID, ...] = ()
+    """Name the complete copy in tiered storage: one, or several that have one part of the ledger each, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,21 @@ def _topic_ledger(info: pb.ManagedLedgerInfo.LedgerInfo) -> TopicLedger:
         closed_at_ms=info.timestamp,
         offloaded=info.offload_context.complete,
         bookkeeper_deleted=info.offload_context.bookkeeper_deleted,
+        offload_uuids=_offload_uuids(info.offload_context),
     )
+
+
+def _offload_uuids(context: pb.OffloadContext) -> tuple[UUID, ...]:
+    # Without "complete", an attempt is under way or has failed, and what it left is nobody's.
+    if context.complete and context.HasField("uid_msb"):
+        return (_uuid(context.uid_msb, context.uid_lsb),)
+    segments = sorted(context.offload_segment, key=lambda segment: segment.end_entry_id)
+    return tuple(_uuid(segment.uid_msb, segment.uid_lsb) for segment in segments if segment.complete)
+
+
+def _uuid(most: int, least: int) -> UUID:
+    """A UUID from its halves, which are signed as Java has them."""
+    return UUID(int=(most % (1 << 64)) << 64 | least % (1 << 64))
 
 
 def parse_cursor(stored: bytes) -> pb.ManagedCursorInfo:

@@ -1,6 +1,7 @@
 """The disks of dead bookies as a source of delayed messages: entry logs and a metadata dump, opened together."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -12,7 +13,7 @@ from tracker.ledger.managed_ledger import TopicCatalogue
 from tracker.ledger.metadata_dump import MetadataDump
 from tracker.ledger.pending import PendingReport, pending_indexes
 from tracker.ledger.stored_snapshots import StoredSnapshot, read_stored_snapshots
-from tracker.ledger.topic_log import CompactedLog, TopicLog
+from tracker.ledger.topic_log import CompactedLog, Ledger, TopicLog, TopicParts
 from tracker.ledger.topic_reader import LedgerSpan, OpenLedgers, TopicReader
 
 __all__ = ["BookieDisk", "PendingReport", "Progress", "StoredSnapshot", "open_bookie_disk"]
@@ -70,6 +71,23 @@ class BookieDisk:
             properties=stored.properties,
             terminated_at=stored.terminated_at,
         )
+
+    def topic_parts(self, topic: str) -> TopicParts:
+        """The same, with the ledgers that the logs have whole apart from those that they have not.
+
+        Raises: as :meth:`topic_log`.
+        Cost: O(records of the topic's ledgers).
+        """
+        log = self.topic_log(topic)
+        # What was deleted from the bookies after offload may have left records in logs that are not yet collected.
+        whole: dict[int, Callable[[], Ledger]] = {}
+        cut_short: dict[int, Callable[[], Ledger]] = {}
+        for ledger in log.ledgers:
+            end = self.logs.last_without_gap(ledger.ledger_id, -1)
+            kept = whole if end >= ledger.last_entry_id else cut_short
+            kept[ledger.ledger_id] = partial(_same, ledger)
+        listed = tuple(ledger.ledger_id for ledger in log.ledgers)
+        return TopicParts(log.name, listed, whole, cut_short, log.properties, log.terminated_at)
 
     def compacted_log(self, topic: str) -> CompactedLog | None:
         """What compaction left of a topic; None when it was never compacted.
@@ -152,6 +170,10 @@ class BookieDisk:
         metadata = self.catalogue.ledger(span.ledger_id)
         closed = metadata is not None and metadata.closed
         return LoggedLedger(span, self.logs, metadata.payload_bytes if metadata is not None and closed else None)
+
+
+def _same(ledger: Ledger) -> Ledger:
+    return ledger
 
 
 def open_bookie_disk(

@@ -2,19 +2,26 @@
 
     bookkeeper+file:DIR[,DIR...]?metadata=DUMP[&openLedgers=live]   disks of one or more bookies together
     ledger:DIR[?openLedgers=recovered]                              local managed ledgers
+    offload+mapfile:DIR[?metadata=DUMP]                             tiered storage of the filesystem driver
+    offload+blob:URL[?metadata=DUMP]                                that of the blob store driver: s3://bucket/prefix,
+                                                                    gs://, az://, file:///directory, or a directory
 
 A place is a path, ``file://`` or not; percent-encoding stands for characters that mean something in a URL.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
 from tracker.core.errors import InvalidInput
+from tracker.ledger.combined_source import CombinedSource
 from tracker.ledger.entry_logs import Progress
 from tracker.ledger.local.source import open_local_ledgers
+from tracker.ledger.offload.blob_source import open_blobs
+from tracker.ledger.offload.map_file_source import open_map_files
 from tracker.ledger.source import open_bookie_disk
 from tracker.ledger.topic_log import LedgerSource
 from tracker.ledger.topic_reader import OpenLedgers
@@ -34,6 +41,16 @@ class SourceUrl:
     def paths(self) -> list[str]:
         """The place as one or more local paths, divided by commas."""
         return [unquote(part.removeprefix("file://")) for part in self.place.split(",") if part]
+
+    def one_path(self) -> str:
+        """The place as a local path.
+
+        Raises:
+            InvalidInput: it is several.
+        """
+        if len(self.paths) != 1:
+            raise InvalidInput("source", self.text, f"give one place, with a comma in it as %2C; {self.scheme} has one")
+        return self.paths[0]
 
     def expect(self, *known: str) -> None:
         """Refuse options other than these.
@@ -95,6 +112,22 @@ def open_source(text: str, *, progress: Progress | None = None) -> LedgerSource:
     return opener(url, progress)
 
 
+def open_sources(texts: Sequence[str], *, progress: Progress | None = None) -> LedgerSource:
+    """Open one or more sources; of several, each ledger of a topic is read from the first that has all of it.
+
+    Args:
+        texts: URLs, at least one.
+        progress: as for :func:`open_source`, for one source after the other.
+    Raises: as :func:`open_source`.
+    """
+    opened: list[LedgerSource] = []
+    with ExitStack() as stack:
+        opened += (stack.enter_context(open_source(text, progress=progress)) for text in texts)
+        combined = opened[0] if len(opened) == 1 else CombinedSource(opened)
+        stack.pop_all()
+    return combined
+
+
 def _open_bookie_disk(url: SourceUrl, progress: Progress | None) -> LedgerSource:
     url.expect("metadata", "openLedgers")
     dump = url.required("metadata", "a dump of the metadata store says which ledgers make a topic")
@@ -104,9 +137,18 @@ def _open_bookie_disk(url: SourceUrl, progress: Progress | None) -> LedgerSource
 
 def _open_local_ledgers(url: SourceUrl, _progress: Progress | None) -> LedgerSource:
     url.expect("openLedgers")
-    if len(url.paths) != 1:
-        raise InvalidInput("source", url.text, "give one directory of local ledgers")
-    return open_local_ledgers(url.paths[0], open_ledgers=_open_ledgers(url, OpenLedgers.LIVE))
+    return open_local_ledgers(url.one_path(), open_ledgers=_open_ledgers(url, OpenLedgers.LIVE))
+
+
+def _open_map_files(url: SourceUrl, _progress: Progress | None) -> LedgerSource:
+    url.expect("metadata")
+    return open_map_files(url.one_path(), metadata_dump=url.options.get("metadata"))
+
+
+def _open_blobs(url: SourceUrl, _progress: Progress | None) -> LedgerSource:
+    url.expect("metadata")
+    place = url.place if "://" in url.place else url.one_path()
+    return open_blobs(place, metadata_dump=url.options.get("metadata"))
 
 
 def _open_ledgers(url: SourceUrl, default: OpenLedgers) -> OpenLedgers:
@@ -121,4 +163,6 @@ def _open_ledgers(url: SourceUrl, default: OpenLedgers) -> OpenLedgers:
 _OPENERS: Final[Mapping[str, Callable[[SourceUrl, Progress | None], LedgerSource]]] = {
     "bookkeeper+file": _open_bookie_disk,
     "ledger": _open_local_ledgers,
+    "offload+blob": _open_blobs,
+    "offload+mapfile": _open_map_files,
 }

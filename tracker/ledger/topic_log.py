@@ -6,7 +6,7 @@ nothing; readers of different threads need sources of their own.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
@@ -120,6 +120,21 @@ class CompactedLog:
     """Its entries are in the compacted form; their own ids are no positions of the topic."""
     horizon: Position
     """The last position of the topic that compaction has seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicParts:
+    """What one source has of a topic, when others may have the rest. Ledgers are opened when they are asked for."""
+
+    name: TopicName
+    listed: tuple[int, ...] | None
+    """Every ledger of the topic, ascending, wherever it is; None if the source knows but what it has itself."""
+    whole: Mapping[int, Callable[[], Ledger]]
+    """Ledgers of which it has every entry."""
+    partial: Mapping[int, Callable[[], Ledger]] = field(default_factory=dict)
+    """Ledgers of which it should have more than it has."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    terminated_at: Position | None = None
 
 
 class LedgerSource(Protocol):

@@ -1,0 +1,58 @@
+"""What a reader may answer when bytes of a stored ledger are wrong: what was stored, or that it cannot be read."""
+
+from collections.abc import Callable, Sequence
+
+from tracker.ledger.entry_columns import EntryVerdict, scan_entries
+from tracker.ledger.errors import LedgerError
+from tracker.ledger.stored_entries import LedgerEntries
+from tracker.ledger.topic_log import Ledger
+
+
+def assert_right_or_bad(open_ledger: Callable[[], Ledger], payloads: Sequence[bytes], *, checksums: bool) -> int:
+    """Read a ledger in every way; each entry is what was stored or bad, and none is left out in silence.
+
+    Args:
+        open_ledger: may raise what says that the ledger cannot be read.
+        payloads: what was stored, entry by entry, as frames with a CRC32C.
+        checksums: whether the file has checksums. Where it has none, an entry with a wrong byte in it may be handed on
+            as it is: its own CRC32C then has to show it.
+    Returns: how many entries were right.
+    """
+    try:
+        ledger = open_ledger()
+        last = ledger.last_entry_id
+        ways = [list(ledger.scan(0, last)), [ledger.read(0, last)], [ledger.read(last, last)]]
+    except LedgerError:
+        return 0
+    right = [_count_right(pieces, payloads, checksums=checksums) for pieces in ways]
+    assert_all_told(ways[0], 0, last)
+    assert_all_told(ways[1], 0, last)
+    assert_all_told(ways[2], last, last)
+    return right[0]
+
+
+def _count_right(pieces: Sequence[LedgerEntries], payloads: Sequence[bytes], *, checksums: bool) -> int:
+    right = 0
+    for piece in pieces:
+        stored = piece.entries
+        verdicts = scan_entries(stored).verdict.tolist()
+        for row, (entry_id, verdict) in enumerate(zip(stored.entry_id.tolist(), verdicts, strict=True)):
+            if entry_id < len(payloads) and stored.payload(row) == payloads[entry_id]:
+                right += 1
+            else:
+                assert not checksums, f"entry {entry_id} is not what was stored"
+                assert verdict != EntryVerdict.READABLE, f"entry {entry_id} is not what was stored"
+    return right
+
+
+def assert_all_told(pieces: Sequence[LedgerEntries], first: int, last: int) -> None:
+    """Every entry of a range is a row or bad, once; rows ascend."""
+    rows = [entry_id for piece in pieces for entry_id in piece.entries.entry_id.tolist()]
+    bad = [
+        entry_id
+        for piece in pieces
+        for entry in piece.bad_entries
+        for entry_id in range(entry.entry_id, entry.entry_id + entry.entry_count)
+    ]
+    assert rows == sorted(rows)
+    assert sorted(rows + bad) == list(range(first, last + 1))

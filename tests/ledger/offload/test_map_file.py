@@ -1,0 +1,288 @@
+"""Ledgers in MapFiles: any range, with the index and without, and what damage does."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.ledger.log_files import flipped, message
+from tests.ledger.offload.damage import assert_all_told, assert_right_or_bad
+from tests.ledger.offload.sequence_files import SYNC, MapFileWriter, block, header, record, text
+from tracker.ledger.errors import LedgerFileInvalid
+from tracker.ledger.offload.map_file import MapFileLedger, open_map_file
+from tracker.ledger.offload.recent_rows import RecentRows
+from tracker.ledger.offload.sequence_file import Compression
+
+ALL = pytest.mark.parametrize("compression", list(Compression))
+PAYLOADS = [message(payload=b"%d" % number * (number % 3)) for number in range(6)]
+FEW = PAYLOADS[:4]
+
+
+def opened(directory) -> MapFileLedger:
+    return open_map_file(directory, 7, RecentRows())
+
+
+def rows_of(pieces) -> list[tuple[int, bytes]]:
+    return [
+        (entry_id, piece.entries.payload(row))
+        for piece in pieces
+        for row, entry_id in enumerate(piece.entries.entry_id.tolist())
+    ]
+
+
+@pytest.fixture(scope="module")
+def long_ledger():
+    return [b"%d" % number * (number % 7) for number in range(700)]
+
+
+@ALL
+@pytest.mark.parametrize("index", [True, False])
+@pytest.mark.parametrize("every", [(7, 128), (300, 128), (1, 1), (1000, 10)])
+def test_any_range_of_a_ledger(tmp_path, long_ledger, compression, index, every):
+    """Ranges around places of the index, sync marks and the ends equal what was written."""
+    writer = MapFileWriter(long_ledger, compression, sync_every=every[0], index_every=every[1])
+    if not index:
+        writer.index = None
+    ledger = opened(writer.save(tmp_path))
+
+    assert (ledger.last_entry_id, ledger.closed, ledger.payload_bytes) == (699, True, sum(map(len, long_ledger)))
+    edges = [0, 1, 126, 127, 128, 129, 255, 256, 299, 300, 640, 698, 699]
+    for first, last in itertools.combinations_with_replacement(edges, 2):
+        wanted = list(enumerate(long_ledger))[first : last + 1]
+        answer = ledger.read(first, last)
+        assert rows_of([answer]) == wanted
+        assert answer.bad_entries == ()
+        assert rows_of(ledger.scan(first, last)) == wanted
+    assert len(ledger.read(5, 4).entries) == 0
+
+
+@pytest.mark.slow
+@ALL
+def test_large_entries(tmp_path, compression):
+    """Entries larger than what is read at once, between small ones."""
+    payloads = [b"a", b"b" * 3_000_000, b"", b"c" * 70_000, b"d"] * 8
+    ledger = opened(MapFileWriter(payloads, compression).save(tmp_path, checksums=True))
+
+    assert rows_of(ledger.scan(0, 39)) == list(enumerate(payloads))
+    assert rows_of([ledger.read(36, 38)]) == list(enumerate(payloads))[36:39]
+
+
+@pytest.mark.slow
+@ALL
+@pytest.mark.parametrize("checksums", [True, False])
+def test_any_byte_wrong(tmp_path, compression, checksums):
+    """One byte of a file is another: what was stored, or an error.
+
+    RECORD and BLOCK have a checksum in each zlib stream, and ``.crc`` covers everything. A file with neither, NONE
+    without ``.crc``, leaves it to the CRC32C in the entry.
+    """
+    writer = MapFileWriter(FEW, compression, sync_every=3)
+    directory = writer.save(tmp_path, checksums=checksums)
+    guarded = checksums or compression is not Compression.NONE
+    right = 0
+    for name, content in (("data", writer.data), ("index", writer.index)):
+        for offset in range(len(content)):
+            (directory / name).write_bytes(flipped(content, offset, 1 << offset % 8))
+            right += assert_right_or_bad(lambda: opened(directory), FEW, checksums=guarded)
+        (directory / name).write_bytes(content)
+    assert right > 0
+
+
+@pytest.mark.slow
+@ALL
+def test_any_byte_of_the_index_wrong(tmp_path, long_ledger, compression):
+    """Reading by a wrong index is an error, a bad entry, or right all the same."""
+    payloads = [message(payload=entry) for entry in long_ledger[:300]]
+    writer = MapFileWriter(payloads, compression, sync_every=10)
+    directory = writer.save(tmp_path)
+    for offset in range(len(writer.index)):
+        (directory / "index").write_bytes(flipped(writer.index, offset, 1 << offset % 8))
+        assert_right_or_bad(lambda: opened(directory), payloads, checksums=True)
+
+
+@pytest.mark.slow
+@ALL
+@pytest.mark.parametrize("checksums", [True, False])
+def test_cut_short_at_any_byte(tmp_path, compression, checksums):
+    """The entries before the cut are there, those behind it are bad; never an end without a word."""
+    writer = MapFileWriter(FEW, compression, sync_every=2)
+    directory = writer.save(tmp_path, checksums=checksums)
+    counts = []
+    for size in range(len(writer.data)):
+        (directory / "data").write_bytes(writer.data[:size])
+        counts.append(assert_right_or_bad(lambda: opened(directory), FEW, checksums=True))
+    # With checksums, all of the last chunk is in doubt.
+    assert checksums or max(counts) == 3
+    assert checksums or counts == sorted(counts)
+
+
+@ALL
+def test_the_checksum_file_is_right_for_whole_files(tmp_path, compression):
+    """A file of several chunks that is whole reads without a bad entry."""
+    payloads = [message(payload=bytes([number]) * 99) for number in range(100)]
+    ledger = opened(MapFileWriter(payloads, compression).save(tmp_path, checksums=True))
+
+    answer = ledger.read(0, 99)
+
+    assert rows_of([answer]) == list(enumerate(payloads))
+    assert answer.bad_entries == ()
+
+
+def test_a_wrong_key_costs_one_entry(tmp_path):
+    """The lengths are right, so that reading goes on with the next entry."""
+    writer = MapFileWriter(PAYLOADS, Compression.NONE, sync_every=100)
+    writer.data = flipped(writer.data, writer.offsets[3] + 8)
+    (bad,) = (answer := opened(writer.save(tmp_path)).read(0, 5)).bad_entries
+
+    assert (bad.ledger_id, bad.entry_id, bad.entry_count, bad.offset) == (7, 3, 1, writer.offsets[3])
+    assert bad.file == str(tmp_path / "data")
+    assert "where 3 should be" in bad.reason
+    assert [entry_id for entry_id, _ in rows_of([answer])] == [0, 1, 2, 4, 5]
+
+
+@ALL
+def test_reading_goes_on_behind_damage(tmp_path, compression):
+    """At the next sync mark, which a new block or a few records later there is."""
+    payloads = [message(payload=b"%d" % number) for number in range(300)]
+    writer = MapFileWriter(payloads, compression, sync_every=10)
+    # -1 to 8 is a block or lies in front of the first mark, and so on.
+    writer.data = flipped(writer.data, writer.offsets[44] + 3)
+
+    for index in (writer.index, None):
+        writer.index = index
+        (bad,) = (answer := opened(writer.save(tmp_path)).read(0, 299)).bad_entries
+        # A zlib stream that is whole stays right when the record seems to go on behind it.
+        assert bad.entry_id == {Compression.BLOCK: 39, Compression.RECORD: 45, Compression.NONE: 44}[compression]
+        assert bad.entry_id + bad.entry_count == 49
+        assert len(answer.entries) == 300 - bad.entry_count
+        (tmp_path / "index").unlink(missing_ok=True)
+
+
+def test_records_out_of_order(tmp_path):
+    """A record that comes again does not come twice, and one that is missing is bad."""
+    writer = MapFileWriter(PAYLOADS, Compression.NONE, sync_every=100)
+    first, second = (writer.data[writer.offsets[key] : writer.offsets[key + 1]] for key in (2, 3))
+    for rows in (second, first + first, second + first, b""):
+        writer.data = writer.data[: writer.offsets[2]] + rows + writer.data[writer.offsets[4] :]
+        answer = opened(writer.save(tmp_path)).read(0, 5)
+        assert_all_told([answer], 0, 5)
+        assert answer.bad_entries
+        assert all(PAYLOADS[entry_id] == payload for entry_id, payload in rows_of([answer]))
+        writer = MapFileWriter(PAYLOADS, Compression.NONE, sync_every=100)
+
+
+def test_a_block_that_lacks_a_key(tmp_path):
+    """Keys of a block follow one another, and blocks do."""
+    values = [b"\0\0\0\1x"] * 4
+    writer = MapFileWriter(PAYLOADS, Compression.BLOCK, sync_every=1)
+    begin = writer.data[: writer.offsets[0]]
+    for keys in ((0, 1, 3, 4), (0, 2, 1, 3), (1, 2, 3, 4)):
+        (tmp_path / "data").write_bytes(begin + block(keys, values))
+        answer = opened(tmp_path).read(0, 5)
+        assert_all_told([answer], 0, 5)
+        assert len(answer.entries) == (4 if keys[0] == 1 else 0)
+        assert (
+            "in the block" in answer.bad_entries[0].reason or "follows where 0 should" in answer.bad_entries[0].reason
+        )
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "is no SequenceFile"),
+        (b"PAR1" + bytes(100), "is no SequenceFile"),
+        (b"SEQ", "is cut short at byte 3, in the version"),
+        (header(Compression.NONE, version=5), "version 5"),
+        (header(Compression.NONE, key_class="org.apache.hadoop.io.Text"), "key class 'org.apache.hadoop.io.Text'"),
+        (header(Compression.NONE, value_class="a.b.C"), "value class 'a.b.C'"),
+        (header(Compression.BLOCK, codec="org.apache.hadoop.io.compress.Lz4Codec"), "Lz4Codec"),
+        (b"SEQ\6" + text("x" * 9)[:5], "cut short at byte 9, in the key class"),
+        (b"SEQ\6\x80\0\0", "no readable length"),
+        (header(Compression.NONE)[:-20] + b"\xff" * 4 + SYNC, "claims -1 metadata pairs"),
+        (header(Compression.NONE), "the record of key -1, is not there"),
+        (header(Compression.NONE) + record(-1, b"\xff"), "does not parse"),
+        (header(Compression.NONE) + record(-1, b""), "lacks required fields"),
+        (header(Compression.NONE) + record(0, b"x"), "the ledger's metadata"),
+    ],
+)
+def test_no_map_file_of_a_ledger(tmp_path, content, says):
+    """The error names the file and what is wrong with it."""
+    (tmp_path / "data").write_bytes(content)
+    with pytest.raises(LedgerFileInvalid, match=says) as error:
+        opened(tmp_path)
+    assert str(tmp_path / "data") in error.value.message
+
+
+def test_a_directory_without_data(tmp_path):
+    """The error names the file that is missing."""
+    with pytest.raises(LedgerFileInvalid, match="data does not exist"):
+        opened(tmp_path)
+
+
+def test_metadata_in_the_header_is_passed_over(tmp_path):
+    """Hadoop lets writers store pairs of texts there."""
+    writer = MapFileWriter(PAYLOADS, Compression.NONE)
+    plain = header(Compression.NONE)
+    (tmp_path / "data").write_bytes(
+        header(Compression.NONE, metadata=[("écrit", "par" * 50)]) + writer.data[len(plain) :]
+    )
+    assert rows_of(opened(tmp_path).scan(0, 5)) == list(enumerate(PAYLOADS))
+
+
+@pytest.mark.parametrize("content", [b"", b"crc\0\0\0\2", b"abc\0\0\0\2\0", b"crc\0\0\0\0\0", b"crc\0\0\0\2\0abc"])
+def test_a_wrong_checksum_file(tmp_path, content):
+    """It is an error that says how to do without it."""
+    directory = MapFileWriter(PAYLOADS, Compression.NONE).save(tmp_path, checksums=True)
+    (directory / ".data.crc").write_bytes(content)
+    with pytest.raises(LedgerFileInvalid, match=r"\.data\.crc is no checksum file.*remove it to read data without"):
+        opened(directory)
+
+
+@ALL
+def test_a_checksum_that_does_not_fit(tmp_path, compression):
+    """The entries of that chunk are bad, the others are not; the place is the record's, or the block's."""
+    payloads = [message(payload=bytes(range(number, number + 99))) for number in range(100)]
+    writer = MapFileWriter(payloads, compression, sync_every=5)
+    directory = writer.save(tmp_path, checksums=True)
+    sums = (directory / ".data.crc").read_bytes()
+    (directory / ".data.crc").write_bytes(flipped(sums, 8 + 4 * 4))
+
+    answer = opened(directory).read(0, 99)
+
+    lost = [key for key in range(100) if writer.offsets[key] < 5 * 512 and writer.offsets[key] > 4 * 512]
+    assert set(lost) <= {
+        entry_id for bad in answer.bad_entries for entry_id in range(bad.entry_id, bad.entry_id + bad.entry_count)
+    }
+    assert_all_told([answer], 0, 99)
+    assert len(answer.entries) >= 80
+    assert all("checksum of byte 2048 on does not fit" in bad.reason for bad in answer.bad_entries)
+
+
+def test_an_index_that_is_none(tmp_path):
+    """The error names the index and says that it may go; so it may."""
+    payloads = [b"%d" % number for number in range(300)]
+    writer = MapFileWriter(payloads, Compression.NONE)
+    for index in (
+        writer.data,
+        b"",
+        header(Compression.BLOCK, value_class="org.apache.hadoop.io.LongWritable"),
+        MapFileWriter(payloads * 9, Compression.NONE).index,
+        writer.index[:-1],
+    ):
+        writer.index = index
+        ledger = opened(writer.save(tmp_path))
+        with pytest.raises(LedgerFileInvalid, match="index"):
+            ledger.read(200, 200)
+    (tmp_path / "index").unlink()
+    assert opened(tmp_path).read(200, 200).entries.payload(0) == b"200"
+
+
+@given(content=st.binary(max_size=200), compression=st.sampled_from(Compression))
+def test_anything_behind_the_header(tmp_path_factory, content, compression):
+    """Whatever follows the ledger's metadata is no entry, or one that can be read; and it ends."""
+    writer = MapFileWriter(PAYLOADS, compression, sync_every=1)
+    directory = tmp_path_factory.mktemp("any")
+    (directory / "data").write_bytes(writer.data[: writer.offsets[0]] + content)
+
+    assert_all_told(list(opened(directory).scan(0, 5)), 0, 5)

@@ -1,0 +1,118 @@
+"""Several sources as one: each ledger of a topic is read from the first of them that has all of it.
+
+A topic that was offloaded lies in two places: brokers delete a ledger from the bookies some time after it was copied to
+tiered storage, and never copy the one that is still written to.
+"""
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Protocol, Self, runtime_checkable
+
+from tracker.core.errors import InvalidInput
+from tracker.ledger.errors import LedgerNotFound, TopicNotFound
+from tracker.ledger.topic_log import CompactedLog, Ledger, LedgerSource, TopicLog, TopicParts
+
+
+@runtime_checkable
+class PartialSource(Protocol):
+    """A source that may have some of a topic's ledgers, and leave the others to other sources."""
+
+    def topic_parts(self, topic: str) -> TopicParts:
+        """What there is of a topic.
+
+        Raises: as :meth:`~tracker.ledger.topic_log.LedgerSource.topic_log`.
+        """
+
+
+class CombinedSource:
+    """A :class:`~tracker.ledger.topic_log.LedgerSource` over others, in the order in which they are to be asked."""
+
+    def __init__(self, sources: Sequence[LedgerSource]) -> None:
+        if not sources:
+            raise InvalidInput("sources", [], "give at least one source of ledgers")
+        self.sources = tuple(sources)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all of them."""
+        for source in self.sources:
+            source.close()
+
+    def topics(self) -> list[str]:
+        """Full names of the topics of all sources, ascending."""
+        return sorted({topic for source in self.sources for topic in source.topics()})
+
+    def topic_log(self, topic: str) -> TopicLog:
+        """A topic whose ledgers come from several sources.
+
+        The first source with metadata says which ledgers those are; without metadata, they are all that are found.
+
+        Raises:
+            TopicNotFound: no source has the topic; the message is that of the first.
+            LedgerNotFound: the metadata lists a ledger that no source has.
+            MetadataInvalid, LedgerFileInvalid: metadata of the topic or of a ledger is damaged.
+            InvalidInput: no topic name.
+        """
+        parts = self._parts(topic)
+        known = next((part for part in parts if part.listed is not None), parts[0])
+        listed = known.listed
+        if listed is None:
+            listed = tuple(sorted({ledger_id for part in parts for ledger_id in part.whole}))
+        return TopicLog(
+            known.name,
+            tuple(_ledger(known, ledger_id, parts) for ledger_id in listed),
+            properties=known.properties,
+            terminated_at=known.terminated_at,
+        )
+
+    def compacted_log(self, topic: str) -> CompactedLog | None:
+        """What compaction left of a topic, from the first source that knows."""
+        self._parts(topic)
+        for source in self.sources:
+            try:
+                compacted = source.compacted_log(topic)
+            except TopicNotFound:
+                continue
+            if compacted is not None:
+                return compacted
+        return None
+
+    def _parts(self, topic: str) -> list[TopicParts]:
+        parts, missing = [], []
+        for source in self.sources:
+            try:
+                parts.append(_parts_of(source, topic))
+            except TopicNotFound as error:
+                missing.append(error)
+        if not parts:
+            raise missing[0]
+        return parts
+
+
+def _parts_of(source: LedgerSource, topic: str) -> TopicParts:
+    if isinstance(source, PartialSource):
+        return source.topic_parts(topic)
+    log = source.topic_log(topic)
+    listed = tuple(ledger.ledger_id for ledger in log.ledgers)
+    whole = {ledger.ledger_id: _kept(ledger) for ledger in log.ledgers}
+    return TopicParts(log.name, listed, whole, properties=log.properties, terminated_at=log.terminated_at)
+
+
+def _kept(ledger: Ledger) -> Callable[[], Ledger]:
+    return lambda: ledger
+
+
+def _ledger(topic: TopicParts, ledger_id: int, parts: Sequence[TopicParts]) -> Ledger:
+    # Part of a ledger is better than none of it: what is missing will be listed when it is read.
+    for kept in (*(part.whole for part in parts), *(part.partial for part in parts)):
+        if ledger_id in kept:
+            return kept[ledger_id]()
+    found = sorted({known for part in parts for known in (*part.whole, *part.partial)})
+    raise LedgerNotFound.of(f"{topic.name}, in all sources together,", ledger_id, found)

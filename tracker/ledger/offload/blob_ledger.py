@@ -1,0 +1,214 @@
+"""One ledger as Pulsar's blob store driver stores it: blocks of records in one object, or in several one after the other.
+
+    v1 header   magic FBDBABCB, header length i64, block length i64, first entry i64
+    v2 header   magic 26A66D32, header length i64, block length i64, first entry i64, ledger i64
+    record      size i32, entry id i64, the entry
+    padding     FE DC DE AD, again and again, up to the block's length
+
+Nothing here has a checksum, and only the order of the entry ids shows a wrong size: a payload with a wrong byte is handed
+on as it is, for the CRC32C of the message to show it.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from tracker.core.columns import Int64Array
+from tracker.ledger.offload.blob_index import BlobBlock, block_of
+from tracker.ledger.offload.blob_store import BlobStore
+from tracker.ledger.offload.entry_rows import Damage, EntryRows, joined, ledger_entries
+from tracker.ledger.offload.kernels import CUT, OUT_OF_ORDER, WALKED, walk_blob_records
+from tracker.ledger.stored_entries import LedgerEntries
+
+_MAGIC_V1: Final = 0xFBDBABCB
+_MAGIC_V2: Final = 0x26A66D32
+_HEADER_V1: Final = struct.Struct(">Iqqq")
+_HEADER_V2: Final = struct.Struct(">Iqqqq")
+_RECORD: Final = struct.Struct(">iq")
+_PADDING: Final = b"\xfe\xdc\xde\xad" * 3
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How much to fetch at a time; more where one entry is larger."""
+
+    first_bytes: int
+    max_bytes: int
+    """Each piece is twice the one before, up to this."""
+    remembers: bool
+    """Whether the places of records are worth remembering."""
+
+
+READ: Final = Pace(1 << 16, 4 << 20, remembers=True)
+SCAN: Final = Pace(8 << 20, 8 << 20, remembers=False)
+
+
+@dataclass(slots=True)
+class BlobLedger:
+    """Implements :class:`~tracker.ledger.topic_log.Ledger`.
+
+    A block has no index of its own, so that the first read of an entry walks the block up to it; where its records lie
+    is then remembered, with 8 bytes for each, and later reads fetch nothing but what they answer.
+    """
+
+    ledger_id: int
+    last_entry_id: int
+    payload_bytes: int | None
+    store: BlobStore
+    blocks: tuple[BlobBlock, ...]
+    """Ascending by entry."""
+    _boundaries: dict[int, Int64Array] = field(default_factory=dict, repr=False)
+    """By number of the block: where records begin that were walked over, and where the last of them ends."""
+
+    @property
+    def closed(self) -> bool:
+        """Always: others are not offloaded."""
+        return True
+
+    def read(self, first: int, last: int) -> LedgerEntries:
+        """Entries ``first`` to ``last``.
+
+        Cost: at first the bytes of the block up to the range, in pieces that grow from 64 KB to 4 MB; then the range.
+        """
+        return joined(self._entries(first, last, READ))
+
+    def scan(self, first: int, last: int) -> Iterator[LedgerEntries]:
+        """The same in pieces of about 8 MB, or one entry if that is larger."""
+        return self._entries(first, last, SCAN)
+
+    def _entries(self, first: int, last: int, pace: Pace) -> Iterator[LedgerEntries]:
+        found = self._walk(first, last, pace)
+        return ledger_entries(self.ledger_id, found, first, last, file=self._name(self.blocks[0]))
+
+    def _walk(self, first: int, last: int, pace: Pace) -> Iterator[EntryRows | Damage]:
+        if last < first:
+            return
+        for number in range(block_of(self.blocks, first), block_of(self.blocks, last) + 1):
+            end = self.blocks[number + 1].first_entry_id - 1 if number + 1 < len(self.blocks) else last
+            for found in self.walk_block(number, first, min(end, last), pace):
+                yield found.within(first, last) if isinstance(found, EntryRows) else found
+
+    def walk_block(self, number: int, first: int, last: int, pace: Pace = SCAN) -> Iterator[EntryRows | Damage]:
+        """Rows of one block, and its damage.
+
+        Args:
+            number: of the block.
+            first: where to begin, if it is remembered where that is; else entries before it are walked over.
+            last: where to stop; at most the last of the block.
+            pace: how much to fetch at a time.
+        """
+        block = self.blocks[number]
+        at, entry_id, stop = self._nearest(number, first, last)
+        piece_bytes = pace.first_bytes
+        while entry_id <= last and at < block.end:
+            end = min(at + max(piece_bytes, block.header_bytes), block.end) if stop is None else stop
+            # Where nothing is walked behind the end, nothing behind it has to be seen.
+            seen_behind = 0 if end in {block.end, stop} else _RECORD.size
+            stop = None
+            buffer = self.store.fetch(block.key, at, end)
+            skipped = block.header_bytes if at == block.offset else 0
+            problem = _header_problem(buffer, block) if skipped else None
+            if problem is not None:
+                yield Damage(self._name(block), block.offset, problem)
+                return
+            octets = np.frombuffer(buffer, np.uint8)
+            starts, ends, stopped, status = walk_blob_records(octets, skipped, len(octets), entry_id, last, seen_behind)
+            rows, behind = EntryRows(buffer, entry_id, starts, ends), buffer[stopped : stopped + _RECORD.size]
+            base, at, entry_id = at, at + stopped, rows.last + 1
+            if status == WALKED or (status == CUT and end < block.end):
+                if pace.remembers:
+                    self._remember(number, rows, base)
+                yield rows
+                wanted = self._record_bytes(behind)
+                if status == CUT and not len(rows) and at + wanted > block.end:
+                    yield self._broken(block, at, entry_id, behind)
+                    return
+                piece_bytes = max(min(2 * piece_bytes, pace.max_bytes), wanted + _RECORD.size if status == CUT else 0)
+                continue
+            go_on_at = self._next_but_one(block, at, entry_id) if status == OUT_OF_ORDER else None
+            if go_on_at is not None:
+                yield rows
+                yield self._broken(block, at, entry_id, behind)
+                at, entry_id = go_on_at, entry_id + 1
+                continue
+            # A size is in doubt if behind the entry lies nothing that should.
+            sure = _is_padding(behind) or (status == CUT and len(behind) == _RECORD.size)
+            if not sure and len(rows):
+                at, entry_id = base + int(starts[-1]) - _RECORD.size, rows.last
+                rows = rows.within(rows.first, rows.last - 1)
+            yield rows
+            yield self._broken(block, at, entry_id, behind)
+            return
+        if entry_id <= last:
+            yield Damage(self._name(block), at, f"the block ends where entry {entry_id} should begin")
+
+    def _nearest(self, number: int, first: int, last: int) -> tuple[int, int, int | None]:
+        """Where to begin: a place, the entry there, and where ``last`` ends if that is known."""
+        block, known = self.blocks[number], self._boundaries.get(number)
+        if known is None:
+            return block.offset, block.first_entry_id, None
+        row = min(max(first - block.first_entry_id, 0), len(known) - 1)
+        end_row = last - block.first_entry_id + 1
+        return int(known[row]), block.first_entry_id + row, int(known[end_row]) if end_row < len(known) else None
+
+    def _remember(self, number: int, rows: EntryRows, base: int) -> None:
+        if not len(rows):
+            return
+        known = self._boundaries.get(number)
+        have = 0 if known is None else len(known) - 1
+        new_from = self.blocks[number].first_entry_id + have - rows.first
+        if 0 <= new_from < len(rows):
+            begins = base + rows.start[new_from:] - _RECORD.size
+            parts = [begins, base + rows.end[-1:]]
+            self._boundaries[number] = np.concatenate(parts if known is None else [known[:-1], *parts])
+
+    def _next_but_one(self, block: BlobBlock, at: int, entry_id: int) -> int | None:
+        """Where the next entry's record begins if the one at ``at`` is whole and only its id is wrong."""
+        size, _ = _RECORD.unpack(self.store.fetch(block.key, at, at + _RECORD.size))
+        end = at + _RECORD.size + size
+        if end == block.end:
+            return int(end)
+        if end + _RECORD.size > block.end:
+            return None
+        next_size, next_id = _RECORD.unpack(self.store.fetch(block.key, end, end + _RECORD.size))
+        return int(end) if next_id == entry_id + 1 and next_size >= 0 else None
+
+    def _record_bytes(self, octets: bytes) -> int:
+        if len(octets) < _RECORD.size:
+            return _RECORD.size
+        return _RECORD.size + int(_RECORD.unpack_from(octets)[0])
+
+    def _broken(self, block: BlobBlock, at: int, entry_id: int, behind: bytes) -> Damage:
+        if _is_padding(behind):
+            reason = f"padding, or the block's end, where entry {entry_id} should begin"
+        elif len(behind) < _RECORD.size:
+            reason = f"{len(behind)} bytes before the block's end that are neither an entry nor padding"
+        else:
+            size, found = _RECORD.unpack(behind)
+            reason = f"entry {entry_id} is not what it should be, or not followed by what should: {size} bytes of entry {found}"
+        return Damage(self._name(block), at, reason)
+
+    def _name(self, block: BlobBlock) -> str:
+        return f"{self.store.name}/{block.key}"
+
+
+def _header_problem(octets: bytes, block: BlobBlock) -> str | None:
+    """What is wrong with a block's header, by the index."""
+    streamed = block.streamed_ledger_id is not None
+    magic, *found = (_HEADER_V2 if streamed else _HEADER_V1).unpack_from(octets)
+    known_magic = _MAGIC_V2 if streamed else _MAGIC_V1
+    names = "header length", "block length", "first entry", "ledger"
+    wanted = block.header_bytes, block.end - block.offset, block.first_entry_id, block.streamed_ledger_id
+    if magic != known_magic:
+        return f"no block begins here: {magic:08x} instead of {known_magic:08x}"
+    for name, ours, theirs in zip(names, found, wanted, strict=False):
+        if ours != theirs:
+            return f"the block's {name} is {ours}, by the index {theirs}"
+    return None
+
+
+def _is_padding(octets: bytes) -> bool:
+    return _PADDING.startswith(octets[: len(_PADDING)])

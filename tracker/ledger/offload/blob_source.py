@@ -1,0 +1,172 @@
+"""Objects of Pulsar's blob store driver: <uuid>-ledger-<id> and its -index, or, streamed, <uuid> and its -index."""
+
+import itertools
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from tracker.core.errors import InvalidInput
+from tracker.ledger.errors import LedgerFileInvalid
+from tracker.ledger.managed_ledger import TopicCatalogue
+from tracker.ledger.metadata_dump import MetadataDump
+from tracker.ledger.offload.blob_index import INDEX_BYTES_MAX, IndexedLedger, parse_index
+from tracker.ledger.offload.blob_ledger import BlobLedger
+from tracker.ledger.offload.blob_store import BlobStore, open_blob_store
+from tracker.ledger.offload.entry_rows import EntryRows
+from tracker.ledger.offload.offload_source import FoundLedger, OffloadSource
+from tracker.ledger.topic_name import TopicName
+
+_INDEX: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:-ledger-(\d{1,19}))?-index")
+_SUFFIX: Final = "-index"
+_FORMAT_KEY: Final = "s3managedledgeroffloaderformatversion"
+_FORMAT_VERSION: Final = "1"
+_TOPIC_KEY: Final = "managedledgername"
+_NO_END: Final = (1 << 62) - 1
+
+
+class BlobLedgerStore:
+    """All ledgers of a bucket or directory."""
+
+    def __init__(self, store: BlobStore) -> None:
+        self.store = store
+
+    @property
+    def name(self) -> str:
+        """The store's URL or directory."""
+        return self.store.name
+
+    def find(self) -> Mapping[TopicName, Sequence[FoundLedger]]:
+        """Ledgers by topic, as their index objects say; all of which are read.
+
+        Of several copies the first by name is taken: an index is written when all of its data is there.
+
+        Raises:
+            LedgerFileInvalid: an index is damaged.
+            OSError: the store does not answer.
+        """
+        copies: dict[TopicName, dict[int, FoundLedger]] = defaultdict(dict)
+        streamed: dict[tuple[TopicName, int], list[tuple[int, UUID]]] = defaultdict(list)
+        for key in self.store.sizes():
+            named = _INDEX.fullmatch(key)
+            if named is None:
+                continue
+            uuid = UUID(named[1])
+            for ledger_id, topic, part in self._index(key.removesuffix(_SUFFIX)):
+                if topic is None or not topic.holds_messages:
+                    continue
+                if named[2] is None and ledger_id is not None:
+                    streamed[topic, ledger_id].append((part.blocks[0].first_entry_id, uuid))
+                else:
+                    copies[topic].setdefault(int(named[2]), FoundLedger(int(named[2]), (uuid,)))
+        for (topic, ledger_id), parts in streamed.items():
+            copies[topic].setdefault(ledger_id, FoundLedger(ledger_id, tuple(uuid for _, uuid in sorted(parts))))
+        return {topic: [found[ledger_id] for ledger_id in sorted(found)] for topic, found in copies.items()}
+
+    def has(self, topic: TopicName, ledger_id: int, uuids: Sequence[UUID]) -> bool:  # noqa: ARG002  keys have no topic
+        """Whether the index of each part is there."""
+        return all(self._data_key(ledger_id, uuid) is not None for uuid in uuids)
+
+    def open(
+        self,
+        topic: TopicName,  # noqa: ARG002  keys have no topic
+        ledger_id: int,
+        uuids: Sequence[UUID],
+        *,
+        entry_count: int | None,
+    ) -> BlobLedger:
+        """A ledger from its index, or from those of its parts.
+
+        Raises:
+            LedgerFileInvalid: an index is damaged or gone, does not have the ledger, or does not fit its data.
+            OSError: the store does not answer.
+        """
+        parts = [self._part(ledger_id, uuid) for uuid in uuids]
+        blocks = tuple(block for part in parts for block in part.blocks)
+        starts = [block.first_entry_id for block in blocks]
+        if starts[0] != 0 or any(later <= earlier for earlier, later in itertools.pairwise(starts)):
+            raise LedgerFileInvalid(f"{self.name}: parts of ledger {ledger_id} begin with entries {starts}")
+        segment = parts[-1].segment
+        ledger = BlobLedger(ledger_id, -1, segment.payload_bytes, self.store, blocks)
+        if segment.last_entry_id is not None:
+            ledger.last_entry_id = segment.last_entry_id
+        else:
+            ledger.last_entry_id = _walked_end(ledger) if entry_count is None else entry_count - 1
+        if ledger.last_entry_id < starts[-1]:
+            raise LedgerFileInvalid(
+                f"{self.name}: the last block of ledger {ledger_id} begins with entry {starts[-1]}, the ledger ends "
+                f"with entry {ledger.last_entry_id}"
+            )
+        return ledger
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _part(self, ledger_id: int, uuid: UUID) -> IndexedLedger:
+        key = self._data_key(ledger_id, uuid)
+        if key is None:
+            raise LedgerFileInvalid(
+                f"{self.name} has no index of ledger {ledger_id}, {uuid}-ledger-{ledger_id}{_SUFFIX}"
+            )
+        for found, _, part in self._index(key):
+            if found in {None, ledger_id}:
+                return part
+        raise LedgerFileInvalid(f"{self.name}/{key}{_SUFFIX} does not have ledger {ledger_id}")
+
+    def _index(self, data_key: str) -> list[tuple[int | None, TopicName | None, IndexedLedger]]:
+        """(id, topic, blocks) of the ledgers that an index has."""
+        where = f"{self.name}/{data_key}{_SUFFIX}"
+        stored = self.store.read_small(data_key + _SUFFIX, INDEX_BYTES_MAX)
+        if stored is None:
+            raise LedgerFileInvalid(f"{where} is gone; open the source again")
+        version = stored.user_metadata.get(_FORMAT_KEY, _FORMAT_VERSION)
+        if version != _FORMAT_VERSION:
+            raise LedgerFileInvalid(f"{where} has format version {version!r}; this program reads {_FORMAT_VERSION}")
+        index = parse_index(stored.content, where=where, data_key=data_key)
+        data_bytes = self.store.size(data_key)
+        if data_bytes != index.data_bytes:
+            has = "is not there" if data_bytes is None else f"has {data_bytes} bytes"
+            raise LedgerFileInvalid(f"{self.name}/{data_key} {has}, its index says {index.data_bytes} bytes")
+        owner = TopicName.of_managed_ledger(stored.user_metadata.get(_TOPIC_KEY, ""))
+        return [(ledger_id, part.segment.topic or owner, part) for ledger_id, part in index.ledgers.items()]
+
+    def _data_key(self, ledger_id: int, uuid: UUID) -> str | None:
+        for key in (f"{uuid}-ledger-{ledger_id}", str(uuid)):
+            if self.store.size(key + _SUFFIX) is not None:
+                return key
+        return None
+
+
+def _walked_end(ledger: BlobLedger) -> int:
+    """The last entry of a ledger that was offloaded before it ended: what the last block has."""
+    last = ledger.blocks[-1].first_entry_id - 1
+    for found in ledger.walk_block(len(ledger.blocks) - 1, 0, _NO_END):
+        if isinstance(found, EntryRows) and len(found):
+            last = found.last
+    return last
+
+
+def open_blobs(place: str, *, metadata_dump: str | Path | None = None) -> OffloadSource:
+    """Open what the blob store driver stored.
+
+    Args:
+        place: a bucket's URL (``s3://``, ``gs://``, ``az://``), or a directory.
+        metadata_dump: JSON lines, plain or gzip; None takes the ledgers that are there, and reads all indexes.
+    Raises:
+        InvalidInput: no such directory or scheme; without metadata, no ledgers there.
+        LedgerFileInvalid: the dump is none; an index is damaged.
+        OSError: the store does not answer.
+    """
+    store = BlobLedgerStore(open_blob_store(place))
+    if metadata_dump is not None:
+        return OffloadSource(store, TopicCatalogue(MetadataDump.load(metadata_dump)))
+    source = OffloadSource(store)
+    if not source.topics():
+        raise InvalidInput(
+            "blob store",
+            place,
+            "give the bucket or directory in which <uuid>-ledger-<id> and <uuid>-ledger-<id>-index lie",
+        )
+    return source

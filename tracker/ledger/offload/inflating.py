@@ -1,0 +1,66 @@
+"""Inflates the zlib streams of SequenceFiles without trusting them with memory.
+
+With the extra ``offload`` installed, zlib-ng does it in less than half the time of Python's own zlib.
+"""
+
+import importlib
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from tracker.ledger.errors import CompressedDataInvalid
+
+VALUE_BYTES_MAX: Final = 1 << 28
+"""What one value may inflate to; Pulsar's entries are some megabytes at most."""
+_SAFE_BYTES: Final = 1 << 16
+"""A stream of this size cannot inflate to more than 64 MB: deflate's best is 1,032 : 1."""
+
+
+def _quickest() -> Any:
+    try:
+        return importlib.import_module("zlib_ng.zlib_ng")
+    except ModuleNotFoundError:
+        return zlib
+
+
+_zlib: Final = _quickest()
+crc32: Final[Callable[[bytes | memoryview], int]] = _zlib.crc32
+_StreamError: Final[type[Exception]] = _zlib.error
+
+
+def inflate(stream: bytes | memoryview, size_max: int) -> bytes:
+    """All that a zlib stream holds.
+
+    Args:
+        stream: whole, and nothing behind it.
+        size_max: memory it may take.
+    Raises:
+        CompressedDataInvalid: it is damaged, cut short or longer than it should be, or holds more.
+    """
+    inflater = _zlib.decompressobj()
+    try:
+        plain: bytes = inflater.decompress(stream, size_max + 1)
+    except _StreamError as error:
+        raise CompressedDataInvalid(f"{len(stream)} bytes of zlib do not inflate: {error}") from error
+    if len(plain) > size_max:
+        raise CompressedDataInvalid(f"{len(stream)} bytes of zlib hold more than {size_max} bytes")
+    if not inflater.eof or inflater.unused_data:
+        raise CompressedDataInvalid(f"{len(stream)} bytes of zlib are cut short, or more than one stream")
+    return plain
+
+
+def inflate_each(streams: Sequence[memoryview]) -> list[bytes | CompressedDataInvalid]:
+    """Many small streams; each gives its bytes, or why it does not."""
+    if max(map(len, streams), default=0) <= _SAFE_BYTES:
+        try:
+            return list(map(_zlib.decompress, streams))
+        except _StreamError:
+            pass  # One of them. Which one, the slower way tells.
+    return [_inflated(stream) for stream in streams]
+
+
+def _inflated(stream: memoryview) -> bytes | CompressedDataInvalid:
+    try:
+        return inflate(stream, VALUE_BYTES_MAX)
+    except CompressedDataInvalid as error:
+        return error

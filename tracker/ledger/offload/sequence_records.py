@@ -1,0 +1,187 @@
+"""Ledger entries in SequenceFiles of single records: not compressed, or each value for itself.
+
+A record is its length i32, the key length i32, the key i64, the value. Keys follow one another without a gap, which is
+how damage shows that left the lengths intact; damaged lengths make us go on at the next sync mark.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from tracker.core.columns import Int64Array
+from tracker.ledger.errors import CompressedDataInvalid
+from tracker.ledger.offload.entry_rows import Damage, EntryRows, without
+from tracker.ledger.offload.inflating import VALUE_BYTES_MAX, inflate_each
+from tracker.ledger.offload.kernels import CUT, framed_values, walk_sequence_records
+from tracker.ledger.offload.local_file import LocalFile, Piece
+from tracker.ledger.offload.sequence_file import ESCAPE, SYNC_BYTES, Compression, SequenceHeader, next_sync
+
+_RECORD: Final = struct.Struct(">iiq")
+_SYNC_SIZE: Final = len(ESCAPE) + SYNC_BYTES
+_LENGTH_BYTES: Final = 4
+_EMPTY_VALUE: Final = bytes(_LENGTH_BYTES)
+_COMPRESSED_PIECE_BYTES_MAX: Final = 1 << 18
+"""Values of at most 64 KB are inflated all at once, and could grow a thousandfold."""
+
+
+class SequenceRecords:
+    """Walks one file."""
+
+    def __init__(self, file: LocalFile, header: SequenceHeader) -> None:
+        self._file = file
+        self._sync = np.frombuffer(header.sync, np.uint8)
+        self._sync_mark = ESCAPE + header.sync
+        self._framed = header.compression is Compression.NONE
+        self._value_at = _RECORD.size + (_LENGTH_BYTES if self._framed else 0)
+
+    def walk(self, at: int, key: int, *, first: int, last: int, piece_bytes: int) -> Iterator[EntryRows | Damage]:
+        """Rows of keys up to ``last``, in pieces.
+
+        Args:
+            at: where a record begins, or a sync mark in front of one.
+            key: of that record.
+            first: values of lower keys are not looked at.
+            last: where to stop.
+            piece_bytes: how much to read at once; more where one record is larger.
+        """
+        if not self._framed:
+            piece_bytes = min(piece_bytes, _COMPRESSED_PIECE_BYTES_MAX)
+        for found in self._records(at, key, last, piece_bytes):
+            if isinstance(found, Damage):
+                yield found
+            else:
+                piece, rows = found
+                yield from self._values(piece, rows.within(first, last))
+
+    def positions(self, at: int, key: int, last: int, *, every: int, piece_bytes: int) -> Iterator[tuple[int, int]]:
+        """(key, offset) of about every n-th record up to ``last``, for a file without an index. O(bytes)."""
+        for found in self._records(at, key, last, piece_bytes):
+            if not isinstance(found, Damage):
+                piece, rows = found
+                for row in range(0, len(rows), every):
+                    yield rows.first + row, piece.base + int(rows.start[row]) - self._value_at
+
+    def _records(self, at: int, key: int, last: int, piece_bytes: int) -> Iterator[tuple[Piece, EntryRows] | Damage]:
+        wanted = piece_bytes
+        while key <= last and at < self._file.size_bytes:
+            piece = self._file.read(at, at + wanted)
+            octets = np.frombuffer(piece.buffer, np.uint8)
+            start, end, stopped, status = walk_sequence_records(
+                octets, at - piece.base, len(octets), self._sync, key, last, int(self._framed)
+            )
+            stopped += piece.base
+            if len(start):
+                yield piece, EntryRows(piece.buffer, key, start, end)
+                key += len(start)
+            wanted = piece_bytes
+            if status == CUT:
+                record_bytes = self._record_bytes(piece, stopped)
+                if record_bytes is not None:
+                    at, wanted = stopped, max(piece_bytes, record_bytes)
+                    continue
+            at = stopped
+            if key <= last and at < self._file.size_bytes:
+                damage, at, key = self._resume(at, key)
+                yield damage
+
+    def _record_bytes(self, piece: Piece, at: int) -> int | None:
+        """How much to read so that the record at ``at`` is whole; None if the file does not have it whole."""
+        left = self._file.size_bytes - at
+        length = piece.buffer[at - piece.base :][:_LENGTH_BYTES]
+        if length == ESCAPE or len(length) < _LENGTH_BYTES:
+            needed = _SYNC_SIZE + _RECORD.size + _LENGTH_BYTES
+            return needed if piece.end < self._file.size_bytes else None
+        needed = _LENGTH_BYTES * 2 + int.from_bytes(length, "big")
+        return needed if needed <= min(left, VALUE_BYTES_MAX) else None
+
+    def _values(self, piece: Piece, rows: EntryRows) -> Iterator[EntryRows | Damage]:
+        """The rows with their entries; damage where there is any."""
+        if not len(rows):
+            return
+        bad: dict[int, Damage] = {}
+        if len(piece.damaged):
+            bad |= self._checksum_damage(piece, rows)
+        if not self._framed:
+            rows = self._inflated(piece, rows, bad)
+        yield from without(rows, bad)
+
+    def _checksum_damage(self, piece: Piece, rows: EntryRows) -> dict[int, Damage]:
+        bad = {}
+        spans = zip((piece.base + rows.start).tolist(), (piece.base + rows.end).tolist(), strict=True)
+        for row, (start, end) in enumerate(spans):
+            damaged_at = piece.damage_between(start - self._value_at, end)
+            if damaged_at is not None:
+                bad[row] = self._damage(start - self._value_at, f"the checksum of byte {damaged_at} on does not fit")
+        return bad
+
+    def _inflated(self, piece: Piece, rows: EntryRows, bad: dict[int, Damage]) -> EntryRows:
+        """Rows over one buffer of inflated entries; those that do not inflate are added to the bad ones."""
+        view = memoryview(piece.buffer)
+        streams = [view[start:end] for start, end in zip(rows.start.tolist(), rows.end.tolist(), strict=True)]
+        values = inflate_each(streams)
+        for row, value in enumerate(values):
+            if isinstance(value, CompressedDataInvalid):
+                bad.setdefault(row, self._damage(self._record_offset(piece, rows, row), value.message))
+        buffer, start, end, good = _framed(values)
+        while good < len(values):
+            reason = "its value does not begin with its length"
+            bad.setdefault(good, self._damage(self._record_offset(piece, rows, good), reason))
+            values[good] = _EMPTY_VALUE
+            buffer, start, end, good = _framed(values)
+        return EntryRows(buffer, rows.first, start, end)
+
+    def _resume(self, at: int, key: int) -> tuple[Damage, int, int]:
+        """Where to go on, and with which key, after something else than the record of ``key`` at ``at``."""
+        here = self._record_at(at)
+        if here is not None:
+            found, end = here
+            behind = self._record_at(end)
+            if end == self._file.size_bytes or (behind is not None and behind[0] == key + 1):
+                return self._damage(at, f"its key is {found} where {key} should be"), end, key + 1
+            if found > key and behind is not None and behind[0] == found + 1:
+                return self._damage(at, f"entry {found} follows where {key} should"), at, found
+            damage = self._damage(at, f"entry {found} is out of order where {key} should be")
+        else:
+            damage = self._damage(at, "no whole record begins here")
+        mark = next_sync(self._file, self._sync_mark, at + 1)
+        while mark is not None:
+            here = self._record_at(mark)
+            if here is not None and here[0] >= key:
+                found, end = here
+                behind = self._record_at(end)
+                if end == self._file.size_bytes or (behind is not None and behind[0] == found + 1):
+                    return damage, mark, found
+            mark = next_sync(self._file, self._sync_mark, mark + 1)
+        return damage, self._file.size_bytes, key
+
+    def _record_at(self, at: int) -> tuple[int, int] | None:
+        """Key and end of the record at ``at``, or behind a sync mark there; None when there is no whole one."""
+        piece = self._file.read(at, at + _SYNC_SIZE + self._value_at)
+        octets = piece.buffer[at - piece.base :]
+        while octets.startswith(self._sync_mark):
+            octets, at = octets[_SYNC_SIZE:], at + _SYNC_SIZE
+        if len(octets) < self._value_at:
+            return None
+        length, key_length, key = _RECORD.unpack_from(octets)
+        end = at + 2 * _LENGTH_BYTES + length
+        if key_length != 8 or length < self._value_at - 2 * _LENGTH_BYTES or end > self._file.size_bytes:
+            return None
+        if self._framed and int.from_bytes(octets[_RECORD.size :][:_LENGTH_BYTES], "big") != length - 12:
+            return None
+        return key, end
+
+    def _record_offset(self, piece: Piece, rows: EntryRows, row: int) -> int:
+        return piece.base + int(rows.start[row]) - self._value_at
+
+    def _damage(self, offset: int, reason: str) -> Damage:
+        return Damage(self._file.name, offset, reason)
+
+
+def _framed(values: Sequence[bytes | CompressedDataInvalid]) -> tuple[bytes, Int64Array, Int64Array, int]:
+    """Values behind one another, bounds of the entries in them, and how many are right before one that is not."""
+    whole = [value if isinstance(value, bytes) else _EMPTY_VALUE for value in values]
+    buffer = b"".join(whole)
+    lengths = np.fromiter(map(len, whole), np.int64, len(whole))
+    return buffer, *framed_values(np.frombuffer(buffer, np.uint8), lengths)
