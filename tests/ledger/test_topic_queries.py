@@ -11,6 +11,7 @@ from tests.ledger.memory_ledgers import TOPIC, entry, log_of
 from tracker.core.columns import Position
 from tracker.core.errors import InvalidInput
 from tracker.ledger.async_queries import AsyncTopicQueries
+from tracker.ledger.compaction.compacted_entry import encode_compacted
 from tracker.ledger.errors import MessageNotFound, NamespaceNotFound, PartitionedTopic, TopicNotFound
 from tracker.ledger.interceptors import AppendBrokerTimestampMetadataInterceptor, AppendIndexMetadataInterceptor
 from tracker.ledger.local.opening import open_writer
@@ -18,9 +19,11 @@ from tracker.ledger.message_index import IndexLookupMode
 from tracker.ledger.messages import MessageId
 from tracker.ledger.source import open_bookie_disk
 from tracker.ledger.source_url import open_source
+from tracker.ledger.topic_log import CompactedLog
 from tracker.ledger.topic_queries import TopicQueries
 
 DELAYED = "persistent://lab/main/delayed"
+COMPACTED = "persistent://lab/main/compacted"
 PARTITION = "persistent://lab/main/parted-partition-1"
 
 
@@ -93,12 +96,52 @@ def test_a_topic_that_somebody_writes_to(tmp_path):
             assert queries.seek_by_time(TOPIC, 20).position == writer.last
 
 
+class CompactedSource:
+    """Ledger 3 with four entries, of which compaction saw those up to a horizon and kept some."""
+
+    def __init__(self, horizon, kept):
+        self.log = log_of([entry(publish_ms=10 * at, batch=2) for at in range(4)])
+        entries = [encode_compacted(Position(3, at), -1, entry(publish_ms=10 * at)) for at in kept]
+        self.compacted = CompactedLog(log_of(entries, first_ledger_id=9).ledgers[0], Position(3, horizon))
+
+    def topics(self):
+        return [TOPIC]
+
+    def topic_log(self, _topic):
+        return self.log
+
+    def compacted_log(self, _topic):
+        return self.compacted
+
+
+@pytest.mark.parametrize(
+    ("horizon", "kept", "last"),
+    [(2, [0, 1], MessageId(3, 3, batch_index=1)), (3, [0, 1], MessageId(3, 1)), (3, [], MessageId(-1, -1))],
+)
+def test_the_last_message_of_a_compacted_topic(horizon, kept, last):
+    """The topic's own, unless compaction has seen it; for other readers always."""
+    queries = TopicQueries(CompactedSource(horizon, kept))
+    assert queries.get_last_message_id(TOPIC, read_compacted=True) == last
+    assert queries.get_last_message_id(TOPIC) == MessageId(3, 3, batch_index=1)
+
+
+@pytest.mark.parametrize(("time_ms", "entry_id", "raw"), [(5, 1, 1), (11, 3, 2), (25, 3, 3), (31, 4, 4)])
+def test_seeks_in_a_compacted_topic(time_ms, entry_id, raw):
+    """What compaction kept counts, then the topic's own entries; for other readers only these."""
+    queries = TopicQueries(CompactedSource(2, [0, 1]))
+    assert queries.seek_by_time(TOPIC, time_ms).position == Position(3, raw)
+    kept_all = TopicQueries(CompactedSource(3, [1, 3]))
+    assert kept_all.seek_by_time(TOPIC, time_ms, read_compacted=True).position == Position(3, entry_id)
+    assert queries.seek_by_time(TOPIC, 25, read_compacted=True).position == Position(3, 3)
+
+
 async def test_the_same_from_an_event_loop():
     """Every question has its twin."""
     async with await AsyncTopicQueries.open(pack) as queries:
         assert await queries.get_message_id_by_index(PARTITION, 0) == MessageId(84, 0, partition=1)
         assert await queries.get_last_message_id(PARTITION) == MessageId(86, 16, partition=1)
         assert (await queries.seek_by_time(DELAYED, 1)).position == Position(88, 0)
+        assert (await queries.seek_by_time(COMPACTED, 1, read_compacted=True)).position == Position(45, 28)
         assert await queries.oldest_message_expired(DELAYED, 1, now_ms=2**50)
         page = await queries.read_entries(DELAYED, None, entries_max=2, bytes_max=10_000)
         assert page.next == Position(88, 2)

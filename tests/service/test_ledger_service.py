@@ -139,6 +139,17 @@ async def test_seeks_by_time():
             assert found.behind_end == (found.position == at(26, 50))
 
 
+async def test_readers_of_the_compacted_topic():
+    """They are sent to what compaction kept."""
+    topic = "persistent://lab/main/compacted"
+    async with ledgers() as stub:
+        raw = await stub.SeekByTime(pb.SeekByTimeRequest(topic=topic, timestamp_ms=1))
+        kept = await stub.SeekByTime(pb.SeekByTimeRequest(topic=topic, timestamp_ms=1, read_compacted=True))
+        last = await stub.GetLastMessagePosition(pb.GetLastMessagePositionRequest(topic=topic, read_compacted=True))
+    assert (raw.position, kept.position) == (at(45, 0), at(45, 28))
+    assert last.message_id == pb.MessageId(position=at(48, 93), partition=-1, batch_index=2)
+
+
 async def test_last_messages():
     """With their place in the batch."""
     async with ledgers() as stub:

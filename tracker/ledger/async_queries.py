@@ -67,9 +67,9 @@ class AsyncTopicQueries:
         """As :meth:`TopicQueries.get_message_id_by_index`."""
         return await self._ask(TopicQueries.get_message_id_by_index, topic, index, mode=mode)
 
-    async def seek_by_time(self, topic: str, timestamp_ms: int) -> TimeSeek:
+    async def seek_by_time(self, topic: str, timestamp_ms: int, *, read_compacted: bool = False) -> TimeSeek:
         """As :meth:`TopicQueries.seek_by_time`."""
-        return await self._ask(TopicQueries.seek_by_time, topic, timestamp_ms)
+        return await self._ask(TopicQueries.seek_by_time, topic, timestamp_ms, read_compacted=read_compacted)
 
     async def oldest_message_expired(
         self, topic: str, ttl_seconds: int, *, now_ms: int, mark_delete: Position | None = None
@@ -79,9 +79,9 @@ class AsyncTopicQueries:
             TopicQueries.oldest_message_expired, topic, ttl_seconds, now_ms=now_ms, mark_delete=mark_delete
         )
 
-    async def get_last_message_id(self, topic: str) -> MessageId:
+    async def get_last_message_id(self, topic: str, *, read_compacted: bool = False) -> MessageId:
         """As :meth:`TopicQueries.get_last_message_id`."""
-        return await self._ask(TopicQueries.get_last_message_id, topic)
+        return await self._ask(TopicQueries.get_last_message_id, topic, read_compacted=read_compacted)
 
     async def read_entries(self, topic: str, start: Position | None, *, entries_max: int, bytes_max: int) -> EntryPage:
         """As :meth:`TopicQueries.read_entries`."""

@@ -6,6 +6,7 @@ from typing import Final
 
 from tracker.core.columns import Position
 from tracker.core.errors import InvalidInput
+from tracker.ledger.compaction.service import EARLIEST, TopicCompactionService
 from tracker.ledger.entry_lookup import EntryLookup
 from tracker.ledger.entry_pages import EntryPage, read_page
 from tracker.ledger.errors import NamespaceNotFound, PartitionedTopic, TopicNotFound
@@ -42,9 +43,24 @@ class TopicQueries:
         """As :func:`~tracker.ledger.message_index.get_message_id_by_index`."""
         return get_message_id_by_index(self.topic_log(topic), index, mode=mode)
 
-    def seek_by_time(self, topic: str, timestamp_ms: int) -> TimeSeek:
-        """As :func:`~tracker.ledger.seek.seek_by_time`."""
-        return seek_by_time(EntryLookup(self.topic_log(topic)), timestamp_ms)
+    def seek_by_time(self, topic: str, timestamp_ms: int, *, read_compacted: bool = False) -> TimeSeek:
+        """As :func:`~tracker.ledger.seek.seek_by_time`.
+
+        Args:
+            topic: its name.
+            timestamp_ms: milliseconds since 1970-01-01 UTC.
+            read_compacted: for a reader of the compacted topic: what compaction kept is looked at first, by the
+                producers' clocks. Brokers answer the message id by timestamp like this.
+        Raises:
+            EntriesUnreadable: an entry on the way, or the state of the compaction cursor, is missing or damaged.
+        """
+        log = self.topic_log(topic)
+        if read_compacted:
+            kept = TopicCompactionService(self.source.compacted_log(str(log.name)))
+            found = kept.find_entry_by_publish_time(timestamp_ms)
+            if found is not None:
+                return TimeSeek(found, behind_end=False)
+        return seek_by_time(EntryLookup(log), timestamp_ms)
 
     def oldest_message_expired(
         self, topic: str, ttl_seconds: int, *, now_ms: int, mark_delete: Position | None = None
@@ -53,9 +69,22 @@ class TopicQueries:
         lookup = EntryLookup(self.topic_log(topic))
         return oldest_message_expired(lookup, ttl_seconds, now_ms=now_ms, mark_delete=mark_delete)
 
-    def get_last_message_id(self, topic: str) -> MessageId:
-        """As :func:`~tracker.ledger.last_message.last_message`."""
+    def get_last_message_id(self, topic: str, *, read_compacted: bool = False) -> MessageId:
+        """As :func:`~tracker.ledger.last_message.last_message`.
+
+        Args:
+            topic: its name.
+            read_compacted: for a reader of the compacted topic: where compaction has seen all of the topic, the last
+                message is the last that it kept; (-1, -1) when that is none.
+        Raises:
+            EntriesUnreadable: the last entry, or the state of the compaction cursor, is missing or damaged.
+        """
         log = self.topic_log(topic)
+        compacted = self.source.compacted_log(str(log.name)) if read_compacted else None
+        if compacted is not None and (log.last is None or log.last <= compacted.horizon):
+            kept = TopicCompactionService(compacted).get_last_message_position()
+            batch_index = -1 if kept == EARLIEST else kept.batch_index
+            return MessageId(kept.ledger_id, kept.entry_id, log.name.partition, batch_index)
         last = last_message(EntryLookup(log))
         return MessageId(*last.position, partition=log.name.partition, batch_index=last.batch_index)
 

@@ -48,14 +48,16 @@ class LedgerServicer(ledger_pb2_grpc.LedgerServiceServicer):
         self, request: ledger_pb2.SeekByTimeRequest, _context: Context
     ) -> ledger_pb2.SeekByTimeResponse:
         """See ledger.proto."""
-        found = await self._ledgers.queries.seek_by_time(request.topic, request.timestamp_ms)
+        found = await self._ledgers.queries.seek_by_time(
+            request.topic, request.timestamp_ms, read_compacted=request.read_compacted
+        )
         return ledger_pb2.SeekByTimeResponse(position=from_position(found.position), behind_end=found.behind_end)
 
     async def GetLastMessagePosition(
         self, request: ledger_pb2.GetLastMessagePositionRequest, _context: Context
     ) -> ledger_pb2.GetLastMessagePositionResponse:
         """See ledger.proto."""
-        last = await self._ledgers.queries.get_last_message_id(request.topic)
+        last = await self._ledgers.queries.get_last_message_id(request.topic, read_compacted=request.read_compacted)
         return ledger_pb2.GetLastMessagePositionResponse(message_id=_from_message_id(last))
 
     async def ReadEntries(

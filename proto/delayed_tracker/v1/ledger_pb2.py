@@ -25,15 +25,15 @@ _sym_db = _symbol_database.Default()
 from delayed_tracker.v1 import tracker_pb2 as delayed__tracker_dot_v1_dot_tracker__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x64\x65layed_tracker/v1/ledger.proto\x12\x12\x64\x65layed_tracker.v1\x1a delayed_tracker/v1/tracker.proto\"c\n\tMessageId\x12.\n\x08position\x18\x01 \x01(\x0b\x32\x1c.delayed_tracker.v1.Position\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x13\n\x0b\x62\x61tch_index\x18\x03 \x01(\x05\"m\n\x1aGetMessageIdByIndexRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\x03\x12\x31\n\x04mode\x18\x03 \x01(\x0e\x32#.delayed_tracker.v1.IndexLookupMode\"P\n\x1bGetMessageIdByIndexResponse\x12\x31\n\nmessage_id\x18\x01 \x01(\x0b\x32\x1d.delayed_tracker.v1.MessageId\"8\n\x11SeekByTimeRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x14\n\x0ctimestamp_ms\x18\x02 \x01(\x03\"X\n\x12SeekByTimeResponse\x12.\n\x08position\x18\x01 \x01(\x0b\x32\x1c.delayed_tracker.v1.Position\x12\x12\n\nbehind_end\x18\x02 \x01(\x08\".\n\x1dGetLastMessagePositionRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"S\n\x1eGetLastMessagePositionResponse\x12\x31\n\nmessage_id\x18\x01 \x01(\x0b\x32\x1d.delayed_tracker.v1.MessageId\"\xa1\x01\n\x12ReadEntriesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x30\n\x05start\x18\x02 \x01(\x0b\x32\x1c.delayed_tracker.v1.PositionH\x00\x88\x01\x01\x12\x13\n\x0bmax_entries\x18\x03 \x01(\r\x12\x11\n\tmax_bytes\x18\x04 \x01(\r\x12\x18\n\x10protocol_version\x18\x05 \x01(\x05\x42\x08\n\x06_start\"\xc3\x01\n\x13ReadEntriesResponse\x12\x12\n\nledger_ids\x18\x01 \x03(\x06\x12\x11\n\tentry_ids\x18\x02 \x03(\x06\x12\x10\n\x08payloads\x18\x03 \x03(\x0c\x12\x39\n\nunreadable\x18\x04 \x03(\x0b\x32%.delayed_tracker.v1.UnreadableEntries\x12/\n\x04next\x18\x05 \x01(\x0b\x32\x1c.delayed_tracker.v1.PositionH\x00\x88\x01\x01\x42\x07\n\x05_next\"_\n\x11UnreadableEntries\x12+\n\x05\x66irst\x18\x01 \x01(\x0b\x32\x1c.delayed_tracker.v1.Position\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x0e\n\x06reason\x18\x03 \x01(\t*}\n\x0fIndexLookupMode\x12!\n\x1dINDEX_LOOKUP_MODE_UNSPECIFIED\x10\x00\x12\x1e\n\x1aINDEX_LOOKUP_MODE_PROPOSAL\x10\x01\x12\'\n#INDEX_LOOKUP_MODE_PULSAR_COMPATIBLE\x10\x02\x32\xc5\x03\n\rLedgerService\x12v\n\x13GetMessageIdByIndex\x12..delayed_tracker.v1.GetMessageIdByIndexRequest\x1a/.delayed_tracker.v1.GetMessageIdByIndexResponse\x12[\n\nSeekByTime\x12%.delayed_tracker.v1.SeekByTimeRequest\x1a&.delayed_tracker.v1.SeekByTimeResponse\x12\x7f\n\x16GetLastMessagePosition\x12\x31.delayed_tracker.v1.GetLastMessagePositionRequest\x1a\x32.delayed_tracker.v1.GetLastMessagePositionResponse\x12^\n\x0bReadEntries\x12&.delayed_tracker.v1.ReadEntriesRequest\x1a\'.delayed_tracker.v1.ReadEntriesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x64\x65layed_tracker/v1/ledger.proto\x12\x12\x64\x65layed_tracker.v1\x1a delayed_tracker/v1/tracker.proto\"c\n\tMessageId\x12.\n\x08position\x18\x01 \x01(\x0b\x32\x1c.delayed_tracker.v1.Position\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x13\n\x0b\x62\x61tch_index\x18\x03 \x01(\x05\"m\n\x1aGetMessageIdByIndexRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\x03\x12\x31\n\x04mode\x18\x03 \x01(\x0e\x32#.delayed_tracker.v1.IndexLookupMode\"P\n\x1bGetMessageIdByIndexResponse\x12\x31\n\nmessage_id\x18\x01 \x01(\x0b\x32\x1d.delayed_tracker.v1.MessageId\"P\n\x11SeekByTimeRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x14\n\x0ctimestamp_ms\x18\x02 \x01(\x03\x12\x16\n\x0eread_compacted\x18\x03 \x01(\x08\"X\n\x12SeekByTimeResponse\x12.\n\x08position\x18\x01 \x01(\x0b\x32\x1c.delayed_tracker.v1.Position\x12\x12\n\nbehind_end\x18\x02 \x01(\x08\"F\n\x1dGetLastMessagePositionRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x16\n\x0eread_compacted\x18\x02 \x01(\x08\"S\n\x1eGetLastMessagePositionResponse\x12\x31\n\nmessage_id\x18\x01 \x01(\x0b\x32\x1d.delayed_tracker.v1.MessageId\"\xa1\x01\n\x12ReadEntriesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x30\n\x05start\x18\x02 \x01(\x0b\x32\x1c.delayed_tracker.v1.PositionH\x00\x88\x01\x01\x12\x13\n\x0bmax_entries\x18\x03 \x01(\r\x12\x11\n\tmax_bytes\x18\x04 \x01(\r\x12\x18\n\x10protocol_version\x18\x05 \x01(\x05\x42\x08\n\x06_start\"\xc3\x01\n\x13ReadEntriesResponse\x12\x12\n\nledger_ids\x18\x01 \x03(\x06\x12\x11\n\tentry_ids\x18\x02 \x03(\x06\x12\x10\n\x08payloads\x18\x03 \x03(\x0c\x12\x39\n\nunreadable\x18\x04 \x03(\x0b\x32%.delayed_tracker.v1.UnreadableEntries\x12/\n\x04next\x18\x05 \x01(\x0b\x32\x1c.delayed_tracker.v1.PositionH\x00\x88\x01\x01\x42\x07\n\x05_next\"_\n\x11UnreadableEntries\x12+\n\x05\x66irst\x18\x01 \x01(\x0b\x32\x1c.delayed_tracker.v1.Position\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x0e\n\x06reason\x18\x03 \x01(\t*}\n\x0fIndexLookupMode\x12!\n\x1dINDEX_LOOKUP_MODE_UNSPECIFIED\x10\x00\x12\x1e\n\x1aINDEX_LOOKUP_MODE_PROPOSAL\x10\x01\x12\'\n#INDEX_LOOKUP_MODE_PULSAR_COMPATIBLE\x10\x02\x32\xc5\x03\n\rLedgerService\x12v\n\x13GetMessageIdByIndex\x12..delayed_tracker.v1.GetMessageIdByIndexRequest\x1a/.delayed_tracker.v1.GetMessageIdByIndexResponse\x12[\n\nSeekByTime\x12%.delayed_tracker.v1.SeekByTimeRequest\x1a&.delayed_tracker.v1.SeekByTimeResponse\x12\x7f\n\x16GetLastMessagePosition\x12\x31.delayed_tracker.v1.GetLastMessagePositionRequest\x1a\x32.delayed_tracker.v1.GetLastMessagePositionResponse\x12^\n\x0bReadEntries\x12&.delayed_tracker.v1.ReadEntriesRequest\x1a\'.delayed_tracker.v1.ReadEntriesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'delayed_tracker.v1.ledger_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_INDEXLOOKUPMODE']._serialized_start=1123
-  _globals['_INDEXLOOKUPMODE']._serialized_end=1248
+  _globals['_INDEXLOOKUPMODE']._serialized_start=1171
+  _globals['_INDEXLOOKUPMODE']._serialized_end=1296
   _globals['_MESSAGEID']._serialized_start=89
   _globals['_MESSAGEID']._serialized_end=188
   _globals['_GETMESSAGEIDBYINDEXREQUEST']._serialized_start=190
@@ -41,19 +41,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETMESSAGEIDBYINDEXRESPONSE']._serialized_start=301
   _globals['_GETMESSAGEIDBYINDEXRESPONSE']._serialized_end=381
   _globals['_SEEKBYTIMEREQUEST']._serialized_start=383
-  _globals['_SEEKBYTIMEREQUEST']._serialized_end=439
-  _globals['_SEEKBYTIMERESPONSE']._serialized_start=441
-  _globals['_SEEKBYTIMERESPONSE']._serialized_end=529
-  _globals['_GETLASTMESSAGEPOSITIONREQUEST']._serialized_start=531
-  _globals['_GETLASTMESSAGEPOSITIONREQUEST']._serialized_end=577
-  _globals['_GETLASTMESSAGEPOSITIONRESPONSE']._serialized_start=579
-  _globals['_GETLASTMESSAGEPOSITIONRESPONSE']._serialized_end=662
-  _globals['_READENTRIESREQUEST']._serialized_start=665
-  _globals['_READENTRIESREQUEST']._serialized_end=826
-  _globals['_READENTRIESRESPONSE']._serialized_start=829
-  _globals['_READENTRIESRESPONSE']._serialized_end=1024
-  _globals['_UNREADABLEENTRIES']._serialized_start=1026
-  _globals['_UNREADABLEENTRIES']._serialized_end=1121
-  _globals['_LEDGERSERVICE']._serialized_start=1251
-  _globals['_LEDGERSERVICE']._serialized_end=1704
+  _globals['_SEEKBYTIMEREQUEST']._serialized_end=463
+  _globals['_SEEKBYTIMERESPONSE']._serialized_start=465
+  _globals['_SEEKBYTIMERESPONSE']._serialized_end=553
+  _globals['_GETLASTMESSAGEPOSITIONREQUEST']._serialized_start=555
+  _globals['_GETLASTMESSAGEPOSITIONREQUEST']._serialized_end=625
+  _globals['_GETLASTMESSAGEPOSITIONRESPONSE']._serialized_start=627
+  _globals['_GETLASTMESSAGEPOSITIONRESPONSE']._serialized_end=710
+  _globals['_READENTRIESREQUEST']._serialized_start=713
+  _globals['_READENTRIESREQUEST']._serialized_end=874
+  _globals['_READENTRIESRESPONSE']._serialized_start=877
+  _globals['_READENTRIESRESPONSE']._serialized_end=1072
+  _globals['_UNREADABLEENTRIES']._serialized_start=1074
+  _globals['_UNREADABLEENTRIES']._serialized_end=1169
+  _globals['_LEDGERSERVICE']._serialized_start=1299
+  _globals['_LEDGERSERVICE']._serialized_end=1752
 # @@protoc_insertion_point(module_scope)

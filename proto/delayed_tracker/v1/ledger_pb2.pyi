@@ -44,12 +44,14 @@ class GetMessageIdByIndexResponse(_message.Message):
     def __init__(self, message_id: _Optional[_Union[MessageId, _Mapping]] = ...) -> None: ...
 
 class SeekByTimeRequest(_message.Message):
-    __slots__ = ("topic", "timestamp_ms")
+    __slots__ = ("topic", "timestamp_ms", "read_compacted")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    READ_COMPACTED_FIELD_NUMBER: _ClassVar[int]
     topic: str
     timestamp_ms: int
-    def __init__(self, topic: _Optional[str] = ..., timestamp_ms: _Optional[int] = ...) -> None: ...
+    read_compacted: bool
+    def __init__(self, topic: _Optional[str] = ..., timestamp_ms: _Optional[int] = ..., read_compacted: _Optional[bool] = ...) -> None: ...
 
 class SeekByTimeResponse(_message.Message):
     __slots__ = ("position", "behind_end")
@@ -60,10 +62,12 @@ class SeekByTimeResponse(_message.Message):
     def __init__(self, position: _Optional[_Union[_tracker_pb2.Position, _Mapping]] = ..., behind_end: _Optional[bool] = ...) -> None: ...
 
 class GetLastMessagePositionRequest(_message.Message):
-    __slots__ = ("topic",)
+    __slots__ = ("topic", "read_compacted")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
+    READ_COMPACTED_FIELD_NUMBER: _ClassVar[int]
     topic: str
-    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+    read_compacted: bool
+    def __init__(self, topic: _Optional[str] = ..., read_compacted: _Optional[bool] = ...) -> None: ...
 
 class GetLastMessagePositionResponse(_message.Message):
     __slots__ = ("message_id",)
