@@ -6,6 +6,7 @@
     DIR/topics/NAME/confirmed         the last durable entry, written over and over
     DIR/topics/NAME/HEX.log           one ledger's entries; HEX is its id
     DIR/topics/NAME/HEX.index         where each of its records ends; made again from the log when it is wrong
+    DIR/topics/NAME/compacted/        a compacted ledger, the metadata that names it, and the lock of whoever compacts
 
 NAME is the managed ledger's name with every slash encoded, so that any topic name is one harmless directory name. A name
 too long for that is cut and has its hash behind ``~``, a character that encoded names never have.
@@ -53,6 +54,11 @@ class TopicDirectory:
     def index(self, ledger_id: int) -> Path:
         """Where the records of a ledger end."""
         return self.path / f"{ledger_id:x}.index"
+
+    @property
+    def compacted(self) -> "TopicDirectory":
+        """What compaction leaves."""
+        return TopicDirectory(self.path / "compacted")
 
     def ledger_ids(self) -> list[int]:
         """Ids of all ledgers that have a log, listed in the metadata or not, ascending."""

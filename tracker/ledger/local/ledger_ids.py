@@ -50,7 +50,12 @@ def _next_id(directory: LedgerDirectory) -> int:
         body = checked_file.decode(_MAGIC, directory.ids.read_bytes(), directory.ids)
     except (FileNotFoundError, MetadataInvalid):
         # It says nothing that the ledgers themselves do not say, but for ids of ledgers that are gone.
-        present = [ledger_id for topic in directory.topic_directories() for ledger_id in topic.ledger_ids()]
+        present = [
+            ledger_id
+            for topic in directory.topic_directories()
+            for files in (topic, topic.compacted)
+            for ledger_id in files.ledger_ids()
+        ]
         return max(present, default=-1) + 1
     return int(_NEXT_ID.unpack(body)[0])
 

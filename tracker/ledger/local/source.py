@@ -7,6 +7,7 @@ from typing import Final, Self
 
 from tracker.core.errors import InvalidInput
 from tracker.ledger.errors import TopicNotFound
+from tracker.ledger.local.compacted import read_compacted_log
 from tracker.ledger.local.layout import LedgerDirectory, TopicDirectory, topic_of_directory
 from tracker.ledger.local.ledger import LocalLedger
 from tracker.ledger.local.metadata import TopicMetadata, read_metadata
@@ -82,12 +83,13 @@ class LocalLedgers:
         )
 
     def compacted_log(self, topic: str) -> CompactedLog | None:
-        """None: local ledgers are not compacted.
+        """What the last compaction left of a topic; None when it was never compacted.
 
+        The next compaction removes the files, so whoever reads long should be ready to ask again.
         Raises: as :meth:`topic_log`.
         """
-        self._metadata(TopicName.parse(topic))
-        return None
+        files = self.directory.topic(self._metadata(TopicName.parse(topic)).topic)
+        return read_compacted_log(files.compacted)
 
     def _consistent(self, name: TopicName, files: TopicDirectory) -> tuple[TopicMetadata, LocalLedger | None]:
         """Metadata and the ledger that is written to, both of one moment although a writer may begin new ledgers."""
