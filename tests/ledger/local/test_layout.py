@@ -179,7 +179,7 @@ def test_a_url_names_the_directory(tmp_path):
     with open_source(f"{url}?openLedgers=recovered") as source:
         assert source.open_ledgers is OpenLedgers.RECOVERED
     for wrong, remedy in [
-        (f"{url},{url}", "one directory"),
+        (f"{url},{url}", "give one place"),
         (f"{url}?metadata=x", "options of ledger are openLedgers"),
     ]:
         with pytest.raises(InvalidInput, match=remedy):
