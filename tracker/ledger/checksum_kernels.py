@@ -175,6 +175,16 @@ def _big_64(octets: UInt8Array, at: Int) -> Int:
     return _signed_32(_big_32(octets, at)) << 32 | _big_32(octets, at + 4)
 
 
+@_kernels.add(OCTETS, COLUMN, COLUMN)
+def crc32c_of_bodies(octets: UInt8Array, start: Int64Array, end: Int64Array) -> Int64Array:
+    """For each body, as a bookie stores it with a CRC32C digest, what that digest should be."""
+    crc = np.empty(len(start), np.int64)
+    for row in range(len(start)):
+        header_end = start[row] + _BODY_HEADER_BYTES
+        crc[row] = _extend_crc32c(_extend_crc32c(0, octets, start[row], header_end), octets, header_end + 4, end[row])
+    return crc
+
+
 @_kernels.add(OCTETS, COLUMN, COLUMN, COLUMN)
 def fitting_digests(octets: UInt8Array, start: Int64Array, end: Int64Array, kinds: Int64Array) -> UInt8Array:
     """For each body, as a bookie stores it, the first of ``kinds`` (CRC32 or CRC32C) whose digest fits, or 0."""

@@ -67,6 +67,14 @@ def test_entries_appended_later_come_behind(log, tmp_path):
     assert broker_metadata_of(stored(tmp_path / "copy")[-1][1]).index == 10
 
 
+def test_new_ledgers_of_other_topics_get_higher_ids(log, tmp_path):
+    """Those that were brought along are taken for good."""
+    for expected in (0, 10):
+        with open_writer(tmp_path / "copy", "other", now_ms=1, disk=QuickDisk()) as writer:
+            assert list(writer.append_many([b"a"], now_ms=1)) == [Position(expected, 0)]
+        copied(log, tmp_path / "copy")
+
+
 def test_what_is_there_is_passed_over(log, tmp_path):
     """Importing twice changes nothing."""
     copied(log, tmp_path / "copy")

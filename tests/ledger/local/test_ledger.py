@@ -1,5 +1,7 @@
 """Reading one local ledger: at random, in pieces, without an index, and with damage anywhere."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +12,13 @@ from tests.ledger.log_files import flipped
 from tracker.core.errors import InvalidInput
 from tracker.ledger.errors import LedgerFileInvalid
 from tracker.ledger.local import ledger as ledger_module
+from tracker.ledger.local import source as source_module
 from tracker.ledger.local.layout import LedgerDirectory
 from tracker.ledger.local.ledger import LocalLedger
 from tracker.ledger.local.opening import open_writer
+from tracker.ledger.local.recovery import confirmed_last_entry
+from tracker.ledger.local.rollover import RolloverLimits
+from tracker.ledger.local.source import open_local_ledgers
 from tracker.ledger.topic_name import TopicName
 
 PAYLOADS = [bytes([row]) * size for row, size in enumerate((3, 0, 40, 9, 1))]
@@ -27,6 +33,11 @@ def ledger_of(directory: Path, payloads: list[bytes]) -> LocalLedger:
 def again(directory: Path, entry_count: int) -> LocalLedger:
     files = LedgerDirectory(directory).topic(TopicName.parse(TOPIC))
     return LocalLedger(files.log(0), files.index(0), 0, entry_count - 1, None, closed=True)
+
+
+def all_payloads(directory: Path) -> list[bytes]:
+    with open_local_ledgers(directory) as source:
+        return [payload for piece in source.topic_log(TOPIC).scan() for payload in payloads_of(piece)]
 
 
 def payloads_of(read) -> list[bytes]:
@@ -47,6 +58,59 @@ def test_any_range(ledger):
             assert read.entries.entry_id.tolist() == list(range(first, last + 1))
             assert read.entries.ledger_id.tolist() == [0] * (last - first + 1)
             assert read.bad_entries == ()
+
+
+def test_a_ledger_may_end_while_somebody_looks(tmp_path, monkeypatch):
+    """What the metadata and the confirmation say is of one moment, or both are read again."""
+    with open_writer(tmp_path, TOPIC, now_ms=1, disk=QuickDisk()) as writer:
+
+        def append(payload: bytes) -> None:
+            writer.append_many([payload], now_ms=1)
+            writer.flush()
+
+        append(b"a")
+        moments = iter([lambda: writer.roll_over(now_ms=1), lambda: append(b"b"), lambda: append(b"c")])
+
+        def meanwhile(*arguments):
+            next(moments, lambda: None)()
+            return confirmed_last_entry(*arguments)
+
+        monkeypatch.setattr(source_module, "confirmed_last_entry", meanwhile)
+        assert all_payloads(tmp_path) == [b"a"]
+        append(b"b")
+        assert all_payloads(tmp_path) == [b"a", b"b", b"b"]
+        assert all_payloads(tmp_path) == [b"a", b"b", b"b", b"c"]
+
+
+@pytest.mark.slow
+def test_readers_keep_up_with_a_writer(tmp_path):
+    """Each look finds at least what was durable before it, in order, whatever is being written and begun meanwhile."""
+    durable = [0]
+    done = threading.Event()
+
+    def look() -> int:
+        looks = 0
+        while not done.is_set():
+            before = durable[0]
+            found = all_payloads(tmp_path)
+            assert found == [b"%d" % number for number in range(len(found))]
+            assert before <= len(found) <= durable[0] + 3
+            looks += 1
+        return looks
+
+    with (
+        open_writer(tmp_path, TOPIC, now_ms=1, limits=RolloverLimits(entries_max=40), disk=QuickDisk()) as writer,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        lookers = [threads.submit(look) for _ in range(2)]
+        try:
+            for number in range(0, 600, 3):
+                writer.append_many([b"%d" % (number + row) for row in range(3)], now_ms=1)
+                writer.flush()
+                durable[0] = number + 3
+        finally:
+            done.set()
+        assert all(looker.result() > 1 for looker in lookers)
 
 
 @pytest.mark.parametrize(("first", "last"), [(-1, 0), (0, 5), (5, 5)])

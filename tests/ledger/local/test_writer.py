@@ -157,6 +157,19 @@ def test_properties_are_kept(tmp_path):
         assert source.topic_log(TOPIC).properties == {"colour": "red", "index": "0"}
 
 
+def test_properties_that_cannot_be_stored_are_not_set(tmp_path):
+    """Not even if the disk took them and then failed: the file is written anew."""
+    for step in ("create", "write", "sync", "rename", "sync_directory"):
+        disk = FailingDisk()
+        with writer_of(tmp_path, disk=disk) as writer:
+            disk.refuses = lambda kind, _path, step=step: kind == step
+            with pytest.raises(OSError, match="No space left"):
+                writer.set_properties({step: "set"})
+            disk.refuses = lambda _kind, _path: False
+        with open_local_ledgers(tmp_path) as source:
+            assert source.topic_log(TOPIC).properties == {}
+
+
 def test_a_closed_writer_says_so(tmp_path):
     """Closing twice is nothing."""
     writer = writer_of(tmp_path)

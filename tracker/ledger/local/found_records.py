@@ -9,16 +9,17 @@ import numpy as np
 
 from tracker.core.columns import BoolArray, Int64Array
 from tracker.ledger.entry_log import HEADER_BYTES, RECORD_SIZE_BYTES
-from tracker.ledger.local import kernels
 from tracker.ledger.local.kernels import RECORD_HEADER_BYTES
 from tracker.ledger.local.records import (
     INDEX_ROW_BYTES,
     RecordNumbers,
     check_log_header,
     read_exactly,
+    walk_records,
 )
 
-_WINDOW_BYTES: Final = 16 << 20
+_PIECE_BYTES_MIN: Final = 64 << 10
+_PIECE_BYTES_MAX: Final = 2 << 20
 _TRIES_MAX: Final = 65_536
 """How many rows of an index are tried to get past one damaged place: a megabyte of small entries is passed over."""
 
@@ -114,11 +115,13 @@ def _find(descriptor: int, file_bytes: int, index: Path, ledger_id: int) -> Foun
     entry_ids: list[Int64Array] = []
     hints: Int64Array | None = None
     reached = _Reached()
+    piece_bytes = _PIECE_BYTES_MIN
     at = HEADER_BYTES
     while at < file_bytes:
-        window = read_exactly(descriptor, _window_bytes(descriptor, at, file_bytes), at)
-        found_ends, found_ids = kernels.walk_records(np.frombuffer(window, np.uint8), ledger_id, reached.next_entry_id)
+        window = read_exactly(descriptor, _window_bytes(descriptor, at, file_bytes, piece_bytes), at)
+        found_ends, found_ids = walk_records(window, ledger_id=ledger_id, next_entry_id=reached.next_entry_id)
         if len(found_ends):
+            piece_bytes = min(2 * piece_bytes, _PIECE_BYTES_MAX)
             starts.append(at + np.concatenate([np.zeros(1, np.int64), found_ends[:-1]]))
             ends.append(at + found_ends)
             entry_ids.append(found_ids)
@@ -127,6 +130,8 @@ def _find(descriptor: int, file_bytes: int, index: Path, ledger_id: int) -> Foun
             assert last is not None
             reached = _Reached(at, last.entry_id + 1, last.length, last.last_add_confirmed)
             continue
+        # Where one entry is damaged others may be: little is read in vain then.
+        piece_bytes = _PIECE_BYTES_MIN
         if hints is None:
             hints = read_index(index)
         resumed = _next_record(descriptor, at, hints, ledger_id, reached)
@@ -136,11 +141,11 @@ def _find(descriptor: int, file_bytes: int, index: Path, ledger_id: int) -> Foun
     return _by_entry(starts, ends, entry_ids, file_bytes, reached.last_add_confirmed)
 
 
-def _window_bytes(descriptor: int, at: int, file_bytes: int) -> int:
+def _window_bytes(descriptor: int, at: int, file_bytes: int, piece_bytes: int) -> int:
     """How much to look at: a piece, or the whole of a record that is larger."""
     numbers = RecordNumbers.read(descriptor, at)
     record_bytes = RECORD_SIZE_BYTES + numbers.body_size if numbers is not None and numbers.possible else 0
-    return min(max(_WINDOW_BYTES, record_bytes), file_bytes - at)
+    return min(max(piece_bytes, record_bytes), file_bytes - at)
 
 
 def _next_record(descriptor: int, at: int, hints: Int64Array, ledger_id: int, reached: _Reached) -> int | None:

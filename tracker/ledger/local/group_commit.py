@@ -3,13 +3,11 @@
 from collections.abc import Callable
 from concurrent.futures import Future
 from threading import Lock
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from tracker.core.columns import Position
 from tracker.ledger.local.errors import AppendFailed
 from tracker.ledger.local.writer import TopicWriter
-
-_BATCH_BYTES: Final = 16 << 20
 
 
 class _Pending(NamedTuple):

@@ -64,7 +64,7 @@ def import_topic(
         EntriesUnreadable: an entry cannot be read, and the policy says to fail. Ledgers copied before stay.
         LedgerInUse, LedgerDamaged, MetadataInvalid: as :func:`~tracker.ledger.local.opening.open_writer`.
         OSError: a file cannot be read or written.
-    Cost: O(bytes); memory for a piece of about 16 MB.
+    Cost: O(bytes); memory for a piece.
     """
     disk = disk or Disk()
     with open_writer(directory, str(log.name), now_ms=now_ms, disk=disk) as writer:

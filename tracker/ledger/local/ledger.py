@@ -9,18 +9,18 @@ from typing import Final
 
 import numpy as np
 
-from tracker.core.columns import Int64Array
+from tracker.core.columns import BoolArray, Int64Array
 from tracker.core.errors import InvalidInput
 from tracker.ledger.entry_log import HEADER_BYTES
 from tracker.ledger.errors import BadEntry
-from tracker.ledger.local import kernels
 from tracker.ledger.local.found_records import find_records
 from tracker.ledger.local.kernels import RECORD_HEADER_BYTES
-from tracker.ledger.local.records import INDEX_ROW_BYTES, check_log_header, read_exactly
+from tracker.ledger.local.records import INDEX_ROW_BYTES, check_log_header, check_records, read_exactly
 from tracker.ledger.stored_entries import LedgerEntries, StoredEntries
 
-_PIECE_BYTES: Final = 16 << 20
-_PIECE_ENTRIES_MAX: Final = 65_536
+_PIECE_BYTES: Final = 2 << 20
+"""What stays in a processor's cache is read in a third of the time."""
+_PIECE_ENTRIES_MAX: Final = 16_384
 
 
 @dataclass(slots=True)
@@ -49,17 +49,17 @@ class LocalLedger:
             return LedgerEntries(StoredEntries.of(self.ledger_id, [], []))
         self._check_range(first, last)
         with self._open_log() as descriptor:
-            return self._read(descriptor, first, self._ends(first, last))
+            return self._read(descriptor, first, self._ends(descriptor, first, last))
 
     def scan(self, first: int, last: int) -> Iterator[LedgerEntries]:
-        """The same range in pieces of about 16 MB; a piece holds at least one entry."""
+        """The same range in pieces of about 2 MB; a piece holds at least one entry."""
         if last < first:
             return
         self._check_range(first, last)
         with self._open_log() as descriptor:
             start = first
             while start <= last:
-                ends = self._ends(start, min(start + _PIECE_ENTRIES_MAX - 1, last))
+                ends = self._ends(descriptor, start, min(start + _PIECE_ENTRIES_MAX - 1, last))
                 # Wrong offsets make pieces of wrong sizes, never wrong entries.
                 count = max(1, int(np.searchsorted(ends[1:], ends[0] + _PIECE_BYTES, side="right")))
                 yield self._read(descriptor, start, ends[: count + 1])
@@ -80,11 +80,11 @@ class LocalLedger:
         finally:
             os.close(descriptor)
 
-    def _ends(self, first: int, last: int) -> Int64Array:
+    def _ends(self, descriptor: int, first: int, last: int) -> Int64Array:
         """Where the entry before the first ends, then where each of the range does, ascending and inside the log."""
         if self._found is None:
             ends = self._indexed_ends(first, last)
-            if ends is not None:
+            if ends is not None and ends[-1] <= os.fstat(descriptor).st_size:
                 return ends
             self._find()
         assert self._found is not None
@@ -107,7 +107,7 @@ class LocalLedger:
         if not first:
             ends = np.concatenate([np.array([HEADER_BYTES], np.int64), ends])
         possible = ends[0] >= HEADER_BYTES and (ends[1:] - ends[:-1] >= RECORD_HEADER_BYTES).all()
-        return ends if possible and ends[-1] <= self.log.stat().st_size else None
+        return ends if possible else None
 
     def _find(self) -> None:
         """Learn from the log where records are; entries behind its end have no place."""
@@ -119,7 +119,7 @@ class LocalLedger:
         good, octets = self._checked(descriptor, first, ends)
         if not good.all() and self._found is None:
             self._find()
-            ends = self._ends(first, first + len(ends) - 2)
+            ends = self._ends(descriptor, first, first + len(ends) - 2)
             good, octets = self._checked(descriptor, first, ends)
         rows = np.flatnonzero(good)
         relative = ends - ends[0]
@@ -134,13 +134,11 @@ class LocalLedger:
             entries, tuple(self._bad(first + row, ends, row) for row in np.flatnonzero(~good).tolist())
         )
 
-    def _checked(self, descriptor: int, first: int, ends: Int64Array) -> tuple[np.typing.NDArray[np.bool_], bytes]:
+    def _checked(self, descriptor: int, first: int, ends: Int64Array) -> tuple[BoolArray, bytes]:
         octets = read_exactly(descriptor, int(ends[-1] - ends[0]), int(ends[0]))
         relative = ends - ends[0]
-        good = kernels.check_records(
-            np.frombuffer(octets, np.uint8), relative[:-1].copy(), relative[1:].copy(), self.ledger_id, first
-        )
-        return good.astype(np.bool_), octets
+        good = check_records(octets, relative[:-1], relative[1:], ledger_id=self.ledger_id, first_entry_id=first)
+        return good, octets
 
     def _bad(self, entry_id: int, ends: Int64Array, row: int) -> BadEntry:
         reason = "the CRC32C does not fit" if ends[row + 1] > ends[row] else "the log does not have it"

@@ -1,7 +1,11 @@
 """A local ledger's log: the bytes of its entries.
 
 A log is a BookKeeper entry log that holds one ledger: a header of 1,024 bytes, then for each entry a record, which is a
-size and the body that a BookKeeper client sends, with a CRC32C digest and an empty password. So whatever reads a bookie's
+size and the body that a BookKeeper client sends, with a CRC32C digest:
+
+    size i32 || ledger id i64 || entry id i64 || last add confirmed i64 || length i64 || crc32c u32 || payload
+
+Big-endian; the checksum covers the four numbers before it and the payload. So whatever reads a bookie's
 disk reads these, too. A record tells which entries were durable when it was written ("last add confirmed"), which in turn
 tells a torn end from damage.
 
@@ -19,6 +23,8 @@ from typing import Final
 import numpy as np
 
 from tracker.core.columns import BoolArray, Int64Array
+from tracker.ledger import checksum_kernels
+from tracker.ledger import kernels as log_kernels
 from tracker.ledger.digest import BODY_HEADER
 from tracker.ledger.entry_log import HEADER_BYTES, RECORD_SIZE_BYTES
 from tracker.ledger.errors import LedgerFileInvalid
@@ -32,6 +38,10 @@ ENTRY_BYTES_MAX: Final = 256 << 20
 INDEX_ROW_BYTES: Final = 8
 
 _MAGIC_BYTES: Final = 8
+_LEDGER_END: Final = RECORD_SIZE_BYTES + 8
+_IDS_END: Final = _LEDGER_END + 8
+_DIGEST_START: Final = RECORD_SIZE_BYTES + BODY_HEADER.size
+_DIGEST_BYTES: Final = 4
 _SIZE: Final = struct.Struct(">i")
 
 
@@ -114,7 +124,77 @@ def encode_records(
         last_add_confirmed,
         length,
     )
+    starts = np.concatenate([np.zeros(1, np.int64), ends])[:-1]
+    crc = checksum_kernels.crc32c_of_bodies(records, starts + RECORD_SIZE_BYTES, ends)
+    places = (starts + _DIGEST_START)[:, np.newaxis] + np.arange(_DIGEST_BYTES)
+    records[places] = crc.astype(">u4").view(np.uint8).reshape(-1, _DIGEST_BYTES)
     return records.data, ends
+
+
+def check_records(
+    octets: bytes, starts: Int64Array, ends: Int64Array, *, ledger_id: int, first_entry_id: int
+) -> BoolArray:
+    """For each record whether it is whole, ends where it should, and is that of its ledger and entry.
+
+    Args:
+        octets: holds the records.
+        starts: where each should start in it, 0 or more.
+        ends: where each should end; may be anywhere behind the start.
+        ledger_id: of all of them.
+        first_entry_id: of the first; each other one is one higher.
+    """
+    content = np.frombuffer(octets, np.uint8)
+    (offset, body_size, ledger, entry_id, _, _), _ = log_kernels.walk_log(content, 0, len(starts), False)
+    # All is well nearly always, and that is seen at half the cost.
+    if (
+        len(offset) == len(starts)
+        and (offset == starts).all()
+        and (offset + body_size + RECORD_SIZE_BYTES == ends).all()
+        and (body_size >= RECORD_HEADER_BYTES - RECORD_SIZE_BYTES).all()
+        and (ledger == ledger_id).all()
+        and (entry_id - np.arange(len(starts)) == first_entry_id).all()
+    ):
+        return _digests_fit(content, offset, ends)
+    good: BoolArray = (ends - starts >= RECORD_HEADER_BYTES) & (ends <= len(octets))
+    rows = np.flatnonzero(good)
+    begin, end = starts[rows], ends[rows]
+    words = content[begin[:, np.newaxis] + np.arange(_IDS_END)]
+    good[rows] = (
+        (words[:, :RECORD_SIZE_BYTES].copy().view(">i4")[:, 0] == end - begin - RECORD_SIZE_BYTES)
+        & (words[:, RECORD_SIZE_BYTES:_LEDGER_END].copy().view(">i8")[:, 0] == ledger_id)
+        & (words[:, _LEDGER_END:].copy().view(">i8")[:, 0] == first_entry_id + rows)
+        & _digests_fit(content, begin, end)
+    )
+    return good
+
+
+def walk_records(octets: bytes, *, ledger_id: int, next_entry_id: int) -> tuple[Int64Array, Int64Array]:
+    """The whole records of a ledger from the start on, one behind the other, as long as entry ids ascend.
+
+    Returns: for each where it ends, and its entry id.
+    """
+    content = np.frombuffer(octets, np.uint8)
+    rows, _ = log_kernels.walk_log(content, 0, len(octets) // RECORD_HEADER_BYTES, False)
+    offset, body_size, ledger, entry_id, _, _ = rows
+    ends = offset + RECORD_SIZE_BYTES + body_size
+    follows = (ledger == ledger_id) & (body_size >= RECORD_HEADER_BYTES - RECORD_SIZE_BYTES)
+    # The walk crosses what looks like padding; here there is none.
+    follows &= offset == np.concatenate([np.zeros(1, np.int64), ends])[:-1]
+    follows &= entry_id > np.concatenate([np.full(1, next_entry_id - 1), entry_id])[:-1]
+    count = _leading(follows)
+    count = _leading(_digests_fit(content, offset[:count], ends[:count]))
+    return ends[:count], entry_id[:count].copy()
+
+
+def _digests_fit(content: kernels.UInt8Array, starts: Int64Array, ends: Int64Array) -> BoolArray:
+    kinds = np.array([checksum_kernels.CRC32C], np.int64)
+    fits = checksum_kernels.fitting_digests(content, starts + RECORD_SIZE_BYTES, np.ascontiguousarray(ends), kinds)
+    return fits > 0
+
+
+def _leading(holds: BoolArray) -> int:
+    """How many come before the first that does not hold."""
+    return len(holds) if holds.all() else int(np.argmin(holds))
 
 
 @dataclass(frozen=True, slots=True)
