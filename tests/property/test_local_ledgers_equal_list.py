@@ -111,6 +111,7 @@ class Topic:
 
     def check(self) -> None:
         """What a reader sees is what was acknowledged, with the index that the messages before add up to."""
+        self.writer.check()
         found = stored(self.directory)
         assert [position for position, _ in found] == [position for position, _, _ in self.durable]
         assert self.writer.last == (found[-1][0] if found else None)

@@ -24,7 +24,9 @@ from tracker.ledger.errors import MetadataInvalid
 INDEX_PROPERTY: Final = "index"
 """The managed ledger's property in which Pulsar keeps the counter of messages."""
 
-_MAGIC: Final = b"\x0e\x02"
+BROKER_MAGIC: Final = b"\x0e\x02"
+"""What an entry with broker metadata starts with."""
+
 _HEADER_BYTES: Final = 6
 
 
@@ -59,7 +61,8 @@ class BrokerEntryMetadataInterceptor(Protocol):
 
         Args:
             properties: those of the managed ledger.
-            last_entry: the broker metadata of the topic's last entry; None when it has none.
+            last_entry: the broker metadata of the newest entry that has an index which the properties may not know of;
+                None when there is none.
         Raises:
             MetadataInvalid: a property is not what it should be.
         """
@@ -156,9 +159,9 @@ def _check_rows(interceptor: BrokerEntryMetadataInterceptor, metadata: BrokerMet
 
 def broker_metadata_of(entry: bytes) -> BrokerEntryMetadata | None:
     """The broker metadata in front of an entry, whatever comes after it; None when there is none that parses."""
-    if not entry.startswith(_MAGIC):
+    if not entry.startswith(BROKER_MAGIC):
         return None
-    size = int.from_bytes(entry[len(_MAGIC) : _HEADER_BYTES], "big", signed=True)
+    size = int.from_bytes(entry[len(BROKER_MAGIC) : _HEADER_BYTES], "big", signed=True)
     if not 0 <= size <= len(entry) - _HEADER_BYTES:
         return None
     try:

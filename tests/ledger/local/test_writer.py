@@ -11,6 +11,7 @@ from tracker.ledger.digest import LedgerDigest
 from tracker.ledger.entry_logs import open_entry_logs
 from tracker.ledger.interceptor_names import load_interceptors
 from tracker.ledger.interceptors import BrokerEntryMetadataInterceptor, broker_metadata_of
+from tracker.ledger.local import last_index as last_index_module
 from tracker.ledger.local.errors import AppendFailed, LedgerInUse, TopicTerminated, WriterClosed
 from tracker.ledger.local.opening import open_writer
 from tracker.ledger.local.rollover import RolloverLimits
@@ -89,6 +90,20 @@ def test_the_index_survives_restarts(tmp_path):
     with writer_of(tmp_path, names=["index"]) as writer:
         writer.append_many([b"e"], now_ms=1)
     assert indexes(tmp_path) == [2, 4, 8, None, 9]
+
+
+def test_the_index_survives_a_crash_behind_entries_without_one(tmp_path, monkeypatch):
+    """The newest entry that has one tells, however far back."""
+    monkeypatch.setattr(last_index_module, "_ENTRIES_AT_ONCE", 3)
+    for without in (0, 1, 3, 7):
+        directory = tmp_path / str(without)
+        killed = writer_of(directory, names=["index"])
+        killed.append_many([b"a"] * (2 + without), now_ms=1, num_messages=[3, 2, *[0] * without])
+        killed.flush()
+        killed._lock.release()
+        with writer_of(directory, names=["index"]) as writer:
+            writer.append_many([b"b"], now_ms=1)
+        assert indexes(directory) == [2, 4, *[None] * without, 5]
 
 
 def test_ledgers_roll_over_by_entries(tmp_path):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tracker.core.columns import Int64Array
+from tracker.core.errors import InvariantViolation
 from tracker.ledger.entry_log import HEADER_BYTES
 from tracker.ledger.local.disk import Disk, OpenFile
 from tracker.ledger.local.layout import TopicDirectory
@@ -115,6 +116,16 @@ class OpenLedger:
         """Count as durable what :meth:`sync` said, all that there is."""
         self.durable = durable
         self._index_rows.clear()
+
+    def check(self) -> None:
+        """Raise InvariantViolation if its own numbers contradict each other."""
+        rows = np.concatenate([np.empty(0, np.int64), *self._index_rows])
+        if self.durable.entry_id + 1 + len(rows) != self.entry_count:
+            raise InvariantViolation(f"{len(rows)} entries wait for the index, not all that are not durable")
+        if (rows[-1] if len(rows) else self.durable.end) != self._end or (np.diff(rows) < 0).any():
+            raise InvariantViolation(f"the log ends at {self._end}, its last entry elsewhere")
+        if not self.client_bytes <= self.payload_bytes or self.payload_bytes < self.durable.payload_bytes:
+            raise InvariantViolation(f"{self.payload_bytes} bytes of payloads are fewer than their parts")
 
     def truncate(self) -> None:
         """Cut off what is not durable.

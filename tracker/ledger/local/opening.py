@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from delayed_tracker.pulsar.v1.entry_pb2 import BrokerEntryMetadata
 from tracker.ledger.errors import BadEntry, ErrorPolicy, MetadataInvalid
-from tracker.ledger.interceptors import INDEX_PROPERTY, BrokerEntryMetadataInterceptor, broker_metadata_of
+from tracker.ledger.interceptors import INDEX_PROPERTY, BrokerEntryMetadataInterceptor
 from tracker.ledger.local.disk import Disk, make_durably
 from tracker.ledger.local.errors import LedgerDamaged
 from tracker.ledger.local.found_records import find_records
+from tracker.ledger.local.last_index import last_index
 from tracker.ledger.local.layout import LedgerDirectory, TopicDirectory
 from tracker.ledger.local.ledger import LocalLedger
 from tracker.ledger.local.locks import FileLock
@@ -20,9 +20,6 @@ from tracker.ledger.local.recovery import RecoveredLedger, cut_torn_end, examine
 from tracker.ledger.local.rollover import RolloverLimits
 from tracker.ledger.local.writer import TopicWriter
 from tracker.ledger.topic_name import TopicName
-
-_LAST_ENTRIES: Final = 1_000
-"""How far to look back for an entry that can be read, if damage is to be passed over."""
 
 
 def open_writer(
@@ -71,7 +68,7 @@ def open_writer(
                 payload_bytes=recovered.payload_bytes,
                 now_ms=now_ms,
             )
-        last_entry = _last_broker_metadata(files, metadata, on_error)
+        last_entry = _last_index(files, metadata, recovered, on_error)
         metadata = _with_index(metadata, last_entry)
         for interceptor in interceptors:
             interceptor.recover(metadata.properties, last_entry)
@@ -140,22 +137,26 @@ def _recovered(files: TopicDirectory, metadata: TopicMetadata, on_error: ErrorPo
     return recovered
 
 
-def _last_broker_metadata(
-    files: TopicDirectory, metadata: TopicMetadata, on_error: ErrorPolicy
+def _last_index(
+    files: TopicDirectory, metadata: TopicMetadata, recovered: RecoveredLedger | None, on_error: ErrorPolicy
 ) -> BrokerEntryMetadata | None:
-    """The broker's part of the topic's last entry, or if that is damaged of the last one that is whole."""
     if not metadata.ledgers:
         return None
     ledger = metadata.ledgers[-1]
     assert ledger.entry_count, "empty ledgers are not kept"
-    last = ledger.entry_count - 1
-    opened = LocalLedger(files.log(ledger.ledger_id), files.index(ledger.ledger_id), ledger.ledger_id, last, None, True)
-    read = opened.read(last, last)
-    if read.bad_entries:
-        if on_error is ErrorPolicy.FAIL:
-            raise _damaged(read.bad_entries)
-        read = opened.read(max(0, last - _LAST_ENTRIES), last)
-    return broker_metadata_of(read.entries.payload(len(read.entries) - 1)) if len(read.entries) else None
+    opened = LocalLedger(
+        files.log(ledger.ledger_id),
+        files.index(ledger.ledger_id),
+        ledger.ledger_id,
+        ledger.entry_count - 1,
+        ledger.payload_bytes,
+        closed=True,
+    )
+    look_back = recovered is not None and recovered.ledger_id == ledger.ledger_id
+    found, bad_entries = last_index(opened, look_back=look_back)
+    if bad_entries and on_error is ErrorPolicy.FAIL:
+        raise _damaged(bad_entries)
+    return found
 
 
 def _with_index(metadata: TopicMetadata, last_entry: BrokerEntryMetadata | None) -> TopicMetadata:

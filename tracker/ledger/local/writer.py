@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 
 from tracker.core.columns import Int64Array, Position, PositionColumns
-from tracker.core.errors import InvalidInput
+from tracker.core.errors import InvalidInput, InvariantViolation
 from tracker.ledger.interceptors import BrokerEntryMetadataInterceptor, intercept_all
 from tracker.ledger.local.confirmed_file import ConfirmedFile
 from tracker.ledger.local.disk import Disk
@@ -209,6 +209,23 @@ class TopicWriter:
                 self._confirmed.close()
             self._lock.release()
             self._lock = None
+
+    def check(self) -> None:
+        """Raise InvariantViolation if the writer contradicts itself. For tests, and for whoever suspects a bug."""
+        ids = [ledger.ledger_id for ledger in self.metadata.ledgers]
+        if ids != sorted(set(ids)):
+            raise InvariantViolation(f"the ledgers {ids} do not ascend")
+        if any(not ledger.entry_count for ledger in self.metadata.ledgers[:-1]) or 0 in {
+            ledger.entry_count for ledger in self.metadata.ledgers
+        }:
+            raise InvariantViolation("a ledger that has ended is empty, or one that has not is not the last")
+        opened = self.metadata.open_ledger
+        if (None if opened is None else opened.ledger_id) != (None if self._ledger is None else self._ledger.ledger_id):
+            raise InvariantViolation("the ledger that is written to is not the one that the metadata has as open")
+        if self._ledger is not None:
+            self._ledger.check()
+        if self._unflushed and (self._ledger is None or self._ledger.whole):
+            raise InvariantViolation("entries are remembered as not durable, though all are")
 
     def _check_open(self) -> None:
         if self._lock is None:
