@@ -14,7 +14,7 @@ from numba import config
 
 from tests.project_tree import ROOT
 from tracker.ledger import checksum_kernels
-from tracker.ledger.checksum_kernels import crc32c_of_each, fitting_digests
+from tracker.ledger.checksum_kernels import crc32c_of_bodies, crc32c_of_each, fitting_digests
 from tracker.ledger.digest import LedgerDigest, encode_body
 from tracker.ledger.ledger_metadata import DigestType
 
@@ -118,3 +118,16 @@ def test_a_body_without_room_for_its_digest_fits_nothing():
     for size in range(len(body) + 1):
         found = fitting_digests(octets, np.array([0]), np.array([size]), np.array([DigestType.CRC32C]))
         assert found.tolist() == [DigestType.CRC32C if size == len(body) else 0]
+
+
+@given(st.lists(st.binary(max_size=50), max_size=5))
+def test_the_digests_that_bodies_should_have(payloads):
+    """Whatever is in their place."""
+    bodies = [encode_body(1, row, body, last_add_confirmed=-1, length=0) for row, body in enumerate(payloads)]
+    blank = [body[:32] + bytes(4) + body[36:] for body in bodies]
+    end = np.cumsum([0, *map(len, blank)])[1:]
+    start = end - np.array([len(body) for body in blank], np.int64)
+
+    found = crc32c_of_bodies(np.frombuffer(b"".join(blank), np.uint8), start.astype(np.int64), end)
+
+    assert [digest.to_bytes(4, "big") for digest in found.tolist()] == [body[32:36] for body in bodies]
