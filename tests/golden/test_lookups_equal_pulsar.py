@@ -5,13 +5,14 @@ from functools import cache
 
 import pytest
 
-from tests.golden.pulsar_pack import expected
+from tests.golden.pulsar_pack import BOOKIE, METADATA, PACK, expected
 from tracker.core.columns import Position
 from tracker.ledger.entry_lookup import EntryLookup
 from tracker.ledger.errors import BrokerMetadataMissing, MessageIndexInvalid, MessageNotFound
 from tracker.ledger.last_message import last_message
 from tracker.ledger.message_index import EARLIEST, IndexLookupMode, position_by_index
 from tracker.ledger.seek import seek_by_time
+from tracker.ledger.source_url import open_sources
 from tracker.ledger.topic_name import TopicName
 from tracker.ledger.topic_queries import TopicQueries
 
@@ -127,6 +128,24 @@ def test_what_a_reader_reads_after_a_seek(lookup_of):
         seen = next(position for position in sorted(messages[row["topic"]]) if position >= place)
         assert seen == Position(row["seek_reads_next"]["ledger"], row["seek_reads_next"]["entry"]), row
     assert len(rows) == 80
+
+
+@pytest.mark.parametrize("name", ["none", "record", "block"])
+def test_tiered_storage_gives_the_same_answers(name):
+    """Whatever place has the ledgers: indexes and times lead to the same entries."""
+    topic = f"persistent://lab/fs-{name}/stored"
+    map_files = f"offload+mapfile:{PACK / 'offload-filesystem' / name}?metadata={METADATA}"
+    with open_sources([map_files, f"bookkeeper+file:{BOOKIE}?metadata={METADATA}"]) as source:
+        lookup = EntryLookup(source.topic_log(topic))
+        by_index = [row for row in expected("message_id_by_index") if row["topic"] == topic]
+        for row in by_index:
+            assert answer(lookup, row["index"], IndexLookupMode.PULSAR_COMPATIBLE) == recorded_answer(row), row
+        by_time = [row for row in expected("by_timestamp") if row["topic"] == topic]
+        for row in by_time:
+            recorded = Position(row["admin_message_id"]["ledger"], row["admin_message_id"]["entry"])
+            assert seek_by_time(lookup, row["timestamp"]).position == recorded, row
+    assert len(by_index) > 20
+    assert len(by_time) >= 17
 
 
 def test_last_messages(lookup_of):

@@ -194,6 +194,16 @@ async def test_answers_fit_a_message():
     assert all(page.ByteSize() <= 1 << 20 for page in answers)
 
 
+async def test_several_sources():
+    """Tiered storage and, for the ledger that was not offloaded, the bookie's disk."""
+    map_files = f"offload+mapfile:{BOOKIE.parent / 'offload-filesystem' / 'block'}?metadata={METADATA}"
+    async with ledgers(ledger_source_url=f"{map_files} {SOURCE}") as stub:
+        answers = await pages(stub, topic="lab/fs-block/stored")
+        found = await stub.GetMessageIdByIndex(pb.GetMessageIdByIndexRequest(topic="lab/fs-block/stored", index=3))
+    assert {ledger_id for page in answers for ledger_id in page.ledger_ids} == {159, 160, 164, 165, 166}
+    assert found.message_id.position == at(159, 3)
+
+
 async def test_damaged_entries(tmp_path):
     """Pages list them and go on; an answer that would rest on one is refused."""
     disk = DiskFiles(tmp_path)

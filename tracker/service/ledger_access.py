@@ -9,7 +9,7 @@ from tracker.core.errors import InvalidInput
 from tracker.ledger.async_queries import AsyncTopicQueries
 from tracker.ledger.message_index import IndexLookupMode
 from tracker.ledger.messages import MessageId
-from tracker.ledger.source_url import open_source
+from tracker.ledger.source_url import open_sources
 from tracker.service.errors import BrokerMetadataDisabled, LedgerSourceNotSet, Recovering
 from tracker.service.settings import Settings
 
@@ -50,7 +50,7 @@ class LedgerAccess:
     """What both edges of the service ask about ledgers. Started once, closed once."""
 
     def __init__(self, source_url: str, answers: LedgerAnswers) -> None:
-        """Nothing is opened yet; an empty URL is no source."""
+        """Nothing is opened yet; there may be several URLs, divided by spaces, or none."""
         self.answers = answers
         self._source_url = source_url
         self._queries: AsyncTopicQueries | None = None
@@ -80,7 +80,7 @@ class LedgerAccess:
             return
         _log.info("opening ledgers", source=self._source_url)
         try:
-            self._queries = await AsyncTopicQueries.open(lambda: open_source(self._source_url))
+            self._queries = await AsyncTopicQueries.open(lambda: open_sources(self._source_url.split()))
         except InvalidInput as error:
             raise InvalidInput("ledgerSourceUrl", self._source_url, error.remedy) from error
         except OSError as error:
