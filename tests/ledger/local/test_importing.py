@@ -11,9 +11,11 @@ from tracker.ledger.errors import EntriesUnreadable, ErrorPolicy
 from tracker.ledger.interceptor_names import load_interceptors
 from tracker.ledger.interceptors import broker_metadata_of
 from tracker.ledger.local.importing import import_topic
+from tracker.ledger.local.layout import LedgerDirectory
 from tracker.ledger.local.opening import open_writer
 from tracker.ledger.local.source import open_local_ledgers
 from tracker.ledger.topic_log import TopicLog
+from tracker.ledger.topic_name import TopicName
 
 LEDGERS = {3: [message(index=0), message(index=3, batch=3)], 5: [], 9: [b"", b"no message", message(index=9)]}
 
@@ -120,6 +122,16 @@ def test_ledger_ids_of_other_topics_are_refused(log, tmp_path):
             writer.append_many([b"a"], now_ms=1)
             writer.roll_over(now_ms=1)
     with pytest.raises(InvalidInput, match=r"ledger_id: 3 .*persistent%2Fother has a ledger of this id"):
+        copied(log, tmp_path / "copy")
+
+
+def test_ids_of_compacted_ledgers_are_refused(log, tmp_path):
+    """The topic's own, too."""
+    open_writer(tmp_path / "copy", TOPIC, now_ms=1, disk=QuickDisk()).close()
+    compacted = LedgerDirectory(tmp_path / "copy").topic(TopicName.parse(TOPIC)).compacted
+    compacted.path.mkdir()
+    compacted.log(9).touch()
+    with pytest.raises(InvalidInput, match=r"ledger_id: 9 .*persistent%2Forders has a ledger of this id"):
         copied(log, tmp_path / "copy")
 
 

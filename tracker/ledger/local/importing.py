@@ -138,8 +138,9 @@ def _present(ledgers: list[Ledger], place: LedgerDirectory, writer: TopicWriter)
     others = {
         ledger_id: topic.path.name
         for topic in place.topic_directories()
-        if topic != files
-        for ledger_id in topic.ledger_ids()
+        for place_of in (topic, topic.compacted)
+        if place_of != files
+        for ledger_id in place_of.ledger_ids()
     }
     present = set()
     for ledger in ledgers:
