@@ -34,7 +34,8 @@ class ListLedger:
         ids = range(first, min(last, self.last_entry_id) + 1)
         self.entries_read += len(ids)
         there = [entry_id for entry_id in ids if self.payloads[entry_id] is not None]
-        bad = [BadEntry(self.ledger_id, entry_id, None, None, "missing") for entry_id in ids if entry_id not in there]
+        gone = [entry_id for entry_id in ids if self.payloads[entry_id] is None]
+        bad = [BadEntry(self.ledger_id, entry_id, None, None, "missing") for entry_id in gone]
         return LedgerEntries(
             StoredEntries.of(self.ledger_id, there, [self.payloads[entry_id] or b"" for entry_id in there]), tuple(bad)
         )

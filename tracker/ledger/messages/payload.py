@@ -2,7 +2,7 @@
 
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 from tracker.core.errors import InvalidInput
-from tracker.ledger.compression import Codec, decompress
+from tracker.ledger.compression import decompress
 from tracker.ledger.errors import PayloadInvalid
 from tracker.ledger.messages.keys import KeyLoader, missing_key
 
@@ -47,7 +47,8 @@ class PayloadDecoder:
             CompressedDataInvalid: the bytes do not decompress to the size that the metadata promises.
             PayloadInvalid: the size is above the limit.
         """
-        size = len(payload) if int(metadata.compression) == Codec.NONE else metadata.uncompressed_size
+        # What is not compressed is as large as it is, whatever the producer says.
+        size = metadata.uncompressed_size if metadata.compression else len(payload)
         if size > self._message_bytes_max:
             raise PayloadInvalid(f"{size} bytes uncompressed are more than the limit of {self._message_bytes_max}")
-        return decompress(metadata.compression, payload, size)
+        return decompress(metadata.compression, payload, size) if metadata.compression else payload
