@@ -69,6 +69,9 @@ _BATCH_INDEXES: Final = 31
 """The one repeated number; of bytes it would be packed."""
 _COMPRESSION_MAX: Final = 4
 
+_KEY: Final = 0x0A
+_VALUE: Final = 0x12
+"""Tags of the fields of a property."""
 _VARINT: Final = 0
 _FIXED_64: Final = 1
 _BYTES: Final = 2
@@ -189,6 +192,12 @@ def gather(octets: UInt8Array, start: Int64Array, end: Int64Array) -> UInt8Array
 
 
 @register_jitable(forceinline=True)
+def _little_32(octets: UInt8Array, at: Int) -> Int:
+    low = np.int64(octets[np.uintp(at)]) | np.int64(octets[np.uintp(at + 1)]) << 8
+    return low | np.int64(octets[np.uintp(at + 2)]) << 16 | np.int64(octets[np.uintp(at + 3)]) << 24
+
+
+@register_jitable(forceinline=True)
 def _varint(octets: UInt8Array, at: Int, end: Int) -> tuple[Int, Int]:
     """The 64 bits of a varint and where it ends, which is -1 if it is cut short or of more than ten octets."""
     if at >= end:
@@ -197,6 +206,13 @@ def _varint(octets: UInt8Array, at: Int, end: Int) -> tuple[Int, Int]:
     at += 1
     if value < 0x80:
         return value, at
+    # Most of the long ones are times: six octets.
+    if end - at >= 5:
+        word = _little_32(octets, at)
+        last = np.int64(octets[np.uintp(at + 4)])
+        if word & 0x80808080 == 0x80808080 and last < 0x80:
+            middle = (word & 0x7F) | (word & 0x7F00) >> 1 | (word & 0x7F0000) >> 2 | (word & 0x7F000000) >> 3
+            return (value & 0x7F) | middle << 7 | last << 35, at + 5
     value &= 0x7F
     shift = 7
     while at < end and shift < 70:
@@ -241,12 +257,22 @@ def _skip(octets: UInt8Array, wire_type: Int, at: Int, end: Int) -> Int:
 @register_jitable
 def _has_key_and_value(octets: UInt8Array, at: Int, end: Int) -> bool:
     """Whether a message consists of fields 1 and 2, both of bytes, each at least once."""
+    # Nearly all are a short key and a short value.
+    if end - at >= 4:
+        second = at + 2 + np.int64(octets[np.uintp(at + 1)])
+        if second + 2 <= end and octets[np.uintp(at)] == _KEY and octets[np.uintp(second)] == _VALUE:
+            size = np.int64(octets[np.uintp(second + 1)])
+            if second < at + 2 + 0x80 and size < 0x80 and second + 2 + size == end:
+                return True
     seen: Int = 0
     while 0 <= at < end:
         tag, at = _tag(octets, at, end)
-        if tag != 1 << 3 | _BYTES and tag != 2 << 3 | _BYTES:
+        if tag == _KEY:
+            seen |= 1
+        elif tag == _VALUE:
+            seen |= 2
+        else:
             return False
-        seen |= tag >> 3
         at = _skip(octets, _BYTES, at, end)
     return at == end and seen == 3
 
