@@ -220,7 +220,10 @@ def test_a_payload_that_is_a_log_is_a_payload(tmp_path, indexed):
     start = int.from_bytes(ledger.index.read_bytes()[:8], "little")
     if not indexed:
         ledger.index.unlink()
-    for size in [*range(400), *(36 + inside).tolist()]:
-        if size != 36 + len(inner):
-            ledger.log.write_bytes(right[:start] + size.to_bytes(4, "big") + right[start + 4 :])
-            assert payloads_of(again(tmp_path / "outer", 3).read(0, 2)) == ([b"a", b"b"] if indexed else [b"a"])
+    sizes = [size for size in [*range(400), *(36 + inside).tolist()] if size != 36 + len(inner)]
+    damaged = [right[:start] + size.to_bytes(4, "big") + right[start + 4 :] for size in sizes]
+    # What bookies' logs have as padding.
+    damaged += [right[:start] + b"\xff" * (40 + at) + right[start + 40 + at :] for at in [0, *inside.tolist()]]
+    for content in damaged:
+        ledger.log.write_bytes(content)
+        assert payloads_of(again(tmp_path / "outer", 3).read(0, 2)) == ([b"a", b"b"] if indexed else [b"a"])

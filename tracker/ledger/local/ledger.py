@@ -33,7 +33,7 @@ class LocalLedger:
     last_entry_id: int
     payload_bytes: int | None
     closed: bool
-    _found: Int64Array | None = field(default=None, init=False)
+    _found: Int64Array | None = field(default=None, init=False, compare=False, repr=False)
     """Where records end, by the log itself, once the index was seen to be missing or wrong."""
 
     def read(self, first: int, last: int) -> LedgerEntries:
