@@ -17,13 +17,16 @@ OPTION_OF_FIELD = {
     "address": "--server",
     "bar_count": "--bars",
     "from_ms": "--from",
+    "index": "--index",
     "lease_ms": "--lease-ms",
     "log_directories": "--bookie",
     "mark_delete.entry_id": "--mark-delete",
     "mark_delete.ledger_id": "--mark-delete",
     "max_messages": "--max",
     "owner": "--owner",
+    "source": "--source",
     "step_ms": "--step-s",
+    "topic": "--topic",
     "topic_prefix": "--topic-prefix",
     "tracker.subscription": "--subscription",
     "tracker.topic": "--topic",
@@ -31,7 +34,7 @@ OPTION_OF_FIELD = {
     "wait_ms": "--wait-ms",
 }
 """The option that a field of the API comes from."""
-_TYPED_AS = {**OPTION_OF_FIELD, "storage URL": "bucketSnapshotStorageUrl"}
+_TYPED_AS = {**OPTION_OF_FIELD, "position": "LEDGER:ENTRY", "storage URL": "bucketSnapshotStorageUrl"}
 
 
 class BadUsage(DelayedTrackerError):
@@ -46,7 +49,7 @@ class CommandLine:
 
     arguments: Sequence[str]
     commands: Sequence[str]
-    """Names of all commands."""
+    """Names of all commands; those of a group behind its name: "topics", "topics list"."""
 
     @property
     def as_json(self) -> bool:
@@ -56,8 +59,11 @@ class CommandLine:
     @property
     def help_command(self) -> str:
         """What prints the help that belongs to it."""
-        name = next((argument for argument in self.arguments if argument in self.commands), None)
-        return f"delayed-tracker {name} --help" if name else "delayed-tracker --help"
+        name = ""
+        for argument in self.arguments:
+            longer = f"{name} {argument}".lstrip()
+            name = longer if longer in self.commands else name
+        return f"delayed-tracker {name} --help".replace("  ", " ")
 
     def given(self, options: Sequence[str]) -> str | None:
         """The last value that was typed for an option of these names; None if there is none."""

@@ -29,6 +29,8 @@ from tracker.cli import (
 )
 from tracker.cli.demo import command as demo
 from tracker.cli.failures import CommandLine, bad_usage, print_error
+from tracker.cli.ledgers import commands as ledgers
+from tracker.cli.topics import commands as topics
 from tracker.core.errors import DelayedTrackerError
 from tracker.service.exit_codes import ExitCode, exit_code_of
 
@@ -60,6 +62,8 @@ app.command("explain")(explain.explain)
 app.command("histogram")(histogram.histogram)
 app.command("verify")(verify.verify)
 app.command("config")(config.config)
+app.add_typer(topics.app, name="topics")
+app.add_typer(ledgers.app, name="ledgers")
 
 
 def _version(asked: bool) -> None:
@@ -76,10 +80,20 @@ def options(
     """What can stand before a command."""
 
 
+def command_names() -> list[str]:
+    """All commands, groups included; those of a group behind its name: "topics", "topics list"."""
+    names = [command.name for command in app.registered_commands if command.name]
+    for group in app.registered_groups:
+        assert group.name is not None
+        assert group.typer_instance is not None
+        names += [group.name, *(f"{group.name} {command.name}" for command in group.typer_instance.registered_commands)]
+    return names
+
+
 def run() -> None:
     """Entry point of the installed command: errors are one clear line and an exit status, never a traceback."""
     _prepare_streams()
-    line = CommandLine(sys.argv[1:], [command.name for command in app.registered_commands if command.name])
+    line = CommandLine(sys.argv[1:], command_names())
     try:
         # Without standalone mode the status of typer.Exit is returned, and usage errors are ours to print.
         status = app(args=list(line.arguments) or ["--help"], standalone_mode=False)

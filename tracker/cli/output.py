@@ -8,7 +8,7 @@ import enum
 import errno
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -76,6 +76,14 @@ def print_json(value: object) -> None:
     """One JSON document on stdout."""
     stream = _stdout()
     stream.write(json.dumps(jsonable(value), indent=2, ensure_ascii=_escapes_needed()) + "\n")
+    stream.flush()
+
+
+def print_json_lines(values: Iterable[object]) -> None:
+    """JSON documents on stdout, one a line."""
+    stream = _stdout()
+    escaped = _escapes_needed()
+    stream.writelines(json.dumps(jsonable(value), ensure_ascii=escaped) + "\n" for value in values)
     stream.flush()
 
 

@@ -130,6 +130,15 @@ class MessageNotFound(LedgerError):
         """None when the topic has no messages at all."""
 
 
+class MessageNotVisible(LedgerError):
+    """The entry is there, and no consumer gets a message of it. Name another entry."""
+
+    reason = "MESSAGE_NOT_VISIBLE"
+
+    def __init__(self, position: str, why: str) -> None:
+        super().__init__(f"no consumer gets to see entry {position}: {why}", metadata={"position": position})
+
+
 class BrokerMetadataMissing(LedgerError):
     """The entries do not say which messages they are. A broker must be configured to index new ones."""
 

@@ -1,0 +1,1 @@
+"""``delayed-tracker ledgers``: the ledgers that topics are made of, whole."""

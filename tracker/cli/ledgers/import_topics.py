@@ -1,0 +1,85 @@
+"""``delayed-tracker ledgers import``: topics of any source as local ledgers."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tracker.cli.ledger_source import Source, opened
+from tracker.cli.options import AsJson
+from tracker.cli.output import print_json, progress, say, show, table
+from tracker.cli.replay import BAD_ENTRIES_SHOWN, OnErrorOption
+from tracker.core.errors import InvalidInput
+from tracker.ledger.errors import ErrorPolicy
+from tracker.ledger.local.importing import ImportReport, import_topic
+
+
+def import_topics(
+    *,
+    source: Source,
+    into: Annotated[
+        Path,
+        typer.Option(
+            "--into",
+            help="Directory of local ledgers; made if the directory above it is there.",
+            metavar="DIR",
+            file_okay=False,
+        ),
+    ],
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", help="Only this topic; may be repeated; default: all.", metavar="TOPIC"),
+    ] = None,
+    on_error: Annotated[
+        OnErrorOption, typer.Option("--on-error", help="What to do with entries that cannot be read.")
+    ] = OnErrorOption.FAIL,
+    as_json: AsJson = False,
+) -> None:
+    """Copy topics into local ledgers: payloads and positions stay what they are. What was copied before is passed over.
+
+    Example: delayed-tracker ledgers import --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
+    --topic persistent://lab/main/delayed --into ledgers
+    """
+    if not into.parent.is_dir():
+        raise InvalidInput("--into", str(into), f"make the directory {into.parent} first")
+    reports: dict[str, ImportReport] = {}
+    with opened(source) as queries:
+        for log in [queries.source.topic_log(name) for name in topic or queries.topics()]:
+            with progress(f"importing {log.name}", "entries") as shown:
+                reports[str(log.name)] = import_topic(
+                    log,
+                    into,
+                    now_ms=time.time_ns() // 1_000_000,
+                    on_error=ErrorPolicy(on_error.value),
+                    progress=shown,
+                )
+    if as_json:
+        print_json({"topics": [_document(name, report) for name, report in reports.items()]})
+        return
+    numbers = ("ledgers copied", "entries copied", "there already", "bad entries")
+    rows = table(f"imported into {into}", "topic", *numbers, numbers=numbers)
+    for name, report in reports.items():
+        rows.add_row(
+            name,
+            str(len(report.copied)),
+            str(report.entry_count),
+            str(len(report.present)),
+            str(sum(bad.entry_count for bad in report.bad_entries)),
+        )
+    show(rows)
+    bad_entries = [bad for report in reports.values() for bad in report.bad_entries]
+    for bad in bad_entries[:BAD_ENTRIES_SHOWN]:
+        say(f"bad: {bad}")
+    if len(bad_entries) > BAD_ENTRIES_SHOWN:
+        say(f"... and {len(bad_entries) - BAD_ENTRIES_SHOWN} more; --json lists all")
+
+
+def _document(name: str, report: ImportReport) -> dict[str, object]:
+    return {
+        "topic": name,
+        "copied_ledger_ids": report.copied,
+        "present_ledger_ids": report.present,
+        "entry_count": report.entry_count,
+        "bad_entries": report.bad_entries,
+    }

@@ -1,0 +1,23 @@
+"""``delayed-tracker topics last-message-id``: where a topic's last message is."""
+
+from tracker.cli.ledger_source import Source, opened
+from tracker.cli.options import AsJson, Topic
+from tracker.cli.output import print_json, say
+
+
+def last_message_id(*, source: Source, topic: Topic, as_json: AsJson = False) -> None:
+    """Print the position of a topic's last message, and its place in its batch.
+
+    Example: delayed-tracker topics last-message-id --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
+    --topic persistent://lab/main/delayed
+    """
+    with opened(source) as queries:
+        found = queries.get_last_message_id(topic)
+    if as_json:
+        print_json(found)
+        return
+    say(str(found.position))
+    if found.entry_id < 0:
+        say("the topic has no entries")
+    elif found.batch_index >= 0:
+        say(f"message {found.batch_index} of its batch, counted from 0")

@@ -1,0 +1,33 @@
+"""``delayed-tracker topics seek-by-time``: where to read on for a time."""
+
+from typing import Annotated
+
+import typer
+
+from tracker.cli.ledger_source import Source, opened
+from tracker.cli.offering import parse_instant
+from tracker.cli.options import AsJson, Topic
+from tracker.cli.output import print_json, say
+
+
+def seek_by_time(
+    *,
+    source: Source,
+    topic: Topic,
+    at: Annotated[str, typer.Option("--at", help="ISO-8601 (UTC) or epoch milliseconds.", metavar="INSTANT")],
+    as_json: AsJson = False,
+) -> None:
+    """Print the position of the first entry written at a time or later: by the broker's clock, where it was noted.
+
+    Example: delayed-tracker topics seek-by-time --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
+    --topic persistent://lab/main/delayed --at 2026-11-21T08:00:00Z
+    """
+    timestamp_ms = parse_instant("--at", at)
+    with opened(source) as queries:
+        found = queries.seek_by_time(topic, timestamp_ms)
+    if as_json:
+        print_json(found)
+        return
+    say(str(found.position))
+    if found.behind_end:
+        say("all entries are earlier: the next one will be there")
