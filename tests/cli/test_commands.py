@@ -7,12 +7,17 @@ from pathlib import Path
 import pytest
 
 from tracker.cli.demo.sample import BUNDLED_SAMPLE
+from tracker.cli.main import command_names
 from tracker.service.exit_codes import ExitCode
 
 COMMANDS = [
     "serve", "replay", "demo", "trackers", "open", "add", "poll", "cancel", "seal", "delete", "stats", "buckets", "peek",
     "explain", "histogram", "verify", "config",
 ]  # fmt: skip
+GROUPS = {
+    "topics": ["list", "stats", "entries", "message", "get-message-id-by-index", "seek-by-time", "last-message-id"],
+    "ledgers": ["list", "stats", "verify", "import"],
+}
 NOBODY = ["--server", "127.0.0.1:1"]
 TRACKER = ["--topic", "persistent://lab/main/delayed", "--subscription", "sub-1"]
 SAMPLE = ["--bookie", str(BUNDLED_SAMPLE / "bookie"), "--metadata", str(BUNDLED_SAMPLE / "metadata.jsonl")]
@@ -22,16 +27,27 @@ def test_help_lists_every_command_and_exit_status(command):
     """One page tells what there is and how it can end."""
     ran = command("--help")
     assert ran.status == 0
-    for name in COMMANDS:
+    for name in [*COMMANDS, *GROUPS]:
         assert f" {name} " in ran.out
     for code in ExitCode:
         assert f"{code.value} " in ran.out
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("group", GROUPS)
+def test_help_of_a_group_lists_its_commands(command, group):
+    """And no others."""
+    ran = command(group, "--help")
+    assert ran.status == 0
+    for name in GROUPS[group]:
+        assert f" {name} " in ran.out
+    in_groups = [f"{group} {name}" for group, names in GROUPS.items() for name in names]
+    assert sorted([*COMMANDS, *GROUPS, *in_groups]) == sorted(command_names())
+
+
+@pytest.mark.parametrize("name", [name for name in command_names() if name not in GROUPS])
 def test_each_command_explains_itself(command, name):
     """With an example that can be copied, and JSON for machines."""
-    ran = command(name, "--help")
+    ran = command(*name.split(), "--help")
     assert ran.status == 0
     assert f"Example: delayed-tracker {name}" in " ".join(ran.out.split())
     assert "--json" in ran.out

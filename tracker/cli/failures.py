@@ -34,7 +34,12 @@ OPTION_OF_FIELD = {
     "wait_ms": "--wait-ms",
 }
 """The option that a field of the API comes from."""
-_TYPED_AS = {**OPTION_OF_FIELD, "position": "LEDGER:ENTRY", "storage URL": "bucketSnapshotStorageUrl"}
+_TYPED_AS = {
+    **OPTION_OF_FIELD,
+    "key file": "--key",
+    "position": "LEDGER:ENTRY",
+    "storage URL": "bucketSnapshotStorageUrl",
+}
 
 
 class BadUsage(DelayedTrackerError):

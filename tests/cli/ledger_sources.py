@@ -1,0 +1,22 @@
+"""Sources of ledgers for commands: what a real Pulsar left, and what somebody wrote and damaged."""
+
+import shutil
+from pathlib import Path
+
+from tests.golden.pulsar_pack import BOOKIE, METADATA, PACK
+from tracker.cli.demo.sample import BUNDLED_SAMPLE
+
+PULSAR = f"bookkeeper+file:{BOOKIE}?metadata={METADATA}"
+KEY = f"test-key={PACK / 'keys' / 'private.pem'}"
+MAIN = "persistent://lab/main/"
+SAMPLE_TOPIC = f"{MAIN}delayed"
+SAMPLE = f"bookkeeper+file:{BUNDLED_SAMPLE / 'bookie'}?metadata={BUNDLED_SAMPLE / 'metadata.jsonl'}"
+
+
+def damaged_sample(directory: Path) -> str:
+    """The sample with one bit of entry 88:0 flipped."""
+    copy = Path(shutil.copytree(BUNDLED_SAMPLE / "bookie", directory / "bookie"))
+    content = bytearray((copy / "0.log").read_bytes())
+    content[1024 + 4 + 40 + 20] ^= 1
+    (copy / "0.log").write_bytes(content)
+    return f"bookkeeper+file:{copy}?metadata={BUNDLED_SAMPLE / 'metadata.jsonl'}"

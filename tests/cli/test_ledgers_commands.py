@@ -1,0 +1,120 @@
+"""Commands about whole ledgers: what they print, and how they end."""
+
+import json
+
+import pytest
+
+from tests.cli.ledger_sources import MAIN, PULSAR, SAMPLE, SAMPLE_TOPIC, damaged_sample
+from tracker.service.exit_codes import ExitCode
+
+SOURCE = ["--source", PULSAR]
+
+
+def document(ran, *, status: int = 0):
+    assert ran.status == status, ran.err
+    return json.loads(ran.out)
+
+
+def test_list_shows_the_ledgers_of_topics(command):
+    """Of one, or of all."""
+    ledgers = document(command("ledgers", "list", *SOURCE, "--topic", f"{MAIN}txn", "--json"))["ledgers"]
+    assert [(ledger["ledger_id"], ledger["entry_count"]) for ledger in ledgers] == [(54, 100), (58, 27)]
+    everything = document(command("ledgers", "list", *SOURCE, "--json"))["ledgers"]
+    assert all(ledger in everything for ledger in ledgers)
+    assert f"{len(everything)} ledgers\n" in command("ledgers", "list", *SOURCE).out
+
+
+def test_stats_count_what_ledgers_hold(command):
+    """Of each, or of one; progress goes to stderr."""
+    ran = command("ledgers", "stats", *SOURCE, "--topic", f"{MAIN}txn", "--json")
+    first, second = document(ran)["ledgers"]
+    assert "counting: 127 of 127 entries\n" in ran.err
+    assert (first["entry_count"], first["message_count"], first["marker_count"]) == (100, 102, 22)
+    assert (first["delayed_count"], first["transaction_count"], first["bad_count"]) == (19, 57, 0)
+    assert (second["first_index"], second["last_index"]) == (100, 136)
+    one = document(command("ledgers", "stats", *SOURCE, "--topic", f"{MAIN}txn", "--ledger", "58", "--json"))
+    assert one["ledgers"] == [second]
+    assert "100 to 136" in command("ledgers", "stats", *SOURCE, "--topic", f"{MAIN}txn").out
+
+
+def test_verify_finds_everything_sound(command):
+    """All that Pulsar left, transaction logs and empty ledgers too."""
+    ran = command("ledgers", "verify", *SOURCE, "--json")
+    told = document(ran)
+    assert told["sound"]
+    assert all(ledger["sound"] and ledger["bad_entries"] == [] for ledger in told["ledgers"])
+    total = sum(ledger["entry_count"] for ledger in told["ledgers"])
+    assert f"verifying: {total} of {total} entries\n" in ran.err
+
+
+def test_verify_names_what_is_damaged(command, tmp_path):
+    """By entry, file and byte; the rest is read all the same, and the status is 1."""
+    arguments = ["ledgers", "verify", "--source", damaged_sample(tmp_path), "--topic", SAMPLE_TOPIC]
+    told = document(command(*arguments, "--json"), status=ExitCode.FAILURE)
+    damaged = [ledger for ledger in told["ledgers"] if not ledger["sound"]]
+    assert [(ledger["ledger_id"], ledger["bad_count"]) for ledger in damaged] == [(88, 1)]
+    assert damaged[0]["bad_entries"][0]["entry_id"] == 0
+    ran = command(*arguments)
+    assert ran.status == ExitCode.FAILURE
+    assert "bad: entry 88:0" in ran.out
+    assert "1 ledgers with problems" in ran.out
+
+
+def test_an_import_is_done_once(command, tmp_path):
+    """What is there is passed over; what was copied reads the same from there."""
+    arguments = ["ledgers", "import", *SOURCE, "--topic", f"{MAIN}txn", "--into", str(tmp_path / "local"), "--json"]
+    assert document(command(*arguments))["topics"] == [
+        {
+            "topic": f"{MAIN}txn",
+            "copied_ledger_ids": [54, 58],
+            "present_ledger_ids": [],
+            "entry_count": 127,
+            "bad_entries": [],
+        }
+    ]
+    assert document(command(*arguments))["topics"][0]["present_ledger_ids"] == [54, 58]
+    entries = ["topics", "entries", "--topic", f"{MAIN}txn", "--limit", "1000", "--json"]
+    copied = command(*entries, "--source", f"ledger:{tmp_path / 'local'}")
+    assert copied.status == 0
+    assert copied.out == command(*entries, *SOURCE).out
+
+
+def test_all_topics_are_imported_unless_some_are_named(command, tmp_path):
+    """A table says how much of each."""
+    ran = command("ledgers", "import", "--source", SAMPLE, "--into", str(tmp_path / "local"))
+    assert ran.status == 0, ran.err
+    names = command("topics", "list", "--source", SAMPLE).out
+    assert names == command("topics", "list", "--source", f"ledger:{tmp_path / 'local'}").out
+    assert all(name in ran.out for name in names.splitlines())
+
+
+def test_damage_ends_an_import_unless_it_is_skipped(command, tmp_path):
+    """And is listed then."""
+    arguments = ["ledgers", "import", "--source", damaged_sample(tmp_path), "--topic", SAMPLE_TOPIC]
+    refused = command(*arguments, "--into", str(tmp_path / "refused"))
+    assert refused.status == ExitCode.BAD_DATA
+    assert "entry 88:0" in refused.err
+    skipped = command(*arguments, "--into", str(tmp_path / "skipped"), "--on-error", "skip")
+    assert skipped.status == 0
+    assert "bad: entry 88:0" in skipped.out
+
+
+WRONG = [
+    (["list", *SOURCE, "--topic", f"{MAIN}plane"], 7, f"near names: {MAIN}plain"),
+    (["stats", *SOURCE, "--topic", f"{MAIN}txn", "--ledger", "7"], 7, f"{MAIN}txn has no ledger 7; it has 54, 58"),
+    (["stats", *SOURCE, "--topic", f"{MAIN}txn", "--ledger", "x"], 2, "--ledger: 'x' is not valid; input should be a"),
+    (["verify", *SOURCE, "--topic", f"{MAIN}plane"], 7, f"near names: {MAIN}plain"),
+    (["import", *SOURCE], 2, "missing option '--into'; see `delayed-tracker ledgers import --help`"),
+    (["import", *SOURCE, "--into", "/nowhere/local"], 2, "--into: '/nowhere/local' is not valid; make the directory /no"),
+    (["import", *SOURCE, "--into", __file__], 2, "is a file"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "status", "said"), WRONG, ids=[f"{row[0][0]}-{row[2][:20]}" for row in WRONG])
+def test_wrong_input_is_one_line(command, arguments, status, said):
+    """With option, value and remedy; and nothing on stdout."""
+    ran = command("ledgers", *arguments)
+    assert (ran.status, ran.out) == (status, "")
+    errors = [line for line in ran.err.splitlines() if line.startswith("delayed-tracker: ")]
+    assert len(errors) == 1
+    assert said in errors[0]

@@ -1,0 +1,206 @@
+"""Commands about topics in ledgers: what they print, and how they end."""
+
+import base64
+import hashlib
+import json
+
+import pytest
+
+from tests.cli.ledger_sources import KEY, MAIN, PULSAR, SAMPLE, SAMPLE_TOPIC, damaged_sample
+from tests.golden.pulsar_pack import expected
+from tracker.service.exit_codes import ExitCode
+
+SOURCE = ["--source", PULSAR]
+
+
+def of(name: str) -> list[str]:
+    return [*SOURCE, "--topic", MAIN + name]
+
+
+def document(ran):
+    assert ran.status == 0, ran.err
+    return json.loads(ran.out)
+
+
+def lines(ran):
+    assert ran.status == 0, ran.err
+    return [json.loads(line) for line in ran.out.splitlines()]
+
+
+def test_list_prints_a_name_a_line(command):
+    """All that Pulsar had, or those with a prefix."""
+    names = command("topics", "list", *SOURCE).out.splitlines()
+    assert names == document(command("topics", "list", *SOURCE, "--json"))["topics"]
+    assert names == sorted(names)
+    assert {row["topic"] for row in expected("messages")} <= set(names)
+    parted = ["topics", "list", *SOURCE, "--topic-prefix", f"{MAIN}parted"]
+    assert command(*parted).out.splitlines() == [f"{MAIN}parted-partition-0", f"{MAIN}parted-partition-1"]
+    assert command("topics", "list", *SOURCE, "--topic-prefix", "nobody").out == ""
+
+
+def test_stats_tell_how_much_there_is(command):
+    """Compaction included; a topic that was never compacted says so."""
+    told = document(command("topics", "stats", *of("compacted"), "--json"))
+    assert (told["topic"], told["ledger_count"], told["entry_count"]) == (f"{MAIN}compacted", 2, 194)
+    assert told["last"] == {"ledger_id": 48, "entry_id": 93}
+    assert told["compacted"]["horizon"] == {"ledger_id": 45, "entry_id": 96}
+    assert "194" in command("topics", "stats", *of("compacted")).out
+    assert document(command("topics", "stats", *of("plain"), "--json"))["compacted"] is None
+
+
+def test_pages_of_entries_make_the_whole_topic(command):
+    """Each begins where the one before said; JSON lines end with where to go on."""
+    pages, start = [], []
+    while not pages or pages[-1][-1]["next"]:
+        pages.append(lines(command("topics", "entries", *of("txn"), "--limit", "50", "--json", *start)))
+        behind = pages[-1][-1]["next"]
+        start = ["--from", f"{behind['ledger_id']}:{behind['entry_id']}"] if behind else []
+    assert [len(page) for page in pages] == [51, 51, 28]
+    entries = [line["entry"] for page in pages for line in page[:-1]]
+    assert [entry["position"] for entry in entries[98:102]] == [
+        {"ledger_id": 54, "entry_id": 98},
+        {"ledger_id": 54, "entry_id": 99},
+        {"ledger_id": 58, "entry_id": 0},
+        {"ledger_id": 58, "entry_id": 1},
+    ]
+    assert entries[2]["kinds"] == ["batch", "transaction"]
+    assert entries[3]["kinds"] == ["marker", "transaction"]
+    assert (entries[2]["message_count"], entries[2]["index"]) == (4, 2)
+    assert entries[5]["deliver_at_ms"] == 1_795_267_329_442
+
+
+def test_a_page_of_entries_as_a_table(command):
+    """Its last line is the option for the next page."""
+    ran = command("topics", "entries", *of("comp-lz4-java"), "--limit", "3")
+    assert "lz4" in ran.out
+    behind = ran.out.splitlines()[-1].removeprefix("next: ").split()
+    assert "no more entries" in command("topics", "entries", *of("comp-lz4-java"), *behind, "--limit", "10000").out
+
+
+def test_bad_entries_stand_where_they_belong(command, tmp_path):
+    """Each with its reason; they count for the limit, and the next page begins behind them."""
+    source = damaged_sample(tmp_path)
+    arguments = ["topics", "entries", "--source", source, "--topic", SAMPLE_TOPIC, "--limit", "2"]
+    first = lines(command(*arguments, "--json"))
+    assert [next(iter(line)) for line in first] == ["bad_entry", "entry", "next"]
+    assert (first[0]["bad_entry"]["ledger_id"], first[0]["bad_entry"]["entry_id"]) == (88, 0)
+    assert first[-1]["next"] == {"ledger_id": 88, "entry_id": 2}
+    ran = command(*arguments)
+    assert "bad: entry 88:0" in ran.out
+
+
+def test_a_message_is_what_a_reader_saw(command):
+    """Whole, decrypted, and whichever piece of it is asked for."""
+    rows = {(row["topic"], row["n"]): row for row in expected("messages")}
+    for topic, number, position, more in [
+        ("plain", 0, None, []),
+        ("chunked", 1, "38:3", []),
+        ("encrypted", 1, None, ["--key", KEY]),
+    ]:
+        row = rows[MAIN + topic, number]
+        place = position or f"{row['id']['ledger']}:{row['id']['entry']}"
+        (message,) = document(command("topics", "message", *of(topic), place, *more, "--json"))["messages"]
+        assert hashlib.sha256(base64.b64decode(message["payload_base64"])).hexdigest() == row["sha256"]
+        assert (message["index"], message["key"]) == (row["index"], row.get("key"))
+        ran = command("topics", "message", *of(topic), place, *more)
+        assert f"message {row['id']['ledger']}:{row['id']['entry']}:-1" in ran.out
+
+
+def test_messages_of_a_batch(command):
+    """All of them as a list, or one."""
+    rows = [row for row in expected("messages") if row["topic"] == f"{MAIN}batched"]
+    assert len(document(command("topics", "message", *of("batched"), "30:0", "--json"))["messages"]) == 7
+    (message,) = document(command("topics", "message", *of("batched"), "30:0", "--batch-index", "3", "--json"))["messages"]
+    assert hashlib.sha256(base64.b64decode(message["payload_base64"])).hexdigest() == rows[3]["sha256"]
+    ran = command("topics", "message", *of("batched"), "30:0")
+    assert ran.out.startswith(f"30:0 of {MAIN}batched\n")
+
+
+def test_positions_stand_alone_on_their_line(command):
+    """So that --from takes them; what is to be known besides follows."""
+    assert command("topics", "get-message-id-by-index", *of("batched"), "--index", "40").out == "30:4\n"
+    found = document(command("topics", "get-message-id-by-index", *of("batched"), "--index", "40", "--json"))
+    assert (found["ledger_id"], found["entry_id"], found["partition"]) == (30, 4, -1)
+    row = next(row for row in expected("last_message_id") if row["topic"] == f"{MAIN}batched")
+    last = command("topics", "last-message-id", *of("batched"))
+    batch_index = row["client"]["batch_index"]
+    assert last.out == f"{row['client']['ledger']}:{row['client']['entry']}\nmessage {batch_index} of its batch, counted from 0\n"
+    assert document(command("topics", "last-message-id", *of("batched"), "--json"))["batch_index"] == batch_index
+
+
+def test_an_index_by_the_rules_of_either(command):
+    """A system message is the next user message by the proposal, and itself as shipped."""
+    asked = ["topics", "get-message-id-by-index", *of("txn"), "--index", "3"]
+    assert command(*asked).out == "54:4\n"
+    assert command(*asked, "--mode", "pulsar-compatible").out == "54:3\n"
+
+
+def test_a_time_leads_to_a_position(command):
+    """As Pulsar's admin says; behind the end it is said so."""
+    for row in [row for row in expected("by_timestamp") if row["topic"] == f"{MAIN}plain"][1:3]:
+        ident = row["admin_message_id"]
+        found = document(command("topics", "seek-by-time", *of("plain"), "--at", str(row["timestamp"]), "--json"))
+        assert found == {
+            "position": {"ledger_id": ident["ledger"], "entry_id": ident["entry"]},
+            "behind_end": False,
+        }
+    late = command("topics", "seek-by-time", *of("plain"), "--at", "2100-01-01")
+    assert late.out.splitlines()[1] == "all entries are earlier: the next one will be there"
+
+
+WRONG = [
+    (["list", "--source", "nowhere:x"], 2, "--source: 'nowhere:x' is not valid; known schemes are "),
+    (["list"], 2, "missing option '--source' (env var: 'DELAYED_TRACKER_SOURCE'); see `delayed-tracker topics list"),
+    (["list", "--source", "bookkeeper+file:x"], 2, "--source: 'bookkeeper+file:x' is not valid; add metadata=...: "),
+    (["fly"], 2, "no such command 'fly'; see `delayed-tracker topics --help`"),
+    ([], 2, "missing command; see `delayed-tracker topics --help`"),
+    (["stats", *of("plane")], 7, f"no topic {MAIN}plane; near names: {MAIN}plain"),
+    (["stats", *SOURCE, "--topic", "a/b"], 2, "--topic: 'a/b' is not valid; give persistent://tenant/namespace/name"),
+    (["stats", *of("parted")], 2, f"{MAIN}parted is partitioned; name one of its partitions: {MAIN}parted-partition-0"),
+    (["entries", *of("plain"), "--from", "7"], 2, "--from: '7' is not valid; give LEDGER:ENTRY, such as 7:3"),
+    (["entries", *of("plain"), "--limit", "0"], 2, "--limit: '0' is not valid; input should be greater than or"),
+    (["message", *of("plain"), "7"], 2, "LEDGER:ENTRY: '7' is not valid; give one position, such as 7:3"),
+    (["message", *of("chunked"), "7:0"], 7, f"{MAIN}chunked has no ledger 7; it has 38"),
+    (["message", *of("chunked"), "38:91"], 2, "LEDGER:ENTRY: '38:91' is not valid; ledger 38 has entries 0 to 90"),
+    (["message", *of("txn"), "54:3"], 7, "no consumer gets to see entry 54:3: it is a marker of the broker's"),
+    (["message", *of("encrypted"), "39:0"], 7, "entry 39:0: the payload is encrypted: give private key 'test-key'"),
+    (["message", *of("plain"), "7:0", "--key", "x"], 2, "--key: 'x' is not valid; give NAME=FILE, such as"),
+    (["message", *of("plain"), "7:0", "--key", "x=/nowhere"], 2, "--key: '/nowhere' is not valid; give a PEM file"),
+    (["message", *of("batched"), "30:0", "--batch-index", "7"], 2, "--batch-index: 7 is not valid; the entry has mess"),
+    (["message", *of("chunked"), "38:0", "--batch-index", "0"], 2, "--batch-index: 0 is not valid; leave it out"),
+    (["get-message-id-by-index", *of("plain"), "--index", "-1"], 2, "--index: '-1' is not valid; input should be"),
+    (["get-message-id-by-index", *of("plain"), "--index", "99999"], 7, f"{MAIN}plain has no user message at or behind"),
+    (["get-message-id-by-index", *of("no-frames"), "--index", "1"], 7, f"entries of {MAIN}no-frames carry no message"),
+    (["seek-by-time", *of("plain"), "--at", "soon"], 2, "--at: 'soon' is not valid; give ISO-8601, such as"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "status", "said"), WRONG, ids=[f"{row[0][:1]}-{row[2][:30]}" for row in WRONG])
+def test_wrong_input_is_one_line(command, arguments, status, said):
+    """With option, value and remedy; and nothing on stdout."""
+    ran = command("topics", *arguments)
+    assert (ran.status, ran.out) == (status, "")
+    errors = [line for line in ran.err.splitlines() if not line.startswith("looking through files: ")]
+    assert len(errors) == 1
+    assert errors[0].startswith("delayed-tracker: ")
+    assert said in errors[0]
+
+
+def test_errors_are_objects_for_machines(command):
+    """Those of ledgers, too, by the names of options."""
+    ran = command("topics", "stats", "--source", "nowhere:x", "--topic", "t", "--json")
+    error = json.loads(ran.err)["error"]
+    assert (ran.status, error["reason"], error["metadata"]["field"]) == (ExitCode.USAGE, "INVALID_INPUT", "--source")
+
+
+def test_a_file_that_cannot_be_read_is_named(command, tmp_path):
+    """It is no failure to write the answer."""
+    ran = command("topics", "list", "--source", f"{SAMPLE.partition('?')[0]}?metadata={tmp_path}")
+    assert ran.status == ExitCode.USAGE
+    assert f"file: '{tmp_path}' is not valid; Is a directory: give files that can be read" in ran.err
+
+
+def test_the_source_can_be_named_once(command, monkeypatch):
+    """In the environment, for many commands."""
+    monkeypatch.setenv("DELAYED_TRACKER_SOURCE", SAMPLE)
+    assert SAMPLE_TOPIC in command("topics", "list").out

@@ -1,0 +1,102 @@
+"""The messages of one entry, wherever it is."""
+
+import pytest
+
+from tests.golden.pulsar_pack import BOOKIE, METADATA, PACK, expected
+from tests.ledger.list_ledger import topic_of
+from tests.ledger.log_files import flipped
+from tests.ledger.messages.producer import batch, chunks, marker, single, slot
+from tracker.core.columns import Position
+from tracker.core.errors import InvalidInput
+from tracker.ledger.errors import EntriesUnreadable, LedgerNotFound, MessageNotVisible
+from tracker.ledger.messages import MessageOptions, load_key_files, one_entry
+from tracker.ledger.messages.one_entry import messages_of_entry
+from tracker.ledger.source import open_bookie_disk
+
+TXN = {"txnid_most_bits": 0, "txnid_least_bits": 1}
+
+
+def payloads(ledgers, position: tuple[int, int], options: MessageOptions | None = None) -> list[bytes]:
+    return [message.payload for message in messages_of_entry(topic_of(ledgers), Position(*position), options)]
+
+
+def test_a_message_and_those_of_a_batch():
+    """Compacted ones are left out; what is behind and before is not looked at."""
+    dropped = slot(1, b"", compacted_out=True)
+    ledgers = {3: [None, single(b"a"), batch([slot(0, b"b"), dropped, slot(2, b"c")]), None]}
+    assert payloads(ledgers, (3, 1)) == [b"a"]
+    assert payloads(ledgers, (3, 2)) == [b"b", b"c"]
+
+
+@pytest.mark.parametrize("position", [(3, 1), (3, 3), (4, 0)])
+def test_any_piece_leads_to_the_whole_message(position):
+    """Other entries, damaged ones too, and another message's pieces lie between them; ledgers end between them."""
+    one, two, three = chunks(b"abcdef", 2, uuid="u")
+    other = chunks(b"xyz", 1, uuid="v")[0]
+    ledgers = {3: [single(b"-"), one, other, two], 4: [three, flipped(single(b"-"), -1)]}
+    assert payloads(ledgers, position) == [b"abcdef"]
+
+
+def test_pieces_that_never_become_a_message():
+    """The end is missing, or the beginning; the search for a beginning has an end, too."""
+    first, second, third = chunks(b"abcdef", 2, uuid="u")
+    with pytest.raises(MessageNotVisible, match="entries end before chunk 2 of 3"):
+        payloads({3: [first, second, single(b"-")]}, (3, 1))
+    with pytest.raises(MessageNotVisible, match="piece 2 of 3 of a message, whose first piece is not among"):
+        payloads({3: [single(b"-"), second, third]}, (3, 1))
+
+
+def test_the_search_for_a_beginning_is_bounded(monkeypatch):
+    """A producer that failed long ago does not make it read the whole topic."""
+    monkeypatch.setattr(one_entry, "LOOK_BACK_ENTRIES_MAX", 2)
+    first, second, third = chunks(b"abcdef", 2, uuid="u")
+    assert payloads({3: [first, second, third]}, (3, 1)) == [b"abcdef"]
+    with pytest.raises(MessageNotVisible, match="not among the 2 entries before it"):
+        payloads({3: [first, second, third]}, (3, 2))
+
+
+@pytest.mark.parametrize(
+    ("entries", "why"),
+    [
+        ([marker(21, (0, 1))], "it is a marker"),
+        ([single(b"a", **TXN), marker(22, (0, 1))], "its transaction was aborted"),
+        ([single(b"a", **TXN)], "neither committed nor aborted"),
+        ([batch([slot(0, b"", compacted_out=True)])], "compaction dropped all"),
+    ],
+)
+def test_what_no_consumer_sees_says_why(entries, why):
+    """Though the entry is there and whole."""
+    with pytest.raises(MessageNotVisible, match=why):
+        payloads({3: entries}, (3, 0))
+
+
+def test_a_committed_message_is_seen():
+    """Its marker lies behind it."""
+    assert payloads({3: [single(b"a", **TXN), marker(21, (0, 1))]}, (3, 0)) == [b"a"]
+
+
+def test_entries_that_are_not_there_or_damaged():
+    """Each is an error of its own."""
+    ledgers = {3: [single(b"a"), None, flipped(single(b"a"), -1)], 5: []}
+    with pytest.raises(LedgerNotFound, match="no ledger 4"):
+        payloads(ledgers, (4, 0))
+    with pytest.raises(InvalidInput, match="ledger 3 has entries 0 to 2"):
+        payloads(ledgers, (3, 3))
+    with pytest.raises(InvalidInput, match="ledger 5 has no entries"):
+        payloads(ledgers, (5, 0))
+    for damaged in (1, 2):
+        with pytest.raises(EntriesUnreadable, match=f"entry 3:{damaged}"):
+            payloads(ledgers, (3, damaged))
+
+
+def test_entries_of_a_real_broker():
+    """The last message of each entry that Pulsar's reader saw, in every tenth one."""
+    options = MessageOptions(keys=load_key_files({"test-key": PACK / "keys" / "private.pem"}))
+    rows = {(row["topic"], row["id"]["ledger"], row["id"]["entry"]): row for row in expected("messages")}
+    with open_bookie_disk([BOOKIE], METADATA) as disk:
+        for (topic, ledger_id, entry_id), row in list(rows.items())[::10]:
+            message = messages_of_entry(disk.topic_log(topic), Position(ledger_id, entry_id), options)[-1]
+            ident = row["id"]
+            assert (message.id.batch_index, message.id.batch_size) == (ident["batch_index"], ident["batch_size"])
+            assert (message.index, message.publish_time_ms) == (row["index"], row["publish_time"])
+            assert row["length"] == (-1 if message.null_value else len(message.payload))
