@@ -15,7 +15,16 @@ COMMANDS = [
     "explain", "histogram", "verify", "config",
 ]  # fmt: skip
 GROUPS = {
-    "topics": ["list", "stats", "entries", "message", "get-message-id-by-index", "seek-by-time", "last-message-id"],
+    "topics": [
+        "list",
+        "stats",
+        "entries",
+        "message",
+        "get-message-id-by-index",
+        "seek-by-time",
+        "last-message-id",
+        "compact",
+    ],
     "ledgers": ["list", "stats", "verify", "import"],
 }
 NOBODY = ["--server", "127.0.0.1:1"]

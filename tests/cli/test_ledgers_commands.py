@@ -105,7 +105,11 @@ WRONG = [
     (["stats", *SOURCE, "--topic", f"{MAIN}txn", "--ledger", "x"], 2, "--ledger: 'x' is not valid; input should be a"),
     (["verify", *SOURCE, "--topic", f"{MAIN}plane"], 7, f"near names: {MAIN}plain"),
     (["import", *SOURCE], 2, "missing option '--into'; see `delayed-tracker ledgers import --help`"),
-    (["import", *SOURCE, "--into", "/nowhere/local"], 2, "--into: '/nowhere/local' is not valid; make the directory /no"),
+    (
+        ["import", *SOURCE, "--into", "/nowhere/local"],
+        2,
+        "--into: '/nowhere/local' is not valid; make the directory /no",
+    ),
     (["import", *SOURCE, "--into", __file__], 2, "is a file"),
 ]
 

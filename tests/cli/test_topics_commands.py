@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.cli.ledger_sources import KEY, MAIN, PULSAR, SAMPLE, SAMPLE_TOPIC, damaged_sample
-from tests.golden.pulsar_pack import expected
+from tests.golden.pulsar_pack import METADATA, PACK, expected
 from tracker.service.exit_codes import ExitCode
 
 SOURCE = ["--source", PULSAR]
@@ -103,14 +103,16 @@ def test_a_message_is_what_a_reader_saw(command):
         assert hashlib.sha256(base64.b64decode(message["payload_base64"])).hexdigest() == row["sha256"]
         assert (message["index"], message["key"]) == (row["index"], row.get("key"))
         ran = command("topics", "message", *of(topic), place, *more)
-        assert f"message {row['id']['ledger']}:{row['id']['entry']}:-1" in ran.out
+        assert ran.out.startswith(f"{row['id']['ledger']}:{row['id']['entry']} of {MAIN}{topic}\n")
 
 
 def test_messages_of_a_batch(command):
     """All of them as a list, or one."""
     rows = [row for row in expected("messages") if row["topic"] == f"{MAIN}batched"]
     assert len(document(command("topics", "message", *of("batched"), "30:0", "--json"))["messages"]) == 7
-    (message,) = document(command("topics", "message", *of("batched"), "30:0", "--batch-index", "3", "--json"))["messages"]
+    (message,) = document(command("topics", "message", *of("batched"), "30:0", "--batch-index", "3", "--json"))[
+        "messages"
+    ]
     assert hashlib.sha256(base64.b64decode(message["payload_base64"])).hexdigest() == rows[3]["sha256"]
     ran = command("topics", "message", *of("batched"), "30:0")
     assert ran.out.startswith(f"30:0 of {MAIN}batched\n")
@@ -124,8 +126,49 @@ def test_positions_stand_alone_on_their_line(command):
     row = next(row for row in expected("last_message_id") if row["topic"] == f"{MAIN}batched")
     last = command("topics", "last-message-id", *of("batched"))
     batch_index = row["client"]["batch_index"]
-    assert last.out == f"{row['client']['ledger']}:{row['client']['entry']}\nmessage {batch_index} of its batch, counted from 0\n"
+    assert (
+        last.out
+        == f"{row['client']['ledger']}:{row['client']['entry']}\nmessage {batch_index} of its batch, counted from 0\n"
+    )
     assert document(command("topics", "last-message-id", *of("batched"), "--json"))["batch_index"] == batch_index
+
+
+def test_the_last_message_of_a_compacted_topic(command):
+    """Compaction has not seen the newest ones: they are the last for its readers, too."""
+    row = next(row for row in expected("last_message_id") if row["topic"] == f"{MAIN}compacted")
+    for more in ([], ["--read-compacted"]):
+        found = document(command("topics", "last-message-id", *of("compacted"), *more, "--json"))
+        assert (found["ledger_id"], found["entry_id"]) == (row["client"]["ledger"], row["client"]["entry"])
+        assert found["batch_index"] == row["client"]["batch_index"]
+
+
+def test_compacting_what_was_imported(command, tmp_path):
+    """The compacted ledger stands beside the topic; there is nothing to do a second time, and damage is told."""
+    source = ["--source", f"ledger:{tmp_path / 'local'}", "--topic", f"{MAIN}compacted"]
+    assert command("ledgers", "import", *of("compacted"), "--into", str(tmp_path / "local")).status == 0
+    made = document(command("topics", "compact", *source, "--json"))["compacted"]
+    assert made["horizon"] == {"ledger_id": 48, "entry_id": 93}
+    stats = document(command("topics", "stats", *source, "--json"))
+    assert stats["compacted"] == {
+        "ledger_id": made["ledger_id"],
+        "entry_count": made["summary"]["entry_count"],
+        "horizon": made["horizon"],
+    }
+    assert stats["entry_count"] == 194
+    last = document(command("topics", "last-message-id", *source, "--read-compacted", "--json"))
+    assert (last["ledger_id"], last["entry_id"]) == (48, 93)
+    assert any(
+        ledger["compacted"] for ledger in document(command("ledgers", "verify", *source[:2], "--json"))["ledgers"]
+    )
+    again = command("topics", "compact", *source)
+    assert "48:93" in again.out
+
+
+def test_several_sources_are_one(command):
+    """What one does not have, another has."""
+    tiered = f"offload+mapfile:{PACK / 'offload-filesystem' / 'none'}?metadata={METADATA}"
+    stored = ["topics", "entries", "--topic", "persistent://lab/fs-none/stored", "--limit", "5", "--json"]
+    assert lines(command(*stored, "--source", tiered, *SOURCE)) == lines(command(*stored, *SOURCE))
 
 
 def test_an_index_by_the_rules_of_either(command):
@@ -171,6 +214,12 @@ WRONG = [
     (["get-message-id-by-index", *of("plain"), "--index", "-1"], 2, "--index: '-1' is not valid; input should be"),
     (["get-message-id-by-index", *of("plain"), "--index", "99999"], 7, f"{MAIN}plain has no user message at or behind"),
     (["get-message-id-by-index", *of("no-frames"), "--index", "1"], 7, f"entries of {MAIN}no-frames carry no message"),
+    (["compact", *of("plain")], 2, "only local ledgers can be compacted: import it, and give ledger:DIR"),
+    (
+        ["compact", "--source", "ledger:/nowhere", "--topic", "t"],
+        2,
+        "give a directory of local ledgers; it has topics/",
+    ),
     (["seek-by-time", *of("plain"), "--at", "soon"], 2, "--at: 'soon' is not valid; give ISO-8601, such as"),
 ]
 

@@ -7,33 +7,57 @@ from typing import Annotated
 import typer
 
 from tracker.cli.output import progress
-from tracker.core.errors import InvalidInput
-from tracker.ledger.source_url import open_source
+from tracker.core.errors import DelayedTrackerError, InvalidInput
+from tracker.ledger.source_url import open_sources
 from tracker.ledger.topic_queries import TopicQueries
 
 Source = Annotated[
-    str,
+    list[str],
     typer.Option(
         "--source",
         envvar="DELAYED_TRACKER_SOURCE",
-        help="Where the ledgers are: bookkeeper+file:DIR[,DIR...]?metadata=DUMP for bookies' disks, ledger:DIR for local "
-        "ledgers.",
+        help="Where the ledgers are: bookkeeper+file:DIR[,DIR...]?metadata=DUMP (bookies' disks), "
+        "offload+mapfile:DIR[?metadata=DUMP], offload+blob:s3://BUCKET[?metadata=DUMP] (or gs://, az://, file://), "
+        "ledger:DIR (local ledgers). May be repeated: each ledger is read from the first source that has all of it.",
         metavar="URL",
     ),
 ]
 
 
+class SourceUnreadable(DelayedTrackerError):
+    """A source of ledgers cannot be read for now. See to what the message names, and try again."""
+
+    reason = "SOURCE_UNREADABLE"
+
+
 @contextmanager
-def opened(source: str) -> Iterator[TopicQueries]:
-    """Questions to a source of ledgers; shows progress while it opens. Print answers behind it, not inside.
+def opened(source: list[str]) -> Iterator[TopicQueries]:
+    """Questions to sources of ledgers; shows progress while they open. Print answers behind it, not inside.
 
     Raises:
         LedgerError: files or metadata are damaged, or lack what is asked for.
-        InvalidInput: the URL names no source, or a file cannot be read.
+        InvalidInput: a URL names no source, or a file cannot be read.
+        SourceUnreadable: a bucket cannot be read.
+    """
+    with (
+        files_usable("give files that can be read"),
+        progress("looking through files", "bytes") as looked,
+        open_sources(source, progress=looked) as ledgers,
+    ):
+        yield TopicQueries(ledgers)
+
+
+@contextmanager
+def files_usable(remedy: str) -> Iterator[None]:
+    """Say which file cannot be used, and what to do.
+
+    Raises:
+        InvalidInput: it is a file.
+        SourceUnreadable: it is something else.
     """
     try:
-        with progress("looking through files", "bytes") as looked, open_source(source, progress=looked) as ledgers:
-            yield TopicQueries(ledgers)
+        yield
     except OSError as error:
-        file = source if error.filename is None else str(error.filename)
-        raise InvalidInput("file", file, f"{error.strerror or error}: give files that can be read") from error
+        if error.filename is None:
+            raise SourceUnreadable(f"{error.strerror or error}; {remedy}") from error
+        raise InvalidInput("file", str(error.filename), f"{error.strerror}: {remedy}") from error

@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from tracker.ledger.compaction.compacted_entry import unwrap_compacted
 from tracker.ledger.entry_columns import scan_entries
 from tracker.ledger.errors import BadEntry, LedgerError
-from tracker.ledger.topic_log import Ledger, LedgerSource, TopicLog
+from tracker.ledger.stored_entries import LedgerEntries
+from tracker.ledger.topic_log import Ledger, LedgerSource
+from tracker.ledger.topic_name import TopicName
 
 VerifyProgress = Callable[[int, int], None]
 """Called with the entries looked at so far, and those there are in all."""
@@ -22,6 +25,8 @@ class LedgerVerdict:
     """That should be there."""
     payload_bytes: int
     """Read."""
+    compacted: bool = False
+    """Whether it is what compaction left of the topic."""
     bad_entries: tuple[BadEntry, ...] = ()
     problem: str | None = None
     """Why nothing, or nothing more, could be read."""
@@ -53,41 +58,68 @@ def verify_topics(
         OSError: a file cannot be read.
     Cost: O(bytes); memory for one piece and the list of what is bad.
     """
-    logs: list[TopicLog] = []
+    checks: list[_Check] = []
     for topic in topics:
         try:
-            logs.append(source.topic_log(topic))
+            log, compacted = source.topic_log(topic), source.compacted_log(topic)
         except LedgerError as error:
             yield LedgerVerdict(topic, None, 0, 0, problem=error.message)
-    total = sum(log.entry_count for log in logs)
+            continue
+        checks += (_Check(log.name, ledger) for ledger in log.ledgers)
+        if compacted is not None:
+            checks.append(_Check(log.name, compacted.ledger, compacted=True))
+    total = sum(check.entry_count for check in checks)
     done = 0
 
     def seen(entry_count: int) -> None:
         if progress is not None:
             progress(done + entry_count, total)
 
-    for log in logs:
-        for ledger in log.ledgers:
-            yield _verify(str(log.name), ledger, are_messages=log.name.holds_messages, seen=seen)
-            done += ledger.last_entry_id + 1
+    for check in checks:
+        yield check.run(seen)
+        done += check.entry_count
 
 
-def _verify(topic: str, ledger: Ledger, *, are_messages: bool, seen: Callable[[int], None]) -> LedgerVerdict:
-    entry_count = ledger.last_entry_id + 1
-    payload_bytes = looked_at = 0
-    bad: list[BadEntry] = []
-    problem = None
-    try:
-        for piece in ledger.scan(0, ledger.last_entry_id):
-            payload_bytes += piece.entries.payload_bytes
-            bad += piece.bad_entries
-            if are_messages:
-                columns = scan_entries(piece.entries)
-                for row, reason in columns.unreadable():
-                    bad.append(BadEntry(ledger.ledger_id, int(piece.entries.entry_id[row]), None, None, reason))
-            looked_at += len(piece.entries) + sum(entry.entry_count for entry in piece.bad_entries)
-            seen(looked_at)
-    except LedgerError as error:
-        problem = error.message
-    seen(entry_count)
-    return LedgerVerdict(topic, ledger.ledger_id, entry_count, payload_bytes, tuple(bad), problem)
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """One ledger to read."""
+
+    topic: TopicName
+    ledger: Ledger
+    compacted: bool = False
+
+    @property
+    def entry_count(self) -> int:
+        return self.ledger.last_entry_id + 1
+
+    def run(self, seen: Callable[[int], None]) -> LedgerVerdict:
+        payload_bytes = looked_at = 0
+        bad: list[BadEntry] = []
+        problem = None
+        try:
+            for piece in self.ledger.scan(0, self.ledger.last_entry_id):
+                payload_bytes += piece.entries.payload_bytes
+                looked_at += len(piece.entries) + sum(entry.entry_count for entry in piece.bad_entries)
+                bad += self._bad(piece)
+                seen(looked_at)
+        except LedgerError as error:
+            problem = error.message
+        seen(self.entry_count)
+        return LedgerVerdict(
+            str(self.topic),
+            self.ledger.ledger_id,
+            self.entry_count,
+            payload_bytes,
+            compacted=self.compacted,
+            bad_entries=tuple(bad),
+            problem=problem,
+        )
+
+    def _bad(self, piece: LedgerEntries) -> Iterator[BadEntry]:
+        """What is bad among some entries; those of compacted ledgers by their place in the topic, if it is known."""
+        found = unwrap_compacted(piece) if self.compacted else piece
+        yield from found.bad_entries
+        if self.topic.holds_messages:
+            stored = found.entries
+            for row, reason in scan_entries(stored).unreadable():
+                yield BadEntry(int(stored.ledger_id[row]), int(stored.entry_id[row]), None, None, reason)

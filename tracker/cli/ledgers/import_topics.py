@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli.ledger_source import Source, opened
+from tracker.cli.ledger_source import Source, files_usable, opened
 from tracker.cli.options import AsJson
 from tracker.cli.output import print_json, progress, say, show, table
 from tracker.cli.replay import BAD_ENTRIES_SHOWN, OnErrorOption
@@ -46,7 +46,7 @@ def import_topics(
     reports: dict[str, ImportReport] = {}
     with opened(source) as queries:
         for log in [queries.source.topic_log(name) for name in topic or queries.topics()]:
-            with progress(f"importing {log.name}", "entries") as shown:
+            with files_usable("make room for what is written"), progress(f"importing {log.name}", "entries") as shown:
                 reports[str(log.name)] = import_topic(
                     log,
                     into,

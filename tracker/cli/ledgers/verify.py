@@ -43,6 +43,7 @@ def _document(verdict: LedgerVerdict) -> dict[str, object]:
     return {
         "topic": verdict.topic,
         "ledger_id": verdict.ledger_id,
+        "compacted": verdict.compacted,
         "sound": verdict.sound,
         "entry_count": verdict.entry_count,
         "payload_bytes": verdict.payload_bytes,
@@ -54,7 +55,7 @@ def _document(verdict: LedgerVerdict) -> dict[str, object]:
 
 def _show(verdicts: list[LedgerVerdict]) -> None:
     numbers = ("ledger", "entries", "size", "bad")
-    rows = table("ledgers", "topic", *numbers, "verdict", numbers=numbers)
+    rows = table("ledgers", "topic", *numbers, "verdict", "kind", numbers=numbers)
     for verdict in verdicts:
         rows.add_row(
             verdict.topic,
@@ -63,6 +64,7 @@ def _show(verdicts: list[LedgerVerdict]) -> None:
             size(verdict.payload_bytes),
             str(verdict.bad_count),
             "sound" if verdict.sound else verdict.problem or "damaged",
+            "compacted" if verdict.compacted else "",
         )
     show(rows)
     bad = [entry for verdict in verdicts for entry in verdict.bad_entries]

@@ -1,23 +1,40 @@
 """``delayed-tracker topics last-message-id``: where a topic's last message is."""
 
+from typing import Annotated
+
+import typer
+
 from tracker.cli.ledger_source import Source, opened
 from tracker.cli.options import AsJson, Topic
 from tracker.cli.output import print_json, say
+from tracker.ledger.compaction.last_message import last_message_read_compacted
 
 
-def last_message_id(*, source: Source, topic: Topic, as_json: AsJson = False) -> None:
+def last_message_id(
+    *,
+    source: Source,
+    topic: Topic,
+    read_compacted: Annotated[
+        bool, typer.Option("--read-compacted", help="The last that a reader of the compacted topic gets.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Print the position of a topic's last message, and its place in its batch.
 
     Example: delayed-tracker topics last-message-id --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
     --topic persistent://lab/main/delayed
     """
     with opened(source) as queries:
-        found = queries.get_last_message_id(topic)
+        if read_compacted:
+            log = queries.topic_log(topic)
+            found = last_message_read_compacted(log, queries.source.compacted_log(str(log.name)))
+        else:
+            found = queries.get_last_message_id(topic)
     if as_json:
         print_json(found)
         return
     say(str(found.position))
     if found.entry_id < 0:
-        say("the topic has no entries")
+        say("the topic has no messages")
     elif found.batch_index >= 0:
         say(f"message {found.batch_index} of its batch, counted from 0")

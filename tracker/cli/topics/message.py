@@ -53,7 +53,7 @@ def message(
     if as_json:
         print_json({"messages": [_document(found) for found in messages]})
     elif len(messages) == 1:
-        _show_one(messages[0])
+        _show_one(str(log.name), messages[0])
     else:
         _show_list(f"{place} of {log.name}", messages)
 
@@ -100,8 +100,8 @@ def _document(found: Message) -> Json:
     }
 
 
-def _show_one(found: Message) -> None:
-    rows = table(f"message {found.id}", "what", "value")
+def _show_one(topic: str, found: Message) -> None:
+    rows = table(f"{found.id.position} of {topic}", "what", "value")
     if found.id.first_chunk is not None:
         rows.add_row("in pieces from", str(found.id.first_chunk))
     if found.id.batch_index >= 0:
