@@ -23,7 +23,7 @@ README = (ROOT / "README.md").read_text("utf-8")
 ADDRESS = "127.0.0.1:7650"
 BROKER_CONF = "/etc/pulsar/broker.conf"
 """Where the README's reader has it."""
-LOCAL_LEDGERS = "/tmp/local-ledgers"  # noqa: S108  # the README's; never used here
+LOCAL_LEDGERS = "/tmp/local-ledgers"
 """Where the README's reader makes some."""
 
 COMMANDS = re.findall(r"^\$ (.+)$", README, re.MULTILINE)
