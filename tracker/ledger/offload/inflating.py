@@ -49,18 +49,18 @@ def inflate(stream: bytes | memoryview, size_max: int) -> bytes:
     return plain
 
 
-def inflate_each(streams: Sequence[memoryview]) -> list[bytes | CompressedDataInvalid]:
-    """Many small streams; each gives its bytes, or why it does not."""
+def inflate_each(streams: Sequence[bytes]) -> tuple[list[bytes], dict[int, CompressedDataInvalid]]:
+    """Many small streams: what each of them holds, nothing for those that are damaged, and why those are."""
     if max(map(len, streams), default=0) <= _SAFE_BYTES:
         try:
-            return list(map(_zlib.decompress, streams))
+            return list(map(_zlib.decompress, streams)), {}
         except _StreamError:
             pass  # One of them. Which one, the slower way tells.
-    return [_inflated(stream) for stream in streams]
-
-
-def _inflated(stream: memoryview) -> bytes | CompressedDataInvalid:
-    try:
-        return inflate(stream, VALUE_BYTES_MAX)
-    except CompressedDataInvalid as error:
-        return error
+    values, damaged = [], {}
+    for row, stream in enumerate(streams):
+        try:
+            values.append(inflate(stream, VALUE_BYTES_MAX))
+        except CompressedDataInvalid as error:
+            values.append(b"")
+            damaged[row] = error
+    return values, damaged

@@ -158,9 +158,10 @@ class OffloadSource:
         found = self._find()
         if name not in found:
             known = [str(topic) for topic in sorted(found)]
-            near = get_close_matches(str(name), known, n=5)
-            hint = f"near names: {', '.join(near)}" if near else f"it has {len(known)} topics"
-            raise TopicNotFound(f"{self.store.name} has no topic {name}; {hint}", metadata={"topic": str(name)})
+            near = ", ".join(get_close_matches(str(name), known, n=5, cutoff=0))
+            raise TopicNotFound(
+                f"{self.store.name} has no topic {name}; near names: {near}", metadata={"topic": str(name)}
+            )
         return {copy.ledger_id: self._copy_opener(name, copy) for copy in found[name]}
 
     def _copy_opener(self, name: TopicName, copy: FoundLedger) -> Callable[[], Ledger]:

@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 
 from tracker.core.columns import Int64Array
-from tracker.ledger.errors import CompressedDataInvalid
 from tracker.ledger.offload.entry_rows import Damage, EntryRows, without
 from tracker.ledger.offload.inflating import VALUE_BYTES_MAX, inflate_each
 from tracker.ledger.offload.kernels import CUT, framed_values, walk_sequence_records
@@ -118,12 +117,12 @@ class SequenceRecords:
 
     def _inflated(self, piece: Piece, rows: EntryRows, bad: dict[int, Damage]) -> EntryRows:
         """Rows over one buffer of inflated entries; those that do not inflate are added to the bad ones."""
-        view = memoryview(piece.buffer)
-        streams = [view[start:end] for start, end in zip(rows.start.tolist(), rows.end.tolist(), strict=True)]
-        values = inflate_each(streams)
-        for row, value in enumerate(values):
-            if isinstance(value, CompressedDataInvalid):
-                bad.setdefault(row, self._damage(self._record_offset(piece, rows, row), value.message))
+        stored = piece.buffer
+        streams = [stored[start:end] for start, end in zip(rows.start.tolist(), rows.end.tolist(), strict=True)]
+        values, damaged = inflate_each(streams)
+        for row, error in damaged.items():
+            bad.setdefault(row, self._damage(self._record_offset(piece, rows, row), error.message))
+            values[row] = _EMPTY_VALUE
         buffer, start, end, good = _framed(values)
         while good < len(values):
             reason = "its value does not begin with its length"
@@ -179,9 +178,8 @@ class SequenceRecords:
         return Damage(self._file.name, offset, reason)
 
 
-def _framed(values: Sequence[bytes | CompressedDataInvalid]) -> tuple[bytes, Int64Array, Int64Array, int]:
+def _framed(values: Sequence[bytes]) -> tuple[bytes, Int64Array, Int64Array, int]:
     """Values behind one another, bounds of the entries in them, and how many are right before one that is not."""
-    whole = [value if isinstance(value, bytes) else _EMPTY_VALUE for value in values]
-    buffer = b"".join(whole)
-    lengths = np.fromiter(map(len, whole), np.int64, len(whole))
+    buffer = b"".join(values)
+    lengths = np.fromiter(map(len, values), np.int64, len(values))
     return buffer, *framed_values(np.frombuffer(buffer, np.uint8), lengths)

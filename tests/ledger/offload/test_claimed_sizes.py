@@ -1,0 +1,88 @@
+"""Sizes that a file claims are believed only as far as the file goes: nothing is allocated for them."""
+
+import struct
+import tracemalloc
+import zlib
+from uuid import UUID
+
+import pytest
+
+from tests.ledger.log_files import message
+from tests.ledger.offload.blob_files import BlobWriter
+from tests.ledger.offload.damage import assert_all_told
+from tests.ledger.offload.sequence_files import ESCAPE, SYNC, MapFileWriter, vint
+from tracker.ledger.offload.blob_source import BlobLedgerStore
+from tracker.ledger.offload.blob_store import open_blob_store
+from tracker.ledger.offload.map_file import open_map_file
+from tracker.ledger.offload.recent_rows import RecentRows
+from tracker.ledger.offload.sequence_file import Compression
+from tracker.ledger.topic_name import TopicName
+
+PAYLOADS = [message(payload=b"%d" % number) for number in range(4)]
+HUGE = 2**31 - 1
+PEAK_BYTES_MAX = 2_000_000
+
+
+def assert_little_is_allocated(ledger) -> None:
+    ledger.read(0, 0)  # Kernels are loaded.
+    tracemalloc.start()
+    try:
+        pieces = list(ledger.scan(0, 3))
+        read = ledger.read(0, 3)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < PEAK_BYTES_MAX
+    for answer in (pieces, [read]):
+        assert_all_told(answer, 0, 3)
+        assert any(piece.bad_entries for piece in answer)
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.RECORD])
+def test_a_record(tmp_path, compression):
+    """Longer than the file."""
+    writer = MapFileWriter(PAYLOADS, compression)
+    at = writer.offsets[2]
+    writer.data = writer.data[:at] + struct.pack(">i", HUGE) + writer.data[at + 4 :]
+    assert_little_is_allocated(open_map_file(writer.save(tmp_path), 7, RecentRows()))
+
+
+@pytest.mark.parametrize("stream", range(4))
+def test_a_stream_of_a_block(tmp_path, stream):
+    """Longer than the file."""
+    writer = MapFileWriter(PAYLOADS, Compression.BLOCK, sync_every=2)
+    streams = [vint(3) + b"abc"] * stream + [vint(HUGE) + b"abc"]
+    broken = ESCAPE + SYNC + vint(2) + b"".join(streams)
+    writer.data = writer.data[: writer.offsets[1]] + broken
+    assert_little_is_allocated(open_map_file(writer.save(tmp_path), 7, RecentRows()))
+
+
+@pytest.mark.parametrize("count", [HUGE, (1 << 24) - 1])
+def test_the_records_of_a_block(tmp_path, count):
+    """More than there are lengths of keys; or values that are longer than what inflates."""
+    writer = MapFileWriter(PAYLOADS, Compression.BLOCK, sync_every=2)
+    stream = zlib.compress(b"\x08")
+    writer.data = writer.data[: writer.offsets[1]] + ESCAPE + SYNC + vint(count) + (vint(len(stream)) + stream) * 4
+    assert_little_is_allocated(open_map_file(writer.save(tmp_path), 7, RecentRows()))
+
+
+def test_values_of_a_block(tmp_path):
+    """Lengths that sum up to gigabytes."""
+    writer = MapFileWriter(PAYLOADS, Compression.BLOCK, sync_every=2)
+    streams = [
+        zlib.compress(part) for part in (b"\x08" * 3, struct.pack(">3q", 1, 2, 3), vint(HUGE) * 3, b"\0\0\0\1x" * 3)
+    ]
+    packed = b"".join(vint(len(stream)) + stream for stream in streams)
+    writer.data = writer.data[: writer.offsets[1]] + ESCAPE + SYNC + vint(3) + packed
+    assert_little_is_allocated(open_map_file(writer.save(tmp_path), 7, RecentRows()))
+
+
+def test_an_entry_of_a_blob(tmp_path):
+    """Longer than its block."""
+    writer = BlobWriter(PAYLOADS)
+    at = writer.offsets[2]
+    writer.data = writer.data[:at] + struct.pack(">i", HUGE) + writer.data[at + 4 :]
+    writer.save(tmp_path, UUID(int=1), 7)
+    store = BlobLedgerStore(open_blob_store(str(tmp_path)))
+    ledger = store.open(TopicName.parse("a/b/c"), 7, [UUID(int=1)], entry_count=None)
+    assert_little_is_allocated(ledger)

@@ -1,0 +1,80 @@
+"""Zlib streams that are not trusted, and blocks that are kept."""
+
+import zlib
+
+import numpy as np
+import pytest
+
+from tracker.ledger.errors import CompressedDataInvalid
+from tracker.ledger.offload import inflating
+from tracker.ledger.offload.entry_rows import EntryRows
+from tracker.ledger.offload.inflating import inflate, inflate_each
+from tracker.ledger.offload.recent_rows import RecentRows
+
+
+@pytest.fixture(params=["zlib-ng", "zlib"])
+def either(request, monkeypatch):
+    """The quicker zlib, and the one that is always there."""
+    if request.param == "zlib":
+        monkeypatch.setattr(inflating, "_zlib", zlib)
+        monkeypatch.setattr(inflating, "_StreamError", zlib.error)
+    else:
+        assert inflating._zlib is not zlib
+
+
+@pytest.mark.usefixtures("either")
+def test_a_stream_is_whole_and_alone():
+    """Not a byte more or less, in or out."""
+    stream = zlib.compress(b"hello" * 9)
+    assert inflate(stream, 45) == b"hello" * 9
+    assert inflate(memoryview(stream), 99) == b"hello" * 9
+    for wrong, size_max, says in (
+        (stream, 44, "hold more than 44 bytes"),
+        (stream[:-1], 45, "cut short"),
+        (stream + b"x", 45, "more than one stream"),
+        (b"", 0, "cut short"),
+        (b"hello", 45, "do not inflate"),
+        (stream[:-1] + bytes([stream[-1] ^ 1]), 45, "do not inflate"),
+    ):
+        with pytest.raises(CompressedDataInvalid, match=says):
+            inflate(wrong, size_max)
+
+
+@pytest.mark.usefixtures("either")
+def test_a_stream_that_would_fill_the_memory():
+    """A thousandfold is not begun."""
+    with pytest.raises(CompressedDataInvalid, match="hold more than 1000 bytes"):
+        inflate(zlib.compress(bytes(50_000_000)), 1000)
+
+
+@pytest.mark.usefixtures("either")
+def test_many_streams(monkeypatch):
+    """Damaged ones give nothing and say why; large ones are bounded."""
+    streams = [zlib.compress(b"%d" % number) for number in range(4)]
+    assert inflate_each(streams) == ([b"0", b"1", b"2", b"3"], {})
+    values, damaged = inflate_each([streams[0], b"no", streams[2]])
+    assert (values, list(damaged)) == ([b"0", b"", b"2"], [1])
+    assert inflate_each([]) == ([], {})
+
+    monkeypatch.setattr(inflating, "_SAFE_BYTES", 5)
+    monkeypatch.setattr(inflating, "VALUE_BYTES_MAX", 100)
+    values, damaged = inflate_each([streams[0], zlib.compress(bytes(101))])
+    assert (values, list(damaged)) == ([b"0", b""], [1])
+
+
+def test_the_oldest_rows_go_first():
+    """Room is counted in bytes; asking keeps rows young; what is larger than all room is not kept."""
+
+    def rows(size: int) -> EntryRows:
+        return EntryRows(bytes(size), 0, np.zeros(1, np.int64), np.zeros(1, np.int64))
+
+    recent = RecentRows(300)
+    kept = [rows(84) for _ in range(4)]
+    for offset, each in enumerate(kept[:3]):
+        recent.put("f", offset, each)
+    assert recent.get("f", 0) is kept[0]
+    recent.put("f", 3, kept[3])
+    assert [recent.get("f", offset) is not None for offset in range(4)] == [True, False, True, True]
+    recent.put("f", 4, rows(300))
+    assert recent.get("f", 4) is None
+    assert recent.get("g", 0) is None

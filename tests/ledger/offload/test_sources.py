@@ -1,0 +1,250 @@
+"""Tiered storage as sources of topics: with metadata and without, alone and together with other sources."""
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from delayed_tracker.pulsar.v1.managed_ledger_pb2 import ManagedLedgerInfo
+from tests.ledger.disks import DiskFiles
+from tests.ledger.log_files import TOPIC, topic_path, write_dump
+from tests.ledger.offload.blob_files import BlobWriter, streamed
+from tests.ledger.offload.sequence_files import MapFileWriter, ledger_metadata
+from tracker.core.errors import InvalidInput
+from tracker.ledger.combined_source import CombinedSource
+from tracker.ledger.errors import LedgerFileInvalid, LedgerNotFound, TopicNotFound
+from tracker.ledger.offload.blob_source import open_blobs
+from tracker.ledger.offload.map_file_source import open_map_files
+from tracker.ledger.offload.sequence_file import Compression
+from tracker.ledger.source_url import open_source, open_sources
+
+MANAGED_LEDGER = "lab/main/persistent/orders"
+UUIDS = [UUID(int=(1 << 127) + number) for number in range(9)]
+PAYLOADS = {number: [b"%d/%d" % (number, entry) for entry in range(5)] for number in range(9)}
+
+
+def save_map_file(
+    base: Path, ledger_id: int, *, uuid: UUID | None = None, managed_ledger: str = MANAGED_LEDGER
+) -> Path:
+    directory = base / managed_ledger / f"{ledger_id}-{uuid or UUIDS[ledger_id]}"
+    return MapFileWriter(PAYLOADS[ledger_id], Compression.RECORD).save(directory, checksums=True)
+
+
+def save_blob(base: Path, ledger_id: int, *, uuid: UUID | None = None, managed_ledger: str = MANAGED_LEDGER) -> Path:
+    metadata = ledger_metadata(PAYLOADS[ledger_id], managed_ledger)
+    return BlobWriter(PAYLOADS[ledger_id], metadata=metadata).save(base, uuid or UUIDS[ledger_id], ledger_id)
+
+
+KINDS = pytest.mark.parametrize(("save", "open_kind"), [(save_map_file, open_map_files), (save_blob, open_blobs)])
+
+
+def save_dump(base: Path, *, offloaded: list[int], others: tuple[int, ...] = (), entry_count: int = 5) -> Path:
+    """Metadata of the topic; the others were never offloaded completely."""
+    info = ManagedLedgerInfo()
+    for ledger_id in (*offloaded, *others):
+        ledger = info.ledger_info.add(ledger_id=ledger_id, timestamp=1, entries=entry_count, size=1)
+        context = ledger.offload_context
+        context.complete = ledger_id in offloaded
+        number = UUIDS[ledger_id].int
+        context.uid_msb, context.uid_lsb = (number >> 64) - (1 << 64), number & ((1 << 64) - 1)
+    info.properties.add(key="index", value="41")
+    info.terminated_position.ledger_id, info.terminated_position.entry_id = 9, 9
+    return write_dump(base / "dump.jsonl", {topic_path(): info.SerializeToString()})
+
+
+def read_all(source) -> list[tuple[int, int, bytes]]:
+    return [
+        (piece.entries.ledger_id[row], piece.entries.entry_id[row], piece.entries.payload(row))
+        for piece in source.topic_log(TOPIC).scan()
+        for row in range(len(piece.entries))
+    ]
+
+
+def entries_of(*ledger_ids: int) -> list[tuple[int, int, bytes]]:
+    return [(number, entry, payload) for number in ledger_ids for entry, payload in enumerate(PAYLOADS[number])]
+
+
+@KINDS
+def test_topics_that_are_found(tmp_path, save, open_kind):
+    """Names are decoded, topics with a cluster in their name are among them, Pulsar's own state is not."""
+    for number, name in enumerate(
+        (
+            MANAGED_LEDGER,
+            "lab/main/persistent/a%2Fb+c",
+            "lab/west/main/persistent/old",
+            "lab/main/persistent/orders-sub__transaction_pending_ack",
+        )
+    ):
+        save(tmp_path, number, managed_ledger=name)
+    save(tmp_path, 7)
+
+    with open_kind(tmp_path if open_kind is open_map_files else str(tmp_path)) as source:
+        assert source.topics() == ["persistent://lab/main/a/b c", TOPIC, "persistent://lab/west/main/old"]
+        assert read_all(source) == entries_of(0, 7)
+        assert source.compacted_log(TOPIC) is None
+        with pytest.raises(TopicNotFound, match=r"near names: .*orders"):
+            source.topic_log("persistent://lab/main/order")
+
+
+@KINDS
+def test_metadata_names_the_ledgers(tmp_path, save, open_kind):
+    """A copy that the metadata does not name is none of the topic's, a failed attempt among them."""
+    for number in (1, 2, 3):
+        save(tmp_path, number)
+    save(tmp_path, 2, uuid=UUIDS[8])
+    dump = save_dump(tmp_path, offloaded=[3, 2])
+
+    with open_kind(str(tmp_path), metadata_dump=dump) as source:
+        assert source.topics() == [TOPIC]
+        log = source.topic_log(TOPIC)
+        assert read_all(source) == entries_of(2, 3)
+        assert log.properties == {"index": "41"}
+        assert log.terminated_at == (9, 9)
+        assert source.compacted_log(TOPIC) is None
+
+
+@KINDS
+def test_a_ledger_that_is_nowhere(tmp_path, save, open_kind):
+    """It is named, whether it was never offloaded or its copy is gone; the remedy is another source."""
+    save(tmp_path, 1)
+    for offloaded, others in (([1, 4], ()), ([1], (4,))):
+        dump = save_dump(tmp_path, offloaded=offloaded, others=others)
+        with open_kind(str(tmp_path), metadata_dump=dump) as source:
+            with pytest.raises(LedgerNotFound, match="has no ledger 4; it has 1; give the bookies' disks") as error:
+                source.topic_log(TOPIC)
+            assert str(tmp_path) in error.value.message
+            assert list(source.topic_parts(TOPIC).whole) == [1]
+
+
+@KINDS
+def test_metadata_of_other_ledgers(tmp_path, save, open_kind):
+    """A copy with another number of entries than the topic says."""
+    save(tmp_path, 1)
+    dump = save_dump(tmp_path, offloaded=[1], entry_count=6)
+    with (
+        open_kind(str(tmp_path), metadata_dump=dump) as source,
+        pytest.raises(LedgerFileInvalid, match=r"ledger 1 has 5 entries, the metadata of .* says 6"),
+    ):
+        source.topic_log(TOPIC)
+
+
+@KINDS
+def test_a_place_that_has_no_ledgers(tmp_path, save, open_kind):
+    """An empty directory, or none, says what should lie there."""
+    del save
+    with pytest.raises(InvalidInput, match=r"give the (bucket or )?directory in which"):
+        open_kind(str(tmp_path))
+    with pytest.raises(InvalidInput, match="give a directory that exists"):
+        open_kind(str(tmp_path / "nothing"))
+
+
+def test_a_map_file_that_lies_there_twice(tmp_path):
+    """Which of the attempts is whole, only metadata can tell."""
+    save_map_file(tmp_path, 1)
+    save_map_file(tmp_path, 1, uuid=UUIDS[8])
+    with pytest.raises(LedgerFileInvalid, match=r"has ledger 1 twice, .*metadata=DUMP"):
+        open_map_files(tmp_path)
+    with open_map_files(tmp_path, metadata_dump=save_dump(tmp_path, offloaded=[1])) as source:
+        assert read_all(source) == entries_of(1)
+
+
+def test_streamed_ledgers_by_metadata(tmp_path):
+    """Segments of the offload context name the objects; the context itself is not complete."""
+    info = ManagedLedgerInfo()
+    ledger = info.ledger_info.add(ledger_id=1, timestamp=1, entries=5, size=1)
+    for uuid, first, part in ((UUIDS[5], 0, PAYLOADS[1][:2]), (UUIDS[4], 2, PAYLOADS[1][2:])):
+        data, told = streamed({1: part}, first=first, ended=False)
+        (tmp_path / str(uuid)).write_bytes(data)
+        (tmp_path / f"{uuid}-index").write_bytes(told)
+        msb, lsb = (uuid.int >> 64) - (1 << 64), uuid.int & ((1 << 64) - 1)
+        ledger.offload_context.offload_segment.add(
+            uid_msb=msb, uid_lsb=lsb, complete=True, end_entry_id=first + len(part) - 1
+        )
+    dump = write_dump(tmp_path / "dump.jsonl", {topic_path(): info.SerializeToString()})
+
+    with open_blobs(str(tmp_path), metadata_dump=dump) as source:
+        assert read_all(source) == entries_of(1)
+
+
+def test_bookies_and_tiered_storage_together(tmp_path):
+    """Each ledger from the first source that has all of it; what was deleted from the bookies comes from the copy."""
+    for number in (1, 2):
+        save_map_file(tmp_path, number)
+    disk = DiskFiles(tmp_path)
+    for number in (1, 2, 3):
+        disk.add_ledger(number, PAYLOADS[number])
+    # Of ledger 2, the bookies have but a leftover.
+    del disk.records[6:10]
+    disk.open().close()
+    bookies = f"bookkeeper+file:{tmp_path}/ledgers?metadata={tmp_path}/dump.jsonl.gz"
+    copies = f"offload+mapfile:{tmp_path}"
+
+    for urls, kinds in (
+        ([bookies, copies], ["Logged", "MapFile", "Logged"]),
+        ([copies, bookies], ["MapFile"] * 2 + ["Logged"]),
+    ):
+        with open_sources(urls) as source:
+            assert source.topics() == [TOPIC]
+            assert [type(ledger).__name__ for ledger in source.topic_log(TOPIC).ledgers] == [
+                f"{kind}Ledger" for kind in kinds
+            ]
+            assert read_all(source) == entries_of(1, 2, 3)
+            assert source.compacted_log(TOPIC) is None
+            with pytest.raises(TopicNotFound):
+                source.topic_log("persistent://lab/main/other")
+            with pytest.raises(TopicNotFound):
+                source.compacted_log("persistent://lab/main/other")
+
+
+def test_what_no_source_has_whole(tmp_path):
+    """A part of a ledger is read, with the rest as bad entries; a ledger that is nowhere is named."""
+    save_blob(tmp_path / "bucket", 1)
+    disk = DiskFiles(tmp_path)
+    for number in (1, 2):
+        disk.add_ledger(number, PAYLOADS[number])
+    del disk.records[6:8]
+    disk.open().close()
+    bookies = f"bookkeeper+file:{tmp_path}/ledgers?metadata={tmp_path}/dump.jsonl.gz"
+    with open_sources([bookies, f"offload+blob:{tmp_path}/bucket"]) as source:
+        answer = source.topic_log(TOPIC).ledger(2).read(0, 4)
+        assert answer.entries.entry_id.tolist() == [0, 3, 4]
+        assert [bad.entry_id for bad in answer.bad_entries] == [1]
+
+    dump = save_dump(tmp_path / "bucket", offloaded=[1], others=(6,))
+    with (
+        CombinedSource(
+            [open_blobs(str(tmp_path / "bucket"), metadata_dump=dump), open_blobs(str(tmp_path / "bucket"))]
+        ) as source,
+        pytest.raises(LedgerNotFound, match="in all sources together, has no ledger 6; it has 1"),
+    ):
+        source.topic_log(TOPIC)
+
+
+def test_copies_alone_together(tmp_path):
+    """Without any metadata, the ledgers are all that are found."""
+    save_map_file(tmp_path / "files", 1)
+    save_map_file(tmp_path / "files", 3)
+    save_blob(tmp_path / "bucket", 2)
+    with open_sources([f"offload+mapfile:{tmp_path}/files", f"offload+blob:file://{tmp_path}/bucket"]) as source:
+        assert read_all(source) == entries_of(1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("offload+mapfile:/a,/b", "give one place"),
+        ("offload+mapfile:/a?openLedgers=live", "options of offload.mapfile are metadata"),
+        ("offload+blob:nowhere://bucket", "give s3://, gs://, az:// or file://"),
+        ("offload+blob:/no/such/directory", "give a directory that exists, or a URL"),
+    ],
+)
+def test_a_wrong_url_says_what_to_write(url, says):
+    """Each error names the remedy."""
+    with pytest.raises(InvalidInput, match=says):
+        open_source(url)
+
+
+def test_no_source_at_all():
+    """Nothing can be read from nothing."""
+    with pytest.raises(InvalidInput, match="give at least one source"):
+        open_sources([])
