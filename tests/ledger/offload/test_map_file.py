@@ -1,6 +1,8 @@
 """Ledgers in MapFiles: any range, with the index and without, and what damage does."""
 
 import itertools
+import struct
+import zlib
 
 import pytest
 from hypothesis import given
@@ -185,6 +187,27 @@ def test_a_block_that_lacks_a_key(tmp_path):
         assert (
             "in the block" in answer.bad_entries[0].reason or "follows where 0 should" in answer.bad_entries[0].reason
         )
+
+
+@pytest.mark.parametrize("value", [b"\0\0\0\2x", b"\0\0\0", b""])
+def test_a_value_that_does_not_begin_with_its_length(tmp_path, value):
+    """Whole as a zlib stream, but none that the driver wrote: the block is bad, or the record."""
+    writer = MapFileWriter(PAYLOADS, Compression.BLOCK, sync_every=1)
+    data = writer.data[: writer.offsets[2]] + block([2], [value]) + writer.data[writer.offsets[3] :]
+    (tmp_path / "block").mkdir()
+    (tmp_path / "block" / "data").write_bytes(data)
+    writer = MapFileWriter(PAYLOADS, Compression.RECORD)
+    wrong = zlib.compress(value)
+    made = struct.pack(">iiq", 8 + len(wrong), 8, 2) + wrong
+    (tmp_path / "record").mkdir()
+    (tmp_path / "record" / "data").write_bytes(
+        writer.data[: writer.offsets[2]] + made + writer.data[writer.offsets[3] :]
+    )
+    for name in ("block", "record"):
+        answer = opened(tmp_path / name).read(0, 5)
+        assert [(bad.entry_id, bad.entry_count) for bad in answer.bad_entries] == [(2, 1)]
+        assert "does not begin with its length" in answer.bad_entries[0].reason
+        assert len(answer.entries) == 5
 
 
 @pytest.mark.parametrize(
