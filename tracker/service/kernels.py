@@ -10,6 +10,7 @@ import tracker.core.kernels
 import tracker.ledger.checksum_kernels
 import tracker.ledger.kernels
 import tracker.ledger.local.kernels
+import tracker.ledger.offload.kernels
 
 _log = structlog.stdlib.get_logger("tracker.service")
 
@@ -30,6 +31,7 @@ def warm_up_kernels() -> None:
         tracker.ledger.kernels,
         tracker.ledger.checksum_kernels,
         tracker.ledger.local.kernels,
+        tracker.ledger.offload.kernels,
     ):
         module.warm_up(announce)
     if announced:
