@@ -8,7 +8,10 @@ import pytest
 
 from tests.cli.ledger_sources import KEY, MAIN, PULSAR, SAMPLE, SAMPLE_TOPIC, damaged_sample
 from tests.golden.pulsar_pack import METADATA, PACK, expected
-from tracker.service.exit_codes import ExitCode
+from tests.ledger.messages.producer import single
+from tracker.cli.ledger_source import SourceUnreadable, files_usable
+from tracker.ledger.local.opening import open_writer
+from tracker.service.exit_codes import ExitCode, exit_code_of
 
 SOURCE = ["--source", PULSAR]
 
@@ -142,6 +145,29 @@ def test_the_last_message_of_a_compacted_topic(command):
         assert found["batch_index"] == row["client"]["batch_index"]
 
 
+def test_the_last_message_that_compaction_kept(command, tmp_path):
+    """A deleted key is no message of the compacted topic."""
+    with open_writer(tmp_path / "local", MAIN + "prices", now_ms=0) as writer:
+        writer.append_many([single(price, partition_key="a") for price in (b"7", b"")], now_ms=0)
+        writer.append_many([single(b"8", partition_key="b"), single(b"", partition_key="a")], now_ms=0)
+    source = ["--source", f"ledger:{tmp_path / 'local'}", "--topic", f"{MAIN}prices"]
+    assert command("topics", "compact", *source).status == 0
+    assert command("topics", "last-message-id", *source).out == "0:3\n"
+    assert command("topics", "last-message-id", *source, "--read-compacted").out == "0:2\n"
+
+
+def test_a_topic_without_entries(command, tmp_path):
+    """Has no last message, no place for a time but its beginning, and nothing to compact."""
+    with open_writer(tmp_path / "local", MAIN + "empty", now_ms=0):
+        pass
+    source = ["--source", f"ledger:{tmp_path / 'local'}", "--topic", f"{MAIN}empty"]
+    assert command("topics", "last-message-id", *source).out == "-1:-1\nthe topic has no messages\n"
+    assert command("topics", "entries", *source).out.splitlines()[-1] == "no more entries"
+    assert command("topics", "entries", *source, "--from", "-1:-1", "--json").out == '{"next": null}\n'
+    assert command("topics", "compact", *source).out == "nothing to compact\n"
+    assert document(command("topics", "compact", *source, "--json")) == {"compacted": None}
+
+
 def test_compacting_what_was_imported(command, tmp_path):
     """The compacted ledger stands beside the topic; there is nothing to do a second time, and damage is told."""
     source = ["--source", f"ledger:{tmp_path / 'local'}", "--topic", f"{MAIN}compacted"]
@@ -247,6 +273,16 @@ def test_a_file_that_cannot_be_read_is_named(command, tmp_path):
     ran = command("topics", "list", "--source", f"{SAMPLE.partition('?')[0]}?metadata={tmp_path}")
     assert ran.status == ExitCode.USAGE
     assert f"file: '{tmp_path}' is not valid; Is a directory: give files that can be read" in ran.err
+
+
+def test_a_bucket_that_cannot_be_read_is_said_so():
+    """No file has its name."""
+    with (
+        pytest.raises(SourceUnreadable, match="s3://b cannot be listed: timeout; try again") as caught,
+        files_usable("try again"),
+    ):
+        raise OSError("s3://b cannot be listed: timeout")
+    assert exit_code_of(caught.value) is ExitCode.BAD_DATA
 
 
 def test_the_source_can_be_named_once(command, monkeypatch):

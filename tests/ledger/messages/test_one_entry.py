@@ -33,7 +33,7 @@ def test_any_piece_leads_to_the_whole_message(position):
     """Other entries, damaged ones too, and another message's pieces lie between them; ledgers end between them."""
     one, two, three = chunks(b"abcdef", 2, uuid="u")
     other = chunks(b"xyz", 1, uuid="v")[0]
-    ledgers = {3: [single(b"-"), one, other, two], 4: [three, flipped(single(b"-"), -1)]}
+    ledgers = {3: [single(b"-"), one, other, two], 4: [three, flipped(single(b"-"), 20)]}
     assert payloads(ledgers, position) == [b"abcdef"]
 
 
@@ -77,7 +77,7 @@ def test_a_committed_message_is_seen():
 
 def test_entries_that_are_not_there_or_damaged():
     """Each is an error of its own."""
-    ledgers = {3: [single(b"a"), None, flipped(single(b"a"), -1)], 5: []}
+    ledgers = {3: [single(b"a"), None, flipped(single(b"a"), 20)], 5: []}
     with pytest.raises(LedgerNotFound, match="no ledger 4"):
         payloads(ledgers, (4, 0))
     with pytest.raises(InvalidInput, match="ledger 3 has entries 0 to 2"):
