@@ -15,7 +15,7 @@ def test_every_kind_is_counted():
         *chunks(b"abcd", 2, uuid="u"),
         single(b"-", txnid_most_bits=0, txnid_least_bits=1),
         marker(21, (0, 1), index=13),
-        flipped(single(b"-", index=99, publish_time=1), 40),
+        flipped(single(b"-", index=99, publish_time=1), 20),
         None,
     ]
     seen: list[int] = []
