@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.cli.ledger_sources import MAIN, PULSAR, SAMPLE, SAMPLE_TOPIC, damaged_sample
+from tests.golden.pulsar_pack import METADATA, PACK
 from tracker.service.exit_codes import ExitCode
 
 SOURCE = ["--source", PULSAR]
@@ -58,6 +59,17 @@ def test_verify_names_what_is_damaged(command, tmp_path):
     assert ran.status == ExitCode.FAILURE
     assert "bad: entry 88:0" in ran.out
     assert "1 ledgers with problems" in ran.out
+
+
+def test_verify_goes_on_behind_what_cannot_be_read(command):
+    """What is not there is said, topic by topic, and the status is 1."""
+    tiered = f"offload+mapfile:{PACK / 'offload-filesystem' / 'none'}?metadata={METADATA}"
+    ran = command("ledgers", "verify", "--source", tiered)
+    assert ran.status == ExitCode.FAILURE
+    assert "unreadable: persistent://lab/fs-none/stored: " in ran.out
+    assert "unreadable: persistent://lab/s3/stored: " in ran.out
+    told = document(command("ledgers", "verify", "--source", tiered, "--json"), status=ExitCode.FAILURE)
+    assert all(ledger["problem"] and ledger["ledger_id"] is None for ledger in told["ledgers"])
 
 
 def test_an_import_is_done_once(command, tmp_path):

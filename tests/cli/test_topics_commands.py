@@ -272,7 +272,7 @@ def test_a_file_that_cannot_be_read_is_named(command, tmp_path):
     """It is no failure to write the answer."""
     ran = command("topics", "list", "--source", f"{SAMPLE.partition('?')[0]}?metadata={tmp_path}")
     assert ran.status == ExitCode.USAGE
-    assert f"file: '{tmp_path}' is not valid; Is a directory: give files that can be read" in ran.err
+    assert f"file: '{tmp_path}' is not valid; Is a directory: give one that can be read" in ran.err
 
 
 def test_a_bucket_that_cannot_be_read_is_said_so():
@@ -281,7 +281,7 @@ def test_a_bucket_that_cannot_be_read_is_said_so():
         pytest.raises(SourceUnreadable, match="s3://b cannot be listed: timeout; try again") as caught,
         files_usable("try again"),
     ):
-        raise OSError("s3://b cannot be listed: timeout")
+        raise OSError("s3://b cannot be listed: timeout\n\nDebug source:\n...")
     assert exit_code_of(caught.value) is ExitCode.BAD_DATA
 
 

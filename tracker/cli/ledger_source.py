@@ -39,12 +39,11 @@ def opened(source: list[str]) -> Iterator[TopicQueries]:
         InvalidInput: a URL names no source, or a file cannot be read.
         SourceUnreadable: a bucket cannot be read.
     """
-    with (
-        files_usable("give files that can be read"),
-        progress("looking through files", "bytes") as looked,
-        open_sources(source, progress=looked) as ledgers,
-    ):
-        yield TopicQueries(ledgers)
+    with files_usable("give one that can be read"):
+        with progress("looking through files", "bytes") as looked:
+            ledgers = open_sources(source, progress=looked)
+        with ledgers:
+            yield TopicQueries(ledgers)
 
 
 @contextmanager
@@ -59,5 +58,7 @@ def files_usable(remedy: str) -> Iterator[None]:
         yield
     except OSError as error:
         if error.filename is None:
-            raise SourceUnreadable(f"{error.strerror or error}; {remedy}") from error
+            # Clients of buckets tell what led to what on further lines.
+            said = str(error).strip().partition("\n")[0]
+            raise SourceUnreadable(f"{said}; {remedy}") from error
         raise InvalidInput("file", str(error.filename), f"{error.strerror}: {remedy}") from error

@@ -63,10 +63,14 @@ def _show(verdicts: list[LedgerVerdict]) -> None:
             str(verdict.entry_count),
             size(verdict.payload_bytes),
             str(verdict.bad_count),
-            "sound" if verdict.sound else verdict.problem or "damaged",
+            "sound" if verdict.sound else "unreadable" if verdict.problem else "damaged",
             "compacted" if verdict.compacted else "",
         )
     show(rows)
+    for verdict in verdicts:
+        if verdict.problem is not None:
+            ledger = "" if verdict.ledger_id is None else f", ledger {verdict.ledger_id}"
+            say(f"unreadable: {verdict.topic}{ledger}: {verdict.problem}")
     bad = [entry for verdict in verdicts for entry in verdict.bad_entries]
     for entry in bad[:BAD_ENTRIES_SHOWN]:
         say(f"bad: {entry}")
