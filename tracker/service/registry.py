@@ -9,7 +9,7 @@ import enum
 import random
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import suppress
 from typing import TypeVar
 
@@ -30,6 +30,7 @@ from tracker.service.storage_access import StorageAccess
 from tracker.service.trouble import RECOVERY_FAILED
 from tracker.service.under_way import UnderWay
 from tracker.service.wakeups import WakeupQueue
+from tracker.service.worker_threads import worker_threads
 
 Answer = TypeVar("Answer")
 
@@ -68,7 +69,7 @@ class TrackerRegistry:
         self.service_limits = service_limits or ServiceLimits()
         self.clock: Clock = clock or SystemClock()
         self.calls = Calls(self.service_limits)
-        self._workers = workers or ThreadPoolExecutor(self.service_limits.worker_threads, "delayed-tracker-worker")
+        self._workers = workers or worker_threads(self.service_limits.worker_threads)
         self._polls = PollTally(self.service_limits)
         self._shared = Shared(
             clock=self.clock,

@@ -1,0 +1,22 @@
+"""Threads for work that no caller waits for."""
+
+import os
+import sys
+import threading
+
+import pytest
+
+from tracker.service.worker_threads import NICENESS, worker_threads
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives each thread a niceness of its own")
+def test_workers_give_way_and_nobody_else_does():
+    """The threads of the pool are nicer than the thread that made it, which keeps its own niceness."""
+
+    def niceness() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    before = niceness()
+    with worker_threads(2) as workers:
+        assert workers.submit(niceness).result() == min(19, before + NICENESS)
+    assert niceness() == before
