@@ -6,6 +6,10 @@ import pytest
 
 from tests.cli.ledger_sources import MAIN, PULSAR, SAMPLE, SAMPLE_TOPIC, damaged_sample
 from tests.golden.pulsar_pack import METADATA, PACK
+from tracker.ledger.local.disk import Disk
+from tracker.ledger.local.layout import LedgerDirectory
+from tracker.ledger.local.ledger_ids import reserve_ledger_ids
+from tracker.ledger.local.opening import open_writer
 from tracker.service.exit_codes import ExitCode
 
 SOURCE = ["--source", PULSAR]
@@ -109,6 +113,25 @@ def test_damage_ends_an_import_unless_it_is_skipped(command, tmp_path):
     skipped = command(*arguments, "--into", str(tmp_path / "skipped"), "--on-error", "skip")
     assert skipped.status == 0
     assert "bad: entry 88:0" in skipped.out
+
+
+def test_what_somebody_writes_to_is_left_alone(command, tmp_path):
+    """The storage is in use; it says by whom to ask."""
+    arguments = ["ledgers", "import", *SOURCE, "--topic", f"{MAIN}txn", "--into", str(tmp_path / "local")]
+    with open_writer(tmp_path / "local", f"{MAIN}txn", now_ms=0):
+        ran = command(*arguments)
+    assert (ran.status, ran.out) == (ExitCode.STORAGE_UNUSABLE, "")
+    assert f"{MAIN}txn" in ran.err.splitlines()[-1]
+
+
+def test_an_id_that_is_taken_is_refused(command, tmp_path):
+    """Another topic has a ledger of it, or the topic itself one with other entries."""
+    with open_writer(tmp_path / "local", f"{MAIN}txn", now_ms=0) as writer:
+        reserve_ledger_ids(LedgerDirectory(tmp_path / "local"), [53], Disk())
+        writer.append_many([b"entry"], now_ms=0)
+    ran = command("ledgers", "import", *SOURCE, "--topic", f"{MAIN}txn", "--into", str(tmp_path / "local"))
+    assert (ran.status, ran.out) == (ExitCode.USAGE, "")
+    assert "54 is not valid; it is there with 1 entries, and has 100 now; import into another directory" in ran.err
 
 
 WRONG = [

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
+from delayed_tracker.pulsar.v1.entry_pb2 import KeyValue
 from tests.cli.ledger_sources import KEY, MAIN, PULSAR, SAMPLE, SAMPLE_TOPIC, damaged_sample
 from tests.golden.pulsar_pack import METADATA, PACK, expected
-from tests.ledger.messages.producer import single
+from tests.ledger.messages.producer import batch, single, slot
 from tracker.cli.ledger_source import SourceUnreadable, files_usable
 from tracker.ledger.local.opening import open_writer
 from tracker.service.exit_codes import ExitCode, exit_code_of
@@ -119,6 +120,34 @@ def test_messages_of_a_batch(command):
     assert hashlib.sha256(base64.b64decode(message["payload_base64"])).hexdigest() == rows[3]["sha256"]
     ran = command("topics", "message", *of("batched"), "30:0")
     assert ran.out.startswith(f"30:0 of {MAIN}batched\n")
+
+
+def test_payloads_and_names_of_any_kind(command, tmp_path):
+    """Text as it is, bytes as digits, what is long is cut; a row of a list stays one line."""
+    batched = [
+        slot(0, b"two\nlines", partition_key="k\x1b[2J"),
+        slot(1, b"\x00\xff", properties=[KeyValue(key="a", value="1")]),
+        slot(2, b"", partition_key="gone", null_value=True),
+        slot(3, b"x" * 3_000),
+    ]
+    named = single(
+        b"two\nlines", partition_key="AAE=", partition_key_b64_encoded=True, ordering_key=b"\x01", event_time=1
+    )
+    with open_writer(tmp_path / "local", MAIN + "kinds", now_ms=0) as writer:
+        writer.append_many([batch(batched), named, single(b"x" * 3_000), single(b"", null_value=True)], now_ms=0)
+    asked = ["topics", "message", "--source", f"ledger:{tmp_path / 'local'}", "--topic", f"{MAIN}kinds"]
+    listed = command(*asked, "0:0").out
+    assert listed.count("\n") == len(["title", "top", "header", "line", *batched, "bottom"])
+    for shown in ("two\\nlines", "0x6b1b5b324a", "0x00ff", "a=1", "(deleted)", "xxx... (cut)"):
+        assert shown in listed
+    one = command(*asked, "0:1").out
+    for shown in ("AAE=", "key (base64)", "0x01", "1970-01-01 00:00:00.001Z", "(9 B)"):
+        assert shown in one
+    assert "xxx... (cut) (3.0 kB)" in command(*asked, "0:2").out
+    assert "none: the key is deleted" in command(*asked, "0:3").out
+    first, second, *_ = document(command(*asked, "0:0", "--json"))["messages"]
+    assert (first["payload_text"], second["payload_text"], second["payload_base64"]) == ("two\nlines", None, "AP8=")
+    assert "0 of 0 to 3" in command(*asked, "0:0", "--batch-index", "0").out
 
 
 def test_positions_stand_alone_on_their_line(command):

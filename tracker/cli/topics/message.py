@@ -135,14 +135,17 @@ def _show_list(title: str, messages: list[Message]) -> None:
         rows.add_row(
             str(found.id.batch_index),
             "-" if found.index is None else str(found.index),
-            "-" if found.key is None else _readable(found.key.encode(), _LISTED_CHARACTERS),
-            ", ".join(
-                f"{name}={_readable(value.encode(), _LISTED_CHARACTERS)}" for name, value in found.properties.items()
-            ),
+            "-" if found.key is None else _listed(found.key.encode()),
+            ", ".join(f"{name}={_listed(value.encode())}" for name, value in found.properties.items()),
             size(len(found.payload)),
-            "(deleted)" if found.null_value else _readable(found.payload, _LISTED_CHARACTERS),
+            "(deleted)" if found.null_value else _listed(found.payload),
         )
     show(rows)
+
+
+def _listed(content: bytes) -> str:
+    """On one line, as rows of tables are."""
+    return _readable(content, _LISTED_CHARACTERS).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def _sized(content: bytes, characters_max: int) -> str:
