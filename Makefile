@@ -19,7 +19,7 @@ JAVA_TRACKER_BENCH ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: bench bench-peers deep-others deep-property demo format help install lint lock proto serve settings-docs test test-deep
+.PHONY: bench bench-peers deep-others deep-property demo format help install lint lock proto pulsar-classes serve settings-docs test test-deep
 
 help:  ## print each target and what it does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -69,6 +69,9 @@ bench-peers: $(READY)  ## the same, with Redis and (JAVA_TRACKER_BENCH=DIR) Puls
 
 proto: $(READY)  ## regenerate the protobuf code beside every proto/**/*.proto
 	$(BIN)/python proto/regenerate.py
+
+pulsar-classes: $(READY)  ## fetch the classes of Pulsar that tests/jvm compares with (needs a JDK and Maven; 15 MB)
+	$(BIN)/python -m tests.jvm.pulsar_classes
 
 settings-docs: $(READY)  ## regenerate conf/tracker.conf and README's table from the settings in code
 	$(BIN)/python -m tracker.service.settings_docs --write

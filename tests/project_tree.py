@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 _LEFT_BY_TOOLS = {"__pycache__", "build", "data", "dist"}
-_TEXT_SUFFIXES = {"", ".conf", ".md", ".proto", ".py", ".pyi", ".toml", ".txt", ".yaml", ".yml"}
+_TEXT_SUFFIXES = {"", ".conf", ".java", ".md", ".proto", ".py", ".pyi", ".toml", ".txt", ".xml", ".yaml", ".yml"}
 
 
 def top_level() -> list[str]:

@@ -1,12 +1,11 @@
 """Golden: records, frames, checksums and metadata of a real Pulsar's ledgers equal what Pulsar's own classes read."""
 
-import hashlib
 import time
 from collections import defaultdict
 
 import numpy as np
 
-from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
+from tests.golden.entry_rows import entry_row
 from tests.golden.pulsar_pack import BOOKIE, METADATA, expected, read_topic
 from tracker.ledger.digest import LedgerDigest
 from tracker.ledger.entry_columns import EntryFlag, scan_entries
@@ -15,10 +14,6 @@ from tracker.ledger.ledger_metadata import DigestType
 from tracker.ledger.source import open_bookie_disk
 from tracker.ledger.stored_entries import StoredEntries
 from tracker.ledger.topic_reader import OpenLedgers, TopicReader
-
-
-def signed(value: int) -> int:
-    return value - 2**64 if value >= 2**63 else value
 
 
 def test_every_record_of_every_log(disk):
@@ -59,47 +54,6 @@ def test_every_record_of_every_log(disk):
     assert disk.logs.truncated == ()
 
 
-def metadata_row(metadata: MessageMetadata) -> dict[str, object]:
-    """Fields under the names of the expected file; None where absent."""
-
-    def optional(field: str) -> object:
-        value = getattr(metadata, field) if metadata.HasField(field) else None
-        return value.hex() if isinstance(value, bytes) else value
-
-    def optional_id(field: str) -> int | None:
-        return signed(getattr(metadata, field)) if metadata.HasField(field) else None
-
-    compression = MessageMetadata.DESCRIPTOR.fields_by_name["compression"].enum_type.values_by_number
-    return {
-        "producer": metadata.producer_name,
-        "sequence_id": signed(metadata.sequence_id),
-        "highest_sequence_id": optional_id("highest_sequence_id"),
-        "publish_time": metadata.publish_time,
-        "deliver_at": optional("deliver_at_time"),
-        "num_messages_in_batch": optional("num_messages_in_batch"),
-        "event_time": optional("event_time"),
-        "marker_type": optional("marker_type"),
-        "txn_most": optional_id("txnid_most_bits"),
-        "txn_least": optional_id("txnid_least_bits"),
-        "compression": compression[metadata.compression].name if metadata.HasField("compression") else None,
-        "uncompressed_size": optional("uncompressed_size"),
-        "encrypted": len(metadata.encryption_keys) > 0,
-        "encryption_algo": optional("encryption_algo"),
-        "uuid": optional("uuid"),
-        "num_chunks": optional("num_chunks_from_msg"),
-        "chunk_id": optional("chunk_id"),
-        "total_chunk_size": optional("total_chunk_msg_size"),
-        "partition_key": optional("partition_key"),
-        "partition_key_b64": metadata.partition_key_b64_encoded,
-        "ordering_key": optional("ordering_key"),
-        "schema_version": optional("schema_version"),
-        "null_value": optional("null_value"),
-        "null_partition_key": optional("null_partition_key"),
-        "properties": [[entry.key, entry.value] for entry in metadata.properties],
-        "compacted_batch_indexes": list(metadata.compacted_batch_indexes),
-    }
-
-
 def test_every_topic_entry(reader):
     """Frame, checksum and its verdict, every metadata field and the payload of all 6,148 entries."""
     by_topic = defaultdict(list)
@@ -113,28 +67,12 @@ def test_every_topic_entry(reader):
             stored = ledger.columns.stored
             for row, position in enumerate(stored.positions):
                 entry = stored.payload(row)
-                frame = split_frame(entry)
-                broker = parse_broker_metadata(entry, frame)
-                metadata = parse_message_metadata(entry, frame)
-                body = entry[frame.metadata_end :]
-                stamped = {"broker_timestamp": None, "index": None}
-                if broker is not None:
-                    stamped = {name: getattr(broker, name) if broker.HasField(name) else None for name in stamped}
                 ours = {
                     "topic": topic,
                     "ledger": position.ledger_id,
                     "entry": position.entry_id,
-                    "length": len(entry),
-                    "sha256": hashlib.sha256(entry).hexdigest(),
-                    "has_frame": broker is not None,
-                    **stamped,
-                    "crc": None if frame.crc < 0 else frame.crc,
+                    **entry_row(entry),
                     "crc_ok": bool(ledger.columns.readable[row]),
-                    # Everything in front of the payload.
-                    "metadata_length": frame.metadata_end,
-                    "body_length": len(body),
-                    "body_sha256": hashlib.sha256(body).hexdigest(),
-                    **metadata_row(metadata),
                 }
                 assert ours == wanted.pop(position), position
                 compared += 1

@@ -1,0 +1,30 @@
+"""What tests that ask Pulsar's own classes share: one JVM."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.jvm.pulsar_classes import FETCH_TIMEOUT_S, NoPulsarClasses
+from tests.jvm.pulsar_reads import PulsarReads, running_pulsar_reads
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whichever test comes first may have to wait for the classes."""
+    for item in items:
+        if "pulsar" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timeout(FETCH_TIMEOUT_S + 60))
+
+
+@pytest.fixture(scope="session")
+def pulsar() -> Iterator[PulsarReads]:
+    """Where there is no Java the tests are skipped; CI has it, or has failed to install it."""
+    with ExitStack() as running:
+        try:
+            reads = running.enter_context(running_pulsar_reads())
+        except NoPulsarClasses as missing:
+            if os.environ.get("CI"):
+                pytest.fail(str(missing), pytrace=False)
+            pytest.skip(str(missing))
+        yield reads

@@ -1,0 +1,104 @@
+"""Pulsar's own classes on this machine: fetched once by Maven into the user's cache directory.
+
+    python -m tests.jvm.pulsar_classes      # fetches them, or says in a line why it cannot
+
+They stay in ``delayed-tracker/pulsar-classes`` under ``XDG_CACHE_HOME``, one directory for each version and ``pom.xml``.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree as ET
+
+POM: Final = Path(__file__).with_name("pom.xml")
+FETCH_TIMEOUT_S: Final = 300
+_JAVA_MIN: Final = 17
+"""What Pulsar's classes are compiled for."""
+_REMEDY: Final = f"install a JDK ({_JAVA_MIN} or newer) and Maven"
+
+
+class NoPulsarClasses(Exception):
+    """Pulsar's classes cannot be had here; the message says why and what to do."""
+
+
+def find_java() -> str:
+    """A Java that can run source files; that of ``JAVA_HOME`` if it is set.
+
+    Raises:
+        NoPulsarClasses: there is none, it is too old, or it comes without a compiler.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(f"{home}/bin/java" if home else "java")
+    if java is None:
+        raise NoPulsarClasses(
+            f"there is no {home}/bin/java, which JAVA_HOME promises" if home else f"there is no java: {_REMEDY}"
+        )
+    listed = subprocess.run([java, "--list-modules"], capture_output=True, text=True, check=False).stdout
+    version = re.search(r"^jdk\.compiler@(\d+)", listed, re.MULTILINE)
+    if version is None or int(version[1]) < _JAVA_MIN:
+        raise NoPulsarClasses(f"{java} is no JDK of version {_JAVA_MIN} or newer: {_REMEDY}")
+    return java
+
+
+def class_path() -> str:
+    """Pulsar's classes, for ``java -cp``; fetches them if they are not here yet.
+
+    Raises:
+        NoPulsarClasses: there is no Maven, or it cannot fetch them.
+    Cost: seconds to minutes the first time, while others who want them wait.
+    """
+    directory = _cache() / _version_key()
+    if not directory.is_dir():
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with (directory.parent / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not directory.is_dir():
+                _fetch(directory)
+    return str(directory / "*")
+
+
+def _fetch(directory: Path) -> None:
+    """All jars appear at once, under the final name, or none does."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise NoPulsarClasses(f"there is no mvn to fetch Pulsar's classes with: {_REMEDY}")
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix="fetching-") as place:
+        jars = Path(place) / "jars"
+        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
+        command = [maven, "--batch-mode", "--quiet", "--strict-checksums", "--file", str(POM), *goal]
+        try:
+            ran = subprocess.run(
+                command, cwd=place, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise NoPulsarClasses(f"mvn did not fetch Pulsar's classes in {FETCH_TIMEOUT_S} s: try again") from error
+        if ran.returncode:
+            said = next((line for line in ran.stdout.splitlines() if "ERROR" in line), "nothing")
+            raise NoPulsarClasses(f"mvn could not fetch Pulsar's classes (status {ran.returncode}); it says: {said}")
+        jars.rename(directory)
+
+
+def _cache() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "delayed-tracker" / "pulsar-classes"
+
+
+def _version_key() -> str:
+    version = ET.parse(POM).findtext("properties/pulsar.version")
+    assert version is not None, POM
+    return f"{version}-{hashlib.sha256(POM.read_bytes()).hexdigest()[:8]}"
+
+
+if __name__ == "__main__":
+    try:
+        find_java()
+        class_path()
+    except NoPulsarClasses as missing:
+        sys.exit(f"{missing}")

@@ -1,0 +1,145 @@
+"""Where Pulsar's classes come from: fetched once, by whoever comes first, or a sentence that says what is missing."""
+
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.jvm.pulsar_classes import NoPulsarClasses, class_path, find_java
+from tests.project_tree import ROOT
+
+WHOLE_PATH = os.environ["PATH"]
+
+
+class Commands:
+    """A PATH on which nothing is but what a test puts there."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.called = directory / "called"
+
+    def add(self, name: str, script: str) -> None:
+        """A shell script; what it was called with is noted."""
+        command = self.directory / name
+        command.write_text(f'#!{_whole("bash")}\necho "{name} $*" >> {self.called}\n{script}\n')
+        command.chmod(0o755)
+
+    def link(self, *names: str) -> None:
+        for name in names:
+            (self.directory / name).symlink_to(_whole(name))
+
+    def calls(self) -> list[str]:
+        return self.called.read_text().splitlines() if self.called.exists() else []
+
+
+def _whole(name: str) -> str:
+    return str(shutil.which(name, path=WHOLE_PATH))
+
+
+@pytest.fixture
+def commands(tmp_path, monkeypatch) -> Commands:
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    made = Commands(directory)
+    made.link("mkdir", "touch")
+    monkeypatch.setenv("PATH", str(directory))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    return made
+
+
+FETCHES = """
+for option in "$@"; do case $option in -DoutputDirectory=*) jars=${option#*=} ;; esac; done
+mkdir "$jars" && touch "$jars/pulsar.jar"
+"""
+
+
+def test_whoever_comes_first_fetches(commands):
+    """Others wait, and find the same jars; later nobody needs Maven."""
+    commands.add("mvn", FETCHES)
+
+    with ThreadPoolExecutor(8) as threads:
+        found = {future.result() for future in [threads.submit(class_path) for _ in range(8)]}
+
+    (path,) = found
+    assert path.endswith("/*")
+    assert [jar.name for jar in Path(path).parent.iterdir()] == ["pulsar.jar"]
+    assert len(commands.calls()) == 1
+    (commands.directory / "mvn").unlink()
+    assert class_path() == path
+
+
+def test_what_fails_leaves_nothing(commands, tmp_path):
+    """The next one tries again."""
+    commands.add("mvn", FETCHES + 'echo "[ERROR] no network"; exit 1')
+    with pytest.raises(NoPulsarClasses, match=r"status 1\); it says: \[ERROR\] no network"):
+        class_path()
+    assert [path.name for path in (tmp_path / "cache/delayed-tracker/pulsar-classes").iterdir()] == ["lock"]
+    commands.add("mvn", FETCHES)
+    assert class_path()
+
+
+def test_without_maven(commands):
+    """The remedy is named."""
+    with pytest.raises(NoPulsarClasses, match=r"there is no mvn .* install a JDK"):
+        class_path()
+
+
+def test_without_a_recent_jdk(commands, monkeypatch):
+    """No Java, an old one, one that cannot compile, or a wrong JAVA_HOME."""
+    with pytest.raises(NoPulsarClasses, match="there is no java: install a JDK"):
+        find_java()
+    for modules in ["java.base@11.0.2\njdk.compiler@11.0.2", "java.base@17.0.1"]:
+        commands.add("java", f"echo '{modules}'")
+        with pytest.raises(NoPulsarClasses, match="is no JDK of version 17 or newer: install a JDK"):
+            find_java()
+    commands.add("java", "echo 'java.base@21\njdk.compiler@21'")
+    assert find_java() == str(commands.directory / "java")
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    with pytest.raises(NoPulsarClasses, match="there is no /nowhere/bin/java, which JAVA_HOME promises"):
+        find_java()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ci", "outcome", "status"), [("", "1 skipped", 0), ("true", "1 error", 1)])
+def test_tests_without_java_are_skipped_save_in_ci(commands, ci, outcome, status):
+    """Both ways with the reason."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/jvm/test_framed.py", "-k", "flipped"]
+    ran = subprocess.run(
+        command, cwd=ROOT, env=os.environ | {"CI": ci}, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert (ran.returncode, outcome in ran.stdout) == (status, True), ran.stdout
+    assert "there is no java: install a JDK (17 or newer) and Maven" in ran.stdout
+
+
+def test_ci_installs_what_is_missing(commands):
+    """With Debian's packages, as root or by sudo; nothing where a JDK and Maven are."""
+    script = ROOT / ".ci" / "jvm"
+    commands.link("bash", "dirname", "env")
+    commands.add("make", "")
+    without_apt = subprocess.run([script], capture_output=True, text=True, check=False)
+    assert (without_apt.returncode, commands.calls()) == (1, [])
+    assert "install a JDK (17 or newer) and Maven" in without_apt.stderr
+
+    commands.add("apt-get", "")
+    commands.add("id", "echo 1000")
+    commands.add("sudo", 'shift; "$@"')
+    subprocess.run([script], check=True)
+    installed = [call for call in commands.calls() if call.startswith("apt-get")]
+    assert [call.split()[-1] for call in installed] == ["update", "maven"]
+    assert sum(call.startswith("sudo -n") for call in commands.calls()) == 2
+    commands.called.unlink()
+
+    commands.add("id", "echo 0")
+    subprocess.run([script], check=True)
+    assert [call.split()[0] for call in commands.calls()] == ["id", "apt-get", "id", "apt-get", "make"]
+    commands.called.unlink()
+
+    commands.add("javac", "")
+    commands.add("mvn", "")
+    subprocess.run([script], check=True)
+    assert commands.calls() == ["make --no-print-directory pulsar-classes"]
