@@ -146,7 +146,9 @@ def test_bad_entries_fail_or_are_skipped(disk, damage, reason):
     """FAIL names ledger and entry; SKIP leaves the entry out and lists it."""
     disk.records[4] = damage(disk.records[4])
 
-    with pytest.raises(EntriesUnreadable, match=r"entry 8:1.*on_error=skip") as caught:
+    with pytest.raises(
+        EntriesUnreadable, match=r"entry 8:1.*; give the directories of all bookies, or on_error=skip to go on"
+    ) as caught:
         disk.pending()
     assert [(bad.ledger_id, bad.entry_id, bad.reason) for bad in caught.value.bad_entries] == [(8, 1, reason)]
 

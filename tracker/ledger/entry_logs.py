@@ -23,7 +23,7 @@ from tracker.core.errors import InvalidInput
 from tracker.core.kernels import position_order
 from tracker.ledger.digest import BODY_HEADER, DIGEST_BYTES, LedgerDigest
 from tracker.ledger.entry_log import HEADER_BYTES, RECORD_SIZE_BYTES, LogRecords, scan_log
-from tracker.ledger.errors import BadEntry
+from tracker.ledger.errors import OTHER_BOOKIES, BadEntry
 from tracker.ledger.kernels import gather
 from tracker.ledger.stored_entries import LedgerEntries, StoredEntries
 
@@ -248,7 +248,10 @@ class EntryLogs:
         places += [f"{place.file} is damaged at byte {place.offset}" for place in self.damage]
         more = f" and {len(places) - 1} places more" if len(places) > 1 else ""
         reason = f"no log has it; {places[0]}{more}" if places else "no log has it"
-        return [BadEntry(ledger_id, first, None, None, reason, entry_count=count) for first, count in gaps]
+        return [
+            BadEntry(ledger_id, first, None, None, reason, entry_count=count, remedy=OTHER_BOOKIES)
+            for first, count in gaps
+        ]
 
     def _damaged_entry(self, ledger_id: int, entry_id: int, row: int, digest: LedgerDigest) -> BadEntry:
         names = " or ".join(digest_type.name for digest_type in digest.types)
@@ -258,6 +261,7 @@ class EntryLogs:
             str(self.files[self.records.file_no[row]]),
             int(self.records.offset[row]),
             f"the {names} digest does not fit, and no log has a good copy",
+            remedy=OTHER_BOOKIES,
         )
 
 
@@ -300,9 +304,10 @@ def _scan_all(files: Sequence[Path], progress: Progress | None) -> EntryLogs:
         part = scan_log(log, str(file))
         parts.append(part)
         if wrapping is not None:
-            damage.append(BadEntry(None, None, str(file), len(log), wrapping))
+            damage.append(BadEntry(None, None, str(file), len(log), wrapping, remedy=OTHER_BOOKIES))
         damage += [
-            BadEntry(place.ledger_id, place.entry_id, str(file), place.offset, place.reason) for place in part.damage
+            BadEntry(place.ledger_id, place.entry_id, str(file), place.offset, place.reason, remedy=OTHER_BOOKIES)
+            for place in part.damage
         ]
         if part.truncated_at is not None:
             truncated.append((file, part.truncated_at))

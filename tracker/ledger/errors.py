@@ -1,13 +1,17 @@
 """Errors of reading ledgers, sorted by what the caller does next, and the policy for bad entries."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
 from tracker.core.errors import DelayedTrackerError
 
 _IDS_LISTED_MAX: Final = 8
+OTHER_BOOKIES: Final = "give the directories of all bookies"
+"""The remedy for what one bookie has not, or has damaged: the others may have replicas."""
+ANOTHER_COPY: Final = "restore the file from a copy"
+"""The remedy for a damaged file that has no replicas."""
 
 
 class ErrorPolicy(Enum):
@@ -33,6 +37,8 @@ class BadEntry:
     reason: str
     entry_count: int = 1
     """How many entries in a row share the reason, ``entry_id`` the first of them."""
+    remedy: str | None = field(default=None, compare=False)
+    """Where a good copy may be, if the source knows of a place; None when the reason says what to do, or nothing helps."""
 
     def __str__(self) -> str:
         if self.ledger_id is None:
@@ -160,8 +166,9 @@ class EntriesUnreadable(LedgerError):
     def __init__(self, bad_entries: Sequence[BadEntry]) -> None:
         first = bad_entries[0]
         more = f" (and {len(bad_entries) - 1} more)" if len(bad_entries) > 1 else ""
+        remedy = "give" if first.remedy is None else f"{first.remedy}, or"
         super().__init__(
-            f"{first}{more}; give the directories of all bookies, or on_error=skip to go on without them",
+            f"{first}{more}; {remedy} on_error=skip to go on without them",
             metadata={"bad_entry_count": str(len(bad_entries))},
         )
         self.bad_entries = tuple(bad_entries)

@@ -153,6 +153,8 @@ def test_bad_entries_leave_their_ids_free(disk, tmp_path):
     assert [read.entries.entry_id.tolist() for read in found] == [[0], [0, 2]]
     assert [bad.entry_id for read in found for bad in read.bad_entries] == [1, 1]
     assert found[1].bad_entries[0].reason == "the log does not have it"
+    with pytest.raises(EntriesUnreadable, match="; restore the file from a copy, or on_error=skip to go on"):
+        raise EntriesUnreadable(found[1].bad_entries)
     assert copy.entry_count == 5
 
 

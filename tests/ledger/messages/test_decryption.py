@@ -117,8 +117,13 @@ def test_encrypted_messages_without_keys_are_bad_entries(alice):
     """They fail the reading, or are left out and listed, as the policy says."""
     log = topic_of({1: [single(b"open"), entry(*encrypted(b"hidden", {"alice": alice.public_key()}))]})
 
-    with pytest.raises(EntriesUnreadable, match="entry 1:1: the payload is encrypted: give private key 'alice'"):
+    with pytest.raises(
+        EntriesUnreadable, match="entry 1:1: the payload is encrypted: give private key 'alice'"
+    ) as told:
         list(MessageReader(log).read())
+
+    assert "bookies" not in told.value.message
+    assert told.value.message.endswith("; give on_error=skip to go on without them")
 
     reader = MessageReader(log, MessageOptions(on_error=ErrorPolicy.SKIP))
     assert [message.payload for message in reader.read()] == [b"open"]

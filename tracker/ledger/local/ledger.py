@@ -12,7 +12,7 @@ import numpy as np
 from tracker.core.columns import BoolArray, Int64Array
 from tracker.core.errors import InvalidInput
 from tracker.ledger.entry_log import HEADER_BYTES
-from tracker.ledger.errors import BadEntry
+from tracker.ledger.errors import ANOTHER_COPY, BadEntry
 from tracker.ledger.local.found_records import find_records
 from tracker.ledger.local.kernels import RECORD_HEADER_BYTES
 from tracker.ledger.local.records import INDEX_ROW_BYTES, check_log_header, check_records, read_exactly
@@ -142,4 +142,4 @@ class LocalLedger:
 
     def _bad(self, entry_id: int, ends: Int64Array, row: int) -> BadEntry:
         reason = "the CRC32C does not fit" if ends[row + 1] > ends[row] else "the log does not have it"
-        return BadEntry(self.ledger_id, entry_id, str(self.log), int(ends[row]), reason)
+        return BadEntry(self.ledger_id, entry_id, str(self.log), int(ends[row]), reason, remedy=ANOTHER_COPY)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tracker.core.columns import Int64Array
-from tracker.ledger.errors import BadEntry
+from tracker.ledger.errors import ANOTHER_COPY, BadEntry
 from tracker.ledger.stored_entries import LedgerEntries, StoredEntries
 
 
@@ -112,4 +112,7 @@ def _missing(ledger_id: int, first: int, last: int, damage: Damage | None, file:
         return ()
     if damage is None:
         damage = Damage(file, 0, "the file does not have it")
-    return (BadEntry(ledger_id, first, damage.file, damage.offset, damage.reason, entry_count=last - first + 1),)
+    count = last - first + 1
+    return (
+        BadEntry(ledger_id, first, damage.file, damage.offset, damage.reason, entry_count=count, remedy=ANOTHER_COPY),
+    )
