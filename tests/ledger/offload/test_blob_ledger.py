@@ -89,12 +89,33 @@ def test_a_read_fetches_about_one_block_at_most(tmp_path):
     assert store.bytes_fetched - begin <= last_block + 5 * 4_012
     begin = store.bytes_fetched
     assert rows_of([ledger.read(2_785, 2_786)]) == [(number, payloads[number]) for number in (2_785, 2_786)]
-    assert store.bytes_fetched - begin == 2 * 4_012
+    around = 16 << 10
+    assert store.bytes_fetched - begin == 2 * 4_012 + 2 * around
 
     begin = store.bytes_fetched
     first_of_block = ledger.blocks[1].first_entry_id
     assert len(ledger.read(first_of_block, first_of_block + 9).entries) == 10
     assert store.bytes_fetched - begin <= 1 << 16
+
+
+def test_neighbours_are_fetched_together(tmp_path):
+    """A search that ends among neighbours makes one request for all of them; the next one behind makes another."""
+    payloads = [b"%04d" % number * 50 for number in range(4_000)]
+    writer = BlobWriter(payloads, block_bytes=1 << 19)
+    ledger = opened(writer.save(tmp_path, UUID_7, 7))
+    ledger.read(0, 3_999)
+    near = (16 << 10) // 212
+
+    for middle in (500, 1_999, 3_500):
+        ledger.read(middle, middle)
+        requests = ledger.store.requests
+        for number in (middle - near, middle + near, middle + 1):
+            assert rows_of([ledger.read(number, number)]) == [(number, payloads[number])]
+        assert ledger.store.requests == requests
+        assert rows_of([ledger.read(middle + near + 1, middle + near + 1)]) == [
+            (middle + near + 1, payloads[middle + near + 1])
+        ]
+        assert ledger.store.requests == requests + 1
 
 
 def test_a_scan_fetches_each_byte_about_once(tmp_path):

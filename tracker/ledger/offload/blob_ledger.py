@@ -29,6 +29,9 @@ _HEADER_V1: Final = struct.Struct(">Iqqq")
 _HEADER_V2: Final = struct.Struct(">Iqqqq")
 _RECORD: Final = struct.Struct(">iq")
 _PADDING: Final = b"\xfe\xdc\xde\xad" * 3
+_AROUND_BYTES: Final = 16 << 10
+"""What is fetched before and behind a small range: a request costs much more than the bytes that it brings."""
+_KEPT_BYTES_MAX: Final = 128 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +49,26 @@ READ: Final = Pace(1 << 16, 4 << 20, remembers=True)
 SCAN: Final = Pace(8 << 20, 8 << 20, remembers=False)
 
 
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A range of an object."""
+
+    key: str
+    start: int
+    octets: bytes
+
+    def has(self, key: str, start: int, end: int) -> bool:
+        """Whether a range lies in it."""
+        return key == self.key and self.start <= start and end <= self.start + len(self.octets)
+
+
 @dataclass(slots=True)
 class BlobLedger:
     """Implements :class:`~tracker.ledger.topic_log.Ledger`.
 
     A block has no index of its own, so that the first read of an entry walks the block up to it; where its records lie
-    is then remembered, with 8 bytes for each, and later reads fetch nothing but what they answer.
+    is then remembered, with 8 bytes for each, and later reads fetch what they answer and a little around it. The last
+    piece is kept, because a search ends among neighbours.
     """
 
     ledger_id: int
@@ -62,6 +79,8 @@ class BlobLedger:
     """Ascending by entry."""
     _boundaries: dict[int, Int64Array] = field(default_factory=dict, repr=False)
     """By number of the block: where records begin that were walked over, and where the last of them ends."""
+    _kept: _Piece | None = field(default=None, repr=False)
+    """Fetched last; at most 128 KB."""
 
     @property
     def closed(self) -> bool:
@@ -71,7 +90,8 @@ class BlobLedger:
     def read(self, first: int, last: int) -> LedgerEntries:
         """Entries ``first`` to ``last``.
 
-        Cost: at first the bytes of the block up to the range, in pieces that grow from 64 KB to 4 MB; then the range.
+        Cost: at first the bytes of the block up to the range, in pieces that grow from 64 KB to 4 MB; then the range,
+            with 16 KB on either side if it is smaller than that, or nothing if it was there the last time.
         """
         return joined(self._entries(first, last, READ))
 
@@ -108,7 +128,7 @@ class BlobLedger:
             # Where nothing is walked behind the end, nothing behind it has to be seen.
             seen_behind = 0 if end in {block.end, stop} else _RECORD.size
             stop = None
-            buffer = self.store.fetch(block.key, at, end)
+            buffer = self._fetch(block, at, end) if pace.remembers else self.store.fetch(block.key, at, end)
             skipped = block.header_bytes if at == block.offset else 0
             problem = _header_problem(buffer, block) if skipped else None
             if problem is not None:
@@ -144,6 +164,16 @@ class BlobLedger:
             return
         if entry_id <= last:
             yield Damage(self._name(block), at, f"the block ends where entry {entry_id} should begin")
+
+    def _fetch(self, block: BlobBlock, start: int, end: int) -> bytes:
+        """A range of a block, out of the piece that is kept if it has it."""
+        piece = self._kept
+        if piece is None or not piece.has(block.key, start, end):
+            around = _AROUND_BYTES if end - start < _AROUND_BYTES else 0
+            first = max(start - around, block.offset)
+            piece = _Piece(block.key, first, self.store.fetch(block.key, first, min(end + around, block.end)))
+            self._kept = piece if len(piece.octets) <= _KEPT_BYTES_MAX else None
+        return piece.octets[start - piece.start : end - piece.start]
 
     def _nearest(self, number: int, first: int, last: int) -> tuple[int, int, int | None]:
         """Where to begin: a place, the entry there, and where ``last`` ends if that is known."""
