@@ -66,7 +66,10 @@ def entry_log(records: Iterable[bytes]) -> bytes:
 
 
 def flipped(content: bytes, offset: int, mask: int = 0x10) -> bytes:
-    return content[:offset] + bytes([content[offset] ^ mask]) + content[offset + 1 :]
+    """The same bytes but one, which has other bits; -1 is the last."""
+    changed = bytearray(content)
+    changed[offset] ^= mask
+    return bytes(changed)
 
 
 def message(
