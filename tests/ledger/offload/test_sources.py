@@ -166,6 +166,34 @@ def test_streamed_ledgers_by_metadata(tmp_path):
         assert read_all(source) == entries_of(1)
 
 
+def test_data_that_is_gone_is_an_error_of_its_topic(tmp_path):
+    """Other topics of the bucket are read; so is a ledger of which another copy is whole, whatever its name."""
+    other = "lab/main/persistent/other"
+    save_blob(tmp_path, 1)
+    save_blob(tmp_path, 2, managed_ledger=other)
+    (tmp_path / f"{UUIDS[2]}-ledger-2").unlink()
+    with open_blobs(str(tmp_path)) as source:
+        assert source.topics() == [TOPIC, "persistent://lab/main/other"]
+        assert read_all(source) == entries_of(1)
+        with pytest.raises(LedgerFileInvalid, match=f"{UUIDS[2]}-ledger-2 is not there, its index says"):
+            source.topic_log("persistent://lab/main/other")
+
+    for number in (0, 8):
+        save_blob(tmp_path, 1, uuid=UUIDS[number])
+    (tmp_path / f"{UUIDS[0]}-ledger-1").write_bytes(b"")
+    with open_blobs(str(tmp_path)) as source:
+        assert read_all(source) == entries_of(1)
+
+
+def test_an_index_whose_name_has_no_ledger(tmp_path):
+    """Says what its name should be: nothing else knows the ledger's id."""
+    save_blob(tmp_path, 1)
+    named = tmp_path / f"{UUIDS[1]}-ledger-1-index"
+    named.rename(tmp_path / f"{UUIDS[1]}-index")
+    with pytest.raises(LedgerFileInvalid, match=f"{UUIDS[1]}-index is the index of one ledger.*name it"):
+        open_blobs(str(tmp_path))
+
+
 def test_bookies_and_tiered_storage_together(tmp_path):
     """Each ledger from the first source that has all of it; what was deleted from the bookies comes from the copy."""
     for number in (1, 2):

@@ -12,7 +12,7 @@ from tracker.core.errors import InvalidInput
 from tracker.ledger.errors import LedgerFileInvalid
 from tracker.ledger.managed_ledger import TopicCatalogue
 from tracker.ledger.metadata_dump import MetadataDump
-from tracker.ledger.offload.blob_index import INDEX_BYTES_MAX, IndexedLedger, parse_index
+from tracker.ledger.offload.blob_index import INDEX_BYTES_MAX, BlobIndex, IndexedLedger, parse_index
 from tracker.ledger.offload.blob_ledger import BlobLedger
 from tracker.ledger.offload.blob_store import BlobStore, open_blob_store
 from tracker.ledger.offload.entry_rows import EntryRows
@@ -21,6 +21,7 @@ from tracker.ledger.topic_name import TopicName
 
 _INDEX: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:-ledger-(\d{1,19}))?-index")
 _SUFFIX: Final = "-index"
+_LEDGER_PART: Final = "-ledger-"
 _FORMAT_KEY: Final = "s3managedledgeroffloaderformatversion"
 _FORMAT_VERSION: Final = "1"
 _TOPIC_KEY: Final = "managedledgername"
@@ -41,26 +42,37 @@ class BlobLedgerStore:
     def find(self) -> Mapping[TopicName, Sequence[FoundLedger]]:
         """Ledgers by topic, as their index objects say; all of which are read.
 
-        Of several copies the first by name is taken: an index is written when all of its data is there.
+        Of several copies the first by name is taken that has its data. One whose data is gone is an error of its topic
+        alone, when that is opened.
 
         Raises:
             LedgerFileInvalid: an index is damaged.
             OSError: the store does not answer.
         """
         copies: dict[TopicName, dict[int, FoundLedger]] = defaultdict(dict)
+        without_data: list[tuple[TopicName, FoundLedger]] = []
         streamed: dict[tuple[TopicName, int], list[tuple[int, UUID]]] = defaultdict(list)
         for key in self.store.sizes():
             named = _INDEX.fullmatch(key)
             if named is None:
                 continue
-            uuid = UUID(named[1])
-            for ledger_id, topic, part in self._index(key.removesuffix(_SUFFIX)):
+            data_key, uuid = key.removesuffix(_SUFFIX), UUID(named[1])
+            index, owner = self._index(data_key)
+            whole = self._data_problem(data_key, index) is None
+            for ledger_id, part in index.ledgers.items():
+                topic = part.segment.topic or owner
                 if topic is None or not topic.holds_messages:
                     continue
-                if named[2] is None and ledger_id is not None:
+                if ledger_id is not None and named[2] is None:
                     streamed[topic, ledger_id].append((part.blocks[0].first_entry_id, uuid))
+                    continue
+                copy = FoundLedger(int(named[2]), (uuid,))
+                if whole:
+                    copies[topic].setdefault(copy.ledger_id, copy)
                 else:
-                    copies[topic].setdefault(int(named[2]), FoundLedger(int(named[2]), (uuid,)))
+                    without_data.append((topic, copy))
+        for topic, copy in without_data:
+            copies[topic].setdefault(copy.ledger_id, copy)
         for (topic, ledger_id), parts in streamed.items():
             copies[topic].setdefault(ledger_id, FoundLedger(ledger_id, tuple(uuid for _, uuid in sorted(parts))))
         return {topic: [found[ledger_id] for ledger_id in sorted(found)] for topic, found in copies.items()}
@@ -110,13 +122,17 @@ class BlobLedgerStore:
             raise LedgerFileInvalid(
                 f"{self.name} has no index of ledger {ledger_id}, {uuid}-ledger-{ledger_id}{_SUFFIX}"
             )
-        for found, _, part in self._index(key):
-            if found in {None, ledger_id}:
-                return part
-        raise LedgerFileInvalid(f"{self.name}/{key}{_SUFFIX} does not have ledger {ledger_id}")
+        index, _ = self._index(key)
+        problem = self._data_problem(key, index)
+        if problem is not None:
+            raise LedgerFileInvalid(problem)
+        part = index.ledgers.get(None) or index.ledgers.get(ledger_id)
+        if part is None:
+            raise LedgerFileInvalid(f"{self.name}/{key}{_SUFFIX} does not have ledger {ledger_id}")
+        return part
 
-    def _index(self, data_key: str) -> list[tuple[int | None, TopicName | None, IndexedLedger]]:
-        """(id, topic, blocks) of the ledgers that an index has."""
+    def _index(self, data_key: str) -> tuple[BlobIndex, TopicName | None]:
+        """What an index says, and the topic that its writer noted beside it."""
         where = f"{self.name}/{data_key}{_SUFFIX}"
         stored = self.store.read_small(data_key + _SUFFIX, INDEX_BYTES_MAX)
         if stored is None:
@@ -125,15 +141,22 @@ class BlobLedgerStore:
         if version != _FORMAT_VERSION:
             raise LedgerFileInvalid(f"{where} has format version {version!r}; this program reads {_FORMAT_VERSION}")
         index = parse_index(stored.content, where=where, data_key=data_key)
+        if None in index.ledgers and _LEDGER_PART not in data_key:
+            raise LedgerFileInvalid(
+                f"{where} is the index of one ledger, whose id only its name can say; name it <uuid>-ledger-<id>{_SUFFIX}"
+            )
+        return index, TopicName.of_managed_ledger(stored.user_metadata.get(_TOPIC_KEY, ""))
+
+    def _data_problem(self, data_key: str, index: BlobIndex) -> str | None:
+        """Why the data cannot be what an index is of."""
         data_bytes = self.store.size(data_key)
-        if data_bytes != index.data_bytes:
-            has = "is not there" if data_bytes is None else f"has {data_bytes} bytes"
-            raise LedgerFileInvalid(f"{self.name}/{data_key} {has}, its index says {index.data_bytes} bytes")
-        owner = TopicName.of_managed_ledger(stored.user_metadata.get(_TOPIC_KEY, ""))
-        return [(ledger_id, part.segment.topic or owner, part) for ledger_id, part in index.ledgers.items()]
+        if data_bytes == index.data_bytes:
+            return None
+        has = "is not there" if data_bytes is None else f"has {data_bytes} bytes"
+        return f"{self.name}/{data_key} {has}, its index says {index.data_bytes} bytes"
 
     def _data_key(self, ledger_id: int, uuid: UUID) -> str | None:
-        for key in (f"{uuid}-ledger-{ledger_id}", str(uuid)):
+        for key in (f"{uuid}{_LEDGER_PART}{ledger_id}", str(uuid)):
             if self.store.size(key + _SUFFIX) is not None:
                 return key
         return None
