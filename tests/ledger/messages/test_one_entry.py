@@ -35,6 +35,10 @@ def test_any_piece_leads_to_the_whole_message(position):
     other = chunks(b"xyz", 1, uuid="v")[0]
     ledgers = {3: [single(b"-"), one, other, two], 4: [three, flipped(single(b"-"), 20)]}
     assert payloads(ledgers, position) == [b"abcdef"]
+    ledgers[3][2] = flipped(other, 20)
+    assert payloads(ledgers, position) == [b"abcdef"]
+    ledgers[3][2] = None
+    assert payloads(ledgers, position) == [b"abcdef"]
 
 
 def test_pieces_that_never_become_a_message():
@@ -51,7 +55,7 @@ def test_the_search_for_a_beginning_is_bounded(monkeypatch):
     monkeypatch.setattr(one_entry, "LOOK_BACK_ENTRIES_MAX", 2)
     first, second, third = chunks(b"abcdef", 2, uuid="u")
     assert payloads({3: [first, second, third]}, (3, 1)) == [b"abcdef"]
-    with pytest.raises(MessageNotVisible, match="not among the 2 entries before it"):
+    with pytest.raises(MessageNotVisible, match="not among the readable ones of the 2 entries before it"):
         payloads({3: [first, second, third]}, (3, 2))
 
 

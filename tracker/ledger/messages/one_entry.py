@@ -12,7 +12,7 @@ from tracker.core.columns import Position
 from tracker.core.errors import InvalidInput
 from tracker.ledger.entry_columns import EntryColumns, EntryFlag, scan_entries
 from tracker.ledger.entry_lookup import EntryLookup
-from tracker.ledger.errors import ErrorPolicy, MessageNotVisible
+from tracker.ledger.errors import EntriesUnreadable, ErrorPolicy, MessageNotVisible
 from tracker.ledger.messages.message import Message
 from tracker.ledger.messages.reader import MessageOptions, MessageReader
 from tracker.ledger.messages.visibility import TransactionView
@@ -57,13 +57,16 @@ def messages_of_entry(log: TopicLog, position: Position, options: MessageOptions
 
 def _first_piece(lookup: EntryLookup, number: int, metadata: MessageMetadata) -> Position:
     for earlier in range(number, max(number - LOOK_BACK_ENTRIES_MAX, -1), -1):
-        found = lookup.metadata(earlier)
+        try:
+            found = lookup.metadata(earlier)
+        except EntriesUnreadable:
+            continue  # what is damaged before the piece may belong to another message
         if found.uuid == metadata.uuid and found.num_chunks_from_msg > 1 and found.chunk_id == 0:
             return lookup.position(earlier)
     raise MessageNotVisible(
         str(lookup.position(number)),
         f"it is piece {metadata.chunk_id + 1} of {metadata.num_chunks_from_msg} of a message, whose first piece is not "
-        f"among the {LOOK_BACK_ENTRIES_MAX} entries before it",
+        f"among the readable ones of the {LOOK_BACK_ENTRIES_MAX} entries before it",
     )
 
 
