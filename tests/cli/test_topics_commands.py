@@ -183,6 +183,11 @@ def test_the_last_message_that_compaction_kept(command, tmp_path):
     assert command("topics", "compact", *source).status == 0
     assert command("topics", "last-message-id", *source).out == "0:3\n"
     assert command("topics", "last-message-id", *source, "--read-compacted").out == "0:2\n"
+    with open_writer(tmp_path / "local", MAIN + "prices", now_ms=0) as writer:
+        writer.append_many([single(b"", partition_key="b")], now_ms=0)
+    assert command("topics", "compact", *source).status == 0
+    last = command("topics", "last-message-id", *source, "--read-compacted")
+    assert last.out == "-1:-1\nreaders of the compacted topic get no message\n"
 
 
 def test_a_topic_without_entries(command, tmp_path):

@@ -7,7 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.golden.pulsar_pack import BOOKIE, METADATA
+from tests.ledger.compaction.compacting import compacted
+from tests.ledger.list_ledger import topic_of
 from tests.ledger.memory_ledgers import TOPIC, entry, log_of
+from tests.ledger.messages.producer import batch, slot
 from tracker.core.columns import Position
 from tracker.core.errors import InvalidInput
 from tracker.ledger.async_queries import AsyncTopicQueries
@@ -123,6 +126,15 @@ def test_the_last_message_of_a_compacted_topic(horizon, kept, last):
     queries = TopicQueries(CompactedSource(horizon, kept))
     assert queries.get_last_message_id(TOPIC, read_compacted=True) == last
     assert queries.get_last_message_id(TOPIC) == MessageId(3, 3, batch_index=1)
+
+
+def test_the_last_message_of_a_topic_that_is_gone():
+    """What compaction kept is still there: a message of a batch, of a partition."""
+    kept = topic_of({3: [batch([slot(0, b"a", partition_key="a"), slot(1, b"", partition_key="b")])]}, topic=PARTITION)
+    source = CompactedSource(3, [])
+    source.log, source.compacted = topic_of({5: []}, topic=PARTITION), compacted(kept)
+    found = TopicQueries(source).get_last_message_id(PARTITION, read_compacted=True)
+    assert found == MessageId(3, 0, 1, batch_index=0)
 
 
 @pytest.mark.parametrize(("time_ms", "entry_id", "raw"), [(5, 1, 1), (11, 3, 2), (25, 3, 3), (31, 4, 4)])

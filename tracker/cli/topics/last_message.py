@@ -7,7 +7,6 @@ import typer
 from tracker.cli.ledger_source import Source, opened
 from tracker.cli.options import AsJson, Topic
 from tracker.cli.output import print_json, say
-from tracker.ledger.compaction.last_message import last_message_read_compacted
 
 
 def last_message_id(
@@ -25,16 +24,12 @@ def last_message_id(
     --topic persistent://lab/main/delayed
     """
     with opened(source) as queries:
-        if read_compacted:
-            log = queries.topic_log(topic)
-            found = last_message_read_compacted(log, queries.source.compacted_log(str(log.name)))
-        else:
-            found = queries.get_last_message_id(topic)
+        found = queries.get_last_message_id(topic, read_compacted=read_compacted)
     if as_json:
         print_json(found)
         return
     say(str(found.position))
     if found.entry_id < 0:
-        say("the topic has no messages")
+        say("readers of the compacted topic get no message" if read_compacted else "the topic has no messages")
     elif found.batch_index >= 0:
         say(f"message {found.batch_index} of its batch, counted from 0")
