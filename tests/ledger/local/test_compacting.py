@@ -172,6 +172,19 @@ def test_damage_fails_or_is_listed(tmp_path):
     assert [bad.entry_id for bad in made.bad_entries] == [1]
 
 
+def test_progress_counts_every_entry_once_in_either_phase(tmp_path):
+    """What was compacted before counts by what was kept; entries that cannot be read count, too."""
+    append(tmp_path, [value("a", 0), value("a", 1), value("b", 0), value("a", 2)])
+    told = []
+    compact(tmp_path, progress=lambda done, total: told.append((done, total)))
+    assert told == [(3, 8), (4, 8), (7, 8), (8, 8)]
+
+    append(tmp_path, [value("b", 1), flipped(value("b", 2), -1)])
+    told.clear()
+    compact(tmp_path, progress=lambda done, total: told.append((done, total)), on_error=ErrorPolicy.SKIP)
+    assert told == [(2, 8), (4, 8), (6, 8), (8, 8)]
+
+
 def test_a_damaged_pointer_is_an_error(tmp_path):
     """Which names the file; every byte of it counts."""
     append(tmp_path, [value("a", 0)])

@@ -7,7 +7,7 @@ import typer
 
 from tracker.cli.ledger_source import files_usable
 from tracker.cli.options import AsJson, Topic
-from tracker.cli.output import print_json, say, show, size, table
+from tracker.cli.output import print_json, progress, say, show, size, table
 from tracker.cli.replay import BAD_ENTRIES_SHOWN, OnErrorOption
 from tracker.core.errors import InvalidInput
 from tracker.ledger.errors import ErrorPolicy
@@ -43,13 +43,15 @@ def compact(
     if url.scheme != "ledger":
         raise InvalidInput("--source", source, "only local ledgers can be compacted: import it, and give ledger:DIR")
     url.expect()
-    with files_usable("make it readable and writable, and room for what is written"):
+    remedy = "make it readable and writable, and room for what is written"
+    with files_usable(remedy), progress("compacting", "entries, each twice") as shown:
         made = compact_local_topic(
             url.one_path(),
             topic,
             now_ms=time.time_ns() // 1_000_000,
             retain_null_key=retain_null_key,
             on_error=ErrorPolicy(on_error.value),
+            progress=shown,
         )
     if as_json:
         print_json({"compacted": made})

@@ -6,17 +6,18 @@ stands for the topic up to its horizon, so that work grows with what is new and 
 Source: AbstractTwoPhaseCompactor.java, PublishingOrderCompactor.java.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageIdData, MessageMetadata
-from tracker.core.columns import Position
+from tracker.core.columns import BEFORE_ALL, Position
 from tracker.ledger.compaction.compacted_entry import encode_compacted
 from tracker.ledger.compaction.compacted_ledger import scan_compacted
 from tracker.ledger.compaction.latest import LatestByKey
 from tracker.ledger.compaction.rebatch import batch_slots, is_readable_batch, rebatch
 from tracker.ledger.entry_columns import scan_entries
+from tracker.ledger.entry_lookup import EntryLookup
 from tracker.ledger.errors import BadEntry, CompressedDataInvalid, EntriesUnreadable, ErrorPolicy, PayloadInvalid
 from tracker.ledger.frame import parse_message_metadata, split_frame
 from tracker.ledger.messages.batch import Slot
@@ -25,6 +26,9 @@ from tracker.ledger.stored_entries import LedgerEntries
 from tracker.ledger.topic_log import CompactedLog, TopicLog
 
 COMPONENT: Final = "compacted-ledger"
+
+CompactionProgress = Callable[[int, int], None]
+"""Called with the entries looked at so far, and those there are in all; each counts twice, once for either phase."""
 
 
 class CompactedLedgerWriter(Protocol):
@@ -106,6 +110,8 @@ class Compaction:
     """The last position to look at, behind the previous horizon; None is the end. An open transaction ends it earlier."""
     on_error: ErrorPolicy = ErrorPolicy.FAIL
     """SKIP goes on without entries that cannot be read, which loses them for good once their ledgers are trimmed."""
+    progress: CompactionProgress | None = None
+    """Called after each piece."""
 
     def choose(self) -> CompactionPlan | None:
         """Phase one: find the latest message of each key. None when there is no message to look at:
@@ -118,7 +124,7 @@ class Compaction:
         latest = LatestByKey(retain_null_key=self.retain_null_key)
         bad_entries: list[BadEntry] = []
         compacted_to = last = None
-        for entry in self._entries(bad_entries):
+        for entry in self._entries(bad_entries, looked_at=0):
             last = entry.position
             if not is_readable_batch(entry.metadata):
                 kept = latest.add_message(entry.position, entry.metadata, len(entry.entry) - entry.payload_start)
@@ -145,7 +151,7 @@ class Compaction:
         """
         written = rebatched = undecodable = size = 0
         partition = self.log.name.partition
-        for entry in self._entries([]):  # the plan lists the bad ones
+        for entry in self._entries([], looked_at=self._entry_count):  # the plan lists the bad ones
             if entry.position > plan.horizon:
                 break
             content: bytes | None = entry.entry
@@ -164,13 +170,36 @@ class Compaction:
                 size += len(compacted)
         return CompactionSummary(written, rebatched, undecodable, size)
 
-    def _entries(self, bad_entries: list[BadEntry]) -> Iterator[_Entry]:
+    @property
+    def _entry_count(self) -> int:
+        """Entries that a phase looks at, at most."""
+        kept = 0 if self.previous is None else self.previous.ledger.last_entry_id + 1
+        return kept + self.log.entry_count - EntryLookup(self.log).number(self._start or BEFORE_ALL)
+
+    @property
+    def _start(self) -> Position | None:
+        """Where the topic itself is to be read from; None is the beginning."""
+        if self.previous is None:
+            return None
+        return Position(self.previous.horizon.ledger_id, self.previous.horizon.entry_id + 1)
+
+    def _entries(self, bad_entries: list[BadEntry], *, looked_at: int) -> Iterator[_Entry]:
         """What consumers would get, entry by entry: what was compacted before, then the topic behind it."""
-        start = None
         if self.previous is not None:
-            yield from self._visible(scan_compacted(self.previous.ledger), None, bad_entries)
-            start = Position(self.previous.horizon.ledger_id, self.previous.horizon.entry_id + 1)
-        yield from self._visible(self.log.scan(start, self.through), TransactionView(self.log), bad_entries)
+            ledger = self.previous.ledger
+            yield from self._visible(self._told(scan_compacted(ledger), looked_at), None, bad_entries)
+            looked_at += ledger.last_entry_id + 1
+        new = self._told(self.log.scan(self._start, self.through), looked_at)
+        yield from self._visible(new, TransactionView(self.log), bad_entries)
+
+    def _told(self, pieces: Iterator[LedgerEntries], looked_at: int) -> Iterator[LedgerEntries]:
+        """The same pieces, with progress told behind each."""
+        total = 2 * self._entry_count
+        for piece in pieces:
+            yield piece
+            looked_at += len(piece.entries) + sum(bad.entry_count for bad in piece.bad_entries)
+            if self.progress is not None:
+                self.progress(looked_at, total)
 
     def _visible(
         self, pieces: Iterator[LedgerEntries], transactions: TransactionView | None, bad_entries: list[BadEntry]

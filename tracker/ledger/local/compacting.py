@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tracker.core.columns import Position
-from tracker.ledger.compaction.compactor import Compaction, CompactionSummary
+from tracker.ledger.compaction.compactor import Compaction, CompactionProgress, CompactionSummary
 from tracker.ledger.errors import BadEntry, ErrorPolicy
 from tracker.ledger.local.compacted import CompactedMetadata
 from tracker.ledger.local.disk import Disk, make_durably
@@ -63,6 +63,7 @@ def compact_local_topic(
     now_ms: int,
     retain_null_key: bool = False,
     on_error: ErrorPolicy = ErrorPolicy.FAIL,
+    progress: CompactionProgress | None = None,
     disk: Disk | None = None,
 ) -> LocalCompaction | None:
     """Compact what is durable of a topic, on top of what was compacted before.
@@ -73,6 +74,7 @@ def compact_local_topic(
         now_ms: the time, milliseconds since 1970-01-01 UTC.
         retain_null_key: keep messages that have no key.
         on_error: SKIP leaves out entries that cannot be read, and lists them.
+        progress: called after each piece.
         disk: what to do with files; for tests.
     Returns: what was made; None when the topic has nothing to compact, and nothing is changed.
     Raises:
@@ -93,7 +95,11 @@ def compact_local_topic(
         lock = FileLock.acquire(files.lock, f"the compacted ledgers of {log.name} in {directory}")
         try:
             compaction = Compaction(
-                log=log, previous=source.compacted_log(topic), retain_null_key=retain_null_key, on_error=on_error
+                log=log,
+                previous=source.compacted_log(topic),
+                retain_null_key=retain_null_key,
+                on_error=on_error,
+                progress=progress,
             )
             plan = compaction.choose()
             if plan is None:
