@@ -222,6 +222,8 @@ def test_compacting_what_was_imported(command, tmp_path):
     )
     again = command("topics", "compact", *source)
     assert "48:93" in again.out
+    twice = 2 * stats["compacted"]["entry_count"]
+    assert f"compacting: {twice} of {twice} entries, each twice\n" in again.err
 
 
 def test_several_sources_are_one(command):
