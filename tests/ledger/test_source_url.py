@@ -58,5 +58,5 @@ def test_a_wrong_url_says_what_to_write(bookie, change, remedy):
 
 def test_several_places_and_options_come_apart():
     """Commas divide places, options are decoded."""
-    url = parse_source_url("bookkeeper+file:/a,/b%2Cc?metadata=/d%20e")
-    assert (url.paths, url.options["metadata"]) == (["/a", "/b,c"], "/d e")
+    url = parse_source_url("bookkeeper+file:/a,/b%2Cc?metadata=/d%20e+f")
+    assert (url.paths, url.options["metadata"]) == (["/a", "/b,c"], "/d e+f")

@@ -86,7 +86,8 @@ def parse_source_url(text: str) -> SourceUrl:
     place, _, query = rest.partition("?")
     if not colon or not scheme or not place:
         raise InvalidInput("source", text, f"give scheme:place, with one of the schemes {', '.join(sorted(_OPENERS))}")
-    pairs = parse_qsl(query, keep_blank_values=True)
+    # In paths a plus is a plus; only forms have it for a blank.
+    pairs = parse_qsl(query.replace("+", "%2B"), keep_blank_values=True)
     options = dict(pairs)
     if len(options) < len(pairs) or not all(options.values()):
         raise InvalidInput("source", text, "give each option once, as option=value, divided by &")
