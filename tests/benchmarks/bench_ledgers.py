@@ -1,32 +1,48 @@
-"""What reading stored entries costs: checksums and metadata of each, one after the other, on one core."""
+"""What reading stored entries costs: checksums and metadata of each, one after the other, on one core; and look-ups."""
 
-from collections.abc import Callable, Iterator
+import struct
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
+from itertools import pairwise
 
-import numpy as np
-
-from delayed_tracker.pulsar.v1.entry_pb2 import BrokerEntryMetadata, MessageMetadata
-from tests.benchmarks.measure import Run
+from tests.benchmarks.ledger_look_ups import look_up_rows
+from tests.benchmarks.measure import Reading, Run
 from tests.benchmarks.rows import Row, Unit, per_second
-from tests.benchmarks.shapes import NOW_MS
-from tests.ledger.log_files import header, record
-from tracker.ledger.digest import LedgerDigest, encode_body
+from tests.benchmarks.stored_ledgers import (
+    TOPIC,
+    copied_locally,
+    entries,
+    logged_topic,
+    map_file,
+    open_blob,
+    write_blob,
+    write_log,
+)
+from tests.ledger.offload.sequence_files import ESCAPE, SYNC, MapFileWriter
 from tracker.ledger.entry_columns import scan_entries
 from tracker.ledger.entry_logs import open_entry_logs
-from tracker.ledger.frame import encode_entry
-from tracker.ledger.ledger_metadata import DigestType
+from tracker.ledger.offload.inflating import VALUE_BYTES_MAX, inflate, inflate_each
+from tracker.ledger.offload.map_file import open_map_file
+from tracker.ledger.offload.recent_rows import RecentRows
+from tracker.ledger.offload.sequence_file import Compression, vint
 from tracker.ledger.stored_entries import LedgerEntries
+from tracker.ledger.topic_log import Ledger, TopicLog
 
 ABOUT = (
     "Delayed messages with a broker's frame, 211 bytes each. From entry logs: the files are opened and every record "
     "found; BookKeeper's digest and the message's own checksum are computed; all columns are filled in. From memory: the "
-    "checksum and the columns. The peer parses from memory, frame, checksum and metadata, whichever row it stands beside. "
-    "CPU is for each entry."
+    "checksum and the columns. From tiered storage, in directories: the ledger is opened, every entry found (and "
+    "inflated), the checksum computed, all columns filled in; of a MapFile a quarter as many. Inflating alone is what "
+    "the same inflater takes for the same streams when they are in memory, by processor time; each repeat is divided by "
+    "its own. The peer parses from memory, frame, checksum and metadata, whichever row it stands beside. CPU is for each "
+    "entry. Look-ups are for random messages and times, one after the other, each knowing nothing of the one before; "
+    "warm means that the operating system has the file, and that places of a blob's records are known."
 )
 
-_LEDGER_ENTRIES = 50_000
-_PAYLOAD_BYTES = 128
+_Add = Callable[[LedgerEntries], None]
+_MAP_FILE_SHARE = 4
+_RECORD_HEAD = struct.Struct(">iiq")
 
 
 @dataclass(slots=True)
@@ -47,66 +63,115 @@ class _Seen:
 
 
 def rows(run: Run) -> Iterator[Row]:
-    """Entry logs first, then what is in memory."""
+    """Entry logs first, then what is in memory, then tiered storage, then look-ups."""
     count = run.scale.stored_entries
     run.note(f"writing {count:,} entries")
-    directory = run.new_directory()
-    ledgers = _write_log(directory / "0.log", count)
+    payloads = list(entries(count))
+    log_directory, blob_directory = run.new_directory(), run.new_directory()
+    ledgers = write_log(log_directory / "0.log", payloads)
+    write_blob(blob_directory, payloads)
 
-    def read_logs(add: Callable[[LedgerEntries], None]) -> None:
-        with open_entry_logs([directory]) as logs:
-            for ledger_id, entry_count in ledgers.items():
-                for piece in logs.scan(ledger_id, 0, entry_count - 1, LedgerDigest((DigestType.CRC32C,))):
-                    add(piece)
+    def read_logs(add: _Add) -> None:
+        with open_entry_logs([log_directory]) as logs:
+            for piece in logged_topic(logs, ledgers).scan():
+                add(piece)
 
-    yield sequential_row(run, "ledger read", "entry logs: open, find, verify, parse", count, read_logs)
+    yield _sequential_row(run, "ledger read", "entry logs: open, find, verify, parse", count, read_logs)
 
     held: list[LedgerEntries] = []
     read_logs(held.append)
 
-    def parse_held(add: Callable[[LedgerEntries], None]) -> None:
+    def parse_held(add: _Add) -> None:
         for piece in held:
             add(piece)
 
-    yield sequential_row(run, "ledger parse", "memory: verify, parse", count, parse_held)
+    yield _sequential_row(run, "ledger parse", "memory: verify, parse", count, parse_held)
+    held.clear()
+
+    def read_blob(add: _Add) -> None:
+        _scan(open_blob(blob_directory), add)
+
+    yield _sequential_row(run, "ledger read", "blob: open, find, verify, parse", count, read_blob)
+    some = payloads[: max(1, count // _MAP_FILE_SHARE)]
+    for compression in Compression:
+        yield from _map_file_rows(run, some, compression)
+    payloads.clear()
+    with open_entry_logs([log_directory]) as logs:
+        log = logged_topic(logs, ledgers)
+        yield from look_up_rows(run, "local ledgers", copied_locally(log, run.new_directory()))
+        yield from look_up_rows(run, "entry logs", log)
+    yield from look_up_rows(run, "blob", TopicLog(TOPIC, (open_blob(blob_directory),)))
 
 
-def sequential_row(
-    run: Run, key: str, what: str, count: int, read: Callable[[Callable[[LedgerEntries], None]], None]
-) -> Row:
-    """Every entry of :func:`entries`, read from somewhere: ``read`` calls back with piece after piece."""
+def _map_file_rows(run: Run, payloads: Sequence[bytes], compression: Compression) -> Iterator[Row]:
+    name, count = f"MapFile {compression.name}", len(payloads)
+    run.note(f"writing {name}, {count:,} entries")
+    writer = map_file(payloads, compression)
+    directory = writer.save(run.new_directory())
+
+    def read(add: _Add) -> None:
+        _scan(open_map_file(directory, 1, RecentRows()), add)
+
+    readings = _sequential(run, f"{name}: open, find, inflate, verify, parse", count, read)
+    yield per_second("map file read", f"{name}: open, find, inflate, verify, parse", readings, count, unit=_RATE)
+    if compression is Compression.NONE:
+        return
+    what = f"{name}: inflate alone"
+    inflating = run.measure(
+        what,
+        prepare=list[int],
+        run=partial(_inflate_all, _streams(writer, compression), compression),
+        verify=lambda sizes: sum(sizes) > count * len(payloads[0]),
+    )
+    yield per_second("inflate", what, inflating, count, unit=_RATE)
+    ratios = tuple(read.cpu_ns / alone.cpu_ns for read, alone in zip(readings, inflating, strict=True))
+    yield Row("ledger inflated", f"{name}: all of it, beside inflating", Unit.TIMES_INFLATING, ratios, count)
+
+
+def _streams(writer: MapFileWriter, compression: Compression) -> list[bytes]:
+    """What is deflated in a data file, stream by stream."""
+    data, mark = writer.data, ESCAPE + SYNC
+    offsets = [*dict.fromkeys(writer.offsets.values()), len(data)]
+    streams = []
+    for start, end in pairwise(offsets):
+        at = start + len(mark) if data.startswith(mark, start) else start
+        if compression is Compression.RECORD:
+            streams.append(data[at + _RECORD_HEAD.size : end])
+            continue
+        _, at = vint(data, at) or (0, end)
+        while at < end:
+            size, at = vint(data, at) or (0, end)
+            streams.append(data[at : at + size])
+            at += size
+    return streams
+
+
+def _inflate_all(streams: Sequence[bytes], compression: Compression, sizes: list[int]) -> None:
+    if compression is Compression.RECORD:
+        # Piece by piece, so that not all of it is in memory at once.
+        for first in range(0, len(streams), 16_384):
+            plain, _ = inflate_each(streams[first : first + 16_384])
+            sizes.append(sum(map(len, plain)))
+        return
+    sizes.extend(len(inflate(stream, VALUE_BYTES_MAX)) for stream in streams)
+
+
+def _scan(ledger: Ledger, add: _Add) -> None:
+    for piece in ledger.scan(0, ledger.last_entry_id):
+        add(piece)
+
+
+_RATE = Unit.MILLION_ENTRIES_PER_S
+
+
+def _sequential_row(run: Run, key: str, what: str, count: int, read: Callable[[_Add], None]) -> Row:
+    return per_second(key, what, _sequential(run, what, count, read), count, unit=_RATE)
+
+
+def _sequential(run: Run, what: str, count: int, read: Callable[[_Add], None]) -> list[Reading]:
+    """Read every entry of ``entries`` from somewhere: ``read`` calls back with piece after piece."""
 
     def verify(seen: _Seen) -> bool:
         return seen == _Seen(count, count * (count - 1) // 2, 7 * count * (count - 1) // 2)
 
-    readings = run.measure(what, prepare=_Seen, run=lambda seen: read(seen.add), verify=verify)
-    return per_second(key, what, readings, count, unit=Unit.MILLION_ENTRIES_PER_S)
-
-
-def entries(count: int) -> Iterator[bytes]:
-    """Payloads of entries as a broker stores them; the n-th has index n and is delayed by 7n milliseconds."""
-    payload = np.random.default_rng(1).bytes(_PAYLOAD_BYTES)
-    for number in range(count):
-        metadata = MessageMetadata(
-            producer_name="producer-1",
-            sequence_id=number,
-            publish_time=NOW_MS + number,
-            deliver_at_time=NOW_MS + 8 * number,
-            partition_key=f"key-{number % 1000}",
-            uncompressed_size=_PAYLOAD_BYTES,
-        )
-        metadata.properties.add(key="tenant", value=f"t{number % 100}")
-        stamp = BrokerEntryMetadata(broker_timestamp=NOW_MS + number, index=number)
-        yield encode_entry(metadata, payload, broker_metadata=stamp)
-
-
-def _write_log(path: Path, count: int) -> dict[int, int]:
-    """Write one log; ledgers and how many entries each has."""
-    ledgers: dict[int, int] = {}
-    with path.open("wb") as log:
-        log.write(header())
-        for number, entry in enumerate(entries(count)):
-            ledger_id, entry_id = 1 + number // _LEDGER_ENTRIES, number % _LEDGER_ENTRIES
-            ledgers[ledger_id] = entry_id + 1
-            log.write(record(encode_body(ledger_id, entry_id, entry, last_add_confirmed=entry_id - 1, length=0)))
-    return ledgers
+    return run.measure(what, prepare=_Seen, run=lambda seen: read(seen.add), verify=verify)

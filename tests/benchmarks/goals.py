@@ -4,6 +4,7 @@ Peers: Pulsar 4.2.4's own trackers, in one JVM, storage in memory (``java``), an
 each measured before on a machine of two cores. A number of this run takes the place of a stated one.
 """
 
+import math
 from dataclasses import dataclass
 
 from tests.benchmarks.shapes import Shape
@@ -43,6 +44,9 @@ _GOALS: dict[str, Goal] = {
     "recovery": Goal(200),
     "ledger read": Goal(3),
     "ledger parse": Goal(3),
+    "ledger inflated": Goal(1.3),
+    "look-up": Goal(5),
+    "look-up touches": Goal(2 * math.log2(1_000_000)),
     "stall p99.9": Goal(5),
     "stall max": Goal(20),
 }

@@ -26,6 +26,8 @@ class Unit(enum.Enum):
     MILLION_PER_S = "M indexes/s"
     MILLION_ENTRIES_PER_S = "M entries/s"
     RATIO = "of the empty tracker's rate"
+    TIMES_INFLATING = "times inflating alone"
+    ENTRIES = "entries touched"
     COUNT = "in all"
 
     @property

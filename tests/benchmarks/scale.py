@@ -25,7 +25,9 @@ class Scale:
     has_all_shapes: bool = True
     """Whether memory is measured in the dense shapes, too."""
     stored_entries: int = 1_000_000
-    """Of entry logs that are read."""
+    """Of what is read from end to end, and looked up in."""
+    look_ups: int = 500
+    """Of each kind, for each repeat."""
     growth_adds: int = 40_000
     """Below ``bucket``, so that none of them seals."""
     batch_sizes: tuple[int, ...] = (1, 10, 100, 1_000, 10_000)
@@ -62,6 +64,7 @@ QUICK = Scale(
     pending=(4_000,),
     has_all_shapes=False,
     stored_entries=2_000,
+    look_ups=20,
     growth_adds=500,
     batch_sizes=(1, 1_000),
     calls=4,

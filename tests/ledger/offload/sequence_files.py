@@ -103,7 +103,7 @@ class MapFileWriter:
         self.offsets: dict[int, int] = {}
         """Where each record, or its block, begins."""
         places: list[tuple[int, int]] = []
-        data = header(compression)
+        data = bytearray(header(compression))
         if compression is Compression.BLOCK:
             # A record that is indexed while a block is filling has that block's place.
             groups = [rows[at : at + sync_every] for at in range(0, len(rows), sync_every)]
@@ -122,7 +122,7 @@ class MapFileWriter:
             if number >= counted + index_every and (not places or self.offsets[key] > places[-1][1]):
                 places.append((key, self.offsets[key]))
                 counted = number
-        self.data = data
+        self.data = bytes(data)
         keys = [key for key, _ in places]
         values = [struct.pack(">q", offset) for _, offset in places]
         self.index: bytes | None = header(Compression.BLOCK, value_class=LONG) + block(keys, values)

@@ -1,0 +1,99 @@
+"""Ledgers to read: the same delayed messages in entry logs, in tiered storage, and as a local ledger."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from uuid import UUID
+
+import numpy as np
+
+from delayed_tracker.pulsar.v1.entry_pb2 import BrokerEntryMetadata, MessageMetadata
+from tests.benchmarks.shapes import NOW_MS
+from tests.ledger.log_files import header, record
+from tests.ledger.offload.blob_files import BlobWriter
+from tests.ledger.offload.sequence_files import MapFileWriter
+from tracker.ledger.digest import LedgerDigest, encode_body
+from tracker.ledger.entry_logs import EntryLogs
+from tracker.ledger.frame import encode_entry
+from tracker.ledger.ledger_metadata import DigestType, LedgerState
+from tracker.ledger.local.importing import import_topic
+from tracker.ledger.local.source import open_local_ledgers
+from tracker.ledger.logged_ledger import LoggedLedger
+from tracker.ledger.offload.blob_source import BlobLedgerStore
+from tracker.ledger.offload.blob_store import open_blob_store
+from tracker.ledger.offload.sequence_file import Compression
+from tracker.ledger.topic_log import Ledger, TopicLog
+from tracker.ledger.topic_name import TopicName
+from tracker.ledger.topic_reader import LedgerSpan
+
+TOPIC = TopicName.parse("persistent://lab/main/orders")
+_LEDGER_ENTRIES = 50_000
+_PAYLOAD_BYTES = 128
+_OFFLOADED_ID = 7
+_OFFLOADED_AS = UUID("2c4a22d4-580e-475d-8292-2a705a9bc71d")
+_SYNC_BYTES = 100_000
+"""Hadoop's distance between sync marks."""
+_BLOCK_BYTES = 1_000_000
+"""Hadoop's blocks, before they are deflated."""
+
+
+def entries(count: int) -> Iterator[bytes]:
+    """Payloads of entries as a broker stores them; the n-th has index n and is delayed by 7n milliseconds."""
+    payload = np.random.default_rng(1).bytes(_PAYLOAD_BYTES)
+    for number in range(count):
+        metadata = MessageMetadata(
+            producer_name="producer-1",
+            sequence_id=number,
+            publish_time=NOW_MS + number,
+            deliver_at_time=NOW_MS + 8 * number,
+            partition_key=f"key-{number % 1000}",
+            uncompressed_size=_PAYLOAD_BYTES,
+        )
+        metadata.properties.add(key="tenant", value=f"t{number % 100}")
+        stamp = BrokerEntryMetadata(broker_timestamp=NOW_MS + number, index=number)
+        yield encode_entry(metadata, payload, broker_metadata=stamp)
+
+
+def write_log(path: Path, payloads: Sequence[bytes]) -> dict[int, int]:
+    """Write one entry log; its ledgers and how many entries each has."""
+    ledgers: dict[int, int] = {}
+    with path.open("wb") as log:
+        log.write(header())
+        for number, entry in enumerate(payloads):
+            ledger_id, entry_id = 1 + number // _LEDGER_ENTRIES, number % _LEDGER_ENTRIES
+            ledgers[ledger_id] = entry_id + 1
+            log.write(record(encode_body(ledger_id, entry_id, entry, last_add_confirmed=entry_id - 1, length=0)))
+    return ledgers
+
+
+def logged_topic(logs: EntryLogs, ledgers: Mapping[int, int]) -> TopicLog:
+    """The topic of :func:`write_log`."""
+    digest = LedgerDigest((DigestType.CRC32C,))
+    spans = [
+        LedgerSpan(ledger_id, count - 1, end_known=True, state=LedgerState.CLOSED, digest=digest)
+        for ledger_id, count in ledgers.items()
+    ]
+    return TopicLog(TOPIC, tuple(LoggedLedger(span, logs, None) for span in spans))
+
+
+def copied_locally(log: TopicLog, directory: Path) -> TopicLog:
+    """The same topic as local ledgers."""
+    import_topic(log, directory, now_ms=NOW_MS)
+    with open_local_ledgers(directory) as source:
+        return source.topic_log(str(TOPIC))
+
+
+def write_blob(directory: Path, payloads: Sequence[bytes]) -> Path:
+    """Write one ledger in blocks of 64 MB."""
+    return BlobWriter(payloads).save(directory, _OFFLOADED_AS, _OFFLOADED_ID)
+
+
+def open_blob(directory: Path) -> Ledger:
+    """The ledger of :func:`write_blob`."""
+    store = BlobLedgerStore(open_blob_store(str(directory)))
+    return store.open(TOPIC, _OFFLOADED_ID, [_OFFLOADED_AS], entry_count=None)
+
+
+def map_file(payloads: Sequence[bytes], compression: Compression) -> MapFileWriter:
+    """One ledger, with sync marks or blocks as far apart as Hadoop has them."""
+    distance = _BLOCK_BYTES if compression is Compression.BLOCK else _SYNC_BYTES
+    return MapFileWriter(payloads, compression, sync_every=max(1, distance // len(payloads[0])))
