@@ -44,7 +44,7 @@ _GOALS: dict[str, Goal] = {
     "recovery": Goal(200),
     "ledger read": Goal(3),
     "ledger parse": Goal(3),
-    "ledger inflated": Goal(1.3),
+    "inflate and parse": Goal(1.3),
     "look-up": Goal(5),
     "look-up touches": Goal(2 * math.log2(1_000_000)),
     "stall p99.9": Goal(5),

@@ -27,7 +27,8 @@ from tracker.ledger.topic_reader import LedgerSpan
 
 TOPIC = TopicName.parse("persistent://lab/main/orders")
 _LEDGER_ENTRIES = 50_000
-_PAYLOAD_BYTES = 128
+_PAYLOAD = b'{"order":"%016x","customer":"%016x","amount":"%09d","currency":"EUR","state":"created","items":[%d]}  '
+"""Of 128 bytes; deflates to a third of that where many are deflated together."""
 _OFFLOADED_ID = 7
 _OFFLOADED_AS = UUID("2c4a22d4-580e-475d-8292-2a705a9bc71d")
 _SYNC_BYTES = 100_000
@@ -38,15 +39,16 @@ _BLOCK_BYTES = 1_000_000
 
 def entries(count: int) -> Iterator[bytes]:
     """Payloads of entries as a broker stores them; the n-th has index n and is delayed by 7n milliseconds."""
-    payload = np.random.default_rng(1).bytes(_PAYLOAD_BYTES)
-    for number in range(count):
+    random = np.random.default_rng(1).integers(0, 1 << 63, (count, 2)).tolist()
+    for number, (order, customer) in enumerate(random):
+        payload = _PAYLOAD % (order, customer, order % 1_000_000, customer % 9)
         metadata = MessageMetadata(
             producer_name="producer-1",
             sequence_id=number,
             publish_time=NOW_MS + number,
             deliver_at_time=NOW_MS + 8 * number,
             partition_key=f"key-{number % 1000}",
-            uncompressed_size=_PAYLOAD_BYTES,
+            uncompressed_size=len(payload),
         )
         metadata.properties.add(key="tenant", value=f"t{number % 100}")
         stamp = BrokerEntryMetadata(broker_timestamp=NOW_MS + number, index=number)
