@@ -16,8 +16,9 @@ import numpy as np
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 from tracker.core.columns import Position
 from tracker.ledger.entry_columns import EntryColumns, scan_entries
-from tracker.ledger.errors import BadEntry, EntriesUnreadable, FrameInvalid
+from tracker.ledger.errors import EntriesUnreadable, FrameInvalid
 from tracker.ledger.frame import Frame, checksum_matches, parse_broker_metadata, parse_message_metadata, split_frame
+from tracker.ledger.places import unreadable_entry
 from tracker.ledger.stored_entries import LedgerEntries
 from tracker.ledger.topic_log import Ledger, TopicLog
 
@@ -180,8 +181,8 @@ class EntryLookup:
         return Position(ledgers[-1].ledger_id, ledgers[-1].last_entry_id + 1)
 
     def _unreadable(self, number: int, reason: str) -> EntriesUnreadable:
-        position = self.position(number)
-        return EntriesUnreadable([BadEntry(position.ledger_id, position.entry_id, None, None, reason)])
+        at, entry_id = self._place(number)
+        return EntriesUnreadable([unreadable_entry(self._ledgers[at], entry_id, reason)])
 
 
 def _signed(value: int) -> int:

@@ -38,3 +38,8 @@ class LoggedLedger:
     def scan(self, first: int, last: int) -> Iterator[LedgerEntries]:
         """The same in pieces of about 4 MB."""
         return self.logs.scan(self.ledger_id, first, last, self.span.digest)
+
+    def locate(self, entry_id: int) -> tuple[str, int] | None:
+        """Log and offset of an entry's first record; None when no log has it."""
+        found = self.logs.locate(self.ledger_id, entry_id)
+        return None if found is None else (str(found[0]), found[1])

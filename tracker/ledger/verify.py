@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from tracker.ledger.compaction.compacted_entry import unwrap_compacted
 from tracker.ledger.entry_columns import scan_entries
 from tracker.ledger.errors import BadEntry, LedgerError
+from tracker.ledger.places import unreadable_entry
 from tracker.ledger.stored_entries import LedgerEntries
 from tracker.ledger.topic_log import Ledger, LedgerSource
 from tracker.ledger.topic_name import TopicName
@@ -122,4 +123,8 @@ class _Check:
         if self.topic.holds_messages:
             stored = found.entries
             for row, reason in scan_entries(stored).unreadable():
-                yield BadEntry(int(stored.ledger_id[row]), int(stored.entry_id[row]), None, None, reason)
+                ledger_id, entry_id = int(stored.ledger_id[row]), int(stored.entry_id[row])
+                if self.compacted:
+                    yield BadEntry(ledger_id, entry_id, None, None, reason)
+                else:
+                    yield unreadable_entry(self.ledger, entry_id, reason)

@@ -65,6 +65,12 @@ class LocalLedger:
                 yield self._read(descriptor, start, ends[: count + 1])
                 start += len(ends[: count + 1]) - 1
 
+    def locate(self, entry_id: int) -> tuple[str, int] | None:
+        """The log, and where an entry's record begins in it."""
+        self._check_range(entry_id, entry_id)
+        with self._open_log() as descriptor:
+            return str(self.log), int(self._ends(descriptor, entry_id, entry_id)[0])
+
     def _check_range(self, first: int, last: int) -> None:
         if first < 0 or last > self.last_entry_id:
             raise InvalidInput(

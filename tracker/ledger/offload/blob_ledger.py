@@ -99,6 +99,15 @@ class BlobLedger:
         """The same in pieces of about 8 MB, or one entry if that is larger."""
         return self._entries(first, last, SCAN)
 
+    def locate(self, entry_id: int) -> tuple[str, int] | None:
+        """Object and offset of an entry's record; None when damage before it hides that."""
+        self.read(entry_id, entry_id)
+        number = block_of(self.blocks, entry_id)
+        known, row = self._boundaries.get(number), entry_id - self.blocks[number].first_entry_id
+        if known is None or not 0 <= row < len(known) - 1:
+            return None
+        return self._name(self.blocks[number]), int(known[row])
+
     def _entries(self, first: int, last: int, pace: Pace) -> Iterator[LedgerEntries]:
         found = self._walk(first, last, pace)
         return ledger_entries(self.ledger_id, found, first, last, file=self._name(self.blocks[0]))

@@ -1,0 +1,28 @@
+"""Where in a file an entry lies: for what is said about one whose own checksum shows that it is wrong.
+
+Storage that has checksums of its own names the place of what does not fit them. Of what it hands on as whole, only the
+producer's checksum can be wrong, and whoever compares that knows no files: so ledgers that can are asked.
+"""
+
+from typing import Protocol, runtime_checkable
+
+from tracker.ledger.errors import BadEntry
+from tracker.ledger.topic_log import Ledger
+
+
+@runtime_checkable
+class PlacedLedger(Protocol):
+    """A ledger that knows where its entries are."""
+
+    def locate(self, entry_id: int) -> tuple[str, int] | None:
+        """File, and offset of an entry's record in it; None when that cannot be told.
+
+        Cost: as reading the entry.
+        """
+
+
+def unreadable_entry(ledger: Ledger, entry_id: int, reason: str) -> BadEntry:
+    """An entry that the storage handed on as whole, and that is not."""
+    place = ledger.locate(entry_id) if isinstance(ledger, PlacedLedger) else None
+    file, offset = place or (None, None)
+    return BadEntry(ledger.ledger_id, entry_id, file, offset, reason)
