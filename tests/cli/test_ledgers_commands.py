@@ -29,6 +29,20 @@ def test_list_shows_the_ledgers_of_topics(command):
     assert f"{len(everything)} ledgers\n" in command("ledgers", "list", *SOURCE).out
 
 
+def test_list_goes_on_behind_topics_that_cannot_be_read(command, tmp_path):
+    """They are named below the ledgers of the others; one that was asked for by name is an error."""
+    with open_writer(tmp_path / "local", f"{MAIN}there", now_ms=0) as writer:
+        writer.append_many([b"a"], now_ms=0)
+    tiered = f"offload+mapfile:{PACK / 'offload-filesystem' / 'none'}?metadata={METADATA}"
+    sources = ["--source", tiered, "--source", f"ledger:{tmp_path / 'local'}"]
+    told = document(command("ledgers", "list", *sources, "--json"))
+    assert [(ledger["topic"], ledger["entry_count"]) for ledger in told["ledgers"]] == [(f"{MAIN}there", 1)]
+    lost = "persistent://lab/s3/stored"
+    (problem,) = [row["problem"] for row in told["unreadable"] if row["topic"] == lost]
+    assert f"unreadable: {lost}: {problem}\n" in command("ledgers", "list", *sources).out
+    assert command("ledgers", "list", *sources, "--topic", lost).status == ExitCode.BAD_DATA
+
+
 def test_stats_count_what_ledgers_hold(command):
     """Of each, or of one; progress goes to stderr."""
     ran = command("ledgers", "stats", *SOURCE, "--topic", f"{MAIN}txn", "--json")

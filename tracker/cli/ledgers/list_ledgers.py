@@ -7,6 +7,9 @@ import typer
 from tracker.cli.ledger_source import Source, opened
 from tracker.cli.options import AsJson
 from tracker.cli.output import print_json, say, show, size, table
+from tracker.ledger.errors import LedgerError
+from tracker.ledger.topic_log import TopicLog
+from tracker.ledger.topic_queries import TopicQueries
 
 
 def list_ledgers(
@@ -17,14 +20,13 @@ def list_ledgers(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the ledgers that topics are made of, by metadata alone.
+    """List the ledgers that topics are made of, by metadata alone. Of all topics, those that cannot be read are named.
 
     Example: delayed-tracker ledgers list --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
     --topic persistent://lab/main/delayed
     """
     with opened(source) as queries:
-        names = queries.topics() if topic is None else [topic]
-        logs = [queries.source.topic_log(name) for name in names]
+        logs, unreadable = _all_logs(queries) if topic is None else ([queries.source.topic_log(topic)], {})
     listed = [(str(log.name), ledger) for log in logs for ledger in log.ledgers]
     if as_json:
         print_json(
@@ -38,7 +40,8 @@ def list_ledgers(
                         "closed": ledger.closed,
                     }
                     for name, ledger in listed
-                ]
+                ],
+                "unreadable": [{"topic": name, "problem": problem} for name, problem in unreadable.items()],
             }
         )
         return
@@ -53,4 +56,18 @@ def list_ledgers(
             "-" if ledger.payload_bytes is None else size(ledger.payload_bytes),
         )
     show(rows)
+    for name, problem in unreadable.items():
+        say(f"unreadable: {name}: {problem}")
     say(f"{len(listed)} ledgers")
+
+
+def _all_logs(queries: TopicQueries) -> tuple[list[TopicLog], dict[str, str]]:
+    """Those of all topics, and why those of some cannot be had."""
+    logs: list[TopicLog] = []
+    unreadable: dict[str, str] = {}
+    for name in queries.topics():
+        try:
+            logs.append(queries.source.topic_log(name))
+        except LedgerError as error:
+            unreadable[name] = error.message
+    return logs, unreadable
