@@ -202,6 +202,15 @@ def test_a_topic_without_entries(command, tmp_path):
     assert document(command("topics", "compact", *source, "--json")) == {"compacted": None}
 
 
+def test_a_time_in_a_compacted_topic(command):
+    """For its readers, the first entry that compaction kept; as Pulsar's admin says for every reader."""
+    row = next(row for row in expected("by_timestamp") if row["topic"] == f"{MAIN}compacted")
+    asked = ["topics", "seek-by-time", *of("compacted"), "--at", str(row["timestamp"])]
+    ident = row["admin_message_id"]
+    assert command(*asked, "--read-compacted").out == f"{ident['ledger']}:{ident['entry']}\n"
+    assert command(*asked).out != command(*asked, "--read-compacted").out
+
+
 def test_compacting_what_was_imported(command, tmp_path):
     """The compacted ledger stands beside the topic; there is nothing to do a second time, and damage is told."""
     source = ["--source", f"ledger:{tmp_path / 'local'}", "--topic", f"{MAIN}compacted"]

@@ -15,6 +15,10 @@ def seek_by_time(
     source: Source,
     topic: Topic,
     at: Annotated[str, typer.Option("--at", help="ISO-8601 (UTC) or epoch milliseconds.", metavar="INSTANT")],
+    read_compacted: Annotated[
+        bool,
+        typer.Option("--read-compacted", help="For a reader of the compacted topic: what compaction kept comes first."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the position of the first entry written at a time or later: by the broker's clock, where it was noted.
@@ -24,7 +28,7 @@ def seek_by_time(
     """
     timestamp_ms = parse_instant("--at", at)
     with opened(source) as queries:
-        found = queries.seek_by_time(topic, timestamp_ms)
+        found = queries.seek_by_time(topic, timestamp_ms, read_compacted=read_compacted)
     if as_json:
         print_json(found)
         return
