@@ -129,6 +129,32 @@ def test_damage_ends_an_import_unless_it_is_skipped(command, tmp_path):
     assert "bad: entry 88:0" in skipped.out
 
 
+def test_topics_that_cannot_be_opened_end_an_import_unless_they_are_skipped(command, tmp_path):
+    """Before anything is copied. Skipped, each is listed with its reason; one that was asked for is still an error."""
+    with open_writer(tmp_path / "local", f"{MAIN}there", now_ms=0) as writer:
+        writer.append_many([b"a"], now_ms=0)
+    tiered = f"offload+mapfile:{PACK / 'offload-filesystem' / 'none'}?metadata={METADATA}"
+    arguments = ["ledgers", "import", "--source", tiered, "--source", f"ledger:{tmp_path / 'local'}"]
+    refused, skipped = ["--into", str(tmp_path / "refused")], ["--into", str(tmp_path / "skipped")]
+    lost = "persistent://lab/s3/stored"
+
+    ran = command(*arguments, *refused)
+    (first, *_) = document(command("ledgers", "list", *arguments[2:], "--json"))["unreadable"]
+    assert (ran.status, ran.out) == (ExitCode.BAD_DATA, "")
+    assert f"{first['topic']} cannot be read" in ran.err
+    assert first["problem"] in ran.err
+    assert not (tmp_path / "refused").exists()
+
+    told = document(command(*arguments, *skipped, "--on-error", "skip", "--json"))
+    assert [(row["topic"], row["entry_count"]) for row in told["topics"]] == [(f"{MAIN}there", 1)]
+    (problem,) = [row["problem"] for row in told["unreadable"] if row["topic"] == lost]
+    again = command(*arguments, *skipped, "--on-error", "skip")
+    assert again.status == 0
+    assert f"unreadable: {lost}: {problem}\n" in again.out
+    named = command(*arguments, *skipped, "--on-error", "skip", "--topic", lost)
+    assert named.status == ExitCode.BAD_DATA
+
+
 def test_what_somebody_writes_to_is_left_alone(command, tmp_path):
     """The storage is in use; it says by whom to ask."""
     arguments = ["ledgers", "import", *SOURCE, "--topic", f"{MAIN}txn", "--into", str(tmp_path / "local")]

@@ -1,17 +1,19 @@
 """``delayed-tracker ledgers import``: topics of any source as local ledgers."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tracker.cli.ledger_source import Source, files_usable, opened
+from tracker.cli.ledgers.all_topics import open_all_topics
 from tracker.cli.options import AsJson
 from tracker.cli.output import print_json, progress, say, show, table
 from tracker.cli.replay import BAD_ENTRIES_SHOWN, OnErrorOption
 from tracker.core.errors import InvalidInput
-from tracker.ledger.errors import ErrorPolicy
+from tracker.ledger.errors import ErrorPolicy, LedgerError
 from tracker.ledger.local.importing import ImportReport, import_topic
 
 
@@ -32,7 +34,8 @@ def import_topics(
         typer.Option("--topic", help="Only this topic; may be repeated; default: all.", metavar="TOPIC"),
     ] = None,
     on_error: Annotated[
-        OnErrorOption, typer.Option("--on-error", help="What to do with entries that cannot be read.")
+        OnErrorOption,
+        typer.Option("--on-error", help="What to do with entries that cannot be read, or, of all topics, with those."),
     ] = OnErrorOption.FAIL,
     as_json: AsJson = False,
 ) -> None:
@@ -45,7 +48,13 @@ def import_topics(
         raise InvalidInput("--into", str(into), f"make the directory {into.parent} first")
     reports: dict[str, ImportReport] = {}
     with opened(source) as queries:
-        for log in [queries.source.topic_log(name) for name in topic or queries.topics()]:
+        # All are opened before one is copied, so that what is wrong with the last is not found out at the end.
+        logs, unreadable = (
+            ([queries.source.topic_log(name) for name in topic], {}) if topic else open_all_topics(queries)
+        )
+        if on_error is OnErrorOption.FAIL:
+            _refuse(unreadable)
+        for log in logs:
             with files_usable("make room for what is written"), progress(f"importing {log.name}", "entries") as shown:
                 reports[str(log.name)] = import_topic(
                     log,
@@ -55,7 +64,12 @@ def import_topics(
                     progress=shown,
                 )
     if as_json:
-        print_json({"topics": [_document(name, report) for name, report in reports.items()]})
+        print_json(
+            {
+                "topics": [_document(name, report) for name, report in reports.items()],
+                "unreadable": [{"topic": name, "problem": error.message} for name, error in unreadable.items()],
+            }
+        )
         return
     numbers = ("ledgers copied", "entries copied", "there already", "bad entries")
     rows = table(f"imported into {into}", "topic", *numbers, numbers=numbers)
@@ -68,11 +82,23 @@ def import_topics(
             str(sum(bad.entry_count for bad in report.bad_entries)),
         )
     show(rows)
+    for name, error in unreadable.items():
+        say(f"unreadable: {name}: {error.message}")
     bad_entries = [bad for report in reports.values() for bad in report.bad_entries]
     for bad in bad_entries[:BAD_ENTRIES_SHOWN]:
         say(f"bad: {bad}")
     if len(bad_entries) > BAD_ENTRIES_SHOWN:
         say(f"... and {len(bad_entries) - BAD_ENTRIES_SHOWN} more; --json lists all")
+
+
+def _refuse(unreadable: Mapping[str, LedgerError]) -> None:
+    for name, error in unreadable.items():
+        more = f" (and {len(unreadable) - 1} topics more)" if len(unreadable) > 1 else ""
+        raise LedgerError(
+            f"{name} cannot be read{more}: {error.message}; nothing was copied: give --on-error skip to go on without "
+            "it, or name the others by --topic",
+            metadata=error.metadata,
+        ) from error
 
 
 def _document(name: str, report: ImportReport) -> dict[str, object]:

@@ -5,11 +5,9 @@ from typing import Annotated
 import typer
 
 from tracker.cli.ledger_source import Source, opened
+from tracker.cli.ledgers.all_topics import open_all_topics
 from tracker.cli.options import AsJson
 from tracker.cli.output import print_json, say, show, size, table
-from tracker.ledger.errors import LedgerError
-from tracker.ledger.topic_log import TopicLog
-from tracker.ledger.topic_queries import TopicQueries
 
 
 def list_ledgers(
@@ -26,7 +24,7 @@ def list_ledgers(
     --topic persistent://lab/main/delayed
     """
     with opened(source) as queries:
-        logs, unreadable = _all_logs(queries) if topic is None else ([queries.source.topic_log(topic)], {})
+        logs, unreadable = open_all_topics(queries) if topic is None else ([queries.source.topic_log(topic)], {})
     listed = [(str(log.name), ledger) for log in logs for ledger in log.ledgers]
     if as_json:
         print_json(
@@ -41,7 +39,7 @@ def list_ledgers(
                     }
                     for name, ledger in listed
                 ],
-                "unreadable": [{"topic": name, "problem": problem} for name, problem in unreadable.items()],
+                "unreadable": [{"topic": name, "problem": error.message} for name, error in unreadable.items()],
             }
         )
         return
@@ -56,18 +54,6 @@ def list_ledgers(
             "-" if ledger.payload_bytes is None else size(ledger.payload_bytes),
         )
     show(rows)
-    for name, problem in unreadable.items():
-        say(f"unreadable: {name}: {problem}")
+    for name, error in unreadable.items():
+        say(f"unreadable: {name}: {error.message}")
     say(f"{len(listed)} ledgers")
-
-
-def _all_logs(queries: TopicQueries) -> tuple[list[TopicLog], dict[str, str]]:
-    """Those of all topics, and why those of some cannot be had."""
-    logs: list[TopicLog] = []
-    unreadable: dict[str, str] = {}
-    for name in queries.topics():
-        try:
-            logs.append(queries.source.topic_log(name))
-        except LedgerError as error:
-            unreadable[name] = error.message
-    return logs, unreadable
