@@ -12,12 +12,20 @@ from tests.ledger.local.disks import QuickDisk
 from tests.ledger.log_files import TOPIC, flipped
 from tests.ledger.messages.producer import single
 from tests.ledger.offload.blob_files import BlobWriter
-from tests.ledger.offload.sequence_files import ledger_metadata
+from tests.ledger.offload.sequence_files import MapFileWriter, ledger_metadata
+from tracker.core.columns import Position
+from tracker.ledger.compaction import Compaction, TopicCompactionService
+from tracker.ledger.compaction.compacted_entry import encode_compacted
 from tracker.ledger.entry_lookup import EntryLookup
-from tracker.ledger.errors import EntriesUnreadable
+from tracker.ledger.errors import EntriesUnreadable, ErrorPolicy
 from tracker.ledger.local.opening import open_writer
+from tracker.ledger.messages import MessageOptions, MessageReader
+from tracker.ledger.offload.map_file import open_map_file
+from tracker.ledger.offload.recent_rows import RecentRows
+from tracker.ledger.offload.sequence_file import Compression
 from tracker.ledger.places import unreadable_entry
 from tracker.ledger.source_url import open_source
+from tracker.ledger.topic_log import CompactedLog
 from tracker.ledger.verify import verify_topics
 
 ENTRIES = [single(b"%d" % number * 40) for number in range(30)]
@@ -43,9 +51,21 @@ def save_blob(directory: Path, entries: Sequence[bytes]) -> str:
     return f"offload+blob:{directory}"
 
 
-@pytest.mark.parametrize(("save", "header_bytes"), [(save_entry_log, 40), (save_local, 40), (save_blob, 12)])
+def save_map_file(compression: Compression) -> Callable[[Path, Sequence[bytes]], str]:
+    def save(directory: Path, entries: Sequence[bytes]) -> str:
+        place = directory / "lab/main/persistent/orders" / f"0-{UUID(int=7)}"
+        MapFileWriter(entries, compression).save(place)
+        return f"offload+mapfile:{directory}"
+
+    return save
+
+
+@pytest.mark.parametrize(
+    ("save", "header_bytes"),
+    [(save_entry_log, 40), (save_local, 40), (save_blob, 12), (save_map_file(Compression.NONE), 20)],
+)
 def test_file_and_offset_are_named(tmp_path, save: Callable[[Path, Sequence[bytes]], str], header_bytes):
-    """By whoever reads everything, and by a search: the record begins there."""
+    """By whoever reads everything, by a search, and by a compaction: the record begins there."""
     with open_source(save(tmp_path, ENTRIES)) as source:
         (verdict,) = verify_topics(source, source.topics())
         (bad,) = verdict.bad_entries
@@ -55,6 +75,41 @@ def test_file_and_offset_are_named(tmp_path, save: Callable[[Path, Sequence[byte
 
         with pytest.raises(EntriesUnreadable, match=f"entry 0:21 in {bad.file} at byte {bad.offset}: CRC32C"):
             EntryLookup(source.topic_log(TOPIC)).metadata(21)
+
+        log = source.topic_log(TOPIC)
+        reader = MessageReader(log, MessageOptions(on_error=ErrorPolicy.SKIP))
+        assert len(list(reader.read())) == 29
+        plan = Compaction(log=log, on_error=ErrorPolicy.SKIP).choose()
+        assert plan is not None
+        assert [*reader.bad_entries, *plan.bad_entries] == [bad, bad]
+
+
+def test_what_compaction_kept_does_not_lie_in_the_topics_ledgers(tmp_path):
+    """A wrong entry of the compacted ledger is named by its position alone."""
+    with open_source(save_local(tmp_path, ENTRIES[:21])) as source:
+        log = source.topic_log(TOPIC)
+        kept = encode_compacted(Position(0, 3), -1, ENTRIES[21])
+        left = CompactedLog(ListLedger(8, [kept]), Position(0, 20))
+        reader = MessageReader(log, MessageOptions(on_error=ErrorPolicy.SKIP))
+        assert not list(TopicCompactionService(left).read_compacted(reader))
+        with pytest.raises(EntriesUnreadable) as raised:
+            Compaction(log=log, previous=left).choose()
+        for bad in (*reader.bad_entries, *raised.value.bad_entries):
+            assert (bad.ledger_id, bad.entry_id, bad.file) == (0, 3, None)
+
+
+@pytest.mark.parametrize("compression", Compression)
+@pytest.mark.parametrize("index", ["there", "damaged", "lost"])
+def test_any_entry_of_a_map_file(tmp_path, compression, index):
+    """Record or block, also by an index that is of no use."""
+    writer = MapFileWriter([b"%d" % number for number in range(300)], compression)
+    if index != "there":
+        writer.index = b"damaged" if index == "damaged" else None
+    ledger = open_map_file(writer.save(tmp_path), 7, RecentRows())
+    for entry_id in (0, 5, 127, 128, 200, 299):
+        assert ledger.locate(entry_id) == (str(tmp_path / "data"), writer.offsets[entry_id])
+    (tmp_path / "data").write_bytes(writer.data[: writer.offsets[200] + 9])
+    assert open_map_file(tmp_path, 7, RecentRows()).locate(200) is None
 
 
 def test_a_ledger_that_knows_no_files():

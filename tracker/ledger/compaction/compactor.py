@@ -22,6 +22,7 @@ from tracker.ledger.errors import BadEntry, CompressedDataInvalid, EntriesUnread
 from tracker.ledger.frame import parse_message_metadata, split_frame
 from tracker.ledger.messages.batch import Slot
 from tracker.ledger.messages.visibility import OpenTransactions, TransactionView, visible_entries
+from tracker.ledger.places import unreadable_entry
 from tracker.ledger.stored_entries import LedgerEntries
 from tracker.ledger.topic_log import CompactedLog, TopicLog
 
@@ -211,7 +212,12 @@ class Compaction:
             bad = list(piece.bad_entries)
             for row, reason in columns.unreadable():
                 if row < visible.end:
-                    bad.append(BadEntry(int(stored.ledger_id[row]), int(stored.entry_id[row]), None, None, reason))
+                    ledger_id, entry_id = int(stored.ledger_id[row]), int(stored.entry_id[row])
+                    # Without transactions, these are entries that were kept before, in a ledger of their own.
+                    if transactions is None:
+                        bad.append(BadEntry(ledger_id, entry_id, None, None, reason))
+                    else:
+                        bad.append(unreadable_entry(self.log.ledger(ledger_id), entry_id, reason))
             if bad and self.on_error is ErrorPolicy.FAIL:
                 raise EntriesUnreadable(bad)
             bad_entries += bad

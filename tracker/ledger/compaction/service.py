@@ -134,7 +134,7 @@ class TopicCompactionService:
         """
         if self._compacted is not None and (start is None or start <= self._compacted.horizon):
             # What compaction kept of a transaction was committed; its marker may be gone by now.
-            yield from reader.read_pieces(scan_compacted(self._compacted.ledger, start), committed=True)
+            yield from reader.read_pieces(scan_compacted(self._compacted.ledger, start), compacted=True)
             horizon = self._compacted.horizon
             start = Position(horizon.ledger_id, horizon.entry_id + 1)
         yield from reader.read_pieces(reader.log.scan(start))

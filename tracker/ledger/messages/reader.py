@@ -29,6 +29,7 @@ from tracker.ledger.messages.keys import KeyLoader
 from tracker.ledger.messages.message import Message, MessageId
 from tracker.ledger.messages.payload import PayloadDecoder
 from tracker.ledger.messages.visibility import OpenTransactions, TransactionView, visible_entries
+from tracker.ledger.places import unreadable_entry
 from tracker.ledger.stored_entries import LedgerEntries
 from tracker.ledger.topic_log import TopicLog
 
@@ -85,24 +86,24 @@ class MessageReader:
         yield from self.read_pieces(self.log.scan(start))
         self.finish()
 
-    def read_pieces(self, pieces: Iterable[LedgerEntries], *, committed: bool = False) -> Iterator[Message]:
+    def read_pieces(self, pieces: Iterable[LedgerEntries], *, compacted: bool = False) -> Iterator[Message]:
         """The messages of some entries; call :meth:`finish` behind the last.
 
         Args:
             pieces: entries of the topic, ascending over all calls.
-            committed: whether all transactions among them are known to have been committed.
+            compacted: whether they are what compaction kept: all transactions among them were committed, and they do
+                not lie in the topic's own ledgers.
         Raises: as :meth:`read`.
         """
         for piece in pieces:
             self._report(piece.bad_entries)
             columns = scan_entries(piece.entries)
-            transactions = None if committed else self._transactions
+            transactions = None if compacted else self._transactions
             visible = visible_entries(columns, transactions, self._options.open_transactions)
-            self._report(
-                tuple(self._bad(columns, row, reason) for row, reason in columns.unreadable() if row < visible.end)
-            )
+            unreadable = [(row, reason) for row, reason in columns.unreadable() if row < visible.end]
+            self._report(tuple(self._bad(columns, row, reason, compacted=compacted) for row, reason in unreadable))
             for row in visible.rows.tolist():
-                yield from self._messages(columns, row)
+                yield from self._messages(columns, row, compacted=compacted)
             if visible.end < len(columns):
                 return
 
@@ -110,7 +111,7 @@ class MessageReader:
         """There are no more entries: messages in pieces that are not whole by now are incomplete."""
         self._chunks.finish()
 
-    def _messages(self, columns: EntryColumns, row: int) -> Iterator[Message]:
+    def _messages(self, columns: EntryColumns, row: int, *, compacted: bool) -> Iterator[Message]:
         stored = columns.stored
         entry = stored.payload(row)
         frame = split_frame(entry)
@@ -118,7 +119,7 @@ class MessageReader:
         try:
             messages = self._decode(columns, row, metadata, entry[frame.metadata_end :])
         except (PayloadInvalid, CompressedDataInvalid, DecryptionFailed) as error:
-            self._report((self._bad(columns, row, error.message),), cause=error)
+            self._report((self._bad(columns, row, error.message, compacted=compacted),), cause=error)
             return
         yield from messages
 
@@ -145,8 +146,11 @@ class MessageReader:
             if not slot.metadata.compacted_out
         ]
 
-    def _bad(self, columns: EntryColumns, row: int, reason: str) -> BadEntry:
-        return BadEntry(int(columns.stored.ledger_id[row]), int(columns.stored.entry_id[row]), None, None, reason)
+    def _bad(self, columns: EntryColumns, row: int, reason: str, *, compacted: bool) -> BadEntry:
+        ledger_id, entry_id = int(columns.stored.ledger_id[row]), int(columns.stored.entry_id[row])
+        if compacted:
+            return BadEntry(ledger_id, entry_id, None, None, reason)
+        return unreadable_entry(self.log.ledger(ledger_id), entry_id, reason)
 
     def _report(self, bad: tuple[BadEntry, ...], *, cause: Exception | None = None) -> None:
         if bad and self._options.on_error is ErrorPolicy.FAIL:

@@ -61,6 +61,19 @@ class MapFileLedger:
         """The same by blocks, or in pieces of up to 4 MB."""
         return self._entries(first, last, _SCAN_BYTES, None)
 
+    def locate(self, entry_id: int) -> tuple[str, int] | None:
+        """File and offset of an entry's record, or of the block that has it; None when damage hides that."""
+        try:
+            key, at = self._before(entry_id)
+        except LedgerFileInvalid:
+            key, at = _METADATA_KEY, self.header.end
+        if self.header.compression is Compression.BLOCK:
+            blocks = SequenceBlocks(self.file, self.header, self.recent)
+            found = blocks.locate(at, _first_key(self.header, key, at), entry_id, piece_bytes=_READ_BYTES)
+        else:
+            found = SequenceRecords(self.file, self.header).locate(at, key, entry_id, piece_bytes=_READ_BYTES)
+        return None if found is None else (self.file.name, found)
+
     def _entries(self, first: int, last: int, piece_bytes: int, recent: RecentRows | None) -> Iterator[LedgerEntries]:
         found = self._walk(first, last, piece_bytes, recent)
         return ledger_entries(self.ledger_id, found, first, last, file=self.file.name)
@@ -68,14 +81,18 @@ class MapFileLedger:
     def _walk(self, first: int, last: int, piece_bytes: int, recent: RecentRows | None) -> Iterator[EntryRows | Damage]:
         if last < first:
             return
-        key, at = _METADATA_KEY, self.header.end
-        # What lies in the first records is found as quickly without the index.
-        if first >= MapFileIndex.EVERY:
-            if self._index is None:
-                self._index = open_index(self.file, self.header, self.last_entry_id)
-            key, at = self._index.before(first)
+        key, at = self._before(first)
         found = _walk((self.file, self.header, recent), (key, at), first, last, piece_bytes)
         yield from found if at == self.header.end else _checked(found, self.file, key, at, first)
+
+    def _before(self, entry_id: int) -> tuple[int, int]:
+        """A key that is not behind an entry, and its place: where to begin looking for the entry."""
+        # What lies in the first records is found as quickly without the index.
+        if entry_id < MapFileIndex.EVERY:
+            return _METADATA_KEY, self.header.end
+        if self._index is None:
+            self._index = open_index(self.file, self.header, self.last_entry_id)
+        return self._index.before(entry_id)
 
 
 def open_map_file(directory: Path, ledger_id: int, recent: RecentRows) -> MapFileLedger:
@@ -115,11 +132,15 @@ def _walk(
     file, header, recent = layout
     key, at = start
     if header.compression is Compression.BLOCK:
-        # The index has the first key that came when the block had begun; keys before that are in the block, too.
-        known = key if at == header.end else None
         blocks = SequenceBlocks(file, header, recent)
-        return blocks.walk(at, known, first=first, last=last, piece_bytes=piece_bytes)
+        return blocks.walk(at, _first_key(header, key, at), first=first, last=last, piece_bytes=piece_bytes)
     return SequenceRecords(file, header).walk(at, key, first=first, last=last, piece_bytes=piece_bytes)
+
+
+def _first_key(header: SequenceHeader, key: int, at: int) -> int | None:
+    """The first key of the block at a place that the index has for a key; None if only the block can tell."""
+    # The index has the first key that came when the block had begun; keys before that are in the block, too.
+    return key if at == header.end else None
 
 
 def _checked(

@@ -74,6 +74,20 @@ class SequenceBlocks:
             last: where to stop.
             piece_bytes: how much to read at once; more where one block is larger.
         """
+        for found in self._placed(at, key, first=first, last=last, piece_bytes=piece_bytes):
+            yield found if isinstance(found, Damage) else found[1]
+
+    def locate(self, at: int, key: int | None, wanted: int, *, piece_bytes: int) -> int | None:
+        """Where the block begins that has a key; None when damage hides it. Arguments as for :meth:`walk`."""
+        for found in self._placed(at, key, first=wanted, last=wanted, piece_bytes=piece_bytes):
+            if not isinstance(found, Damage) and found[1].first <= wanted <= found[1].last:
+                return found[0]
+        return None
+
+    def _placed(
+        self, at: int, key: int | None, *, first: int, last: int, piece_bytes: int
+    ) -> Iterator[tuple[int, EntryRows] | Damage]:
+        """What :meth:`walk` finds, rows with the offset of their block."""
         ahead = ReadAhead(self._file, piece_bytes)
         while at < self._file.size_bytes and (key is None or key <= last):
             try:
@@ -95,7 +109,7 @@ class SequenceBlocks:
                 continue
             if key is not None and rows.first != key:
                 yield Damage(self._file.name, block.offset, f"entry {rows.first} follows where {key} should")
-            yield rows
+            yield block.offset, rows
             key = rows.last + 1
 
     def block_at(self, ahead: ReadAhead, at: int) -> Block:

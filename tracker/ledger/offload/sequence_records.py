@@ -62,6 +62,22 @@ class SequenceRecords:
                 for row in range(0, len(rows), every):
                     yield rows.first + row, piece.base + int(rows.start[row]) - self._value_at
 
+    def locate(self, at: int, key: int, wanted: int, *, piece_bytes: int) -> int | None:
+        """Where the record of a key begins, or a sync mark in front of it; None when damage hides it.
+
+        Args:
+            at: as for :meth:`walk`.
+            key: of the record there.
+            wanted: that key or a higher one.
+            piece_bytes: as for :meth:`walk`.
+        """
+        for found in self._records(at, key, wanted, piece_bytes):
+            if not isinstance(found, Damage):
+                piece, rows = found
+                if rows.first <= wanted <= rows.last:
+                    return self._record_offset(piece, rows, wanted - rows.first)
+        return None
+
     def _records(self, at: int, key: int, last: int, piece_bytes: int) -> Iterator[tuple[Piece, EntryRows] | Damage]:
         wanted = piece_bytes
         while key <= last and at < self._file.size_bytes:
