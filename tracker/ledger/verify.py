@@ -1,7 +1,8 @@
-"""Every checksum of whole topics: those of the storage and those of the producers."""
+"""Every checksum of whole topics: those of the storage, its indexes among them, and those of the producers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from tracker.ledger.compaction.compacted_entry import unwrap_compacted
 from tracker.ledger.entry_columns import scan_entries
@@ -10,6 +11,15 @@ from tracker.ledger.places import unreadable_entry
 from tracker.ledger.stored_entries import LedgerEntries
 from tracker.ledger.topic_log import Ledger, LedgerSource
 from tracker.ledger.topic_name import TopicName
+
+
+@runtime_checkable
+class IndexedLedger(Protocol):
+    """A ledger with an index that nobody looks at who reads everything."""
+
+    def index_damage(self) -> BadEntry | None:
+        """What is wrong with the index, for the ledger as a whole and counting no entry; None when nothing is."""
+
 
 VerifyProgress = Callable[[int, int], None]
 """Called with the entries looked at so far, and those there are in all."""
@@ -29,6 +39,7 @@ class LedgerVerdict:
     compacted: bool = False
     """Whether it is what compaction left of the topic."""
     bad_entries: tuple[BadEntry, ...] = ()
+    """And what is wrong with the ledger's index, if it has one: with no entry id, and counting none."""
     problem: str | None = None
     """Why nothing, or nothing more, could be read."""
 
@@ -48,7 +59,7 @@ def verify_topics(
 ) -> Iterator[LedgerVerdict]:
     """Read every entry of some topics, and compare what has a checksum with it.
 
-    The storage's own checks run below this: a bookie's digest, the checksums of blocks and records. Where entries are
+    The storage's own checks run below this: a bookie's digest, the checksums of blocks, records and indexes. Where entries are
     messages, the producer's CRC32C is compared and the metadata parsed. Damage ends neither a ledger nor the whole.
 
     Args:
@@ -105,6 +116,8 @@ class _Check:
                 seen(looked_at)
         except LedgerError as error:
             problem = error.message
+        if isinstance(self.ledger, IndexedLedger) and (damage := self.ledger.index_damage()) is not None:
+            bad.append(damage)
         seen(self.entry_count)
         return LedgerVerdict(
             str(self.topic),

@@ -3,6 +3,7 @@
 import itertools
 import struct
 import zlib
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -13,8 +14,11 @@ from tests.ledger.offload.damage import assert_all_told, assert_right_or_bad
 from tests.ledger.offload.sequence_files import SYNC, MapFileWriter, block, header, record, text
 from tracker.ledger.errors import LedgerFileInvalid
 from tracker.ledger.offload.map_file import MapFileLedger, open_map_file
+from tracker.ledger.offload.map_file_index import open_index
+from tracker.ledger.offload.map_file_source import open_map_files
 from tracker.ledger.offload.recent_rows import RecentRows
 from tracker.ledger.offload.sequence_file import Compression
+from tracker.ledger.verify import verify_topics
 
 ALL = pytest.mark.parametrize("compression", list(Compression))
 PAYLOADS = [message(payload=b"%d" % number * (number % 3)) for number in range(6)]
@@ -299,6 +303,49 @@ def test_an_index_that_is_none(tmp_path):
             ledger.read(200, 200)
     (tmp_path / "index").unlink()
     assert opened(tmp_path).read(200, 200).entries.payload(0) == b"200"
+
+
+@pytest.mark.parametrize("checksums", [True, False])
+def test_any_byte_of_the_index_is_verified(tmp_path, checksums):
+    """But for bits that say nothing, where no checksum file has them: those that fill a stream's last octet."""
+    writer = MapFileWriter([b"%d" % number for number in range(300)], Compression.NONE)
+    ledger = opened(writer.save(tmp_path, checksums=checksums))
+    places = open_index(ledger.file, ledger.header, 299).offsets.tolist()
+    assert ledger.index_damage() is None
+    for offset in range(len(writer.index)):
+        (tmp_path / "index").write_bytes(flipped(writer.index, offset, 1 << offset % 8))
+        damage = ledger.index_damage()
+        if damage is None:
+            assert not checksums
+            assert open_index(ledger.file, ledger.header, 299).offsets.tolist() == places
+        else:
+            assert str(damage).startswith(f"ledger 7: {tmp_path / 'index'}")
+
+
+def test_a_damaged_index_is_no_damage_of_entries(tmp_path):
+    """Which are all there; it is listed beside them, until it is gone."""
+    directory = tmp_path / "lab/main/persistent/orders" / f"7-{UUID(int=7)}"
+    writer = MapFileWriter(PAYLOADS, Compression.NONE)
+    writer.save(directory, checksums=True)
+    with open_map_files(tmp_path) as source:
+        assert [verdict.sound for verdict in verify_topics(source, source.topics())] == [True]
+        (directory / "index").write_bytes(flipped(writer.index, -1))
+        (verdict,) = verify_topics(source, source.topics())
+        assert (verdict.sound, verdict.problem, verdict.bad_count) == (False, None, 0)
+        assert verdict.bad_entries == (opened(directory).index_damage(),)
+        (directory / "index").unlink()
+        assert [verdict.sound for verdict in verify_topics(source, source.topics())] == [True]
+
+
+@pytest.mark.parametrize("offset", [0, 9, 8 + 4 - 1])
+def test_the_checksums_of_the_index_are_verified(tmp_path, offset):
+    """Wrong ones, and a file that has none."""
+    writer = MapFileWriter([message(payload=b"a")], Compression.RECORD)
+    directory = writer.save(tmp_path, checksums=True)
+    assert opened(directory).index_damage() is None
+    sums = (directory / ".index.crc").read_bytes()
+    (directory / ".index.crc").write_bytes(flipped(sums, offset))
+    assert "index" in str(opened(directory).index_damage())
 
 
 @given(content=st.binary(max_size=200), compression=st.sampled_from(Compression))

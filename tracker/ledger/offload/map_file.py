@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from tracker.ledger.errors import LedgerFileInvalid
+from tracker.ledger.errors import BadEntry, LedgerFileInvalid
 from tracker.ledger.offload.entry_rows import Damage, EntryRows, joined, ledger_entries
 from tracker.ledger.offload.ledger_segment import LedgerSegment, parse_segment
 from tracker.ledger.offload.local_file import LocalFile, open_local_file
-from tracker.ledger.offload.map_file_index import MapFileIndex, open_index
+from tracker.ledger.offload.map_file_index import MapFileIndex, index_path, open_index
 from tracker.ledger.offload.recent_rows import RecentRows
 from tracker.ledger.offload.sequence_blocks import SequenceBlocks
 from tracker.ledger.offload.sequence_file import BYTES_WRITABLE, Compression, SequenceHeader, read_header
@@ -73,6 +73,19 @@ class MapFileLedger:
         else:
             found = SequenceRecords(self.file, self.header).locate(at, key, entry_id, piece_bytes=_READ_BYTES)
         return None if found is None else (self.file.name, found)
+
+    def index_damage(self) -> BadEntry | None:
+        """What is wrong with ``index``, its checksums included; None also where there is no such file.
+
+        Cost: O(index).
+        """
+        if not index_path(self.file).exists():
+            return None
+        try:
+            open_index(self.file, self.header, self.last_entry_id)
+        except LedgerFileInvalid as error:
+            return BadEntry(self.ledger_id, None, None, None, error.message, entry_count=0)
+        return None
 
     def _entries(self, first: int, last: int, piece_bytes: int, recent: RecentRows | None) -> Iterator[LedgerEntries]:
         found = self._walk(first, last, piece_bytes, recent)

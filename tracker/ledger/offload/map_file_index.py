@@ -5,6 +5,7 @@ block which has the key, not necessarily as its first.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Final
 
 import numpy as np
@@ -37,6 +38,11 @@ class MapFileIndex:
         return int(self.keys[row]), int(self.offsets[row])
 
 
+def index_path(data: LocalFile) -> Path:
+    """Where the index of a ``data`` file is, if it was not lost."""
+    return data.path.with_name("index")
+
+
 def open_index(data: LocalFile, header: SequenceHeader, last_key: int) -> MapFileIndex:
     """The index beside a ``data`` file, or one made by looking through it.
 
@@ -45,7 +51,7 @@ def open_index(data: LocalFile, header: SequenceHeader, last_key: int) -> MapFil
         OSError: a file cannot be read.
     Cost: O(index), or O(data) without.
     """
-    path = data.path.with_name("index")
+    path = index_path(data)
     if not path.exists():
         return _made(data, header, last_key)
     file = open_local_file(path)
