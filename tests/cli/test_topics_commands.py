@@ -235,6 +235,25 @@ def test_compacting_what_was_imported(command, tmp_path):
     assert f"compacting: {twice} of {twice} entries, each twice\n" in again.err
 
 
+def test_several_sources_are_not_compacted(command, monkeypatch, tmp_path):
+    """Wherever they are named; the one that is named by the option counts alone."""
+    with open_writer(tmp_path / "local", f"{MAIN}there", now_ms=0) as writer:
+        writer.append_many([single(b"a", partition_key="a")], now_ms=0)
+    local, other, topic = f"ledger:{tmp_path / 'local'}", PULSAR, ["--topic", f"{MAIN}there"]
+    said = f"--source: '{local} {other}' is not valid; a compaction writes into one directory, and these are several"
+    for sources in ([local, other], [other, local]):
+        monkeypatch.setenv("DELAYED_TRACKER_SOURCE", " ".join(sources))
+        refused = command("topics", "compact", *topic)
+        assert (refused.status, refused.out) == (2, "")
+        assert said.replace(f"{local} {other}", " ".join(sources)) in refused.err
+        assert "give only --source ledger:DIR, which also overrides DELAYED_TRACKER_SOURCE" in refused.err
+    assert said in command("topics", "compact", *topic, "--source", local, "--source", other).err
+    made = command("topics", "compact", *topic, "--source", local)
+    assert made.status == 0, made.err
+    monkeypatch.setenv("DELAYED_TRACKER_SOURCE", local)
+    assert "0:0" in command("topics", "compact", *topic).out
+
+
 def test_several_sources_are_one(command):
     """What one does not have, another has."""
     tiered = f"offload+mapfile:{PACK / 'offload-filesystem' / 'none'}?metadata={METADATA}"

@@ -18,11 +18,11 @@ from tracker.ledger.source_url import parse_source_url
 def compact(
     *,
     source: Annotated[
-        str,
+        list[str],
         typer.Option(
             "--source",
             envvar="DELAYED_TRACKER_SOURCE",
-            help="Local ledgers, ledger:DIR; import others first.",
+            help="Local ledgers, ledger:DIR, and no other source; import others first.",
             metavar="URL",
         ),
     ],
@@ -39,9 +39,16 @@ def compact(
 
     Example: delayed-tracker topics compact --source ledger:ledgers --topic persistent://lab/main/prices
     """
-    url = parse_source_url(source)
+    if len(source) > 1:
+        raise InvalidInput(
+            "--source",
+            " ".join(source),
+            "a compaction writes into one directory, and these are several sources: give only --source ledger:DIR, which "
+            "also overrides DELAYED_TRACKER_SOURCE",
+        )
+    url = parse_source_url(source[0])
     if url.scheme != "ledger":
-        raise InvalidInput("--source", source, "only local ledgers can be compacted: import it, and give ledger:DIR")
+        raise InvalidInput("--source", url.text, "only local ledgers can be compacted: import it, and give ledger:DIR")
     url.expect()
     remedy = "make it readable and writable, and room for what is written"
     with files_usable(remedy), progress("compacting", "entries, each twice") as shown:
