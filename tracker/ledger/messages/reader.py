@@ -101,7 +101,7 @@ class MessageReader:
             transactions = None if compacted else self._transactions
             visible = visible_entries(columns, transactions, self._options.open_transactions)
             unreadable = [(row, reason) for row, reason in columns.unreadable() if row < visible.end]
-            self._report(tuple(self._bad(columns, row, reason, compacted=compacted) for row, reason in unreadable))
+            self._report(tuple(self._bad(columns, row, reason, placed=not compacted) for row, reason in unreadable))
             for row in visible.rows.tolist():
                 yield from self._messages(columns, row, compacted=compacted)
             if visible.end < len(columns):
@@ -119,7 +119,9 @@ class MessageReader:
         try:
             messages = self._decode(columns, row, metadata, entry[frame.metadata_end :])
         except (PayloadInvalid, CompressedDataInvalid, DecryptionFailed) as error:
-            self._report((self._bad(columns, row, error.message, compacted=compacted),), cause=error)
+            # What lacks but a key is whole, and its place of no use.
+            placed = not compacted and not isinstance(error, DecryptionFailed)
+            self._report((self._bad(columns, row, error.message, placed=placed),), cause=error)
             return
         yield from messages
 
@@ -146,11 +148,11 @@ class MessageReader:
             if not slot.metadata.compacted_out
         ]
 
-    def _bad(self, columns: EntryColumns, row: int, reason: str, *, compacted: bool) -> BadEntry:
+    def _bad(self, columns: EntryColumns, row: int, reason: str, *, placed: bool) -> BadEntry:
         ledger_id, entry_id = int(columns.stored.ledger_id[row]), int(columns.stored.entry_id[row])
-        if compacted:
-            return BadEntry(ledger_id, entry_id, None, None, reason)
-        return unreadable_entry(self.log.ledger(ledger_id), entry_id, reason)
+        if placed:
+            return unreadable_entry(self.log.ledger(ledger_id), entry_id, reason)
+        return BadEntry(ledger_id, entry_id, None, None, reason)
 
     def _report(self, bad: tuple[BadEntry, ...], *, cause: Exception | None = None) -> None:
         if bad and self._options.on_error is ErrorPolicy.FAIL:
