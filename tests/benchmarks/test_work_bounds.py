@@ -124,7 +124,7 @@ def test_work_of_a_whole_life():
             native_calls=24_500,
             kernel_calls=40,
             lines=109_000,
-            peak_objects=6_000,
+            peak_objects=7_500,
             kept_bytes=100_000,
             peak_bytes=11_800_000,
         ),

@@ -49,8 +49,11 @@ async def test_a_stream_of_nothing_ends(service, session):
     assert [row async for row in session.add_stream(Batches())] == []
 
 
-async def test_an_error_of_the_service_ends_the_stream(service, session):
-    """What was answered before it is applied."""
+async def test_an_error_of_the_service_ends_the_stream(service, shell):
+    """What was answered before it is applied.
+
+    One batch is on its way at a time: a batch that is written while the status arrives may lose it (grpc #36066).
+    """
 
     async def second_is_fenced(request, context):
         if request.add.entry_ids[0]:
@@ -59,9 +62,13 @@ async def test_an_error_of_the_service_ends_the_stream(service, session):
 
     service.on(STREAM, second_is_fenced)
     answers = []
-    with pytest.raises(Fenced, match="not yours"):
-        await collect(session.add_stream(Batches(*(batch(entry) for entry in range(100)))), answers)
-    assert len(answers) <= 1
+    async with (
+        shell.connect(service.address, settings=ClientSettings(stream_batches_max=1)) as client,
+        await client.open_tracker(TOPIC, "billing") as session,
+    ):
+        with pytest.raises(Fenced, match="not yours"):
+            await collect(session.add_stream(Batches(*(batch(entry) for entry in range(100)))), answers)
+    assert len(answers) == 1
 
 
 @pytest.mark.parametrize(
