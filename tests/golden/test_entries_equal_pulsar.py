@@ -4,6 +4,8 @@ import time
 from collections import defaultdict
 
 import numpy as np
+import pytest
+from numba import config
 
 from tests.golden.entry_rows import entry_row
 from tests.golden.pulsar_pack import BOOKIE, METADATA, expected, read_topic
@@ -134,6 +136,7 @@ def test_entries_of_a_topic_join_into_one_buffer(reader):
     assert joined.deliver_at_ms.tolist() == [at for ledger in ledgers for at in ledger.columns.deliver_at_ms.tolist()]
 
 
+@pytest.mark.skipif(bool(config.DISABLE_JIT), reason="bytes read by loops in Python are not quick")
 def test_reading_the_whole_pack_is_quick():
     """Every topic of the pack well under three seconds, opening included: nothing is read twice or in squares."""
     began = time.perf_counter()
