@@ -1,11 +1,14 @@
 """Calls under way in one service: how many there may be at once, and the end of those that would never end alone."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterable, AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
 
 from tracker.service.errors import Overloaded, ShuttingDown
 from tracker.service.limits import ServiceLimits
+
+Request = TypeVar("Request")
 
 
 class Calls:
@@ -15,7 +18,7 @@ class Calls:
         self.open_count = 0
         self._limits = limits
         self._stopping = False
-        self._streams: set[asyncio.Timeout] = set()
+        self._waits: set[asyncio.Timeout] = set()
 
     @contextmanager
     def enter(self) -> Iterator[None]:
@@ -34,30 +37,36 @@ class Calls:
         finally:
             self.open_count -= 1
 
-    @asynccontextmanager
-    async def until_stopping(self) -> AsyncIterator[None]:
-        """A block that waits for its caller for as long as the caller likes, but not beyond :meth:`stop`.
+    async def requests_until_stopping(self, requests: AsyncIterable[Request]) -> AsyncIterator[Request]:
+        """Hand on what a stream sends, for as long as its caller likes, but not beyond :meth:`stop`.
+
+        Only the wait for the next request is cut short: gRPC loses count of what it has sent when a write is, and then
+        can end the call no more.
 
         Raises:
             ShuttingDown: the service stops.
         """
-        if self._stopping:
-            raise self._stopping_error()
-        try:
-            async with asyncio.timeout(None) as stream:
-                self._streams.add(stream)
-                try:
-                    yield
-                finally:
-                    self._streams.discard(stream)
-        except TimeoutError as error:
-            raise self._stopping_error() from error
+        waiting_requests = aiter(requests)
+        while not self._stopping:
+            try:
+                async with asyncio.timeout(None) as wait:
+                    self._waits.add(wait)
+                    try:
+                        request = await anext(waiting_requests)
+                    finally:
+                        self._waits.discard(wait)
+            except StopAsyncIteration:
+                return
+            except TimeoutError as error:
+                raise self._stopping_error() from error
+            yield request
+        raise self._stopping_error()
 
     def _stopping_error(self) -> ShuttingDown:
         return ShuttingDown("the service is stopping", retry_after_ms=self._limits.retry_after_ms)
 
     def stop(self) -> None:
-        """End every block of :meth:`until_stopping`, now and from now on."""
+        """End every wait of :meth:`requests_until_stopping`, now and from now on."""
         self._stopping = True
-        for stream in self._streams:
-            stream.reschedule(asyncio.get_running_loop().time())
+        for wait in self._waits:
+            wait.reschedule(asyncio.get_running_loop().time())

@@ -25,7 +25,8 @@ class Health(health.aio.HealthServicer):  # type: ignore[misc, name-defined]  # 
     def __init__(self) -> None:
         super().__init__()
         self.stage = Stage.STARTING
-        self._watches: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self._watches_ended = False
 
     async def enter(self, stage: Stage) -> None:
         """Move to a stage and tell every watcher."""
@@ -34,22 +35,33 @@ class Health(health.aio.HealthServicer):  # type: ignore[misc, name-defined]  # 
         status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
         for service in _SERVICES:
             await self.set(service, status)
+        self._wake_watches()
 
     async def Watch(  # noqa: N802 -- the name of the call
         self,
         request: health_pb2.HealthCheckRequest,
         context: "grpc.aio.ServicerContext[health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse]",
     ) -> None:
-        """Stream the status; unlike the library's own, it ends when the service stops, so that it never delays that."""
-        watch = asyncio.ensure_future(super().Watch(request, context))
-        self._watches.add(watch)
-        try:
-            await asyncio.wait({watch})
-        finally:
-            self._watches.discard(watch)
-            watch.cancel()
+        """Stream the status; unlike the library's own, it ends when the service stops, so that it never delays that.
+
+        It ends by returning between two writes: gRPC could not end a call that was cancelled within one.
+        """
+        told = None
+        while True:
+            changed = self._changed
+            status = self._server_status.get(request.service, health_pb2.HealthCheckResponse.SERVICE_UNKNOWN)
+            if status != told:
+                await context.write(health_pb2.HealthCheckResponse(status=status))
+                told = status
+            if self._watches_ended:
+                return
+            await changed.wait()
 
     def end_watches(self) -> None:
         """End every stream; for use once NOT_SERVING has been told."""
-        for watch in self._watches:
-            watch.cancel()
+        self._watches_ended = True
+        self._wake_watches()
+
+    def _wake_watches(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()

@@ -23,9 +23,9 @@ class Reflection(reflection.aio.ReflectionServicer):  # type: ignore[misc, name-
         context: "grpc.aio.ServicerContext[Any, Any]",
     ) -> AsyncIterator[reflection_pb2.ServerReflectionResponse]:
         """Answer each request in turn."""
+        requests = self._calls.requests_until_stopping(request_iterator)
         try:
-            async with self._calls.until_stopping():
-                async for answer in super().ServerReflectionInfo(request_iterator, context):
-                    yield answer
+            async for answer in super().ServerReflectionInfo(requests, context):
+                yield answer
         except ShuttingDown:
             return

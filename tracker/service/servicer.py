@@ -178,11 +178,10 @@ class TrackerServicer(InspectionServicer):
     async def AddMessagesStream(self, requests: AddRequests, context: Context) -> None:
         """See tracker.proto. One request is read at a time, so that a slow answer holds its sender back."""
         first: tracker_pb2.AddMessagesRequest | None = None
-        async with self._registry.calls.until_stopping():
-            async for columned in requests:
-                first = first or columned.head
-                answer = self._added(_completed(columned.head, first), columned.columns)
-                await context.write(tracker_pb2.AddMessagesStreamResponse(added=answer))
+        async for columned in self._registry.calls.requests_until_stopping(requests):
+            first = first or columned.head
+            answer = self._added(_completed(columned.head, first), columned.columns)
+            await context.write(tracker_pb2.AddMessagesStreamResponse(added=answer))
 
     async def ExtendLease(
         self, columned: Columned[tracker_pb2.ExtendLeaseRequest], _context: Context

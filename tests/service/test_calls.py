@@ -1,0 +1,52 @@
+"""Streams and the end of the service: a wait is cut short, a write never is."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tracker.service.calls import Calls
+from tracker.service.errors import ShuttingDown
+from tracker.service.limits import ServiceLimits
+
+
+async def never() -> AsyncIterator[str]:
+    await asyncio.Event().wait()
+    yield "never"
+
+
+async def two() -> AsyncIterator[str]:
+    yield "first"
+    yield "second"
+
+
+async def test_a_stream_that_waits_for_a_request_ends_when_the_service_stops():
+    calls = Calls(ServiceLimits())
+    waiting = asyncio.ensure_future(anext(calls.requests_until_stopping(never())))
+    await asyncio.sleep(0)
+    calls.stop()
+    with pytest.raises(ShuttingDown):
+        await waiting
+
+
+async def test_a_stream_that_answers_is_not_cancelled_by_the_stop():
+    """gRPC could not end a call whose first answer was cut off while it was being written."""
+    calls = Calls(ServiceLimits())
+    answered = []
+    with pytest.raises(ShuttingDown):
+        async for request in calls.requests_until_stopping(two()):
+            calls.stop()
+            await asyncio.sleep(0)  # cancelled here if the stop cut off more than the wait
+            answered.append(request)
+    assert answered == ["first"]
+
+
+async def test_a_stream_opened_after_the_stop_is_refused():
+    calls = Calls(ServiceLimits())
+    calls.stop()
+    with pytest.raises(ShuttingDown):
+        await anext(calls.requests_until_stopping(never()))
+
+
+async def test_a_stream_ends_with_its_requests():
+    assert [each async for each in Calls(ServiceLimits()).requests_until_stopping(two())] == ["first", "second"]
