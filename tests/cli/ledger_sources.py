@@ -6,6 +6,7 @@ from pathlib import Path
 from tests.golden.pulsar_pack import BOOKIE, METADATA, PACK
 from tracker.cli.demo.sample import BUNDLED_SAMPLE
 
+TIERED_TOPIC = "persistent://lab/fs-none/stored"
 PULSAR = f"bookkeeper+file:{BOOKIE}?metadata={METADATA}"
 KEY = f"test-key={PACK / 'keys' / 'private.pem'}"
 MAIN = "persistent://lab/main/"
@@ -20,3 +21,10 @@ def damaged_sample(directory: Path) -> str:
     content[1024 + 4 + 40 + 20] ^= 1
     (copy / "0.log").write_bytes(content)
     return f"bookkeeper+file:{copy}?metadata={BUNDLED_SAMPLE / 'metadata.jsonl'}"
+
+
+def damaged_tiered(directory: Path) -> str:
+    """Tiered storage in which a ledger of :data:`TIERED_TOPIC` is no MapFile any more; of the others there is nothing."""
+    copy = Path(shutil.copytree(PACK / "offload-filesystem" / "none", directory / "tiered"))
+    min(copy.glob("*/*/persistent/*/*/data")).write_bytes(b"not this")
+    return f"offload+mapfile:{copy}?metadata={METADATA}"

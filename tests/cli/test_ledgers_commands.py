@@ -4,7 +4,15 @@ import json
 
 import pytest
 
-from tests.cli.ledger_sources import MAIN, PULSAR, SAMPLE, SAMPLE_TOPIC, damaged_sample
+from tests.cli.ledger_sources import (
+    MAIN,
+    PULSAR,
+    SAMPLE,
+    SAMPLE_TOPIC,
+    TIERED_TOPIC,
+    damaged_sample,
+    damaged_tiered,
+)
 from tests.golden.pulsar_pack import METADATA, PACK
 from tracker.ledger.local.disk import Disk
 from tracker.ledger.local.layout import LedgerDirectory
@@ -33,14 +41,35 @@ def test_list_goes_on_behind_topics_that_cannot_be_read(command, tmp_path):
     """They are named below the ledgers of the others; one that was asked for by name is an error."""
     with open_writer(tmp_path / "local", f"{MAIN}there", now_ms=0) as writer:
         writer.append_many([b"a"], now_ms=0)
-    tiered = f"offload+mapfile:{PACK / 'offload-filesystem' / 'none'}?metadata={METADATA}"
-    sources = ["--source", tiered, "--source", f"ledger:{tmp_path / 'local'}"]
+    sources = ["--source", damaged_tiered(tmp_path), "--source", f"ledger:{tmp_path / 'local'}"]
     told = document(command("ledgers", "list", *sources, "--json"))
-    assert [(ledger["topic"], ledger["entry_count"]) for ledger in told["ledgers"]] == [(f"{MAIN}there", 1)]
-    lost = "persistent://lab/s3/stored"
-    (problem,) = [row["problem"] for row in told["unreadable"] if row["topic"] == lost]
+    there = [(ledger["topic"], ledger["entry_count"]) for ledger in told["ledgers"] if not ledger["problem"]]
+    assert there == [(f"{MAIN}there", 1)]
+    ((lost, problem),) = [(row["topic"], row["problem"]) for row in told["unreadable"]]
+    assert lost == TIERED_TOPIC
     assert f"unreadable: {lost}: {problem}\n" in command("ledgers", "list", *sources).out
     assert command("ledgers", "list", *sources, "--topic", lost).status == ExitCode.BAD_DATA
+
+
+def test_ledgers_that_are_nowhere_are_named(command):
+    """Tiered storage lacks the one that is still written to, of which nobody knows how long it is."""
+    tiered = ["--source", f"offload+mapfile:{PACK / 'offload-filesystem' / 'none'}?metadata={METADATA}"]
+    named = [*tiered, "--topic", TIERED_TOPIC]
+    *there, absent = document(command("ledgers", "list", *named, "--json"))["ledgers"]
+    assert [ledger["problem"] for ledger in there] == [None] * len(there)
+    problem = f"{PACK / 'offload-filesystem' / 'none'} has no copy of it"
+    assert (absent["entry_count"], absent["problem"]) == (None, problem)
+    told = command("ledgers", "list", *named).out
+    assert f"absent: {TIERED_TOPIC}, ledger {absent['ledger_id']}: {problem}\n" in told
+    counted = document(command("topics", "stats", *named, "--json"))
+    assert counted["entry_count"] == sum(ledger["entry_count"] for ledger in there)
+    assert counted["absent"] == [{"ledger_id": absent["ledger_id"], "problem": problem}]
+    assert f"absent ledger {absent['ledger_id']}" in command("topics", "stats", *named).out
+    last = command("topics", "last-message-id", *named)
+    assert last.status == ExitCode.BAD_DATA
+    assert f"ledger {absent['ledger_id']}: {problem}; give the bookies' disks together with it" in last.err
+    found = command("topics", "get-message-id-by-index", *named, "--index", "3")
+    assert (found.status, found.out) == (0, f"{there[0]['ledger_id']}:3\n")
 
 
 def test_stats_count_what_ledgers_hold(command):
@@ -79,15 +108,19 @@ def test_verify_names_what_is_damaged(command, tmp_path):
     assert "1 ledgers with problems" in ran.out
 
 
-def test_verify_goes_on_behind_what_cannot_be_read(command):
-    """What is not there is said, topic by topic, and the status is 1."""
-    tiered = f"offload+mapfile:{PACK / 'offload-filesystem' / 'none'}?metadata={METADATA}"
+def test_verify_goes_on_behind_what_cannot_be_read(command, tmp_path):
+    """What is not there is said, topic by topic or ledger by ledger, and the status is 1."""
+    tiered = damaged_tiered(tmp_path)
     ran = command("ledgers", "verify", "--source", tiered)
     assert ran.status == ExitCode.FAILURE
-    assert "unreadable: persistent://lab/fs-none/stored: " in ran.out
-    assert "unreadable: persistent://lab/s3/stored: " in ran.out
+    assert f"unreadable: {TIERED_TOPIC}: " in ran.out
     told = document(command("ledgers", "verify", "--source", tiered, "--json"), status=ExitCode.FAILURE)
-    assert all(ledger["problem"] and ledger["ledger_id"] is None for ledger in told["ledgers"])
+    by_topic = {ledger["topic"]: ledger for ledger in told["ledgers"]}
+    assert by_topic[TIERED_TOPIC]["problem"]
+    assert by_topic[TIERED_TOPIC]["ledger_id"] is None
+    absent = by_topic["persistent://lab/s3/stored"]
+    assert absent["ledger_id"] is not None
+    assert not absent["sound"]
 
 
 def test_an_import_is_done_once(command, tmp_path):
@@ -133,10 +166,10 @@ def test_topics_that_cannot_be_opened_end_an_import_unless_they_are_skipped(comm
     """Before anything is copied. Skipped, each is listed with its reason; one that was asked for is still an error."""
     with open_writer(tmp_path / "local", f"{MAIN}there", now_ms=0) as writer:
         writer.append_many([b"a"], now_ms=0)
-    tiered = f"offload+mapfile:{PACK / 'offload-filesystem' / 'none'}?metadata={METADATA}"
+    tiered = damaged_tiered(tmp_path)
     arguments = ["ledgers", "import", "--source", tiered, "--source", f"ledger:{tmp_path / 'local'}"]
     refused, skipped = ["--into", str(tmp_path / "refused")], ["--into", str(tmp_path / "skipped")]
-    lost = "persistent://lab/s3/stored"
+    lost, lost_ledgers = TIERED_TOPIC, "persistent://lab/fs-block/stored"
 
     ran = command(*arguments, *refused)
     (first, *_) = document(command("ledgers", "list", *arguments[2:], "--json"))["unreadable"]
@@ -144,9 +177,13 @@ def test_topics_that_cannot_be_opened_end_an_import_unless_they_are_skipped(comm
     assert f"{first['topic']} cannot be read" in ran.err
     assert first["problem"] in ran.err
     assert not (tmp_path / "refused").exists()
+    absent = command("ledgers", "import", *arguments[2:], *refused, "--topic", f"{MAIN}there", "--topic", lost_ledgers)
+    assert absent.status == ExitCode.BAD_DATA
+    assert "entries 159:0 to 99: " in absent.err
+    assert not (tmp_path / "refused").exists()
 
     told = document(command(*arguments, *skipped, "--on-error", "skip", "--json"))
-    assert [(row["topic"], row["entry_count"]) for row in told["topics"]] == [(f"{MAIN}there", 1)]
+    assert [(row["topic"], row["entry_count"]) for row in told["topics"] if row["entry_count"]] == [(f"{MAIN}there", 1)]
     (problem,) = [row["problem"] for row in told["unreadable"] if row["topic"] == lost]
     again = command(*arguments, *skipped, "--on-error", "skip")
     assert again.status == 0

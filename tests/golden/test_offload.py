@@ -8,7 +8,7 @@ from collections import defaultdict
 import pytest
 
 from tests.golden.pulsar_pack import BOOKIE, METADATA, PACK, expected
-from tracker.ledger.errors import LedgerNotFound
+from tracker.ledger.absent_ledger import AbsentLedger
 from tracker.ledger.source_url import open_source, open_sources
 
 MAP_FILES = PACK / "offload-filesystem"
@@ -100,8 +100,11 @@ def test_metadata_says_which_ledgers_a_topic_has(known, bucket):
         with_metadata = f"{url}?metadata={METADATA}"
         with open_source(with_metadata) as source:
             assert topic in source.topics()
-            with pytest.raises(LedgerNotFound, match=r"has no ledger 1\d\d; it has 1.* give the bookies' disks"):
-                source.topic_log(topic)
+            *offloaded, written_to = source.topic_log(topic).ledgers
+            for ledger in offloaded:
+                assert entries_of(ledger.scan(0, ledger.last_entry_id)) == known[ledger.ledger_id]
+            assert isinstance(written_to, AbsentLedger)
+            assert written_to.entry_count is None
         with open_sources([with_metadata, f"bookkeeper+file:{BOOKIE}?metadata={METADATA}"]) as source:
             log = source.topic_log(topic)
             kinds = [type(ledger).__name__ for ledger in log.ledgers]

@@ -1,6 +1,7 @@
 """From indexes to entries: the proposal's sentences, the shipped broker's ways, and topics of which parts have none."""
 
 import math
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.ledger.memory_ledgers import TOPIC, entry, log_of, made_log
 from tracker.core.columns import Position
+from tracker.ledger.absent_ledger import AbsentLedger
 from tracker.ledger.entry_lookup import EntryLookup
 from tracker.ledger.errors import BrokerMetadataMissing, EntriesUnreadable, MessageIndexInvalid, MessageNotFound
 from tracker.ledger.message_index import EARLIEST, IndexLookupMode, position_by_index
@@ -52,6 +54,21 @@ def test_an_expired_message(mode):
     lookup = EntryLookup(log_of([entry(index=12, batch=3), entry(index=13)]))
     assert position_by_index(lookup, 9, mode=mode) == EARLIEST
     assert position_by_index(lookup, 13, mode=mode) == Position(3, 1)
+
+
+@pytest.mark.parametrize("mode", IndexLookupMode)
+@pytest.mark.parametrize("entry_count", [None, 9])
+def test_the_last_ledger_is_nowhere(mode, entry_count):
+    """Messages before it are found without it; where only it can have the message, it is named."""
+    there = log_of([entry(index=2, batch=3), entry(index=4, batch=2)])
+    absent = AbsentLedger(9, entry_count, "it is gone")
+    for index, position in ((2, (3, 0)), (3, (3, 1)), (4, (3, 1))):
+        lookup = EntryLookup(replace(there, ledgers=(*there.ledgers, absent)))
+        assert position_by_index(lookup, index, mode=mode) == Position(*position)
+    with pytest.raises(EntriesUnreadable, match=r"(ledger 9|entry 9:0): it is gone"):
+        position_by_index(lookup, 5, mode=mode)
+    with pytest.raises(EntriesUnreadable, match="it is gone"):
+        position_by_index(EntryLookup(replace(there, ledgers=(absent,))), 0, mode=mode)
 
 
 def test_a_system_message():

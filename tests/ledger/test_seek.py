@@ -1,6 +1,7 @@
 """From times to places: boundaries, both kinds of clocks, and how few entries are looked at."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,9 +10,10 @@ from hypothesis import strategies as st
 from tests.ledger.memory_ledgers import entry, log_of, made_log
 from tracker.core.columns import Position
 from tracker.core.errors import InvalidInput
+from tracker.ledger.absent_ledger import AbsentLedger
 from tracker.ledger.entry_lookup import EntryLookup
 from tracker.ledger.errors import EntriesUnreadable
-from tracker.ledger.seek import newest_matching, oldest_message_expired, seek_by_time
+from tracker.ledger.seek import TimeSeek, newest_matching, oldest_message_expired, seek_by_time
 
 MILLION = 1_000_000
 
@@ -50,6 +52,19 @@ def test_the_first_entry_at_or_after_a_time(time_ms, position, behind_end):
 def test_many_entries_of_one_millisecond():
     """A seek to that millisecond gives the first of them."""
     assert seek_by_time(both_kinds(5, 7, 7, 7, 7, 9), 7).position == Position(3, 1)
+
+
+@pytest.mark.parametrize("entry_count", [None, 9])
+def test_the_last_ledger_is_nowhere(entry_count):
+    """Times before it are found without it; what would be in it is not answered from what is there."""
+    there = both_kinds(10, 20, 30, 40).log
+    lookup = EntryLookup(replace(there, ledgers=(*there.ledgers, AbsentLedger(9, entry_count, "it is gone"))))
+    for time_ms, position in ((0, (3, 0)), (20, (3, 1)), (40, (5, 1))):
+        assert seek_by_time(lookup, time_ms) == TimeSeek(Position(*position), behind_end=False)
+    with pytest.raises(EntriesUnreadable, match=r"(ledger 9|entry 9:0): it is gone"):
+        seek_by_time(lookup, 41)
+    with pytest.raises(EntriesUnreadable, match="it is gone"):
+        seek_by_time(EntryLookup(replace(there, ledgers=lookup.log.ledgers[2:])), 0)
 
 
 def test_a_topic_without_entries():

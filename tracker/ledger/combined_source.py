@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
 from tracker.core.errors import InvalidInput
-from tracker.ledger.errors import LedgerNotFound, TopicNotFound
+from tracker.ledger.errors import TopicNotFound
 from tracker.ledger.topic_log import CompactedLog, Ledger, LedgerSource, TopicLog, TopicParts
 
 
@@ -52,11 +52,11 @@ class CombinedSource:
     def topic_log(self, topic: str) -> TopicLog:
         """A topic whose ledgers come from several sources.
 
-        The first source with metadata says which ledgers those are; without metadata, they are all that are found.
+        The first source with metadata says which ledgers those are; without metadata, they are all that are found. One
+        that no source has is an :class:`~tracker.ledger.absent_ledger.AbsentLedger`.
 
         Raises:
             TopicNotFound: no source has the topic; the message is that of the first.
-            LedgerNotFound: the metadata lists a ledger that no source has.
             MetadataInvalid, LedgerFileInvalid: metadata of the topic or of a ledger is damaged.
             InvalidInput: no topic name.
         """
@@ -64,10 +64,10 @@ class CombinedSource:
         known = next((part for part in parts if part.listed is not None), parts[0])
         listed = known.listed
         if listed is None:
-            listed = tuple(sorted({ledger_id for part in parts for ledger_id in part.whole}))
+            listed = tuple(sorted({ledger_id for part in parts for ledger_id in (*part.whole, *part.absent)}))
         return TopicLog(
             known.name,
-            tuple(_ledger(known, ledger_id, parts) for ledger_id in listed),
+            tuple(_ledger(ledger_id, parts) for ledger_id in listed),
             properties=known.properties,
             terminated_at=known.terminated_at,
         )
@@ -109,10 +109,9 @@ def _kept(ledger: Ledger) -> Callable[[], Ledger]:
     return lambda: ledger
 
 
-def _ledger(topic: TopicParts, ledger_id: int, parts: Sequence[TopicParts]) -> Ledger:
+def _ledger(ledger_id: int, parts: Sequence[TopicParts]) -> Ledger:
     # Part of a ledger is better than none of it: what is missing will be listed when it is read.
     for kept in (*(part.whole for part in parts), *(part.partial for part in parts)):
         if ledger_id in kept:
             return kept[ledger_id]()
-    found = sorted({known for part in parts for known in (*part.whole, *part.partial)})
-    raise LedgerNotFound.of(f"{topic.name}, in all sources together,", ledger_id, found)
+    return next(part.absent[ledger_id] for part in parts if ledger_id in part.absent)

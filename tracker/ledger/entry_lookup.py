@@ -9,12 +9,14 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import dropwhile
 from typing import Final
 
 import numpy as np
 
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 from tracker.core.columns import Position
+from tracker.ledger.absent_ledger import AbsentLedger
 from tracker.ledger.entry_columns import EntryColumns, scan_entries
 from tracker.ledger.errors import EntriesUnreadable, FrameInvalid
 from tracker.ledger.frame import Frame, checksum_matches, parse_broker_metadata, parse_message_metadata, split_frame
@@ -63,15 +65,28 @@ class EntryLookup:
         return self._ends[-1] if self._ends else 0
 
     @property
+    def searchable_count(self) -> int:
+        """Entries before the last ledgers, if nobody has those. A search that ends here would have to go on in them."""
+        ledgers = dropwhile(lambda ledger: isinstance(ledger, AbsentLedger), reversed(self._ledgers))
+        newest = next(ledgers, None)
+        return 0 if newest is None else self.number(Position(newest.ledger_id, newest.last_entry_id + 1))
+
+    @property
     def ledger_starts(self) -> list[int]:
         """Numbers of the entries that begin a ledger, ascending; ledgers without entries have none."""
         return [0, *self._ends[:-1]] if self._ends else []
 
     def position(self, number: int) -> Position:
-        """Where an entry is; ``entry_count`` gives the place where the topic goes on."""
+        """Where an entry is; ``entry_count`` gives the place where the topic goes on.
+
+        Raises:
+            EntriesUnreadable: it is in a ledger that nobody has.
+        """
         if number >= self.entry_count:
             return self._behind_the_end()
         at, entry_id = self._place(number)
+        if isinstance(self._ledgers[at], AbsentLedger):
+            raise EntriesUnreadable(self._ledgers[at].read(entry_id, entry_id).bad_entries)
         return Position(self._ledgers[at].ledger_id, entry_id)
 
     def number(self, position: Position) -> int:

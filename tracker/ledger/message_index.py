@@ -83,7 +83,7 @@ def _shipped_answer(lookup: EntryLookup, index: int) -> int | None:
         found = lookup.index(number)
         return found is not None and found < index
 
-    earlier = newest_matching(lookup.entry_count, lower)
+    earlier = newest_matching(lookup.searchable_count, lower)
     number = 0 if earlier is None else earlier + 1
     if number == lookup.entry_count:
         raise MessageNotFound(str(lookup.log.name), index)
@@ -127,8 +127,7 @@ class _IndexSearch:
             MessageNotFound: the index is above the last.
             BrokerMetadataMissing: no entry has an index.
         """
-        end = self._lookup.entry_count
-        number = self._first_not_lower(0, end, without_index_is_lower=True)
+        number = self._first_not_lower(0, self._lookup.searchable_count, without_index_is_lower=True)
         if self._is_proven(number):
             return self._answer(number, is_first=number == 0)
         nearest = next(without for without in self._without_index if without >= self._start)

@@ -41,7 +41,7 @@ def seek_by_time(lookup: EntryLookup, timestamp_ms: int) -> TimeSeek:
         EntriesUnreadable: an entry on the way is missing or damaged, so that no place can be trusted.
     Cost: at most log2(entries) + 2 entries.
     """
-    earlier = newest_matching(lookup.entry_count, lambda number: lookup.time_ms(number) < timestamp_ms)
+    earlier = newest_matching(lookup.searchable_count, lambda number: lookup.time_ms(number) < timestamp_ms)
     number = 0 if earlier is None else earlier + 1
     return TimeSeek(lookup.position(number), behind_end=number == lookup.entry_count)
 

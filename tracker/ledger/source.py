@@ -87,7 +87,9 @@ class BookieDisk:
             kept = whole if end >= ledger.last_entry_id else cut_short
             kept[ledger.ledger_id] = partial(_same, ledger)
         listed = tuple(ledger.ledger_id for ledger in log.ledgers)
-        return TopicParts(log.name, listed, whole, cut_short, log.properties, log.terminated_at)
+        return TopicParts(
+            log.name, listed, whole, cut_short, properties=log.properties, terminated_at=log.terminated_at
+        )
 
     def compacted_log(self, topic: str) -> CompactedLog | None:
         """What compaction left of a topic; None when it was never compacted.

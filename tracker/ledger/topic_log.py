@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from tracker.core.columns import Position
+from tracker.ledger.absent_ledger import AbsentLedger
 from tracker.ledger.errors import LedgerNotFound
 from tracker.ledger.stored_entries import LedgerEntries
 from tracker.ledger.topic_name import TopicName
@@ -133,6 +134,8 @@ class TopicParts:
     """Ledgers of which it has every entry."""
     partial: Mapping[int, Callable[[], Ledger]] = field(default_factory=dict)
     """Ledgers of which it should have more than it has."""
+    absent: Mapping[int, AbsentLedger] = field(default_factory=dict)
+    """The others of those that are listed, and those of which it cannot tell what it has: each says why."""
     properties: Mapping[str, str] = field(default_factory=dict)
     terminated_at: Position | None = None
 

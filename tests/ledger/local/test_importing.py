@@ -1,5 +1,7 @@
 """Topics copied into local ledgers: payloads and positions stay what they are."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.ledger.disks import DiskFiles
@@ -7,9 +9,11 @@ from tests.ledger.local.disks import TOPIC, FailingDisk, QuickDisk, stored
 from tests.ledger.log_files import entry_log, flipped, message
 from tracker.core.columns import Position
 from tracker.core.errors import InvalidInput
+from tracker.ledger.absent_ledger import AbsentLedger
 from tracker.ledger.errors import EntriesUnreadable, ErrorPolicy
 from tracker.ledger.interceptor_names import load_interceptors
 from tracker.ledger.interceptors import broker_metadata_of
+from tracker.ledger.local.errors import LedgerDamaged
 from tracker.ledger.local.importing import import_topic
 from tracker.ledger.local.layout import LedgerDirectory
 from tracker.ledger.local.opening import open_writer
@@ -156,6 +160,38 @@ def test_bad_entries_leave_their_ids_free(disk, tmp_path):
     with pytest.raises(EntriesUnreadable, match="; restore the file from a copy, or on_error=skip to go on"):
         raise EntriesUnreadable(found[1].bad_entries)
     assert copy.entry_count == 5
+
+
+def test_a_ledger_that_is_nowhere(log, tmp_path):
+    """It is an error like any entry that cannot be read; passed over, there is nothing to copy if nobody knows its length."""
+    gone = [AbsentLedger(4, None, "gone"), AbsentLedger(6, 2, "gone")]
+    log = replace(log, ledgers=tuple(sorted([*log.ledgers, *gone], key=lambda ledger: ledger.ledger_id)))
+    with pytest.raises(EntriesUnreadable, match=r"ledger 4: gone \(and 1 more\); give on_error=skip"):
+        copied(log, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+    progress = []
+    report = copied(
+        log,
+        tmp_path / "copy",
+        on_error=ErrorPolicy.SKIP,
+        progress=lambda done, in_all: progress.append((done, in_all)),
+    )
+    assert (report.copied, report.present, report.entry_count) == ((3, 6, 9), (), 5)
+    assert progress[-1] == (8, 8)
+    assert list(map(str, report.bad_entries)) == ["ledger 4: gone", "entries 6:0 to 1: gone"]
+    with open_local_ledgers(tmp_path / "copy") as source:
+        copy = source.topic_log(TOPIC)
+    assert [ledger.ledger_id for ledger in copy.ledgers if ledger.closed] == [3, 6, 9]
+    assert sum(bad.entry_count for bad in copy.ledger(6).read(0, 1).bad_entries) == 2
+
+
+def test_an_import_that_lacks_its_last_entry_goes_on(log, tmp_path):
+    """Skipping once more passes over what was left out; without it, the damage is said."""
+    lacking = replace(log, ledgers=(*log.ledgers[:1], AbsentLedger(6, 2, "gone")))
+    copied(lacking, tmp_path / "copy", on_error=ErrorPolicy.SKIP)
+    with pytest.raises(LedgerDamaged, match="entry 6:"):
+        copied(replace(log, ledgers=log.ledgers[:1]), tmp_path / "copy")
+    assert copied(lacking, tmp_path / "copy", on_error=ErrorPolicy.SKIP).present == (3, 6)
 
 
 def test_properties_and_the_end_come_along(tmp_path):

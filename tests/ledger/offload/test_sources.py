@@ -11,8 +11,11 @@ from tests.ledger.log_files import TOPIC, topic_path, write_dump
 from tests.ledger.offload.blob_files import BlobWriter, streamed
 from tests.ledger.offload.sequence_files import MapFileWriter, ledger_metadata
 from tracker.core.errors import InvalidInput
+from tracker.ledger.absent_ledger import AbsentLedger
 from tracker.ledger.combined_source import CombinedSource
-from tracker.ledger.errors import LedgerFileInvalid, LedgerNotFound, TopicNotFound
+from tracker.ledger.entry_lookup import EntryLookup
+from tracker.ledger.errors import EntriesUnreadable, LedgerFileInvalid, TopicNotFound
+from tracker.ledger.last_message import last_message
 from tracker.ledger.offload.blob_source import open_blobs
 from tracker.ledger.offload.map_file_source import open_map_files
 from tracker.ledger.offload.sequence_file import Compression
@@ -38,9 +41,18 @@ def save_blob(base: Path, ledger_id: int, *, uuid: UUID | None = None, managed_l
 KINDS = pytest.mark.parametrize(("save", "open_kind"), [(save_map_file, open_map_files), (save_blob, open_blobs)])
 
 
-def save_dump(base: Path, *, offloaded: list[int], others: tuple[int, ...] = (), entry_count: int = 5) -> Path:
-    """Metadata of the topic; the others were never offloaded completely."""
+def save_dump(
+    base: Path,
+    *,
+    offloaded: list[int],
+    others: tuple[int, ...] = (),
+    still_open: tuple[int, ...] = (),
+    entry_count: int = 5,
+) -> Path:
+    """Metadata of the topic; the others were never offloaded completely, and those that are open not at all."""
     info = ManagedLedgerInfo()
+    for ledger_id in still_open:
+        info.ledger_info.add(ledger_id=ledger_id)
     for ledger_id in (*offloaded, *others):
         ledger = info.ledger_info.add(ledger_id=ledger_id, timestamp=1, entries=entry_count, size=1)
         context = ledger.offload_context
@@ -105,15 +117,36 @@ def test_metadata_names_the_ledgers(tmp_path, save, open_kind):
 
 @KINDS
 def test_a_ledger_that_is_nowhere(tmp_path, save, open_kind):
-    """It is named, whether it was never offloaded or its copy is gone; the remedy is another source."""
+    """It is named, whether it was never offloaded or its copy is gone, and costs nothing but its own entries."""
     save(tmp_path, 1)
-    for offloaded, others in (([1, 4], ()), ([1], (4,))):
+    for offloaded, others, says in (
+        ([1, 4], (), "does not have the copy that the metadata names"),
+        ([1], (4,), "has no copy of it"),
+    ):
         dump = save_dump(tmp_path, offloaded=offloaded, others=others)
         with open_kind(str(tmp_path), metadata_dump=dump) as source:
-            with pytest.raises(LedgerNotFound, match="has no ledger 4; it has 1; give the bookies' disks") as error:
-                source.topic_log(TOPIC)
-            assert str(tmp_path) in error.value.message
+            assert read_all(source) == entries_of(1)
+            absent = source.topic_log(TOPIC).ledger(4)
+            assert (absent.last_entry_id, absent.closed, absent.payload_bytes) == (4, False, None)
+            (bad,) = absent.read(1, 3).bad_entries
+            assert str(bad) == f"entries 4:1 to 3: {tmp_path} {says}"
+            assert bad.remedy == "give the bookies' disks together with it"
+            assert absent.read(3, 2).bad_entries == ()
             assert list(source.topic_parts(TOPIC).whole) == [1]
+
+
+@KINDS
+def test_the_ledger_that_is_still_written_to(tmp_path, save, open_kind):
+    """Tiered storage does not have it, and nobody knows how long it is: it is not taken for an empty one."""
+    save(tmp_path, 1)
+    dump = save_dump(tmp_path, offloaded=[1], still_open=(2,))
+    with open_kind(str(tmp_path), metadata_dump=dump) as source:
+        log = source.topic_log(TOPIC)
+        (bad,) = log.ledgers[1].read(0, log.ledgers[1].last_entry_id).bad_entries
+        assert str(bad) == f"ledger 2: {tmp_path} has no copy of it"
+        assert read_all(source) == entries_of(1)
+        with pytest.raises(EntriesUnreadable, match=r"ledger 2: .*; give the bookies' disks"):
+            last_message(EntryLookup(log))
 
 
 @KINDS
@@ -139,11 +172,26 @@ def test_a_place_that_has_no_ledgers(tmp_path, save, open_kind):
 
 
 def test_a_map_file_that_lies_there_twice(tmp_path):
-    """Which of the attempts is whole, only metadata can tell."""
+    """Which of the attempts is whole, only metadata can tell; without it, the ledger is lost, and nothing else is."""
+    other = "lab/main/persistent/other"
+    save_map_file(tmp_path, 0)
+    save_map_file(tmp_path, 2, managed_ledger=other)
+    for uuid in UUIDS[6:9]:
+        save_map_file(tmp_path, 1, uuid=uuid)
+    with open_map_files(tmp_path) as source:
+        assert source.topics() == [TOPIC, "persistent://lab/main/other"]
+        assert read_all(source) == entries_of(0)
+        (bad,) = source.topic_log(TOPIC).ledger(1).read(0, 0).bad_entries
+        assert str(bad) == f"ledger 1: {tmp_path / MANAGED_LEDGER} has it twice or more, as {UUIDS[6]} and {UUIDS[8]}"
+        assert bad.remedy == "give metadata=DUMP, which says which copy is whole"
+        # Where another source has the ledger, it is not missed.
+        save_blob(tmp_path / "bucket", 1)
+        with CombinedSource([source, open_blobs(str(tmp_path / "bucket"))]) as both:
+            assert read_all(both) == entries_of(0, 1)
+        save_blob(tmp_path / "other bucket", 3)
+        with CombinedSource([source, open_blobs(str(tmp_path / "other bucket"))]) as both:
+            assert [ledger.ledger_id for ledger in both.topic_log(TOPIC).ledgers] == [0, 1, 3]
     save_map_file(tmp_path, 1)
-    save_map_file(tmp_path, 1, uuid=UUIDS[8])
-    with pytest.raises(LedgerFileInvalid, match=r"has ledger 1 twice, .*metadata=DUMP"):
-        open_map_files(tmp_path)
     with open_map_files(tmp_path, metadata_dump=save_dump(tmp_path, offloaded=[1])) as source:
         assert read_all(source) == entries_of(1)
 
@@ -225,7 +273,7 @@ def test_bookies_and_tiered_storage_together(tmp_path):
 
 
 def test_what_no_source_has_whole(tmp_path):
-    """A part of a ledger is read, with the rest as bad entries; a ledger that is nowhere is named."""
+    """A part of a ledger is read, with the rest as bad entries; a ledger that is nowhere has its place among the others."""
     save_blob(tmp_path / "bucket", 1)
     disk = DiskFiles(tmp_path)
     for number in (1, 2):
@@ -243,9 +291,9 @@ def test_what_no_source_has_whole(tmp_path):
         CombinedSource(
             [open_blobs(str(tmp_path / "bucket"), metadata_dump=dump), open_blobs(str(tmp_path / "bucket"))]
         ) as source,
-        pytest.raises(LedgerNotFound, match="in all sources together, has no ledger 6; it has 1"),
     ):
-        source.topic_log(TOPIC)
+        assert isinstance(source.topic_log(TOPIC).ledger(6), AbsentLedger)
+        assert read_all(source) == entries_of(1)
 
 
 def test_copies_alone_together(tmp_path):

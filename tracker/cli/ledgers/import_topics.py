@@ -14,7 +14,7 @@ from tracker.cli.output import print_json, progress, say, show, table
 from tracker.cli.replay import BAD_ENTRIES_SHOWN, OnErrorOption
 from tracker.core.errors import InvalidInput
 from tracker.ledger.errors import ErrorPolicy, LedgerError
-from tracker.ledger.local.importing import ImportReport, import_topic
+from tracker.ledger.local.importing import ImportReport, import_topic, require_all_ledgers
 
 
 def import_topics(
@@ -54,6 +54,8 @@ def import_topics(
         )
         if on_error is OnErrorOption.FAIL:
             _refuse(unreadable)
+            for log in logs:
+                require_all_ledgers(log)
         for log in logs:
             with files_usable("make room for what is written"), progress(f"importing {log.name}", "entries") as shown:
                 reports[str(log.name)] = import_topic(

@@ -8,6 +8,8 @@ from tracker.cli.ledger_source import Source, opened
 from tracker.cli.ledgers.all_topics import open_all_topics
 from tracker.cli.options import AsJson
 from tracker.cli.output import print_json, say, show, size, table
+from tracker.ledger.absent_ledger import AbsentLedger
+from tracker.ledger.topic_log import Ledger
 
 
 def list_ledgers(
@@ -18,7 +20,7 @@ def list_ledgers(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the ledgers that topics are made of, by metadata alone. Of all topics, those that cannot be read are named.
+    """List the ledgers that topics are made of, by metadata alone. Topics and ledgers that cannot be read are named.
 
     Example: delayed-tracker ledgers list --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
     --topic persistent://lab/main/delayed
@@ -33,9 +35,10 @@ def list_ledgers(
                     {
                         "topic": name,
                         "ledger_id": ledger.ledger_id,
-                        "entry_count": ledger.last_entry_id + 1,
+                        "entry_count": _entry_count(ledger),
                         "payload_bytes": ledger.payload_bytes,
                         "closed": ledger.closed,
+                        "problem": ledger.problem if isinstance(ledger, AbsentLedger) else None,
                     }
                     for name, ledger in listed
                 ],
@@ -49,11 +52,18 @@ def list_ledgers(
         rows.add_row(
             name,
             str(ledger.ledger_id),
-            "closed" if ledger.closed else "open",
-            str(ledger.last_entry_id + 1),
+            "absent" if isinstance(ledger, AbsentLedger) else "closed" if ledger.closed else "open",
+            "-" if (entry_count := _entry_count(ledger)) is None else str(entry_count),
             "-" if ledger.payload_bytes is None else size(ledger.payload_bytes),
         )
     show(rows)
+    for name, ledger in listed:
+        if isinstance(ledger, AbsentLedger):
+            say(f"absent: {name}, ledger {ledger.ledger_id}: {ledger.problem}")
     for name, error in unreadable.items():
         say(f"unreadable: {name}: {error.message}")
     say(f"{len(listed)} ledgers")
+
+
+def _entry_count(ledger: Ledger) -> int | None:
+    return ledger.entry_count if isinstance(ledger, AbsentLedger) else ledger.last_entry_id + 1

@@ -3,6 +3,7 @@
 from tracker.cli.ledger_source import Source, opened
 from tracker.cli.options import AsJson, Topic
 from tracker.cli.output import print_json, show, size, table
+from tracker.ledger.absent_ledger import AbsentLedger
 from tracker.ledger.topic_log import TopicLog
 
 
@@ -16,16 +17,19 @@ def stats(*, source: Source, topic: Topic, as_json: AsJson = False) -> None:
         log = queries.topic_log(topic)
         compacted = queries.source.compacted_log(str(log.name))
     payload_bytes = _payload_bytes(log)
+    absent = [ledger for ledger in log.ledgers if isinstance(ledger, AbsentLedger)]
+    entry_count = log.entry_count - sum(ledger.entry_count is None for ledger in absent)
     if as_json:
         print_json(
             {
                 "topic": str(log.name),
                 "ledger_count": len(log.ledgers),
-                "entry_count": log.entry_count,
+                "entry_count": entry_count,
                 "payload_bytes": payload_bytes,
                 "first": log.first,
                 "last": log.last,
                 "terminated_at": log.terminated_at,
+                "absent": [{"ledger_id": ledger.ledger_id, "problem": ledger.problem} for ledger in absent],
                 "properties": log.properties,
                 "compacted": compacted
                 and {
@@ -38,10 +42,12 @@ def stats(*, source: Source, topic: Topic, as_json: AsJson = False) -> None:
         return
     rows = table(str(log.name), "what", "value")
     rows.add_row("ledgers", str(len(log.ledgers)))
-    rows.add_row("entries", str(log.entry_count))
+    rows.add_row("entries", str(entry_count))
     rows.add_row("size", "unknown" if payload_bytes is None else size(payload_bytes))
     for name, position in (("first entry", log.first), ("last entry", log.last), ("terminated at", log.terminated_at)):
         rows.add_row(name, str(position or "-"))
+    for ledger in absent:
+        rows.add_row(f"absent ledger {ledger.ledger_id}", ledger.problem)
     for key, value in log.properties.items():
         rows.add_row(f"property {key}", value)
     if compacted is not None:

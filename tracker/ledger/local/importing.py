@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tracker.core.errors import InvalidInput
+from tracker.ledger.absent_ledger import AbsentLedger
 from tracker.ledger.errors import BadEntry, EntriesUnreadable, ErrorPolicy
 from tracker.ledger.interceptors import INDEX_PROPERTY
 from tracker.ledger.local.disk import Disk
@@ -25,7 +26,7 @@ ImportProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What became of a topic's ledgers; empty ones are in neither list."""
+    """What became of a topic's ledgers; empty ones are in neither list, nor are those of which nothing is known."""
 
     copied: tuple[int, ...]
     present: tuple[int, ...]
@@ -55,19 +56,23 @@ def import_topic(
         directory: of local ledgers; made if the directory above it is there. Entries appended to the topic later get
             higher ledger ids.
         now_ms: the time, milliseconds since 1970-01-01 UTC.
-        on_error: SKIP leaves out entries that cannot be read, and lists them.
+        on_error: SKIP leaves out entries that cannot be read, and lists them; and goes on behind those that an import
+            before left out.
         progress: called after each piece.
         disk: what to do with files; for tests.
     Raises:
         InvalidInput: a ledger id is taken, by another topic of the directory or by a ledger of this topic that has not
             as many entries; nothing is copied.
-        EntriesUnreadable: an entry cannot be read, and the policy says to fail. Ledgers copied before stay.
+        EntriesUnreadable: an entry cannot be read, and the policy says to fail. Ledgers copied before stay; none are if
+            a whole ledger is absent.
         LedgerInUse, LedgerDamaged, MetadataInvalid: as :func:`~tracker.ledger.local.opening.open_writer`.
         OSError: a file cannot be read or written.
     Cost: O(bytes); memory for a piece.
     """
     disk = disk or Disk()
-    with open_writer(directory, str(log.name), now_ms=now_ms, disk=disk) as writer:
+    if on_error is ErrorPolicy.FAIL:
+        require_all_ledgers(log)
+    with open_writer(directory, str(log.name), now_ms=now_ms, on_error=on_error, disk=disk) as writer:
         place = LedgerDirectory(Path(directory))
         ledgers = [ledger for ledger in log.ledgers if ledger.last_entry_id >= 0]
         present = _present(ledgers, place, writer)
@@ -81,8 +86,20 @@ def import_topic(
                 if progress is not None:
                     progress(done, log.entry_count)
         _copy_properties(log, writer)
-        copied = [ledger.ledger_id for ledger in ledgers if ledger.ledger_id not in present]
-        return ImportReport(tuple(copied), tuple(sorted(present)), copier.copied_count, tuple(copier.bad_entries))
+        return ImportReport(
+            tuple(copier.copied), tuple(sorted(present)), copier.copied_count, tuple(copier.bad_entries)
+        )
+
+
+def require_all_ledgers(log: TopicLog) -> None:
+    """Refuse a topic that lacks ledgers: better known before anything is copied.
+
+    Raises:
+        EntriesUnreadable: names them.
+    """
+    absent = [ledger.read(0, ledger.last_entry_id) for ledger in log.ledgers if isinstance(ledger, AbsentLedger)]
+    if absent:
+        raise EntriesUnreadable([bad for read in absent for bad in read.bad_entries])
 
 
 class _Copier:
@@ -91,6 +108,7 @@ class _Copier:
     def __init__(
         self, place: LedgerDirectory, writer: TopicWriter, *, now_ms: int, on_error: ErrorPolicy, disk: Disk
     ) -> None:
+        self.copied: list[int] = []
         self.copied_count = 0
         self.bad_entries: list[BadEntry] = []
         self._files = place.topic(writer.metadata.topic)
@@ -101,6 +119,10 @@ class _Copier:
 
     def copy(self, ledger: Ledger) -> Iterator[int]:
         """Write a ledger's files, then name it in the metadata; gives the entries of each piece."""
+        if isinstance(ledger, AbsentLedger) and ledger.entry_count is None:
+            # A copy would have to say how many entries it lacks.
+            yield from (sum(bad.entry_count for bad in piece.bad_entries) for piece in self._pieces(ledger))
+            return
         target = OpenLedger.create(self._files, ledger.ledger_id, created_ms=self._now_ms, disk=self._disk)
         try:
             for piece in self._pieces(ledger):
@@ -113,6 +135,7 @@ class _Copier:
             target.sync()
         finally:
             target.close()
+        self.copied.append(ledger.ledger_id)
         self._writer.store(
             self._writer.metadata.with_closed(
                 ledger.ledger_id,

@@ -3,12 +3,12 @@
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 from uuid import UUID
 
 from tracker.core.errors import InvalidInput
-from tracker.ledger.errors import LedgerFileInvalid
 from tracker.ledger.managed_ledger import TopicCatalogue
 from tracker.ledger.metadata_dump import MetadataDump
 from tracker.ledger.offload.map_file import MapFileLedger, open_map_file
@@ -34,11 +34,7 @@ class MapFileStore:
         return str(self.base)
 
     def find(self) -> Mapping[TopicName, Sequence[FoundLedger]]:
-        """Ledgers by topic, from the names of directories.
-
-        Raises:
-            LedgerFileInvalid: a ledger lies there twice, and only metadata can tell which copy is whole.
-        """
+        """Ledgers by topic, from the names of directories. Of one that lies there twice, nobody knows which is whole."""
         copies: dict[TopicName, dict[int, FoundLedger]] = defaultdict(dict)
         for path in sorted(path.parent for pattern in _PATTERNS for path in self.base.glob(pattern)):
             named = _LEDGER.fullmatch(path.name)
@@ -46,12 +42,11 @@ class MapFileStore:
             if named is None or topic is None or not topic.holds_messages:
                 continue
             copy = FoundLedger(int(named[1]), (UUID(named[2]),))
-            other = copies[topic].setdefault(copy.ledger_id, copy)
-            if other != copy:
-                raise LedgerFileInvalid(
-                    f"{path.parent} has ledger {copy.ledger_id} twice, as {other.uuids[0]} and {copy.uuids[0]}; give "
-                    "metadata=DUMP, which says which copy is whole"
-                )
+            other = copies[topic].get(copy.ledger_id)
+            if other is not None:
+                problem = f"{path.parent} has it twice or more, as {other.uuids[0]} and {copy.uuids[0]}"
+                copy = replace(other, problem=problem)
+            copies[topic][copy.ledger_id] = copy
         return {topic: [found[ledger_id] for ledger_id in sorted(found)] for topic, found in copies.items()}
 
     def has(self, topic: TopicName, ledger_id: int, uuids: Sequence[UUID]) -> bool:
@@ -89,7 +84,7 @@ def open_map_files(base: str | Path, *, metadata_dump: str | Path | None = None)
         metadata_dump: JSON lines, plain or gzip; None takes the ledgers that are there.
     Raises:
         InvalidInput: no such directory, or, without metadata, one without ledgers.
-        LedgerFileInvalid: the dump is none; a ledger lies there twice.
+        LedgerFileInvalid: the dump is none.
         OSError: a file cannot be read.
     """
     store = MapFileStore(Path(base))

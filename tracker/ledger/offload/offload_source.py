@@ -1,20 +1,24 @@
 """Tiered storage as a source of topics, whatever the driver: with the cluster's metadata, or from what is found there.
 
 Metadata says which ledgers a topic has, and which of several copies is the whole one. Without it, the topics are those
-that are named in the storage, with the ledgers that are there.
+that are named in the storage, with the ledgers that are there. A ledger that is not there, or of which nobody can tell
+which copy is whole, stands among the others as one whose entries are missing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Final, Protocol, Self
 from uuid import UUID
 
-from tracker.ledger.errors import LedgerFileInvalid, LedgerNotFound, TopicNotFound
+from tracker.ledger.absent_ledger import AbsentLedger
+from tracker.ledger.errors import LedgerFileInvalid, TopicNotFound
 from tracker.ledger.managed_ledger import TopicCatalogue, TopicLedger
 from tracker.ledger.topic_log import CompactedLog, Ledger, TopicLog, TopicParts
 from tracker.ledger.topic_name import TopicName
+
+_BOOKIES: Final = "give the bookies' disks together with it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,8 @@ class FoundLedger:
     ledger_id: int
     uuids: tuple[UUID, ...]
     """One, or those of its parts in order."""
+    problem: str | None = None
+    """Why nobody can tell which copy is whole; None when there is no doubt."""
 
 
 class LedgerStore(Protocol):
@@ -92,26 +98,22 @@ class OffloadSource:
     def topic_log(self, topic: str) -> TopicLog:
         """A topic and its ledgers.
 
+        A ledger that was not offloaded, or whose copy is not here, is an :class:`AbsentLedger`.
+
         Raises:
             TopicNotFound: there is no such topic; the message lists near names.
-            LedgerNotFound: the metadata lists a ledger that was not offloaded, or is not here.
             LedgerFileInvalid: a copy is damaged.
             MetadataInvalid: metadata of the topic is damaged.
             InvalidInput: no topic name.
         Cost: O(ledgers of the topic), each with a small read or two.
         """
         parts = self.topic_parts(topic)
-        listed = tuple(parts.whole) if parts.listed is None else parts.listed
-        missing = [ledger_id for ledger_id in listed if ledger_id not in parts.whole]
-        if missing:
-            error = LedgerNotFound.of(f"{self.store.name}, for {parts.name},", missing[0], sorted(parts.whole))
-            raise LedgerNotFound(
-                f"{error.message}; give the bookies' disks together with it, or leave out metadata= to read what is there",
-                metadata=error.metadata,
-            )
         return TopicLog(
             parts.name,
-            tuple(parts.whole[ledger_id]() for ledger_id in listed),
+            tuple(
+                parts.whole[ledger_id]() if ledger_id in parts.whole else parts.absent[ledger_id]
+                for ledger_id in sorted((*parts.whole, *parts.absent))
+            ),
             properties=parts.properties,
             terminated_at=parts.terminated_at,
         )
@@ -119,11 +121,11 @@ class OffloadSource:
     def topic_parts(self, topic: str) -> TopicParts:
         """What is here of a topic, for reading the rest from other sources.
 
-        Raises: as :meth:`topic_log`, save LedgerNotFound; opening a ledger raises LedgerFileInvalid.
+        Raises: as :meth:`topic_log`; it is opening a ledger that raises LedgerFileInvalid.
         """
         if self.catalogue is None:
             name = TopicName.parse(topic)
-            return TopicParts(name, None, self._copies_of(name))
+            return self._found_parts(name)
         name = self.catalogue.topic(topic)
         stored = self.catalogue.managed_ledger(name)
         whole = {
@@ -131,8 +133,16 @@ class OffloadSource:
             for ledger in stored.ledgers
             if ledger.offload_uuids and self.store.has(name, ledger.ledger_id, ledger.offload_uuids)
         }
-        listed = tuple(ledger.ledger_id for ledger in stored.ledgers)
-        return TopicParts(name, listed, whole, properties=stored.properties, terminated_at=stored.terminated_at)
+        return TopicParts(
+            name,
+            tuple(ledger.ledger_id for ledger in stored.ledgers),
+            whole,
+            absent={
+                ledger.ledger_id: self._absent(ledger) for ledger in stored.ledgers if ledger.ledger_id not in whole
+            },
+            properties=stored.properties,
+            terminated_at=stored.terminated_at,
+        )
 
     def compacted_log(self, topic: str) -> CompactedLog | None:
         """None: compacted ledgers are not offloaded.
@@ -154,7 +164,11 @@ class OffloadSource:
 
         return open_ledger
 
-    def _copies_of(self, name: TopicName) -> Mapping[int, Callable[[], Ledger]]:
+    def _absent(self, ledger: TopicLedger) -> AbsentLedger:
+        lacks = "does not have the copy that the metadata names" if ledger.offload_uuids else "has no copy of it"
+        return AbsentLedger(ledger.ledger_id, ledger.entry_count, f"{self.store.name} {lacks}", _BOOKIES)
+
+    def _found_parts(self, name: TopicName) -> TopicParts:
         found = self._find()
         if name not in found:
             known = [str(topic) for topic in sorted(found)]
@@ -162,7 +176,17 @@ class OffloadSource:
             raise TopicNotFound(
                 f"{self.store.name} has no topic {name}; near names: {near}", metadata={"topic": str(name)}
             )
-        return {copy.ledger_id: self._copy_opener(name, copy) for copy in found[name]}
+        whole = {copy.ledger_id: self._copy_opener(name, copy) for copy in found[name] if copy.problem is None}
+        doubtful = {copy.ledger_id: copy.problem for copy in found[name] if copy.problem is not None}
+        return TopicParts(
+            name,
+            None,
+            whole,
+            absent={
+                ledger_id: AbsentLedger(ledger_id, None, problem, "give metadata=DUMP, which says which copy is whole")
+                for ledger_id, problem in doubtful.items()
+            },
+        )
 
     def _copy_opener(self, name: TopicName, copy: FoundLedger) -> Callable[[], Ledger]:
         return lambda: self.store.open(name, copy.ledger_id, copy.uuids, entry_count=None)
