@@ -10,10 +10,11 @@ from numba import config
 
 from tracker.core.columns import IndexColumns, Position, PositionColumns
 from tracker.core.errors import InvalidInput
-from tracker.core.merge_streams import MergedSegments, Needed, StreamMerge
+from tracker.core.merge_streams import Needed, StreamMerge
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.seal import FrozenIndexes, seal
 from tracker.core.segment import SegmentBounds
+from tracker.core.segment_cutter import WholeSegments
 
 
 def merged(sources, live, chunk_sizes, *, step_ms, count_max):
@@ -23,7 +24,7 @@ def merged(sources, live, chunk_sizes, *, step_ms, count_max):
     parts = []
     chunk = 0
     while (outcome := merge.advance()) is not None:
-        if isinstance(outcome, MergedSegments):
+        if isinstance(outcome, WholeSegments):
             parts.append(outcome)
             continue
         for source in outcome.sources:
@@ -98,12 +99,12 @@ def test_a_source_that_is_not_fed_holds_up_what_may_follow_it():
     assert merge.advance() == Needed((1,))
     merge.feed(1, IndexColumns.of([(25, 9, 9), (35, 2, 0)]))
     outcome = merge.advance()
-    assert isinstance(outcome, MergedSegments)
+    assert isinstance(outcome, WholeSegments)
     assert outcome.indexes.deliver_at_ms.tolist() == [10, 20, 30]
     assert merge.advance() == Needed((1,))
     merge.end(1)
     outcome = merge.advance()
-    assert isinstance(outcome, MergedSegments)
+    assert isinstance(outcome, WholeSegments)
     assert outcome.indexes.deliver_at_ms.tolist() == [35]
     assert merge.advance() == Needed((0,))
 
@@ -116,7 +117,7 @@ def test_many_rows_of_one_deadline_are_cut_by_count_while_they_come():
     merge = StreamMerge([live], step_ms=3_600_000, count_max=5_000)
     merge.feed(0, rows.take(slice(0, 12_000)))
     outcome = merge.advance()
-    assert isinstance(outcome, MergedSegments)
+    assert isinstance(outcome, WholeSegments)
     assert outcome.bounds.count.tolist() == [5_000, 5_000]
 
 
@@ -153,7 +154,7 @@ def _peak_bytes(count):
         fed = [0, 0]
         total = 0
         while (outcome := merge.advance()) is not None:
-            if isinstance(outcome, MergedSegments):
+            if isinstance(outcome, WholeSegments):
                 total += len(outcome.indexes)
                 continue
             for source in outcome.sources:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracker.core.limits import TrackerLimits
-from tracker.core.placement import SealTarget, Stop, first_stop
+from tracker.core.placement import LedgerSpan, SealTarget, Stop, first_stop, sealed_in_order
 
 
 def stop_row_by_row(ledgers, late, *, mutable_count, late_count, last_ledger_id, limits) -> Stop:
@@ -93,3 +93,46 @@ def test_late_rows_fill_their_own_home():
 def test_a_boundary_at_the_first_row_seals_before_anything_is_placed():
     """Zero rows, and a seal: the caller comes back with the same rows."""
     assert stop([2], mutable_count=3, last_ledger_id=1, limits=LIMITS) == Stop(0, SealTarget.MUTABLE)
+
+
+def sealed_row_by_row(counts, limits):
+    """The buckets as lists of (ledger, rank), by asking where to stop again and again."""
+    rows = [(ledger, rank) for ledger, count in counts for rank in range(count)]
+    sealed, filling, start = [], [], 0
+    while start < len(rows):
+        ledgers = np.array([ledger for ledger, _ in rows[start:]], np.int64)
+        found = first_stop(
+            ledgers,
+            np.zeros(len(ledgers), np.bool_),
+            mutable_count=len(filling),
+            late_count=0,
+            last_ledger_id=filling[-1][0] if filling else -1,
+            limits=limits,
+        )
+        filling += rows[start : start + found.row_count]
+        start += found.row_count
+        if found.seal is SealTarget.MUTABLE:
+            sealed.append(filling)
+            filling = []
+    return sealed, filling
+
+
+@given(
+    st.dictionaries(st.integers(0, 9), st.integers(0, 20), max_size=6),
+    st.builds(TrackerLimits, min_index_count_per_bucket=st.integers(1, 9), mutable_indexes_max=st.integers(1, 12)),
+)
+def test_counts_decide_as_rows_in_order_do(ledgers, limits):
+    """Ledgers without any row, ledgers larger than a bucket, minimum above the maximum."""
+    counts = sorted(ledgers.items())
+    spans, tail = sealed_in_order(counts, limits)
+    expanded = [[(s.ledger_id, rank) for s in bucket for rank in range(s.first, s.end)] for bucket in [*spans, tail]]
+    sealed, filling = sealed_row_by_row(counts, limits)
+    assert expanded == [*sealed, filling]
+
+
+def test_a_ledger_that_never_ends_is_divided():
+    """Eight rows, at most three in a bucket: two are full, and two rows wait."""
+    limits = TrackerLimits(min_index_count_per_bucket=2, mutable_indexes_max=3)
+    sealed, tail = sealed_in_order([(7, 8)], limits)
+    assert sealed == [(LedgerSpan(7, 0, 3),), (LedgerSpan(7, 3, 6),)]
+    assert tail == (LedgerSpan(7, 6, 8),)

@@ -4,7 +4,7 @@ Source: PIP-195 "Merge delayed message index buckets": the adjacent buckets with
 once, as Pulsar's ``BucketDelayedDeliveryTracker``, so that not every new bucket triggers a merge of its own.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 MERGE_GROUP_MAX = 4
 
@@ -36,3 +36,23 @@ def adjacent_with_fewest(
     """
     starts = [start for start in range(len(remaining) - group_size + 1) if start not in barred]
     return min(starts, key=lambda start: (sum(remaining[start : start + group_size]), start), default=None)
+
+
+def group_to_merge(
+    remaining: Sequence[int], bucket_count_max: int, *, is_barred: Callable[[int, int], bool]
+) -> tuple[int, int] | None:
+    """The group to merge now, as (its first bucket, how many), or None if none is to be or may be merged.
+
+    Larger groups come first: a group that must not be merged makes room for another of its size, then for a smaller one.
+
+    Args:
+        remaining: indexes that remain in each sealed bucket, in the order of their ranges.
+        bucket_count_max: the limit, 1 or more; -1 is none.
+        is_barred: whether the group of a first bucket and a size must not be merged.
+    """
+    for group_size in range(merge_group_size(len(remaining), bucket_count_max), 1, -1):
+        barred = {start for start in range(len(remaining) - group_size + 1) if is_barred(start, group_size)}
+        start = adjacent_with_fewest(remaining, group_size, barred=barred)
+        if start is not None:
+            return start, group_size
+    return None

@@ -17,7 +17,7 @@ import numpy as np
 from tracker.core.columns import IndexColumns
 from tracker.core.errors import InvalidInput
 from tracker.core.position_bitmap import PositionBitmap
-from tracker.core.segment import SegmentBounds, cut_segments
+from tracker.core.segment_cutter import SegmentCutter, WholeSegments
 
 _Key = tuple[int, int, int]
 
@@ -27,15 +27,6 @@ class Needed:
     """The merge cannot go on before each of these sources has been fed or ended."""
 
     sources: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class MergedSegments:
-    """The next whole segments of the result, one or more."""
-
-    indexes: IndexColumns
-    """The rows of all of them, ascending."""
-    bounds: SegmentBounds
 
 
 class StreamMerge:
@@ -48,10 +39,7 @@ class StreamMerge:
 
     def __init__(self, live: Sequence[PositionBitmap], *, step_ms: int, count_max: int) -> None:
         self._sources = [_Source(bits.copy()) for bits in live]
-        self._step_ms = step_ms
-        self._count_max = count_max
-        self._tail = IndexColumns.empty()
-        """Rows of the result that wait for the end of their segment."""
+        self._cutter = SegmentCutter(step_ms=step_ms, count_max=count_max)
 
     def feed(self, source: int, rows: IndexColumns) -> None:
         """The next rows of a source, at least those of the earlier ones; dead copies and repeats are dropped.
@@ -70,7 +58,7 @@ class StreamMerge:
         """
         self._sources[source].end()
 
-    def advance(self) -> MergedSegments | Needed | None:
+    def advance(self) -> WholeSegments | Needed | None:
         """Go on with what is at hand.
 
         Returns: the next segments, or which sources must be fed first, or None at the end of the merge.
@@ -80,33 +68,20 @@ class StreamMerge:
         if needed:
             return Needed(needed)
         self._take()
-        bounds = cut_segments(self._tail.deliver_at_ms, step_ms=self._step_ms, count_max=self._count_max)
-        if not all(source.is_done for source in self._sources):
-            bounds = self._whole(bounds)
-        if not len(bounds):
-            return self._unfinished()
-        end = int(bounds.starts[-1])
-        merged = self._tail.take(slice(0, end))
-        self._tail = self._tail.take(slice(end, None)).copy()
-        return MergedSegments(merged, bounds)
+        whole = self._cutter.take(at_end=all(source.is_done for source in self._sources))
+        return self._unfinished() if whole is None else whole
 
     def _unfinished(self) -> Needed | None:
         needed = tuple(number for number, source in enumerate(self._sources) if source.is_starved)
         return Needed(needed) if needed else None
 
     def _take(self) -> None:
-        """Move the rows that nothing still to come can precede to the tail."""
+        """Move on the rows that nothing still to come can precede."""
         open_ends = [source.last for source in self._sources if not source.has_ended]
         limit = min(open_ends, default=None)
         parts = [part for source in self._sources if len(part := source.take_through(limit))]
         if parts:
-            self._tail = IndexColumns.concat([self._tail, IndexColumns.concat(parts).sorted()])
-
-    def _whole(self, bounds: SegmentBounds) -> SegmentBounds:
-        """Without the last segment, unless it is full: rows still to come may belong to it."""
-        if len(bounds) and int(bounds.count[-1]) != self._count_max:
-            return bounds.take(slice(0, -1))
-        return bounds
+            self._cutter.feed([IndexColumns.concat(parts).sorted()])
 
 
 class _Source:

@@ -18,7 +18,7 @@ from tracker.core.effects import MergeSnapshots, MergeSource
 from tracker.core.errors import InvariantViolation
 from tracker.core.homes import Home, SnapshotSegments
 from tracker.core.lifecycle import BucketLifecycle
-from tracker.core.merge_plan import adjacent_with_fewest, merge_group_size
+from tracker.core.merge_plan import group_to_merge
 from tracker.core.outcomes import BucketState
 from tracker.core.packed_bounds import PackedBounds
 from tracker.core.position_bitmap import PositionBitmap
@@ -85,17 +85,12 @@ class BucketMerger:
             if home.state is BucketState.SEALED and not home.snapshot_lost
         ]
         sealed.sort(key=lambda home: (*_range(home), home.key))
-        remaining = [len(home.bits) for home in sealed]
-        for group_size in range(merge_group_size(len(sealed), self._state.limits.max_num_buckets), 1, -1):
-            barred = {
-                start
-                for start in range(len(sealed) - group_size + 1)
-                if _bucket_ids(sealed[start : start + group_size]) in self._too_large
-            }
-            start = adjacent_with_fewest(remaining, group_size, barred=barred)
-            if start is not None:
-                return sealed[start : start + group_size]
-        return []
+        found = group_to_merge(
+            [len(home.bits) for home in sealed],
+            self._state.limits.max_num_buckets,
+            is_barred=lambda start, size: _bucket_ids(sealed[start : start + size]) in self._too_large,
+        )
+        return [] if found is None else sealed[found[0] : sum(found)]
 
     def _begin(self, group: list[Home]) -> None:
         limits = self._state.limits

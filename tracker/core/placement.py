@@ -12,6 +12,7 @@ in descending order, would otherwise grow memory without bound).
 """
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,3 +87,47 @@ def first_stop(
     if filling < len(behind) and behind[filling] < best.row_count:
         best = Stop(int(behind[filling]) + 1, SealTarget.LATE)
     return best
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSpan:
+    """Consecutive accepted rows of one ledger: ranks ``first`` to ``end - 1``, counted from 0 in entry order."""
+
+    ledger_id: int
+    first: int
+    end: int
+
+    def __len__(self) -> int:
+        """How many rows."""
+        return self.end - self.first
+
+
+def sealed_in_order(
+    counts: Iterable[tuple[int, int]], limits: TrackerLimits
+) -> tuple[list[tuple[LedgerSpan, ...]], tuple[LedgerSpan, ...]]:
+    """What is sealed when rows come in position order: the rule of :func:`first_stop`, from counts alone.
+
+    Nothing is ever late then, so the late home stays empty.
+
+    Args:
+        counts: (ledger id, rows accepted of it), ascending by ledger.
+        limits: when the mutable bucket is full.
+    Returns: the rows of each sealed bucket, in order; and those that stay in the mutable one.
+    Cost: O(ledgers + buckets).
+    """
+    sealed: list[tuple[LedgerSpan, ...]] = []
+    filling: list[LedgerSpan] = []
+    held = 0
+    for ledger_id, count in counts:
+        if count and held >= limits.min_index_count_per_bucket:
+            sealed.append(tuple(filling))
+            filling, held = [], 0
+        first = 0
+        while first < count:
+            end = min(count, first + limits.mutable_indexes_max - held)
+            filling.append(LedgerSpan(ledger_id, first, end))
+            held, first = held + end - first, end
+            if held == limits.mutable_indexes_max:
+                sealed.append(tuple(filling))
+                filling, held = [], 0
+    return sealed, tuple(filling)

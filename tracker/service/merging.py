@@ -14,9 +14,10 @@ from snapshot_storage.codec import decode_segments, encode_metadata, encode_segm
 from snapshot_storage.errors import SnapshotCorrupt, SnapshotNotFound
 from tracker.core.effects import MergeSnapshots, MergeSource
 from tracker.core.errors import DelayedTrackerError, InvalidInput
-from tracker.core.merge_streams import MergedSegments, Needed, StreamMerge
+from tracker.core.merge_streams import Needed, StreamMerge
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.segment import SegmentBounds
+from tracker.core.segment_cutter import WholeSegments
 from tracker.service.storage_access import StorageAccess
 
 READ_BYTES = 64 * 2**10
@@ -101,7 +102,7 @@ class SnapshotMerge:
                     self.segment_bytes += len(segment)
                     yield segment
 
-    async def _merged(self) -> AsyncGenerator[MergedSegments, None]:
+    async def _merged(self) -> AsyncGenerator[WholeSegments, None]:
         effect = self._effect
         merge = StreamMerge(
             [source.live for source in effect.sources], step_ms=effect.step_ms, count_max=effect.count_max
@@ -147,7 +148,7 @@ class _SourceReader:
         return entries
 
 
-def _go_on(merge: StreamMerge, fed: Sequence[tuple[int, int, Sequence[bytes]]]) -> MergedSegments | Needed | None:
+def _go_on(merge: StreamMerge, fed: Sequence[tuple[int, int, Sequence[bytes]]]) -> WholeSegments | Needed | None:
     """Feed what was read, nothing being a source's end, and advance."""
     for number, bucket_id, entries in fed:
         try:
