@@ -1,0 +1,1 @@
+"""Rebuilds the index of delayed messages from the ledgers themselves, with Spark."""
