@@ -56,7 +56,9 @@ ENTRY_COLUMNS: Final = (
     Column(INDEX, LongType(), True, "broker's index of the entry's last message; null if the broker did not note it"),
     Column(NUM_MESSAGES, IntegerType(), True, "of a batch; 1 for everything else"),
     Column(MARKER_TYPE, IntegerType(), True, "null for messages; 21 commits a transaction, 22 aborts it"),
-    Column(TXN_ID_MOST, LongType(), True, "of its transaction: the upper 64 bits, as a signed number; null without one"),
+    Column(
+        TXN_ID_MOST, LongType(), True, "of its transaction: the upper 64 bits, as a signed number; null without one"
+    ),
     Column(TXN_ID_LEAST, LongType(), True, "the lower 64 bits"),
     Column(FLAGS, IntegerType(), True, "bits of `tracker.ledger.entry_columns.EntryFlag`"),
     Column(SIZE_BYTES, IntegerType(), True, "stored bytes, metadata included, the storage's own digest not"),

@@ -71,11 +71,12 @@ def modules_outside_base() -> set[str]:
 
 @pytest.mark.slow
 def test_wheel_holds_the_packages_and_nothing_else(wheel: zipfile.ZipFile):
-    """Three import packages and the metadata; no tests, no top-level module named proto."""
+    """Four import packages and the metadata; no tests, no top-level module named proto."""
     roots = {name.partition("/")[0] for name in wheel.namelist()}
     assert {root for root in roots if not root.endswith(".dist-info")} == {
         "delayed_tracker",
         "snapshot_storage",
+        "spark_rebuild",
         "tracker",
     }
     assert not [name for name in wheel.namelist() if "__pycache__" in name or "/test_" in name]
@@ -86,12 +87,12 @@ def test_wheel_holds_every_source_file(wheel: zipfile.ZipFile):
     """Code, type markers, the demo's sample, generated code and sources of the API are all shipped."""
     shipped = set(wheel.namelist())
     expected = set()
-    for package in (ROOT / "tracker", ROOT / "snapshot_storage"):
+    for package in (ROOT / "tracker", ROOT / "snapshot_storage", ROOT / "spark_rebuild"):
         expected |= {path.relative_to(ROOT).as_posix() for path in package.rglob("*") if path.is_file()}
     expected |= {path.relative_to(ROOT / "proto").as_posix() for path in (ROOT / "proto/delayed_tracker").rglob("*.p*")}
     expected = {name for name in expected if "__pycache__" not in name}
     assert expected <= shipped
-    assert {"tracker/py.typed", "snapshot_storage/py.typed"} <= shipped
+    assert {"tracker/py.typed", "snapshot_storage/py.typed", "spark_rebuild/py.typed"} <= shipped
 
 
 @pytest.mark.slow

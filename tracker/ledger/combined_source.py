@@ -5,6 +5,7 @@ tiered storage, and never copy the one that is still written to.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
@@ -61,16 +62,23 @@ class CombinedSource:
             InvalidInput: no topic name.
         """
         parts = self._parts(topic)
-        known = next((part for part in parts if part.listed is not None), parts[0])
-        listed = known.listed
-        if listed is None:
-            listed = tuple(sorted({ledger_id for part in parts for ledger_id in (*part.whole, *part.absent)}))
+        known = _knowing(parts)
         return TopicLog(
             known.name,
-            tuple(_ledger(ledger_id, parts) for ledger_id in listed),
+            tuple(_ledger(ledger_id, parts) for ledger_id in _listed(known, parts)),
             properties=known.properties,
             terminated_at=known.terminated_at,
         )
+
+    def openers(self, topic: str) -> dict[int, Callable[[], Ledger]]:
+        """What opens each ledger of a topic, ascending: for going on where one cannot be opened.
+
+        Raises:
+            TopicNotFound, MetadataInvalid, InvalidInput: as :meth:`topic_log`; an opener raises the rest.
+        """
+        parts = self._parts(topic)
+        known = _knowing(parts)
+        return {ledger_id: partial(_ledger, ledger_id, parts) for ledger_id in _listed(known, parts)}
 
     def compacted_log(self, topic: str) -> CompactedLog | None:
         """What compaction left of a topic, from the first source that knows."""
@@ -103,6 +111,17 @@ def _parts_of(source: LedgerSource, topic: str) -> TopicParts:
     listed = tuple(ledger.ledger_id for ledger in log.ledgers)
     whole = {ledger.ledger_id: _kept(ledger) for ledger in log.ledgers}
     return TopicParts(log.name, listed, whole, properties=log.properties, terminated_at=log.terminated_at)
+
+
+def _knowing(parts: Sequence[TopicParts]) -> TopicParts:
+    """The first that has metadata, or else simply the first."""
+    return next((part for part in parts if part.listed is not None), parts[0])
+
+
+def _listed(known: TopicParts, parts: Sequence[TopicParts]) -> tuple[int, ...]:
+    if known.listed is not None:
+        return known.listed
+    return tuple(sorted({ledger_id for part in parts for ledger_id in (*part.whole, *part.absent)}))
 
 
 def _kept(ledger: Ledger) -> Callable[[], Ledger]:

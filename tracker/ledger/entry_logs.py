@@ -93,6 +93,10 @@ class EntryLogs:
     ) -> None:
         self.close()
 
+    def __reduce__(self) -> tuple[Callable[..., "EntryLogs"], tuple[object, ...]]:
+        """Another process opens the files anew."""
+        return open_entry_logs, (self.files,)
+
     def close(self) -> None:
         """Let go of the files. What was read stays valid; reading more does not work."""
         # A map goes with the last array over it; closing it before would raise.

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 from tracker.core.errors import InvalidInput
 from tracker.ledger.combined_source import CombinedSource
@@ -63,6 +63,13 @@ class SourceUrl:
                 near = get_close_matches(option, known, n=1)
                 hint = f"did you mean {near[0]!r}? " if near else ""
                 raise InvalidInput("source", self.text, f"{hint}options of {self.scheme} are {', '.join(known)}")
+
+    def with_defaults(self, options: Mapping[str, str]) -> str:
+        """The URL with those of the given options that it lacks; their values are encoded here."""
+        added = [f"{name}={quote(value)}" for name, value in options.items() if name not in self.options]
+        if not added:
+            return self.text
+        return f"{self.text}{'&' if self.options else '?'}{'&'.join(added)}"
 
     def required(self, option: str, why: str) -> str:
         """The value of an option that must be there.

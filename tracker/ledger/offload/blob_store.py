@@ -1,6 +1,6 @@
 """Objects of a bucket, or files of a directory, read in ranges through obstore; what is fetched is counted."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -36,6 +36,10 @@ class BlobStore:
         """Reads and listings so far."""
         self._store = store
         self._obstore = _obstore()
+
+    def __reduce__(self) -> tuple[Callable[[str], "BlobStore"], tuple[str]]:
+        """Another process opens it anew, with its own environment."""
+        return open_blob_store, (self.name,)
 
     def sizes(self) -> Mapping[str, int]:
         """Size by key of the objects that lie directly there, ascending by key.

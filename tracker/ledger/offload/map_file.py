@@ -4,7 +4,7 @@ Key -1 holds the ledger's metadata, keys 0 to n the entries. ``index`` has the o
 block; a ledger without it is looked through once when it is first read out of order.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -37,6 +37,10 @@ class MapFileLedger:
     header: SequenceHeader
     recent: RecentRows
     _index: MapFileIndex | None = field(default=None, repr=False)
+
+    def __reduce__(self) -> tuple[Callable[..., "MapFileLedger"], tuple[object, ...]]:
+        """Another process opens it anew."""
+        return open_map_file, (self.file.path.parent, self.ledger_id, RecentRows())
 
     @property
     def payload_bytes(self) -> int | None:

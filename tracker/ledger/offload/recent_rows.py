@@ -17,6 +17,10 @@ class RecentRows:
         self._bytes = 0
         self._rows: OrderedDict[tuple[str, int], EntryRows] = OrderedDict()
 
+    def __reduce__(self) -> tuple[type["RecentRows"], tuple[int]]:
+        """Another process begins with nothing."""
+        return RecentRows, (self._bytes_max,)
+
     def get(self, file: str, offset: int) -> EntryRows | None:
         """What was put there, if it is still here."""
         rows = self._rows.get((file, offset))

@@ -1,0 +1,96 @@
+"""The format ``pulsar_ledger``: entries of topics' ledgers as rows of a data frame, wherever the ledgers lie.
+
+Every position occurs once, however many copies there are. A query's columns are those of its ``schema``, and what it
+says about ledgers, deadlines and publish times is applied before rows leave Python.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from spark_rebuild import schema
+from spark_rebuild.arrow_rows import ArrowRows, repeated
+from spark_rebuild.entry_filter import EntryFilter
+from spark_rebuild.ledger_plan import BadPart, LedgerPart, plan_parts
+from spark_rebuild.ledger_splits import LedgerRange
+from spark_rebuild.source_options import KeptEntries, SourceOptions, parse_options
+from tracker.ledger.entry_columns import EntryColumns, EntryFlag, scan_entries
+from tracker.ledger.errors import BadEntry, EntriesUnreadable, ErrorPolicy
+from tracker.ledger.places import unreadable_entry
+
+_Bad = tuple[str | None, BadEntry]
+
+
+class PulsarLedgerSource(DataSource):
+    """Registered with a session by :func:`spark_rebuild.session.register_sources`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What ``spark.read.format`` takes."""
+        return "pulsar_ledger"
+
+    def schema(self) -> StructType:
+        """All columns; ``.schema(...)`` on the reader chooses some."""
+        return schema.ENTRY_SCHEMA
+
+    def reader(self, schema: StructType) -> "PulsarLedgerReader":
+        """A reader of the columns that are wanted."""
+        return PulsarLedgerReader(parse_options(self.options), schema)
+
+
+class PulsarLedgerReader(DataSourceReader):
+    """Plans on the driver, reads in the workers."""
+
+    def __init__(self, options: SourceOptions, wanted: StructType) -> None:
+        self._options = options
+        self._wanted = wanted
+        self._filter = EntryFilter()
+        ArrowRows(wanted)
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802  Spark's name
+        """Take what can be applied here, give back the rest."""
+        self._filter, rest = EntryFilter.of(filters)
+        return rest
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The parts to be read."""
+        return plan_parts(self._options, self._filter.ledgers)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one part."""
+        rows = ArrowRows(self._wanted)
+        if isinstance(partition, BadPart):
+            yield from self._bad_rows(rows, partition.bad)
+        elif isinstance(partition, LedgerPart):
+            for entries in partition.ranges:
+                yield from self._entries(rows, entries)
+
+    def _entries(self, rows: ArrowRows, entries: LedgerRange) -> Iterator[pa.RecordBatch]:
+        for piece in entries.ledger.scan(entries.first, entries.last):
+            columns = scan_entries(piece.entries)
+            bad: list[_Bad] = [(entries.topic, found) for found in piece.bad_entries]
+            for row, reason in columns.unreadable():
+                entry_id = int(columns.stored.entry_id[row])
+                bad.append((entries.topic, unreadable_entry(entries.ledger, entry_id, reason)))
+            yield from self._bad_rows(rows, bad)
+            kept = self._kept(columns)
+            if len(kept):
+                yield rows.entries(repeated(entries.topic, len(kept)), columns, kept)
+
+    def _kept(self, columns: EntryColumns) -> NDArray[np.intp]:
+        kept = columns.readable & self._filter.keeps(columns)
+        if self._options.kept is KeptEntries.DELAYED:
+            markers = columns.has(EntryFlag.MARKER | EntryFlag.TRANSACTION)
+            kept &= markers | (columns.has(EntryFlag.DELAYED) & ~columns.has(EntryFlag.MARKER))
+        return np.flatnonzero(kept)
+
+    def _bad_rows(self, rows: ArrowRows, bad: Sequence[_Bad]) -> Iterator[pa.RecordBatch]:
+        if bad and self._options.on_error is ErrorPolicy.FAIL:
+            raise EntriesUnreadable([found for _, found in bad])
+        kept = [(topic, found) for topic, found in bad if self._filter.keeps_bad(found.ledger_id)]
+        if kept:
+            yield rows.bad_entries(kept)

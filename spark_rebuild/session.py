@@ -1,0 +1,62 @@
+"""The Spark session of a rebuild: for a machine of one's own, or for any cluster."""
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from spark_rebuild.java import find_java
+from spark_rebuild.pulsar_ledger import PulsarLedgerSource
+
+_ALWAYS: Final = {
+    # What the data source is told to leave out, it need not read.
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Rows of a batch between Spark and Python: some hundred kilobytes each way.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.session.timeZone": "UTC",
+    # One partition with most of the rows is divided, many small ones are joined.
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.adaptive.coalescePartitions.enabled": "true",
+    # Importing the libraries and loading the kernels takes a worker a second.
+    "spark.python.worker.reuse": "true",
+    "spark.ui.showConsoleProgress": "false",
+}
+_UNDER_SPARK_SUBMIT: Final = "PYSPARK_GATEWAY_PORT"
+
+
+def build_session(
+    master: str | None = None, *, name: str = "spark-rebuild", options: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session that knows the format ``pulsar_ledger``; the one that is active, if there is one.
+
+    Args:
+        master: a Spark master, such as ``local[*]`` or ``spark://host:7077``; None leaves it to spark-submit, and to
+            all cores of this machine without it.
+        name: what Spark's pages call the job.
+        options: settings of Spark that go before those of this function.
+    Raises:
+        JavaNotFound: no Java of 17 or newer is on this machine, and Spark is not running already.
+    Cost: some seconds; sets JAVA_HOME and PYSPARK_PYTHON of this process, which Spark's own processes inherit.
+    """
+    builder = SparkSession.builder.appName(name)
+    if _UNDER_SPARK_SUBMIT not in os.environ:
+        os.environ["JAVA_HOME"] = str(find_java())
+        builder = builder.master(master or "local[*]")
+    elif master is not None:
+        builder = builder.master(master)
+    # Workers must have the same packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    for key, value in {**_ALWAYS, **(options or {})}.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("WARN")
+    register_sources(session)
+    return session
+
+
+def register_sources(session: SparkSession) -> None:
+    """Teach a session the format ``pulsar_ledger``, as a session of somebody else's making needs it."""
+    session.dataSource.register(PulsarLedgerSource)

@@ -1,0 +1,77 @@
+"""The data source against what a real Pulsar wrote: its rows are those that the readers of ledgers give."""
+
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_rebuild import schema
+from tests.project_tree import ROOT
+from tracker.ledger.entry_columns import EntryFlag, scan_entries
+from tracker.ledger.source_url import open_source
+
+# Starting Spark counts for the first test.
+pytestmark = pytest.mark.timeout(300)
+
+PULSAR_A = ROOT / "tests" / "data" / "pulsar-a"
+SOURCES = {
+    "entry logs": f"bookkeeper+file:{PULSAR_A}/bookie?metadata={PULSAR_A}/metadata.jsonl.gz",
+    "map files": f"offload+mapfile:{PULSAR_A}/offload-filesystem/block",
+    "blobs": f"offload+blob:{PULSAR_A}/offload-blob",
+}
+
+
+def load(spark: SparkSession, url: str, **options: str) -> DataFrame:
+    return spark.read.format("pulsar_ledger").options(url=url, **options).load()
+
+
+def rows_of_reader(url: str) -> set[tuple[Any, ...]]:
+    """All entries, as the reader has them, in the order of the schema."""
+    rows: set[tuple[Any, ...]] = set()
+    with open_source(url) as source:
+        for topic in source.topics():
+            for piece in source.topic_log(topic).scan():
+                columns = scan_entries(piece.entries)
+                assert columns.readable.all()
+                for row in range(len(columns)):
+                    flags = EntryFlag(int(columns.flags[row]))
+
+                    def value(column: Any, flag: EntryFlag, row: int = row, flags: EntryFlag = flags) -> int | None:
+                        return int(column[row]) if flag in flags else None
+
+                    rows.add(
+                        (
+                            topic,
+                            int(columns.stored.ledger_id[row]),
+                            int(columns.stored.entry_id[row]),
+                            int(columns.publish_time_ms[row]),
+                            value(columns.deliver_at_ms, EntryFlag.DELAYED),
+                            value(columns.broker_timestamp_ms, EntryFlag.BROKER_TIMESTAMP),
+                            value(columns.index, EntryFlag.INDEX),
+                            int(columns.num_messages[row]),
+                            value(columns.marker_type, EntryFlag.MARKER),
+                            value(columns.txn_id_most.view("i8"), EntryFlag.TRANSACTION),
+                            value(columns.txn_id_least.view("i8"), EntryFlag.TRANSACTION),
+                            int(flags),
+                            int(columns.stored.end[row] - columns.stored.start[row]),
+                            1,
+                            None,
+                        )
+                    )
+    return rows
+
+
+@pytest.mark.parametrize("url", SOURCES.values(), ids=SOURCES)
+def test_rows_are_those_of_the_reader(spark: SparkSession, url: str):
+    """From each kind of storage, every column of every entry, once."""
+    found = [tuple(row) for row in load(spark, url).collect()]
+    expected = rows_of_reader(url)
+    assert len(found) == len(expected)
+    assert set(found) == expected
+
+
+def test_readme_names_every_column():
+    """Names of the schema are unique, and each says what it means."""
+    names = [column.name for column in schema.ENTRY_COLUMNS]
+    assert len(set(names)) == len(names)
+    assert all(column.meaning for column in schema.ENTRY_COLUMNS)
