@@ -2,6 +2,7 @@
 
 from tests.ledger.list_ledger import ListLedger
 from tracker.ledger.compaction import Compaction, CompactionSummary, TopicCompactionService
+from tracker.ledger.compaction.compacted_entry import unwrap_compacted
 from tracker.ledger.messages import Message, MessageOptions, MessageReader
 from tracker.ledger.topic_log import CompactedLog, TopicLog
 
@@ -38,3 +39,9 @@ def messages(
 def kept(log: TopicLog, left: CompactedLog) -> list[tuple[str | None, bytes]]:
     """Keys and payloads of what a consumer gets."""
     return [(message.key, message.payload) for message in messages(log, left)]
+
+
+def entries_of(left: CompactedLog) -> list[bytes]:
+    """What compaction wrote, without the positions in front."""
+    read = unwrap_compacted(left.ledger.read(0, left.ledger.last_entry_id)).entries
+    return [read.payload(row) for row in range(len(read))]

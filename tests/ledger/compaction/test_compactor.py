@@ -9,6 +9,7 @@ from tests.ledger.compaction.compacting import (
     EntryList,
     compacted,
     compacted_with_summary,
+    entries_of,
     kept,
     messages,
 )
@@ -17,7 +18,6 @@ from tests.ledger.log_files import flipped
 from tests.ledger.messages.producer import batch, chunks, entry, marker, metadata_of, single, slot
 from tracker.core.columns import Position
 from tracker.ledger.compaction import Compaction
-from tracker.ledger.compaction.compacted_entry import unwrap_compacted
 from tracker.ledger.compression import Codec
 from tracker.ledger.errors import EntriesUnreadable, ErrorPolicy
 from tracker.ledger.frame import encode_entry, parse_message_metadata, split_frame
@@ -30,11 +30,6 @@ ENCRYPTED = [{"key": "k", "value": b""}]
 
 def compacted_messages(log: TopicLog, **options) -> list[tuple[str | None, bytes]]:
     return kept(log, compacted(log, **options))
-
-
-def entries_of(left: CompactedLog) -> list[bytes]:
-    read = unwrap_compacted(left.ledger.read(0, left.ledger.last_entry_id)).entries
-    return [read.payload(row) for row in range(len(read))]
 
 
 def test_the_latest_message_of_each_key_is_kept():

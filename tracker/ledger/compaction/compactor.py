@@ -21,6 +21,7 @@ from tracker.ledger.entry_lookup import EntryLookup
 from tracker.ledger.errors import BadEntry, CompressedDataInvalid, EntriesUnreadable, ErrorPolicy, PayloadInvalid
 from tracker.ledger.frame import parse_message_metadata, split_frame
 from tracker.ledger.messages.batch import Slot
+from tracker.ledger.messages.build import signed
 from tracker.ledger.messages.visibility import OpenTransactions, TransactionView, visible_entries
 from tracker.ledger.places import unreadable_entry
 from tracker.ledger.stored_entries import LedgerEntries
@@ -108,15 +109,16 @@ class Compaction:
     retain_null_key: bool = False
     """``topicCompactionRetainNullKey``: keep messages that have no key."""
     through: Position | None = None
-    """The last position to look at, behind the previous horizon; None is the end. An open transaction ends it earlier."""
+    """The last position to look at, behind the previous horizon; None is the end. An open transaction ends it earlier,
+    and so does a message of which a producer may still send pieces."""
     on_error: ErrorPolicy = ErrorPolicy.FAIL
     """SKIP goes on without entries that cannot be read, which loses them for good once their ledgers are trimmed."""
     progress: CompactionProgress | None = None
     """Called after each piece."""
 
     def choose(self) -> CompactionPlan | None:
-        """Phase one: find the latest message of each key. None when there is no message to look at:
-        none in the topic, or none was kept before and none is new.
+        """Phase one: find the latest message of each key. None when there is no message to look at: none in the topic, or
+        none was kept before and none is new; or what is new must wait for the rest of a message in pieces.
 
         Raises:
             EntriesUnreadable: entries are missing or damaged and the policy says to fail.
@@ -125,8 +127,9 @@ class Compaction:
         latest = LatestByKey(retain_null_key=self.retain_null_key)
         bad_entries: list[BadEntry] = []
         compacted_to = last = None
+        published_ms = 0
         for entry in self._entries(bad_entries, looked_at=0):
-            last = entry.position
+            last, published_ms = entry.position, signed(entry.metadata.publish_time)
             if not is_readable_batch(entry.metadata):
                 kept = latest.add_message(entry.position, entry.metadata, len(entry.entry) - entry.payload_start)
             else:
@@ -134,11 +137,17 @@ class Compaction:
                 kept = slots is None or latest.add_batch(entry.position, slots)
             if kept:
                 compacted_to = entry.position
-        latest.finish()
+        waiting = latest.finish(published_ms)
+        if last is not None and waiting is not None:
+            # Of keys whose latest message lies behind, readers get that from the topic itself.
+            last = _entry_before(self.log, waiting)
+            if last is not None and self.previous is not None and last <= self.previous.horizon:
+                return None
         if last is None:
             return None
         horizon = last if self.previous is None else max(last, self.previous.horizon)
-        return CompactionPlan(latest, horizon, compacted_to or last, str(self.log.name), tuple(bad_entries))
+        compacted_to = horizon if compacted_to is None else min(compacted_to, horizon)
+        return CompactionPlan(latest, horizon, compacted_to, str(self.log.name), tuple(bad_entries))
 
     def write(self, plan: CompactionPlan, writer: CompactedLedgerWriter) -> CompactionSummary:
         """Phase two: copy what the plan keeps, in topic order.
@@ -228,3 +237,11 @@ class Compaction:
                 yield _Entry(position, entry, parse_message_metadata(entry, frame), frame.metadata_end)
             if visible.end < len(columns):
                 return
+
+
+def _entry_before(log: TopicLog, position: Position) -> Position | None:
+    """The place before an entry's; None for the topic's first."""
+    if position.entry_id > 0:
+        return Position(position.ledger_id, position.entry_id - 1)
+    earlier = [ledger for ledger in log.ledgers if ledger.ledger_id < position.ledger_id and ledger.last_entry_id >= 0]
+    return Position(earlier[-1].ledger_id, earlier[-1].last_entry_id) if earlier else None

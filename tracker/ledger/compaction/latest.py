@@ -2,18 +2,25 @@
 
 A message without a payload removes its key, as Pulsar has it, whether it is called null or merely empty. A message in
 pieces counts where its last piece lies, and all of its pieces are kept: unlike Pulsar, whose compactor takes each piece
-for a message and keeps the last one alone, which no consumer can read.
+for a message and keeps the last one alone, which no consumer can read. A producer that fails in the middle leaves
+pieces that wait for nothing, so that these are bounded, as a consumer bounds them: in number, and by their age.
 Source: PublishingOrderCompactor.java (compactMessage, compactBatchMessage).
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 from tracker.core.columns import Position
 from tracker.ledger.messages.batch import Slot
+from tracker.ledger.messages.build import signed
 
 NO_BATCH = -1
+WAITING_PIECES_MAX: Final = 100_000
+"""Some 10 MB. A consumer holds the pieces of 10 messages (``maxPendingChunkedMessage``), which are payloads there."""
+ABANDONED_AFTER_MS: Final = 60_000
+"""``expireTimeOfIncompleteChunkedMessage`` of a consumer, by default."""
 
 
 class Place(NamedTuple):
@@ -25,13 +32,31 @@ class Place(NamedTuple):
     """Of a message in pieces: where the others are, the last one being at ``position``."""
 
 
-class LatestByKey:
-    """The latest place of each key, in the memory that the keys need. Fed once, from front to back."""
+@dataclass(slots=True)
+class _Unfinished:
+    """A message in pieces whose last one is still to come."""
 
-    def __init__(self, *, retain_null_key: bool) -> None:
+    pieces: list[Position] = field(default_factory=list)
+    published_ms: int = 0
+    """When the newest of them was, by the producer's clock."""
+
+
+class LatestByKey:
+    """The latest place of each key, in the memory that the keys need. Fed once, from front to back.
+
+    Args:
+        retain_null_key: keep messages without a key.
+        waiting_pieces_max: pieces of unfinished messages that are remembered. Beyond it, the message that got none for
+            the longest time is given up.
+    """
+
+    def __init__(self, *, retain_null_key: bool, waiting_pieces_max: int = WAITING_PIECES_MAX) -> None:
         self.retain_null_key = retain_null_key
         self._places: dict[str, Place] = {}
-        self._unfinished: dict[str, list[Position]] = {}
+        self._waiting_pieces_max = waiting_pieces_max
+        self._waiting_count = 0
+        # By uuid, the one that got a piece last at the end.
+        self._unfinished: dict[str, _Unfinished] = {}
         self._pieces: frozenset[Position] = frozenset()
 
     def __len__(self) -> int:
@@ -90,10 +115,21 @@ class LatestByKey:
                 kept.append(slot.batch_index)
         return kept
 
-    def finish(self) -> None:
-        """There are no more entries: what is unfinished is no message."""
+    def finish(self, now_ms: int) -> Position | None:
+        """There are no more entries: what is unfinished is no message, or none yet.
+
+        Args:
+            now_ms: when the last entry was published.
+        Returns: the first piece of all messages whose producer may still be sending them; None when there is none.
+        """
+        waiting = [
+            message.pieces[0]
+            for message in self._unfinished.values()
+            if message.published_ms > now_ms - ABANDONED_AFTER_MS
+        ]
         self._unfinished.clear()
         self._pieces = frozenset(piece for place in self._places.values() for piece in place.earlier_pieces)
+        return min(waiting, default=None)
 
     def _put(self, key: str, place: Place, *, has_value: bool) -> bool:
         if has_value:
@@ -103,17 +139,29 @@ class LatestByKey:
         return has_value
 
     def _add_piece(self, position: Position, metadata: MessageMetadata) -> bool:
-        if metadata.chunk_id == 0:
-            self._unfinished[metadata.uuid] = []
-        pieces = self._unfinished.get(metadata.uuid)
-        if pieces is None or metadata.chunk_id != len(pieces):
+        uuid, chunk = metadata.uuid, metadata.chunk_id
+        if chunk == 0:
+            self._forget(uuid)
+            self._unfinished[uuid] = _Unfinished()
+        message = self._unfinished.get(uuid)
+        if message is None or chunk != len(message.pieces):
             # Sent again: the pieces before it still wait. Otherwise one is missing, and what follows is refused too.
             return False
-        if metadata.chunk_id < metadata.num_chunks_from_msg - 1:
-            pieces.append(position)
-            return False
-        del self._unfinished[metadata.uuid]
-        return self._put(metadata.partition_key, Place(position, NO_BATCH, tuple(pieces)), has_value=True)
+        if chunk == metadata.num_chunks_from_msg - 1:
+            self._forget(uuid)
+            place = Place(position, NO_BATCH, tuple(message.pieces))
+            return self._put(metadata.partition_key, place, has_value=True)
+        message.pieces.append(position)
+        message.published_ms = signed(metadata.publish_time)
+        self._unfinished[uuid] = self._unfinished.pop(uuid)
+        self._waiting_count += 1
+        while self._waiting_count > self._waiting_pieces_max:
+            self._forget(next(iter(self._unfinished)))
+        return False
+
+    def _forget(self, uuid: str) -> None:
+        message = self._unfinished.pop(uuid, None)
+        self._waiting_count -= 0 if message is None else len(message.pieces)
 
 
 def _has_value(metadata: MessageMetadata, payload_bytes: int) -> bool:
