@@ -12,7 +12,7 @@ from tracker.core.columns import Position
 from tracker.ledger.compression import Codec
 from tracker.ledger.errors import EntriesUnreadable, ErrorPolicy, PayloadInvalid
 from tracker.ledger.messages import MessageOptions, MessageReader
-from tracker.ledger.messages.chunks import ChunkAssembler
+from tracker.ledger.messages.chunks import PIECE_OVERHEAD_BYTES, ChunkAssembler
 
 
 def read(entries: list[bytes], **options) -> tuple[list[bytes], MessageReader]:
@@ -81,18 +81,28 @@ def test_the_memory_of_unfinished_messages_is_bounded():
     """Beyond the limit the oldest is given up; the others can still be finished."""
     old, new = chunks(b"o" * 30, 10, uuid="old"), chunks(b"n" * 20, 10, uuid="new")
 
-    payloads, reader = read([old[0], old[1], new[0], old[2], new[1]], pending_chunk_bytes_max=29)
+    bytes_max = 29 + 3 * PIECE_OVERHEAD_BYTES
+    payloads, reader = read([old[0], old[1], new[0], old[2], new[1]], pending_chunk_bytes_max=bytes_max)
 
     assert payloads == [b"n" * 20]
-    assert "unfinished messages hold more than 29 bytes" in reasons(reader)[0]
+    assert f"unfinished messages hold more than {bytes_max} bytes" in reasons(reader)[0]
     assert reader.incomplete[0].uuid == "old"
 
 
 def test_a_message_that_is_finished_frees_its_share():
     """Ten messages after each other need the memory of one."""
     entries = [piece for number in range(10) for piece in chunks(b"x" * 20, 10, uuid=str(number))]
-    payloads, reader = read(entries, pending_chunk_bytes_max=10)
+    payloads, reader = read(entries, pending_chunk_bytes_max=10 + PIECE_OVERHEAD_BYTES)
     assert (len(payloads), reader.incomplete) == (10, [])
+
+
+def test_pieces_without_bytes_are_held_in_bounds():
+    """Each takes some memory, however small it is."""
+    assembler = ChunkAssembler(pending_bytes_max=10 * PIECE_OVERHEAD_BYTES, message_bytes_max=100)
+    for number in range(1000):
+        fields = {"chunk_id": 0, "num_chunks_from_msg": 2, "total_chunk_msg_size": 4}
+        assembler.add(Position(1, number), metadata_of(uuid=str(number), **fields), b"")
+    assert len(assembler.incomplete) == 990
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,15 @@ Source: ConsumerImpl.java (processMessageChunk), which bounds the groups in numb
 """
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 from tracker.core.columns import Position
 from tracker.ledger.errors import PayloadInvalid
+
+
+PIECE_OVERHEAD_BYTES: Final = 500
+"""What a piece takes beside its own bytes, about: otherwise, empty ones would be held without end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,8 @@ class ChunkAssembler:
     """Puts pieces together, of several messages at a time.
 
     Args:
-        pending_bytes_max: bytes of unfinished messages held at once. Beyond it the oldest is given up.
+        pending_bytes_max: bytes of unfinished messages held at once, with 500 for each piece. Beyond it the oldest is
+            given up.
         message_bytes_max: a message that claims to be larger is refused.
     """
 
@@ -100,7 +105,7 @@ class ChunkAssembler:
         group.bodies.append(body)
         group.last = position
         group.held_bytes += len(body)
-        self._pending_bytes += len(body)
+        self._pending_bytes += len(body) + PIECE_OVERHEAD_BYTES
         return self._whole(group)
 
     def _whole(self, group: _Group) -> WholeMessage | None:
@@ -127,5 +132,5 @@ class ChunkAssembler:
         self._forget(group)
 
     def _forget(self, group: _Group) -> None:
-        self._pending_bytes -= group.held_bytes
+        self._pending_bytes -= group.held_bytes + len(group.bodies) * PIECE_OVERHEAD_BYTES
         del self._groups[group.uuid]
