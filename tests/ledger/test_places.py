@@ -1,13 +1,14 @@
 """Where entries lie whose own checksum does not fit, though the storage handed them on."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from tests.ledger.disks import DiskFiles
-from tests.ledger.list_ledger import ListLedger
+from tests.ledger.list_ledger import ListLedger, topic_of
 from tests.ledger.local.disks import QuickDisk
 from tests.ledger.log_files import TOPIC, flipped
 from tests.ledger.messages.producer import single
@@ -16,6 +17,7 @@ from tests.ledger.offload.sequence_files import MapFileWriter, ledger_metadata
 from tracker.core.columns import Position
 from tracker.ledger.compaction import Compaction, TopicCompactionService
 from tracker.ledger.compaction.compacted_entry import encode_compacted
+from tracker.ledger.compaction.compacted_ledger import unreadable_kept
 from tracker.ledger.entry_lookup import EntryLookup
 from tracker.ledger.errors import EntriesUnreadable, ErrorPolicy
 from tracker.ledger.local.opening import open_writer
@@ -84,18 +86,58 @@ def test_file_and_offset_are_named(tmp_path, save: Callable[[Path, Sequence[byte
         assert [*reader.bad_entries, *plan.bad_entries] == [bad, bad]
 
 
+def kept_locally(directory: Path, *kept: bytes) -> CompactedLog:
+    """What a compaction of the topic left, as a local ledger."""
+    with open_source(save_local(directory, kept)) as source:
+        return CompactedLog(source.topic_log(TOPIC).ledger(0), Position(0, 20))
+
+
 def test_what_compaction_kept_does_not_lie_in_the_topics_ledgers(tmp_path):
-    """A wrong entry of the compacted ledger is named by its position alone."""
-    with open_source(save_local(tmp_path, ENTRIES[:21])) as source:
-        log = source.topic_log(TOPIC)
-        kept = encode_compacted(Position(0, 3), -1, ENTRIES[21])
-        left = CompactedLog(ListLedger(8, [kept]), Position(0, 20))
-        reader = MessageReader(log, MessageOptions(on_error=ErrorPolicy.SKIP))
-        assert not list(TopicCompactionService(left).read_compacted(reader))
-        with pytest.raises(EntriesUnreadable) as raised:
-            Compaction(log=log, previous=left).choose()
-        for bad in (*reader.bad_entries, *raised.value.bad_entries):
-            assert (bad.ledger_id, bad.entry_id, bad.file) == (0, 3, None)
+    """A wrong entry of the compacted ledger is named by its position, with the place at which compaction put it."""
+    left = kept_locally(tmp_path, *(encode_compacted(Position(0, at), -1, ENTRIES[at]) for at in (2, 21)))
+    log = topic_of({0: ENTRIES[:21]})
+
+    reader = MessageReader(log, MessageOptions(on_error=ErrorPolicy.SKIP))
+    assert len(list(TopicCompactionService(left).read_compacted(reader))) == 1
+    with pytest.raises(EntriesUnreadable) as raised:
+        Compaction(log=log, previous=left).choose()
+
+    for bad in (*reader.bad_entries, *raised.value.bad_entries):
+        assert (bad.ledger_id, bad.entry_id) == (0, 21)
+        assert "compaction kept it as 0:1" in bad.reason
+        assert bad.file is not None
+        record = Path(bad.file).read_bytes()[bad.offset :]
+        assert record.endswith(ENTRIES[21])
+        assert len(record) < len(ENTRIES[21]) + 70
+
+
+def test_questions_to_what_compaction_kept(tmp_path):
+    """What is wrong is named by its place in the compacted ledger, file and offset."""
+    no_message = encode_compacted(Position(0, 3), -1, b"no message")
+    for number, broken in enumerate((no_message, b"not in the compacted form")):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        left = kept_locally(directory, encode_compacted(Position(0, 2), -1, ENTRIES[2]), broken)
+        service = TopicCompactionService(left)
+        for ask in (service.get_last_message_position, partial(service.find_entry_by_publish_time, 1 << 62)):
+            with pytest.raises(EntriesUnreadable) as raised:
+                ask()
+            (bad,) = raised.value.bad_entries
+            assert (bad.ledger_id, bad.entry_id) == (0, 1)
+            assert bad.file is not None
+            record = Path(bad.file).read_bytes()[bad.offset :]
+            assert record.endswith(broken)
+            assert len(record) < len(broken) + 50
+
+
+def test_other_damage_hides_where_compaction_kept_an_entry(tmp_path):
+    """Then the compacted ledger is named alone."""
+    kept = [encode_compacted(Position(0, at), -1, ENTRIES[at]) for at in (2, 21)]
+    left = kept_locally(tmp_path, kept[0], b"damaged", kept[1])
+    bad = unreadable_kept(left.ledger, Position(0, 21), "is wrong")
+    assert str(bad) == "entry 0:21: is wrong; it lies in the compacted ledger 0"
+    bad = unreadable_kept(left.ledger, Position(0, 22), "is wrong")
+    assert bad.file is None
 
 
 @pytest.mark.parametrize("compression", Compression)

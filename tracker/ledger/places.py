@@ -4,6 +4,7 @@ Storage that has checksums of its own names the place of what does not fit them.
 producer's checksum can be wrong, and whoever compares that knows no files: so ledgers that can are asked.
 """
 
+from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 from tracker.ledger.errors import BadEntry
@@ -23,6 +24,12 @@ class PlacedLedger(Protocol):
 
 def unreadable_entry(ledger: Ledger, entry_id: int, reason: str) -> BadEntry:
     """An entry that the storage handed on as whole, and that is not."""
-    place = ledger.locate(entry_id) if isinstance(ledger, PlacedLedger) else None
-    file, offset = place or (None, None)
-    return BadEntry(ledger.ledger_id, entry_id, file, offset, reason)
+    return placed(ledger, BadEntry(ledger.ledger_id, entry_id, None, None, reason))
+
+
+def placed(ledger: Ledger, bad: BadEntry) -> BadEntry:
+    """What is wrong with an entry of a ledger, with the place where it lies if that is not named yet."""
+    if bad.file is not None or bad.entry_id is None or not isinstance(ledger, PlacedLedger):
+        return bad
+    place = ledger.locate(bad.entry_id)
+    return bad if place is None else replace(bad, file=place[0], offset=place[1])

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from tracker.ledger.compaction.compacted_entry import unwrap_compacted
+from tracker.core.columns import Position
+from tracker.ledger.compaction.compacted_ledger import unreadable_kept, unwrapped
 from tracker.ledger.entry_columns import scan_entries
 from tracker.ledger.errors import BadEntry, LedgerError
 from tracker.ledger.places import unreadable_entry
@@ -131,13 +132,13 @@ class _Check:
 
     def _bad(self, piece: LedgerEntries) -> Iterator[BadEntry]:
         """What is bad among some entries; those of compacted ledgers by their place in the topic, if it is known."""
-        found = unwrap_compacted(piece) if self.compacted else piece
+        found = unwrapped(self.ledger, piece) if self.compacted else piece
         yield from found.bad_entries
         if self.topic.holds_messages:
             stored = found.entries
             for row, reason in scan_entries(stored).unreadable():
                 ledger_id, entry_id = int(stored.ledger_id[row]), int(stored.entry_id[row])
                 if self.compacted:
-                    yield BadEntry(ledger_id, entry_id, None, None, reason)
+                    yield unreadable_kept(self.ledger, Position(ledger_id, entry_id), reason)
                 else:
                     yield unreadable_entry(self.ledger, entry_id, reason)

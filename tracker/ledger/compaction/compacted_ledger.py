@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from tracker.core.columns import Position
 from tracker.ledger.compaction.compacted_entry import unwrap_compacted
-from tracker.ledger.errors import EntriesUnreadable
+from tracker.ledger.errors import BadEntry, EntriesUnreadable
+from tracker.ledger.places import placed, unreadable_entry
 from tracker.ledger.stored_entries import LedgerEntries, StoredEntries
 from tracker.ledger.topic_log import Ledger
 
@@ -18,7 +19,13 @@ def scan_compacted(ledger: Ledger, start: Position | None = None) -> Iterator[Le
     """
     first = 0 if start is None else first_at_or_after(ledger, start)
     for piece in ledger.scan(first, ledger.last_entry_id):
-        yield unwrap_compacted(piece)
+        yield unwrapped(ledger, piece)
+
+
+def unwrapped(ledger: Ledger, read: LedgerEntries) -> LedgerEntries:
+    """What was read of a compacted ledger, as :func:`~.compacted_entry.unwrap_compacted`; bad entries with their places."""
+    entries = unwrap_compacted(read)
+    return LedgerEntries(entries.entries, tuple(placed(ledger, bad) for bad in entries.bad_entries))
 
 
 def read_one(ledger: Ledger, entry_id: int) -> StoredEntries:
@@ -27,7 +34,7 @@ def read_one(ledger: Ledger, entry_id: int) -> StoredEntries:
     Raises:
         EntriesUnreadable: the entry is missing or not in the compacted form.
     """
-    read = unwrap_compacted(ledger.read(entry_id, entry_id))
+    read = unwrapped(ledger, ledger.read(entry_id, entry_id))
     if read.bad_entries:
         raise EntriesUnreadable(read.bad_entries)
     return read.entries
@@ -48,3 +55,27 @@ def first_at_or_after(ledger: Ledger, position: Position) -> int:
         else:
             high = middle
     return low
+
+
+def unreadable_kept(ledger: Ledger, position: Position, reason: str) -> BadEntry:
+    """An entry that a compacted ledger handed on as whole, and that is not: named by its position in the topic.
+
+    Cost: O(log entries) reads of one entry.
+    """
+    entry_id = _place_of(ledger, position)
+    if entry_id is None:
+        return BadEntry(*position, None, None, f"{reason}; it lies in the compacted ledger {ledger.ledger_id}")
+    there = unreadable_entry(ledger, entry_id, reason)
+    return BadEntry(
+        *position, there.file, there.offset, f"{reason}; compaction kept it as {ledger.ledger_id}:{entry_id}"
+    )
+
+
+def _place_of(ledger: Ledger, position: Position) -> int | None:
+    """Where an entry of a position of the topic lies; None where other damage hides that."""
+    try:
+        entry_id = first_at_or_after(ledger, position)
+        found = entry_id <= ledger.last_entry_id and next(iter(read_one(ledger, entry_id).positions)) == position
+    except EntriesUnreadable:
+        return None
+    return entry_id if found else None

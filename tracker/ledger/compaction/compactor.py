@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageIdData, MessageMetadata
 from tracker.core.columns import BEFORE_ALL, Position
 from tracker.ledger.compaction.compacted_entry import encode_compacted
-from tracker.ledger.compaction.compacted_ledger import scan_compacted
+from tracker.ledger.compaction.compacted_ledger import scan_compacted, unreadable_kept
 from tracker.ledger.compaction.latest import LatestByKey
 from tracker.ledger.compaction.rebatch import batch_slots, is_readable_batch, rebatch
 from tracker.ledger.entry_columns import scan_entries
@@ -25,7 +25,7 @@ from tracker.ledger.messages.build import signed
 from tracker.ledger.messages.visibility import OpenTransactions, TransactionView, visible_entries
 from tracker.ledger.places import unreadable_entry
 from tracker.ledger.stored_entries import LedgerEntries
-from tracker.ledger.topic_log import CompactedLog, TopicLog
+from tracker.ledger.topic_log import CompactedLog, Ledger, TopicLog
 
 COMPONENT: Final = "compacted-ledger"
 
@@ -197,10 +197,10 @@ class Compaction:
         """What consumers would get, entry by entry: what was compacted before, then the topic behind it."""
         if self.previous is not None:
             ledger = self.previous.ledger
-            yield from self._visible(self._told(scan_compacted(ledger), looked_at), None, bad_entries)
+            yield from self._visible(self._told(scan_compacted(ledger), looked_at), ledger, bad_entries)
             looked_at += ledger.last_entry_id + 1
         new = self._told(self.log.scan(self._start, self.through), looked_at)
-        yield from self._visible(new, TransactionView(self.log), bad_entries)
+        yield from self._visible(new, None, bad_entries)
 
     def _told(self, pieces: Iterator[LedgerEntries], looked_at: int) -> Iterator[LedgerEntries]:
         """The same pieces, with progress told behind each."""
@@ -212,8 +212,10 @@ class Compaction:
                 self.progress(looked_at, total)
 
     def _visible(
-        self, pieces: Iterator[LedgerEntries], transactions: TransactionView | None, bad_entries: list[BadEntry]
+        self, pieces: Iterator[LedgerEntries], kept: Ledger | None, bad_entries: list[BadEntry]
     ) -> Iterator[_Entry]:
+        """Of entries of the topic, or of a ledger in which they were kept before; all that was kept was committed."""
+        transactions = TransactionView(self.log) if kept is None else None
         for piece in pieces:
             columns = scan_entries(piece.entries)
             visible = visible_entries(columns, transactions, OpenTransactions.STOP)
@@ -222,11 +224,10 @@ class Compaction:
             for row, reason in columns.unreadable():
                 if row < visible.end:
                     ledger_id, entry_id = int(stored.ledger_id[row]), int(stored.entry_id[row])
-                    # Without transactions, these are entries that were kept before, in a ledger of their own.
-                    if transactions is None:
-                        bad.append(BadEntry(ledger_id, entry_id, None, None, reason))
-                    else:
+                    if kept is None:
                         bad.append(unreadable_entry(self.log.ledger(ledger_id), entry_id, reason))
+                    else:
+                        bad.append(unreadable_kept(kept, Position(ledger_id, entry_id), reason))
             if bad and self.on_error is ErrorPolicy.FAIL:
                 raise EntriesUnreadable(bad)
             bad_entries += bad

@@ -4,15 +4,20 @@ Source: TopicCompactionService.java, PulsarTopicCompactionService.java, Compacte
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 from tracker.core.columns import Position
-from tracker.ledger.compaction.compacted_entry import unwrap_compacted
-from tracker.ledger.compaction.compacted_ledger import first_at_or_after, read_one, scan_compacted
+from tracker.ledger.compaction.compacted_ledger import (
+    first_at_or_after,
+    read_one,
+    scan_compacted,
+    unreadable_kept,
+    unwrapped,
+)
 from tracker.ledger.compaction.rebatch import batch_slots
 from tracker.ledger.errors import (
-    BadEntry,
     CompressedDataInvalid,
     EntriesUnreadable,
     FrameInvalid,
@@ -22,6 +27,7 @@ from tracker.ledger.frame import Frame, parse_message_metadata, split_frame
 from tracker.ledger.messages.build import signed
 from tracker.ledger.messages.message import Message
 from tracker.ledger.messages.reader import MessageReader
+from tracker.ledger.places import unreadable_entry
 from tracker.ledger.stored_entries import LedgerEntries, StoredEntries
 from tracker.ledger.topic_log import CompactedLog
 
@@ -75,8 +81,7 @@ class TopicCompactionService:
             metadata, frame = _metadata(stored)
             batch_index = _last_batch_index(stored, metadata, frame)
         except (FrameInvalid, PayloadInvalid, CompressedDataInvalid) as error:
-            bad = BadEntry(self._compacted.ledger.ledger_id, entry_id, None, None, error.message)
-            raise EntriesUnreadable([bad]) from error
+            raise EntriesUnreadable([unreadable_entry(self._compacted.ledger, entry_id, error.message)]) from error
         (position,) = stored.positions
         return MessagePosition(*position, batch_index, signed(metadata.publish_time))
 
@@ -97,7 +102,7 @@ class TopicCompactionService:
             try:
                 metadata, _ = _metadata(stored)
             except FrameInvalid as error:
-                raise EntriesUnreadable([BadEntry(ledger.ledger_id, middle, None, None, error.message)]) from error
+                raise EntriesUnreadable([unreadable_entry(ledger, middle, error.message)]) from error
             if signed(metadata.publish_time) >= publish_time_ms:
                 (found,) = stored.positions
                 high = middle - 1
@@ -119,7 +124,7 @@ class TopicCompactionService:
             return LedgerEntries(StoredEntries.of(0, [], []))
         ledger = self._compacted.ledger
         first = first_at_or_after(ledger, start)
-        return unwrap_compacted(ledger.read(first, min(first + entry_count - 1, ledger.last_entry_id)))
+        return unwrapped(ledger, ledger.read(first, min(first + entry_count - 1, ledger.last_entry_id)))
 
     def read_compacted(self, reader: MessageReader, start: Position | None = None) -> Iterator[Message]:
         """The topic's messages as a consumer gets them that asked for the compacted topic.
@@ -134,7 +139,8 @@ class TopicCompactionService:
         """
         if self._compacted is not None and (start is None or start <= self._compacted.horizon):
             # What compaction kept of a transaction was committed; its marker may be gone by now.
-            yield from reader.read_pieces(scan_compacted(self._compacted.ledger, start), compacted=True)
+            ledger = self._compacted.ledger
+            yield from reader.read_pieces(scan_compacted(ledger, start), kept_bad=partial(unreadable_kept, ledger))
             horizon = self._compacted.horizon
             start = Position(horizon.ledger_id, horizon.entry_id + 1)
         yield from reader.read_pieces(reader.log.scan(start))

@@ -12,7 +12,6 @@ from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 from tracker.core.columns import Position
 from tracker.ledger.errors import PayloadInvalid
 
-
 PIECE_OVERHEAD_BYTES: Final = 500
 """What a piece takes beside its own bytes, about: otherwise, empty ones would be held without end."""
 

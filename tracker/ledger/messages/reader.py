@@ -6,7 +6,7 @@ Source: ConsumerImpl.java (messageReceived, receiveIndividualMessagesFromBatch),
 (filterEntriesForConsumer). Unlike Pulsar, which drops damaged messages with a line in its log, this reports each.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -86,24 +86,27 @@ class MessageReader:
         yield from self.read_pieces(self.log.scan(start))
         self.finish()
 
-    def read_pieces(self, pieces: Iterable[LedgerEntries], *, compacted: bool = False) -> Iterator[Message]:
+    def read_pieces(
+        self, pieces: Iterable[LedgerEntries], *, kept_bad: Callable[[Position, str], BadEntry] | None = None
+    ) -> Iterator[Message]:
         """The messages of some entries; call :meth:`finish` behind the last.
 
         Args:
             pieces: entries of the topic, ascending over all calls.
-            compacted: whether they are what compaction kept: all transactions among them were committed, and they do
-                not lie in the topic's own ledgers.
+            kept_bad: if they are what compaction kept, names one of them that cannot be read, given why: they do not
+                lie in the topic's own ledgers. All transactions among them were committed.
         Raises: as :meth:`read`.
         """
         for piece in pieces:
             self._report(piece.bad_entries)
             columns = scan_entries(piece.entries)
-            transactions = None if compacted else self._transactions
+            transactions = None if kept_bad is not None else self._transactions
+            name_bad = kept_bad or self._bad_of_topic
             visible = visible_entries(columns, transactions, self._options.open_transactions)
             unreadable = [(row, reason) for row, reason in columns.unreadable() if row < visible.end]
-            self._report(tuple(self._bad(columns, row, reason, placed=not compacted) for row, reason in unreadable))
+            self._report(tuple(name_bad(_position(columns, row), reason) for row, reason in unreadable))
             for row in visible.rows.tolist():
-                yield from self._messages(columns, row, compacted=compacted)
+                yield from self._messages(columns, row, name_bad)
             if visible.end < len(columns):
                 return
 
@@ -111,23 +114,26 @@ class MessageReader:
         """There are no more entries: messages in pieces that are not whole by now are incomplete."""
         self._chunks.finish()
 
-    def _messages(self, columns: EntryColumns, row: int, *, compacted: bool) -> Iterator[Message]:
+    def _messages(
+        self, columns: EntryColumns, row: int, name_bad: Callable[[Position, str], BadEntry]
+    ) -> Iterator[Message]:
         stored = columns.stored
         entry = stored.payload(row)
         frame = split_frame(entry)
         metadata = parse_message_metadata(entry, frame)
         try:
             messages = self._decode(columns, row, metadata, entry[frame.metadata_end :])
-        except (PayloadInvalid, CompressedDataInvalid, DecryptionFailed) as error:
+        except DecryptionFailed as error:
             # What lacks but a key is whole, and its place of no use.
-            placed = not compacted and not isinstance(error, DecryptionFailed)
-            self._report((self._bad(columns, row, error.message, placed=placed),), cause=error)
+            self._report((BadEntry(*_position(columns, row), None, None, error.message),), cause=error)
+            return
+        except (PayloadInvalid, CompressedDataInvalid) as error:
+            self._report((name_bad(_position(columns, row), error.message),), cause=error)
             return
         yield from messages
 
     def _decode(self, columns: EntryColumns, row: int, metadata: MessageMetadata, body: bytes) -> list[Message]:
-        stored = columns.stored
-        position = Position(int(stored.ledger_id[row]), int(stored.entry_id[row]))
+        position = _position(columns, row)
         stamp = BrokerStamp.of(columns, row) if self._options.expose_broker_frame else BrokerStamp()
         partition = self.log.name.partition
         body = self._payloads.decrypt(metadata, body)
@@ -148,13 +154,14 @@ class MessageReader:
             if not slot.metadata.compacted_out
         ]
 
-    def _bad(self, columns: EntryColumns, row: int, reason: str, *, placed: bool) -> BadEntry:
-        ledger_id, entry_id = int(columns.stored.ledger_id[row]), int(columns.stored.entry_id[row])
-        if placed:
-            return unreadable_entry(self.log.ledger(ledger_id), entry_id, reason)
-        return BadEntry(ledger_id, entry_id, None, None, reason)
+    def _bad_of_topic(self, position: Position, reason: str) -> BadEntry:
+        return unreadable_entry(self.log.ledger(position.ledger_id), position.entry_id, reason)
 
     def _report(self, bad: tuple[BadEntry, ...], *, cause: Exception | None = None) -> None:
         if bad and self._options.on_error is ErrorPolicy.FAIL:
             raise EntriesUnreadable(bad) from cause
         self.bad_entries += bad
+
+
+def _position(columns: EntryColumns, row: int) -> Position:
+    return Position(int(columns.stored.ledger_id[row]), int(columns.stored.entry_id[row]))
