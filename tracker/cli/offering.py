@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from tracker.cli.output import ProgressTo
 from tracker.client import TrackerSession
 from tracker.core.columns import INT63_MAX, IndexColumns, Int64Array
 from tracker.core.errors import InvalidInput
+from tracker.ledger.progress import Progress
 
 OFFER_BATCH = 1_000
 """Positions in one call of a replay."""
@@ -72,7 +72,7 @@ async def server_now_ms(session: TrackerSession) -> int:
     return (await session.next_delivery_time()).server_time_ms
 
 
-async def offer(session: TrackerSession, indexes: IndexColumns, *, progress: ProgressTo | None = None) -> OfferOutcome:
+async def offer(session: TrackerSession, indexes: IndexColumns, *, progress: Progress | None = None) -> OfferOutcome:
     """Offer indexes in order, batch by batch.
 
     Args:

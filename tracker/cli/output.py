@@ -13,12 +13,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
-from typing import Protocol, TextIO
+from typing import TextIO
 
+from rich import progress as bars
 from rich.console import Console
 from rich.measure import Measurement
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+
+from tracker.ledger.progress import Progress
 
 PLAIN_WIDTH = 140
 """Columns of a line when nobody's terminal says otherwise."""
@@ -158,23 +160,21 @@ def size(byte_count: int) -> str:
     raise AssertionError("the last unit takes any amount")
 
 
-class ProgressTo(Protocol):
-    """Told how far the work is: so many done, of so many in all."""
-
-    def __call__(self, done: int, total: int) -> None:
-        """Show it."""
-        ...
-
-
 @contextmanager
-def progress(title: str, unit: str) -> Iterator[ProgressTo]:
+def progress(title: str, unit: str) -> Iterator[Progress]:
     """Show progress: a bar on a terminal, a log line now and then elsewhere."""
     console = notice_console()
     if not console.is_terminal:
         yield _LogLines(console, title, unit)
         return
-    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
+    columns = (
+        bars.TextColumn(title),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TextColumn(unit),
+        bars.TimeRemainingColumn(),
+    )
+    with bars.Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(title, total=None)
 
         def show(done: int, total: int) -> None:

@@ -25,10 +25,8 @@ from tracker.ledger.digest import BODY_HEADER, DIGEST_BYTES, LedgerDigest
 from tracker.ledger.entry_log import HEADER_BYTES, RECORD_SIZE_BYTES, LogRecords, scan_log
 from tracker.ledger.errors import OTHER_BOOKIES, BadEntry
 from tracker.ledger.kernels import gather
+from tracker.ledger.progress import Progress
 from tracker.ledger.stored_entries import LedgerEntries, StoredEntries
-
-Progress = Callable[[int, int], None]
-"""Called with (done, in all) now and then, and once at the end."""
 
 _LOG_NAME: Final = re.compile(r"([0-9a-f]+)\.log(\.gz)?")
 _GZIP_PIECE_BYTES: Final = 1 << 20

@@ -15,8 +15,8 @@ from tracker.core.columns import BoolArray, IndexColumns, Position
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.ledger.cursor import CursorState, nothing_acked
 from tracker.ledger.entry_columns import EntryColumns, EntryFlag
-from tracker.ledger.entry_logs import Progress
 from tracker.ledger.errors import BadEntry, ErrorPolicy
+from tracker.ledger.progress import Progress
 from tracker.ledger.topic_name import TopicName
 from tracker.ledger.topic_reader import TopicReader
 from tracker.ledger.transactions import TransactionMarkers, TransactionOutcome

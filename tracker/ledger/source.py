@@ -6,17 +6,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tracker.ledger.entry_logs import EntryLogs, Progress, open_entry_logs
+from tracker.ledger.entry_logs import EntryLogs, open_entry_logs
 from tracker.ledger.errors import ErrorPolicy
 from tracker.ledger.logged_ledger import LoggedLedger
 from tracker.ledger.managed_ledger import TopicCatalogue
 from tracker.ledger.metadata_dump import MetadataDump
 from tracker.ledger.pending import PendingReport, pending_indexes
+from tracker.ledger.progress import Progress
 from tracker.ledger.stored_snapshots import StoredSnapshot, read_stored_snapshots
 from tracker.ledger.topic_log import CompactedLog, Ledger, TopicLog, TopicParts
 from tracker.ledger.topic_reader import LedgerSpan, OpenLedgers, TopicReader
 
-__all__ = ["BookieDisk", "PendingReport", "Progress", "StoredSnapshot", "open_bookie_disk"]
+__all__ = ["BookieDisk", "PendingReport", "StoredSnapshot", "open_bookie_disk"]
 
 COMPACTION_CURSOR: Final = "__compaction"
 COMPACTED_LEDGER_PROPERTY: Final = "CompactedTopicLedger"

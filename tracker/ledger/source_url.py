@@ -18,10 +18,10 @@ from urllib.parse import parse_qsl, quote, unquote
 
 from tracker.core.errors import InvalidInput
 from tracker.ledger.combined_source import CombinedSource
-from tracker.ledger.entry_logs import Progress
 from tracker.ledger.local.source import open_local_ledgers
 from tracker.ledger.offload.blob_source import open_blobs
 from tracker.ledger.offload.map_file_source import open_map_files
+from tracker.ledger.progress import Progress
 from tracker.ledger.source import open_bookie_disk
 from tracker.ledger.topic_log import LedgerSource
 from tracker.ledger.topic_reader import OpenLedgers

@@ -9,6 +9,7 @@ from tracker.ledger.compaction.compacted_ledger import unreadable_kept, unwrappe
 from tracker.ledger.entry_columns import scan_entries
 from tracker.ledger.errors import BadEntry, LedgerError
 from tracker.ledger.places import unreadable_entry
+from tracker.ledger.progress import Progress
 from tracker.ledger.stored_entries import LedgerEntries
 from tracker.ledger.topic_log import Ledger, LedgerSource
 from tracker.ledger.topic_name import TopicName
@@ -20,10 +21,6 @@ class IndexedLedger(Protocol):
 
     def index_damage(self) -> BadEntry | None:
         """What is wrong with the index, for the ledger as a whole and counting no entry; None when nothing is."""
-
-
-VerifyProgress = Callable[[int, int], None]
-"""Called with the entries looked at so far, and those there are in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +53,7 @@ class LedgerVerdict:
 
 
 def verify_topics(
-    source: LedgerSource, topics: Sequence[str], *, progress: VerifyProgress | None = None
+    source: LedgerSource, topics: Sequence[str], *, progress: Progress | None = None
 ) -> Iterator[LedgerVerdict]:
     """Read every entry of some topics, and compare what has a checksum with it.
 
@@ -66,7 +63,7 @@ def verify_topics(
     Args:
         source: where they are.
         topics: full names.
-        progress: called after each piece.
+        progress: called after each piece, with entries looked at and entries in all.
     Raises:
         OSError: a file cannot be read.
     Cost: O(bytes); memory for one piece and the list of what is bad.

@@ -7,8 +7,9 @@ import typer
 
 from tracker.cli.ledger_source import Source, opened
 from tracker.cli.options import AsJson, Topic
-from tracker.cli.output import ProgressTo, instant, print_json, progress, show, size, table
+from tracker.cli.output import instant, print_json, progress, show, size, table
 from tracker.ledger.content import LedgerContent, count_content
+from tracker.ledger.progress import Progress
 from tracker.ledger.topic_log import Ledger
 
 
@@ -61,7 +62,7 @@ def stats(
     show(rows)
 
 
-def _count(ledgers: Sequence[Ledger], shown: ProgressTo) -> list[LedgerContent]:
+def _count(ledgers: Sequence[Ledger], shown: Progress) -> list[LedgerContent]:
     total = sum(ledger.last_entry_id + 1 for ledger in ledgers)
     counted: list[LedgerContent] = []
     done = 0

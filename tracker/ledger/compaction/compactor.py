@@ -6,7 +6,7 @@ stands for the topic up to its horizon, so that work grows with what is new and 
 Source: AbstractTwoPhaseCompactor.java, PublishingOrderCompactor.java.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
@@ -24,13 +24,11 @@ from tracker.ledger.messages.batch import Slot
 from tracker.ledger.messages.build import signed
 from tracker.ledger.messages.visibility import OpenTransactions, TransactionView, visible_entries
 from tracker.ledger.places import unreadable_entry
+from tracker.ledger.progress import Progress
 from tracker.ledger.stored_entries import LedgerEntries
 from tracker.ledger.topic_log import CompactedLog, Ledger, TopicLog
 
 COMPONENT: Final = "compacted-ledger"
-
-CompactionProgress = Callable[[int, int], None]
-"""Called with the entries looked at so far, and those there are in all; each counts twice, once for either phase."""
 
 
 class CompactedLedgerWriter(Protocol):
@@ -113,8 +111,8 @@ class Compaction:
     and so does a message of which a producer may still send pieces."""
     on_error: ErrorPolicy = ErrorPolicy.FAIL
     """SKIP goes on without entries that cannot be read, which loses them for good once their ledgers are trimmed."""
-    progress: CompactionProgress | None = None
-    """Called after each piece."""
+    progress: Progress | None = None
+    """Called after each piece, with entries looked at and entries in all; each counts twice, once for either phase."""
 
     def choose(self) -> CompactionPlan | None:
         """Phase one: find the latest message of each key. None when there is no message to look at: none in the topic, or

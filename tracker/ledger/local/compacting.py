@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tracker.core.columns import Position
-from tracker.ledger.compaction.compactor import Compaction, CompactionProgress, CompactionSummary
+from tracker.ledger.compaction.compactor import Compaction, CompactionSummary
 from tracker.ledger.errors import BadEntry, ErrorPolicy
 from tracker.ledger.local.compacted import CompactedMetadata
 from tracker.ledger.local.disk import Disk, make_durably
@@ -19,6 +19,7 @@ from tracker.ledger.local.locks import FileLock
 from tracker.ledger.local.open_ledger import OpenLedger
 from tracker.ledger.local.records import Frames, Payloads
 from tracker.ledger.local.source import open_local_ledgers
+from tracker.ledger.progress import Progress
 
 _PIECE_BYTES: Final = 4 << 20
 
@@ -63,7 +64,7 @@ def compact_local_topic(
     now_ms: int,
     retain_null_key: bool = False,
     on_error: ErrorPolicy = ErrorPolicy.FAIL,
-    progress: CompactionProgress | None = None,
+    progress: Progress | None = None,
     disk: Disk | None = None,
 ) -> LocalCompaction | None:
     """Compact what is durable of a topic, on top of what was compacted before.
@@ -74,7 +75,7 @@ def compact_local_topic(
         now_ms: the time, milliseconds since 1970-01-01 UTC.
         retain_null_key: keep messages that have no key.
         on_error: SKIP leaves out entries that cannot be read, and lists them.
-        progress: called after each piece.
+        progress: as that of :class:`~tracker.ledger.compaction.compactor.Compaction`.
         disk: what to do with files; for tests.
     Returns: what was made; None when the topic has nothing to compact, and nothing is changed.
     Raises:

@@ -1,6 +1,6 @@
 """Copies topics from any source into local ledgers, entry by entry: payloads and positions stay what they are."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,11 +17,9 @@ from tracker.ledger.local.open_ledger import OpenLedger
 from tracker.ledger.local.opening import open_writer
 from tracker.ledger.local.records import Frames, Payloads
 from tracker.ledger.local.writer import TopicWriter
+from tracker.ledger.progress import Progress
 from tracker.ledger.stored_entries import LedgerEntries
 from tracker.ledger.topic_log import Ledger, TopicLog
-
-ImportProgress = Callable[[int, int], None]
-"""Called with the entries copied or passed over so far, and those there are in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ def import_topic(
     *,
     now_ms: int,
     on_error: ErrorPolicy = ErrorPolicy.FAIL,
-    progress: ImportProgress | None = None,
+    progress: Progress | None = None,
     disk: Disk | None = None,
 ) -> ImportReport:
     """Copy a topic into a directory of local ledgers, under its own name and with its own ledger and entry ids.
@@ -58,7 +56,7 @@ def import_topic(
         now_ms: the time, milliseconds since 1970-01-01 UTC.
         on_error: SKIP leaves out entries that cannot be read, and lists them; and goes on behind those that an import
             before left out.
-        progress: called after each piece.
+        progress: called after each piece, with entries copied or passed over and entries in all.
         disk: what to do with files; for tests.
     Raises:
         InvalidInput: a ledger id is taken, by another topic of the directory or by a ledger of this topic that has not
