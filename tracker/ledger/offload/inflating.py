@@ -14,6 +14,9 @@ VALUE_BYTES_MAX: Final = 1 << 28
 """What one value may inflate to; Pulsar's entries are some megabytes at most."""
 _SAFE_BYTES: Final = 1 << 16
 """A stream of this size cannot inflate to more than 64 MB: deflate's best is 1,032 : 1."""
+_AT_ONCE_BYTES_MAX: Final = 1 << 19
+"""Nor one of this size to more than twice :data:`VALUE_BYTES_MAX`, which larger ones take while they grow."""
+_ROOM_BYTES_MAX: Final = 1 << 23
 
 
 def _quickest() -> Any:
@@ -37,9 +40,13 @@ def inflate(stream: bytes | memoryview, size_max: int) -> bytes:
     Raises:
         CompressedDataInvalid: it is damaged, cut short or longer than it should be, or holds more.
     """
+    if len(stream) <= _AT_ONCE_BYTES_MAX and size_max < _ROOM_BYTES_MAX:
+        plain = _inflated_at_once(stream, size_max)
+        if plain is not None:
+            return plain
     inflater = _zlib.decompressobj()
     try:
-        plain: bytes = inflater.decompress(stream, size_max + 1)
+        plain = inflater.decompress(stream, size_max + 1)
     except _StreamError as error:
         raise CompressedDataInvalid(f"{len(stream)} bytes of zlib do not inflate: {error}") from error
     if len(plain) > size_max:
@@ -47,6 +54,18 @@ def inflate(stream: bytes | memoryview, size_max: int) -> bytes:
     if not inflater.eof or inflater.unused_data:
         raise CompressedDataInvalid(f"{len(stream)} bytes of zlib are cut short, or more than one stream")
     return plain
+
+
+def _inflated_at_once(stream: bytes | memoryview, size_max: int) -> bytes | None:
+    """The same without a second copy, in room that was made before; None for what is not as it should be."""
+    try:
+        # A byte more than needed, so that the end is seen without more room.
+        plain: bytes = _zlib.decompress(stream, bufsize=size_max + 1)
+    except _StreamError:
+        return None
+    # What lies behind a stream is passed over; then its checksum is not at the end.
+    checksum = int.from_bytes(stream[-4:], "big")
+    return plain if len(plain) <= size_max and _zlib.adler32(plain) == checksum else None
 
 
 def inflate_each(streams: Sequence[bytes]) -> tuple[list[bytes], dict[int, CompressedDataInvalid]]:
