@@ -77,6 +77,8 @@ _FIXED_64: Final = 1
 _BYTES: Final = 2
 _FIXED_32: Final = 5
 
+_ZERO: Int = np.int64(0)
+
 _kernels = Kernels()
 warm_up = _kernels.warm_up
 
@@ -319,11 +321,11 @@ def scan_frames(
         at, stop = start[row], end[row]
         values[_CHECKED_START, row] = stop
         values[_CRC, row] = -1
-        flags = np.int64(0)
+        flags = _ZERO
 
         # What the broker says, if it says anything. Both parts are read here: with arrays handed on, and values written
         # as they are met, this takes twice the time.
-        timestamp = index = np.int64(0)
+        timestamp = index = _ZERO
         if stop - at >= 6 and _octet(octets, at) == 0x0E and _octet(octets, at + 1) == 0x02:
             size = _signed_32(_big_32(octets, at + 2))
             at += 6
@@ -343,7 +345,7 @@ def scan_frames(
                     at = _skip_field(octets, at, part_end)
             if at < 0:
                 continue
-        crc = np.int64(-1)
+        crc = _ZERO - 1
         checked_start = stop
         if stop - at >= 6 and _octet(octets, at) == 0x0E and _octet(octets, at + 1) == 0x01:
             crc = _big_32(octets, at + 2)
@@ -359,9 +361,9 @@ def scan_frames(
         if size > stop - at:
             continue
         part_end = at + size
-        publish_time = deliver_at = marker_type = txn_most = txn_least = compression = plain_size = np.int64(0)
-        num_messages = np.int64(1)
-        required = np.int64(0)
+        publish_time = deliver_at = marker_type = txn_most = txn_least = compression = plain_size = _ZERO
+        num_messages = _ZERO + 1
+        required = _ZERO
         while 0 <= at < part_end:
             tag = _octet(octets, at)
             at += 1
@@ -428,7 +430,7 @@ def scan_frames(
         if flags & _BOTH_TXN_FIELDS == _BOTH_TXN_FIELDS:
             flags |= TRANSACTION
         else:
-            txn_most = txn_least = np.int64(0)
+            txn_most = txn_least = _ZERO
 
         values[_BROKER_TIMESTAMP, row] = timestamp
         values[_INDEX, row] = index

@@ -41,12 +41,12 @@ def inflate(stream: bytes | memoryview, size_max: int) -> bytes:
         CompressedDataInvalid: it is damaged, cut short or longer than it should be, or holds more.
     """
     if len(stream) <= _AT_ONCE_BYTES_MAX and size_max < _ROOM_BYTES_MAX:
-        plain = _inflated_at_once(stream, size_max)
-        if plain is not None:
-            return plain
+        at_once = _inflated_at_once(stream, size_max)
+        if at_once is not None:
+            return at_once
     inflater = _zlib.decompressobj()
     try:
-        plain = inflater.decompress(stream, size_max + 1)
+        plain: bytes = inflater.decompress(stream, size_max + 1)
     except _StreamError as error:
         raise CompressedDataInvalid(f"{len(stream)} bytes of zlib do not inflate: {error}") from error
     if len(plain) > size_max:
