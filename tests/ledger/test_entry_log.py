@@ -2,11 +2,13 @@
 
 import struct
 
+import numpy as np
 import pytest
 
 from tests.ledger.log_files import direct_header, entry_log, flipped, header, ledger_records, ledgers_map, record
 from tracker.ledger.digest import encode_body
-from tracker.ledger.entry_log import scan_log
+from tracker.ledger.entry_log import LogRecords, scan_log
+from tracker.ledger.entry_logs import RecordColumns
 from tracker.ledger.errors import LedgerFileInvalid
 
 PAYLOADS = [b"first", b"", b"third" * 50]
@@ -14,8 +16,12 @@ RECORDS = ledger_records(7, PAYLOADS)
 
 
 def positions(log: bytes) -> list[tuple[int, int]]:
-    records = scan_log(log, "0.log")
-    return list(zip(records.ledger_id.tolist(), records.entry_id.tolist(), strict=True))
+    columns = columns_of(scan_log(log, "0.log"))
+    return list(zip(columns.ledger_id.tolist(), columns.entry_id.tolist(), strict=True))
+
+
+def columns_of(records: LogRecords) -> RecordColumns:
+    return RecordColumns(np.zeros(len(records), np.int32), *np.concatenate(records.tables, axis=1))
 
 
 def test_records_are_found_in_file_order():
@@ -23,13 +29,14 @@ def test_records_are_found_in_file_order():
     others = ledger_records(3, [b"x", b"y"])
     records = scan_log(entry_log([RECORDS[0], others[0], RECORDS[1], others[1], RECORDS[2]]), "0.log")
 
-    assert list(zip(records.ledger_id.tolist(), records.entry_id.tolist(), strict=True)) == [
+    columns = columns_of(records)
+    assert list(zip(columns.ledger_id.tolist(), columns.entry_id.tolist(), strict=True)) == [
         (7, 0), (3, 0), (7, 1), (3, 1), (7, 2),
     ]  # fmt: skip
-    assert records.offset.tolist()[:2] == [1024, 1024 + len(RECORDS[0])]
-    assert records.body_size.tolist()[0] == 32 + 4 + 5
-    assert records.last_add_confirmed.tolist() == [-1, -1, 0, 0, 1]
-    assert records.length.tolist() == [5, 1, 5, 2, 255]
+    assert columns.offset.tolist()[:2] == [1024, 1024 + len(RECORDS[0])]
+    assert columns.body_size.tolist()[0] == 32 + 4 + 5
+    assert columns.last_add_confirmed.tolist() == [-1, -1, 0, 0, 1]
+    assert columns.length.tolist() == [5, 1, 5, 2, 255]
     assert records.damage == ()
     assert records.truncated_at is None
 
@@ -141,7 +148,7 @@ def test_records_too_short_for_an_entry_are_damage():
     """Between 16 and 32 bytes there are ids but no digest."""
     records = scan_log(entry_log([record(struct.pack(">qqi", 7, 0, 1)), RECORDS[1]]), "0.log")
 
-    assert records.entry_id.tolist() == [1]
+    assert columns_of(records).entry_id.tolist() == [1]
     assert [(place.ledger_id, place.entry_id) for place in records.damage] == [(7, 0)]
 
 

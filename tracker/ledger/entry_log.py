@@ -50,20 +50,16 @@ class LogDamage:
 class LogRecords:
     """The entries of one log, in file order: columns, no bytes."""
 
-    offset: Int64Array
-    """Of the size field."""
-    body_size: Int64Array
-    ledger_id: Int64Array
-    entry_id: Int64Array
-    last_add_confirmed: Int64Array
-    length: Int64Array
-    """Payload bytes of the ledger up to and including this entry."""
+    tables: tuple[Int64Array, ...]
+    """Not joined, because whoever reads several logs joins theirs as well. In each, a column for each entry, and rows
+    offset of the size field, body size, ledger id, entry id, last add confirmed, and length, which is the payload bytes
+    of the ledger up to and including this entry."""
     damage: tuple[LogDamage, ...]
     truncated_at: int | None
     """Where a last record or the header is cut short, as a crash leaves it; None when the log ends with a record."""
 
     def __len__(self) -> int:
-        return len(self.offset)
+        return sum(table.shape[1] for table in self.tables)
 
 
 def scan_log(log: bytes | mmap.mmap, name: str) -> LogRecords:
@@ -134,17 +130,7 @@ def scan_log(log: bytes | mmap.mmap, name: str) -> LogRecords:
         truncated_at = position
     if finished and truncated_at is not None:
         damage.append(LogDamage(truncated_at, None, None, f"the log was finished, yet is cut short at {end} bytes"))
-    table = np.concatenate(parts, axis=1)
-    return LogRecords(
-        offset=table[0],
-        body_size=table[1],
-        ledger_id=table[2],
-        entry_id=table[3],
-        last_add_confirmed=table[4],
-        length=table[5],
-        damage=tuple(damage),
-        truncated_at=truncated_at,
-    )
+    return LogRecords(tuple(parts), tuple(damage), truncated_at)
 
 
 def _check_header(log: bytes | mmap.mmap, name: str) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ _SPARSE_MAX: Final = 2
 _DIGEST_BYTES: Final = np.array([0, *(DIGEST_BYTES[digest_type] for digest_type in sorted(DIGEST_BYTES))], np.int64)
 """:data:`DIGEST_BYTES` as a column, by digest type."""
 UInt8Array = NDArray[np.uint8]
+Number = TypeVar("Number", np.int64, np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +155,13 @@ class EntryLogs:
         """Entries of a range, of which ``rows`` are all the records."""
         ids = self.records.entry_id[rows]
         copies = np.flatnonzero(np.diff(ids, prepend=-1))
-        present, first_rows = ids[copies], rows[copies]
+        present, first_rows = _at(ids, copies), _at(rows, copies)
         fitting = np.zeros(len(rows), np.uint8)
         # The first copy of each entry; of those that are damaged the next, which is rare.
         while len(copies):
-            fitting[copies] = self._fitting(rows[copies], digest)
-            copies = copies[fitting[copies] == 0] + 1
+            fits = self._fitting(_at(rows, copies), digest)
+            fitting[copies] = fits
+            copies = copies[fits == 0] + 1
             copies = copies[copies < len(rows)]
             copies = copies[ids[copies] == ids[copies - 1]]
         whole = np.flatnonzero(fitting)
@@ -171,7 +173,7 @@ class EntryLogs:
                 for entry_id, row in zip(present[is_damaged].tolist(), first_rows[is_damaged].tolist(), strict=True)
             ]
             bad.sort(key=lambda entry: -1 if entry.entry_id is None else entry.entry_id)
-        return LedgerEntries(self._payloads(rows[whole], fitting[whole]), tuple(bad))
+        return LedgerEntries(self._payloads(_at(rows, whole), _at(fitting, whole)), tuple(bad))
 
     def _payloads(self, rows: Int64Array, digest_type: NDArray[np.uint8]) -> StoredEntries:
         """The payloads of whole records, in one buffer."""
@@ -189,7 +191,7 @@ class EntryLogs:
         order: list[Int64Array] = []
         for octets, where in self._by_file(rows):
             parts.append(gather(octets, start[where], end[where]))
-            order.append(where)
+            order.append(np.arange(len(rows))[where])
         # Where each row's bytes are: the parts lie one behind the other.
         by_file = np.concatenate(order) if order else np.empty(0, np.int64)
         size = end - start
@@ -207,12 +209,12 @@ class EntryLogs:
             fitting[where] = digest.fitting(octets, start, start + self.records.body_size[rows[where]])
         return fitting
 
-    def _by_file(self, rows: Int64Array) -> Iterator[tuple[UInt8Array, Int64Array]]:
+    def _by_file(self, rows: Int64Array) -> Iterator[tuple[UInt8Array, Int64Array | slice]]:
         """Each log that has some of the rows, and which of them."""
         file_no = self.records.file_no[rows]
         is_one = len(rows) > 0 and bool((file_no == file_no[0]).all())
         for number in [int(file_no[0])] if is_one else np.unique(file_no).tolist():
-            where = np.arange(len(rows)) if is_one else np.flatnonzero(file_no == number)
+            where = slice(None) if is_one else np.flatnonzero(file_no == number)
             yield np.frombuffer(self._logs[number], np.uint8), where
 
     def locate(self, ledger_id: int, entry_id: int) -> tuple[Path, int] | None:
@@ -315,16 +317,9 @@ def _scan_all(files: Sequence[Path], progress: Progress | None) -> EntryLogs:
             truncated.append((file, part.truncated_at))
         if progress is not None:
             progress(sum(sizes[: file_no + 1]), sum(sizes))
-    records = RecordColumns(
-        file_no=np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts]),
-        offset=np.concatenate([part.offset for part in parts]),
-        body_size=np.concatenate([part.body_size for part in parts]),
-        ledger_id=np.concatenate([part.ledger_id for part in parts]),
-        entry_id=np.concatenate([part.entry_id for part in parts]),
-        last_add_confirmed=np.concatenate([part.last_add_confirmed for part in parts]),
-        length=np.concatenate([part.length for part in parts]),
-    )
-    return EntryLogs(files, logs, records, damage=damage, truncated=truncated)
+    file_numbers = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts])
+    columns = np.ascontiguousarray(np.concatenate([table for part in parts for table in part.tables], axis=1))
+    return EntryLogs(files, logs, RecordColumns(file_numbers, *columns), damage=damage, truncated=truncated)
 
 
 def _find_logs(directory: Path) -> list[Path]:
@@ -357,6 +352,11 @@ def _gunzip(file: Path) -> tuple[bytes, str | None]:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         return b"".join(pieces), f"the gzip file is cut short or damaged: {error}"
     return b"".join(pieces), None
+
+
+def _at(column: NDArray[Number], where: Int64Array) -> NDArray[Number]:
+    """The rows ``where``, which ascend; mostly they are all of them, and then nothing is copied."""
+    return column if len(where) == len(column) else column[where]
 
 
 def _gaps(present: Int64Array, first: int, last: int) -> Iterator[tuple[int, int]]:
