@@ -5,13 +5,17 @@ from contextlib import asynccontextmanager
 
 import grpc
 from google.protobuf.any_pb2 import Any
+from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
 from google.rpc import code_pb2, status_pb2
 from grpc_status import rpc_status
 
+from delayed_tracker.v1 import ledger_pb2
 from delayed_tracker.v1 import tracker_pb2 as pb
 
 SERVICE = pb.DESCRIPTOR.services_by_name["DelayedDeliveryTrackerService"]
+LEDGERS = ledger_pb2.DESCRIPTOR.services_by_name["LedgerService"]
 
 STREAM = "AddMessagesStream"
 
@@ -37,8 +41,8 @@ class ScriptedService:
     def requests_of(self, method: str) -> list[Message]:
         return [request for name, request in self.requests if name == method]
 
-    def handler(self, method: str) -> grpc.RpcMethodHandler:
-        descriptor = SERVICE.methods_by_name[method]
+    def handler(self, descriptor: MethodDescriptor) -> grpc.RpcMethodHandler:
+        method = descriptor.name
 
         async def answer(request: Message, context: grpc.aio.ServicerContext) -> Message:
             self.requests.append((method, request))
@@ -49,8 +53,8 @@ class ScriptedService:
                 yield await answer(request, context)
 
         codecs = {
-            "request_deserializer": getattr(pb, descriptor.input_type.name).FromString,
-            "response_serializer": getattr(pb, descriptor.output_type.name).SerializeToString,
+            "request_deserializer": GetMessageClass(descriptor.input_type).FromString,
+            "response_serializer": GetMessageClass(descriptor.output_type).SerializeToString,
         }
         if method == STREAM:
             return grpc.stream_stream_rpc_method_handler(answer_each, **codecs)
@@ -58,8 +62,9 @@ class ScriptedService:
 
     async def start(self, address: str = "127.0.0.1:0") -> None:
         self._server = grpc.aio.server()
-        handlers = {method.name: self.handler(method.name) for method in SERVICE.methods}
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE.full_name, handlers),))
+        for served in (SERVICE, LEDGERS):
+            handlers = {method.name: self.handler(method) for method in served.methods}
+            self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(served.full_name, handlers),))
         port = self._server.add_insecure_port(address)
         self.address = f"127.0.0.1:{port}"
         await self._server.start()

@@ -43,6 +43,13 @@ class Threaded:
     def __len__(self) -> int:
         return len(self.used)
 
+    @property
+    def ledgers(self):
+        return Threaded(self.used.ledgers)
+
+    def read_entries(self, *arguments, **options):
+        return each(self.used.read_entries(*arguments, **options))
+
     def view_tracker(self, topic, subscription):
         return Threaded(self.used.view_tracker(topic, subscription))
 

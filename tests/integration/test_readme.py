@@ -14,6 +14,7 @@ from textwrap import dedent
 import httpx
 import pytest
 
+from tracker.cli.demo.sample import BUNDLED_SAMPLE
 from tracker.cli.main import command_names
 from tracker.client import MessagePlace
 from tracker.service.exit_codes import ExitCode
@@ -53,7 +54,7 @@ def test_every_block_of_the_readme_is_of_a_kind_that_is_tested():
     for language, block in blocks:
         assert language != "" or "delayed-tracker" in block
         assert language != "console" or all(line.startswith("$ ") for line in block.splitlines())
-    assert len(PYTHON) == len(["asyncio", "blocking"])
+    assert len(PYTHON) == len(["asyncio", "blocking", "ledgers"])
 
 
 def test_blocks_of_the_storage_guide_are_what_they_say():
@@ -146,7 +147,24 @@ async def test_the_service_starts_as_the_readme_says(tmp_path, broker_conf, comm
             await process.wait()
 
 
-@pytest.mark.parametrize("example", PYTHON, ids=["asyncio", "blocking"])
+@pytest.fixture
+def service_settings() -> dict[str, str]:
+    """With the ledgers that the README's commands look into."""
+    sample = f"bookkeeper+file:{BUNDLED_SAMPLE / 'bookie'}?metadata={BUNDLED_SAMPLE / 'metadata.jsonl'}"
+    return {"ledgerSourceUrl": sample}
+
+
+async def test_the_ledgers_example_works(service):
+    """It finds a message, reads on from there, and sees the end."""
+    status, out = await run(sys.executable, "-c", PYTHON[2].replace(ADDRESS, service.grpc_address), environment={})
+    assert status == 0, out
+    first, *pages, last = out.splitlines()
+    position = first.removeprefix("index 420 is at ")
+    assert pages[0] == f"100 entries from {position} on; 0 gaps"
+    assert last.startswith("the last is ")
+
+
+@pytest.mark.parametrize("example", PYTHON[:2], ids=["asyncio", "blocking"])
 async def test_the_python_examples_work(service, example):
     """Each tracks, waits, and gets what became due."""
     assert ADDRESS in example

@@ -6,6 +6,8 @@ Retries are gRPC's own, by service config, on UNAVAILABLE only, and only for cal
 - ClearMessages, ResetCursor, DeleteTracker and CloseTracker, whose repetition would be answered as a fault;
 - CancelMessages and SealBucket, whose repetition would be answered as if there had been nothing to do.
 
+Questions about ledgers change nothing and may all be repeated.
+
 Waiting for a service that is being restarted is the service config's, too: a call that waits has not been sent. Streams
 do not wait, for they have no time limit that would end it.
 """
@@ -17,12 +19,17 @@ from typing import Final
 
 from google.protobuf.message import Message
 
-from delayed_tracker.v1 import tracker_pb2
+from delayed_tracker.v1 import ledger_pb2, tracker_pb2
 from tracker.client.errors import Unavailable
 from tracker.client.settings import ClientSettings
 from tracker.core.errors import InvalidInput
 
 _SERVICE: Final = tracker_pb2.DESCRIPTOR.services_by_name["DelayedDeliveryTrackerService"]
+_LEDGERS: Final = ledger_pb2.DESCRIPTOR.services_by_name["LedgerService"]
+# No two of them have a method of one name.
+_PATHS: Final = {
+    method.name: f"/{service.full_name}/{method.name}" for service in (_SERVICE, _LEDGERS) for method in service.methods
+}
 
 _RETRIED: Final = (
     "OpenTracker",
@@ -64,7 +71,10 @@ def service_config(settings: ClientSettings) -> str:
         {
             "methodConfig": [
                 {
-                    "name": [{"service": _SERVICE.full_name, "method": method} for method in _RETRIED],
+                    "name": [
+                        *({"service": _SERVICE.full_name, "method": method} for method in _RETRIED),
+                        {"service": _LEDGERS.full_name},
+                    ],
                     "waitForReady": settings.wait_for_ready,
                     "retryPolicy": _RETRY_POLICY,
                 },
@@ -93,7 +103,7 @@ def channel_options(settings: ClientSettings) -> Sequence[tuple[str, str | int]]
 
 def method_path(method: str) -> str:
     """The path of a method, such as ``AddMessages``, on the wire."""
-    return f"/{_SERVICE.full_name}/{_SERVICE.methods_by_name[method].name}"
+    return _PATHS[method]
 
 
 def serialized(message: Message | bytes) -> bytes:

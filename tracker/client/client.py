@@ -17,6 +17,7 @@ from typing import Self
 
 from tracker.client.answers import Position
 from tracker.client.calls import Calls
+from tracker.client.ledgers import LedgerClient
 from tracker.client.reports import TrackerSummary
 from tracker.client.service_rules import ServiceRules
 from tracker.client.session import TrackerSession
@@ -66,6 +67,11 @@ class DelayedTrackerClient:
             self._rules.open_tracker(topic, subscription, owner=owner, mark_delete=mark_delete)
         )
         return TrackerSession(self._calls, topic, subscription, opened)
+
+    @property
+    def ledgers(self) -> LedgerClient:
+        """Questions about the ledgers that the service was given to read (``ledgerSourceUrl``)."""
+        return LedgerClient(self._calls)
 
     def view_tracker(self, topic: str, subscription: str) -> TrackerView:
         """Read a tracker that somebody opened, without taking it over."""

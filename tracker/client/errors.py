@@ -8,11 +8,13 @@
         |   +-- BatchTooLarge     send, or ask for, less at once
         +-- Fenced                somebody opened the tracker after you
         +-- TrackerNotOpen        open it (again)
+        +-- NotFound              no such topic or message in the ledgers; it may come to be
+        +-- Unanswerable          the service, or the topic, is not made for the question
         +-- Cleared               the tracker was cleared or closed while the call waited
         +-- Unavailable           try again after .retry_after_s
         |   +-- Overloaded        the service asks for less
         |   +-- CallTimedOut      no answer in time; the call may have been applied
-        +-- DataLoss              stored bytes are corrupt
+        +-- DataLoss              stored bytes are missing or corrupt
         +-- ServiceFault          anything else: a fault of the service, or of a proxy in between
     InvalidInput                  a value this client refused before sending it
     SessionClosed                 the session, or its client, was closed by this program
@@ -86,6 +88,18 @@ class TrackerNotOpen(TrackerCallError):
     reason = "TRACKER_NOT_OPEN"
 
 
+class NotFound(TrackerCallError):
+    """The ledgers have no such topic, or no such message yet; see to the name, or ask again when more was published."""
+
+    reason = "TOPIC_NOT_FOUND"
+
+
+class Unanswerable(TrackerCallError):
+    """The service has no ledgers to read, or the topic is one that cannot answer; the message says what to change."""
+
+    reason = "LEDGER_SOURCE_NOT_SET"
+
+
 class Cleared(TrackerCallError):
     """The tracker was cleared, reset, deleted or closed while the call waited; open it again."""
 
@@ -111,7 +125,9 @@ class CallTimedOut(Unavailable):
 
 
 class DataLoss(TrackerCallError):
-    """Stored bytes are corrupt; rebuild the tracker from the ledgers."""
+    """Stored bytes are missing or corrupt: rebuild the tracker from the ledgers, or give the service other copies of
+    these.
+    """
 
     reason = "DATA_LOSS"
 
@@ -140,6 +156,14 @@ _BY_REASON: Mapping[str, type[TrackerCallError]] = {
     "SHUTTING_DOWN": Unavailable,
     "TRACKER_BROKEN": Unavailable,
     "STORAGE_UNAVAILABLE": Unavailable,
+    "TOPIC_NOT_FOUND": NotFound,
+    "NAMESPACE_NOT_FOUND": NotFound,
+    "MESSAGE_INDEX_INVALID": NotFound,
+    "MESSAGE_NOT_FOUND": NotFound,
+    "LEDGER_SOURCE_NOT_SET": Unanswerable,
+    "PARTITIONED_TOPIC": Unanswerable,
+    "BROKER_METADATA_MISSING": Unanswerable,
+    "BROKER_METADATA_DISABLED": Unanswerable,
 }
 
 # For answers without a reason of ours: from gRPC itself, or from a proxy.

@@ -6,7 +6,8 @@ once; settings, answers and errors are the same classes and are imported from th
 
 from tracker.client.blocking.client import DelayedTrackerClient
 from tracker.client.blocking.lease import Lease
+from tracker.client.blocking.ledgers import LedgerClient
 from tracker.client.blocking.session import TrackerSession
 from tracker.client.blocking.view import TrackerView
 
-__all__ = ["DelayedTrackerClient", "Lease", "TrackerSession", "TrackerView"]
+__all__ = ["DelayedTrackerClient", "Lease", "LedgerClient", "TrackerSession", "TrackerView"]

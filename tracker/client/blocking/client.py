@@ -17,6 +17,7 @@ from typing import Self
 
 from tracker.client.answers import Position
 from tracker.client.blocking.calls import Calls
+from tracker.client.blocking.ledgers import LedgerClient
 from tracker.client.blocking.session import TrackerSession
 from tracker.client.blocking.view import TrackerView
 from tracker.client.reports import TrackerSummary
@@ -66,6 +67,11 @@ class DelayedTrackerClient:
             self._rules.open_tracker(topic, subscription, owner=owner, mark_delete=mark_delete)
         )
         return TrackerSession(self._calls, topic, subscription, opened)
+
+    @property
+    def ledgers(self) -> LedgerClient:
+        """Questions about the ledgers that the service was given to read (``ledgerSourceUrl``)."""
+        return LedgerClient(self._calls)
 
     def view_tracker(self, topic: str, subscription: str) -> TrackerView:
         """Read a tracker that somebody opened, without taking it over."""
