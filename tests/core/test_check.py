@@ -2,12 +2,14 @@
 
 import pytest
 
+from tests.core import copy_corruptions, effect_corruptions, home_corruptions
 from tests.core.busy_tracker import FAR_MS, LIMITS, NEAR_MS, BusyTracker
-from tests.core.corruptions import CORRUPTIONS
 from tests.core.shell import Shell
 from tracker.core.errors import InvariantViolation
 from tracker.core.invariants import check_invariants
 from tracker.core.outcomes import BucketState
+
+CORRUPTIONS = home_corruptions.CORRUPTIONS | copy_corruptions.CORRUPTIONS | effect_corruptions.CORRUPTIONS
 
 
 def test_untouched_tracker_passes():
