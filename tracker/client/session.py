@@ -25,8 +25,10 @@ from tracker.client.answers import (
 from tracker.client.calls import Calls, StreamCall
 from tracker.client.columns import IntColumn, pack_indexes
 from tracker.client.lease import Lease
+from tracker.client.poll_queue import PollTerms, Taken
 from tracker.client.session_rules import SessionRules
 from tracker.client.shared_adds import SharedAdds
+from tracker.client.shared_polls import SharedPolls
 from tracker.client.view import TrackerView
 
 
@@ -46,6 +48,12 @@ class TrackerSession(TrackerView):
         self._adds = SharedAdds(
             lambda columns, count: calls.perform(self._rules.add_packed(columns, count)),
             batch_max=lambda: self._rules.batch_max,
+        )
+        self._polls = SharedPolls(
+            lambda shares, wait_ms, terms: calls.perform(self._rules.poll(shares, wait_ms=wait_ms, terms=terms)),
+            lambda rest: self.nack(rest.lease_id, rest.messages.ledger_ids, rest.messages.entry_ids),
+            share_max=settings.batch_max,
+            epoch=lambda: self._rules.epoch,
         )
         self._buffer = AddBuffer(
             self.add_columns,
@@ -124,18 +132,28 @@ class TrackerSession(TrackerView):
     async def poll(self, max_messages: int, *, wait_ms: int = 0, lease_ms: int | None = None) -> Lease:
         """Lease what is due, waiting up to ``wait_ms`` for the first of it.
 
+        While more is due than polls take, two calls of a session are under way at most; polls that come meanwhile share
+        the next, each with a lease of its own.
+
         Args:
             max_messages: 1 to the server's maximum.
             wait_ms: how long to wait for the first due position; the server caps it.
             lease_ms: how long to hold them; None is the server's default.
         Returns: a lease, of nothing if nothing became due.
         """
-        leased = await self._calls.perform(self._rules.poll(max_messages, wait_ms=wait_ms, lease_ms=lease_ms))
-        return Lease(self, lease_id=leased.lease_id, expires_at_ms=leased.expires_at_ms, messages=leased.messages)
+        taken = await self._poll(max_messages, wait_ms, PollTerms(lease_ms))
+        return Lease(self, lease_id=taken.lease_id, expires_at_ms=taken.expires_at_ms, messages=taken.messages)
 
     async def poll_hand_off(self, max_messages: int, *, wait_ms: int = 0) -> DueMessages:
-        """Take what is due without a lease: if the answer is lost, so are its positions until the next replay."""
-        return await self._calls.perform(self._rules.poll_hand_off(max_messages, wait_ms=wait_ms))
+        """Take what is due without a lease: if the answer is lost, so are its positions until the next replay.
+
+        They share calls as leased polls do; what came for one that was cancelled meanwhile goes to the next.
+        """
+        return (await self._poll(max_messages, wait_ms, PollTerms(None, is_hand_off=True))).messages
+
+    async def _poll(self, max_messages: int, wait_ms: int, terms: PollTerms) -> Taken:
+        self._rules.require_poll(max_messages, wait_ms, terms)
+        return await self._polls.poll(max_messages, wait_ms, terms)
 
     async def ack(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
         """Acknowledge leased positions: they are no longer tracked."""

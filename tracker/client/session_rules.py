@@ -1,6 +1,6 @@
 """What owning one tracker sends, and what the answers mean: every call carries the epoch that the open answered."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tracker.client import convert
@@ -9,7 +9,6 @@ from tracker.client.answers import (
     AckAnswer,
     AddAnswer,
     CancelAnswer,
-    DueMessages,
     ExtendAnswer,
     MarkDeleteAnswer,
     NackAnswer,
@@ -19,9 +18,9 @@ from tracker.client.answers import (
 )
 from tracker.client.batching import all_offsets
 from tracker.client.bounds import UINT32_MAX, bounded, mark_delete_message
-from tracker.client.column_fields import Columned
 from tracker.client.columns import IntColumn, pack, pack_indexes, pack_positions
 from tracker.client.exchange import Exchange, ask
+from tracker.client.poll_queue import PollTerms, Taken
 from tracker.client.settings import ClientSettings
 from tracker.client.view_rules import ViewRules
 from tracker.client.wire_columns import (
@@ -33,15 +32,6 @@ from tracker.client.wire_columns import (
     POLLED_COLUMNS,
 )
 from tracker.core.errors import InvalidInput
-
-
-@dataclass(frozen=True, slots=True)
-class Leased:
-    """What a poll leased."""
-
-    lease_id: int
-    expires_at_ms: int
-    messages: DueMessages
 
 
 class SessionRules(ViewRules):
@@ -76,19 +66,35 @@ class SessionRules(ViewRules):
         """AddMessagesStream: what each batch sends, and whose answer is whose."""
         return AddStream(self.tracker, self.epoch, batch_max=self._batches.batch_max)
 
-    def poll(self, max_messages: int, *, wait_ms: int, lease_ms: int | None) -> Exchange[Leased]:
-        """PollScheduledMessages under a lease."""
-        request = self._poll_request(max_messages, wait_ms)
-        if lease_ms is not None:
-            request.lease_ms = bounded("lease_ms", lease_ms, minimum=1, maximum=UINT32_MAX)
-        answer = yield from self._poll(request)
-        return Leased(answer.head.lease_id, answer.head.lease_expires_at_ms, convert.due_messages(answer))
+    def poll(self, shares: Sequence[int], *, wait_ms: int, terms: PollTerms) -> Exchange[list[Taken]]:
+        """PollScheduledMessages, as one poll or as several: what each takes at most is its share.
 
-    def poll_hand_off(self, max_messages: int, *, wait_ms: int) -> Exchange[DueMessages]:
-        """PollScheduledMessages without a lease."""
-        request = self._poll_request(max_messages, wait_ms)
-        request.hand_off = True
-        return convert.due_messages((yield from self._poll(request)))
+        Returns: what each took, in their order.
+        """
+        epoch = self.epoch
+        are_leased_apart = len(shares) > 1 and not terms.is_hand_off
+        request = pb.PollScheduledMessagesRequest(
+            tracker=self.tracker,
+            epoch=epoch,
+            max_messages=sum(shares),
+            wait_ms=wait_ms,
+            lease_ms=terms.lease_ms,
+            hand_off=terms.is_hand_off,
+            share_messages=shares if are_leased_apart else (),
+        )
+        timeout_s = self.settings.call_timeout_s + wait_ms / 1_000
+        answer = yield from ask("PollScheduledMessages", request, POLLED_COLUMNS, timeout_s=timeout_s)
+        head = answer.head
+        taken = Taken(head.lease_id, head.lease_expires_at_ms, convert.due_messages(answer), epoch)
+        leases = [(share.lease_id, share.message_count) for share in head.shares] if are_leased_apart else None
+        return taken.divided(shares, leases)
+
+    def require_poll(self, max_messages: int, wait_ms: int, terms: PollTerms) -> None:
+        """Raise InvalidInput for what no poll can ask for."""
+        bounded("max_messages", max_messages, minimum=1, maximum=UINT32_MAX)
+        bounded("wait_ms", wait_ms, minimum=0, maximum=UINT32_MAX)
+        if terms.lease_ms is not None:
+            bounded("lease_ms", terms.lease_ms, minimum=1, maximum=UINT32_MAX)
 
     def ack(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> Exchange[AckAnswer]:
         """AckMessages, as many calls as the columns take."""
@@ -221,15 +227,3 @@ class SessionRules(ViewRules):
             "DeleteTracker", request, pb.DeleteTrackerResponse, timeout_s=self.settings.open_timeout_s
         )
         return answer.deleted_count
-
-    def _poll_request(self, max_messages: int, wait_ms: int) -> pb.PollScheduledMessagesRequest:
-        return pb.PollScheduledMessagesRequest(
-            tracker=self.tracker,
-            epoch=self.epoch,
-            max_messages=bounded("max_messages", max_messages, minimum=1, maximum=UINT32_MAX),
-            wait_ms=bounded("wait_ms", wait_ms, minimum=0, maximum=UINT32_MAX),
-        )
-
-    def _poll(self, request: pb.PollScheduledMessagesRequest) -> Exchange[Columned[pb.PollScheduledMessagesResponse]]:
-        timeout_s = self.settings.call_timeout_s + request.wait_ms / 1_000
-        return (yield from ask("PollScheduledMessages", request, POLLED_COLUMNS, timeout_s=timeout_s))

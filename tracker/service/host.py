@@ -6,10 +6,11 @@ and how a tracker begins and ends.
     RECOVERING --ready()--> READY --begin_close()--> CLOSED
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 from snapshot_storage.errors import SnapshotConflict, StorageError
 from tracker.core.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
@@ -235,6 +236,30 @@ class TrackerHost(HostResults):
                 if answers:
                     return delivery
         return Delivery(IndexColumns.empty())
+
+    def poll_rest(self, epoch: int, first: Delivery, max_counts: Sequence[int], *, lease_ms: int) -> list[Delivery]:
+        """Take the other shares of a poll whose first share was just taken, each under a lease of its own.
+
+        Args:
+            epoch: the owner's.
+            first: what the first share took.
+            max_counts: of all shares, the first included; each 1 or more.
+            lease_ms: 1 or more.
+        Returns: what each took, the first included; those at the end that took nothing are left out.
+        """
+        deliveries = [first]
+        for before, max_count in pairwise(max_counts):
+            if len(deliveries[-1].indexes) < before:
+                break
+            try:
+                delivery, _ = self._pop(epoch, max_count, lease_ms, abandoned=lambda: False)
+            except LeasesExhausted:
+                # The shares before have taken what there was room for.
+                break
+            if not len(delivery.indexes):
+                break
+            deliveries.append(delivery)
+        return deliveries
 
     def _pop(self, epoch: int, max_count: int, lease_ms: int, abandoned: Callable[[], bool]) -> tuple[Delivery, bool]:
         """Take without an await, so that no cancellation can come between; tells whether that answers the poll."""

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from delayed_tracker.v1 import tracker_pb2
 from tracker.client.column_fields import Columned
 from tracker.client.wire_columns import POLLED_COLUMNS
-from tracker.core.columns import BEFORE_ALL
+from tracker.core.columns import BEFORE_ALL, IndexColumns
 from tracker.core.errors import InvalidInput
 from tracker.service.servicer_inspection import Context, InspectionServicer
 from tracker.service.wire import (
@@ -82,24 +82,33 @@ class TrackerServicer(InspectionServicer):
         limits = self._limits
         if not 1 <= request.max_messages <= limits.poll_messages_max:
             raise InvalidInput("max_messages", request.max_messages, f"give 1 to {limits.poll_messages_max}")
+        epoch, lease_ms, shares = require_epoch(request.epoch), self._lease_ms(request), _shares(request)
         delivery = await host.poll(
-            require_epoch(request.epoch),
-            max_count=request.max_messages,
+            epoch,
+            max_count=shares[0],
             wait_ms=min(request.wait_ms, limits.poll_wait_max_ms),
-            lease_ms=self._lease_ms(request),
+            lease_ms=lease_ms,
             abandoned=lambda: context.cancelled() or context.done(),
         )
         # No await from here on: what was taken is answered.
+        deliveries = host.poll_rest(epoch, delivery, shares, lease_ms=lease_ms)
         response = tracker_pb2.PollScheduledMessagesResponse(
             lease_id=delivery.lease_id,
-            lease_expires_at_ms=delivery.expires_at_ms,
+            lease_expires_at_ms=min(each.expires_at_ms for each in deliveries),
             server_time_ms=host.now_ms(),
             replay_required=host.replay_required,
             pause_reading=host.pause_reading,
         )
         if (next_ms := host.next_delivery_ms()) is not None:
             response.next_delivery_at_ms = next_ms
-        return POLLED_COLUMNS.encoded(response, from_indexes(delivery.indexes))
+        if len(shares) > 1:
+            response.shares.extend(
+                tracker_pb2.LeasedShare(lease_id=each.lease_id, message_count=len(each.indexes))
+                for each in deliveries
+                if len(each.indexes)
+            )
+        indexes = IndexColumns.concat([each.indexes for each in deliveries])
+        return POLLED_COLUMNS.encoded(response, from_indexes(indexes))
 
     def _lease_ms(self, request: tracker_pb2.PollScheduledMessagesRequest) -> int:
         given = request.HasField("lease_ms")
@@ -247,3 +256,16 @@ def _completed(
         raise InvalidInput("add.epoch", request.epoch, f"leave it out or repeat {first.epoch}")
     request.epoch = first.epoch
     return request
+
+
+def _shares(request: tracker_pb2.PollScheduledMessagesRequest) -> Sequence[int]:
+    """The most that each poll of a call takes; there is at least one."""
+    shares = request.share_messages
+    if not shares:
+        return (request.max_messages,)
+    if request.hand_off:
+        raise InvalidInput("share_messages", len(shares), "leave it unset when hand_off is set")
+    if min(shares) < 1 or sum(shares) != request.max_messages:
+        remedy = f"give 1 or more for each share, max_messages ({request.max_messages}) in all"
+        raise InvalidInput("share_messages", sum(shares), remedy)
+    return shares

@@ -118,23 +118,33 @@ class AddMessagesResponse(_message.Message):
     def __init__(self, added_count: _Optional[int] = ..., due_offsets: _Optional[_Iterable[int]] = ..., duplicate_offsets: _Optional[_Iterable[int]] = ..., beyond_max_delay_offsets: _Optional[_Iterable[int]] = ..., below_mark_delete_offsets: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PollScheduledMessagesRequest(_message.Message):
-    __slots__ = ("tracker", "epoch", "max_messages", "wait_ms", "lease_ms", "hand_off")
+    __slots__ = ("tracker", "epoch", "max_messages", "wait_ms", "lease_ms", "hand_off", "share_messages")
     TRACKER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     HAND_OFF_FIELD_NUMBER: _ClassVar[int]
+    SHARE_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     tracker: TrackerRef
     epoch: int
     max_messages: int
     wait_ms: int
     lease_ms: int
     hand_off: bool
-    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., epoch: _Optional[int] = ..., max_messages: _Optional[int] = ..., wait_ms: _Optional[int] = ..., lease_ms: _Optional[int] = ..., hand_off: _Optional[bool] = ...) -> None: ...
+    share_messages: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., epoch: _Optional[int] = ..., max_messages: _Optional[int] = ..., wait_ms: _Optional[int] = ..., lease_ms: _Optional[int] = ..., hand_off: _Optional[bool] = ..., share_messages: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class LeasedShare(_message.Message):
+    __slots__ = ("lease_id", "message_count")
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    lease_id: int
+    message_count: int
+    def __init__(self, lease_id: _Optional[int] = ..., message_count: _Optional[int] = ...) -> None: ...
 
 class PollScheduledMessagesResponse(_message.Message):
-    __slots__ = ("lease_id", "lease_expires_at_ms", "deliver_at_ms", "ledger_ids", "entry_ids", "next_delivery_at_ms", "server_time_ms", "replay_required", "pause_reading")
+    __slots__ = ("lease_id", "lease_expires_at_ms", "deliver_at_ms", "ledger_ids", "entry_ids", "next_delivery_at_ms", "server_time_ms", "replay_required", "pause_reading", "shares")
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     LEASE_EXPIRES_AT_MS_FIELD_NUMBER: _ClassVar[int]
     DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -144,6 +154,7 @@ class PollScheduledMessagesResponse(_message.Message):
     SERVER_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     REPLAY_REQUIRED_FIELD_NUMBER: _ClassVar[int]
     PAUSE_READING_FIELD_NUMBER: _ClassVar[int]
+    SHARES_FIELD_NUMBER: _ClassVar[int]
     lease_id: int
     lease_expires_at_ms: int
     deliver_at_ms: _containers.RepeatedScalarFieldContainer[int]
@@ -153,7 +164,8 @@ class PollScheduledMessagesResponse(_message.Message):
     server_time_ms: int
     replay_required: bool
     pause_reading: bool
-    def __init__(self, lease_id: _Optional[int] = ..., lease_expires_at_ms: _Optional[int] = ..., deliver_at_ms: _Optional[_Iterable[int]] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., entry_ids: _Optional[_Iterable[int]] = ..., next_delivery_at_ms: _Optional[int] = ..., server_time_ms: _Optional[int] = ..., replay_required: _Optional[bool] = ..., pause_reading: _Optional[bool] = ...) -> None: ...
+    shares: _containers.RepeatedCompositeFieldContainer[LeasedShare]
+    def __init__(self, lease_id: _Optional[int] = ..., lease_expires_at_ms: _Optional[int] = ..., deliver_at_ms: _Optional[_Iterable[int]] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., entry_ids: _Optional[_Iterable[int]] = ..., next_delivery_at_ms: _Optional[int] = ..., server_time_ms: _Optional[int] = ..., replay_required: _Optional[bool] = ..., pause_reading: _Optional[bool] = ..., shares: _Optional[_Iterable[_Union[LeasedShare, _Mapping]]] = ...) -> None: ...
 
 class AckMessagesRequest(_message.Message):
     __slots__ = ("tracker", "epoch", "lease_id", "ledger_ids", "entry_ids")

@@ -28,6 +28,7 @@ from tracker.client.blocking.calls import Calls
 from tracker.client.blocking.lease import Lease
 from tracker.client.blocking.view import TrackerView
 from tracker.client.columns import IntColumn, pack_indexes
+from tracker.client.poll_queue import PollTerms, Taken
 from tracker.client.session_rules import SessionRules
 
 
@@ -133,12 +134,17 @@ class TrackerSession(TrackerView):
             lease_ms: how long to hold them; None is the server's default.
         Returns: a lease, of nothing if nothing became due.
         """
-        leased = self._calls.perform(self._rules.poll(max_messages, wait_ms=wait_ms, lease_ms=lease_ms))
-        return Lease(self, lease_id=leased.lease_id, expires_at_ms=leased.expires_at_ms, messages=leased.messages)
+        taken = self._poll(max_messages, wait_ms, PollTerms(lease_ms))
+        return Lease(self, lease_id=taken.lease_id, expires_at_ms=taken.expires_at_ms, messages=taken.messages)
 
     def poll_hand_off(self, max_messages: int, *, wait_ms: int = 0) -> DueMessages:
         """Take what is due without a lease: if the answer is lost, so are its positions until the next replay."""
-        return self._calls.perform(self._rules.poll_hand_off(max_messages, wait_ms=wait_ms))
+        return self._poll(max_messages, wait_ms, PollTerms(None, is_hand_off=True)).messages
+
+    def _poll(self, max_messages: int, wait_ms: int, terms: PollTerms) -> Taken:
+        self._rules.require_poll(max_messages, wait_ms, terms)
+        (taken,) = self._calls.perform(self._rules.poll([max_messages], wait_ms=wait_ms, terms=terms))
+        return taken
 
     def ack(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
         """Acknowledge leased positions: they are no longer tracked."""
