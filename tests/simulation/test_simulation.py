@@ -44,6 +44,8 @@ async def test_simulations_meet_what_they_are_for():
     worlds = [await _run(seed, 250) for seed in range(100, 104)]
     assert sum(world.stored_count for world in worlds) > 20
     assert sum(world.merged_count for world in worlds) > 10
+    assert sum(world.imported_count for world in worlds) > 3
+    assert any(event[1] == "import failed" for world in worlds for event in world.trace)
     assert sum(world.crash_count for world in worlds) > 5
     assert sum("nacked" in event for world in worlds for event in world.trace) > 10
 

@@ -7,16 +7,20 @@ whatever was offered is handed out at least once before it is acknowledged, what
 import asyncio
 import random
 from dataclasses import replace
+from itertools import groupby
 
 from snapshot_storage.errors import StorageError
 from snapshot_storage.faulty import FaultPlan, FaultyStorage
 from snapshot_storage.memory import MemoryStorage
+from tests.service.imports import sent, snapshot
 from tests.service.shell import KEY, TINY, elapse, make_registry, settle
 from tracker.core.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
 from tracker.core.limits import TrackerKind
 from tracker.service.clock import ManualClock, pause
 from tracker.service.errors import LeasesExhausted, PollEnded, TrackerNotOpen
 from tracker.service.host_gate import HostState
+from tracker.service.import_stream import ImportStream
+from tracker.service.importing import SnapshotImport
 from tracker.service.limits import ServiceLimits
 
 LEASE_MS = 4_000
@@ -51,7 +55,7 @@ class World:
         self.leases = {}  # lease id -> (expires, positions)
         self.mark_delete = BEFORE_ALL
         self.polls = []
-        self.crash_count = self.lost_count = self.stored_count = self.merged_count = 0
+        self.crash_count = self.lost_count = self.stored_count = self.merged_count = self.imported_count = 0
 
     def note(self, *event):
         self.trace.append((self.clock.now_ms(), *event))
@@ -253,6 +257,31 @@ class World:
         self.acked.update(self.cleared)
         self.delivered.update(self.cleared)
 
+    async def import_rebuilt(self):
+        """What the ledgers hold takes the place of everything, or, if a fault hits the import, changes nothing."""
+        if self.limits.kind is TrackerKind.IN_MEMORY:
+            return
+        rows = sorted((position, at_ms) for position, at_ms in self.deadlines.items() if position not in self.acked)
+        # The open ledger is the unsealed tail.
+        ledgers = groupby((row for row in rows if row[0].ledger_id < self.ledger), key=lambda row: row[0].ledger_id)
+        rebuilt = [snapshot(*((at_ms, *position) for position, at_ms in ledger)) for _, ledger in ledgers]
+        try:
+            adopted = await self._finished(self._imported(rebuilt))
+        except StorageError:
+            self.note("import failed", self.host.epoch)
+            assert self.host.epoch == self.epoch
+            return
+        self.note("imported", adopted.bucket_count, adopted.tracked_count)
+        self.imported_count += adopted.bucket_count
+        assert adopted.epoch > self.epoch
+        self.not_before.clear()
+        await self.open()
+
+    async def _imported(self, rebuilt):
+        stream = ImportStream(sent(*rebuilt, mark_delete=None if self.mark_delete == BEFORE_ALL else self.mark_delete))
+        _, terms = await stream.terms()
+        return await SnapshotImport(self.registry, KEY, terms).run(stream.buckets())
+
     def change_weather(self):
         self.storage.plan = replace(
             self.storage.plan,
@@ -283,6 +312,8 @@ class World:
         elif roll < 0.96:
             self.note("reopen")
             await self.open()
+        elif roll < 0.965:
+            await self.import_rebuilt()
         elif roll < 0.97:
             await self.clear()
         elif roll < 0.985:

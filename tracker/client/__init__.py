@@ -26,6 +26,7 @@ from tracker.client.errors import (
     Cleared,
     DataLoss,
     Fenced,
+    ImportRefused,
     InvalidArgument,
     NotFound,
     Overloaded,
@@ -36,6 +37,7 @@ from tracker.client.errors import (
     Unanswerable,
     Unavailable,
 )
+from tracker.client.importing import ImportAnswer, SnapshotToImport
 from tracker.client.lease import Lease
 from tracker.client.ledger_answers import (
     EntryPage,
@@ -84,6 +86,8 @@ __all__ = [
     "Explanation",
     "ExtendAnswer",
     "Fenced",
+    "ImportAnswer",
+    "ImportRefused",
     "IndexBatch",
     "IndexLookupMode",
     "InvalidArgument",
@@ -104,6 +108,7 @@ __all__ = [
     "ServiceFault",
     "SessionClosed",
     "SnapshotReport",
+    "SnapshotToImport",
     "SnapshotVerdict",
     "StoredEntry",
     "TimeSeek",

@@ -1,6 +1,8 @@
 """One place where calls leave an asyncio program: the channel, per-call timeouts, and errors made ours."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import TypeVar, cast
 
 import grpc
@@ -70,6 +72,28 @@ class Calls:
             response_deserializer=pb.AddMessagesStreamResponse.FromString,
         )
         return performer()  # type: ignore[call-arg]  # grpc-stubs does not know that requests may be written later
+
+    async def import_stream(self, requests: Iterator[pb.ImportSnapshotsRequest]) -> pb.ImportSnapshotsResponse:
+        """Send an import and return its answer. An error in making a request ends the call: nothing is imported."""
+        self._require_open()
+        performer = self._channel.stream_unary(
+            method_path("ImportSnapshots"),
+            request_serializer=serialized,
+            response_deserializer=pb.ImportSnapshotsResponse.FromString,
+        )
+        call = performer(timeout=self.settings.import_timeout_s)  # type: ignore[call-arg]  # as for add_stream
+        try:
+            # A service that has refused the import reads no further; why, the answer tells.
+            with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                for request in requests:
+                    await call.write(request)
+                await call.done_writing()
+            answer: pb.ImportSnapshotsResponse = await call
+        except grpc.aio.AioRpcError as error:
+            raise self.failure(error) from error
+        finally:
+            call.cancel()
+        return answer
 
     def failure(self, error: grpc.aio.AioRpcError) -> TrackerCallError:
         """The exception for a call that failed, to be raised ``from error``."""

@@ -9,7 +9,7 @@ Retries are gRPC's own, by service config, on UNAVAILABLE only, and only for cal
 Questions about ledgers change nothing and may all be repeated.
 
 Waiting for a service that is being restarted is the service config's, too: a call that waits has not been sent. Streams
-do not wait, for they have no time limit that would end it.
+do not wait, for they have no time limit, or a very long one.
 """
 
 import json
@@ -49,6 +49,7 @@ _RETRIED: Final = (
     "DeliveryHistogram",
     "VerifySnapshots",
 )
+_STREAMS: Final = ("AddMessagesStream", "ImportSnapshots")
 _RETRY_POLICY: Final = {
     "maxAttempts": 4,
     "initialBackoff": "0.1s",
@@ -79,7 +80,10 @@ def service_config(settings: ClientSettings) -> str:
                     "retryPolicy": _RETRY_POLICY,
                 },
                 {"name": [{"service": _SERVICE.full_name}], "waitForReady": settings.wait_for_ready},
-                {"name": [{"service": _SERVICE.full_name, "method": "AddMessagesStream"}], "waitForReady": False},
+                {
+                    "name": [{"service": _SERVICE.full_name, "method": method} for method in _STREAMS],
+                    "waitForReady": False,
+                },
             ]
         }
     )

@@ -11,12 +11,13 @@
 Programs without an event loop use ``tracker.client.blocking``, which has the same names.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Self
 
 from tracker.client.answers import Position
 from tracker.client.calls import Calls
+from tracker.client.importing import ImportAnswer, SnapshotToImport, import_answer, import_requests
 from tracker.client.ledgers import LedgerClient
 from tracker.client.reports import TrackerSummary
 from tracker.client.service_rules import ServiceRules
@@ -76,6 +77,45 @@ class DelayedTrackerClient:
     def view_tracker(self, topic: str, subscription: str) -> TrackerView:
         """Read a tracker that somebody opened, without taking it over."""
         return TrackerView(self._calls, ViewRules(self._calls.settings, topic, subscription))
+
+    async def import_snapshots(
+        self,
+        topic: str,
+        subscription: str,
+        snapshots: Iterable[SnapshotToImport],
+        *,
+        bucket_count: int,
+        owner: str | None = None,
+        expected_epoch: int | None = None,
+        mark_delete: Position | None = None,
+    ) -> ImportAnswer:
+        """Put sealed buckets in the place of all that a tracker has, open or not: all of them or nothing.
+
+        Whoever had opened the tracker is fenced. What it had added and the snapshots do not cover comes back with the
+        replay from ``replay_from``, which the next open answers, too.
+
+        Args:
+            topic: full topic name.
+            subscription: its name as users write it.
+            snapshots: ascending by range, made as they are asked for, on the event loop.
+            bucket_count: how many those are.
+            owner: who imports, shown to whoever is fenced; None is this host and process.
+            expected_epoch: refuse the import if the tracker is at another; None takes whichever it is.
+            mark_delete: the cursor's position when the snapshots were made.
+        Raises:
+            ImportRefused: somebody else imports into it, or the service keeps no snapshots.
+            Fenced: the tracker is at another epoch, or somebody opened or cleared it meanwhile.
+            InvalidArgument: the service found the snapshots damaged.
+        """
+        header = self._rules.import_header(
+            topic,
+            subscription,
+            owner=owner,
+            bucket_count=bucket_count,
+            expected_epoch=expected_epoch,
+            mark_delete=mark_delete,
+        )
+        return import_answer(await self._calls.import_stream(import_requests(header, snapshots)))
 
     async def delete_tracker(self, topic: str, subscription: str) -> int:
         """Forget the tracker of a subscription that is gone, with every snapshot, open or not, whoever owns it.

@@ -10,6 +10,7 @@
         +-- TrackerNotOpen        open it (again)
         +-- NotFound              no such topic or message in the ledgers; it may come to be
         +-- Unanswerable          the service, or the topic, is not made for the question
+        +-- ImportRefused         somebody else imports into the tracker, or it keeps no snapshots
         +-- Cleared               the tracker was cleared or closed while the call waited
         +-- Unavailable           try again after .retry_after_s
         |   +-- Overloaded        the service asks for less
@@ -100,6 +101,12 @@ class Unanswerable(TrackerCallError):
     reason = "LEDGER_SOURCE_NOT_SET"
 
 
+class ImportRefused(TrackerCallError):
+    """The tracker takes no snapshots now (``IMPORT_UNDER_WAY``) or never (``TRACKER_IN_MEMORY``)."""
+
+    reason = "IMPORT_REFUSED"
+
+
 class Cleared(TrackerCallError):
     """The tracker was cleared, reset, deleted or closed while the call waited; open it again."""
 
@@ -147,6 +154,8 @@ class SessionClosed(DelayedTrackerError):
 _BY_REASON: Mapping[str, type[TrackerCallError]] = {
     "FENCED": Fenced,
     "TRACKER_NOT_OPEN": TrackerNotOpen,
+    "IMPORT_UNDER_WAY": ImportRefused,
+    "TRACKER_IN_MEMORY": ImportRefused,
     "CLEARED": Cleared,
     "CLOSED": Cleared,
     "BATCH_TOO_LARGE": BatchTooLarge,

@@ -8,6 +8,7 @@ from tracker.client import convert
 from tracker.client.answers import OpenAnswer, Position
 from tracker.client.bounds import UINT32_MAX, bounded, mark_delete_message
 from tracker.client.exchange import Exchange, ask
+from tracker.client.importing import import_header
 from tracker.client.reports import TrackerPage
 from tracker.client.settings import ClientSettings
 
@@ -22,7 +23,7 @@ class ServiceRules:
         self, topic: str, subscription: str, *, owner: str | None, mark_delete: Position | None
     ) -> Exchange[OpenAnswer]:
         """OpenTracker; an owner without a name is this host and process."""
-        owner = f"{socket.gethostname()}:{os.getpid()}" if owner is None else owner
+        owner = _owner_name(owner)
         convert.require_text("owner", owner)
         request = pb.OpenTrackerRequest(
             tracker=convert.tracker_ref(topic, subscription),
@@ -35,6 +36,26 @@ class ServiceRules:
             replay_from=convert.position(answer.replay_from) if answer.HasField("replay_from") else None,
             recovered_count=answer.recovered_count,
             bucket_count=answer.bucket_count,
+        )
+
+    def import_header(
+        self,
+        topic: str,
+        subscription: str,
+        *,
+        owner: str | None,
+        bucket_count: int,
+        expected_epoch: int | None,
+        mark_delete: Position | None,
+    ) -> pb.ImportSnapshotsRequest:
+        """How ImportSnapshots begins; an owner without a name is this host and process."""
+        return import_header(
+            topic,
+            subscription,
+            owner=_owner_name(owner),
+            bucket_count=bucket_count,
+            expected_epoch=expected_epoch,
+            mark_delete=mark_delete,
         )
 
     def delete_tracker(self, topic: str, subscription: str) -> Exchange[int]:
@@ -53,3 +74,7 @@ class ServiceRules:
             page_token=page_token,
         )
         return convert.tracker_page((yield from ask("ListTrackers", request, pb.ListTrackersResponse)))
+
+
+def _owner_name(given: str | None) -> str:
+    return f"{socket.gethostname()}:{os.getpid()}" if given is None else given

@@ -6,7 +6,7 @@ from typing import Final
 from tracker.core.errors import InvalidInput
 
 _COUNTS: Final = ("batch_max", "flush_count", "buffer_max", "stream_batches_max")
-_TIMEOUTS: Final = ("connect_timeout_s", "call_timeout_s", "open_timeout_s", "verify_timeout_s")
+_TIMEOUTS: Final = ("connect_timeout_s", "call_timeout_s", "open_timeout_s", "verify_timeout_s", "import_timeout_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,8 @@ class ClientSettings:
     """How long opening or deleting a tracker may take: recovery may read snapshots."""
     verify_timeout_s: float = 600.0
     """How long verifying snapshots may take: it reads all of them."""
+    import_timeout_s: float = 3_600.0
+    """How long an import of snapshots may take, with the making of what is sent."""
     wait_for_ready: bool = True
     """Whether calls wait, within their time, for a service that is being restarted; if not, they fail at once."""
     batch_max: int = 10_000

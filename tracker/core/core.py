@@ -54,6 +54,15 @@ class TrackerCore(HandingOutVerbs):
         state = core._state
         # Answers of before a restart may still be acknowledged: their lease ids are known, have ended, and mean nobody else.
         state.leases.number_after((epoch - 1) << _LEASE_ID_BITS)
+        core._insert(plan)
+        gone = (*plan.delete, *lost_bucket_ids)
+        if gone:
+            core._lifecycle.delete(gone)
+        core._finish(now_ms)
+        return core
+
+    def _insert(self, plan: RecoveryPlan) -> None:
+        state = self._state
         for bucket in plan.keep:
             snapshot = SnapshotSegments(
                 bucket.bucket_id,
@@ -65,11 +74,6 @@ class TrackerCore(HandingOutVerbs):
             state.insert_sealed(bucket.bits, snapshot, bucket.first, bucket.last)
             state.counters.tracked += len(bucket.bits)
             state.counters.recovered += len(bucket.bits)
-        gone = (*plan.delete, *lost_bucket_ids)
-        if gone:
-            core._lifecycle.delete(gone)
-        core._finish(now_ms)
-        return core
 
     # -- the cursor and the owner --------------------------------------------------------------------------------------
 
@@ -108,16 +112,37 @@ class TrackerCore(HandingOutVerbs):
         A barrier: the epoch rises, leases are void, and results of effects asked for earlier are ignored.
         """
         self._require_open()
+        cleared = self._forget_everything()
+        self._finish(now_ms)
+        return cleared
+
+    def _forget_everything(self, unwanted: Sequence[int] = ()) -> int:
         state = self._settled()
         cleared = state.counters.tracked
         state.epoch += 1
         self._merger.forget()
-        self._lifecycle.forget_all()
+        self._lifecycle.forget_all(unwanted)
         self._lifecycle.replay_required = False  # nothing is missing any more
         state.reset_homes()
         state.counters.cleared += cleared
-        self._finish(now_ms)
         return cleared
+
+    def adopt(self, plan: RecoveryPlan, *, mark_delete: Position, now_ms: int) -> int:
+        """Put the buckets that a plan keeps in the place of every position; returns how many positions there were.
+
+        A barrier, as :meth:`clear`. The higher of the two mark-delete positions is in force from now on. Whoever opens the
+        tracker next replays from there, which brings back what was only in memory.
+        """
+        self._require_open()
+        replaced = self._forget_everything(plan.delete)
+        self._insert(plan)
+        state = self._state
+        state.mark_delete = max(state.mark_delete, mark_delete)
+        trimmed, homes = state.trim(state.mark_delete)
+        state.counters.trimmed += trimmed
+        self._retire(homes)
+        self._finish(now_ms)
+        return replaced
 
     def reset_cursor(self, mark_delete: Position, now_ms: int) -> int:
         """The cursor was moved, forward or back: clear, and take its new position. The replay brings everything again.

@@ -4,6 +4,8 @@ The order is always: new durable object, commit in the catalogue, switch, delete
 step leaves the state before it, fully usable, and a wake-up to try again.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tracker.core.columns import IndexColumns
@@ -339,12 +341,16 @@ class BucketLifecycle:
         waiting = [what for what in self._retries.values() if isinstance(what, tuple)]
         return frozenset(bucket_id for ids in (*self._deletes.values(), *waiting) for bucket_id in ids)
 
-    def forget_all(self) -> None:
-        """A barrier has passed: results of effects asked for before it are ignored, snapshots of before it deleted."""
+    def forget_all(self, unwanted: Sequence[int] = ()) -> None:
+        """A barrier has passed: results of effects asked for before it are ignored, snapshots of before it deleted.
+
+        Args:
+            unwanted: bucket ids to be deleted as well, in the same step.
+        """
         bucket_ids = {
             home.snapshot.bucket_id for home in self._state.members.homes.values() if home.snapshot is not None
         }
-        bucket_ids |= self.undeleted()
+        bucket_ids |= self.undeleted().union(unwanted)
         self._stores.clear()
         self._loads.clear()
         self._loading_count = 0

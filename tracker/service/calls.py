@@ -46,6 +46,8 @@ class Calls:
         Raises:
             ShuttingDown: the service stops.
         """
+        if self._stopping:
+            raise self._stopping_error()  # gRPC's iterator must not be made if nobody is going to iterate
         waiting_requests = aiter(requests)
         while not self._stopping:
             try:

@@ -132,6 +132,35 @@ class LeasesExhausted(Retryable):
     reason = "LEASES_EXHAUSTED"
 
 
+class ImportRejected(ServiceError):
+    """Snapshots to import are damaged, incomplete or contradict themselves. Make them anew."""
+
+    reason = "IMPORT_REJECTED"
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(f"{fault}; nothing was imported: make the snapshots anew and import them")
+
+
+class ImportUnderWay(ServiceError):
+    """Somebody else imports into the tracker."""
+
+    reason = "IMPORT_UNDER_WAY"
+
+    def __init__(self, key: TrackerKey) -> None:
+        super().__init__(f"somebody else imports into the tracker of subscription {key}; nothing was imported")
+
+
+class TrackerInMemory(ServiceError):
+    """The service's trackers keep nothing in snapshots."""
+
+    reason = "TRACKER_IN_MEMORY"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the service's trackers are in memory and import no snapshots; set delayedDeliveryTrackerFactoryClassName=bucket"
+        )
+
+
 class BatchTooLarge(ServiceError):
     """A call carries more positions than one call may. Split it."""
 

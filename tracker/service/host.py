@@ -13,6 +13,7 @@ from functools import partial
 from itertools import pairwise
 
 from snapshot_storage.errors import SnapshotConflict, StorageError
+from snapshot_storage.protocol import CatalogueEntry
 from tracker.core.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
 from tracker.core.core import TrackerCore
 from tracker.core.outcomes import (
@@ -27,6 +28,7 @@ from tracker.core.outcomes import (
 )
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.readings import TrackerReadings
+from tracker.core.recovery import RecoveryPlan
 from tracker.service.checkpoint import checkpointed
 from tracker.service.counters import tally
 from tracker.service.errors import (
@@ -59,6 +61,17 @@ class Cleared:
 
     epoch: int
     cleared_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """What an import gives: the epoch and the position in force, what is tracked now and what was before."""
+
+    epoch: int
+    mark_delete: Position
+    bucket_count: int
+    tracked_count: int
+    replaced_count: int
 
 
 class TrackerHost(HostResults):
@@ -126,6 +139,65 @@ class TrackerHost(HostResults):
                         self.owner = owner
                         self._polls.end_all(lambda: PollEnded(self.key, "FENCED"))
             self._note_durable(epoch, ())
+
+    async def adopt(
+        self,
+        epoch: int,
+        entries: Sequence[CatalogueEntry],
+        plan: RecoveryPlan,
+        *,
+        owner: str,
+        mark_delete: Position,
+    ) -> Adopted:
+        """Put stored snapshots in the place of everything tracked, in memory too; returns when that is durable.
+
+        Waiting polls end, and so do leases; the old epoch is fenced. On any error the snapshots are deleted.
+
+        Args:
+            epoch: the one that the snapshots were stored under.
+            entries: of the snapshots, which no catalogue names yet.
+            plan: what to take over of them.
+            owner: who imports.
+            mark_delete: the cursor's when the snapshots were made.
+        Raises:
+            Fenced, TrackerNotOpen, StorageError: nothing was changed.
+        """
+        writer = self._runner.writer
+        async with self._runner.catalogue_turn:
+            try:
+                self._require_core(epoch)
+            except ServiceError:
+                await self.delete_objects([entry.bucket_id for entry in entries])
+                raise
+            replaced = await writer.exchange(entries, epoch)
+            try:
+                self._require_core(epoch)
+            except ServiceError:
+                # Closed meanwhile, before the switch: what it still records is about the old buckets.
+                await writer.undo([entry.bucket_id for entry in entries], replaced)
+                raise
+            self.owner = owner
+            with self._step(epoch) as (core, now_ms):
+                replaced_count = core.adopt(plan, mark_delete=mark_delete, now_ms=now_ms)
+                self._polls.end_all(lambda: PollEnded(self.key, "FENCED"))
+                stats, deleting = core.stats(), core.undeleted()
+        await self._durable(stats.epoch, deleting)
+        return Adopted(
+            epoch=stats.epoch,
+            mark_delete=stats.mark_delete,
+            bucket_count=len(plan.keep),
+            tracked_count=stats.pending_count,
+            replaced_count=replaced_count,
+        )
+
+    async def delete_objects(self, bucket_ids: Sequence[int]) -> None:
+        """Delete snapshots that no catalogue names, in any state; what remains the next recovery sweeps."""
+        await self._runner.writer.delete_objects(bucket_ids)
+
+    @property
+    def is_unclaimed(self) -> bool:
+        """Whether nobody has opened it since it was recovered."""
+        return self._unclaimed
 
     def begin_close(self, reason: str) -> None:
         """Answer no more verbs and end what waits; effects under way go on until :meth:`finish_close`."""

@@ -85,6 +85,10 @@ def _handler(method: MethodDescriptor, behaviour: Behaviour, calls: Calls) -> "g
     async def parse_and_answer(encoded: bytes, context: "Context[Any, Any]") -> Any:
         return await behaviour(parsed(encoded), context)
 
+    if method.client_streaming and not method.server_streaming:
+        return grpc.stream_unary_rpc_method_handler(
+            _answering(method, behaviour, calls), request_deserializer=parsed, response_serializer=_encoded
+        )
     if method.client_streaming:
         # Requests of a stream are parsed where the behaviour asks for the next one, so errors reach `_answering`, too.
         return grpc.stream_stream_rpc_method_handler(

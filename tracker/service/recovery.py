@@ -59,20 +59,7 @@ class TrackerRecovery:
             # The replay brings everything again; what a bucket tracker left would come back stale after the next switch.
             await self._delete_all(state, epoch=state.epoch, mark_delete=in_force)
             return TrackerCore.recovered(limits, RecoveryPlan(), epoch=state.epoch, mark_delete=in_force, now_ms=now_ms)
-        cutoff_ms = limits.cutoff_ms(now_ms)
-        summaries = await self._access.offload(_summaries, state.entries)
-        self._counters.summaries_unreadable += sum(
-            summary is None and bool(entry.summary) for entry, summary in zip(state.entries, summaries, strict=True)
-        )
-
-        async def bucket(entry: CatalogueEntry, summary: BucketSummary | None) -> RecoverableBucket | None:
-            if summary is not None and not needs_metadata(summary.bounds, cutoff_ms):
-                return _from_summary(entry, summary)
-            return await self._from_metadata(entry)
-
-        buckets = await _together(
-            [partial(bucket, entry, summary) for entry, summary in zip(state.entries, summaries, strict=True)]
-        )
+        buckets = await self.buckets(state.entries, limits.cutoff_ms(now_ms))
         lost = [entry.bucket_id for entry, found in zip(state.entries, buckets, strict=True) if found is None]
         lost += state.corrupt
         self._counters.snapshots_corrupt += len(state.corrupt)
@@ -86,6 +73,26 @@ class TrackerRecovery:
             mark_delete=in_force,
             now_ms=now_ms,
             lost_bucket_ids=lost,
+        )
+
+    async def buckets(self, entries: Sequence[CatalogueEntry], cutoff_ms: int) -> list[RecoverableBucket | None]:
+        """What recovery needs of each entry's bucket; None if its snapshot is missing or corrupt, which is counted.
+
+        Raises:
+            StorageUnavailable: try again.
+        """
+        summaries = await self._access.offload(_summaries, entries)
+        self._counters.summaries_unreadable += sum(
+            summary is None and bool(entry.summary) for entry, summary in zip(entries, summaries, strict=True)
+        )
+
+        async def bucket(entry: CatalogueEntry, summary: BucketSummary | None) -> RecoverableBucket | None:
+            if summary is not None and not needs_metadata(summary.bounds, cutoff_ms):
+                return _from_summary(entry, summary)
+            return await self._from_metadata(entry)
+
+        return await _together(
+            [partial(bucket, entry, summary) for entry, summary in zip(entries, summaries, strict=True)]
         )
 
     async def clear(self, epoch: int, *, reset_to: Position | None = None) -> tuple[int, int]:

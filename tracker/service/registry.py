@@ -8,10 +8,11 @@ import asyncio
 import enum
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import Executor
 from contextlib import suppress
-from typing import TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from snapshot_storage.protocol import SnapshotStore
 from tracker.core.columns import BEFORE_ALL, Position
@@ -91,8 +92,12 @@ class TrackerRegistry:
         self._hosts: dict[TrackerKey, TrackerHost] = {}
         self._recoveries: dict[TrackerKey, asyncio.Task[None]] = {}
         self._closings: dict[TrackerKey, asyncio.Task[None]] = {}
-        self._removals: dict[TrackerKey, asyncio.Task[tuple[int, int]] | asyncio.Task[int]] = {}
-        self._closed_counters = EffectCounters()
+        self._removals: dict[TrackerKey, asyncio.Task[Any]] = {}
+        self._background: set[asyncio.Task[None]] = set()
+        self.imports: dict[TrackerKey, int | None] = {}
+        """Imports under way, with the epoch under which each stores snapshots once that is known."""
+        self._closed_counters = self.own_counters = EffectCounters()
+        """Of what is done for trackers that are not loaded."""
         self._closed_tally: Counter[str] = Counter()
 
     # -- to be read at any time ---------------------------------------------------------------------------------------
@@ -179,7 +184,10 @@ class TrackerRegistry:
         if key in self._removals:
             return UnderWay(sweeping=True)
         host = self._hosts.get(key)
-        return UnderWay() if host is None else host.under_way()
+        under_way = UnderWay() if host is None else host.under_way()
+        if (epoch := self.imports.get(key)) is None:
+            return under_way
+        return replace(under_way, storing_epochs=under_way.storing_epochs | {epoch})
 
     async def known_keys(self) -> set[TrackerKey]:
         """Every tracker that is loaded or has a catalogue.
@@ -209,7 +217,7 @@ class TrackerRegistry:
         if mark_delete == BEFORE_ALL:
             mark_delete = None
         while True:
-            await self._until_settled(key)
+            await self.until_settled(key)
             host = self._hosts.get(key)
             if host is None:
                 host = self._begin_recovery(key, mark_delete)
@@ -219,6 +227,41 @@ class TrackerRegistry:
                 # Closed while the epoch was on its way to the storage: recover it anew.
                 with suppress(TrackerNotOpen):
                     return await host.claim(owner, mark_delete)
+
+    async def load(self, key: TrackerKey) -> TrackerHost:
+        """The host of a tracker, which is recovered if it is not loaded, and has no owner then; raises as :meth:`open`."""
+        while True:
+            await self.until_settled(key)
+            host = self._hosts.get(key) or self._begin_recovery(key, None)
+            if (recovery := self._recoveries.get(key)) is not None:
+                await self._outcome(recovery)
+            if host.state is HostState.READY:
+                return host
+
+    async def unload_unclaimed(self, key: TrackerKey) -> None:
+        """Close a tracker that was loaded for a moment, unless somebody has opened it since."""
+        if (recovery := self._recoveries.get(key)) is not None:
+            await asyncio.wait([recovery])
+        host = self._hosts.get(key)
+        if host is not None and host.state is HostState.READY and host.is_unclaimed:
+            self._close(host, "CLOSED")
+
+    async def alone(self, key: TrackerKey, work: Coroutine[None, None, Answer]) -> Answer:
+        """What some work on a settled tracker ends with; nobody opens, clears or deletes it meanwhile.
+
+        It goes on if the caller goes away.
+        """
+        assert key not in self._removals
+        task = asyncio.get_running_loop().create_task(work)
+        self._removals[key] = task
+        task.add_done_callback(lambda _: self._removals.pop(key))
+        return await self._outcome(task)
+
+    def in_background(self, work: Coroutine[None, None, None]) -> None:
+        """Do something that nobody waits for but the end of the service."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     async def _outcome(self, shared: asyncio.Task[Answer]) -> Answer:
         """What a shared task ends with. A caller that goes away leaves it to the others, and to its own next try."""
@@ -313,10 +356,7 @@ class TrackerRegistry:
         if (host := self._hosts.get(key)) is not None:
             return await host.clear(epoch, reset_to=reset_to)
         recovery = TrackerRecovery(key, self._shared.access, self._closed_counters)
-        task = asyncio.get_running_loop().create_task(recovery.clear(epoch, reset_to=reset_to))
-        self._removals[key] = task
-        task.add_done_callback(lambda _: self._removals.pop(key))
-        return Cleared(*await self._outcome(task))
+        return Cleared(*await self.alone(key, recovery.clear(epoch, reset_to=reset_to)))
 
     async def delete(self, key: TrackerKey, epoch: int | None) -> int:
         """Forget a tracker and everything it stored, loaded or not; returns how many positions it tracked.
@@ -338,10 +378,7 @@ class TrackerRegistry:
                 host.require_owner(epoch)
             deleted_count = len(host.to_read())
             closing = self._close(host, "CLEARED")
-        task = asyncio.get_running_loop().create_task(self._delete(key, closing, epoch))
-        self._removals[key] = task
-        task.add_done_callback(lambda _: self._removals.pop(key))
-        return deleted_count + await self._outcome(task)
+        return deleted_count + await self.alone(key, self._delete(key, closing, epoch))
 
     async def _delete(self, key: TrackerKey, closing: asyncio.Task[None] | None, epoch: int | None) -> int:
         """Delete what is stored; returns how many positions there were that nobody has counted yet."""
@@ -352,7 +389,7 @@ class TrackerRegistry:
         await recovery.delete(None)
         return 0
 
-    async def _until_settled(self, key: TrackerKey) -> None:
+    async def until_settled(self, key: TrackerKey) -> None:
         """Wait until a tracker is neither closing nor being removed, by whoever asked for that before."""
         self.require_serving()
         while (leaving := self._closings.get(key) or self._removals.get(key)) is not None:
@@ -361,10 +398,10 @@ class TrackerRegistry:
 
     async def _until_recovered(self, key: TrackerKey) -> None:
         """Wait until a tracker is neither on its way to be loaded nor to be gone; of a failed recovery nothing is left."""
-        await self._until_settled(key)
+        await self.until_settled(key)
         while (recovery := self._recoveries.get(key)) is not None:
             await asyncio.wait([recovery])
-            await self._until_settled(key)
+            await self.until_settled(key)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -382,7 +419,12 @@ class TrackerRegistry:
                 recovery.cancel()
             for host in list(self.hosts()):
                 self._close(host, ShuttingDown.reason)
-        leaving = [*self._closings.values(), *self._removals.values(), *self._recoveries.values()]
+        leaving: list[asyncio.Task[Any]] = [
+            *self._closings.values(),
+            *self._removals.values(),
+            *self._recoveries.values(),
+            *self._background,
+        ]
         if not leaving:
             return
 

@@ -85,8 +85,8 @@ class EffectRunner:
         "_slots",
         "_storage",
         "_tasks",
-        "_writer",
         "catalogue_turn",
+        "writer",
     )
 
     def __init__(
@@ -98,8 +98,8 @@ class EffectRunner:
         reports: EffectReports,
         counters: EffectCounters,
     ) -> None:
-        self._writer = SnapshotWriter(key, access, reports=reports, counters=counters)
-        self.catalogue_turn = self._writer.turn
+        self.writer = SnapshotWriter(key, access, reports=reports, counters=counters)
+        self.catalogue_turn = self.writer.turn
         """Held for every write to this tracker's catalogue, together with what must follow it."""
         self._key = key
         self._access = access
@@ -127,7 +127,7 @@ class EffectRunner:
     @property
     def debris(self) -> frozenset[int]:
         """Buckets that nobody knows and the catalogue may name."""
-        return frozenset(self._writer.debris)
+        return frozenset(self.writer.debris)
 
     def run(self, effects: Sequence[Effect]) -> None:
         """Take over effects; each will be reported. Never blocks."""
@@ -138,17 +138,17 @@ class EffectRunner:
 
     async def finish(self) -> None:
         """Return when every effect has been reported; none is retried from now on."""
-        self._writer.finishing = True
+        self.writer.finishing = True
         while self._tasks:
             await asyncio.wait(self._tasks)
-        if self._writer.debris or self._writer.restorable:
+        if self.writer.debris or self.writer.restorable:
             async with self.catalogue_turn:
                 with suppress(StorageError):  # Recovery copes with it: each of its snapshots is whole.
-                    await self._writer.replace(remove=(), add=(), epoch=self._reports.epoch)
+                    await self.writer.replace(remove=(), add=(), epoch=self._reports.epoch)
 
     def abandon(self) -> None:
         """Cancel what is under way: the storage keeps either nothing or a whole, catalogued or sweepable snapshot."""
-        self._writer.finishing = True
+        self.writer.finishing = True
         for task in self._tasks:
             task.cancel()
 
@@ -198,26 +198,26 @@ class EffectRunner:
         prepared = await self._access.offload(_prepare, effect.frozen)
         sealed, encoded = prepared.sealed, prepared.encoded
         try:
-            bucket_id = await self._writer.attempt(
-                lambda: self._writer.create(
+            bucket_id = await self.writer.attempt(
+                lambda: self.writer.create(
                     encoded.metadata, _each(encoded.segments), sealed.first, sealed.last, effect.epoch
                 )
             )
         except StorageError as error:
-            self._writer.failed(STORE_FAILED, error, position_count=len(effect.frozen))
+            self.writer.failed(STORE_FAILED, error, position_count=len(effect.frozen))
             return False
-        entry = self._writer.entry(bucket_id, sealed.first, sealed.last, prepared.summary)
+        entry = self.writer.entry(bucket_id, sealed.first, sealed.last, prepared.summary)
         async with self.catalogue_turn:
             try:
-                await self._writer.replace(remove=(bucket_id,), add=(entry,), epoch=effect.epoch)
+                await self.writer.replace(remove=(bucket_id,), add=(entry,), epoch=effect.epoch)
             except SnapshotConflict as error:
-                self._writer.fenced(effect.epoch, error)
-                await self._writer.delete_objects((bucket_id,))
+                self.writer.fenced(effect.epoch, error)
+                await self.writer.delete_objects((bucket_id,))
                 return False
             except StorageError as error:
-                self._writer.failed(STORE_FAILED, error, bucket_id=bucket_id, position_count=len(effect.frozen))
+                self.writer.failed(STORE_FAILED, error, bucket_id=bucket_id, position_count=len(effect.frozen))
                 # The write may have been applied all the same.
-                await self._writer.undo(bucket_id)
+                await self.writer.undo((bucket_id,))
                 return False
             known = self._reports.snapshot_stored(effect, bucket_id, sealed, snapshot_bytes=encoded.length)
             self._note_forgotten(known=known)
@@ -225,7 +225,7 @@ class EffectRunner:
                 self._counters.snapshots_stored += 1
                 self._access.trouble.over(self._key, STORE_FAILED)
             else:
-                await self._writer.undo(bucket_id)
+                await self.writer.undo((bucket_id,))
         return True
 
     # -- merge -------------------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ class EffectRunner:
             settled = await self._merge_and_report(effect)
         except MergeSourceLost as error:
             lost = (error.bucket_id,)
-            self._writer.failed(SNAPSHOT_LOST, error, retried=False, bucket_id=error.bucket_id)
+            self.writer.failed(SNAPSHOT_LOST, error, retried=False, bucket_id=error.bucket_id)
             if error.is_missing:
                 self._counters.snapshots_missing += 1
             else:
@@ -258,38 +258,38 @@ class EffectRunner:
 
         async def create() -> int:
             async with aclosing(merge.segments()) as segments:
-                return await self._writer.create(plan.metadata, segments, effect.first, effect.last, effect.epoch)
+                return await self.writer.create(plan.metadata, segments, effect.first, effect.last, effect.epoch)
 
         try:
             plan = await merge.plan()
-            bucket_id = await self._writer.attempt(create)
+            bucket_id = await self.writer.attempt(create)
         except StorageError as error:
-            self._writer.failed(MERGE_FAILED, error, bucket_ids=source_ids)
+            self.writer.failed(MERGE_FAILED, error, bucket_ids=source_ids)
             return False
         length = len(plan.metadata) + merge.segment_bytes
         summary = await self._access.offload(encode_summary, plan.bounds, plan.stored, length)
         async with self.catalogue_turn:
             try:
-                state = await self._writer.attempt(lambda: self._storage.list(*self._key))
+                state = await self.writer.attempt(lambda: self._storage.list(*self._key))
             except StorageError as error:
-                self._writer.failed(MERGE_FAILED, error, bucket_ids=source_ids)
-                await self._writer.delete_objects((bucket_id,))
+                self.writer.failed(MERGE_FAILED, error, bucket_ids=source_ids)
+                await self.writer.delete_objects((bucket_id,))
                 return False
             sources = [source for source in state.entries if source.bucket_id in source_ids]
             # A position that was given another deadline meanwhile may be stored by now, in a bucket older than this one:
             # of two buckets with it a recovery believes the newer.
             lost = await self._access.offload(_consumed, plan.stored, self._reports.still_tracked(effect))
-            entry = self._writer.entry(bucket_id, effect.first, effect.last, summary, consumed=lost)
+            entry = self.writer.entry(bucket_id, effect.first, effect.last, summary, consumed=lost)
             try:
-                await self._writer.replace(remove=(*source_ids, bucket_id), add=(entry,), epoch=effect.epoch)
+                await self.writer.replace(remove=(*source_ids, bucket_id), add=(entry,), epoch=effect.epoch)
             except SnapshotConflict as error:
-                self._writer.fenced(effect.epoch, error)
-                await self._writer.delete_objects((bucket_id,))
+                self.writer.fenced(effect.epoch, error)
+                await self.writer.delete_objects((bucket_id,))
                 return False
             except StorageError as error:
-                self._writer.failed(MERGE_FAILED, error, bucket_ids=source_ids)
+                self.writer.failed(MERGE_FAILED, error, bucket_ids=source_ids)
                 # The write may have been applied all the same.
-                await self._writer.undo(bucket_id, sources)
+                await self.writer.undo((bucket_id,), sources)
                 return False
             known = self._reports.snapshots_merged(
                 effect, bucket_id, plan.bounds, snapshot_bytes=length, stored=plan.stored
@@ -299,11 +299,11 @@ class EffectRunner:
                 self._counters.snapshots_merged += 1
                 self._access.trouble.over(self._key, MERGE_FAILED)
             else:
-                await self._writer.undo(bucket_id, sources)
+                await self.writer.undo((bucket_id,), sources)
         return True
 
     async def _read_entries(self, bucket_id: int, first: int, last: int) -> list[bytes]:
-        return await self._writer.attempt(lambda: self._storage.get_bucket_snapshot_segments(bucket_id, first, last))
+        return await self.writer.attempt(lambda: self._storage.get_bucket_snapshot_segments(bucket_id, first, last))
 
     # -- load --------------------------------------------------------------------------------------------------------
 
@@ -318,21 +318,21 @@ class EffectRunner:
             self._note_forgotten(known=self._reports.segments_loaded(effect, indexes))
         except SnapshotNotFound as error:
             self._counters.snapshots_missing += 1
-            self._writer.failed(SNAPSHOT_LOST, error, retried=False, bucket_id=effect.bucket_id)
+            self.writer.failed(SNAPSHOT_LOST, error, retried=False, bucket_id=effect.bucket_id)
             lost = True
         except SnapshotCorrupt as error:
             self._counters.snapshots_corrupt += 1
-            self._writer.failed(SNAPSHOT_LOST, error, retried=False, bucket_id=effect.bucket_id)
+            self.writer.failed(SNAPSHOT_LOST, error, retried=False, bucket_id=effect.bucket_id)
             lost = True
         except StorageError as error:
-            self._writer.failed(LOAD_FAILED, error, bucket_id=effect.bucket_id)
+            self.writer.failed(LOAD_FAILED, error, bucket_id=effect.bucket_id)
         finally:
             if not settled:
                 self._counters.segment_loads_failed += 1
                 self._note_forgotten(known=self._reports.segment_load_failed(effect, lost=lost))
 
     async def _read(self, effect: LoadSegments) -> IndexColumns:
-        entries = await self._writer.attempt(
+        entries = await self.writer.attempt(
             lambda: self._storage.get_bucket_snapshot_segments(effect.bucket_id, effect.first + 1, effect.last + 1)
         )
         if sum(map(len, entries)) <= DECODE_INLINE_BYTES_MAX:
@@ -345,7 +345,7 @@ class EffectRunner:
         settled = False
         try:
             async with self.catalogue_turn:
-                await self._writer.replace(remove=effect.bucket_ids, add=(), epoch=effect.epoch)
+                await self.writer.replace(remove=effect.bucket_ids, add=(), epoch=effect.epoch)
             # Each is tried, whatever becomes of the others, and what is gone is not tried again.
             for bucket_id in effect.bucket_ids:
                 if bucket_id not in self._deleted and await self._try_to_delete(bucket_id):
@@ -359,9 +359,9 @@ class EffectRunner:
                 self._access.trouble.over(self._key, DELETE_FAILED)
                 self._note_forgotten(known=self._reports.snapshots_deleted(effect))
         except SnapshotConflict as error:
-            self._writer.fenced(effect.epoch, error)
+            self.writer.fenced(effect.epoch, error)
         except StorageError as error:
-            self._writer.failed(DELETE_FAILED, error, bucket_ids=effect.bucket_ids)
+            self.writer.failed(DELETE_FAILED, error, bucket_ids=effect.bucket_ids)
         finally:
             if not settled:
                 self._counters.deletes_failed += 1
@@ -369,8 +369,8 @@ class EffectRunner:
 
     async def _try_to_delete(self, bucket_id: int) -> bool:
         try:
-            await self._writer.attempt(partial(self._storage.delete_bucket_snapshot, bucket_id))
+            await self.writer.attempt(partial(self._storage.delete_bucket_snapshot, bucket_id))
         except StorageError as error:
-            self._writer.failed(DELETE_FAILED, error, bucket_id=bucket_id)
+            self.writer.failed(DELETE_FAILED, error, bucket_id=bucket_id)
             return False
         return True

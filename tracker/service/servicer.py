@@ -9,6 +9,8 @@ from tracker.client.column_fields import Columned
 from tracker.client.wire_columns import POLLED_COLUMNS
 from tracker.core.columns import BEFORE_ALL, IndexColumns
 from tracker.core.errors import InvalidInput
+from tracker.service.import_stream import ImportStream
+from tracker.service.importing import SnapshotImport
 from tracker.service.servicer_inspection import Context, InspectionServicer
 from tracker.service.wire import (
     after,
@@ -23,6 +25,7 @@ from tracker.service.wire import (
     to_positions,
 )
 
+ImportRequests: TypeAlias = AsyncIterator[tracker_pb2.ImportSnapshotsRequest]
 AddRequests: TypeAlias = AsyncIterator[Columned[tracker_pb2.AddMessagesRequest]]
 
 
@@ -242,6 +245,21 @@ class TrackerServicer(InspectionServicer):
     ) -> tracker_pb2.SealBucketResponse:
         """See tracker.proto."""
         return tracker_pb2.SealBucketResponse(sealed_count=self._host(request).seal(require_epoch(request.epoch)))
+
+    async def ImportSnapshots(self, requests: ImportRequests, _context: Context) -> tracker_pb2.ImportSnapshotsResponse:
+        """See tracker.proto."""
+        stream = ImportStream(self._registry.calls.requests_until_stopping(requests))
+        key, terms = await stream.terms()
+        adopted = await SnapshotImport(self._registry, key, terms).run(stream.buckets())
+        response = tracker_pb2.ImportSnapshotsResponse(
+            epoch=adopted.epoch,
+            bucket_count=adopted.bucket_count,
+            tracked_count=adopted.tracked_count,
+            replaced_count=adopted.replaced_count,
+        )
+        if adopted.mark_delete != BEFORE_ALL:
+            response.replay_from.CopyFrom(from_position(after(adopted.mark_delete)))
+        return response
 
 
 def _completed(

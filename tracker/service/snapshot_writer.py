@@ -21,6 +21,11 @@ from tracker.service.trouble import FENCED
 Answer = TypeVar("Answer")
 
 
+def bucket_key(first: Position, last: Position) -> str:
+    """The name of a bucket with these positions, as Pulsar gives it."""
+    return f"#pulsar.internal.delayed.bucket_{first.ledger_id}_{last.ledger_id}"
+
+
 class SnapshotWriter:
     """Writes to the storage of one tracker, and remembers what is still to be taken back."""
 
@@ -74,7 +79,7 @@ class SnapshotWriter:
         return await self._storage.create_bucket_snapshot(
             metadata,
             segments,
-            bucket_key=f"#pulsar.internal.delayed.bucket_{first.ledger_id}_{last.ledger_id}",
+            bucket_key=bucket_key(first, last),
             topic=self._key.topic,
             cursor=self._key.subscription,
             epoch=epoch,
@@ -94,15 +99,40 @@ class SnapshotWriter:
             mark_delete=None if mark_delete == BEFORE_ALL else mark_delete,
         )
 
-    async def undo(self, bucket_id: int, replaced: Sequence[CatalogueEntry] = ()) -> None:
-        """Take a snapshot out of the catalogue, put back what it replaced, and delete it. The turn is held."""
-        self.debris[bucket_id] = None
+    async def exchange(self, entries: Sequence[CatalogueEntry], epoch: int) -> Sequence[CatalogueEntry]:
+        """Put entries in the place of all that the catalogue names, in one step; returns what they replaced. The turn is held.
+
+        Raises:
+            StorageError: everything is as before, and the snapshots of the entries are gone, or will be.
+        """
+        ids = [entry.bucket_id for entry in entries]
+        try:
+            state = await self.attempt(lambda: self._storage.list(*self._key))
+        except StorageError:
+            await self.delete_objects(ids)
+            raise
+        replaced = [*(entry.bucket_id for entry in state.entries), *state.corrupt]
+        try:
+            await self.replace(remove=[*replaced, *ids], add=entries, epoch=epoch)
+        except SnapshotConflict as error:
+            self.fenced(epoch, error)
+            await self.delete_objects(ids)
+            raise
+        except StorageError:
+            # The write may have been applied all the same.
+            await self.undo(ids, state.entries)
+            raise
+        return state.entries
+
+    async def undo(self, bucket_ids: Sequence[int], replaced: Sequence[CatalogueEntry] = ()) -> None:
+        """Take snapshots out of the catalogue, put back what they replaced, and delete them. The turn is held."""
+        self.debris.update(dict.fromkeys(bucket_ids))
         self.restorable.update((entry.bucket_id, entry) for entry in replaced)
         try:
             await self.replace(remove=(), add=(), epoch=self._reports.epoch)
         except StorageError:
             return  # It stays debris, and goes with the next catalogue write.
-        await self.delete_objects((bucket_id,))
+        await self.delete_objects(bucket_ids)
 
     async def replace(self, *, remove: Sequence[int], add: Sequence[CatalogueEntry], epoch: int) -> None:
         """Write to the catalogue, taking debris along. Repeating it is harmless: what is added is removed first."""

@@ -29,6 +29,8 @@ from tracker.service.errors import (
     BrokerMetadataDisabled,
     EntryTooLarge,
     Fenced,
+    ImportRejected,
+    ImportUnderWay,
     LeasesExhausted,
     LedgerSourceNotSet,
     Overloaded,
@@ -37,6 +39,7 @@ from tracker.service.errors import (
     Retryable,
     ShuttingDown,
     TrackerBroken,
+    TrackerInMemory,
     TrackerNotOpen,
 )
 
@@ -46,8 +49,11 @@ VIOLATION_ROWS_MAX: Final = 10
 
 _CODES: Final[tuple[tuple[type[DelayedTrackerError], grpc.StatusCode], ...]] = (
     (InvalidInput, grpc.StatusCode.INVALID_ARGUMENT),
+    (ImportRejected, grpc.StatusCode.INVALID_ARGUMENT),
     (TrackerNotOpen, grpc.StatusCode.NOT_FOUND),
     (Fenced, grpc.StatusCode.FAILED_PRECONDITION),
+    (TrackerInMemory, grpc.StatusCode.FAILED_PRECONDITION),
+    (ImportUnderWay, grpc.StatusCode.ABORTED),
     (PollEnded, grpc.StatusCode.ABORTED),
     (BatchTooLarge, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (AnswerTooLarge, grpc.StatusCode.RESOURCE_EXHAUSTED),

@@ -676,3 +676,65 @@ class VerifySnapshotsResponse(_message.Message):
     snapshots: _containers.RepeatedCompositeFieldContainer[SnapshotVerdict]
     orphan_bucket_ids: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, snapshots: _Optional[_Iterable[_Union[SnapshotVerdict, _Mapping]]] = ..., orphan_bucket_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ImportSnapshotsRequest(_message.Message):
+    __slots__ = ("header", "bucket", "entries", "end")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    BUCKET_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    header: ImportHeader
+    bucket: ImportedBucket
+    entries: ImportedEntries
+    end: ImportEnd
+    def __init__(self, header: _Optional[_Union[ImportHeader, _Mapping]] = ..., bucket: _Optional[_Union[ImportedBucket, _Mapping]] = ..., entries: _Optional[_Union[ImportedEntries, _Mapping]] = ..., end: _Optional[_Union[ImportEnd, _Mapping]] = ...) -> None: ...
+
+class ImportHeader(_message.Message):
+    __slots__ = ("tracker", "owner", "expected_epoch", "mark_delete", "bucket_count")
+    TRACKER_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    MARK_DELETE_FIELD_NUMBER: _ClassVar[int]
+    BUCKET_COUNT_FIELD_NUMBER: _ClassVar[int]
+    tracker: TrackerRef
+    owner: str
+    expected_epoch: int
+    mark_delete: Position
+    bucket_count: int
+    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., owner: _Optional[str] = ..., expected_epoch: _Optional[int] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ..., bucket_count: _Optional[int] = ...) -> None: ...
+
+class ImportedBucket(_message.Message):
+    __slots__ = ("first", "last", "entry_count")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    first: Position
+    last: Position
+    entry_count: int
+    def __init__(self, first: _Optional[_Union[Position, _Mapping]] = ..., last: _Optional[_Union[Position, _Mapping]] = ..., entry_count: _Optional[int] = ...) -> None: ...
+
+class ImportedEntries(_message.Message):
+    __slots__ = ("entries", "crc32c")
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    CRC32C_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.RepeatedScalarFieldContainer[bytes]
+    crc32c: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, entries: _Optional[_Iterable[bytes]] = ..., crc32c: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ImportEnd(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ImportSnapshotsResponse(_message.Message):
+    __slots__ = ("epoch", "bucket_count", "tracked_count", "replaced_count", "replay_from")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BUCKET_COUNT_FIELD_NUMBER: _ClassVar[int]
+    TRACKED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    REPLACED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    REPLAY_FROM_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    bucket_count: int
+    tracked_count: int
+    replaced_count: int
+    replay_from: Position
+    def __init__(self, epoch: _Optional[int] = ..., bucket_count: _Optional[int] = ..., tracked_count: _Optional[int] = ..., replaced_count: _Optional[int] = ..., replay_from: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...

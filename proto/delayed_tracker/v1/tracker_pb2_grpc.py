@@ -154,6 +154,11 @@ class DelayedDeliveryTrackerServiceStub:
                 request_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.VerifySnapshotsRequest.SerializeToString,
                 response_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.VerifySnapshotsResponse.FromString,
                 _registered_method=True)
+        self.ImportSnapshots = channel.stream_unary(
+                '/delayed_tracker.v1.DelayedDeliveryTrackerService/ImportSnapshots',
+                request_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.ImportSnapshotsRequest.SerializeToString,
+                response_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.ImportSnapshotsResponse.FromString,
+                _registered_method=True)
 
 
 class DelayedDeliveryTrackerServiceServicer:
@@ -338,6 +343,16 @@ class DelayedDeliveryTrackerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ImportSnapshots(self, request_iterator, context):
+        """Takes snapshots that were made elsewhere, such as rebuilt from the ledgers, in the place of all that the tracker has,
+        loaded or not. All or nothing: they are stored and verified as they come, and swapped in after the last of them, in
+        one step. A barrier, as ClearMessages: the epoch rises, and whoever had opened the tracker is FENCED, opens it again
+        and replays from where that answers. That brings back what the snapshots do not cover.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_DelayedDeliveryTrackerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -460,6 +475,11 @@ def add_DelayedDeliveryTrackerServiceServicer_to_server(servicer, server):
                     servicer.VerifySnapshots,
                     request_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.VerifySnapshotsRequest.FromString,
                     response_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.VerifySnapshotsResponse.SerializeToString,
+            ),
+            'ImportSnapshots': grpc.stream_unary_rpc_method_handler(
+                    servicer.ImportSnapshots,
+                    request_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.ImportSnapshotsRequest.FromString,
+                    response_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.ImportSnapshotsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1110,6 +1130,33 @@ class DelayedDeliveryTrackerService:
             '/delayed_tracker.v1.DelayedDeliveryTrackerService/VerifySnapshots',
             delayed__tracker_dot_v1_dot_tracker__pb2.VerifySnapshotsRequest.SerializeToString,
             delayed__tracker_dot_v1_dot_tracker__pb2.VerifySnapshotsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ImportSnapshots(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/delayed_tracker.v1.DelayedDeliveryTrackerService/ImportSnapshots',
+            delayed__tracker_dot_v1_dot_tracker__pb2.ImportSnapshotsRequest.SerializeToString,
+            delayed__tracker_dot_v1_dot_tracker__pb2.ImportSnapshotsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -72,6 +72,23 @@ class Calls:
         )
         return performer(requests)
 
+    def import_stream(self, requests: Iterator[pb.ImportSnapshotsRequest]) -> pb.ImportSnapshotsResponse:
+        """Send an import and return its answer. An error in making a request ends the call: nothing is imported."""
+        self._require_open()
+        performer = self._channel.stream_unary(
+            method_path("ImportSnapshots"),
+            request_serializer=serialized,
+            response_deserializer=pb.ImportSnapshotsResponse.FromString,
+        )
+        made = _Requests(requests)
+        try:
+            answer: pb.ImportSnapshotsResponse = performer(iter(made), timeout=self.settings.import_timeout_s)
+        except grpc.RpcError as error:
+            if made.error is not None:
+                raise made.error from error
+            raise self.failure(error) from error
+        return answer
+
     def close(self) -> None:
         """Close the channel; calls under way in other threads end with SessionClosed."""
         self._closed = True
@@ -103,3 +120,20 @@ class Calls:
     def _require_open(self) -> None:
         if self._closed:
             raise SessionClosed("the client is closed; connect again")
+
+
+class _Requests:
+    """Requests that a thread of gRPC's asks for. They end where making one ended with an error, which is kept.
+
+    A stream that ends early imports nothing, and an error in gRPC's thread would only be logged there.
+    """
+
+    def __init__(self, requests: Iterator[pb.ImportSnapshotsRequest]) -> None:
+        self.error: Exception | None = None
+        self._requests = requests
+
+    def __iter__(self) -> Iterator[pb.ImportSnapshotsRequest]:
+        try:
+            yield from self._requests
+        except Exception as error:  # noqa: BLE001  # raised again where the call was made
+            self.error = error

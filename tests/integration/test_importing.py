@@ -1,0 +1,130 @@
+"""kill -9 while snapshots are imported: after a restart the tracker has all of them, or all that it had before."""
+
+import asyncio
+import signal
+
+import pytest
+
+from tests.integration.committed import committed_snapshots, orphans
+from tests.integration.dispatcher import SETTINGS, SUBSCRIPTION, TOPIC, connect, now_ms
+from tests.service.imports import snapshot
+from tracker.cli.demo.service_process import ServiceProcess
+from tracker.client import Position, Unavailable
+
+BUCKETS = 4
+ENTRIES = 60
+POINTS = {
+    # The tracker's own bucket is the first to be created.
+    "create.before": 3,
+    "create.commit": 4,
+    "create.after": 5,
+    # The first two record the epoch and that bucket, the third puts the imported ones in its place.
+    "replace.before": 3,
+    "replace.commit": 3,
+    "replace.after": 3,
+    "delete.before": 1,
+    "delete.after": 1,
+}
+"""Where the storage kills the service, and at which arrival there."""
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+
+def rebuilt():
+    """Buckets of ledgers 101 to 104, due in hours."""
+    at_ms = now_ms() + 3_600_000
+    return [
+        snapshot(*((at_ms + 7 * entry, ledger, entry) for entry in range(ENTRIES)), count_max=10)
+        for ledger in range(101, 101 + BUCKETS)
+    ]
+
+
+def positions(*ledgers):
+    return {Position(ledger, entry) for ledger in ledgers for entry in range(ENTRIES)}
+
+
+OLD, NEW = positions(1), positions(*range(101, 101 + BUCKETS))
+
+
+async def fill(client):
+    """A stored bucket of ledger 1."""
+    session = await client.open_tracker(TOPIC, SUBSCRIPTION)
+    at_ms = now_ms() + 3_600_000
+    await session.add_columns([at_ms] * ENTRIES, [1] * ENTRIES, range(ENTRIES))
+    await session.add_columns([at_ms], [2], [0])
+    async with asyncio.timeout(30):
+        while not any(bucket.bucket_id for bucket in await session.buckets()):  # noqa: ASYNC110  # another process
+            await asyncio.sleep(0.01)
+
+
+async def import_all(client):
+    return await client.import_snapshots(TOPIC, SUBSCRIPTION, rebuilt(), bucket_count=BUCKETS)
+
+
+@pytest.mark.parametrize(("point", "arrival"), POINTS.items())
+async def test_a_kill_during_an_import_leaves_all_or_nothing(tmp_path, point, arrival):
+    """The file opens, what was staged in vain is swept, and the import may be repeated."""
+    storage_url = f"sqlite:{tmp_path / 'tracker.db'}"
+    faulty_url = f"faulty:exit={point}:{arrival};{storage_url}"
+    service = await ServiceProcess.start(tmp_path, storage_url=faulty_url, settings=SETTINGS)
+    try:
+        async with connect(service.grpc_address) as client:
+            await fill(client)
+            with pytest.raises(Unavailable):
+                await import_all(client)
+        assert await service.process.wait() == -signal.SIGKILL
+    finally:
+        await service.ensure_gone()
+    committed = await committed_snapshots(storage_url)
+    exchanged = point.startswith("delete") or point == "replace.after"
+    assert set().union(*committed.values()) == (NEW if exchanged else OLD)
+    assert await orphans(storage_url) or point in {"create.before", "delete.after"}
+
+    service = await ServiceProcess.start(tmp_path, storage_url=storage_url, settings=SETTINGS)
+    try:
+        async with connect(service.grpc_address) as client:
+            session = await client.open_tracker(TOPIC, SUBSCRIPTION)
+            assert session.opened.recovered_count == len(NEW if exchanged else OLD)
+            answer = await import_all(client)
+            assert (answer.tracked_count, answer.bucket_count) == (len(NEW), BUCKETS)
+            report = await client.view_tracker(TOPIC, SUBSCRIPTION).verify()
+            assert not any(verdict.problems for verdict in report.snapshots)
+            assert not report.orphan_bucket_ids
+        assert await service.stop() == 0
+    finally:
+        await service.ensure_gone()
+    assert set().union(*(await committed_snapshots(storage_url)).values()) == NEW
+    assert not await orphans(storage_url)
+
+
+async def test_an_importer_that_is_killed_leaves_nothing(tmp_path):
+    """The stream is cut, what was staged goes, and dispatchers notice nothing."""
+    storage_url = f"sqlite:{tmp_path / 'tracker.db'}"
+    service = await ServiceProcess.start(tmp_path, storage_url=storage_url, settings=SETTINGS)
+    try:
+        async with connect(service.grpc_address) as client:
+            await fill(client)
+            session = client.view_tracker(TOPIC, SUBSCRIPTION)
+            before = await session.stats()
+            async with connect(service.grpc_address) as importer:
+                importing = asyncio.create_task(
+                    importer.import_snapshots(TOPIC, SUBSCRIPTION, cut_off(rebuilt()), bucket_count=BUCKETS)
+                )
+                with pytest.raises(ConnectionResetError):
+                    await importing
+            async with asyncio.timeout(30):
+                while len((await session.verify()).snapshots) != 1:  # noqa: ASYNC110  # another process
+                    await asyncio.sleep(0.01)
+            after = await session.stats()
+            assert (after.epoch, after.pending_count) == (before.epoch, before.pending_count)
+        assert await service.stop() == 0
+    finally:
+        await service.ensure_gone()
+    assert set().union(*(await committed_snapshots(storage_url)).values()) == OLD
+    assert not await orphans(storage_url)
+
+
+def cut_off(buckets):
+    """The first two buckets, and then nothing any more."""
+    yield from buckets[:2]
+    raise ConnectionResetError
