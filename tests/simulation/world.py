@@ -262,15 +262,18 @@ class World:
         if self.limits.kind is TrackerKind.IN_MEMORY:
             return
         rows = sorted((position, at_ms) for position, at_ms in self.deadlines.items() if position not in self.acked)
-        # The open ledger is the unsealed tail.
-        ledgers = groupby((row for row in rows if row[0].ledger_id < self.ledger), key=lambda row: row[0].ledger_id)
+        ledgers = groupby(rows, key=lambda row: row[0].ledger_id)
         rebuilt = [snapshot(*((at_ms, *position) for position, at_ms in ledger)) for _, ledger in ledgers]
-        try:
-            adopted = await self._finished(self._imported(rebuilt))
-        except StorageError:
-            self.note("import failed", self.host.epoch)
-            assert self.host.epoch == self.epoch
-            return
+        while True:
+            try:
+                adopted = await self._finished(self._imported(rebuilt))
+                break
+            except StorageError:
+                self.note("import failed", self.host.epoch)
+                assert self.host.epoch == self.epoch
+                self.check_contains([position for position, _ in rows])
+                # What comes through a stream is not stored a second time: in foul weather no import ends well.
+                self.storage.plan = replace(self.storage.plan, error_before=0.0, error_after=0.0, torn=0.0)
         self.note("imported", adopted.bucket_count, adopted.tracked_count)
         self.imported_count += adopted.bucket_count
         assert adopted.epoch > self.epoch
@@ -312,11 +315,11 @@ class World:
         elif roll < 0.96:
             self.note("reopen")
             await self.open()
-        elif roll < 0.965:
+        elif roll < 0.975:
             await self.import_rebuilt()
-        elif roll < 0.97:
+        elif roll < 0.98:
             await self.clear()
-        elif roll < 0.985:
+        elif roll < 0.988:
             await self.close_and_open()
         else:
             await self.crash()
