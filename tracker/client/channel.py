@@ -4,6 +4,7 @@ Retries are gRPC's own, by service config, on UNAVAILABLE only, and only for cal
 
 - polls: a hand-off whose answer was lost must not take more positions, and a leased poll is the caller's to repeat;
 - ClearMessages, ResetCursor, DeleteTracker and CloseTracker, whose repetition would be answered as a fault;
+- ImportSnapshots, which is a stream that is made as it is sent;
 - CancelMessages and SealBucket, whose repetition would be answered as if there had been nothing to do.
 
 Questions about ledgers change nothing and may all be repeated.
