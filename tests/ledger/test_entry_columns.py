@@ -1,5 +1,7 @@
 """Entries as columns."""
 
+from itertools import product
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -142,3 +144,18 @@ def test_stored_entries_join_and_select():
     odd = joined.take(np.array([2, 0]))
     assert [odd.payload(row) for row in range(len(odd))] == [b"ccc", b"a"]
     assert StoredEntries.concat([first]) is first
+
+
+def test_metadata_lies_between_checksum_and_payload():
+    """With a broker's frame and without, with a checksum and without."""
+    metadata = MessageMetadata(producer_name="p", sequence_id=1, publish_time=2)
+    stamp = BrokerEntryMetadata(broker_timestamp=1, index=300)
+    entries = [
+        encode_entry(metadata, b"x" * size, broker_metadata=broker, checksum=checksum)
+        for size, (broker, checksum) in enumerate(product((None, stamp, BrokerEntryMetadata()), (True, False)))
+    ]
+    stored = StoredEntries.of(1, range(len(entries)), entries)
+    columns = scan_entries(stored)
+
+    bounds = zip(columns.metadata_start().tolist(), columns.payload_start.tolist(), strict=True)
+    assert [MessageMetadata.FromString(stored.buffer[start:end]) for start, end in bounds] == [metadata] * 6

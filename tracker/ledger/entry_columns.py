@@ -8,6 +8,7 @@ aligned.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,19 @@ from tracker.core.columns import BoolArray, Int64Array, PositionColumns
 from tracker.ledger import kernels
 from tracker.ledger.checksum_kernels import crc32c_of_each
 from tracker.ledger.errors import FrameInvalid
-from tracker.ledger.frame import checksum_matches, parse_broker_metadata, parse_message_metadata, split_frame
+from tracker.ledger.frame import (
+    BROKER_HEADER_BYTES,
+    CHECKSUM_BYTES,
+    METADATA_SIZE_BYTES,
+    checksum_matches,
+    parse_broker_metadata,
+    parse_message_metadata,
+    split_frame,
+)
 from tracker.ledger.stored_entries import StoredEntries
+
+_FRAME_SIZE: Final = np.arange(2, 6)
+"""Where the size of BrokerEntryMetadata is in a broker's frame."""
 
 
 class EntryFlag(IntFlag):
@@ -93,6 +105,15 @@ class EntryColumns:
         """Rows that have all of the given bits."""
         mask: BoolArray = (self.flags & np.uint32(flag)) == flag
         return mask
+
+    def metadata_start(self) -> Int64Array:
+        """Where MessageMetadata begins in ``stored.buffer``; it ends where the payload begins. Of readable rows only."""
+        start = self.stored.start.copy()
+        framed = np.flatnonzero(self.has(EntryFlag.BROKER_FRAME))
+        sizes = np.frombuffer(self.stored.buffer, np.uint8)[start[framed, np.newaxis] + _FRAME_SIZE]
+        start[framed] += BROKER_HEADER_BYTES + sizes.view(">i4").ravel()
+        start[self.has(EntryFlag.CHECKSUM)] += CHECKSUM_BYTES
+        return start + METADATA_SIZE_BYTES
 
     def unreadable(self) -> Iterator[tuple[int, str]]:
         """(row, reason) of each entry that could not be read. Parses those again, to say why."""

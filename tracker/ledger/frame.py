@@ -22,8 +22,9 @@ _BROKER_MAGIC: Final = b"\x0e\x02"
 _CHECKSUM_MAGIC: Final = b"\x0e\x01"
 _I32: Final = struct.Struct(">i")
 _U32: Final = struct.Struct(">I")
-_BROKER_HEADER_BYTES: Final = 6
-_CHECKSUM_BYTES: Final = 6
+BROKER_HEADER_BYTES: Final = 6
+CHECKSUM_BYTES: Final = 6
+METADATA_SIZE_BYTES: Final = 4
 
 
 class Frame(NamedTuple):
@@ -56,7 +57,7 @@ def split_frame(buffer: bytes, start: int = 0, end: int | None = None) -> Frame:
     position = start
     broker_start = broker_end = -1
     if buffer[position : position + 2] == _BROKER_MAGIC:
-        broker_start = position + _BROKER_HEADER_BYTES
+        broker_start = position + BROKER_HEADER_BYTES
         _require(broker_start <= stop, "the broker frame's size", position, start, stop)
         size = int(_I32.unpack_from(buffer, position + 2)[0])
         broker_end = broker_start + size
@@ -64,10 +65,10 @@ def split_frame(buffer: bytes, start: int = 0, end: int | None = None) -> Frame:
         position = broker_end
     crc = -1
     if buffer[position : position + 2] == _CHECKSUM_MAGIC:
-        _require(position + _CHECKSUM_BYTES <= stop, "the checksum", position, start, stop)
+        _require(position + CHECKSUM_BYTES <= stop, "the checksum", position, start, stop)
         crc = int(_U32.unpack_from(buffer, position + 2)[0])
-        position += _CHECKSUM_BYTES
-    metadata_start = position + 4
+        position += CHECKSUM_BYTES
+    metadata_start = position + METADATA_SIZE_BYTES
     _require(metadata_start <= stop, "the metadata's size", position, start, stop)
     size = int(_U32.unpack_from(buffer, position)[0])
     _require(metadata_start + size <= stop, f"{size} bytes of metadata", position, start, stop)

@@ -8,6 +8,7 @@ import structlog
 import snapshot_storage.kernels
 import tracker.core.kernels
 import tracker.ledger.checksum_kernels
+import tracker.ledger.compaction.kernels
 import tracker.ledger.kernels
 import tracker.ledger.local.kernels
 import tracker.ledger.offload.kernels
@@ -30,6 +31,7 @@ def warm_up_kernels() -> None:
         snapshot_storage.kernels,
         tracker.ledger.kernels,
         tracker.ledger.checksum_kernels,
+        tracker.ledger.compaction.kernels,
         tracker.ledger.local.kernels,
         tracker.ledger.offload.kernels,
     ):

@@ -1,12 +1,15 @@
 """The form of entries in a compacted ledger."""
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.ledger.log_files import flipped
 from tracker.core.columns import Position
-from tracker.ledger.compaction.compacted_entry import encode_compacted, unwrap_compacted
-from tracker.ledger.errors import BadEntry
+from tracker.ledger.compaction.compacted_entry import _header, encode_compacted, unwrap_compacted
+from tracker.ledger.compaction.kernels import original_positions
+from tracker.ledger.errors import BadEntry, PayloadInvalid
 from tracker.ledger.stored_entries import LedgerEntries, StoredEntries
 
 A = bytes.fromhex("0e017cc828cb000000150a02703110071880d095ffbc319801e0a499ffbc3168656c6c6f")
@@ -77,3 +80,63 @@ def test_any_bytes_are_an_entry_or_bad(content):
     read = unwrap(content, COMPACTED_A)
     assert len(read.entries) + len(read.bad_entries) == 2
     assert read.entries.payload(len(read.entries) - 1) == A
+
+
+@given(st.lists(st.tuples(ids, ids, st.integers(-1, 2**31 - 1), st.binary(max_size=10)), max_size=5))
+def test_what_compactors_write_is_decided_by_the_kernel(rows):
+    """However large the numbers are; nothing is left to the parser, which takes a hundred times as long."""
+    written = StoredEntries.of(
+        1000,
+        range(len(rows)),
+        [encode_compacted(Position(ledger, entry), partition, body) for ledger, entry, partition, body in rows],
+    )
+    _, decided = original_positions(np.frombuffer(written.buffer, np.uint8), written.start, written.end)
+    assert decided.all()
+
+
+@given(
+    st.builds(
+        lambda ledger, entry, more: encode_compacted(Position(ledger, entry), -1, A[:9])[4:19] + more,
+        ids, ids, st.binary(max_size=4),
+    ),
+    st.lists(st.tuples(st.integers(0, 18), st.integers(0, 255)), max_size=2),
+)  # fmt: skip
+def test_any_header_reads_as_protobuf_reads_it(header, changes):
+    """What the kernel decides, and what it leaves to protobuf's own parser."""
+    changed = bytearray(header)
+    for at, octet in changes:
+        changed[at % len(changed)] = octet
+    entry = len(changed).to_bytes(4, "big") + bytes(changed) + bytes(4)
+    read = unwrap(COMPACTED_A, entry, COMPACTED_A)
+    parsed = by_parser(entry)
+    if isinstance(parsed, str):
+        assert [(bad.entry_id, bad.reason) for bad in read.bad_entries] == [(1, parsed)]
+    else:
+        position, start = parsed
+        assert list(read.entries.positions) == [(5, 3), position, (5, 3)]
+        assert int(read.entries.start[1]) - len(COMPACTED_A) == start
+
+
+def by_parser(entry: bytes) -> tuple[Position, int] | str:
+    """Position and start of the entry within, or what is wrong."""
+    try:
+        return _header(entry, 0, len(entry))
+    except PayloadInvalid as error:
+        return error.message
+
+
+@pytest.mark.parametrize(
+    ("header", "position"),
+    [
+        ("10030805", (5, 3)),
+        ("0805100308061004", (6, 4)),
+        ("080510031801200728013001", (5, 3)),
+        ("8880000510031801", (5, 3)),
+        ("08850010830018ff01", (5, 3)),
+    ],
+)
+def test_unusual_headers(header, position):
+    """Fields in another order, several times, or of other kinds; tags and numbers longer than they need be."""
+    content = bytes.fromhex(header)
+    read = unwrap(len(content).to_bytes(4, "big") + content + bytes(4))
+    assert list(read.entries.positions) == [position]

@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageIdData
 from tracker.core.columns import INT63_MAX, Position
+from tracker.ledger.compaction.kernels import original_positions
 from tracker.ledger.errors import BadEntry, PayloadInvalid
 from tracker.ledger.stored_entries import LedgerEntries, StoredEntries
 
@@ -38,33 +39,22 @@ def unwrap_compacted(read: LedgerEntries) -> LedgerEntries:
     """Entries of a compacted ledger as entries of the topic, at their original positions; shares the buffer.
 
     Those that are not in the compacted form are listed as bad, under their place in the compacted ledger.
-    Cost: O(rows), whatever the entries' size.
+    Cost: O(rows), whatever the entries' size: about 20 ns each, and some microseconds for one of a rare form.
     """
     stored, bad = read.entries, list(read.bad_entries)
-    positions: list[Position] = []
-    starts: list[int] = []
-    rows: list[int] = []
-    for row, (start, end) in enumerate(zip(stored.start.tolist(), stored.end.tolist(), strict=True)):
+    start, end = np.ascontiguousarray(stored.start), np.ascontiguousarray(stored.end)
+    found, is_good = original_positions(np.frombuffer(stored.buffer, np.uint8), start, end)
+    for row in np.flatnonzero(~is_good).tolist():
         try:
-            position, entry_start = _header(stored.buffer, start, end)
+            position, entry_start = _header(stored.buffer, int(start[row]), int(end[row]))
         except PayloadInvalid as error:
             bad.append(BadEntry(int(stored.ledger_id[row]), int(stored.entry_id[row]), None, None, error.message))
             continue
-        rows.append(row)
-        positions.append(position)
-        starts.append(entry_start)
-    return LedgerEntries(_at(stored, rows, positions, starts), tuple(bad))
-
-
-def _at(stored: StoredEntries, rows: list[int], positions: list[Position], starts: list[int]) -> StoredEntries:
-    original = np.array(positions, np.int64).reshape(-1, 2)
-    return StoredEntries(
-        buffer=stored.buffer,
-        ledger_id=original[:, 0],
-        entry_id=original[:, 1],
-        start=np.array(starts, np.int64),
-        end=stored.end[np.array(rows, np.intp)],
-    )
+        found[:, row] = *position, entry_start
+        is_good[row] = True
+    if not is_good.all():
+        found, end = found[:, is_good], end[is_good]
+    return LedgerEntries(StoredEntries(stored.buffer, found[0], found[1], found[2], end), tuple(bad))
 
 
 def _header(buffer: bytes, start: int, end: int) -> tuple[Position, int]:

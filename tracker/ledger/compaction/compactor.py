@@ -6,9 +6,13 @@ stands for the topic up to its horizon, so that work grows with what is new and 
 Source: AbstractTwoPhaseCompactor.java, PublishingOrderCompactor.java.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from itertools import repeat
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageIdData, MessageMetadata
 from tracker.core.columns import BEFORE_ALL, Position
@@ -16,10 +20,9 @@ from tracker.ledger.compaction.compacted_entry import encode_compacted
 from tracker.ledger.compaction.compacted_ledger import scan_compacted, unreadable_kept
 from tracker.ledger.compaction.latest import LatestByKey
 from tracker.ledger.compaction.rebatch import batch_slots, is_readable_batch, rebatch
-from tracker.ledger.entry_columns import scan_entries
+from tracker.ledger.entry_columns import EntryColumns, scan_entries
 from tracker.ledger.entry_lookup import EntryLookup
 from tracker.ledger.errors import BadEntry, CompressedDataInvalid, EntriesUnreadable, ErrorPolicy, PayloadInvalid
-from tracker.ledger.frame import parse_message_metadata, split_frame
 from tracker.ledger.messages.batch import Slot
 from tracker.ledger.messages.build import signed
 from tracker.ledger.messages.visibility import OpenTransactions, TransactionView, visible_entries
@@ -81,14 +84,21 @@ class CompactionSummary:
 
 class _Entry(NamedTuple):
     position: Position
-    entry: bytes
     metadata: MessageMetadata
+    buffer: bytes
+    start: int
     payload_start: int
+    end: int
+
+    @property
+    def entry(self) -> bytes:
+        """Copied, which most entries never are."""
+        return self.buffer[self.start : self.end]
 
     def slots(self) -> list[Slot] | None:
         """Its messages if it is a readable batch and none of them is hidden by damage; None to take it as a whole."""
         try:
-            return batch_slots(self.metadata, self.entry[self.payload_start :])
+            return batch_slots(self.metadata, self.buffer[self.payload_start : self.end])
         except (PayloadInvalid, CompressedDataInvalid):
             return None
 
@@ -129,7 +139,7 @@ class Compaction:
         for entry in self._entries(bad_entries, looked_at=0):
             last, published_ms = entry.position, signed(entry.metadata.publish_time)
             if not is_readable_batch(entry.metadata):
-                kept = latest.add_message(entry.position, entry.metadata, len(entry.entry) - entry.payload_start)
+                kept = latest.add_message(entry.position, entry.metadata, entry.end - entry.payload_start)
             else:
                 slots = entry.slots()
                 kept = slots is None or latest.add_batch(entry.position, slots)
@@ -162,10 +172,11 @@ class Compaction:
         for entry in self._entries([], looked_at=self._entry_count):  # the plan lists the bad ones
             if entry.position > plan.horizon:
                 break
-            content: bytes | None = entry.entry
+            content: bytes | None
             if not is_readable_batch(entry.metadata):
-                content = content if plan.latest.keeps_message(entry.position, entry.metadata) else None
+                content = entry.entry if plan.latest.keeps_message(entry.position, entry.metadata) else None
             elif (slots := entry.slots()) is None:
+                content = entry.entry
                 undecodable += 1
             else:
                 kept = plan.latest.kept_slots(entry.position, slots)
@@ -229,13 +240,27 @@ class Compaction:
             if bad and self.on_error is ErrorPolicy.FAIL:
                 raise EntriesUnreadable(bad)
             bad_entries += bad
-            for row in visible.rows.tolist():
-                entry = stored.payload(row)
-                frame = split_frame(entry)
-                position = Position(int(stored.ledger_id[row]), int(stored.entry_id[row]))
-                yield _Entry(position, entry, parse_message_metadata(entry, frame), frame.metadata_end)
+            # Readable, so that nothing is left to be found wrong.
+            yield from map(_Entry, *_messages(columns, visible.rows))
             if visible.end < len(columns):
                 return
+
+
+def _messages(columns: EntryColumns, rows: NDArray[np.intp]) -> tuple[Iterable[Any], ...]:
+    """What :class:`_Entry` consists of, part by part, for some rows."""
+    stored = columns.stored
+    chosen = (
+        stored.ledger_id,
+        stored.entry_id,
+        columns.metadata_start(),
+        columns.payload_start,
+        stored.start,
+        stored.end,
+    )
+    ledger_id, entry_id, metadata_start, payload_start, start, end = (column[rows].tolist() for column in chosen)
+    buffer = stored.buffer
+    metadata = (MessageMetadata.FromString(buffer[at:to]) for at, to in zip(metadata_start, payload_start, strict=True))
+    return map(Position, ledger_id, entry_id), metadata, repeat(buffer), start, payload_start, end
 
 
 def _entry_before(log: TopicLog, position: Position) -> Position | None:
