@@ -3,7 +3,9 @@
 from pathlib import Path
 from uuid import UUID
 
+import obstore
 import pytest
+from obstore.store import MemoryStore
 
 from delayed_tracker.pulsar.v1.managed_ledger_pb2 import ManagedLedgerInfo
 from tests.ledger.disks import DiskFiles
@@ -16,8 +18,10 @@ from tracker.ledger.combined_source import CombinedSource
 from tracker.ledger.entry_lookup import EntryLookup
 from tracker.ledger.errors import EntriesUnreadable, LedgerFileInvalid, TopicNotFound
 from tracker.ledger.last_message import last_message
-from tracker.ledger.offload.blob_source import open_blobs
+from tracker.ledger.offload.blob_source import BlobLedgerStore, open_blobs
+from tracker.ledger.offload.blob_store import BlobStore
 from tracker.ledger.offload.map_file_source import open_map_files
+from tracker.ledger.offload.offload_source import OffloadSource
 from tracker.ledger.offload.sequence_file import Compression
 from tracker.ledger.source_url import open_source, open_sources
 
@@ -231,6 +235,27 @@ def test_data_that_is_gone_is_an_error_of_its_topic(tmp_path):
     (tmp_path / f"{UUIDS[0]}-ledger-1").write_bytes(b"")
     with open_blobs(str(tmp_path)) as source:
         assert read_all(source) == entries_of(1)
+
+
+def test_a_damaged_index_costs_its_ledger(tmp_path):
+    """Where the bucket says whose it is, or another copy is whole; else it may be anybody's, and that is said."""
+    for number in (1, 2, 3):
+        save_blob(tmp_path, number)
+    save_blob(tmp_path, 3, uuid=UUIDS[8])
+    damaged = [f"{UUIDS[number]}-ledger-{number}-index" for number in (2, 3)]
+    for name in damaged:
+        (tmp_path / name).write_bytes(b"no index")
+    with pytest.raises(LedgerFileInvalid, match=f"{damaged[0]} is cut short.*; give metadata=DUMP, .* or move it"):
+        open_blobs(str(tmp_path))
+
+    bucket = MemoryStore()
+    for file in tmp_path.iterdir():
+        obstore.put(bucket, file.name, file.read_bytes(), attributes={"ManagedLedgerName": MANAGED_LEDGER})
+    with OffloadSource(BlobLedgerStore(BlobStore("memory", bucket))) as source:
+        assert read_all(source) == entries_of(1, 3)
+        (bad,) = source.topic_log(TOPIC).ledger(2).read(0, 0).bad_entries
+        assert str(bad).startswith(f"ledger 2: memory/{damaged[0]} is cut short")
+        assert bad.remedy == "restore it from a copy, or give the bookies' disks together with it"
 
 
 def test_an_index_whose_name_has_no_ledger(tmp_path):

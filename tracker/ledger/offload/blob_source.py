@@ -14,7 +14,7 @@ from tracker.ledger.managed_ledger import TopicCatalogue
 from tracker.ledger.metadata_dump import MetadataDump
 from tracker.ledger.offload.blob_index import INDEX_BYTES_MAX, BlobIndex, IndexedLedger, parse_index
 from tracker.ledger.offload.blob_ledger import BlobLedger
-from tracker.ledger.offload.blob_store import BlobStore, open_blob_store
+from tracker.ledger.offload.blob_store import BlobStore, SmallObject, open_blob_store
 from tracker.ledger.offload.entry_rows import EntryRows
 from tracker.ledger.offload.offload_source import FoundLedger, OffloadSource
 from tracker.ledger.topic_name import TopicName
@@ -43,21 +43,31 @@ class BlobLedgerStore:
         """Ledgers by topic, as their index objects say; all of which are read.
 
         Of several copies the first by name is taken that has its data. One whose data is gone is an error of its topic
-        alone, when that is opened.
+        alone, when that is opened; one whose index is damaged, of its ledger alone.
 
         Raises:
-            LedgerFileInvalid: an index is damaged.
+            LedgerFileInvalid: an index is damaged, and nothing else says of which ledger it is.
             OSError: the store does not answer.
         """
         copies: dict[TopicName, dict[int, FoundLedger]] = defaultdict(dict)
-        without_data: list[tuple[TopicName, FoundLedger]] = []
+        lesser: list[tuple[TopicName, FoundLedger]] = []
         streamed: dict[tuple[TopicName, int], list[tuple[int, UUID]]] = defaultdict(list)
         for key in self.store.sizes():
             named = _INDEX.fullmatch(key)
             if named is None:
                 continue
             data_key, uuid = key.removesuffix(_SUFFIX), UUID(named[1])
-            index, owner = self._index(data_key)
+            stored = self._stored_index(data_key)
+            owner = TopicName.of_managed_ledger(stored.user_metadata.get(_TOPIC_KEY, ""))
+            try:
+                index = self._index(data_key, stored)
+            except LedgerFileInvalid as error:
+                if owner is None or named[2] is None:
+                    remedy = "give metadata=DUMP, which says whose it is, or move it out of the way"
+                    raise LedgerFileInvalid(f"{error.message}; {remedy}") from error
+                remedy = "restore it from a copy, or give the bookies' disks together with it"
+                lesser.append((owner, FoundLedger(int(named[2]), (uuid,), error.message, remedy)))
+                continue
             whole = self._data_problem(data_key, index) is None
             for ledger_id, part in index.ledgers.items():
                 topic = part.segment.topic or owner
@@ -70,8 +80,8 @@ class BlobLedgerStore:
                 if whole:
                     copies[topic].setdefault(copy.ledger_id, copy)
                 else:
-                    without_data.append((topic, copy))
-        for topic, copy in without_data:
+                    lesser.append((topic, copy))
+        for topic, copy in lesser:
             copies[topic].setdefault(copy.ledger_id, copy)
         for (topic, ledger_id), parts in streamed.items():
             copies[topic].setdefault(ledger_id, FoundLedger(ledger_id, tuple(uuid for _, uuid in sorted(parts))))
@@ -122,7 +132,7 @@ class BlobLedgerStore:
             raise LedgerFileInvalid(
                 f"{self.name} has no index of ledger {ledger_id}, {uuid}-ledger-{ledger_id}{_SUFFIX}"
             )
-        index, _ = self._index(key)
+        index = self._index(key, self._stored_index(key))
         problem = self._data_problem(key, index)
         if problem is not None:
             raise LedgerFileInvalid(problem)
@@ -131,12 +141,15 @@ class BlobLedgerStore:
             raise LedgerFileInvalid(f"{self.name}/{key}{_SUFFIX} does not have ledger {ledger_id}")
         return part
 
-    def _index(self, data_key: str) -> tuple[BlobIndex, TopicName | None]:
-        """What an index says, and the topic that its writer noted beside it."""
-        where = f"{self.name}/{data_key}{_SUFFIX}"
+    def _stored_index(self, data_key: str) -> SmallObject:
         stored = self.store.read_small(data_key + _SUFFIX, INDEX_BYTES_MAX)
         if stored is None:
-            raise LedgerFileInvalid(f"{where} is gone; open the source again")
+            raise LedgerFileInvalid(f"{self.name}/{data_key}{_SUFFIX} is gone; open the source again")
+        return stored
+
+    def _index(self, data_key: str, stored: SmallObject) -> BlobIndex:
+        """What an index says."""
+        where = f"{self.name}/{data_key}{_SUFFIX}"
         version = stored.user_metadata.get(_FORMAT_KEY, _FORMAT_VERSION)
         if version != _FORMAT_VERSION:
             raise LedgerFileInvalid(f"{where} has format version {version!r}; this program reads {_FORMAT_VERSION}")
@@ -145,7 +158,7 @@ class BlobLedgerStore:
             raise LedgerFileInvalid(
                 f"{where} is the index of one ledger, whose id only its name can say; name it <uuid>-ledger-<id>{_SUFFIX}"
             )
-        return index, TopicName.of_managed_ledger(stored.user_metadata.get(_TOPIC_KEY, ""))
+        return index
 
     def _data_problem(self, data_key: str, index: BlobIndex) -> str | None:
         """Why the data cannot be what an index is of."""

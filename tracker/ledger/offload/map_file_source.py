@@ -45,7 +45,7 @@ class MapFileStore:
             other = copies[topic].get(copy.ledger_id)
             if other is not None:
                 problem = f"{path.parent} has it twice or more, as {other.uuids[0]} and {copy.uuids[0]}"
-                copy = replace(other, problem=problem)
+                copy = replace(other, problem=problem, remedy="give metadata=DUMP, which says which copy is whole")
             copies[topic][copy.ledger_id] = copy
         return {topic: [found[ledger_id] for ledger_id in sorted(found)] for topic, found in copies.items()}
 

@@ -29,7 +29,9 @@ class FoundLedger:
     uuids: tuple[UUID, ...]
     """One, or those of its parts in order."""
     problem: str | None = None
-    """Why nobody can tell which copy is whole; None when there is no doubt."""
+    """Why it cannot be read, or which copy is whole cannot be told; None when there is no doubt."""
+    remedy: str | None = None
+    """What to do about that."""
 
 
 class LedgerStore(Protocol):
@@ -177,16 +179,12 @@ class OffloadSource:
                 f"{self.store.name} has no topic {name}; near names: {near}", metadata={"topic": str(name)}
             )
         whole = {copy.ledger_id: self._copy_opener(name, copy) for copy in found[name] if copy.problem is None}
-        doubtful = {copy.ledger_id: copy.problem for copy in found[name] if copy.problem is not None}
-        return TopicParts(
-            name,
-            None,
-            whole,
-            absent={
-                ledger_id: AbsentLedger(ledger_id, None, problem, "give metadata=DUMP, which says which copy is whole")
-                for ledger_id, problem in doubtful.items()
-            },
-        )
+        absent = {
+            copy.ledger_id: AbsentLedger(copy.ledger_id, None, copy.problem, copy.remedy)
+            for copy in found[name]
+            if copy.problem is not None
+        }
+        return TopicParts(name, None, whole, absent=absent)
 
     def _copy_opener(self, name: TopicName, copy: FoundLedger) -> Callable[[], Ledger]:
         return lambda: self.store.open(name, copy.ledger_id, copy.uuids, entry_count=None)
