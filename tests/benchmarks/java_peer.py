@@ -54,14 +54,6 @@ CASES = (
     ),
     Case(("contains",), frozenset({"contains"}), {"contains": lambda found: found["hit_ns"]}),
     Case(("contains", "half=1"), frozenset({"contains"}), {"contains half drained": lambda found: found["hit_ns"]}),
-    Case(
-        ("parse",),
-        frozenset({"ledgers"}),
-        {
-            "ledger read": lambda found: found["entries_per_s"] / 1e6,
-            "ledger parse": lambda found: found["entries_per_s"] / 1e6,
-        },
-    ),
     Case(("recover",), frozenset({"recovery"}), {"recovery 1M": lambda found: found["first_answer_ms"]}),
     Case(
         ("recover", "ledgers=200", "warm=1"),

@@ -10,6 +10,7 @@ from tests.benchmarks.catalogue import BENCHMARKS, Benchmark
 from tests.benchmarks.goals import Peer
 from tests.benchmarks.java_peer import measure_java, medians
 from tests.benchmarks.measure import Reading, Run, WrongOutput
+from tests.benchmarks.pulsar_parser import measure_pulsar_parser
 from tests.benchmarks.rows import HEADER, Row, Unit, per_index
 from tests.benchmarks.scale import QUICK
 from tests.benchmarks.shapes import Shape
@@ -103,3 +104,15 @@ def test_a_peer_that_is_not_there_is_left_out_with_a_sentence(tmp_path):
     assert run.skipped == []
     measure_java(run, {"add"})
     assert run.skipped == ["Pulsar's own trackers: JAVA_TRACKER_BENCH names no directory with the harness"]
+
+
+def test_pulsars_parser_is_left_out_where_there_is_no_java(tmp_path, monkeypatch):
+    """And is not looked for unless peers are asked for."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no-java"))
+    run = Run(scale=QUICK, directory=tmp_path)
+    measure_pulsar_parser(run, [], ["ledger parse"])
+    assert run.skipped == []
+    run.with_peers = True
+    measure_pulsar_parser(run, [], ["ledger parse"])
+    assert run.skipped == [f"Pulsar's own parser: there is no {tmp_path}/no-java/bin/java, which JAVA_HOME promises"]
+    assert run.peers == {}

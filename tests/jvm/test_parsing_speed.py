@@ -1,0 +1,23 @@
+"""The program that measures Pulsar's own parser reads what it is given."""
+
+import pytest
+
+from tests.benchmarks.measure import Run, WrongOutput
+from tests.benchmarks.pulsar_parser import measure_pulsar_parser
+from tests.benchmarks.scale import QUICK
+from tests.benchmarks.stored_ledgers import entries
+from tests.ledger.log_files import flipped
+
+
+@pytest.mark.usefixtures("pulsar")
+def test_the_rate_is_that_of_entries_that_were_read(tmp_path):
+    """All of them; one whose checksum does not fit makes the time mean nothing."""
+    run = Run(scale=QUICK, directory=tmp_path, with_peers=True)
+    payloads = list(entries(1_000))
+    measure_pulsar_parser(run, payloads, ["ledger read", "ledger parse"])
+    assert run.peers["ledger read"] == run.peers["ledger parse"]
+    assert run.peers["ledger read"].is_measured
+    assert run.peers["ledger read"].value > 0
+
+    with pytest.raises(WrongOutput):
+        measure_pulsar_parser(run, [*payloads[:-1], flipped(payloads[-1], -1)], ["ledger parse"])
