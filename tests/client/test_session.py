@@ -174,11 +174,12 @@ async def test_a_poll_is_a_lease(service, session):
         ),
     )
     service.on("AckMessages", pb.AckMessagesResponse(acked_count=2))
+    await session.poll_hand_off(1)  # tells that nothing more is due, so the next one waits
     async with await session.poll(10, wait_ms=250, lease_ms=1_000) as lease:
         assert list(lease.messages) == [(3, 1), (3, 2)]
         assert list(lease.messages.deliver_at_ms) == [10, 20]
         assert (lease.expires_at_ms, lease.messages.next_delivery_at_ms) == (99, 40)
-    (polled,) = service.requests_of("PollScheduledMessages")
+    _, polled = service.requests_of("PollScheduledMessages")
     assert (polled.max_messages, polled.wait_ms, polled.lease_ms, polled.hand_off) == (10, 250, 1_000, False)
     (acked,) = service.requests_of("AckMessages")
     assert (acked.lease_id, list(acked.ledger_ids), list(acked.entry_ids)) == (5, [3, 3], [1, 2])

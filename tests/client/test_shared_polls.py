@@ -101,13 +101,25 @@ def entries_of(task) -> list[int]:
 
 async def test_polls_go_alone_and_wait_while_nothing_more_is_due():
     """Nobody knows how long a poll waits, so none waits for another's."""
-    service = Due(0)
-    polls = service.polls()
+    service = Due(1)
+    polls = await busy(service)
+    assert not polls._queue.more_is_due
     tasks = await begin(polls, 5, 6, 7, wait_ms=1_000)
     assert service.calls == [([5], 1_000), ([6], 1_000), ([7], 1_000)]
     for _ in tasks:
         await service.answer()
     assert [entries_of(task) for task in tasks] == [[], [], []]
+
+
+async def test_the_first_polls_of_a_session_share_a_call():
+    """Many may come at once to a backlog, of which nobody has been told; if there is none, each waits alone."""
+    service = Due(7)
+    tasks = await begin(service.polls(), 5, 6, 7, wait_ms=1_000)
+    assert service.calls == [([5, 6, 7], 0)]
+    await service.answer()
+    assert list(map(entries_of, tasks[:2])) == [[0, 1, 2, 3, 4], [5, 6]]
+    assert [shares for shares, _ in service.calls[1:]] == [[7]]
+    tasks[2].cancel()
 
 
 async def test_polls_that_come_together_share_a_call_in_their_order():

@@ -58,12 +58,11 @@ class Taken:
         """
         if len(shares) == 1:
             return [self]
+        if leases is None:
+            leases = [(self.lease_id, share) for share in shares]
         parts = []
         first = 0
-        for each, share in enumerate(shares):
-            lease_id, count = (
-                (self.lease_id, share) if leases is None else leases[each] if each < len(leases) else (0, 0)
-            )
+        for lease_id, count in [*leases, *[(0, 0)] * (len(shares) - len(leases))]:
             end = min(first + count, len(self.messages))
             part = self.part(first, end)
             parts.append(replace(part, lease_id=lease_id, expires_at_ms=self.expires_at_ms if lease_id else 0))
@@ -106,7 +105,9 @@ class PollQueue(Generic[OutcomeT]):
 
     def __init__(self, *, share_max: int) -> None:
         """``share_max`` is the most that polls ask for together; one alone may ask for more."""
-        self.more_is_due = False
+        self.more_is_due = (
+            True  # until somebody was told: many may come at once to a backlog, and asking costs one call
+        )
         self._share_max = share_max
         self._waiting: deque[WaitingPoll[OutcomeT]] = deque()
         self._replay_is_known = False
@@ -161,14 +162,13 @@ class PollQueue(Generic[OutcomeT]):
     def distribute(self, polls: Sequence[WaitingPoll[OutcomeT]], parts: Sequence[Taken]) -> list[Taken]:
         """Give each poll of a call its part.
 
-        Returns: what was taken for polls that were given up meanwhile.
+        Returns: what was taken, if anything, for polls that were given up meanwhile.
         """
         is_news = self.answered(parts[0].messages)
         rest = []
         for poll, part in zip(polls, parts, strict=True):
             if poll.outcome.done():
-                if len(part.messages):
-                    rest.append(part)
+                rest.append(part)
             elif len(part.messages) or is_news or not poll.may_wait:
                 poll.outcome.set_result(part)
             else:

@@ -100,9 +100,11 @@ class SharedPolls:
 
     def _put_back(self, taken: Taken, terms: PollTerms) -> None:
         """Make what was taken for a poll that was given up due again, or keep it for the next poll."""
+        if not len(taken.messages):
+            return
         if terms.is_hand_off:
             self._queue.keep(taken)
-        elif taken.lease_id:
+        else:
             returning = asyncio.get_running_loop().create_task(self._return(taken))
             self._returning.add(returning)
             returning.add_done_callback(self._returning.discard)
