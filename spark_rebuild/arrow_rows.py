@@ -67,18 +67,18 @@ class ArrowRows:
                 raise InvalidInput("schema", f"{field.name} {field.dataType.simpleString()}", f"columns are {has}")
         self._schema = to_arrow_schema(wanted, timezone="UTC")
 
-    def entries(self, topics: pa.Array, columns: EntryColumns, rows: NDArray[np.intp]) -> pa.RecordBatch:
+    def entries(self, topics: Callable[[], pa.Array], columns: EntryColumns, rows: NDArray[np.intp]) -> pa.RecordBatch:
         """Whole entries.
 
         Args:
-            topics: the name for each of ``rows``.
+            topics: gives the name for each of ``rows``; called only if names are wanted.
             columns: of any entries.
             rows: which of them, in the order in which they are wanted.
         """
         arrays = []
         for field in self._schema:
             if field.name == schema.TOPIC:
-                arrays.append(topics)
+                arrays.append(topics())
             elif field.name == schema.ENTRY_COUNT:
                 arrays.append(pa.array(np.ones(len(rows), np.int64)))
             elif field.name == schema.ERROR:

@@ -1,11 +1,14 @@
 """What there is to read: the ledgers of the wanted topics, as parts for the tasks, and what is known to be bad."""
 
-from dataclasses import dataclass
+from collections import defaultdict
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 
 from pyspark.sql.datasource import InputPartition
 
 from spark_rebuild.entry_filter import Range
 from spark_rebuild.ledger_splits import LedgerRange, packed, ranges_of
+from spark_rebuild.log_splits import LoggedSpan, plan_logs
 from spark_rebuild.source_options import SourceOptions
 from tracker.ledger.combined_source import CombinedSource
 from tracker.ledger.errors import (
@@ -14,8 +17,18 @@ from tracker.ledger.errors import (
     ErrorPolicy,
     LedgerFileInvalid,
     MetadataInvalid,
+    TopicNotFound,
 )
-from tracker.ledger.source_url import open_source
+from tracker.ledger.log_inventory import LogInventory
+from tracker.ledger.logged_ledger import LoggedLedger
+from tracker.ledger.managed_ledger import TopicCatalogue
+from tracker.ledger.metadata_dump import MetadataDump
+from tracker.ledger.source import BookieDisk
+from tracker.ledger.source_url import bookie_disk_options, open_source, parse_source_url
+from tracker.ledger.topic_log import Ledger, LedgerSource
+
+BadRow = tuple[str | None, BadEntry]
+"""A bad entry and the topic that it belongs to, if that is known."""
 
 
 @dataclass
@@ -27,9 +40,9 @@ class LedgerPart(InputPartition):
 
 @dataclass
 class BadPart(InputPartition):
-    """What could not be planned, with the topics it belongs to."""
+    """What planning found to be bad."""
 
-    bad: tuple[tuple[str | None, BadEntry], ...]
+    bad: tuple[BadRow, ...]
 
 
 def plan_parts(options: SourceOptions, ledgers: Range) -> list[InputPartition]:
@@ -39,33 +52,75 @@ def plan_parts(options: SourceOptions, ledgers: Range) -> list[InputPartition]:
         options: which topics, and where they are.
         ledgers: which of their ledgers.
     Raises:
-        EntriesUnreadable: a ledger that a topic lists cannot be read, and the policy says to fail.
+        EntriesUnreadable: entries that a topic should have are nowhere, or one of its ledgers cannot be read, and the
+            policy says to fail.
         InvalidInput: there is no such source or topic.
         LedgerError: a source or its metadata is damaged as a whole.
         OSError: a file cannot be read.
-    Cost: O(ledgers), each with a small read or two.
+    Cost: O(ledgers), each with a small read or two; of entry logs O(records).
     """
-    ranges: list[LedgerRange] = []
-    bad: list[tuple[str | None, BadEntry]] = []
-    with CombinedSource([open_source(url) for url in options.urls]) as source:
+    wanted = _Wanted()
+    with ExitStack() as stack:
+        source = stack.enter_context(CombinedSource([_open(url, options) for url in options.urls]))
         for topic in options.chosen(source.topics() if options.topic is None else ()):
             try:
                 openers = source.openers(topic)
             except MetadataInvalid as error:
-                _note(options, bad, topic, BadEntry(None, None, None, None, error.message))
+                wanted.bad.append((topic, BadEntry(None, None, None, None, error.message)))
                 continue
             for ledger_id, open_ledger in openers.items():
                 if ledger_id not in ledgers:
                     continue
                 try:
-                    ranges += ranges_of(topic, open_ledger(), options.partition_bytes)
+                    wanted.add(topic, open_ledger(), options.partition_bytes)
                 except (LedgerFileInvalid, MetadataInvalid) as error:
-                    _note(options, bad, topic, BadEntry(ledger_id, None, None, None, error.message))
-    parts: list[InputPartition] = [LedgerPart(group) for group in packed(ranges, options.partition_bytes)]
-    return [*([BadPart(tuple(bad))] if bad else []), *parts]
+                    wanted.bad.append((topic, BadEntry(ledger_id, None, None, None, error.message)))
+        parts = wanted.parts(options.partition_bytes)
+    if wanted.bad and options.on_error is ErrorPolicy.FAIL:
+        raise EntriesUnreadable([found for _, found in wanted.bad])
+    return [*([BadPart(tuple(wanted.bad))] if wanted.bad else []), *parts]
 
 
-def _note(options: SourceOptions, bad: list[tuple[str | None, BadEntry]], topic: str, found: BadEntry) -> None:
-    if options.on_error is ErrorPolicy.FAIL:
-        raise EntriesUnreadable([found])
-    bad.append((topic, found))
+@dataclass(slots=True)
+class _Wanted:
+    """Ledgers by the way in which they are read."""
+
+    ranges: list[LedgerRange] = field(default_factory=list)
+    logged: dict[LogInventory, dict[int, LoggedSpan]] = field(default_factory=lambda: defaultdict(dict))
+    bad: list[BadRow] = field(default_factory=list)
+
+    def add(self, topic: str, ledger: Ledger, part_bytes: int) -> None:
+        if not isinstance(ledger, LoggedLedger) or not isinstance(ledger.logs, LogInventory):
+            self.ranges += ranges_of(topic, ledger, part_bytes)
+            return
+        self.logged[ledger.logs][ledger.ledger_id] = LoggedSpan(topic, ledger.span)
+        if not ledger.span.end_known and ledger.span.state is None:
+            gone = "BookKeeper's metadata of it is gone"
+            self.bad.append((topic, BadEntry(ledger.ledger_id, None, None, None, gone)))
+
+    def parts(self, part_bytes: int) -> list[InputPartition]:
+        parts: list[InputPartition] = []
+        for inventory, spans in self.logged.items():
+            plan = plan_logs(inventory, spans, part_bytes)
+            parts += plan.parts
+            self.bad += plan.missing
+            if not all(logged.span.end_known for logged in spans.values()):
+                # What follows damage may have been the rest of such a ledger, and nobody would miss it.
+                self.bad += ((None, damage) for damage in inventory.damage)
+        return [*parts, *map(LedgerPart, packed(self.ranges, part_bytes))]
+
+
+def _open(text: str, options: SourceOptions) -> LedgerSource:
+    """A source; entry logs are looked through, but not held, record by record, in memory."""
+    url = parse_source_url(text)
+    if url.scheme != "bookkeeper+file":
+        return open_source(text)
+    dump, open_ledgers = bookie_disk_options(url)
+    catalogue = TopicCatalogue(MetadataDump.load(dump))
+    ledger_ids: list[int] = []
+    for topic in options.chosen([str(name) for name in catalogue.topics()]):
+        try:
+            ledger_ids += (ledger.ledger_id for ledger in catalogue.managed_ledger(catalogue.topic(topic)).ledgers)
+        except (TopicNotFound, MetadataInvalid):
+            continue  # Another source may have it; what is damaged is said when the topic is opened.
+    return BookieDisk(catalogue, LogInventory(url.paths, ledger_ids), open_ledgers=open_ledgers)

@@ -13,16 +13,17 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.types import StructType
 
 from spark_rebuild import schema
-from spark_rebuild.arrow_rows import ArrowRows, repeated
+from spark_rebuild.arrow_rows import ArrowRows, by_code, repeated
 from spark_rebuild.entry_filter import EntryFilter
-from spark_rebuild.ledger_plan import BadPart, LedgerPart, plan_parts
+from spark_rebuild.ledger_plan import BadPart, BadRow, LedgerPart, plan_parts
 from spark_rebuild.ledger_splits import LedgerRange
+from spark_rebuild.log_reading import LogEntries, LogReader
+from spark_rebuild.log_splits import LogPart
 from spark_rebuild.source_options import KeptEntries, SourceOptions, parse_options
 from tracker.ledger.entry_columns import EntryColumns, EntryFlag, scan_entries
 from tracker.ledger.errors import BadEntry, EntriesUnreadable, ErrorPolicy
 from tracker.ledger.places import unreadable_entry
-
-_Bad = tuple[str | None, BadEntry]
+from tracker.ledger.stored_entries import LedgerEntries
 
 
 class PulsarLedgerSource(DataSource):
@@ -63,23 +64,40 @@ class PulsarLedgerReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one part."""
         rows = ArrowRows(self._wanted)
-        if isinstance(partition, BadPart):
-            yield from self._bad_rows(rows, partition.bad)
-        elif isinstance(partition, LedgerPart):
-            for entries in partition.ranges:
-                yield from self._entries(rows, entries)
+        match partition:
+            case BadPart():
+                yield from self._bad_rows(rows, partition.bad)
+            case LogPart():
+                reader = LogReader(partition)
+                for found in reader.read():
+                    yield from self._logged(rows, reader, found)
+            case LedgerPart():
+                for entries in partition.ranges:
+                    for piece in entries.ledger.scan(entries.first, entries.last):
+                        yield from self._scanned(rows, entries, piece)
 
-    def _entries(self, rows: ArrowRows, entries: LedgerRange) -> Iterator[pa.RecordBatch]:
-        for piece in entries.ledger.scan(entries.first, entries.last):
-            columns = scan_entries(piece.entries)
-            bad: list[_Bad] = [(entries.topic, found) for found in piece.bad_entries]
-            for row, reason in columns.unreadable():
-                entry_id = int(columns.stored.entry_id[row])
-                bad.append((entries.topic, unreadable_entry(entries.ledger, entry_id, reason)))
-            yield from self._bad_rows(rows, bad)
-            kept = self._kept(columns)
-            if len(kept):
-                yield rows.entries(repeated(entries.topic, len(kept)), columns, kept)
+    def _scanned(self, rows: ArrowRows, entries: LedgerRange, piece: LedgerEntries) -> Iterator[pa.RecordBatch]:
+        columns = scan_entries(piece.entries)
+        bad: list[BadRow] = [(entries.topic, found) for found in piece.bad_entries]
+        for row, reason in columns.unreadable():
+            entry_id = int(columns.stored.entry_id[row])
+            bad.append((entries.topic, unreadable_entry(entries.ledger, entry_id, reason)))
+        yield from self._bad_rows(rows, bad)
+        kept = self._kept(columns)
+        if len(kept):
+            yield rows.entries(lambda: repeated(entries.topic, len(kept)), columns, kept)
+
+    def _logged(self, rows: ArrowRows, reader: LogReader, found: LogEntries) -> Iterator[pa.RecordBatch]:
+        columns = scan_entries(found.entries)
+        bad: list[BadRow] = [(reader.topic_of(bad.ledger_id), bad) for bad in found.bad_entries]
+        for row, reason in columns.unreadable():
+            ledger_id, entry_id = (int(ids[row]) for ids in (columns.stored.ledger_id, columns.stored.entry_id))
+            damaged = BadEntry(ledger_id, entry_id, str(reader.part.file), int(found.record[row]), reason)
+            bad.append((reader.topic_of(ledger_id), damaged))
+        yield from self._bad_rows(rows, bad)
+        kept = self._kept(columns)
+        if len(kept):
+            yield rows.entries(lambda: by_code(reader.topics, found.topic_no[kept]), columns, kept)
 
     def _kept(self, columns: EntryColumns) -> NDArray[np.intp]:
         kept = columns.readable & self._filter.keeps(columns)
@@ -88,7 +106,7 @@ class PulsarLedgerReader(DataSourceReader):
             kept &= markers | (columns.has(EntryFlag.DELAYED) & ~columns.has(EntryFlag.MARKER))
         return np.flatnonzero(kept)
 
-    def _bad_rows(self, rows: ArrowRows, bad: Sequence[_Bad]) -> Iterator[pa.RecordBatch]:
+    def _bad_rows(self, rows: ArrowRows, bad: Sequence[BadRow]) -> Iterator[pa.RecordBatch]:
         if bad and self._options.on_error is ErrorPolicy.FAIL:
             raise EntriesUnreadable([found for _, found in bad])
         kept = [(topic, found) for topic, found in bad if self._filter.keeps_bad(found.ledger_id)]

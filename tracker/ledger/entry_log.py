@@ -9,6 +9,7 @@ Source: DefaultEntryLogger.scanEntryLog, LogReaderScan.scan.
 import mmap
 import re
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,7 +34,8 @@ _BODY_BYTES_MIN: Final = 16
 _DIRECT_ALIGNMENT: Final = 4096
 _DIRECT_FILLER: Final = (_DIRECT_ALIGNMENT - HEADER_BYTES - RECORD_SIZE_BYTES, _INTERNAL_LEDGER)
 _NOT_ZERO: Final = re.compile(rb"[^\0]")
-_WALK_RECORDS_MAX: Final = 65_536
+_PIECE_RECORDS_MAX: Final = 32_768
+_PIECE_BYTES: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,55 @@ class LogRecords:
         return sum(table.shape[1] for table in self.tables)
 
 
+@dataclass(frozen=True, slots=True)
+class RecordPiece:
+    """Some entries of one log, in file order."""
+
+    table: Int64Array
+    """As those of :class:`LogRecords`."""
+    damage: tuple[LogDamage, ...] = ()
+    """Of the whole log; only the last piece has it."""
+    truncated_at: int | None = None
+    """As that of :class:`LogRecords`; only the last piece has it."""
+
+    def __len__(self) -> int:
+        return len(self._row(0))
+
+    @property
+    def offset(self) -> Int64Array:
+        """Of the size field."""
+        return self._row(0)
+
+    @property
+    def body_size(self) -> Int64Array:
+        """In bytes."""
+        return self._row(1)
+
+    @property
+    def ledger_id(self) -> Int64Array:
+        """Whose entry it is."""
+        return self._row(2)
+
+    @property
+    def entry_id(self) -> Int64Array:
+        """Which of the ledger's."""
+        return self._row(3)
+
+    @property
+    def last_add_confirmed(self) -> Int64Array:
+        """The entry up to which the writer knew all to be acknowledged; -1 for none."""
+        return self._row(4)
+
+    @property
+    def end(self) -> int:
+        """Behind the last record; there must be one."""
+        return int(self.offset[-1] + self.body_size[-1]) + RECORD_SIZE_BYTES
+
+    def _row(self, number: int) -> Int64Array:
+        row: Int64Array = self.table[number]
+        return row
+
+
 def scan_log(log: bytes | mmap.mmap, name: str) -> LogRecords:
     """Find all entries of a log. Nothing is verified: that needs the digest type of each ledger.
 
@@ -72,21 +123,40 @@ def scan_log(log: bytes | mmap.mmap, name: str) -> LogRecords:
         LedgerFileInvalid: not an entry log, or of a newer version.
     Cost: O(records).
     """
-    finished = _check_header(log, name)
-    end = len(log)
-    direct = end >= HEADER_BYTES + _RECORD_START.size and (
+    pieces = list(log_pieces(log, name))
+    return LogRecords(tuple(piece.table for piece in pieces), pieces[-1].damage, pieces[-1].truncated_at)
+
+
+def log_pieces(
+    log: bytes | mmap.mmap, name: str, *, start: int = HEADER_BYTES, stop: int | None = None
+) -> Iterator[RecordPiece]:
+    """The same piece by piece: of 4 MB, or one record if that is larger, and 32,768 records at most.
+
+    Args:
+        log: the whole file.
+        name: what to call it in errors.
+        start: where a record begins, as a piece that was read before says.
+        stop: where one ends, as the same says; None is the end.
+    Returns: pieces in file order; the last, which may have no records, has the damage of all.
+    Raises:
+        LedgerFileInvalid: not an entry log, or of a newer version.
+    """
+    finished = _check_header(log, name) and stop is None
+    end = len(log) if stop is None else stop
+    direct = len(log) >= HEADER_BYTES + _RECORD_START.size and (
         _RECORD_START.unpack_from(log, HEADER_BYTES) == _DIRECT_FILLER
     )
     octets = np.frombuffer(log, np.uint8)
-    parts: list[Int64Array] = []
     damage: list[LogDamage] = []
     truncated_at = None
-    position = HEADER_BYTES
+    position = start
     while True:
-        part, stopped_at = walk_log(octets, position, _WALK_RECORDS_MAX, direct)
-        parts.append(part)
-        position = int(stopped_at)
-        if part.shape[1] == _WALK_RECORDS_MAX:
+        within = min(end, position + _PIECE_BYTES)
+        part, stopped_at = walk_log(octets[:within], position, _PIECE_RECORDS_MAX, direct)
+        if part.shape[1]:
+            yield RecordPiece(part)
+        if stopped_at > position:
+            position = int(stopped_at)
             continue
         # One record or stretch of padding that is not plain, and on again.
         if position + RECORD_SIZE_BYTES > end:
@@ -121,7 +191,9 @@ def scan_log(log: bytes | mmap.mmap, name: str) -> LogRecords:
                 reason = f"a record of {size} bytes for {ledger_id}:{entry_id} is no entry"
                 damage.append(LogDamage(position, ledger_id, entry_id, reason))
             else:
-                parts.append(np.array([[position], [size], [ledger_id], [entry_id], [last_add_confirmed], [length]]))
+                yield RecordPiece(
+                    np.array([[position], [size], [ledger_id], [entry_id], [last_add_confirmed], [length]])
+                )
         position = next_position
 
     if end < HEADER_BYTES:
@@ -130,7 +202,7 @@ def scan_log(log: bytes | mmap.mmap, name: str) -> LogRecords:
         truncated_at = position
     if finished and truncated_at is not None:
         damage.append(LogDamage(truncated_at, None, None, f"the log was finished, yet is cut short at {end} bytes"))
-    return LogRecords(tuple(parts), tuple(damage), truncated_at)
+    yield RecordPiece(np.empty((6, 0), np.int64), tuple(damage), truncated_at)
 
 
 def _check_header(log: bytes | mmap.mmap, name: str) -> bool:

@@ -5,10 +5,7 @@ compaction, replayed from the journal. The copies have the same payload; the fir
 that were deleted linger, and entries may lie beyond a ledger's end: what to read is for the ledger's metadata to say.
 """
 
-import gzip
 import mmap
-import re
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,17 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracker.core.columns import BoolArray, Int64Array
-from tracker.core.errors import InvalidInput
 from tracker.core.kernels import position_order
 from tracker.ledger.digest import BODY_HEADER, DIGEST_BYTES, LedgerDigest
-from tracker.ledger.entry_log import HEADER_BYTES, RECORD_SIZE_BYTES, LogRecords, scan_log
+from tracker.ledger.entry_log import RECORD_SIZE_BYTES, LogRecords, scan_log
 from tracker.ledger.errors import OTHER_BOOKIES, BadEntry
 from tracker.ledger.kernels import gather
+from tracker.ledger.log_files import find_log_files, open_log_file
 from tracker.ledger.progress import Progress
 from tracker.ledger.stored_entries import LedgerEntries, StoredEntries
 
-_LOG_NAME: Final = re.compile(r"([0-9a-f]+)\.log(\.gz)?")
-_GZIP_PIECE_BYTES: Final = 1 << 20
 _PIECE_BYTES: Final = 4 << 20
 _PIECE_RECORDS_MAX: Final = 65_536
 _SPARSE_MAX: Final = 2
@@ -55,6 +50,15 @@ class RecordColumns:
 
     def __len__(self) -> int:
         return len(self.offset)
+
+    @classmethod
+    def of(cls, parts: Sequence[tuple[int, Sequence[Int64Array]]]) -> "RecordColumns":
+        """Records of logs as tables, with the log's number, in the order given."""
+        numbers = np.array([file_no for file_no, _ in parts], np.int32)
+        counts = [sum(table.shape[1] for table in tables) for _, tables in parts]
+        none = np.empty((6, 0), np.int64)
+        columns = np.concatenate([none, *(table for _, tables in parts for table in tables)], axis=1)
+        return cls(np.repeat(numbers, counts), *np.ascontiguousarray(columns))
 
 
 class EntryLogs:
@@ -165,7 +169,7 @@ class EntryLogs:
             copies = copies[copies < len(rows)]
             copies = copies[ids[copies] == ids[copies - 1]]
         whole = np.flatnonzero(fitting)
-        bad = self._missing(ledger_id, _gaps(present, first, last))
+        bad = missing_entries(ledger_id, _gaps(present, first, last), truncated=self.truncated, damage=self.damage)
         if len(whole) < len(present):
             is_damaged = np.isin(present, ids[whole], assume_unique=True, invert=True)
             bad += [
@@ -245,18 +249,6 @@ class EntryLogs:
         body: bytes = self._logs[self.records.file_no[row]][start : start + int(self.records.body_size[row])]
         return body
 
-    def _missing(self, ledger_id: int, gaps: Iterable[tuple[int, int]]) -> list[BadEntry]:
-        """One row for each run of missing entries, given by its first and how many they are."""
-        # Where they went is not known, but a file that is not whole is where to look first.
-        places = [f"{file} is cut short at byte {offset}" for file, offset in self.truncated]
-        places += [f"{place.file} is damaged at byte {place.offset}" for place in self.damage]
-        more = f" and {len(places) - 1} places more" if len(places) > 1 else ""
-        reason = f"no log has it; {places[0]}{more}" if places else "no log has it"
-        return [
-            BadEntry(ledger_id, first, None, None, reason, entry_count=count, remedy=OTHER_BOOKIES)
-            for first, count in gaps
-        ]
-
     def _damaged_entry(self, ledger_id: int, entry_id: int, row: int, digest: LedgerDigest) -> BadEntry:
         names = " or ".join(digest_type.name for digest_type in digest.types)
         return BadEntry(
@@ -282,17 +274,7 @@ def open_entry_logs(directories: Sequence[str | Path], *, progress: Progress | N
         OSError: a file cannot be read.
     Cost: O(records); plain files are mapped, not read.
     """
-    if not directories:
-        raise InvalidInput("log_directories", list(directories), "give at least one ledger directory of a bookie")
-    files: list[Path] = []
-    for directory in map(Path, directories):
-        found = [directory] if directory.is_file() else _find_logs(directory)
-        if not found:
-            raise InvalidInput(
-                "log_directories", str(directory), "give a directory with entry logs: <hex id>.log or <hex id>.log.gz"
-            )
-        files += [file for file in found if file not in files]
-    return _scan_all(files, progress)
+    return _scan_all(find_log_files(directories), progress)
 
 
 def _scan_all(files: Sequence[Path], progress: Progress | None) -> EntryLogs:
@@ -303,7 +285,7 @@ def _scan_all(files: Sequence[Path], progress: Progress | None) -> EntryLogs:
     truncated: list[tuple[Path, int]] = []
     parts: list[LogRecords] = []
     for file_no, file in enumerate(files):
-        log, wrapping = _open_log(file)
+        log, wrapping = open_log_file(file)
         logs.append(log)
         part = scan_log(log, str(file))
         parts.append(part)
@@ -317,46 +299,38 @@ def _scan_all(files: Sequence[Path], progress: Progress | None) -> EntryLogs:
             truncated.append((file, part.truncated_at))
         if progress is not None:
             progress(sum(sizes[: file_no + 1]), sum(sizes))
-    file_numbers = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts])
-    columns = np.ascontiguousarray(np.concatenate([table for part in parts for table in part.tables], axis=1))
-    return EntryLogs(files, logs, RecordColumns(file_numbers, *columns), damage=damage, truncated=truncated)
-
-
-def _find_logs(directory: Path) -> list[Path]:
-    if (directory / "current").is_dir():
-        directory /= "current"
-    if not directory.is_dir():
-        raise InvalidInput("log_directories", str(directory), "give a directory that exists")
-    found = [(match, file) for file in directory.iterdir() if (match := _LOG_NAME.fullmatch(file.name)) is not None]
-    return [file for _, file in sorted(found, key=lambda pair: (int(pair[0][1], 16), pair[1].name))]
-
-
-def _open_log(file: Path) -> tuple[bytes | mmap.mmap, str | None]:
-    """The log's bytes, and what is wrong with its gzip wrapping."""
-    if file.suffix == ".gz":
-        return _gunzip(file)
-    with file.open("rb") as opened:
-        size = file.stat().st_size
-        # A file that ends within the header may be empty, which cannot be mapped.
-        if size <= HEADER_BYTES:
-            return opened.read(), None
-        return mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ), None
-
-
-def _gunzip(file: Path) -> tuple[bytes, str | None]:
-    pieces = []
-    try:
-        with gzip.open(file) as unpacked:
-            while piece := unpacked.read1(_GZIP_PIECE_BYTES):
-                pieces.append(piece)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        return b"".join(pieces), f"the gzip file is cut short or damaged: {error}"
-    return b"".join(pieces), None
+    records = RecordColumns.of([(file_no, part.tables) for file_no, part in enumerate(parts)])
+    return EntryLogs(files, logs, records, damage=damage, truncated=truncated)
 
 
 def _at(column: NDArray[Number], where: Int64Array) -> NDArray[Number]:
     """The rows ``where``, which ascend; mostly they are all of them, and then nothing is copied."""
     return column if len(where) == len(column) else column[where]
+
+
+def missing_entries(
+    ledger_id: int,
+    gaps: Iterable[tuple[int, int]],
+    *,
+    truncated: Sequence[tuple[Path, int]],
+    damage: Sequence[BadEntry],
+) -> list[BadEntry]:
+    """One row for each run of entries that no log has.
+
+    Args:
+        ledger_id: whose they are.
+        gaps: the first entry of each run, and how many they are.
+        truncated: files whose last record is cut short, with its offset.
+        damage: of the files.
+    """
+    # Where they went is not known, but a file that is not whole is where to look first.
+    places = [f"{file} is cut short at byte {offset}" for file, offset in truncated]
+    places += [f"{place.file} is damaged at byte {place.offset}" for place in damage]
+    more = f" and {len(places) - 1} places more" if len(places) > 1 else ""
+    reason = f"no log has it; {places[0]}{more}" if places else "no log has it"
+    return [
+        BadEntry(ledger_id, first, None, None, reason, entry_count=count, remedy=OTHER_BOOKIES) for first, count in gaps
+    ]
 
 
 def _gaps(present: Int64Array, first: int, last: int) -> Iterator[tuple[int, int]]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tracker.ledger.entry_logs import EntryLogs
+from tracker.ledger.ledger_logs import LedgerLogs
 from tracker.ledger.stored_entries import LedgerEntries
 from tracker.ledger.topic_reader import LedgerSpan
 
@@ -13,7 +13,7 @@ class LoggedLedger:
     """Implements :class:`~tracker.ledger.topic_log.Ledger` over the logs of one or more bookies."""
 
     span: LedgerSpan
-    logs: EntryLogs
+    logs: LedgerLogs
     payload_bytes: int | None
 
     @property

@@ -6,8 +6,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tracker.ledger.entry_logs import EntryLogs, open_entry_logs
+from tracker.ledger.entry_logs import open_entry_logs
 from tracker.ledger.errors import ErrorPolicy
+from tracker.ledger.ledger_logs import LedgerLogs
 from tracker.ledger.logged_ledger import LoggedLedger
 from tracker.ledger.managed_ledger import TopicCatalogue
 from tracker.ledger.metadata_dump import MetadataDump
@@ -30,7 +31,7 @@ class BookieDisk:
     """
 
     def __init__(
-        self, catalogue: TopicCatalogue, logs: EntryLogs, *, open_ledgers: OpenLedgers = OpenLedgers.RECOVERED
+        self, catalogue: TopicCatalogue, logs: LedgerLogs, *, open_ledgers: OpenLedgers = OpenLedgers.RECOVERED
     ) -> None:
         self.catalogue = catalogue
         self.logs = logs

@@ -137,10 +137,19 @@ def open_sources(texts: Sequence[str], *, progress: Progress | None = None) -> L
 
 
 def _open_bookie_disk(url: SourceUrl, progress: Progress | None) -> LedgerSource:
+    dump, open_ledgers = bookie_disk_options(url)
+    return open_bookie_disk(url.paths, dump, open_ledgers=open_ledgers, progress=progress)
+
+
+def bookie_disk_options(url: SourceUrl) -> tuple[str, OpenLedgers]:
+    """Metadata and way with open ledgers of a URL for bookies' disks.
+
+    Raises:
+        InvalidInput: an unknown option or value, or no metadata.
+    """
     url.expect("metadata", "openLedgers")
     dump = url.required("metadata", "a dump of the metadata store says which ledgers make a topic")
-    open_ledgers = _open_ledgers(url, OpenLedgers.RECOVERED)
-    return open_bookie_disk(url.paths, dump, open_ledgers=open_ledgers, progress=progress)
+    return dump, _open_ledgers(url, OpenLedgers.RECOVERED)
 
 
 def _open_local_ledgers(url: SourceUrl, _progress: Progress | None) -> LedgerSource:

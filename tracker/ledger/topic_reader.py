@@ -13,8 +13,8 @@ from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
 from tracker.ledger.cursor import NO_LEDGER, CursorState, cursor_state
 from tracker.ledger.digest import LedgerDigest
 from tracker.ledger.entry_columns import EntryColumns, scan_entries
-from tracker.ledger.entry_logs import EntryLogs
 from tracker.ledger.errors import BadEntry, EntriesUnreadable, ErrorPolicy, MetadataInvalid
+from tracker.ledger.ledger_logs import LedgerLogs
 from tracker.ledger.ledger_metadata import LedgerState
 from tracker.ledger.managed_ledger import TopicCatalogue, parse_cursor_entry
 from tracker.ledger.stored_entries import LedgerEntries
@@ -71,7 +71,7 @@ class CursorRead:
 class TopicReader:
     """Reads ledgers out of entry logs, bounded by metadata."""
 
-    def __init__(self, catalogue: TopicCatalogue, logs: EntryLogs, open_ledgers: OpenLedgers) -> None:
+    def __init__(self, catalogue: TopicCatalogue, logs: LedgerLogs, open_ledgers: OpenLedgers) -> None:
         self.catalogue = catalogue
         self.logs = logs
         self.open_ledgers = open_ledgers
