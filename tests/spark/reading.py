@@ -1,0 +1,44 @@
+"""The data source without Spark: what its workers do, in this process."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark import cloudpickle
+from pyspark.sql.datasource import Filter
+from pyspark.sql.types import StructType
+
+from spark_rebuild import schema
+from spark_rebuild.pulsar_ledger import PulsarLedgerReader
+from spark_rebuild.source_options import parse_options
+
+Row = Mapping[str, Any]
+
+
+def read_rows(
+    *conditions: Filter, wanted: StructType = schema.ENTRY_SCHEMA, **options: str
+) -> tuple[list[Row], list[Filter]]:
+    """All rows, and the conditions that are left to Spark. Parts travel as they do between processes."""
+    reader = PulsarLedgerReader(parse_options(options), wanted)
+    left = list(reader.pushFilters(list(conditions)))
+    parts = reader.partitions()
+    reader = cloudpickle.loads(cloudpickle.dumps(reader))
+    rows: list[Row] = []
+    for part in parts:
+        for batch in reader.read(cloudpickle.loads(cloudpickle.dumps(part))):
+            rows += batch.to_pylist()
+    return rows, left
+
+
+def parts_of(**options: str) -> int:
+    """How many tasks a read would be."""
+    return len(PulsarLedgerReader(parse_options(options), schema.ENTRY_SCHEMA).partitions())
+
+
+def positions(rows: list[Row]) -> list[tuple[int, int]]:
+    """Of whole entries, ascending."""
+    return sorted((row[schema.LEDGER_ID], row[schema.ENTRY_ID]) for row in rows if row[schema.ERROR] is None)
+
+
+def bad_rows(rows: list[Row]) -> list[Row]:
+    """Those that tell what could not be read."""
+    return [row for row in rows if row[schema.ERROR] is not None]
