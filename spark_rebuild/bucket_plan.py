@@ -27,6 +27,7 @@ class PlannedBucket:
     first: Position
     last: Position
     index_count: int
+    is_merged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +75,6 @@ def plan_buckets(
     )
 
 
-def ranks_wanted_from(limits: TrackerLimits) -> int:
-    """A ledger with fewer accepted indexes than this is never divided: of its ranks only the first and last matter."""
-    return max(1, limits.mutable_indexes_max - limits.min_index_count_per_bucket + 1)
-
-
 def _bucket(spans: tuple[LedgerSpan, ...], entry_at: EntryAt) -> PlannedBucket:
     first, last = spans[0], spans[-1]
     return PlannedBucket(
@@ -99,4 +95,4 @@ def _next_merge(
 
 
 def _merged(group: Sequence[PlannedBucket]) -> PlannedBucket:
-    return PlannedBucket(group[0].first, group[-1].last, sum(bucket.index_count for bucket in group))
+    return PlannedBucket(group[0].first, group[-1].last, sum(bucket.index_count for bucket in group), is_merged=True)

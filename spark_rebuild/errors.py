@@ -13,3 +13,15 @@ class JavaNotFound(SparkRebuildError):
     """Spark cannot start: this machine has no Java that it can use. The message says what to install."""
 
     reason = "JAVA_NOT_FOUND"
+
+
+class StagedWorkInvalid(SparkRebuildError):
+    """A staged part is missing, damaged, or not what was planned. Run the job again: it makes anew what does not verify."""
+
+    reason = "STAGED_WORK_INVALID"
+
+
+class StagingUnavailable(SparkRebuildError):
+    """Staged work cannot be written, read or listed now. Run the job again: what was staged is used."""
+
+    reason = "STAGING_UNAVAILABLE"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshot_storage.memory import MemoryStorage
-from spark_rebuild.bucket_plan import BucketPlan, PlannedBucket, plan_buckets, ranks_wanted_from
+from spark_rebuild.bucket_plan import BucketPlan, PlannedBucket, plan_buckets
 from tests.spark.live import live_catalogue
 from tracker.core.columns import IndexColumns, Position
 from tracker.core.limits import TrackerLimits
@@ -56,28 +56,13 @@ def test_equals_what_a_service_seals_and_merges(ledgers, limits, batch, metadata
     assert plan.tail_first == (Position(*rows[stored][1:]) if stored < len(rows) else None)
 
 
-@given(ledgers, small_limits)
-def test_ranks_are_asked_only_of_large_ledgers(ledgers, limits):
-    """Of a smaller ledger nothing but its first and its last accepted entry has to be known."""
-    asked = []
-    entries = {ledger: sorted(ledgers[ledger]) for ledger in sorted(ledgers)}
-
-    def entry_at(ledger, rank):
-        asked.append((ledger, rank))
-        return entries[ledger][rank]
-
-    plan_buckets([(ledger, len(ids)) for ledger, ids in entries.items()], limits, entry_at=entry_at)
-    for ledger, rank in asked:
-        assert rank in (0, len(entries[ledger]) - 1) or len(entries[ledger]) >= ranks_wanted_from(limits)
-
-
 def test_a_merge_that_is_too_large_makes_room_for_another():
     """Three buckets, two allowed: the first pair is barred, so the second is merged."""
     limits = TrackerLimits(min_index_count_per_bucket=2, max_num_buckets=2)
     ledgers = {1: {0, 1}, 2: {0, 1}, 3: {0, 1}, 4: {5}}
     free = plan_of(ledgers, limits)
     assert free.buckets == (
-        PlannedBucket(Position(1, 0), Position(2, 1), 4),
+        PlannedBucket(Position(1, 0), Position(2, 1), 4, is_merged=True),
         PlannedBucket(Position(3, 0), Position(3, 1), 2),
     )
     barred = plan_of(ledgers, limits, too_large={(Position(1, 0), Position(2, 1))})

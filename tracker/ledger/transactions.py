@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from tracker.ledger.entry_columns import EntryColumns, EntryFlag
 
-_COMMIT_MARKER: Final = 21
-_ABORT_MARKER: Final = 22
+COMMIT_MARKER: Final = 21
+ABORT_MARKER: Final = 22
 _ID: Final = np.dtype([("most", np.uint64), ("least", np.uint64)])
 
 
@@ -42,9 +42,9 @@ class TransactionMarkers:
     @classmethod
     def of(cls, columns: EntryColumns) -> "TransactionMarkers":
         """The markers among some entries."""
-        commits = columns.marker_type == _COMMIT_MARKER
+        commits = columns.marker_type == COMMIT_MARKER
         ends = columns.has(EntryFlag.MARKER | EntryFlag.TRANSACTION) & columns.readable
-        ends &= commits | (columns.marker_type == _ABORT_MARKER)
+        ends &= commits | (columns.marker_type == ABORT_MARKER)
         outcome = np.where(commits[ends], TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED)
         return cls(columns.txn_id_most[ends], columns.txn_id_least[ends], outcome.astype(np.uint8))
 

@@ -1,0 +1,55 @@
+"""What becomes of offered indexes, against a core that is offered them."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_rebuild.acceptance import Acceptance, Fate
+from tracker.core.columns import IndexColumns, Position
+from tracker.core.core import TrackerCore
+from tracker.core.limits import TrackerLimits
+from tracker.core.position_bitmap import PositionBitmap
+from tracker.ledger.cursor import CursorState, nothing_acked
+from tracker.ledger.transactions import TransactionOutcome
+
+NOW_MS = 100_000
+limits = st.builds(
+    TrackerLimits, tick_ms=st.sampled_from((0, 7)), strict=st.booleans(), max_delay_ms=st.sampled_from((0, 9))
+)
+rows = st.dictionaries(
+    st.tuples(st.integers(1, 3), st.integers(0, 9)), st.integers(NOW_MS - 10, NOW_MS + 20), max_size=12
+).map(lambda found: IndexColumns.of([(deadline, *position) for position, deadline in sorted(found.items())]))
+
+
+def cursor(mark_delete: Position, acked: IndexColumns) -> CursorState:
+    state = nothing_acked()
+    return CursorState(mark_delete, PositionBitmap.of(acked.positions), state.batch_holes, {}, {}, state_ledger_id=None)
+
+
+@given(rows, limits, st.builds(Position, st.integers(1, 3), st.integers(-1, 9)))
+def test_equals_the_answers_of_a_core(indexes, limits, mark_delete):
+    """Due, too far away and at or below mark-delete, with and without a tick."""
+    committed = np.full(len(indexes), TransactionOutcome.COMMITTED, np.uint8)
+    fate = Acceptance(limits, NOW_MS).fates(indexes, committed, cursor(mark_delete, IndexColumns.empty()))
+    core = TrackerCore(limits, epoch=1)
+    core.advance_mark_delete(mark_delete, NOW_MS)
+    outcome = core.add(indexes, NOW_MS)
+    assert np.flatnonzero(fate == Fate.DUE).tolist() == outcome.due.tolist()
+    assert np.flatnonzero(fate == Fate.BEYOND_MAX_DELAY).tolist() == outcome.beyond_max_delay.tolist()
+    assert np.flatnonzero(fate == Fate.ACKNOWLEDGED).tolist() == outcome.below_mark_delete.tolist()
+    assert int((fate == Fate.ACCEPTED).sum()) == outcome.added_count
+
+
+def test_the_first_reason_counts():
+    """An aborted message is aborted, acknowledged or not; an acknowledged one is not due."""
+    indexes = IndexColumns.of([(NOW_MS, 1, entry) for entry in range(5)])
+    acked = indexes.take(np.array([True, True, True, False, False]))
+    outcome = np.array([2, 0, 1, 1, 0], np.uint8)  # aborted, open, committed, committed, open
+    fate = Acceptance(TrackerLimits(), NOW_MS).fates(indexes, outcome, cursor(Position(1, -1), acked))
+    assert fate.tolist() == [
+        Fate.ABORTED,
+        Fate.OPEN_TRANSACTION,
+        Fate.ACKNOWLEDGED,
+        Fate.DUE,
+        Fate.OPEN_TRANSACTION,
+    ]

@@ -1,0 +1,126 @@
+"""The two halves tied together: whatever the ledgers, cursors, settings and clock, a rebuild stores what a service stores."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, event, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from snapshot_storage.memory import MemoryStorage
+from snapshot_storage.registry import open_storage
+from spark_rebuild.commit import StorageCommit
+from spark_rebuild.job import rebuild
+from spark_rebuild.settings import RebuildSettings
+from tests.service.shell import elapse, make_registry, rows
+from tests.spark.clusters import NOW_MS, Topic, clusters, write_cluster
+from tests.spark.live import Live, live_catalogue, stored
+from tracker.core.limits import TrackerLimits
+from tracker.ledger.source_url import open_source
+from tracker.service.clock import ManualClock
+from tracker.service.errors import TrackerKey
+
+pytestmark = pytest.mark.timeout(600)
+EXAMPLES = {"dev": 4, "ci": 6, "deep": 100}
+
+tracker_limits = st.builds(
+    TrackerLimits,
+    tick_ms=st.sampled_from((0, 1_000)),
+    strict=st.booleans(),
+    min_index_count_per_bucket=st.integers(1, 20),
+    mutable_indexes_max=st.integers(5, 40),
+    max_num_buckets=st.sampled_from((-1, 1, 2, 4)),
+    max_indexes_per_segment=st.sampled_from((-1, 1, 7)),
+    max_step_per_segment_ms=st.sampled_from((1, 60_000, 300_000)),
+    max_delay_ms=st.sampled_from((0, 0, 86_400_000)),
+)
+
+
+async def rebuilt_catalogue(path: Path, key: TrackerKey) -> Live:
+    storage = open_storage(f"sqlite:{path}")
+    await storage.start()
+    try:
+        return await stored(storage, key)
+    finally:
+        await storage.close()
+
+
+async def popped(storage, key: TrackerKey, limits: TrackerLimits) -> list[tuple[int, int]]:
+    """What a service hands out that opens the tracker and lets ten days pass."""
+    clock = ManualClock(NOW_MS)
+    registry = make_registry(storage, clock, limits=limits)
+    await registry.start()
+    opened = await registry.open(key, owner="dispatcher", mark_delete=None)
+    found = []
+    while registry.host(key).next_delivery_ms() is not None:
+        delivery = await registry.host(key).poll(opened.epoch, max_count=10_000, wait_ms=0, lease_ms=0)
+        found += rows(delivery)
+        await elapse(clock, 3_600_000)
+    await registry.close()
+    return found
+
+
+def expected(url: str, topic: str, subscription: str, limits: TrackerLimits, metadata_bytes_max: int):
+    """What a service stores that is offered what the reader of ledgers says is pending, and its storage."""
+    with open_source(url) as source:
+        report = source.pending(topic, subscription)
+    storage = MemoryStorage()
+    live = asyncio.run(
+        live_catalogue(
+            storage,
+            report.indexes,
+            limits,
+            NOW_MS,
+            key=TrackerKey(topic, subscription),
+            mark_delete=report.mark_delete,
+            metadata_bytes_max=metadata_bytes_max,
+        )
+    )
+    return live, report, storage
+
+
+@settings(
+    max_examples=EXAMPLES[settings.get_current_profile_name()],
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # a smaller example is not worth minutes of Spark
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(clusters(), tracker_limits, st.sampled_from((3, 250_000)), st.sampled_from((400, 2**22)))
+def test_stores_what_a_service_would_have_stored(
+    spark: SparkSession, topics: list[Topic], limits: TrackerLimits, indexes_per_task: int, metadata_bytes_max: int
+):
+    """Metadata, segments, ranges and summaries, byte for byte; and a tracker that opens them hands out the same."""
+    with tempfile.TemporaryDirectory() as directory:
+        here = Path(directory)
+        url = write_cluster(here, topics)
+        job = RebuildSettings(
+            {"url": url},
+            now_ms=NOW_MS,
+            staging=str(here / "staging"),
+            limits=limits,
+            indexes_per_task=indexes_per_task,
+            metadata_bytes_max=metadata_bytes_max,
+        )
+        summary = rebuild(spark, job, target=StorageCommit(f"sqlite:{here}/tracker.db"))
+        for tracker in summary.trackers:
+            key = TrackerKey(tracker.topic, tracker.subscription)
+            live, report, storage = expected(url, *key, limits, metadata_bytes_max)
+            rebuilt = asyncio.run(rebuilt_catalogue(here / "tracker.db", key))
+            event(f"buckets: {min(3, len(live.entries))}")
+            event(f"merged too large: {bool(live.too_large)}")
+            assert rebuilt.snapshots == live.snapshots
+            assert [(e.first, e.last, e.summary, e.consumed, e.mark_delete) for e in rebuilt.entries] == [
+                (e.first, e.last, e.summary, e.consumed, e.mark_delete) for e in live.entries
+            ]
+            account = tracker.acknowledged + tracker.aborted + tracker.open_transaction + tracker.due
+            account += tracker.beyond_max_delay + tracker.duplicate + tracker.written + tracker.tail
+            assert tracker.delayed == account
+            assert tracker.written + tracker.tail + tracker.due + tracker.beyond_max_delay == len(report.indexes)
+            assert (tracker.mark_delete, tracker.epoch) == (report.mark_delete, 1 if tracker.buckets else 0)
+            rebuilt_storage = open_storage(f"sqlite:{here}/tracker.db")
+            assert asyncio.run(popped(rebuilt_storage, key, limits)) == asyncio.run(popped(storage, key, limits))
+        assert {(t.topic, t.subscription) for t in summary.trackers} == {
+            (topic.name, subscription) for topic in topics for subscription in topic.cursors
+        }
+        assert summary.read == sum(len(of) for topic in topics for of in topic.ledgers.values())
