@@ -26,6 +26,7 @@ from tracker.client.answers import (
 from tracker.client.blocking.add_buffer import AddBuffer
 from tracker.client.blocking.calls import Calls
 from tracker.client.blocking.lease import Lease
+from tracker.client.blocking.shared_polls import SharedPolls
 from tracker.client.blocking.view import TrackerView
 from tracker.client.columns import IntColumn, pack_indexes
 from tracker.client.poll_queue import PollTerms, Taken
@@ -45,6 +46,12 @@ class TrackerSession(TrackerView):
         settings = calls.settings
         super().__init__(calls, SessionRules(settings, topic, subscription, opened))
         self.opened = opened
+        self._polls = SharedPolls(
+            lambda shares, wait_ms, terms: calls.perform(self._rules.poll(shares, wait_ms=wait_ms, terms=terms)),
+            lambda rest: self.nack(rest.lease_id, rest.messages.ledger_ids, rest.messages.entry_ids),
+            share_max=settings.batch_max,
+            epoch=lambda: self._rules.epoch,
+        )
         self._buffer = AddBuffer(
             self.add_columns,
             flush_count=settings.flush_count,
@@ -128,6 +135,9 @@ class TrackerSession(TrackerView):
     def poll(self, max_messages: int, *, wait_ms: int = 0, lease_ms: int | None = None) -> Lease:
         """Lease what is due, waiting up to ``wait_ms`` for the first of it.
 
+        While more is due than polls take, two calls of a session are under way at most; polls that other threads make
+        meanwhile share the next, each with a lease of its own.
+
         Args:
             max_messages: 1 to the server's maximum.
             wait_ms: how long to wait for the first due position; the server caps it.
@@ -143,8 +153,7 @@ class TrackerSession(TrackerView):
 
     def _poll(self, max_messages: int, wait_ms: int, terms: PollTerms) -> Taken:
         self._rules.require_poll(max_messages, wait_ms, terms)
-        (taken,) = self._calls.perform(self._rules.poll([max_messages], wait_ms=wait_ms, terms=terms))
-        return taken
+        return self._polls.poll(max_messages, wait_ms, terms)
 
     def ack(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
         """Acknowledge leased positions: they are no longer tracked."""

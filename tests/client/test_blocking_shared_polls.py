@@ -1,0 +1,147 @@
+"""Polls that threads make at the same time: which calls they share, and what each gets."""
+
+import threading
+from array import array
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from tracker.client import DueMessages, InvalidArgument, Unavailable
+from tracker.client.blocking.shared_polls import SharedPolls
+from tracker.client.poll_queue import CALLS_MAX, PollTerms, Taken, WaitingPoll
+from tracker.core.errors import FieldViolation
+
+HAND_OFF = PollTerms(None, is_hand_off=True)
+LEASE = PollTerms(None)
+POLLERS = 6
+
+
+class Due:
+    """A service with so many entries due; its first calls are held until all pollers have come."""
+
+    def __init__(self, count: int) -> None:
+        self.entries = list(range(count))
+        self.calls: list[tuple[list[int], int]] = []
+        self.given_back: list[int] = []
+        self.fault: Callable[[Sequence[int]], None] = lambda _: None
+        self.may_go_on = threading.Event()
+        self._lock = threading.Lock()
+        self._lease_id = 0
+
+    def send(self, shares: Sequence[int], wait_ms: int, terms: PollTerms) -> list[Taken]:
+        with self._lock:
+            self.calls.append((list(shares), wait_ms))
+        assert self.may_go_on.wait(30)
+        self.fault(shares)
+        with self._lock:
+            return [self._take(share, terms) for share in shares]
+
+    def _take(self, share: int, terms: PollTerms) -> Taken:
+        entries, self.entries = array("q", self.entries[:share]), self.entries[share:]
+        self._lease_id += bool(entries)
+        next_ms = 5 if self.entries else None
+        messages = DueMessages(entries, entries, entries, next_ms, 10, replay_required=False)
+        return Taken(0 if terms.is_hand_off or not entries else self._lease_id, 7, messages, 1)
+
+    def give_back(self, taken: Taken) -> None:
+        self.given_back += taken.messages.entry_ids
+
+
+def polled(service: Due, count: int, *, terms: PollTerms = LEASE, wait_ms: int = 0) -> "list[Future[Taken]]":
+    """As many threads as there are pollers, each of which polls once; the first calls end when all have come."""
+    polls = SharedPolls(service.send, service.give_back, share_max=100, epoch=lambda: 1)
+    put = polls._queue.put
+    come = threading.Semaphore(0)
+
+    def put_and_tell(poll):
+        put(poll)
+        come.release()
+
+    polls._queue.put = put_and_tell  # type: ignore[method-assign]  # the moment to wait for is inside
+    with ThreadPoolExecutor(POLLERS) as threads:
+        asked = [threads.submit(polls.poll, count, wait_ms, terms) for _ in range(POLLERS)]
+        for _ in asked:
+            assert come.acquire(timeout=30)
+        service.may_go_on.set()
+    return asked
+
+
+def entries_of(asked: "list[Future[Taken]]") -> list[int]:
+    return sorted(entry for poll in asked for entry in poll.result().messages.entry_ids)
+
+
+@pytest.mark.parametrize("terms", [LEASE, HAND_OFF])
+def test_threads_that_poll_at_the_same_time_share_calls(terms):
+    """Two calls at most are under way; what comes meanwhile is one call, and each gets its own part."""
+    service = Due(50)
+    asked = polled(service, 3, terms=terms)
+    assert [len(poll.result().messages) for poll in asked] == [3] * POLLERS
+    assert entries_of(asked) == list(range(3 * POLLERS))
+    lease_ids = {poll.result().lease_id for poll in asked}
+    assert len(lease_ids) == (POLLERS if terms is LEASE else 1)
+    assert CALLS_MAX < sum(len(shares) for shares, _ in service.calls) == POLLERS
+    assert len(service.calls) <= CALLS_MAX + 1
+    assert {wait_ms for _, wait_ms in service.calls} == {0}
+
+
+def test_a_thread_that_got_nothing_waits_alone():
+    """Those that may wait ask again, each for itself; nothing is due, so all of them end with nothing."""
+    service = Due(4)
+    asked = polled(service, 4, wait_ms=60_000)
+    assert entries_of(asked) == [0, 1, 2, 3]
+    alone = [shares for shares, wait_ms in service.calls if wait_ms]
+    assert alone == [[4]] * (POLLERS - 1)
+
+
+def test_an_error_is_everybodys_of_its_call():
+    """Whoever shared the call that failed is told, and nobody waits for ever."""
+    service = Due(50)
+
+    def away(shares: Sequence[int]) -> None:
+        raise Unavailable("away")
+
+    service.fault = away
+    for poll in polled(service, 3):
+        with pytest.raises(Unavailable, match="away"):
+            poll.result()
+
+
+def test_polls_refused_together_are_asked_for_apart():
+    """The service's limit may be lower than the client knows."""
+    service = Due(50)
+
+    def limit(shares: Sequence[int]) -> None:
+        if sum(shares) > 4:
+            raise InvalidArgument("too much", violations=[FieldViolation("max_messages", "give 1 to 4")])
+
+    service.fault = limit
+    assert entries_of(polled(service, 3)) == list(range(3 * POLLERS))
+    assert any(len(shares) > 1 for shares, _ in service.calls)
+
+
+@pytest.mark.parametrize(("terms", "given_back", "kept"), [(LEASE, [0, 1, 2], None), (HAND_OFF, [], [0, 1, 2])])
+def test_what_came_for_a_poll_given_up_is_not_lost(terms, given_back, kept):
+    """The thread was interrupted while it waited: a lease is given back, a hand-off goes to the next poll."""
+    service = Due(3)
+    polls = SharedPolls(service.send, service.give_back, share_max=100, epoch=lambda: 1)
+
+    class Interrupted(Future):  # type: ignore[type-arg]
+        def result(self, timeout=None):
+            if not service.may_go_on.is_set():
+                service.may_go_on.set()
+                polls._callers.shutdown()
+                raise KeyboardInterrupt
+            return super().result(timeout)
+
+    with pytest.raises(KeyboardInterrupt):
+        polls._share(_put(polls, Interrupted(), terms), terms)
+    assert service.given_back == given_back
+    left = polls._queue.kept(10, epoch=1)
+    assert (None if left is None else list(left.messages.entry_ids)) == kept
+
+
+def _put(polls, outcome, terms):
+    polls._queue.put(WaitingPoll(3, may_wait=False, terms=terms, outcome=outcome))
+    polls._callers.submit(polls._call)
+    return outcome
