@@ -63,6 +63,7 @@ def test_ledgers_that_are_nowhere_are_named(command):
     assert f"absent: {TIERED_TOPIC}, ledger {absent['ledger_id']}: {problem}\n" in told
     counted = document(command("topics", "stats", *named, "--json"))
     assert counted["entry_count"] == sum(ledger["entry_count"] for ledger in there)
+    assert (counted["first"]["ledger_id"], counted["last"]) == (there[0]["ledger_id"], None)
     assert counted["absent"] == [{"ledger_id": absent["ledger_id"], "problem": problem}]
     assert f"absent ledger {absent['ledger_id']}" in command("topics", "stats", *named).out
     last = command("topics", "last-message-id", *named)

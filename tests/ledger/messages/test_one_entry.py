@@ -1,5 +1,7 @@
 """The messages of one entry, wherever it is."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.golden.pulsar_pack import BOOKIE, METADATA, PACK, expected
@@ -8,6 +10,7 @@ from tests.ledger.log_files import flipped
 from tests.ledger.messages.producer import batch, chunks, marker, single, slot
 from tracker.core.columns import Position
 from tracker.core.errors import InvalidInput
+from tracker.ledger.absent_ledger import AbsentLedger
 from tracker.ledger.errors import EntriesUnreadable, LedgerNotFound, MessageNotVisible
 from tracker.ledger.messages import MessageOptions, load_key_files, one_entry
 from tracker.ledger.messages.one_entry import messages_of_entry
@@ -88,6 +91,10 @@ def test_entries_that_are_not_there_or_damaged():
         payloads(ledgers, (3, 3))
     with pytest.raises(InvalidInput, match="ledger 5 has no entries"):
         payloads(ledgers, (5, 0))
+    for entry_count, error in ((None, EntriesUnreadable), (9, EntriesUnreadable), (5, InvalidInput)):
+        log = replace(topic_of(ledgers), ledgers=(AbsentLedger(7, entry_count, "gone"),))
+        with pytest.raises(error, match=r"gone|has entries 0 to 4"):
+            messages_of_entry(log, Position(7, 5))
     for damaged in (1, 2):
         with pytest.raises(EntriesUnreadable, match=f"entry 3:{damaged}"):
             payloads(ledgers, (3, damaged))

@@ -3,6 +3,7 @@
 from tracker.cli.ledger_source import Source, opened
 from tracker.cli.options import AsJson, Topic
 from tracker.cli.output import print_json, show, size, table
+from tracker.core.columns import Position
 from tracker.ledger.absent_ledger import AbsentLedger
 from tracker.ledger.topic_log import TopicLog
 
@@ -17,6 +18,7 @@ def stats(*, source: Source, topic: Topic, as_json: AsJson = False) -> None:
         log = queries.topic_log(topic)
         compacted = queries.source.compacted_log(str(log.name))
     payload_bytes = _payload_bytes(log)
+    first, last = (_known(log, position) for position in (log.first, log.last))
     absent = [ledger for ledger in log.ledgers if isinstance(ledger, AbsentLedger)]
     entry_count = log.entry_count - sum(ledger.entry_count is None for ledger in absent)
     if as_json:
@@ -26,8 +28,8 @@ def stats(*, source: Source, topic: Topic, as_json: AsJson = False) -> None:
                 "ledger_count": len(log.ledgers),
                 "entry_count": entry_count,
                 "payload_bytes": payload_bytes,
-                "first": log.first,
-                "last": log.last,
+                "first": first,
+                "last": last,
                 "terminated_at": log.terminated_at,
                 "absent": [{"ledger_id": ledger.ledger_id, "problem": ledger.problem} for ledger in absent],
                 "properties": log.properties,
@@ -44,7 +46,7 @@ def stats(*, source: Source, topic: Topic, as_json: AsJson = False) -> None:
     rows.add_row("ledgers", str(len(log.ledgers)))
     rows.add_row("entries", str(entry_count))
     rows.add_row("size", "unknown" if payload_bytes is None else size(payload_bytes))
-    for name, position in (("first entry", log.first), ("last entry", log.last), ("terminated at", log.terminated_at)):
+    for name, position in (("first entry", first), ("last entry", last), ("terminated at", log.terminated_at)):
         rows.add_row(name, str(position or "-"))
     for ledger in absent:
         rows.add_row(f"absent ledger {ledger.ledger_id}", ledger.problem)
@@ -54,6 +56,12 @@ def stats(*, source: Source, topic: Topic, as_json: AsJson = False) -> None:
         rows.add_row("compacted up to", str(compacted.horizon))
         rows.add_row("compacted ledger", f"{compacted.ledger.ledger_id}: {compacted.ledger.last_entry_id + 1} entries")
     show(rows)
+
+
+def _known(log: TopicLog, position: Position | None) -> Position | None:
+    """A position; None also where nobody knows whether the ledger has entries."""
+    ledger = None if position is None else log.ledger(position.ledger_id)
+    return None if isinstance(ledger, AbsentLedger) and ledger.entry_count is None else position
 
 
 def _payload_bytes(log: TopicLog) -> int | None:

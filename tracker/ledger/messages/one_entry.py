@@ -10,6 +10,7 @@ from typing import Final
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 from tracker.core.columns import Position
 from tracker.core.errors import InvalidInput
+from tracker.ledger.absent_ledger import AbsentLedger
 from tracker.ledger.entry_columns import EntryColumns, EntryFlag, scan_entries
 from tracker.ledger.entry_lookup import EntryLookup
 from tracker.ledger.errors import EntriesUnreadable, ErrorPolicy, MessageNotVisible
@@ -40,6 +41,8 @@ def messages_of_entry(log: TopicLog, position: Position, options: MessageOptions
     """
     options = replace(options or MessageOptions(), on_error=ErrorPolicy.FAIL)
     ledger = log.ledger(position.ledger_id)
+    if isinstance(ledger, AbsentLedger) and ledger.entry_count is None:
+        raise EntriesUnreadable(ledger.read(position.entry_id, position.entry_id).bad_entries)
     if not 0 <= position.entry_id <= ledger.last_entry_id:
         held = f"entries 0 to {ledger.last_entry_id}" if ledger.last_entry_id >= 0 else "no entries"
         raise InvalidInput("position", str(position), f"ledger {position.ledger_id} has {held}")
