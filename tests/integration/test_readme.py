@@ -28,7 +28,8 @@ LOCAL_LEDGERS = "/tmp/local-ledgers"
 """Where the README's reader makes some."""
 
 COMMANDS = re.findall(r"^\$ (.+)$", README, re.MULTILINE)
-PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+PYTHON = [block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "pyspark" not in block]
+"""Those for Spark are run by tests/spark."""
 
 pytestmark = pytest.mark.slow
 

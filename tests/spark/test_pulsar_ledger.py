@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_rebuild import schema
 from tests.project_tree import ROOT
 from tracker.ledger.entry_columns import EntryFlag, scan_entries
 from tracker.ledger.source_url import open_source
@@ -76,10 +75,3 @@ def test_rows_are_those_of_the_reader(spark: SparkSession, url: str):
     expected = rows_of_reader(url)
     assert len(found) == len(expected)
     assert set(found) == expected
-
-
-def test_readme_names_every_column():
-    """Names of the schema are unique, and each says what it means."""
-    names = [column.name for column in schema.ENTRY_COLUMNS]
-    assert len(set(names)) == len(names)
-    assert all(column.meaning for column in schema.ENTRY_COLUMNS)
