@@ -1,5 +1,7 @@
 """Columns: what is refused, what is taken as it is, and that refused columns change nothing."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -117,6 +119,23 @@ def test_rows_sort_by_deadline_then_position_whatever_their_order():
     assert list(IndexColumns.of(ascending).sorted()) == sorted(ascending)
     shuffled = [ascending[number] for number in (3, 0, 4, 2, 1)]
     assert list(IndexColumns.of(shuffled).sorted()) == sorted(ascending)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+def test_rows_ascend_exactly_if_sorting_would_change_nothing(count):
+    """Every sequence of so many of eight rows, repeats among them, whichever column decides."""
+    for rows in itertools.product(itertools.product((3, 4), repeat=3), repeat=count):
+        assert IndexColumns.of(rows).ascend() == (list(rows) == sorted(rows))
+
+
+def test_a_copy_of_a_slice_does_not_keep_what_it_was_cut_from():
+    """The same rows, in memory of their own and no more of it than they need."""
+    whole = IndexColumns.of([(number, 1, number) for number in range(9)])
+    copy = whole.take(slice(2, 4)).copy()
+    assert list(copy) == [(2, 1, 2), (3, 1, 3)]
+    for column in (copy.deliver_at_ms, copy.ledger_id, copy.entry_id):
+        assert column.base is None
+        assert column.nbytes == 16
 
 
 def test_repeats_marks_every_later_row_of_a_position():

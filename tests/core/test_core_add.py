@@ -1,17 +1,20 @@
 """Adding: what a dispatcher may rely on, one sentence a test (design 3.6)."""
 
 import itertools
+import weakref
+from dataclasses import fields
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.shell import LATER_MS, START_MS, STRICT, Shell
+from tests.core.shell import LATER_MS, START_MS, STRICT, Shell, positions
 from tracker.core.columns import INT63_MAX, Position
 from tracker.core.core import TrackerClosed
-from tracker.core.effects import DeleteSnapshots, StoreSnapshot
+from tracker.core.effects import DeleteSnapshots, LoadSegments, StoreSnapshot
 from tracker.core.errors import InvalidInput
 from tracker.core.limits import TrackerLimits
+from tracker.core.seal import seal
 
 
 @pytest.mark.parametrize(("strict", "cutoff_ms"), [(True, START_MS), (False, START_MS + 1_000)])
@@ -218,6 +221,41 @@ def test_an_index_that_fails_to_persist_stays_in_memory_and_is_tried_again():
     assert len(effect.frozen) == 1
     shell.perform_all()
     assert shell.drain() == [(LATER_MS, 1, 1)]
+
+
+@pytest.mark.parametrize("cancelled_count", [0, 1, 3])
+def test_what_is_nearly_due_stays_loaded_when_it_is_stored(cancelled_count):
+    """All that is left of it, and nothing else: neither what was consumed meanwhile nor what is due much later."""
+    shell = Shell.with_limits(
+        TrackerLimits(strict=True, prefetch_window_ms=10, load_indexes_min=1, max_indexes_per_segment=3)
+    )
+    near = [(START_MS + 5, 1, entry) for entry in range(3)]
+    shell.add(*near, (LATER_MS, 1, 3))
+    shell.core.seal_now(shell.now_ms)
+    left, cancelled = near[: 3 - cancelled_count], near[3 - cancelled_count :]
+    shell.core.cancel(positions(*[row[1:] for row in cancelled]), shell.now_ms)
+    shell.store()
+    shell.core.check()
+    assert shell.core.stats().loaded_count == len(left)
+    shell.pass_time(5)
+    assert shell.asked(LoadSegments) == []
+    assert shell.pop_rows() == left
+
+
+def test_what_stays_loaded_does_not_keep_the_rest_of_its_bucket_in_memory():
+    """Three rows of a million would hold the memory of all."""
+    shell = Shell.with_limits(
+        TrackerLimits(strict=True, prefetch_window_ms=10, load_indexes_min=1, max_indexes_per_segment=1)
+    )
+    shell.add((START_MS + 5, 1, 0), (LATER_MS, 1, 1))
+    shell.core.seal_now(shell.now_ms)
+    effect = shell.next(StoreSnapshot)
+    sealed = seal(effect.frozen)
+    columns = [weakref.ref(getattr(sealed.indexes, field.name)) for field in fields(sealed.indexes)]
+    shell.core.snapshot_stored(effect.effect_id, 1, sealed, snapshot_bytes=100, now_ms=shell.now_ms)
+    assert shell.core.stats().loaded_count == 1
+    del effect, sealed
+    assert [column() for column in columns] == [None, None, None]
 
 
 def test_a_bucket_drained_while_it_is_stored_is_deleted_afterwards():

@@ -158,6 +158,20 @@ def test_loaded_rows_that_contradict_the_bounds_are_a_lost_snapshot():
     shell.core.check()
 
 
+def test_rows_that_were_stored_in_another_order_are_delivered_in_time_order():
+    """Foreign segments need not be sorted inside."""
+    shell = due_shell(3, TrackerLimits(strict=True, prefetch_window_ms=0))
+    shell.now_ms = START_MS
+    shell.core.seal_now(shell.now_ms)
+    shell.store()
+    shell.pass_time(100)
+    effect = shell.next(LoadSegments)
+    rows = shell.segments(effect)
+    assert shell.core.segments_loaded(effect.effect_id, rows.take(np.array([3, 2, 0, 1])), shell.now_ms)
+    assert shell.pop_rows() == [(DUE_MS, 1, 0), (DUE_MS, 1, 1), (DUE_MS, 1, 2)]
+    shell.core.check()
+
+
 def test_results_of_forgotten_effects_are_ignored():
     """Each answers False and changes nothing."""
     shell = due_shell()
