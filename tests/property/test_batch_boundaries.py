@@ -12,6 +12,7 @@ from tests.core.shell import Shell
 from tests.property.coverage import Coverage
 from tests.property.examples import tracker_examples
 from tests.property.outcomes import plain
+from tests.property.tiny_limits import tiny_limits
 from tracker.core.columns import Position
 from tracker.core.effects import DeleteSnapshots, StoreSnapshot
 from tracker.core.limits import TrackerKind, TrackerLimits
@@ -64,17 +65,11 @@ steps = st.one_of(
 )
 
 
-def tiny_limits(kind: TrackerKind) -> st.SearchStrategy[TrackerLimits]:
-    return st.builds(
-        TrackerLimits,
+def limits_of(kind: TrackerKind) -> st.SearchStrategy[TrackerLimits]:
+    return tiny_limits(
         kind=st.just(kind),
         tick_ms=st.sampled_from([0, TICK_MS_MAX]),
-        min_index_count_per_bucket=st.integers(1, 4),
-        mutable_indexes_max=st.integers(2, 7),
-        late_indexes_max=st.integers(1, 4),
-        max_step_per_segment_ms=st.sampled_from([5, 1_000]),
-        max_indexes_per_segment=st.sampled_from([-1, 2]),
-        prefetch_window_ms=st.sampled_from([0, 8, 1_000]),
+        strict=st.just(False),
         fixed_delay_lookahead=st.integers(0, 5),
     )
 
@@ -163,7 +158,7 @@ def test_where_a_batch_is_cut_changes_nothing(kind: TrackerKind) -> None:
     coverage = Coverage(REQUIRED_SHARES[kind])
 
     @tracker_examples(EXAMPLES_MIN)
-    @given(limits=tiny_limits(kind), script=st.lists(steps, min_size=10, max_size=30))
+    @given(limits=limits_of(kind), script=st.lists(steps, min_size=10, max_size=30))
     def play(limits: TrackerLimits, script: list[tuple[object, ...]]) -> None:
         both = CutAndWhole(limits)
         for verb, *arguments in script:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.property.coverage import Coverage
 from tests.property.examples import tracker_examples
-from tests.property.test_tracker_equals_model import steps, tiny_limits
+from tests.property.test_tracker_equals_model import bucket_limits, steps
 from tests.property.tracker_world import World
 from tracker.core.limits import TrackerKind, TrackerLimits
 
@@ -33,7 +33,7 @@ def test_in_memory_core_equals_model() -> None:
     coverage = Coverage(REQUIRED_SHARES)
 
     @tracker_examples(EXAMPLES_MIN)
-    @given(limits=tiny_limits, script=st.lists(in_memory_steps, min_size=20, max_size=40))
+    @given(limits=bucket_limits, script=st.lists(in_memory_steps, min_size=20, max_size=40))
     def play(limits: TrackerLimits, script: list[tuple[object, ...]]) -> None:
         world = World(replace(limits, kind=TrackerKind.IN_MEMORY, fixed_delay_lookahead=3))
         for step in script:

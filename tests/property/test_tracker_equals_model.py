@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tests.property.coverage import Coverage
 from tests.property.examples import tracker_examples
+from tests.property.tiny_limits import tiny_limits
 from tests.property.tracker_world import World
 from tracker.core.columns import Position
 from tracker.core.limits import TrackerLimits
@@ -96,17 +97,7 @@ steps = st.one_of(
     st.tuples(st.just("store_and_restart")),
 )
 
-tiny_limits = st.builds(
-    TrackerLimits,
-    tick_ms=st.sampled_from([0, 3]),
-    strict=st.booleans(),
-    min_index_count_per_bucket=st.integers(1, 4),
-    mutable_indexes_max=st.integers(2, 7),
-    late_indexes_max=st.integers(1, 4),
-    max_step_per_segment_ms=st.sampled_from([5, 20, 1_000]),
-    max_indexes_per_segment=st.sampled_from([-1, 1, 2, 3]),
-    prefetch_window_ms=st.sampled_from([0, 8, 1_000]),
-    load_indexes_max=st.integers(1, 4),
+bucket_limits = tiny_limits(
     loaded_indexes_max=st.integers(1, 12),
     max_num_buckets=st.sampled_from([-1, 1, 1, 2, 3]),
     retry_backoff_ms=st.sampled_from([1, 10]),
@@ -118,7 +109,7 @@ def test_core_equals_model() -> None:
     coverage = Coverage(REQUIRED_SHARES)
 
     @tracker_examples(EXAMPLES_MIN)
-    @given(limits=tiny_limits, script=st.lists(steps, min_size=20, max_size=40))
+    @given(limits=bucket_limits, script=st.lists(steps, min_size=20, max_size=40))
     def play(limits: TrackerLimits, script: list[tuple[object, ...]]) -> None:
         world = World(limits)
         for step in script:

@@ -14,6 +14,7 @@ from tests.core.shell import Shell
 from tests.property.coverage import Coverage
 from tests.property.examples import tracker_examples
 from tests.property.outcomes import plain
+from tests.property.tiny_limits import tiny_limits
 from tracker.core.columns import IndexColumns, Position, PositionColumns
 from tracker.core.effects import LoadSegments
 from tracker.core.limits import TrackerKind, TrackerLimits
@@ -80,19 +81,7 @@ steps = st.one_of(
     st.tuples(st.just("new_owner")),
 )
 
-bucket_limits = st.builds(
-    TrackerLimits,
-    tick_ms=st.sampled_from([0, 3]),
-    strict=st.booleans(),
-    min_index_count_per_bucket=st.integers(1, 4),
-    mutable_indexes_max=st.integers(2, 7),
-    late_indexes_max=st.integers(1, 4),
-    max_step_per_segment_ms=st.sampled_from([5, 20, 1_000]),
-    max_indexes_per_segment=st.sampled_from([-1, 1, 2, 3]),
-    prefetch_window_ms=st.sampled_from([0, 8, 1_000]),
-    load_indexes_max=st.integers(1, 4),
-    max_delay_ms=st.sampled_from([0, 0, 60]),
-)
+bucket_limits = tiny_limits(max_delay_ms=st.sampled_from([0, 0, 60]))
 
 
 class BothKinds:

@@ -1,0 +1,25 @@
+"""Limits so small that a script of twenty steps seals, cuts, loads and forgets: rare paths become common."""
+
+from hypothesis import strategies as st
+
+from tracker.core.limits import TrackerLimits
+
+
+def tiny_limits(**drawn: st.SearchStrategy[object]) -> st.SearchStrategy[TrackerLimits]:
+    """Limits of a tracker.
+
+    Args:
+        drawn: strategies for further fields, or other ones for these.
+    """
+    fields: dict[str, st.SearchStrategy[object]] = {
+        "tick_ms": st.sampled_from([0, 3]),
+        "strict": st.booleans(),
+        "min_index_count_per_bucket": st.integers(1, 4),
+        "mutable_indexes_max": st.integers(2, 7),
+        "late_indexes_max": st.integers(1, 4),
+        "max_step_per_segment_ms": st.sampled_from([5, 20, 1_000]),
+        "max_indexes_per_segment": st.sampled_from([-1, 1, 2, 3]),
+        "prefetch_window_ms": st.sampled_from([0, 8, 1_000]),
+        "load_indexes_max": st.integers(1, 4),
+    }
+    return st.builds(TrackerLimits, **fields | drawn)
