@@ -242,6 +242,23 @@ def test_what_is_nearly_due_stays_loaded_when_it_is_stored(cancelled_count):
     assert shell.pop_rows() == left
 
 
+@pytest.mark.parametrize("is_measured_when_stored", [False, True])
+def test_memory_of_a_sealed_bucket_follows_what_it_loses(is_measured_when_stored):
+    """Ten thousand entries in a row are a few bytes; without every third of them they are 8 KiB."""
+    shell = Shell.with_limits(STRICT)
+    rows = [(LATER_MS, 1, entry) for entry in range(10_000)]
+    shell.add(*rows)
+    shell.core.seal_now(shell.now_ms)
+    if is_measured_when_stored:
+        shell.store()
+        assert shell.core.stats().membership_bytes < 1_000
+    shell.core.cancel(positions(*[row[1:] for row in rows[::3]]), shell.now_ms)
+    if not is_measured_when_stored:
+        shell.store()
+    assert 8_192 < shell.core.stats().membership_bytes < 9_000
+    shell.core.check()
+
+
 def test_what_stays_loaded_does_not_keep_the_rest_of_its_bucket_in_memory():
     """Three rows of a million would hold the memory of all."""
     shell = Shell.with_limits(

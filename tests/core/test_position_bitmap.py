@@ -2,6 +2,7 @@
 
 import contextlib
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -167,6 +168,21 @@ def test_memory_is_estimated_without_walking():
     assert PositionBitmap().nbytes == PositionBitmap().estimated_nbytes == 0
 
 
+@pytest.mark.parametrize("gone_every", [0, 5_000, 100, 2, 1.05])
+@pytest.mark.parametrize(("ledger_count", "step"), [(1, 1), (3, 1), (2, 3)])
+def test_memory_of_runs_that_lose_bits_is_estimated_without_walking(gone_every, ledger_count, step):
+    """Of each ledger none, or every so many-th goes: what was a run of a few bytes may be 8 KiB afterwards."""
+    entries = np.arange(30_000) * step
+    bits = PositionBitmap.from_bitmaps({ledger: BitMap(entries) for ledger in range(ledger_count)})
+    measured = bits.nbytes / ledger_count
+    if gone_every:
+        gone = entries[np.arange(gone_every - 1, 30_000, gone_every).astype(int)]
+        for ledger in range(ledger_count):
+            bits.remove(PositionColumns.of([(ledger, entry) for entry in gone.tolist()]))
+    guess = bits.nbytes_since(measured, 30_000)
+    assert 0.95 * bits.nbytes <= guess <= max(1.05 * bits.nbytes, measured * ledger_count)
+
+
 @given(st.lists(ledgers, max_size=12))
 def test_by_ledger_names_each_ledger_once_with_its_rows(column):
     """Rows of a ledger come in the order of the column."""
@@ -200,6 +216,7 @@ READS = {
         "ledger_count",
         "ledgers",
         "nbytes",
+        "nbytes_since",
         "of",
         "serialize",
         "to_columns",

@@ -118,6 +118,8 @@ class Home:
     sealed_count: int = 0
     ledger_bytes: float | None = None
     """Memory of the bitmap of one ledger, on average, when it was last measured (sealing, recovery)."""
+    ledger_positions: float = 0.0
+    """Positions of one ledger, on average, at that time."""
     membership_bytes: int = 0
     """Memory of the bits as it was last accounted; 0 while it is open for adds."""
     min_deliver_at_ms: int = 0
@@ -141,13 +143,10 @@ class Home:
 
     @property
     def bits_bytes(self) -> int:
-        """Memory of the bits now, about. O(1).
-
-        What was measured holds as long as ledgers stay: a bitmap that loses some of its bits keeps its memory.
-        """
+        """Memory of the bits now, about. O(1)."""
         if self.ledger_bytes is None:
             return self.bits.estimated_nbytes
-        return int(self.ledger_bytes * self.bits.ledger_count)
+        return self.bits.nbytes_since(self.ledger_bytes, self.ledger_positions)
 
     def enter(self, snapshot: SnapshotSegments) -> None:
         """From now on its copies lie in a snapshot of one segment or more."""

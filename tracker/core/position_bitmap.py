@@ -22,6 +22,9 @@ _PROBES = 8
 _FEW = 32  # up to here one step of Python for each entry is faster than a bitmap of them
 _LEDGER_BYTES = 190  # a dict slot, a key, a BitMap object and what roaring allocates for it
 _CONTAINER_BYTES = 75  # a place in the directory, and what an allocation costs beyond its size
+_CONTAINER_BITS = 65_536
+_RUN_BYTES = 4
+_SPLITS_MAX = 32  # more bits than this that leave a container of runs at once turn it into another
 
 
 def entry_bitmap(entry_id: Int64Array) -> BitMap:
@@ -398,6 +401,25 @@ class PositionBitmap:
     def estimated_nbytes(self) -> int:
         """A guess at :attr:`nbytes` from sizes alone, O(1): two bytes a position, as sparse containers take."""
         return 2 * self._count + (_LEDGER_BYTES + _CONTAINER_BYTES) * len(self._by_ledger)
+
+    def nbytes_since(self, ledger_bytes: float, ledger_positions: float) -> int:
+        """A guess at :attr:`nbytes` when some bits are gone since it was measured, O(1).
+
+        What was measured remains, except of runs: a few bits that go from their midst make more of them, many turn them
+        into an array or a bitset.
+
+        Args:
+            ledger_bytes: what a ledger took then, on average.
+            ledger_positions: how many bits a ledger had then, on average.
+        """
+        ledgers = len(self._by_ledger)
+        containers = ledgers * (1 + int(ledger_positions) // _CONTAINER_BITS)
+        measured = int(ledger_bytes * ledgers)
+        gone = max(0, int(ledger_positions * ledgers) - self._count)
+        if gone <= _SPLITS_MAX * containers:
+            return measured + _RUN_BYTES * gone
+        content = min(2 * self._count, containers * _CONTAINER_BITS // 8)
+        return max(measured, _LEDGER_BYTES * ledgers + _CONTAINER_BYTES * containers + content)
 
     def check(self) -> None:
         """Raise InvariantViolation unless the size is the number of bits and no bitmap is empty."""

@@ -345,7 +345,9 @@ class TrackerState:
         self.sealed_count += 1
         self.snapshot_bytes += snapshot.snapshot_bytes
         self.segments_bytes += snapshot.nbytes
+        measured_count = home.sealed_count if ledger_bytes else len(home.bits)
         home.ledger_bytes = ledger_bytes or home.bits.nbytes / max(1, home.bits.ledger_count)
+        home.ledger_positions = measured_count / max(1, home.bits.ledger_count)
         self.account(home)
         self.segments.update(home)
 
