@@ -1,7 +1,8 @@
 """Pulsar's own trackers, measured in the same run by a harness around them: one JVM a case, JSON lines out.
 
 The harness is a directory with ``build.sh``, which compiles it, and ``run1.sh CASE [KEY=VALUE ...]``, which prints one
-JSON object for each repeat, warm-ups marked ``"warm": true``. It is copied before it is built.
+JSON object for each repeat, warm-ups marked ``"warm": true``. It is copied before it is built. Before each repeat it
+waits for the machine to be quiet, up to 40 seconds, and it tells how many cores other programs took meanwhile.
 """
 
 import json
@@ -29,6 +30,9 @@ class Case:
     peers: dict[str, Callable[[Medians], float]]
     """By key of ``goals.py``."""
 
+
+DISTURBED_CORES = 0.3
+"""If other programs took more than this, it is said."""
 
 CASES = (
     Case(
@@ -103,6 +107,8 @@ def _measure(run: Run, harness: Path, case: Case) -> None:
             run.skip(f"Pulsar's own trackers: {name} (status {done.returncode}) does not tell {missing}")
             return
         run.note(f"peer: {key}: {run.peers[key].value:,.4g}")
+    if (cores := found.get("foreign_during", 0.0)) > DISTURBED_CORES:
+        run.skip(f"a quiet machine for Pulsar's own trackers: during {name} other programs took {cores:.1f} cores")
 
 
 def medians(lines: list[str]) -> Medians:

@@ -1,6 +1,7 @@
 """The benchmarks run, notice wrong output, and report what they found. How fast anything is, no test decides."""
 
 import json
+import os
 import sys
 
 import pytest
@@ -116,3 +117,38 @@ def test_pulsars_parser_is_left_out_where_there_is_no_java(tmp_path, monkeypatch
     measure_pulsar_parser(run, [], ["ledger parse"])
     assert run.skipped == [f"Pulsar's own parser: there is no {tmp_path}/no-java/bin/java, which JAVA_HOME promises"]
     assert run.peers == {}
+
+
+HARNESS = """
+test -f built || exit 1
+case "$*" in
+contains) echo '{"warm":true,"hit_ns":900}'; echo '{"warm":false,"foreign_during":0.05,"hit_ns":41.5}' ;;
+'contains half=1') echo '{"warm":false,"foreign_during":0.62,"hit_ns":3050}' ;;
+*) exit 1 ;;
+esac
+"""
+"""A ``run1.sh`` that knows two cases."""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the harness is made of shell scripts")
+def test_the_harness_is_built_and_its_numbers_stand_beside_ours(tmp_path, monkeypatch):
+    """A copy of it; a case that it cannot run is left out with a sentence, and one that was disturbed is named."""
+    programs, harness, directory = tmp_path / "bin", tmp_path / "harness", tmp_path / "run"
+    for path in (programs, harness, directory):
+        path.mkdir()
+    for name in ("java", "mvn"):
+        (programs / name).touch(mode=0o755)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    (harness / "build.sh").write_text("touch built")
+    (harness / "run1.sh").write_text(HARNESS)
+    run = Run(scale=QUICK, directory=directory, with_peers=True, java_bench=harness)
+    measure_java(run, {"contains", "memory"})
+    assert run.peers == {
+        "contains": Peer("java", 41.5, is_measured=True),
+        "contains half drained": Peer("java", 3_050, is_measured=True),
+    }
+    assert run.skipped == [
+        "a quiet machine for Pulsar's own trackers: during contains half=1 other programs took 0.6 cores",
+        "Pulsar's own trackers: mem ledgers=200 runs=3 warm=0 (status 1) does not tell 'heap_B_per_idx'",
+    ]
+    assert not (harness / "built").exists()
