@@ -19,7 +19,7 @@ JAVA_TRACKER_BENCH ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: bench bench-peers deep-others deep-property demo format help install lint lock proto pulsar-classes serve settings-docs test test-deep
+.PHONY: bench bench-peers deep-others deep-property demo format help install lint lock metrics-docs proto pulsar-classes serve settings-docs test test-deep
 
 help:  ## print each target and what it does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -56,6 +56,7 @@ lint: $(READY)  ## check style, types, imports between layers, and that generate
 	$(BIN)/lint-imports
 	$(BIN)/python proto/regenerate.py --check
 	$(BIN)/python -m tracker.service.settings_docs --check
+	$(BIN)/python -m tracker.service.metrics.docs --check
 
 format: $(READY)  ## format the code and apply the linter's safe fixes
 	$(BIN)/ruff format .
@@ -75,6 +76,9 @@ pulsar-classes: $(READY)  ## fetch the classes of Pulsar that tests/jvm compares
 
 settings-docs: $(READY)  ## regenerate conf/tracker.conf and README's table from the settings in code
 	$(BIN)/python -m tracker.service.settings_docs --write
+
+metrics-docs: $(READY)  ## regenerate README's table of metrics from the catalogue in code
+	$(BIN)/python -m tracker.service.metrics.docs --write
 
 lock:  ## resolve the dependencies anew into conf/locks (needs uv; UPGRADE=--upgrade takes newer versions)
 	@command -v uv >/dev/null || { echo "make lock needs uv on the PATH: pip install uv" >&2; exit 1; }

@@ -10,6 +10,8 @@ from snapshot_storage.memory import MemoryStorage
 from snapshot_storage.protocol import SnapshotStore
 from snapshot_storage.registry import open_storage
 from snapshot_storage.sqlite import SqliteStorage
+from tracker.service.clock import SystemClock
+from tracker.service.metrics.measured_storage import MeasuredStorage
 
 
 def _memory(_directory) -> StorageFactory:
@@ -35,7 +37,11 @@ def _faulty_sqlite(directory) -> StorageFactory:
     return lambda name: open_storage(f"faulty:seed=1;sqlite:{directory / name}")
 
 
-FACTORIES = [_memory, _sqlite, _sqlite_in_chunks, _faulty_memory, _faulty_sqlite]
+def _measured_sqlite(directory) -> StorageFactory:
+    return lambda name: MeasuredStorage(open_storage(f"sqlite:{directory / name}"), "sqlite", SystemClock())
+
+
+FACTORIES = [_memory, _sqlite, _sqlite_in_chunks, _faulty_memory, _faulty_sqlite, _measured_sqlite]
 
 
 @pytest.fixture(params=FACTORIES, ids=lambda make: make.__name__.strip("_"))

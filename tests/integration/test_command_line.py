@@ -30,7 +30,7 @@ async def waiting_poll(service: ServiceProcess, *options: str) -> asyncio.subpro
         stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     async with httpx.AsyncClient(base_url=f"http://{service.http_address}") as http, asyncio.timeout(60):
-        while "delayed_tracker_waiting_polls 1.0" not in (await http.get("/metrics")).text:
+        while "delayed_tracker_waiting_polls 1\n" not in (await http.get("/metrics")).text:
             assert process.returncode is None
     return process
 

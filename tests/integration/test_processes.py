@@ -112,7 +112,7 @@ async def test_a_waiting_poll_ends_when_the_tracker_is_cleared(service):
     async with connect(service.grpc_address) as client, await client.open_tracker("t", "s") as session:
         waiting = asyncio.create_task(session.poll(1, wait_ms=30_000))
         async with httpx.AsyncClient(base_url=f"http://{service.http_address}") as http:
-            while "delayed_tracker_waiting_polls 1.0" not in (await http.get("/metrics")).text:
+            while "delayed_tracker_waiting_polls 1\n" not in (await http.get("/metrics")).text:
                 pass
         await session.clear()
         with pytest.raises(Cleared):

@@ -25,7 +25,7 @@ from tests.service.shell import (
 from tests.snapshot_storage.sqlite_files import create, started
 from tracker.core.columns import Position
 from tracker.service.clock import ManualClock
-from tracker.service.metrics import ServiceMetrics
+from tracker.service.metrics.exporter import ServiceMetrics
 
 FAR_MS = 1_000_000
 
@@ -93,7 +93,7 @@ async def test_rows_43_53_and_67_readers_and_writers_at_once_see_one_truth() -> 
                 assert (await stats_of(service)).pending_count >= before
                 other = pb.TrackerRef(topic=OTHER.topic, subscription=f"{OTHER.subscription}-{number}")
                 await stub.OpenTracker(pb.OpenTrackerRequest(tracker=other, owner="tests"))
-                assert b"delayed_tracker_open_trackers" in metrics.render()
+                assert b"delayed_tracker_open_trackers" in (await metrics.scrape())[0]
 
         async with asyncio.timeout(60):
             await asyncio.gather(*map(write, range(1, 5)), *(read() for _ in range(8)), *(scrape() for _ in range(2)))

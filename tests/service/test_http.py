@@ -13,7 +13,7 @@ from tracker.service.errors import TrackerKey
 from tracker.service.health import Health, Stage
 from tracker.service.http import HttpServer, build_app
 from tracker.service.listen import listen
-from tracker.service.metrics import ServiceMetrics
+from tracker.service.metrics.exporter import ServiceMetrics
 from tracker.service.registry import TrackerRegistry
 from tracker.service.settings_keys import Address
 

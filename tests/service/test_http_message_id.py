@@ -14,7 +14,7 @@ from tracker.service.health import Health
 from tracker.service.http import build_app
 from tracker.service.http_message_id import AdminHooks, message_id_routes
 from tracker.service.ledger_access import LedgerAccess, LedgerAnswers
-from tracker.service.metrics import ServiceMetrics
+from tracker.service.metrics.exporter import ServiceMetrics
 from tracker.service.registry import TrackerRegistry
 from tracker.service.settings import Settings
 

@@ -21,8 +21,9 @@ from tracker.core.effects import DeleteSnapshots, MergeSnapshots, MergeSource
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.seal import FrozenIndexes, SealedIndexes, seal
 from tracker.service.clock import ManualClock
-from tracker.service.counters import EffectCounters
 from tracker.service.limits import ServiceLimits
+from tracker.service.metrics.bucket_operations import EffectAccount
+from tracker.service.metrics.instruments import Instruments
 from tracker.service.runner import EffectRunner
 from tracker.service.storage_access import StorageAccess
 
@@ -73,12 +74,13 @@ class Bench:
         self.storage = storage or ControlledStorage()
         self.clock = ManualClock()
         self.reports = Reported()
-        self.counters = EffectCounters()
         self.limits = ServiceLimits(**limits)
         access = StorageAccess(
             self.storage, self.limits, clock=self.clock, rng=random.Random(1), workers=InlineExecutor()
         )
-        self.runner = EffectRunner(KEY, access, self.limits, reports=self.reports, counters=self.counters)
+        account = EffectAccount(self.clock, Instruments().operations)
+        self.counters = account.counters
+        self.runner = EffectRunner(KEY, access, self.limits, reports=self.reports, account=account)
         self.next_effect_id = 1
 
     async def put(self, sealed: SealedIndexes) -> int:

@@ -59,7 +59,7 @@ async def test_a_started_service_answers_on_both_edges():
         assert opened.epoch > 0
         async with httpx.AsyncClient(trust_env=False) as http:
             assert (await http.get(f"http://{bound.http}/health/ready")).status_code == 200
-            assert "delayed_tracker_open_trackers 1.0" in (await http.get(f"http://{bound.http}/metrics")).text
+            assert "delayed_tracker_open_trackers 1\n" in (await http.get(f"http://{bound.http}/metrics")).text
 
 
 async def test_reflection_names_the_services():

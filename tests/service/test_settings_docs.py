@@ -39,7 +39,7 @@ def test_conf_file_gives_unit_default_and_range_of_every_key():
 def test_readme_table_is_fresh():
     """The README's table is what the code would write."""
     readme = (ROOT / settings_docs.README_PATH).read_text(encoding="utf-8")
-    assert settings_docs.with_table(readme) == readme
+    assert settings_docs.with_fresh_table(readme) == readme
 
 
 def test_write_brings_stale_documents_up_to_date(tmp_path: Path, monkeypatch, capsys):
@@ -64,7 +64,7 @@ def test_write_brings_stale_documents_up_to_date(tmp_path: Path, monkeypatch, ca
 def test_readme_without_a_place_for_the_table_is_an_error():
     """The message says which lines to add."""
     with pytest.raises(ValueError, match="put the lines"):
-        settings_docs.with_table("# readme\n")
+        settings_docs.with_fresh_table("# readme\n")
 
 
 @pytest.mark.parametrize(("option", "first"), [("--conf", "# Settings of"), ("--table", "| key | default |")])

@@ -13,6 +13,7 @@ from snapshot_storage.errors import StorageError
 from snapshot_storage.faulty import FaultPlan, FaultyStorage
 from snapshot_storage.memory import MemoryStorage
 from tests.service.imports import sent, snapshot
+from tests.service.metrics.scraping import assert_balanced, parsed
 from tests.service.shell import KEY, TINY, elapse, make_registry, settle
 from tracker.core.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
 from tracker.core.limits import TrackerKind
@@ -22,6 +23,7 @@ from tracker.service.host_gate import HostState
 from tracker.service.import_stream import ImportStream
 from tracker.service.importing import SnapshotImport
 from tracker.service.limits import ServiceLimits
+from tracker.service.metrics.exporter import ServiceMetrics
 
 LEASE_MS = 4_000
 CALM = FaultPlan()
@@ -70,6 +72,7 @@ class World:
             service_limits=ServiceLimits(leased_positions_max=60),
             seed=self.seed,
         )
+        self.metrics = ServiceMetrics(self.registry, version="1")
         await self.registry.start()
         await self.open()
 
@@ -325,6 +328,12 @@ class World:
             await self.crash()
         await settle()
         self.audit()
+        if len(self.trace) % 7 == 0:
+            await self.audit_metrics()
+
+    async def audit_metrics(self):
+        exposition, _ = await self.metrics.scrape()
+        assert_balanced(parsed(exposition.decode()))
 
     def audit(self):
         for poll in [poll for poll in self.polls if poll.done()]:
@@ -366,5 +375,6 @@ class World:
         await elapse(self.clock, 5_000)
         assert await self.storage.inner.list_bucket_snapshots(*KEY) == []
         assert (await self.storage.inner.list(*KEY)).entries == ()
+        await self.audit_metrics()
         self.note("end", self.random.random())
         await self.registry.close()

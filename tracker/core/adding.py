@@ -93,6 +93,8 @@ class AddingVerbs(EffectResults):
             self._refuse_and_place(indexes.take(changing), refused[changing])
         else:
             self._place(accepted)
+        state.counters.beyond_max_delay += int(beyond.sum())
+        state.counters.below_mark_delete += int(below.sum())
         return accepted, AddOutcome(
             added_count=len(accepted),
             due=due.nonzero()[0],

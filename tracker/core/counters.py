@@ -23,8 +23,10 @@ class Counters:
     refused_as_due: int = 0
     dropped_as_corrupt: int = 0
     due_on_offer: int = 0
-    """Offers answered "due"; outside the identity, like the two below."""
+    """Offers answered "due"; outside the identity, like all that follow."""
     duplicate: int = 0
+    beyond_max_delay: int = 0
+    below_mark_delete: int = 0
     lease_expired: int = 0
     effects_failed: int = 0
     """Effects, not positions."""

@@ -128,6 +128,8 @@ class Home:
     """A merge reads its snapshot: it stays until that has ended."""
     snapshot_lost: bool = False
     """Its snapshot is missing or corrupt: what is left of it is in memory only."""
+    store_failed: bool = False
+    """Its snapshot could not be stored: it stays in memory until a later try succeeds."""
 
     def lies_outside(self, lowest: Position, highest: Position) -> bool:
         """Whether it certainly holds nothing from ``lowest`` to ``highest``.

@@ -90,6 +90,11 @@ class LeaseTable:
         """Memory that all leases hold, about. O(1)."""
         return self._parts_bytes + self.bits.estimated_nbytes
 
+    @property
+    def listed_nbytes(self) -> int:
+        """The same without a look at what was leased since the last one."""
+        return self._parts_bytes + self._bits.estimated_nbytes
+
     def __len__(self) -> int:
         return len(self._leases)
 

@@ -94,6 +94,7 @@ class BucketLifecycle:
         if home is None:
             return False
         home.bits.end_loan()
+        home.store_failed = False
         state = self._state
         state.forget_copies(home)
         snapshot = SnapshotSegments(bucket_id, PackedBounds(sealed.bounds), snapshot_bytes)
@@ -112,10 +113,19 @@ class BucketLifecycle:
         if home is None:
             return False
         home.bits.end_loan()
+        home.store_failed = True
         self._state.counters.effects_failed += 1
         self._retry_later(home, now_ms)
         self.retire_if_drained(home)
         return True
+
+    @property
+    def fallback_count(self) -> int:
+        """Positions that stay in memory because their snapshot could not be stored. O(seals that are not stored yet)."""
+        if not self._stores and not self._retries:
+            return 0
+        waiting = [what for what in self._retries.values() if isinstance(what, Home)]
+        return sum(len(home.bits) for home in (*self._stores.values(), *waiting) if home.store_failed)
 
     def _retry_later(self, what: Home | tuple[int, ...], now_ms: int) -> None:
         self._retries[now_ms + self._state.limits.retry_backoff_ms, self.new_effect_id()] = what

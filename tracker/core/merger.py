@@ -55,6 +55,12 @@ class BucketMerger:
         if self._retry_at_ms is not None:
             self._retry_at_ms -= by_ms
 
+    @property
+    def backlog(self) -> int:
+        """How many sealed buckets there are above the limit. O(1)."""
+        limit = self._state.limits.max_num_buckets
+        return 0 if limit == -1 else max(0, self._state.sealed_count - limit)
+
     def is_wanted(self, now_ms: int) -> bool:
         """Whether :meth:`merge_if_needed` has to look for buckets to merge. O(1)."""
         state = self._state

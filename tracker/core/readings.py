@@ -7,6 +7,7 @@ from tracker.core.inspection import UnloadedSegments, explain, filter_range, loa
 from tracker.core.lifecycle import BucketLifecycle
 from tracker.core.limits import TrackerLimits
 from tracker.core.merger import BucketMerger
+from tracker.core.numbers import event_counts, tracker_numbers
 from tracker.core.outcomes import BucketView, Explanation, TrackerStats
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.state import TrackerState
@@ -98,6 +99,19 @@ class TrackerReadings:
     def stats(self) -> TrackerStats:
         """Sizes and counters."""
         return tracker_stats(self._settled(), self.next_delivery_ms(), replay_required=self._lifecycle.replay_required)
+
+    def numbers(self, now_ms: int) -> tuple[int, ...]:
+        """The columns of :data:`tracker.core.numbers.NUMBERS`; settles nothing."""
+        return tracker_numbers(
+            self._state,
+            now_ms,
+            fallback_count=self._lifecycle.fallback_count,
+            merge_backlog=self._merger.backlog,
+        )
+
+    def events(self) -> tuple[int, ...]:
+        """The columns of :data:`tracker.core.numbers.EVENTS`: what can be said even of a core that was given up."""
+        return event_counts(self._state.counters)
 
     def buckets(self) -> list[BucketView]:
         """Every bucket that holds something, by first position. O(buckets), and chunks that came since the last look."""

@@ -122,6 +122,11 @@ class Run:
             return window
         return window.take(slice(0, int(deadlines.searchsorted(cutoff_ms, side="right"))))
 
+    def count_due(self, cutoff_ms: int) -> int:
+        """How many copies left have a deadline at or before a cutoff. O(log rows), and the chunks that wait."""
+        due = int(self.rows.deliver_at_ms.searchsorted(cutoff_ms, side="right"))
+        return due + sum(int((chunk.deliver_at_ms <= cutoff_ms).sum()) for chunk in self._chunks)
+
     def advance(self, count: int) -> int:
         """Consume rows from the front of a sorted run. Returns by how many bytes its memory changes."""
         held = len(self._rows)

@@ -25,7 +25,7 @@ def tracker_stats(state: TrackerState, next_delivery_ms: int | None, *, replay_r
         bucket_count=len(state.members.homes) - sum(not home.bits for home in open_homes),
         snapshot_bytes=state.snapshot_bytes,
         membership_bytes=membership_bytes,
-        memory_bytes=membership_bytes + _memory_beside_bits(state),
+        memory_bytes=membership_bytes + memory_beside_bits(state, state.leases.nbytes),
         next_delivery_ms=next_delivery_ms,
         mark_delete=state.mark_delete,
         added_count=counters.added,
@@ -47,12 +47,12 @@ def tracker_stats(state: TrackerState, next_delivery_ms: int | None, *, replay_r
     )
 
 
-def _memory_beside_bits(state: TrackerState) -> int:
+def memory_beside_bits(state: TrackerState, leases_bytes: int) -> int:
     """Memory of rows, leases, segment bounds, places in the ledger index and the lookup, about. O(1)."""
     dated_anew = sum(len(home.memory.redated) for home in (state.mutable, state.late) if home.memory is not None)
     return (
         state.heap.nbytes
-        + state.leases.nbytes
+        + leases_bytes
         + state.segments_bytes
         + _LISTING_BYTES * state.members.listed_count
         + state.members.lookup_bytes

@@ -5,8 +5,10 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from tracker.service.clock import Clock, SystemClock
 from tracker.service.errors import Overloaded, ShuttingDown
 from tracker.service.limits import ServiceLimits
+from tracker.service.metrics.call_counts import CallCounts
 
 Request = TypeVar("Request")
 
@@ -14,8 +16,9 @@ Request = TypeVar("Request")
 class Calls:
     """Counts calls, waiting polls and open streams included, and refuses those above the limit."""
 
-    def __init__(self, limits: ServiceLimits) -> None:
+    def __init__(self, limits: ServiceLimits, clock: Clock | None = None) -> None:
         self.open_count = 0
+        self.counts = CallCounts(clock or SystemClock())
         self._limits = limits
         self._stopping = False
         self._waits: set[asyncio.Timeout] = set()

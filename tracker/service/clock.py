@@ -31,6 +31,10 @@ class Clock(Protocol):
         """Milliseconds since 1970-01-01 UTC. It may step back."""
         ...
 
+    def elapsed_ms(self) -> float:
+        """Milliseconds since some moment; only differences mean something. It never steps, whatever the wall clock does."""
+        ...
+
     def call_at(self, when_ms: int, callback: Callable[[], None]) -> Timer:
         """Call when the wall clock shows ``when_ms`` or later; soon, but never from inside, if it does already."""
         ...
@@ -82,6 +86,10 @@ class SystemClock:
         """See :class:`Clock`."""
         return time.time_ns() // 1_000_000
 
+    def elapsed_ms(self) -> float:
+        """See :class:`Clock`."""
+        return time.monotonic_ns() / 1_000_000
+
     def call_at(self, when_ms: int, callback: Callable[[], None]) -> Timer:
         """See :class:`Clock`."""
         return _WallTimer(self, when_ms, callback)
@@ -118,6 +126,10 @@ class ManualClock:
     def now_ms(self) -> int:
         """See :class:`Clock`."""
         return int(self._elapsed_ms) + self._wall_offset_ms
+
+    def elapsed_ms(self) -> float:
+        """See :class:`Clock`."""
+        return self._elapsed_ms
 
     def call_at(self, when_ms: int, callback: Callable[[], None]) -> Timer:
         """See :class:`Clock`."""

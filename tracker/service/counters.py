@@ -3,46 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import Final
-
-from tracker.core.outcomes import TrackerStats
-
-SIZES: Final = (
-    "pending_count",
-    "leased_count",
-    "loaded_count",
-    "mutable_count",
-    "late_count",
-    "bucket_count",
-    "snapshot_bytes",
-    "membership_bytes",
-    "memory_bytes",
-)
-"""What a tracker's stats say of now; nothing is left of it when the tracker is closed."""
-
-EVENTS: Final = (
-    "added_count",
-    "recovered_count",
-    "acked_count",
-    "handed_off_count",
-    "cancelled_count",
-    "trimmed_count",
-    "cleared_count",
-    "refused_as_due_count",
-    "dropped_as_corrupt_count",
-    "due_on_offer_count",
-    "duplicate_count",
-    "lease_expired_count",
-    "merged_index_count",
-    "effects_failed_count",
-)
-"""What a tracker's stats say of all the time since it was opened; a registry keeps the sums."""
-
-
-def tally(stats: TrackerStats, names: tuple[str, ...]) -> tuple[int, ...]:
-    """The counts of these names, at least two, in their order."""
-    counts: tuple[int, ...] = attrgetter(*names)(stats)
-    return counts
 
 
 @dataclass(slots=True)

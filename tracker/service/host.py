@@ -30,7 +30,6 @@ from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.readings import TrackerReadings
 from tracker.core.recovery import RecoveryPlan
 from tracker.service.checkpoint import checkpointed
-from tracker.service.counters import tally
 from tracker.service.errors import (
     LeasesExhausted,
     PollEnded,
@@ -358,7 +357,18 @@ class TrackerHost(HostResults):
             if effects := core.take_effects():
                 self._runner.run(effects)
             self._arm(core)
+            if len(delivery.indexes):
+                self._note_handed_out(delivery.indexes, core.limits.cutoff_ms(now_ms), now_ms)
             return delivery, answers
+
+    def _note_handed_out(self, indexes: IndexColumns, cutoff_ms: int, now_ms: int) -> None:
+        """Measure how late they are; they ascend by deadline."""
+        instruments = self._shared.instruments
+        if int(indexes.deliver_at_ms[-1]) > cutoff_ms:
+            instruments.early_count += int((indexes.deliver_at_ms > cutoff_ms).sum())
+        latest = f"{indexes.ledger_id[0]}:{indexes.entry_id[0]}"
+        labels = (("position", latest), ("subscription", self.key.subscription), ("topic", self.key.topic))
+        instruments.lateness.observe(indexes.deliver_at_ms, now_ms, labels)
 
     def ack(self, epoch: int, lease_id: int, positions: PositionColumns) -> LeaseOutcome:
         """Acknowledge leased positions."""
@@ -441,10 +451,6 @@ class TrackerHost(HostResults):
         """Sizes and counters, O(1)."""
         with self._whole():
             return self._require_core().stats()
-
-    def tally(self, names: tuple[str, ...]) -> tuple[int, ...]:
-        """Some of the counters, in any state; none while it is being recovered."""
-        return () if self._core is None else tally(self._core.stats(), names)
 
     def buckets(self) -> list[BucketView]:
         """The buckets, one row each."""

@@ -19,10 +19,12 @@ import structlog
 from tracker.core.core import TrackerCore
 from tracker.core.effects import DeleteSnapshots
 from tracker.core.errors import DelayedTrackerError, InvariantViolation
+from tracker.core.numbers import EVENTS, NOTHING_COUNTED
 from tracker.service.clock import Clock
-from tracker.service.counters import EffectCounters
 from tracker.service.errors import Fenced, Recovering, TrackerBroken, TrackerKey, TrackerNotOpen
 from tracker.service.limits import ServiceLimits
+from tracker.service.metrics.instruments import Instruments
+from tracker.service.metrics.tracker_rows import NO_ROW, TrackerRows
 from tracker.service.polls import PollQueue, PollTally
 from tracker.service.runner import EffectRunner
 from tracker.service.storage_access import StorageAccess
@@ -48,6 +50,8 @@ class Shared:
     access: StorageAccess
     wakeups: WakeupQueue
     polls: PollTally
+    instruments: Instruments
+    rows: TrackerRows
     fenced: Callable[[TrackerKey], None]
     """Called when the catalogue of an open tracker turns out to belong to somebody else."""
     broken: Callable[[TrackerKey], None]
@@ -58,6 +62,7 @@ class HostGate:
     """What every step of an open tracker goes through."""
 
     __slots__ = (
+        "_account",
         "_awaiting_durable",
         "_broken",
         "_core",
@@ -71,6 +76,7 @@ class HostGate:
         "counters",
         "key",
         "owner",
+        "row_place",
         "state",
     )
 
@@ -81,7 +87,9 @@ class HostGate:
         self.key = key
         self.state = HostState.RECOVERING
         self.owner = ""
-        self.counters = EffectCounters()
+        self.row_place = NO_ROW
+        self._account = shared.rows.admit(self)
+        self.counters = self._account.counters
         self._shared = shared
         self._core: TrackerCore | None = None
         self._broken = False
@@ -115,6 +123,14 @@ class HostGate:
             raise Fenced(self.key, given_epoch=epoch, epoch=self._core.epoch, owner=self.owner)
         return self._core
 
+    def numbers(self) -> tuple[int, ...]:
+        """The columns of :data:`tracker.core.numbers.NUMBERS`, in any state; of a core that was given up, what has happened."""
+        if self._core is None:
+            return NOTHING_COUNTED
+        if self._broken:
+            return (*NOTHING_COUNTED[: -len(EVENTS)], *self._core.events())
+        return self._core.numbers(self._shared.clock.now_ms())
+
     def require_owner(self, epoch: int) -> None:
         """Raise Fenced, Recovering or TrackerNotOpen unless this is the owner's epoch."""
         self._require_core(epoch)
@@ -140,6 +156,7 @@ class HostGate:
         Raises:
             TrackerBroken: in place of the error that did it, which is logged.
         """
+        self._shared.rows.changed.add(self)
         try:
             yield
         except Exception as error:

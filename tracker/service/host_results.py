@@ -20,7 +20,7 @@ class HostResults(HostGate):
 
     def __init__(self, key: TrackerKey, shared: Shared) -> None:
         super().__init__(key, shared)
-        self._runner = EffectRunner(key, shared.access, shared.limits, reports=self, counters=self.counters)
+        self._runner = EffectRunner(key, shared.access, shared.limits, reports=self, account=self._account)
 
     # -- what must be on record before it is answered ----------------------------------------------------------------
 

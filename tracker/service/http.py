@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tracker.service.health import Health, Stage
-from tracker.service.metrics import CONTENT_TYPE, ServiceMetrics
+from tracker.service.metrics.exporter import ServiceMetrics
 
 _CLOSE_SECONDS = 1
 """Requests take milliseconds: whoever has not read its answer by then is cut off at the stop."""
@@ -33,8 +33,9 @@ def build_app(health: Health, metrics: ServiceMetrics, *more: Route) -> Starlett
             return JSONResponse({"status": "ready"})
         return JSONResponse({"status": "not ready", "reason": health.stage.value}, status_code=503)
 
-    async def scrape(_: Request) -> Response:
-        return Response(metrics.render(), headers={"content-type": CONTENT_TYPE})
+    async def scrape(request: Request) -> Response:
+        exposition, content_type = await metrics.scrape(request.headers.get("accept", ""))
+        return Response(exposition, headers={"content-type": content_type})
 
     return Starlette(
         routes=[

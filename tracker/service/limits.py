@@ -45,12 +45,16 @@ class ServiceLimits:
     """Metadata of a snapshot at most: merging stops short of it, because a storage's entries have a size limit."""
     worker_threads: int = 2
     """Threads that seal, encode and decode."""
+    labelled_trackers_max: int = 1_000
+    """Trackers whose metrics have labels of their own; 0 is none. Of the others there are sums."""
 
     def __post_init__(self) -> None:
         """Refuse values no service can work with."""
+        if self.labelled_trackers_max < 0:
+            raise InvalidInput("labelled_trackers_max", self.labelled_trackers_max, "give 0 or more")
         for name in self.__slots__:
             value = getattr(self, name)
-            if value < 1:
+            if value < 1 and name != "labelled_trackers_max":
                 raise InvalidInput(name, value, "give 1 or more")
         if self.lease_default_ms > self.lease_max_ms:
             raise InvalidInput("lease_default_ms", self.lease_default_ms, f"give at most {self.lease_max_ms}")

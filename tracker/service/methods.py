@@ -105,18 +105,27 @@ def _encoded(answer: Message | bytes) -> bytes:
 
 
 def _answering(method: MethodDescriptor, behaviour: Behaviour, calls: Calls) -> Behaviour:
-    """The behaviour, with every error answered by its status; unexpected ones are logged here, once."""
+    """The behaviour, counted, with every error answered by its status; unexpected ones are logged here, once."""
+    counts = calls.counts
+    counted = counts.serve(method.containing_service.full_name, method.name, is_stream=method.client_streaming)
 
     async def answer(request: Any, context: "Context[Any, Any]") -> Any:
+        begun_ms, code = counts.begin(counted), grpc.StatusCode.CANCELLED
         try:
             with calls.enter():
-                return await behaviour(request, context)
+                answered = await behaviour(request, context)
+            code = grpc.StatusCode.OK
         except Exception as error:  # noqa: BLE001  # the process boundary: nothing is swallowed, all is answered
-            if code_of(error) is grpc.StatusCode.INTERNAL:
+            code = code_of(error)
+            if code is grpc.StatusCode.INTERNAL:
                 _log.error(
                     "call failed", method=f"/{method.containing_service.full_name}/{method.name}", exc_info=error
                 )
             status = rpc_status.to_status(status_of(error))
+        else:
+            return answered
+        finally:
+            counts.end(counted, begun_ms, code)
         return await context.abort(status.code, status.details, status.trailing_metadata)
 
     return answer

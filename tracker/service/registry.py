@@ -7,7 +7,6 @@ does not end it. Recovery, closing and effects of one tracker never wait for tho
 import asyncio
 import enum
 import random
-from collections import Counter
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -20,11 +19,13 @@ from tracker.core.errors import DelayedTrackerError
 from tracker.core.limits import TrackerLimits
 from tracker.service.calls import Calls
 from tracker.service.clock import Clock, SystemClock
-from tracker.service.counters import EVENTS, SIZES, EffectCounters
+from tracker.service.counters import EffectCounters
 from tracker.service.errors import Overloaded, ShuttingDown, TrackerBroken, TrackerKey, TrackerNotOpen
 from tracker.service.host import Cleared, Opened, TrackerHost
 from tracker.service.host_gate import HostState, Shared
 from tracker.service.limits import ServiceLimits
+from tracker.service.metrics.instruments import Instruments
+from tracker.service.metrics.tracker_rows import TrackerRows
 from tracker.service.polls import PollTally
 from tracker.service.recovery import TrackerRecovery
 from tracker.service.storage_access import StorageAccess
@@ -69,9 +70,11 @@ class TrackerRegistry:
         self.limits = limits
         self.service_limits = service_limits or ServiceLimits()
         self.clock: Clock = clock or SystemClock()
-        self.calls = Calls(self.service_limits)
+        self.calls = Calls(self.service_limits, self.clock)
         self._workers = workers or worker_threads(self.service_limits.worker_threads)
         self._polls = PollTally(self.service_limits)
+        self.instruments = Instruments()
+        self.rows = TrackerRows(self.service_limits.labelled_trackers_max, self.clock, self.instruments.operations)
         self._shared = Shared(
             clock=self.clock,
             limits=self.service_limits,
@@ -85,20 +88,22 @@ class TrackerRegistry:
             ),
             wakeups=WakeupQueue(self.clock),
             polls=self._polls,
+            instruments=self.instruments,
+            rows=self.rows,
             fenced=self._close_fenced,
             broken=self._close_broken,
         )
         self._phase = _Phase.NEW
         self._hosts: dict[TrackerKey, TrackerHost] = {}
         self._recoveries: dict[TrackerKey, asyncio.Task[None]] = {}
+        self._recovery_begun_ms: dict[TrackerKey, float] = {}
         self._closings: dict[TrackerKey, asyncio.Task[None]] = {}
         self._removals: dict[TrackerKey, asyncio.Task[Any]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self.imports: dict[TrackerKey, int | None] = {}
         """Imports under way, with the epoch under which each stores snapshots once that is known."""
-        self._closed_counters = self.own_counters = EffectCounters()
+        self.own_counters = EffectCounters()
         """Of what is done for trackers that are not loaded."""
-        self._closed_tally: Counter[str] = Counter()
 
     # -- to be read at any time ---------------------------------------------------------------------------------------
 
@@ -118,23 +123,20 @@ class TrackerRegistry:
         return len(self._recoveries)
 
     @property
+    def longest_recovery_ms(self) -> float:
+        """For how long the oldest of them has been running; 0 if none is. O(1)."""
+        begun_ms = next(iter(self._recovery_begun_ms.values()), None)
+        return 0.0 if begun_ms is None else self.clock.elapsed_ms() - begun_ms
+
+    @property
     def waiting_poll_count(self) -> int:
         """Polls waiting now."""
         return self._polls.waiting_count
 
     @property
     def counters(self) -> EffectCounters:
-        """Sums over all trackers there ever were. O(open trackers)."""
-        return EffectCounters.total([self._closed_counters, *(host.counters for host in self._hosts.values())])
-
-    def tally(self) -> Counter[str]:
-        """Sums of what trackers count: sizes of the open ones, events of all there ever were. O(open trackers)."""
-        names = SIZES + EVENTS
-        rows = filter(None, (host.tally(names) for host in self._hosts.values()))
-        # Column by column: a scrape holds the event loop, and there are tens of thousands of trackers.
-        total = Counter(dict(zip(names, map(sum, zip(*rows, strict=True)), strict=False)))
-        total.update(self._closed_tally)
-        return total
+        """Sums over all trackers there ever were. O(trackers with metrics of their own)."""
+        return EffectCounters.total([self.own_counters, self.rows.effects()])
 
     @property
     def access(self) -> StorageAccess:
@@ -197,7 +199,7 @@ class TrackerRegistry:
             ShuttingDown: no more calls are taken.
         """
         self.require_serving()
-        stored = await self._shared.access.attempt(self.storage.trackers, self._closed_counters)
+        stored = await self._shared.access.attempt(self.storage.trackers, self.own_counters)
         keys = {TrackerKey(*names) for names in stored}
         return keys.union(key for key in self._hosts if self.loaded(key) is not None)
 
@@ -284,7 +286,17 @@ class TrackerRegistry:
 
     async def _recover(self, host: TrackerHost, mark_delete: Position | None) -> None:
         recovery = TrackerRecovery(host.key, self._shared.access, host.counters)
-        host.ready(await recovery.run(self.limits, mark_delete=mark_delete, now_ms=host.now_ms()))
+        begun_ms, outcome = self.clock.elapsed_ms(), "failed"
+        self._recovery_begun_ms[host.key] = begun_ms
+        try:
+            host.ready(await recovery.run(self.limits, mark_delete=mark_delete, now_ms=host.now_ms()))
+            outcome = "succeeded"
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            raise
+        finally:
+            del self._recovery_begun_ms[host.key]
+            self.instruments.recoveries[outcome].observe((self.clock.elapsed_ms() - begun_ms) / 1_000)
         self._shared.access.trouble.over(host.key, RECOVERY_FAILED)
 
     def _recovery_ended(self, host: TrackerHost, task: asyncio.Task[None]) -> None:
@@ -304,8 +316,7 @@ class TrackerRegistry:
 
     def _forget(self, host: TrackerHost) -> None:
         del self._hosts[host.key]
-        self._closed_counters.add(host.counters)
-        self._closed_tally.update(dict(zip(EVENTS, host.tally(EVENTS), strict=False)))
+        self.rows.retire(host)
 
     async def close_tracker(self, key: TrackerKey, epoch: int) -> None:
         """Unload a tracker; returns when its effects have ended. The closing goes on if the caller goes away.
@@ -355,7 +366,7 @@ class TrackerRegistry:
         await self._until_recovered(key)
         if (host := self._hosts.get(key)) is not None:
             return await host.clear(epoch, reset_to=reset_to)
-        recovery = TrackerRecovery(key, self._shared.access, self._closed_counters)
+        recovery = TrackerRecovery(key, self._shared.access, self.own_counters)
         return Cleared(*await self.alone(key, recovery.clear(epoch, reset_to=reset_to)))
 
     async def delete(self, key: TrackerKey, epoch: int | None) -> int:
@@ -382,7 +393,7 @@ class TrackerRegistry:
 
     async def _delete(self, key: TrackerKey, closing: asyncio.Task[None] | None, epoch: int | None) -> int:
         """Delete what is stored; returns how many positions there were that nobody has counted yet."""
-        recovery = TrackerRecovery(key, self._shared.access, self._closed_counters)
+        recovery = TrackerRecovery(key, self._shared.access, self.own_counters)
         if closing is None:
             return await recovery.delete(epoch)
         await asyncio.wait([closing])

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from snapshot_storage.codec import EncodedSnapshot, decode_segments, encode_snapshot
 from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageError
@@ -25,10 +25,10 @@ from tracker.core.columns import IndexColumns
 from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, MergeSnapshots, StoreSnapshot
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.seal import FrozenIndexes, SealedIndexes, seal
-from tracker.service.counters import EffectCounters
 from tracker.service.errors import TrackerKey
 from tracker.service.limits import ServiceLimits
 from tracker.service.merging import MergeSourceLost, MergeTooLarge, SnapshotMerge
+from tracker.service.metrics.bucket_operations import EffectAccount
 from tracker.service.reports import EffectReports
 from tracker.service.snapshot_writer import SnapshotWriter
 from tracker.service.storage_access import StorageAccess
@@ -42,6 +42,7 @@ from tracker.service.trouble import (
 
 Answer = TypeVar("Answer")
 
+_NONE: Final[frozenset[int]] = frozenset()  # shared: an empty one of its own would cost each tracker 216 bytes
 DECODE_INLINE_BYTES_MAX = 16 * 2**10
 """Smaller loads decode faster than a thread takes them over."""
 
@@ -76,6 +77,7 @@ class EffectRunner:
 
     __slots__ = (
         "_access",
+        "_account",
         "_counters",
         "_deleted",
         "_key",
@@ -96,9 +98,9 @@ class EffectRunner:
         limits: ServiceLimits,
         *,
         reports: EffectReports,
-        counters: EffectCounters,
+        account: EffectAccount,
     ) -> None:
-        self.writer = SnapshotWriter(key, access, reports=reports, counters=counters)
+        self.writer = SnapshotWriter(key, access, reports=reports, counters=account.counters)
         self.catalogue_turn = self.writer.turn
         """Held for every write to this tracker's catalogue, together with what must follow it."""
         self._key = key
@@ -106,13 +108,13 @@ class EffectRunner:
         self._storage = access.storage
         self._operations_max = limits.tracker_operations_max
         # Made when they are needed: an idle tracker performs nothing, and there are tens of thousands of those.
-        self._slots: dict[type[Effect], asyncio.Semaphore] = {}
+        self._slots: dict[type[Effect], asyncio.Semaphore] | None = None
         self._metadata_bytes_max = limits.snapshot_metadata_bytes_max
         self._reports = reports
-        self._counters = counters
+        self._counters = account.counters
+        self._account = account
         self._tasks: dict[asyncio.Task[None], Effect] = {}
-        # Without values: an empty set takes three times the memory of an empty dictionary.
-        self._deleted: dict[int, None] = {}
+        self._deleted = _NONE
         """Objects of unfinished deletions that are gone already."""
 
     @property
@@ -161,19 +163,26 @@ class EffectRunner:
             )
 
     async def _perform(self, effect: Effect) -> None:
+        begun_ms = self._account.begin()
         async with self._slots_of(type(effect)), self._access.slots:
             match effect:
                 case StoreSnapshot():
-                    await self._store(effect)
+                    await self._store(effect, begun_ms)
                 case LoadSegments():
-                    await self._load(effect)
+                    await self._load(effect, begun_ms)
                 case DeleteSnapshots():
-                    await self._delete(effect)
+                    await self._delete(effect, begun_ms)
                 case MergeSnapshots():
-                    await self._merge(effect)
+                    await self._merge(effect, begun_ms)
+
+    def _succeeded(self, kind: str, begun_ms: float, bucket_id: int, *, count: int = 1) -> None:
+        labels = (("bucket_id", str(bucket_id)), ("subscription", self._key.subscription), ("topic", self._key.topic))
+        self._account.succeeded(kind, begun_ms, labels, count=count)
 
     def _slots_of(self, kind: type[Effect]) -> asyncio.Semaphore:
         """Each kind has slots of its own: stores that hang must not keep due segments from being loaded."""
+        if self._slots is None:
+            self._slots = {}
         slots = self._slots.get(kind)
         if slots is None:
             slots = self._slots[kind] = asyncio.Semaphore(self._operations_max)
@@ -185,16 +194,16 @@ class EffectRunner:
 
     # -- store -------------------------------------------------------------------------------------------------------
 
-    async def _store(self, effect: StoreSnapshot) -> None:
+    async def _store(self, effect: StoreSnapshot, begun_ms: float) -> None:
         settled = False
         try:
-            settled = await self._store_and_report(effect)
+            settled = await self._store_and_report(effect, begun_ms)
         finally:
             if not settled:
                 self._counters.snapshots_failed += 1
                 self._note_forgotten(known=self._reports.snapshot_failed(effect))
 
-    async def _store_and_report(self, effect: StoreSnapshot) -> bool:
+    async def _store_and_report(self, effect: StoreSnapshot, begun_ms: float) -> bool:
         prepared = await self._access.offload(_prepare, effect.frozen)
         sealed, encoded = prepared.sealed, prepared.encoded
         try:
@@ -223,6 +232,7 @@ class EffectRunner:
             self._note_forgotten(known=known)
             if known:
                 self._counters.snapshots_stored += 1
+                self._succeeded("create", begun_ms, bucket_id)
                 self._access.trouble.over(self._key, STORE_FAILED)
             else:
                 await self.writer.undo((bucket_id,))
@@ -230,12 +240,12 @@ class EffectRunner:
 
     # -- merge -------------------------------------------------------------------------------------------------------
 
-    async def _merge(self, effect: MergeSnapshots) -> None:
+    async def _merge(self, effect: MergeSnapshots, begun_ms: float) -> None:
         settled = False
         lost: tuple[int, ...] = ()
         too_large = False
         try:
-            settled = await self._merge_and_report(effect)
+            settled = await self._merge_and_report(effect, begun_ms)
         except MergeSourceLost as error:
             lost = (error.bucket_id,)
             self.writer.failed(SNAPSHOT_LOST, error, retried=False, bucket_id=error.bucket_id)
@@ -251,7 +261,7 @@ class EffectRunner:
                 known = self._reports.merge_failed(effect, lost_bucket_ids=lost, too_large=too_large)
                 self._note_forgotten(known=known)
 
-    async def _merge_and_report(self, effect: MergeSnapshots) -> bool:
+    async def _merge_and_report(self, effect: MergeSnapshots, begun_ms: float) -> bool:
         merge = SnapshotMerge(effect, self._access, self._read_entries, metadata_bytes_max=self._metadata_bytes_max)
 
         source_ids = tuple(source.bucket_id for source in effect.sources)
@@ -297,6 +307,7 @@ class EffectRunner:
             self._note_forgotten(known=known)
             if known:
                 self._counters.snapshots_merged += 1
+                self._succeeded("merge", begun_ms, bucket_id)
                 self._access.trouble.over(self._key, MERGE_FAILED)
             else:
                 await self.writer.undo((bucket_id,), sources)
@@ -307,13 +318,14 @@ class EffectRunner:
 
     # -- load --------------------------------------------------------------------------------------------------------
 
-    async def _load(self, effect: LoadSegments) -> None:
+    async def _load(self, effect: LoadSegments, begun_ms: float) -> None:
         settled = False
         lost = False
         try:
             indexes = await self._read(effect)
             settled = True
             self._counters.segment_loads += 1
+            self._succeeded("load", begun_ms, effect.bucket_id)
             self._access.trouble.over(self._key, LOAD_FAILED)
             self._note_forgotten(known=self._reports.segments_loaded(effect, indexes))
         except SnapshotNotFound as error:
@@ -341,7 +353,7 @@ class EffectRunner:
 
     # -- delete ------------------------------------------------------------------------------------------------------
 
-    async def _delete(self, effect: DeleteSnapshots) -> None:
+    async def _delete(self, effect: DeleteSnapshots, begun_ms: float) -> None:
         settled = False
         try:
             async with self.catalogue_turn:
@@ -349,13 +361,14 @@ class EffectRunner:
             # Each is tried, whatever becomes of the others, and what is gone is not tried again.
             for bucket_id in effect.bucket_ids:
                 if bucket_id not in self._deleted and await self._try_to_delete(bucket_id):
-                    self._deleted[bucket_id] = None
+                    self._deleted |= {bucket_id}
             self._reports.catalogue_written(effect)
-            if self._deleted.keys() >= set(effect.bucket_ids):
+            if self._deleted.issuperset(effect.bucket_ids):
                 settled = True
-                for bucket_id in effect.bucket_ids:
-                    self._deleted.pop(bucket_id, None)
+                self._deleted = self._deleted.difference(effect.bucket_ids) or _NONE
                 self._counters.snapshots_deleted += len(effect.bucket_ids)
+                if effect.bucket_ids:
+                    self._succeeded("delete", begun_ms, effect.bucket_ids[0], count=len(effect.bucket_ids))
                 self._access.trouble.over(self._key, DELETE_FAILED)
                 self._note_forgotten(known=self._reports.snapshots_deleted(effect))
         except SnapshotConflict as error:

@@ -25,7 +25,7 @@ from snapshot_storage.errors import StorageBackendMissing, UnknownStorageScheme
 from snapshot_storage.protocol import SnapshotStore
 from snapshot_storage.registry import open_storage
 from tracker.core.errors import InvalidInput
-from tracker.service.clock import Clock
+from tracker.service.clock import Clock, SystemClock
 from tracker.service.freed_memory import FreedMemory, allocate_in_two_arenas, trim_of_this_process
 from tracker.service.health import LEDGER_SERVICE_NAME, SERVICE_NAME, Health, Stage
 from tracker.service.http import HttpServer, build_app
@@ -35,7 +35,9 @@ from tracker.service.ledger_access import LedgerAccess, LedgerAnswers
 from tracker.service.ledger_servicer import LedgerServicer
 from tracker.service.listen import AddressInUse, listen
 from tracker.service.methods import serve_ledgers, serve_tracker
-from tracker.service.metrics import ServiceMetrics
+from tracker.service.metrics.exporter import Names, ServiceMetrics
+from tracker.service.metrics.loop_lag import LoopLag
+from tracker.service.metrics.measured_storage import MeasuredStorage
 from tracker.service.reflection import Reflection
 from tracker.service.registry import TrackerRegistry
 from tracker.service.servicer import TrackerServicer
@@ -79,12 +81,16 @@ class TrackerServer:
         """
         self.settings = settings
         self.health = Health()
+        clock = clock or SystemClock()
+        backend, _, _ = settings.storage_url.partition(":")
+        self._storage = MeasuredStorage(_storage_of(settings), backend, clock)
         self.trackers = TrackerRegistry(
-            _storage_of(settings),
+            self._storage,
             settings.tracker_limits(),
             service_limits=settings.service_limits(),
             clock=clock,
         )
+        self._loop_lag = LoopLag(self.trackers.instruments.loop_lag)
         self._freed_memory = FreedMemory(give_back=trim_of_this_process())
         self.ledgers = LedgerAccess(settings.ledger_source_url, LedgerAnswers.of(settings))
         self._admin_hooks = admin_hooks or AdminHooks()
@@ -105,7 +111,13 @@ class TrackerServer:
             held, grpc_address = await listen("grpcListenAddress", self.settings.grpc_address)
             undo.callback(held.close)
             listener, http_address = await listen("httpListenAddress", self.settings.http_address)
-            metrics = ServiceMetrics(self.trackers, version=metadata.version("delayed-tracker"))
+            metrics = ServiceMetrics(
+                self.trackers,
+                version=metadata.version("delayed-tracker"),
+                storage=self._storage,
+                cluster=self.settings.cluster_name,
+                names=Names(self.settings.metrics_names),
+            )
             admin = message_id_routes(self.ledgers, self._admin_hooks)
             http = HttpServer(build_app(self.health, metrics, *admin), listener)
             undo.push_async_callback(http.stop)
@@ -120,6 +132,7 @@ class TrackerServer:
             undo.pop_all()
         self._grpc, self._http = server, http
         self._freed_memory.start()
+        self._loop_lag.start()
         await self.health.enter(Stage.SERVING)
         return BoundAddresses(grpc_address, http_address)
 
@@ -130,6 +143,7 @@ class TrackerServer:
         server, http = self._grpc, self._http
         self._grpc, self._http = None, None
         self._freed_memory.stop()
+        self._loop_lag.stop()
         loop = asyncio.get_running_loop()
         grace_ends = loop.time() + self.settings.shutdown_grace_ms / 1_000
 

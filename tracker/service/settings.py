@@ -170,6 +170,28 @@ class Settings(LedgerSettings, StorageSettings, PulsarSettings):
         unit="ms",
         maximum=3_600_000,
     )
+    metrics_trackers_max: int = setting(
+        1_000,
+        "metricsTrackersMax",
+        Group.SERVER,
+        "Trackers whose metrics have series of their own, with the labels namespace, topic and subscription. Of trackers "
+        "opened beyond that there is the sum.",
+        unit="trackers",
+        maximum=10_000_000,
+    )
+    metrics_names: str = setting(
+        "both",
+        "metricsNames",
+        Group.SERVER,
+        "Where /metrics says the same under PIP-195's name and by Prometheus' conventions: which of the two are shown.",
+        choices={name: name for name in ("both", "pulsar", "prometheus")},
+    )
+    cluster_name: str = setting(
+        "",
+        "clusterName",
+        Group.SERVER,
+        "The label cluster of metrics of trackers, as Pulsar's brokers have it; empty leaves it out.",
+    )
     log_format: str = setting(
         "console",
         "logFormat",
@@ -272,6 +294,7 @@ class Settings(LedgerSettings, StorageSettings, PulsarSettings):
             storage_backoff_ms=self.storage_backoff_ms,
             snapshot_metadata_bytes_max=self.snapshot_metadata_bytes_max,
             worker_threads=self.worker_threads,
+            labelled_trackers_max=self.metrics_trackers_max,
         )
 
     def by_key(self) -> dict[str, SettingValue]:

@@ -12,11 +12,11 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
+from tracker.service.readme_table import README_PATH, with_table
 from tracker.service.settings import setting_fields
 from tracker.service.settings_keys import Form, Group, SettingKey
 
 CONF_PATH = Path("conf/tracker.conf")
-README_PATH = Path("README.md")
 TABLE_BEGIN = "<!-- settings table: written by `make settings-docs` -->"
 TABLE_END = "<!-- end of settings table -->"
 _LINE_WIDTH = 118
@@ -54,17 +54,9 @@ def render_table() -> str:
     return "\n".join(rows) + "\n"
 
 
-def with_table(readme: str) -> str:
-    """The README's text with its table replaced by a fresh one.
-
-    Raises:
-        ValueError: it lacks the two comments between which the table stands.
-    """
-    before, begin, rest = readme.partition(TABLE_BEGIN)
-    _, end, after = rest.partition(TABLE_END)
-    if not begin or not end:
-        raise ValueError(f"{README_PATH}: put the lines {TABLE_BEGIN!r} and {TABLE_END!r} where the table belongs")
-    return f"{before}{begin}\n\n{render_table()}\n{end}{after}"
+def with_fresh_table(readme: str) -> str:
+    """The README's text with its table replaced by a fresh one; ValueError if there is no place for it."""
+    return with_table(readme, TABLE_BEGIN, TABLE_END, render_table())
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -80,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
     if chosen == "--table":
         sys.stdout.write(render_table())
         return 0
-    fresh = {CONF_PATH: render_conf(), README_PATH: with_table(README_PATH.read_text(encoding="utf-8"))}
+    fresh = {CONF_PATH: render_conf(), README_PATH: with_fresh_table(README_PATH.read_text(encoding="utf-8"))}
     stale = [path for path, text in fresh.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     for path in stale:
         if chosen == "--check":

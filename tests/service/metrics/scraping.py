@@ -1,0 +1,70 @@
+"""Scrapes as their readers see them: by family, with Pulsar's names as they stand."""
+
+import re
+from collections import defaultdict
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tracker.service.metrics.catalogue import INDEX_EVENTS
+from tracker.service.metrics.exporter import ServiceMetrics
+
+_SAMPLE = re.compile(r"^(?P<name>[a-zA-Z_:]+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)$")
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+def parsed(text):
+    """Value by name and labels, as (name, label=value, ...) in the order of label names."""
+    samples = {}
+    for line in text.splitlines():
+        if line.startswith("#"):
+            continue
+        found = _SAMPLE.match(line)
+        assert found, line
+        labels = sorted(f"{name}={value}" for name, value in _LABEL.findall(found["labels"] or ""))
+        key = (found["name"], *labels)
+        assert key not in samples, f"{key} stands twice"
+        samples[key] = float(found["value"])
+    return samples
+
+
+async def exposition(registry, **options):
+    """The text format; it must parse, and each family stands together under its own header."""
+    text = (await ServiceMetrics(registry, version="1", **options).scrape())[0].decode()
+    list(text_string_to_metric_families(text))
+    return text
+
+
+async def scraped(registry, **options):
+    return parsed(await exposition(registry, **options))
+
+
+def summed(samples, name, **labels):
+    """The sum of all series of a family that have these labels."""
+    wanted = {f"{label}={value}" for label, value in labels.items()}
+    return sum(value for (found, *given), value in samples.items() if found == name and wanted <= set(given))
+
+
+def types(text):
+    """Type by name; none stands twice."""
+    found = re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE)
+    assert len(dict(found)) == len(found)
+    return dict(found)
+
+
+def label_values(samples, name):
+    """For each label of a family, all of its values."""
+    values = defaultdict(set)
+    for found, *labels in samples:
+        if found == name:
+            for label in labels:
+                values[label.partition("=")[0]].add(label.partition("=")[2])
+    return dict(values)
+
+
+def assert_balanced(samples):
+    """Added + recovered = pending + leased + everything that can have become of an index; of each tracker and of all."""
+    for prefix in ("delayed_tracker_", "delayed_tracker_subscription_"):
+        events = {event: summed(samples, f"{prefix}indexes_total", event=event) for event in INDEX_EVENTS}
+        came = events.pop("added") + events.pop("recovered")
+        here = summed(samples, f"{prefix}pending_indexes") + summed(samples, f"{prefix}leased_indexes")
+        assert came == here + sum(events.values()), (prefix, came, here, events)

@@ -1,0 +1,57 @@
+"""Histograms against counting one by one."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracker.service.metrics.family import Format
+from tracker.service.metrics.histogram import EXEMPLAR_CHARACTERS_MAX, Exemplar, Histogram, LatenessHistogram
+
+BOUNDS = (0.005, 0.025, 1, 60)
+NOW_MS = 1_700_000_000_000
+
+
+@given(st.lists(st.lists(st.integers(-70_000, 70_000), min_size=1, max_size=30), max_size=5))
+def test_a_sorted_column_counts_as_its_rows_one_by_one(answers):
+    """What is not late yet counts as not late at all."""
+    together, one_by_one = LatenessHistogram(BOUNDS), Histogram(BOUNDS)
+    for late_ms in answers:
+        deadlines = np.sort(NOW_MS - np.array(late_ms, np.int64))
+        together.observe(deadlines, NOW_MS, ())
+        for each in late_ms:
+            one_by_one.observe(max(each, 0) / 1_000)
+    assert together.histogram().counts == one_by_one.counts
+    assert together.histogram().sum == pytest.approx(one_by_one.sum)
+
+
+def test_ranges_include_their_upper_end_and_samples_are_cumulative():
+    """As Prometheus' ``le``."""
+    histogram = Histogram((0.5, 1))
+    for value in (0.5, 0.6, 1, 2):
+        histogram.observe(value)
+    text = b"".join(histogram.lines("x_seconds", 'a="b"', Format.TEXT)).decode()
+    assert text == (
+        'x_seconds_bucket{a="b",le="0.5"} 1\nx_seconds_bucket{a="b",le="1.0"} 3\nx_seconds_bucket{a="b",le="+Inf"} 4\n'
+        'x_seconds_sum{a="b"} 4.1\nx_seconds_count{a="b"} 4\n'
+    )
+
+
+def test_an_example_is_of_the_latest_row_and_stands_at_its_range():
+    """The first of ascending deadlines."""
+    histogram = LatenessHistogram(BOUNDS)
+    deadlines = np.array([NOW_MS - 900, NOW_MS - 4, NOW_MS + 1], np.int64)
+    histogram.observe(deadlines, NOW_MS, (("row", "0"),))
+    assert histogram.histogram().exemplars == [None, None, Exemplar((("row", "0"),), 0.9, NOW_MS), None, None]
+    lines = b"".join(histogram.histogram().lines("late_seconds", "", Format.OPENMETRICS)).decode().splitlines()
+    assert lines[2] == f'late_seconds_bucket{{le="1.0"}} 3 # {{row="0"}} 0.9 {NOW_MS / 1_000:.3f}'
+
+
+@pytest.mark.parametrize(
+    ("length", "fits"), [(EXEMPLAR_CHARACTERS_MAX - 4, True), (EXEMPLAR_CHARACTERS_MAX - 3, False)]
+)
+def test_labels_that_do_not_fit_an_example_are_left_out(length, fits):
+    """Names and values together."""
+    shown = Exemplar((("id", "1"), ("t", "x" * length)), 1.0, NOW_MS).render()
+    assert (",t=" in shown) == fits
+    assert shown.startswith(' # {id="1"')

@@ -1,0 +1,101 @@
+"""What calls to the storage take and come to, and how late the event loop is."""
+
+import asyncio
+
+import pytest
+
+from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
+from tests.service.metrics.scraping import scraped, summed
+from tests.service.shell import KEY, ControlledStorage, bucketful, elapse, failing, make_registry, settle
+from tracker.core.errors import InvalidInput
+from tracker.service.clock import ManualClock
+from tracker.service.metrics.histogram import Histogram
+from tracker.service.metrics.loop_lag import LOOK_S, LoopLag
+from tracker.service.metrics.measured_storage import MeasuredStorage
+
+
+def of(samples, operation):
+    """Calls by what became of them; zeros left out."""
+    return {
+        key[3].removeprefix("outcome="): value
+        for key, value in samples.items()
+        if key[0] == "delayed_tracker_storage_operations_total" and key[2] == f"operation={operation}" and value
+    }
+
+
+async def test_each_call_is_measured_by_operation_and_backend():
+    """Retries are calls of their own; every call has a duration."""
+    clock, inner = ManualClock(), ControlledStorage()
+    storage = MeasuredStorage(inner, "shelf", clock)
+    registry = make_registry(storage, clock)
+    await registry.start()
+    epoch = (await registry.open(KEY, owner="tests", mark_delete=None)).epoch
+
+    async def takes_a_second(*_args, **_kwargs):
+        clock.advance(1_000)
+
+    inner.before["create_bucket_snapshot"] = failing(StorageUnavailable("once"))
+    inner.before["replace"] = takes_a_second
+    registry.host(KEY).add(epoch, bucketful(clock.now_ms(), 1))
+    registry.host(KEY).seal(epoch)
+    await elapse(clock, 1_000)
+    samples = await scraped(registry, storage=storage)
+    assert of(samples, "create_bucket_snapshot") == {"ok": 1, "unavailable": 1}
+    assert samples["delayed_tracker_storage_retries_total",] == 1
+    labels = ("backend=shelf", "operation=replace")
+    assert samples["delayed_tracker_storage_operation_duration_seconds_sum", *labels] == pytest.approx(1)
+    counted = summed(samples, "delayed_tracker_storage_operations_total")
+    assert counted == summed(samples, "delayed_tracker_storage_operation_duration_seconds_count") > 3
+    await registry.close()
+
+
+@pytest.mark.parametrize(("error", "outcome"), [
+    (SnapshotNotFound("x"), "not_found"), (SnapshotCorrupt("x"), "corrupt"), (SnapshotConflict("x"), "conflict"),
+    (StorageUnavailable("x"), "unavailable"), (InvalidInput("first", 0, "x"), "failed"), (MemoryError(), "failed"),
+    (asyncio.CancelledError(), "cancelled"),
+])  # fmt: skip
+async def test_what_becomes_of_a_call_is_counted_and_raised(error, outcome):
+    """Nothing is swallowed."""
+    inner = ControlledStorage()
+    inner.before["get_bucket_snapshot_segments"] = failing(error)
+    storage = MeasuredStorage(inner, "shelf", ManualClock())
+    with pytest.raises(type(error)):
+        await storage.get_bucket_snapshot_segments(1, 1, 1)
+    assert {
+        name: count for name, count in storage.operations["get_bucket_snapshot_segments"].outcomes.items() if count
+    } == {outcome: 1}
+
+
+class Loop:
+    """Turns when it is told to."""
+
+    def __init__(self):
+        self.now_s = 0.0
+        self.asked = []
+
+    def time(self):
+        return self.now_s
+
+    def call_later(self, delay_s, callback, *args):
+        self.asked.append((self.now_s + delay_s, callback, args))
+        return asyncio.TimerHandle(self.now_s + delay_s, callback, args, asyncio.get_running_loop())
+
+    def turn(self, late_s):
+        when_s, callback, args = self.asked.pop()
+        self.now_s = when_s + late_s
+        callback(*args)
+
+
+async def test_the_lag_of_the_loop_is_what_it_is_late_by(monkeypatch):
+    """It asks anew after each turn, and not after the stop."""
+    loop, lag = Loop(), Histogram((0.01, 0.1))
+    look = LoopLag(lag)
+    look._ask(loop)
+    for late_s in (0.0, 0.05, 3.0, 0.0):
+        loop.turn(late_s)
+    assert lag.counts == [2, 1, 1]
+    assert lag.sum == pytest.approx(3.05)
+    assert loop.asked[0][0] == pytest.approx(loop.now_s + LOOK_S)
+    look.stop()
+    look.stop()
+    await settle()

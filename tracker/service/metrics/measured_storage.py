@@ -1,0 +1,159 @@
+"""A storage, and how long each call to it takes and what becomes of it: a wrapper around any other."""
+
+import asyncio
+from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+from typing import Final, TypeVar
+
+from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
+from snapshot_storage.protocol import CatalogueEntry, CatalogueState, SnapshotStore, StoredSnapshot
+from tracker.core.columns import Position
+from tracker.service.clock import Clock
+from tracker.service.metrics.histogram import Histogram
+
+Answer = TypeVar("Answer")
+
+STORAGE_OPERATIONS: Final = (
+    "create_bucket_snapshot",
+    "get_bucket_snapshot_metadata",
+    "get_bucket_snapshot_segments",
+    "get_bucket_snapshot_length",
+    "delete_bucket_snapshot",
+    "list_bucket_snapshots",
+    "trackers",
+    "replace",
+    "forget",
+    "list",
+)
+"""The protocol's, but for its start and its close."""
+
+_OUTCOMES: Final = (
+    (StorageUnavailable, "unavailable"),
+    (SnapshotNotFound, "not_found"),
+    (SnapshotCorrupt, "corrupt"),
+    (SnapshotConflict, "conflict"),
+    (asyncio.CancelledError, "cancelled"),
+)
+_OTHER: Final = "failed"
+STORAGE_OUTCOMES: Final = ("ok", *(outcome for _, outcome in _OUTCOMES), _OTHER)
+STORAGE_BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class OperationCalls:
+    """The calls of one operation."""
+
+    __slots__ = ("durations", "outcomes")
+
+    def __init__(self) -> None:
+        self.outcomes = dict.fromkeys(STORAGE_OUTCOMES, 0)
+        self.durations = Histogram(STORAGE_BOUNDS_S)
+
+
+class MeasuredStorage:
+    """See :class:`snapshot_storage.protocol.SnapshotStore`; every call goes to the storage inside.
+
+    Args:
+        inner: not started.
+        backend: what the storage is called, as in its URL.
+        clock: measures.
+    """
+
+    def __init__(self, inner: SnapshotStore, backend: str, clock: Clock) -> None:
+        self.inner = inner
+        self.backend = backend
+        self.operations = {name: OperationCalls() for name in STORAGE_OPERATIONS}
+        self._clock = clock
+
+    async def _measured(self, name: str, call: Callable[[], Awaitable[Answer]]) -> Answer:
+        calls = self.operations[name]
+        begun_ms, outcome = self._clock.elapsed_ms(), "ok"
+        try:
+            return await call()
+        except BaseException as error:
+            outcome = next((name for kind, name in _OUTCOMES if isinstance(error, kind)), _OTHER)
+            raise
+        finally:
+            calls.outcomes[outcome] += 1
+            calls.durations.observe((self._clock.elapsed_ms() - begun_ms) / 1_000)
+
+    async def start(self) -> None:
+        """See the protocol."""
+        await self.inner.start()
+
+    async def close(self) -> None:
+        """See the protocol."""
+        await self.inner.close()
+
+    async def create_bucket_snapshot(
+        self,
+        metadata: bytes,
+        segments: AsyncIterable[bytes],
+        *,
+        bucket_key: str,
+        topic: str,
+        cursor: str,
+        epoch: int,
+    ) -> int:
+        """See the protocol."""
+        return await self._measured(
+            "create_bucket_snapshot",
+            lambda: self.inner.create_bucket_snapshot(
+                metadata, segments, bucket_key=bucket_key, topic=topic, cursor=cursor, epoch=epoch
+            ),
+        )
+
+    async def get_bucket_snapshot_metadata(self, bucket_id: int) -> bytes:
+        """See the protocol."""
+        return await self._measured(
+            "get_bucket_snapshot_metadata", lambda: self.inner.get_bucket_snapshot_metadata(bucket_id)
+        )
+
+    async def get_bucket_snapshot_segments(self, bucket_id: int, first: int, last: int) -> list[bytes]:
+        """See the protocol."""
+        return await self._measured(
+            "get_bucket_snapshot_segments", lambda: self.inner.get_bucket_snapshot_segments(bucket_id, first, last)
+        )
+
+    async def get_bucket_snapshot_length(self, bucket_id: int) -> int:
+        """See the protocol."""
+        return await self._measured(
+            "get_bucket_snapshot_length", lambda: self.inner.get_bucket_snapshot_length(bucket_id)
+        )
+
+    async def delete_bucket_snapshot(self, bucket_id: int) -> None:
+        """See the protocol."""
+        await self._measured("delete_bucket_snapshot", lambda: self.inner.delete_bucket_snapshot(bucket_id))
+
+    async def list_bucket_snapshots(self, topic: str, cursor: str) -> list[StoredSnapshot]:
+        """See the protocol."""
+        return await self._measured("list_bucket_snapshots", lambda: self.inner.list_bucket_snapshots(topic, cursor))
+
+    async def trackers(self) -> list[tuple[str, str]]:
+        """See the protocol."""
+        return await self._measured("trackers", self.inner.trackers)
+
+    async def replace(
+        self,
+        topic: str,
+        cursor: str,
+        *,
+        remove: Sequence[int],
+        add: Sequence[CatalogueEntry],
+        epoch: int,
+        writer: str = "",
+        mark_delete: Position | None = None,
+    ) -> None:
+        """See the protocol."""
+        await self._measured(
+            "replace",
+            lambda: self.inner.replace(
+                topic, cursor, remove=remove, add=add, epoch=epoch, writer=writer, mark_delete=mark_delete
+            ),
+        )
+
+    async def forget(self, topic: str, cursor: str, *, epoch: int, writer: str = "") -> None:
+        """See the protocol."""
+        await self._measured("forget", lambda: self.inner.forget(topic, cursor, epoch=epoch, writer=writer))
+
+    async def list(self, topic: str, cursor: str) -> CatalogueState:
+        """See the protocol."""
+        return await self._measured("list", lambda: self.inner.list(topic, cursor))
