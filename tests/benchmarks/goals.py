@@ -42,6 +42,8 @@ _GOALS: dict[str, Goal] = {
     "memory": Goal(1.5),
     "growth": Goal(0.8),
     "recovery": Goal(200),
+    "scrape": Goal(50),
+    "metrics add": Goal(0.95),
     "ledger read": Goal(3),
     "ledger parse": Goal(3),
     "inflate and parse": Goal(1.3),

@@ -26,6 +26,7 @@ class Unit(enum.Enum):
     MILLION_PER_S = "M indexes/s"
     MILLION_ENTRIES_PER_S = "M entries/s"
     RATIO = "of the empty tracker's rate"
+    SHARE = "of the rate without"
     TIMES_INFLATING = "times inflating alone"
     ENTRIES = "entries touched"
     COUNT = "in all"
@@ -33,7 +34,7 @@ class Unit(enum.Enum):
     @property
     def more_is_better(self) -> bool:
         """Whether a higher number is the better one."""
-        return self in {Unit.MILLION_PER_S, Unit.MILLION_ENTRIES_PER_S, Unit.RATIO}
+        return self in {Unit.MILLION_PER_S, Unit.MILLION_ENTRIES_PER_S, Unit.RATIO, Unit.SHARE}
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ class Scale:
     steady_batch: int = 100
     steady_s: float = 20.0
     """At least this long, and until everything is sealed and merged."""
+    scraped_trackers: int = 10_000
     handed_off_per_s: int = 100_000
     handed_off_s: float = 60.0
 
@@ -75,6 +76,7 @@ QUICK = Scale(
     merging_buckets=6,
     merged_buckets_max=3,
     steady_s=0.3,
+    scraped_trackers=20,
     handed_off_per_s=10_000,
     handed_off_s=0.5,
 )

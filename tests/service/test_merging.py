@@ -78,7 +78,7 @@ class Bench:
         access = StorageAccess(
             self.storage, self.limits, clock=self.clock, rng=random.Random(1), workers=InlineExecutor()
         )
-        account = EffectAccount(self.clock, Instruments().operations)
+        account = EffectAccount(self.clock, Instruments(self.clock).operations)
         self.counters = account.counters
         self.runner = EffectRunner(KEY, access, self.limits, reports=self.reports, account=account)
         self.next_effect_id = 1

@@ -358,17 +358,9 @@ class TrackerHost(HostResults):
                 self._runner.run(effects)
             self._arm(core)
             if len(delivery.indexes):
-                self._note_handed_out(delivery.indexes, core.limits.cutoff_ms(now_ms), now_ms)
+                cutoff_ms = core.limits.cutoff_ms(now_ms)
+                self._shared.instruments.note_handed_out(self.key, delivery.indexes, cutoff_ms, now_ms)
             return delivery, answers
-
-    def _note_handed_out(self, indexes: IndexColumns, cutoff_ms: int, now_ms: int) -> None:
-        """Measure how late they are; they ascend by deadline."""
-        instruments = self._shared.instruments
-        if int(indexes.deliver_at_ms[-1]) > cutoff_ms:
-            instruments.early_count += int((indexes.deliver_at_ms > cutoff_ms).sum())
-        latest = f"{indexes.ledger_id[0]}:{indexes.entry_id[0]}"
-        labels = (("position", latest), ("subscription", self.key.subscription), ("topic", self.key.topic))
-        instruments.lateness.observe(indexes.deliver_at_ms, now_ms, labels)
 
     def ack(self, epoch: int, lease_id: int, positions: PositionColumns) -> LeaseOutcome:
         """Acknowledge leased positions."""

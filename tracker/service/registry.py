@@ -73,7 +73,7 @@ class TrackerRegistry:
         self.calls = Calls(self.service_limits, self.clock)
         self._workers = workers or worker_threads(self.service_limits.worker_threads)
         self._polls = PollTally(self.service_limits)
-        self.instruments = Instruments()
+        self.instruments = Instruments(self.clock)
         self.rows = TrackerRows(self.service_limits.labelled_trackers_max, self.clock, self.instruments.operations)
         self._shared = Shared(
             clock=self.clock,
@@ -96,7 +96,6 @@ class TrackerRegistry:
         self._phase = _Phase.NEW
         self._hosts: dict[TrackerKey, TrackerHost] = {}
         self._recoveries: dict[TrackerKey, asyncio.Task[None]] = {}
-        self._recovery_begun_ms: dict[TrackerKey, float] = {}
         self._closings: dict[TrackerKey, asyncio.Task[None]] = {}
         self._removals: dict[TrackerKey, asyncio.Task[Any]] = {}
         self._background: set[asyncio.Task[None]] = set()
@@ -121,12 +120,6 @@ class TrackerRegistry:
     def recovering_count(self) -> int:
         """Trackers being recovered now."""
         return len(self._recoveries)
-
-    @property
-    def longest_recovery_ms(self) -> float:
-        """For how long the oldest of them has been running; 0 if none is. O(1)."""
-        begun_ms = next(iter(self._recovery_begun_ms.values()), None)
-        return 0.0 if begun_ms is None else self.clock.elapsed_ms() - begun_ms
 
     @property
     def waiting_poll_count(self) -> int:
@@ -286,17 +279,8 @@ class TrackerRegistry:
 
     async def _recover(self, host: TrackerHost, mark_delete: Position | None) -> None:
         recovery = TrackerRecovery(host.key, self._shared.access, host.counters)
-        begun_ms, outcome = self.clock.elapsed_ms(), "failed"
-        self._recovery_begun_ms[host.key] = begun_ms
-        try:
+        with self.instruments.recoveries.measured():
             host.ready(await recovery.run(self.limits, mark_delete=mark_delete, now_ms=host.now_ms()))
-            outcome = "succeeded"
-        except asyncio.CancelledError:
-            outcome = "cancelled"
-            raise
-        finally:
-            del self._recovery_begun_ms[host.key]
-            self.instruments.recoveries[outcome].observe((self.clock.elapsed_ms() - begun_ms) / 1_000)
         self._shared.access.trouble.over(host.key, RECOVERY_FAILED)
 
     def _recovery_ended(self, host: TrackerHost, task: asyncio.Task[None]) -> None:

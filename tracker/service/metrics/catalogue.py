@@ -12,8 +12,8 @@ from typing import Final
 from tracker.service.metrics.bucket_operations import OPERATIONS, QUANTILES, STATES
 from tracker.service.metrics.call_counts import CALL_CODES
 from tracker.service.metrics.family import Family, Kind, Origin
-from tracker.service.metrics.instruments import RECOVERY_OUTCOMES
 from tracker.service.metrics.measured_storage import STORAGE_OPERATIONS, STORAGE_OUTCOMES
+from tracker.service.metrics.recovery_times import RECOVERY_OUTCOMES
 
 TRACKER_LABELS: Final[dict[str, tuple[str, ...]]] = {"cluster": (), "namespace": (), "topic": (), "subscription": ()}
 

@@ -146,14 +146,14 @@ class ServiceMetrics:
             (catalogue.WAITING_POLLS, trackers.waiting_poll_count),
             (catalogue.OPEN_CALLS, trackers.calls.open_count),
             (catalogue.RECOVERING, trackers.recovering_count),
-            (catalogue.LONGEST_RECOVERY, trackers.longest_recovery_ms / 1_000),
+            (catalogue.LONGEST_RECOVERY, measured.recoveries.longest_ms / 1_000),
             (catalogue.EARLY, measured.early_count),
         ):
             yield family, (sample(family.name, "", value).encode(),)
         for family, histograms in (
             (catalogue.BUCKET_DURATIONS, _labelled("type", measured.operations)),
             (catalogue.LATENESS, [("", measured.lateness.histogram())]),
-            (catalogue.RECOVERIES, _labelled("outcome", measured.recoveries)),
+            (catalogue.RECOVERIES, _labelled("outcome", measured.recoveries.by_outcome)),
             (catalogue.LOOP_LAG, [("", measured.loop_lag)]),
             (catalogue.STORAGE_DURATIONS, self._storage_durations()),
             (catalogue.GRPC_HANDLING, self._call_durations()),
