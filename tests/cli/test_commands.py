@@ -97,10 +97,10 @@ def test_config_prints_every_value_with_its_origin(command, tmp_path):
 def test_config_takes_a_broker_conf_and_lists_what_it_ignores(command, tmp_path):
     """Values come from it, the rest is named on stderr."""
     path = tmp_path / "broker.conf"
-    path.write_text("clusterName=lab\ndelayedDeliveryTickTimeMillis=500\nnumIOThreads=2\n")
+    path.write_text("advertisedAddress=lab\ndelayedDeliveryTickTimeMillis=500\nnumIOThreads=2\n")
     ran = command("config", "--broker-conf", str(path), "--json")
     assert json.loads(ran.out)["delayedDeliveryTickTimeMillis"] == {"value": "500", "origin": f"{path}:2"}
-    assert "2 keys of others ignored: clusterName, numIOThreads" in " ".join(ran.err.split())
+    assert "2 keys of others ignored: advertisedAddress, numIOThreads" in " ".join(ran.err.split())
 
 
 def test_a_misspelt_key_is_one_line_with_the_nearest_known(command, tmp_path):

@@ -91,7 +91,7 @@ def test_make_targets_that_the_readme_names_exist():
 def broker_conf(tmp_path: Path) -> Path:
     path = tmp_path / "broker.conf"
     path.write_text(
-        "clusterName=lab\ndelayedDeliveryEnabled=true\ndelayedDeliveryTickTimeMillis=500\nbrokerServicePort=6650\n"
+        "advertisedAddress=lab\ndelayedDeliveryEnabled=true\ndelayedDeliveryTickTimeMillis=500\nbrokerServicePort=6650\n"
         "delayedDeliveryTrackerFactoryClassName=org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory\n",
         encoding="utf-8",
     )
@@ -117,7 +117,7 @@ async def test_the_commands_run_in_the_order_of_the_readme(service, broker_conf,
         )  # fmt: skip
         assert status == 0, f"{command}\n{out}"
         if BROKER_CONF in arguments:
-            assert "2 keys of others ignored: clusterName, brokerServicePort" in out
+            assert "2 keys of others ignored: advertisedAddress, brokerServicePort" in out
 
 
 @pytest.mark.parametrize("command", [command for command in COMMANDS if " serve " in command])

@@ -60,6 +60,7 @@ def test_every_limit_of_the_service_can_be_configured():
         "storage_backoff_ms": 24,
         "snapshot_metadata_bytes_max": 2_500,
         "worker_threads": 26,
+        "metrics_trackers_max": 27,
     }
     limits = dataclasses.replace(Settings(), **given).service_limits()
     assert dataclasses.astuple(limits) == tuple(given.values())

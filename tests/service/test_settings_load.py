@@ -157,7 +157,7 @@ def test_malformed_file_and_missing_file_are_named(tmp_path: Path):
 
 BROKER_CONF = """
 # Pulsar standalone
-clusterName=lab
+advertisedAddress=lab
 brokerServicePort=6650
 metadataStoreUrl=
 managedLedgerMaxEntriesPerLedger=100
@@ -176,7 +176,7 @@ delayedDeliveryMaxNumBuckets=10
 dbStorage_writeCacheMaxSizeMb=32
 numAddWorkerThreads=0
 httpServerEnabled=false
-clusterName=again
+advertisedAddress=again
 """
 
 
@@ -196,7 +196,7 @@ def test_a_broker_conf_is_accepted_as_it_is(tmp_path: Path):
     )
     assert loaded.origins["delayedDeliveryMaxNumBuckets"] == f"{broker_conf}:17"
     assert loaded.ignored == (
-        "clusterName",
+        "advertisedAddress",
         "brokerServicePort",
         "metadataStoreUrl",
         "managedLedgerMaxEntriesPerLedger",
@@ -220,7 +220,7 @@ def test_a_broker_conf_is_accepted_as_it_is(tmp_path: Path):
 )
 def test_slips_and_bad_values_are_errors_in_a_broker_conf_too(tmp_path: Path, line: str, remedy: str):
     """Ignoring them would deliver at another time than whoever wrote them expects."""
-    path = conf(tmp_path, f"clusterName=lab\n{line}\n")
+    path = conf(tmp_path, f"advertisedAddress=lab\n{line}\n")
     (row,) = problems(broker_conf=path)
     assert row.startswith(f"{path}:2: {line}: {remedy}")
 
