@@ -55,6 +55,7 @@ class CommandLine:
     arguments: Sequence[str]
     commands: Sequence[str]
     """Names of all commands; those of a group behind its name: "topics", "topics list"."""
+    program: str = "delayed-tracker"
 
     @property
     def as_json(self) -> bool:
@@ -68,7 +69,7 @@ class CommandLine:
         for argument in self.arguments:
             longer = f"{name} {argument}".lstrip()
             name = longer if longer in self.commands else name
-        return f"delayed-tracker {name} --help".replace("  ", " ")
+        return f"{self.program} {name} --help".replace("  ", " ")
 
     def given(self, options: Sequence[str]) -> str | None:
         """The last value that was typed for an option of these names; None if there is none."""
@@ -115,7 +116,7 @@ def print_error(error: DelayedTrackerError, line: CommandLine) -> None:
             document["problems"] = [dataclasses.asdict(problem) for problem in error.problems]
         sys.stderr.write(json.dumps({"error": document}) + "\n")
     else:
-        sys.stderr.write(f"delayed-tracker: {message}\n")
+        sys.stderr.write(f"{line.program}: {message}\n")
 
 
 def _low(sentence: str) -> str:

@@ -51,16 +51,21 @@ def histogram(
     if as_json:
         print_json(counted)
         return
+    show_bars(f"due for {subscription} of {topic}", counted)
+    say(f"{counted.total_count} tracked, in bars of {duration(counted.step_ms)}")
+    if counted.estimated_count:
+        say(f"{counted.estimated_count} of them are in segments on disk and spread evenly over their span")
+
+
+def show_bars(title: str, counted: DeliveryHistogram) -> None:
+    """A line for each bar, and for what is outside."""
     console = answer_console()
-    rows = table(f"due for {subscription} of {topic}", "from", "messages", "", numbers=("messages",))
+    rows = table(title, "from", "messages", "", numbers=("messages",))
     bar_width = min(BAR_WIDTH, max(console.width - _LABELS_WIDTH, BAR_WIDTH_MIN))
     most = max(counted.before_count, counted.after_count, *counted.counts)
     for label, count in _labelled(counted):
         rows.add_row(label, str(count), _drawn(count, most, width=bar_width, graphical=console.is_terminal))
     show(rows)
-    say(f"{counted.total_count} tracked, in bars of {duration(counted.step_ms)}")
-    if counted.estimated_count:
-        say(f"{counted.estimated_count} of them are in segments on disk and spread evenly over their span")
 
 
 def _labelled(counted: DeliveryHistogram) -> list[tuple[str, int]]:

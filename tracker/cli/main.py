@@ -1,11 +1,7 @@
-"""``delayed-tracker``: the subcommands, and how errors leave the program."""
+"""``delayed-tracker``: the subcommands."""
 
 import importlib.metadata
-import io
-import os
-import sys
-from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated
 
 import typer
 
@@ -28,11 +24,9 @@ from tracker.cli import (
     verify,
 )
 from tracker.cli.demo import command as demo
-from tracker.cli.failures import CommandLine, bad_usage, print_error
 from tracker.cli.ledgers import commands as ledgers
+from tracker.cli.running import names_of, run_app
 from tracker.cli.topics import commands as topics
-from tracker.core.errors import DelayedTrackerError
-from tracker.service.exit_codes import ExitCode, exit_code_of
 
 app = typer.Typer(
     name="delayed-tracker",
@@ -81,40 +75,10 @@ def options(
 
 
 def command_names() -> list[str]:
-    """All commands, groups included; those of a group behind its name: "topics", "topics list"."""
-    names = [command.name for command in app.registered_commands if command.name]
-    for group in app.registered_groups:
-        assert group.name is not None
-        assert group.typer_instance is not None
-        names += [group.name, *(f"{group.name} {command.name}" for command in group.typer_instance.registered_commands)]
-    return names
+    """All commands, those of a group behind its name."""
+    return names_of(app)
 
 
 def run() -> None:
-    """Entry point of the installed command: errors are one clear line and an exit status, never a traceback."""
-    _prepare_streams()
-    line = CommandLine(sys.argv[1:], command_names())
-    try:
-        # Without standalone mode the status of typer.Exit is returned, and usage errors are ours to print.
-        status = app(args=list(line.arguments) or ["--help"], standalone_mode=False)
-        sys.exit(status if line.arguments else ExitCode.USAGE)
-    except OSError as error:
-        # Files that commands are given have errors of their own; what is left is a place that takes no answer.
-        print_error(DelayedTrackerError(f"the answer cannot be written: {error.strerror or error}"), line)
-        sys.exit(ExitCode.FAILURE)
-    except typer.TyperException as error:
-        print_error(bad_usage(error, line), line)
-        sys.exit(ExitCode.USAGE)
-    except DelayedTrackerError as error:
-        print_error(error, line)
-        sys.exit(exit_code_of(error))
-
-
-def _prepare_streams() -> None:
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # A terminal that has no letter for a name shows its code instead.
-        sys.stdout.reconfigure(errors="backslashreplace")
-    stderr: TextIO | None = sys.stderr
-    if stderr is None:
-        # Closed by whoever started us: what would be said there is not wanted.
-        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # open as long as the process
+    """Entry point of the installed command."""
+    run_app(app, "delayed-tracker")
