@@ -1,0 +1,105 @@
+"""A whole verification: what the ledgers say, read as a rebuild reads it, against an index that is in use."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark import Broadcast
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import IntegerType, LongType, StructField, StructType
+
+from spark_rebuild import schema
+from spark_rebuild.acceptance import Acceptance, Fate
+from spark_rebuild.arrow_columns import longs, numbers
+from spark_rebuild.comparing import Comparison, LiveIndex, compare
+from spark_rebuild.counting import SubscribersByTopic, offered
+from spark_rebuild.delayed import Step
+from spark_rebuild.reading import Report, reading
+from spark_rebuild.settings import RebuildSettings
+from spark_rebuild.summary import Summary
+from tracker.core.columns import IndexColumns
+
+ACCEPTED_SCHEMA: Final = StructType(
+    [
+        StructField(schema.SUBSCRIBER, IntegerType(), nullable=False),
+        StructField(schema.DELIVER_AT_MS, LongType(), nullable=False),
+        StructField(schema.LEDGER_ID, LongType(), nullable=False),
+        StructField(schema.ENTRY_ID, LongType(), nullable=False),
+    ]
+)
+"""One index that one subscription is to get later."""
+
+
+def verify(
+    session: SparkSession, settings: RebuildSettings, live: LiveIndex, *, report: Report | None = None
+) -> tuple[Summary, list[Comparison]]:
+    """Compare all wanted subscriptions of all wanted topics with an index in use.
+
+    Args:
+        session: that knows the format ``pulsar_ledger``.
+        settings: as for a rebuild; nothing is staged.
+        live: the index.
+        report: told how far it is.
+    Returns: what a dry run of a rebuild says, and a comparison for each subscription.
+    Raises: as ``spark_rebuild.job.rebuild`` without a target, and what ``live`` raises.
+    Cost: reads each ledger once; the driver holds the indexes of all the subscriptions, 28 bytes each.
+    """
+    with reading(session, settings, report=report) as work:
+        plans = work.plans()
+        with work.stages.of("collect"):
+            table = work.rows.transform(accepted_indexes(work.shared, work.acceptance)).toArrow()
+        with work.stages.of("compare"):
+            found = [
+                compare(
+                    plan.subscriber.topic,
+                    plan.subscriber.subscription,
+                    expected,
+                    live.read(*plan.subscriber.key),
+                    tail_first=plan.plan.tail_first,
+                    cutoff_ms=settings.limits.cutoff_ms(settings.now_ms),
+                )
+                for plan, expected in zip(plans, _by_subscriber(table, len(plans)), strict=True)
+            ]
+        return work.summary([plan.summary() for plan in plans]), found
+
+
+def accepted_indexes(subscribers: Broadcast[SubscribersByTopic], acceptance: Acceptance) -> Step:
+    """What each subscription is to get later, with repeats.
+
+    Input: topic_number, ledger_id, entry_id, deliver_at_ms, transaction; any order.
+    Output: :data:`ACCEPTED_SCHEMA`, no order.
+    """
+
+    def accept(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for subscriber, indexes, transaction in offered(batches, subscribers.value):
+            kept = indexes.take(acceptance.fates(indexes, transaction, subscriber.cursor) == Fate.ACCEPTED)
+            if len(kept):
+                number = np.full(len(kept), subscriber.number, np.int32)
+                yield pa.RecordBatch.from_arrays(
+                    [
+                        pa.array(number),
+                        pa.array(kept.deliver_at_ms),
+                        pa.array(kept.ledger_id),
+                        pa.array(kept.entry_id),
+                    ],
+                    names=ACCEPTED_SCHEMA.fieldNames(),
+                )
+
+    def step(rows: DataFrame) -> DataFrame:
+        return rows.mapInArrow(accept, ACCEPTED_SCHEMA)
+
+    return step
+
+
+def _by_subscriber(table: pa.Table, count: int) -> Iterator[IndexColumns]:
+    """The indexes of each subscription, those without any included."""
+    (batch,) = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
+    number = numbers(batch, schema.SUBSCRIBER)
+    order = np.argsort(number, kind="stable")
+    places = np.searchsorted(number[order], np.arange(count + 1))
+    columns = IndexColumns(
+        longs(batch, schema.DELIVER_AT_MS), longs(batch, schema.LEDGER_ID), longs(batch, schema.ENTRY_ID)
+    )
+    for subscriber in range(count):
+        yield columns.take(order[places[subscriber] : places[subscriber + 1]])
