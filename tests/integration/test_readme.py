@@ -27,9 +27,9 @@ BROKER_CONF = "/etc/pulsar/broker.conf"
 LOCAL_LEDGERS = "/tmp/local-ledgers"
 """Where the README's reader makes some."""
 
-COMMANDS = re.findall(r"^\$ (.+)$", README, re.MULTILINE)
+COMMANDS = re.findall(r"^\$ (?!spark-)(.+)$", README, re.MULTILINE)
 PYTHON = [block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "pyspark" not in block]
-"""Those for Spark are run by tests/spark."""
+"""Those for Spark, as its commands, are run by tests/spark."""
 
 pytestmark = pytest.mark.slow
 

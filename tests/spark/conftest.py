@@ -1,11 +1,15 @@
 """One Spark session for all tests: starting one takes seconds."""
 
+import json
+import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 from pyspark.sql import SparkSession
 
 from spark_rebuild.session import build_session
+from tracker.cli.spark.main import run
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +31,28 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@dataclass(frozen=True)
+class Ran:
+    status: int
+    out: str
+    err: str
+
+    @property
+    def document(self):
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def command(spark, monkeypatch, capsys):
+    """Run ``spark-rebuild ARGUMENTS`` and tell how it ended."""
+
+    def ran(*arguments):
+        monkeypatch.setattr(sys, "argv", ["spark-rebuild", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            run()
+        captured = capsys.readouterr()
+        return Ran(int(ended.value.code or 0), captured.out, captured.err)
+
+    return ran

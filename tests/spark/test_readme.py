@@ -1,6 +1,7 @@
 """What the README says about Spark is so: its example works, its tables are those of the code."""
 
 import re
+import shlex
 
 import pytest
 from pyspark.sql import SparkSession
@@ -8,6 +9,7 @@ from pyspark.sql import SparkSession
 from spark_rebuild.schema import ENTRY_COLUMNS
 from spark_rebuild.source_options import OPTIONS
 from tests.project_tree import ROOT
+from tracker.cli.spark.main import command_names
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 EXAMPLES = [block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "pyspark" in block]
@@ -43,3 +45,19 @@ def test_the_example_works(
     monkeypatch.chdir(ROOT)
     exec(compile(example, "README.md", "exec"), {})
     assert "persistent://lab/main/delayed" in capsys.readouterr().out
+
+
+def test_the_commands_work(command, tmp_path, monkeypatch):
+    """In their order, on the README's own source; every command is among them."""
+    source = re.search(r"^\$ export (DELAYED_TRACKER_SOURCE)='(.+)'$", README, re.MULTILINE)
+    assert source is not None
+    monkeypatch.setenv(*source.groups())
+    monkeypatch.chdir(ROOT)
+    typed = [shlex.split(line) for line in re.findall(r"^\$ spark-rebuild (.+)$", README, re.MULTILINE)]
+    assert {name for name, *_ in typed} == set(command_names()) - {"script"}
+    for words in typed:
+        ran = command(*(word.replace("data/", f"{tmp_path}/") for word in words))
+        assert ran.status == 0, (words, ran.err)
+    script = command("script").out.strip()
+    assert script.endswith("__main__.py")
+    assert 'spark-submit --master spark://host:7077 "$(spark-rebuild script)"' in README

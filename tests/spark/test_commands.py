@@ -1,0 +1,240 @@
+"""The commands of ``spark-rebuild`` as they are typed, in the session of these tests."""
+
+import asyncio
+
+import pyarrow.parquet as pq
+import pytest
+
+from snapshot_storage.sqlite import SqliteStorage
+from spark_rebuild.commit import RebuiltTracker, StorageCommit
+from tests.cli.ledger_sources import damaged_sample
+from tests.spark.clusters import Cursor, Entry, Topic, write_cluster
+from tracker.cli.demo.sample import BUNDLED_SAMPLE
+from tracker.cli.demo.service_process import ServiceProcess
+from tracker.cli.spark.main import command_names
+from tracker.cli.spark.service_commit import OWNER, ServiceCommit
+from tracker.client import DelayedTrackerClient, Fenced, Position
+from tracker.core.columns import BEFORE_ALL
+
+SOURCE = f"bookkeeper+file:{BUNDLED_SAMPLE / 'bookie'}?metadata={BUNDLED_SAMPLE / 'metadata.jsonl'}"
+NOW = "2026-11-21T06:00:00Z"
+TOPIC, SUBSCRIPTION = "persistent://lab/main/delayed", "sub-1"
+SMALL = "delayedDeliveryMinIndexCountPerBucket=50"
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def of(name, *arguments):
+    """A command on one subscription of the sample, as of a moment when most was pending."""
+    reading = () if name in {"index", "inspect"} else ("--subscription", SUBSCRIPTION, "--now", NOW, "--set", SMALL)
+    return name, "--source", SOURCE, "--topic", TOPIC, *reading, *arguments
+
+
+@pytest.fixture
+def rebuilt(command, tmp_path):
+    """A storage with what the sample holds, and what the rebuild said."""
+    target = f"sqlite:{tmp_path / 'tracker.db'}"
+    ran = command(*of("rebuild", "--staging", str(tmp_path / "staging"), "--commit", target, "--json"))
+    assert ran.status == 0, ran.err
+    return target, ran.document
+
+
+def test_a_rebuild_accounts_for_every_message_and_equals_the_ledgers(command, rebuilt, tmp_path):
+    """Every delayed message is in one of the counts; verify finds no difference; again, nothing changes."""
+    target, document = rebuilt
+    counts = ("acknowledged", "aborted", "open_transaction", "due", "beyond_max_delay", "duplicate", "written", "tail")
+    assert document["delayed"] == sum(document[name] for name in counts) == 586
+    assert document["written"] > 0
+    assert document["trackers"][0]["buckets"] > 1
+    assert set(document["seconds"]) == {"look", "read", "count", "plan", "stage", "commit"}
+    verified = command(*of("verify", "--against", target))
+    assert verified.status == 0, verified.out
+    assert "the index is what the ledgers say" in verified.out
+    metrics = tmp_path / "rebuild.prom"
+    again = command(
+        *of("rebuild", "--staging", str(tmp_path / "staging"), "--commit", target, "--prometheus", str(metrics))
+    )
+    assert again.status == 0
+    assert f"{document['trackers'][0]['epoch']}, as it was" in again.out
+    said = dict(line.rsplit(" ", 1) for line in metrics.read_text().splitlines() if not line.startswith("#"))
+    assert float(said['delayed_tracker_rebuild_written_indexes{command="rebuild"}']) == document["written"]
+    assert float(said['delayed_tracker_rebuild_last_success_timestamp_seconds{command="rebuild"}']) > 1.7e9
+
+
+def test_a_dry_run_says_the_same_and_writes_nothing(command, tmp_path):
+    """Neither staged work nor a storage."""
+    target = tmp_path / "tracker.db"
+    ran = command(*of("rebuild", "--dry-run", "--commit", f"sqlite:{target}", "--json"))
+    assert (ran.status, ran.document["dry_run"], ran.document["written"] > 0) == (0, True, True)
+    assert not list(tmp_path.iterdir())
+
+
+async def test_what_differs_is_listed_and_the_status_says_so(command, rebuilt, tmp_path):
+    """A bucket less is missing positions; acknowledgements that are not honoured are missing ones, too."""
+    target, _ = rebuilt
+    storage = SqliteStorage(tmp_path / "tracker.db")
+    await storage.start()
+    state = await storage.list(TOPIC, SUBSCRIPTION)
+    lost = state.entries[0]
+    await storage.delete_bucket_snapshot(lost.bucket_id)
+    await storage.close()
+    # An event loop runs already, and a command has one of its own.
+    ran = await asyncio.to_thread(command, *of("verify", "--against", target, "--json"))
+    assert ran.status == 1
+    (tracker,) = ran.document["trackers"]
+    assert tracker["missing"] == len(tracker["missing_positions"]) > 0
+    assert (tracker["extra"], tracker["differing"]) == (0, 0)
+    assert f"bucket {lost.bucket_id}" in ran.document["unreadable_buckets"][0]
+
+
+def test_acknowledged_messages_are_extra_to_who_takes_them_for_pending(command, rebuilt):
+    """The other way round: what the ledgers have more is missing."""
+    target, _ = rebuilt
+    ran = command(*of("verify", "--against", target, "--ignore-acks"))
+    assert ran.status == 1
+    assert f"{SUBSCRIPTION} of {TOPIC}: missing: " in ran.out
+    assert "the index differs from the ledgers" in ran.out
+
+
+def test_the_message_index_is_a_table_by_topic(command, tmp_path):
+    """Its ranges follow each other without a gap; one that is there is not overwritten unasked."""
+    output = tmp_path / "index"
+    ran = command(*of("index", "--output", str(output), "--json"))
+    assert ran.status == 0, ran.err
+    assert (ran.document["written"], ran.document["without_index"]) == (650, 0)
+    rows = pq.read_table(output).to_pylist()
+    assert {row["topic"] for row in rows} == {TOPIC}
+    rows.sort(key=lambda row: (row["ledger_id"], row["entry_id"]))
+    ends = [row["last_index"] for row in rows]
+    assert [row["first_index"] for row in rows] == [0, *(end + 1 for end in ends[:-1])]
+    assert all(row["broker_timestamp"] > 1_700_000_000_000 for row in rows)
+    again = command(*of("index", "--output", str(output)))
+    assert (again.status, "--overwrite" in again.err) == (2, True)
+    assert command(*of("index", "--output", str(output), "--overwrite")).status == 0
+
+
+def test_an_inspection_counts_topics_and_draws_deadlines(command):
+    """The bars and what is outside are all the delayed messages there are."""
+    ran = command("inspect", "--source", SOURCE, "--now", NOW, "--json")
+    assert ran.status == 0, ran.err
+    topics = {one["topic"]: one for one in ran.document["topics"]}
+    assert [one["delayed"] for one in topics.values()] == [586, 420, 137]
+    assert topics[TOPIC]["due"] == 0
+    bars = ran.document["deadlines"]
+    assert bars["before"] + sum(bars["counts"]) + bars["after"] == 586 + 420 + 137
+    shown = command(*of("inspect", "--now", NOW, "--bars", "3", "--step-s", "86400"))
+    assert "2026-11-22 06:00:00" in shown.out
+    assert "delayed messages by deadline" in shown.out
+
+
+def test_damage_ends_the_job_or_is_listed(command, tmp_path):
+    """Fail names the first, skip lists all and goes on."""
+    damaged = damaged_sample(tmp_path)
+    failed = command("inspect", "--source", damaged)
+    assert failed.status == 7
+    assert "88:0" in failed.err
+    assert "Traceback" not in failed.err.splitlines()[-1]
+    skipped = command("inspect", "--source", damaged, "--on-error", "skip", "--json")
+    assert skipped.status == 0, skipped.err
+    assert skipped.document["bad_entries"]["count"] == 1
+    assert "88:0" in skipped.document["bad_entries"]["errors"][0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (of("rebuild"), "--commit: 'nothing'"),
+        (of("rebuild", "--commit", "sqlite:x.db"), "--staging: 'nothing'"),
+        (of("rebuild", "--dry-run", "--spark-option", "x=1"), "--spark-option: 'x=1'"),
+        (of("rebuild", "--dry-run", "--set", "noSuchKey=1"), "noSuchKey"),
+        (of("rebuild", "--commit", "nosuch:x", "--staging", "s"), "nosuch"),
+        (("inspect", "--source", "nosuch:x"), "nosuch"),
+        (of("verify", "--against", "grpc://127.0.0.1"), "host:port"),
+        (("index", "--source", SOURCE), "--output"),
+    ],
+)
+def test_wrong_options_are_named(command, arguments, said):
+    """With the status of bad usage, before anything is read."""
+    ran = command(*arguments)
+    assert ran.status == 2
+    assert said in ran.err
+    assert ran.err.startswith("spark-rebuild: ") or "spark-rebuild: " in ran.err
+
+
+@pytest.mark.parametrize("name", command_names())
+def test_every_command_has_help_with_an_example(command, name):
+    """So that nobody has to guess."""
+    ran = command(name, "--help")
+    assert ran.status == 0
+    assert "Example: spark-" in ran.out
+
+
+async def test_a_running_service_imports_what_was_rebuilt(command, tmp_path):
+    """It swaps the tracker live; its owner is fenced, opens again, and has what the ledgers say."""
+    topic = "persistent://lab/main/far"
+    delays_ms = range(10**12, 10**12 + 60_000, 1_000)  # in decades
+    ledgers = {ledger: [Entry(delay_ms) for delay_ms in delays_ms] for ledger in (1, 2, 3)}
+    url = write_cluster(tmp_path / "cluster", [Topic(topic, ledgers, {SUBSCRIPTION: Cursor((1, 3))})])
+    service = await ServiceProcess.start(tmp_path, storage_url=f"sqlite:{tmp_path / 't.db'}", settings={})
+    target = f"grpc://{service.grpc_address}"
+    reading = ("--source", url, "--set", SMALL)
+    rebuild = ("rebuild", *reading, "--staging", str(tmp_path / "staging"), "--commit", target, "--json")
+    verify = ("verify", *reading, "--against", target, "--json")
+    try:
+        async with DelayedTrackerClient.connect(service.grpc_address) as client:
+            old = await client.open_tracker(topic, SUBSCRIPTION)
+            ran = await asyncio.to_thread(command, *rebuild)
+            assert ran.status == 0, ran.err
+            (tracker,) = ran.document["trackers"]
+            assert tracker["epoch"] > old.epoch
+            assert (tracker["written"], tracker["tail"], tracker["buckets"]) == (116, 60, 2)
+            with pytest.raises(Fenced):
+                await old.add_columns([1], [9], [9])
+            session = await client.open_tracker(topic, SUBSCRIPTION)
+            assert session.opened.replay_from == Position(1, 4)
+            assert (await session.stats()).pending_count == 116
+            verified = await asyncio.to_thread(command, *verify)
+            assert verified.status == 0, verified.out
+            await session.cancel([2], [5])
+            verified = await asyncio.to_thread(command, *verify)
+            assert verified.status == 1
+            assert verified.document["trackers"][0]["missing_positions"] == [{"ledger_id": 2, "entry_id": 5}]
+        assert await service.stop() == 0
+    finally:
+        await service.ensure_gone()
+
+
+def test_of_two_jobs_on_one_tracker_one_wins(command, tmp_path):
+    """The other finds the service, or the storage, changed since it began, and changes nothing."""
+    target = tmp_path / "tracker.db"
+    with StorageCommit(f"sqlite:{target}"):
+        ran = command(*of("rebuild", "--staging", str(tmp_path / "staging"), "--commit", f"sqlite:{target}"))
+    assert ran.status == 4
+    assert "open" in ran.err
+    assert "read ..." not in ran.err
+
+
+async def test_a_job_that_was_overtaken_on_a_service_changes_nothing(tmp_path):
+    """Both had begun; the second to commit is told that it is not the tracker that it saw."""
+    service = await ServiceProcess.start(tmp_path, storage_url="memory:", settings={})
+    empty = RebuiltTracker(TOPIC, SUBSCRIPTION, BEFORE_ALL, ())
+    try:
+        async with DelayedTrackerClient.connect(service.grpc_address) as client:
+            await client.open_tracker(TOPIC, SUBSCRIPTION)
+        first, second = ServiceCommit(service.grpc_address), ServiceCommit(service.grpc_address)
+
+        def race():
+            with first, second:
+                first.begin([(TOPIC, SUBSCRIPTION)])
+                second.begin([(TOPIC, SUBSCRIPTION)])
+                won = second.commit(empty)
+                with pytest.raises(Fenced, match=OWNER):
+                    first.commit(empty)
+                return won.epoch
+
+        epoch = await asyncio.to_thread(race)
+        async with DelayedTrackerClient.connect(service.grpc_address) as client:
+            assert (await client.open_tracker(TOPIC, SUBSCRIPTION)).epoch == epoch + 1
+        assert await service.stop() == 0
+    finally:
+        await service.ensure_gone()

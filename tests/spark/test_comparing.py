@@ -1,0 +1,63 @@
+"""Comparing two indexes: every kind of difference, and what is none."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_rebuild.comparing import LISTED_MAX, Moved, compare
+from tracker.core.columns import IndexColumns, Position
+
+CUTOFF_MS = 1_000
+
+
+def compared(expected, found, tail_first=None):
+    return compare(
+        "topic",
+        "sub",
+        IndexColumns.of([(at_ms, *place) for place, at_ms in expected.items()]),
+        IndexColumns.of([(at_ms, *place) for place, at_ms in found.items()]),
+        tail_first=tail_first,
+        cutoff_ms=CUTOFF_MS,
+    )
+
+
+deadlines = st.dictionaries(
+    st.tuples(st.sampled_from([0, 3, 2**62]), st.sampled_from([0, 1, 7, 2**32 - 1])), st.integers(1_001, 1_003)
+)
+
+
+@given(deadlines, deadlines, st.none() | st.tuples(st.sampled_from([0, 3, 2**62]), st.integers(0, 8)))
+def test_differences_are_those_of_dictionaries(expected, found, tail):
+    """Whatever the positions and the tail."""
+    tail_first = None if tail is None else Position(*tail)
+    one = compared(expected, found, tail_first)
+    missing = sorted(place for place in expected.keys() - found.keys() if tail is None or place < tail)
+    assert list(one.missing_positions) == missing
+    assert list(one.extra_positions) == sorted(found.keys() - expected.keys())
+    assert list(one.differing_positions) == [
+        Moved(Position(*place), expected[place], found[place])
+        for place in sorted(expected.keys() & found.keys())
+        if expected[place] != found[place]
+    ]
+    assert (one.missing, one.extra, one.differing) == tuple(
+        map(len, (one.missing_positions, one.extra_positions, one.differing_positions))
+    )
+    assert one.is_equal == (not (missing or one.extra or one.differing))
+
+
+def test_what_is_due_in_the_index_is_not_extra():
+    """It is on its way to be delivered, and the ledgers' side leaves it out."""
+    one = compared({}, {(1, 0): CUTOFF_MS, (1, 1): CUTOFF_MS + 1})
+    assert (one.found, one.extra_positions) == (1, (Position(1, 1),))
+
+
+def test_all_are_counted_and_the_first_are_listed():
+    """A lost index does not fill the screen's memory."""
+    one = compared({(1, entry): 2_000 for entry in range(LISTED_MAX + 5)}, {})
+    assert (one.missing, len(one.missing_positions)) == (LISTED_MAX + 5, LISTED_MAX)
+
+
+def test_a_position_in_two_buckets_counts_once():
+    """Buckets of others may overlap."""
+    both = IndexColumns.of([(2_000, 1, 0), (3_000, 1, 0)])
+    one = compare("topic", "sub", both, both, tail_first=None, cutoff_ms=CUTOFF_MS)
+    assert (one.expected, one.found, one.is_equal) == (1, 1, True)

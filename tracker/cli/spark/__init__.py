@@ -1,0 +1,1 @@
+"""``spark-rebuild``: the command line of the Spark job."""

@@ -1,0 +1,14 @@
+"""Where the installed command ``spark-rebuild`` begins. It says which extra is missing."""
+
+from tracker.cli.entry import run_installed
+
+
+def run() -> None:
+    """Run ``spark-rebuild``; a package that is not installed is one clear line, as every error is."""
+
+    def begin() -> None:
+        from tracker.cli.spark import main  # noqa: PLC0415  # fails without the extra
+
+        main.run()
+
+    run_installed(begin, "spark-rebuild", "the Spark job comes with: pip install 'delayed-tracker[spark]'")

@@ -1,0 +1,111 @@
+"""``spark-rebuild index``: the table of message indexes (PIP-415) as Parquet."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F  # noqa: N812  the name that everybody uses
+
+from spark_rebuild import schema
+from spark_rebuild.message_index import READ_SCHEMA, index_messages, write_parquet
+from tracker.cli.options import AsJson
+from tracker.cli.output import print_json, say
+from tracker.cli.spark.options import (
+    Master,
+    Metadata,
+    OnError,
+    OpenLedgers,
+    Prometheus,
+    Source,
+    SparkOptions,
+    Topics,
+    TopicsPattern,
+    source_options,
+    spark_options,
+)
+from tracker.cli.spark.running_job import Stages, job_progress, spark_session
+from tracker.cli.spark.shown import BadEntries, bad_entries, say_bad
+from tracker.cli.spark.textfile import write_metrics
+from tracker.core.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSummary:
+    """What was written."""
+
+    output: str
+    written: int
+    """Rows: entries whose index the broker noted."""
+    without_index: int
+    """Entries whose index it did not."""
+    bad_entries: BadEntries
+    seconds: dict[str, float]
+
+
+def index_command(
+    *,
+    source: Source,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", help="Directory or URL of the table, as the driver and all workers see it.", metavar="URL"
+        ),
+    ],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Take the place of a table that is there.")] = False,
+    metadata: Metadata = None,
+    topic: Topics = None,
+    topics_pattern: TopicsPattern = None,
+    open_ledgers: OpenLedgers = None,
+    on_error: OnError = "fail",
+    master: Master = None,
+    spark_option: SparkOptions = None,
+    prometheus: Prometheus = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write which entry holds the message with an index, and when the broker wrote it, as Parquet by topic.
+
+    Columns: first_index, last_index, ledger_id, entry_id, broker_timestamp, and topic, by which the table is partitioned.
+
+    Example: spark-rebuild index --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl' --output message-index
+    """
+    options = source_options(
+        source,
+        metadata=metadata,
+        topic=topic,
+        topics_pattern=topics_pattern,
+        open_ledgers=open_ledgers,
+        on_error=on_error,
+    )
+    with (
+        spark_session(master, spark_options(spark_option), command="index") as session,
+        job_progress(session, "starting") as report,
+    ):
+        stages = Stages(report)
+        entries = session.read.format("pulsar_ledger").schema(READ_SCHEMA).options(**options).load()
+        with stages.of("write"):
+            try:
+                write_parquet(index_messages(entries), output, overwrite=overwrite)
+            except AnalysisException as error:
+                if error.getCondition() != "PATH_ALREADY_EXISTS":
+                    raise
+                raise InvalidInput("--output", output, "something is there: give another, or --overwrite") from error
+        with stages.of("count"):
+            written = session.read.parquet(output).count()
+            whole = entries.where(F.col(schema.ERROR).isNull() & F.col(schema.INDEX).isNull()).count()
+            bad = bad_entries(entries, on_error)
+        summary = IndexSummary(output, written, whole, bad, stages.seconds)
+    if prometheus is not None:
+        counts = {
+            "read_entries": written + whole,
+            "written_indexes": written,
+            "bad_entries": bad.count,
+        }
+        write_metrics(prometheus, "index", counts, summary.seconds)
+    if as_json:
+        print_json(summary)
+        return
+    say(f"{written} entries in {output}")
+    if whole:
+        say(f"{whole} entries have no index: the broker that wrote them was not told to note it")
+    say_bad(bad)

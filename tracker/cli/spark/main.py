@@ -1,0 +1,61 @@
+"""``spark-rebuild``: the subcommands."""
+
+from importlib.metadata import version as version_of
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tracker.cli.running import names_of, run_app
+from tracker.cli.spark import index, inspect, rebuild, verify
+
+PROGRAM = "spark-rebuild"
+
+app = typer.Typer(
+    name=PROGRAM,
+    help=(
+        "Rebuilds the index of delayed messages from the ledgers, with Spark.\n\n"
+        "Exit status: 0 done, 1 failed or a check did not hold, 2 bad option or no Java, 4 storage or staging unusable, "
+        "5 service unavailable, 6 tracker somebody else's, 7 damaged or missing data."
+    ),
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("rebuild")(rebuild.rebuild_command)
+app.command("verify")(verify.verify_command)
+app.command("index")(index.index_command)
+app.command("inspect")(inspect.inspect_command)
+
+
+@app.command("script")
+def script() -> None:
+    """Print the file that spark-submit is to be given, in the place of this program.
+
+    Example: spark-submit --master spark://host:7077 "$(spark-rebuild script)" inspect --source ledger:/data/ledgers
+    """
+    typer.echo(Path(__file__).with_name("__main__.py"))
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"{PROGRAM} {version_of('delayed-tracker')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    *,
+    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """What can stand before a command."""
+
+
+def command_names() -> list[str]:
+    """All commands."""
+    return names_of(app)
+
+
+def run() -> None:
+    """Entry point of the installed command."""
+    run_app(app, PROGRAM)

@@ -1,0 +1,121 @@
+"""Options that the commands of ``spark-rebuild`` share, and the settings that they become."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tracker.cli.offering import parse_instant
+from tracker.core.errors import InvalidInput
+
+Source = Annotated[
+    list[str],
+    typer.Option(
+        "--source",
+        envvar="DELAYED_TRACKER_SOURCE",
+        help="Where the ledgers are, as the driver and all workers see it: bookkeeper+file:DIR[,DIR...]?metadata=DUMP, "
+        "offload+mapfile:DIR, offload+blob:URL, ledger:DIR. May be repeated: each ledger is read from the first source "
+        "that has all of it.",
+        metavar="URL",
+    ),
+]
+Metadata = Annotated[
+    str | None,
+    typer.Option(
+        "--metadata",
+        help="For sources that name none: a dump of the metadata store, or zk:HOST:PORT,HOST:PORT/ROOT.",
+        metavar="DUMP",
+    ),
+]
+Topics = Annotated[
+    str | None, typer.Option("--topic", help="Only this topic; by default, all there are.", metavar="TOPIC")
+]
+TopicsPattern = Annotated[
+    str | None,
+    typer.Option("--topics-pattern", help="Only topics whose whole name matches.", metavar="REGEX"),
+]
+Subscriptions = Annotated[
+    list[str] | None,
+    typer.Option("--subscription", help="Only this one; may be repeated. By default, all there are.", metavar="NAME"),
+]
+IgnoreAcks = Annotated[
+    bool,
+    typer.Option("--ignore-acks", help="Take acknowledged messages too, as a new subscription would get them."),
+]
+OpenLedgers = Annotated[
+    str | None,
+    typer.Option(
+        "--open-ledgers",
+        help="live: a writer may be alive; recovered: it is dead. Overrides nothing that a source says itself.",
+        metavar="live|recovered",
+    ),
+]
+OnError = Annotated[
+    str,
+    typer.Option(
+        "--on-error", help="fail: end at the first bad entry; skip: list them all and go on.", metavar="fail|skip"
+    ),
+]
+Now = Annotated[
+    str | None,
+    typer.Option(
+        "--now",
+        help="The moment at which messages count as due (ISO-8601 or epoch ms); by default, now.",
+        metavar="INSTANT",
+    ),
+]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        help="Spark master, such as local[4] or spark://host:7077; by default all cores here, or spark-submit's.",
+        metavar="URL",
+    ),
+]
+SparkOptions = Annotated[
+    list[str] | None,
+    typer.Option("--spark-option", help="A setting of Spark; may be repeated.", metavar="KEY=VALUE"),
+]
+Prometheus = Annotated[
+    Path | None,
+    typer.Option("--prometheus", help="Write metrics to this file for the textfile collector.", metavar="FILE"),
+]
+
+
+def source_options(
+    source: Sequence[str],
+    *,
+    metadata: str | None,
+    topic: str | None,
+    topics_pattern: str | None,
+    open_ledgers: str | None,
+    on_error: str,
+) -> dict[str, str]:
+    """Options of the format ``pulsar_ledger``; it checks them when it is used."""
+    given = {
+        "url": " ".join(source),
+        "metadata": metadata,
+        "topic": topic,
+        "topicsPattern": topics_pattern,
+        "openLedgers": open_ledgers,
+        "onError": on_error,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def spark_options(given: Sequence[str] | None) -> dict[str, str]:
+    """Settings of Spark by key. Raises InvalidInput for what is none."""
+    settings: dict[str, str] = {}
+    for text in given or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key.startswith("spark."):
+            raise InvalidInput("--spark-option", text, "give spark.KEY=VALUE")
+        settings[key] = value
+    return settings
+
+
+def moment_ms(now: str | None) -> int:
+    """The moment that ``--now`` names."""
+    return time.time_ns() // 1_000_000 if now is None else parse_instant("--now", now)

@@ -1,0 +1,157 @@
+"""A Spark session for one command, and how far its job is: a bar on a terminal, log lines elsewhere."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import Event, Thread
+from time import perf_counter
+from typing import Final
+
+from pyspark.errors import PySparkException, PySparkRuntimeError
+from pyspark.sql import SparkSession
+from rich import progress as bars
+
+from spark_rebuild.session import build_session
+from tracker.cli.output import LOG_LINE_EVERY_S, notice_console
+from tracker.core.errors import DelayedTrackerError
+
+_LOOK_EVERY_S: Final = 0.25
+
+Report = Callable[[str], None]
+"""Called with the name of a stage when it begins."""
+
+
+class Stages:
+    """How long each stage of a command takes, in order."""
+
+    def __init__(self, report: Report) -> None:
+        self.seconds: dict[str, float] = {}
+        self._report = report
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        """Everything in the block."""
+        self._report(name)
+        begun = perf_counter()
+        yield
+        self.seconds[name] = perf_counter() - begun
+
+
+class SparkJobFailed(DelayedTrackerError):
+    """Spark gave a job up. The message has what it said first; its log has the rest."""
+
+    reason = "SPARK_JOB_FAILED"
+
+
+@contextmanager
+def spark_session(master: str | None, options: Mapping[str, str], *, command: str) -> Iterator[SparkSession]:
+    """A session for the length of a command; one that is active already is used, and goes on.
+
+    Raises:
+        JavaNotFound: Spark cannot start.
+        SparkJobFailed: it failed in a way that is not ours.
+    """
+    is_ours = not _is_running()
+    session = build_session(master, name=f"spark-rebuild {command}", options=options)
+    try:
+        yield session
+    except PySparkException as error:
+        raise ours(error) from error
+    finally:
+        if is_ours:
+            session.stop()
+
+
+def _is_running() -> bool:
+    """Whether somebody else's session is there, in whichever thread."""
+    try:
+        SparkSession.active()
+    except PySparkRuntimeError:
+        return False
+    return True
+
+
+def ours(error: PySparkException) -> DelayedTrackerError:
+    """What a worker of ours raised, if that ended the job; else that Spark failed."""
+    said = str(error)
+    # A worker's traceback ends with the error's full name and its message.
+    for line in said.splitlines():
+        kind, colon, message = line.strip().partition(": ")
+        name = kind.removeprefix("pyspark.errors.exceptions.captured.").rpartition(".")[2]
+        for known in _kinds():
+            if colon and known.__name__ == name:
+                found = DelayedTrackerError(message)
+                found.reason = known.reason
+                return found
+    first = next((line.strip() for line in said.splitlines() if line.strip()), type(error).__name__)
+    return SparkJobFailed(f"Spark ended the job: {first}")
+
+
+def _kinds() -> Iterator[type[DelayedTrackerError]]:
+    waiting = [DelayedTrackerError]
+    while waiting:
+        kind = waiting.pop()
+        yield kind
+        waiting += kind.__subclasses__()
+
+
+@contextmanager
+def job_progress(session: SparkSession, first: str) -> Iterator[Report]:
+    """Show how many of Spark's tasks are done; what is yielded is told the name of each stage of the work."""
+    console = notice_console()
+    ended = Event()
+    if console.is_terminal:
+        columns = (
+            bars.SpinnerColumn(),
+            bars.TextColumn("{task.description}"),
+            bars.BarColumn(),
+            bars.MofNCompleteColumn(),
+            bars.TextColumn("tasks"),
+            bars.TimeElapsedColumn(),
+        )
+        with bars.Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task(first, total=None)
+
+            def watch() -> None:
+                while not ended.wait(_LOOK_EVERY_S):
+                    done, total = _tasks(session)
+                    bar.update(task, completed=done, total=total or None)
+
+            with _running(watch, ended):
+                yield lambda name: bar.update(task, description=name, completed=0, total=None)
+        return
+    stage = [first]
+
+    def say() -> None:
+        while not ended.wait(LOG_LINE_EVERY_S):
+            done, total = _tasks(session)
+            console.print(f"{stage[0]}: {done} of {total} tasks")
+
+    def report(name: str) -> None:
+        stage[0] = name
+        console.print(f"{name} ...")
+
+    with _running(say, ended):
+        yield report
+
+
+@contextmanager
+def _running(watch: Callable[[], None], ended: Event) -> Iterator[None]:
+    thread = Thread(target=watch, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _tasks(session: SparkSession) -> tuple[int, int]:
+    """Tasks done, and all, of the stages that run now."""
+    tracker = session.sparkContext.statusTracker()
+    done = total = 0
+    for stage_id in tracker.getActiveStageIds():
+        stage = tracker.getStageInfo(stage_id)
+        if stage is not None:
+            done += stage.numCompletedTasks
+            total += stage.numTasks
+    return done, total

@@ -1,0 +1,49 @@
+"""What commands of ``spark-rebuild`` have in common to show: entries that cannot be read."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name that everybody uses
+
+from spark_rebuild import schema
+from tracker.cli.output import say
+from tracker.cli.replay import BAD_ENTRIES_SHOWN
+
+LISTED_MAX: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class BadEntries:
+    """Entries that cannot be read."""
+
+    count: int
+    errors: tuple[str, ...]
+    """Where and why, one for each or for several in a row; the first ``LISTED_MAX``."""
+
+
+def bad_entries(entries: DataFrame, on_error: str) -> BadEntries:
+    """Those of a data frame of entries; none unless they are skipped. An action.
+
+    Args:
+        entries: topic, ledger_id, entry_id, entry_count, error.
+        on_error: as the data source takes it.
+    """
+    if on_error.lower() != "skip":
+        return BadEntries(0, ())
+    bad = entries.where(F.col(schema.ERROR).isNotNull())
+    places = [schema.TOPIC, schema.LEDGER_ID, schema.ENTRY_ID]
+    rows = bad.orderBy(*places).select(schema.ERROR, schema.ENTRY_COUNT).limit(LISTED_MAX).collect()
+    total = bad.agg(F.coalesce(F.sum(schema.ENTRY_COUNT), F.lit(0)).alias(schema.ENTRY_COUNT)).first()
+    assert total is not None
+    return BadEntries(total[schema.ENTRY_COUNT], tuple(row[schema.ERROR] for row in rows))
+
+
+def say_bad(bad: BadEntries) -> None:
+    """A few of them, and how many there are."""
+    for error in bad.errors[:BAD_ENTRIES_SHOWN]:
+        say(f"bad: {error}")
+    if len(bad.errors) > BAD_ENTRIES_SHOWN:
+        say(f"... and {len(bad.errors) - BAD_ENTRIES_SHOWN} more; --json lists all")
+    if bad.count:
+        say(f"{bad.count} entries cannot be read")

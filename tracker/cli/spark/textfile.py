@@ -1,0 +1,61 @@
+"""What a job did as Prometheus metrics in a file, for the node exporter's textfile collector."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
+
+from tracker.core.errors import InvalidInput
+
+_MEANINGS = {
+    "read_entries": "Entries read by the last job",
+    "delayed_entries": "Delayed messages among them",
+    "acknowledged_indexes": "Indexes left out because they are acknowledged",
+    "aborted_indexes": "Indexes left out because their transaction was aborted",
+    "due_indexes": "Indexes left out because they were due",
+    "duplicate_indexes": "Indexes that occurred more than once",
+    "written_indexes": "Indexes in the buckets",
+    "unsealed_indexes": "Indexes that are too few to fill a bucket, and come back with the replay",
+    "snapshot_bytes": "Size of the snapshots",
+    "bad_entries": "Entries that could not be read",
+    "missing_positions": "Positions that the ledgers have and the compared index lacks",
+    "extra_positions": "Positions that the compared index has and the ledgers lack",
+    "differing_positions": "Positions with another deadline in the compared index",
+}
+
+
+def write_metrics(path: Path, command: str, counts: Mapping[str, int], seconds: Mapping[str, float]) -> None:
+    """Write the metrics of a job that has ended well; the file appears whole.
+
+    Args:
+        path: of the file, whose name ends with .prom.
+        command: which of the commands it was.
+        counts: some of the names above.
+        seconds: how long each stage took.
+    Raises:
+        InvalidInput: the file cannot be written.
+    """
+    registry = CollectorRegistry()
+    for name, value in counts.items():
+        gauge = Gauge(f"delayed_tracker_rebuild_{name}", f"{_MEANINGS[name]}.", ["command"], registry=registry)
+        gauge.labels(command).set(value)
+    stage = Gauge(
+        "delayed_tracker_rebuild_stage_duration_seconds",
+        "How long each stage of the last job took.",
+        ["command", "stage"],
+        registry=registry,
+    )
+    for name, duration in seconds.items():
+        stage.labels(command, name).set(duration)
+    ended = Gauge(
+        "delayed_tracker_rebuild_last_success_timestamp_seconds",
+        "When the last job that ended well did.",
+        ["command"],
+        registry=registry,
+    )
+    ended.labels(command).set(time.time())
+    try:
+        write_to_textfile(str(path), registry)
+    except OSError as error:
+        raise InvalidInput("--prometheus", str(path), f"{error.strerror}: give a file that can be written") from error
