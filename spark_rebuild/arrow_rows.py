@@ -15,7 +15,9 @@ from tracker.core.errors import InvalidInput
 from tracker.ledger.entry_columns import EntryColumns, EntryFlag
 from tracker.ledger.errors import BadEntry
 
-_Chosen = Callable[[EntryColumns, NDArray[np.intp]], pa.Array]
+Rows = NDArray[np.intp] | slice
+"""Row numbers; all rows are a slice, so that nothing is copied."""
+_Chosen = Callable[[EntryColumns, Rows], pa.Array]
 
 
 def _plain(column: Callable[[EntryColumns], NDArray[np.generic]], dtype: type[np.generic]) -> _Chosen:
@@ -26,9 +28,9 @@ def _plain(column: Callable[[EntryColumns], NDArray[np.generic]], dtype: type[np
 def _if(flag: EntryFlag, column: Callable[[EntryColumns], NDArray[np.generic]], dtype: type[np.generic]) -> _Chosen:
     """A column that is null unless a flag is set."""
 
-    def chosen(columns: EntryColumns, rows: NDArray[np.intp]) -> pa.Array:
-        values = column(columns)[rows].astype(dtype, copy=False)
-        return pa.array(values, mask=~columns.has(flag)[rows])
+    def chosen(columns: EntryColumns, rows: Rows) -> pa.Array:
+        values, absent = column(columns)[rows].astype(dtype, copy=False), ~columns.has(flag)[rows]
+        return pa.array(values, mask=absent) if absent.any() else pa.array(values)
 
     return chosen
 
@@ -67,7 +69,7 @@ class ArrowRows:
                 raise InvalidInput("schema", f"{field.name} {field.dataType.simpleString()}", f"columns are {has}")
         self._schema = to_arrow_schema(wanted, timezone="UTC")
 
-    def entries(self, topics: Callable[[], pa.Array], columns: EntryColumns, rows: NDArray[np.intp]) -> pa.RecordBatch:
+    def entries(self, topics: Callable[[], pa.Array], columns: EntryColumns, rows: Rows) -> pa.RecordBatch:
         """Whole entries.
 
         Args:
@@ -75,14 +77,15 @@ class ArrowRows:
             columns: of any entries.
             rows: which of them, in the order in which they are wanted.
         """
-        arrays = []
+        arrays: list[pa.Array] = []
+        count = len(columns.verdict[rows])
         for field in self._schema:
             if field.name == schema.TOPIC:
                 arrays.append(topics())
             elif field.name == schema.ENTRY_COUNT:
-                arrays.append(pa.array(np.ones(len(rows), np.int64)))
+                arrays.append(pa.array(np.ones(count, np.int64)))
             elif field.name == schema.ERROR:
-                arrays.append(pa.nulls(len(rows), field.type))
+                arrays.append(pa.nulls(count, field.type))
             else:
                 arrays.append(_COLUMNS[field.name](columns, rows))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)

@@ -3,6 +3,7 @@
 import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,26 +67,25 @@ class LogReader:
         for share in self.part.shares:
             for records in log_pieces(self._log, str(self.part.file), start=share.start, stop=share.end):
                 if len(records):
-                    yield self._entries(octets, records, share)
+                    yield from self._entries(octets, _chosen(records, share))
 
-    def _entries(self, octets: NDArray[np.uint8], records: RecordPiece, share: Share) -> LogEntries:
-        rows = _chosen(records, share)
-        ledger_no = np.searchsorted(self._ids, records.ledger_id[rows])
-        start = records.offset[rows] + RECORD_SIZE_BYTES
-        end = start + records.body_size[rows]
+    def _entries(self, octets: NDArray[np.uint8], records: RecordPiece) -> Iterator[LogEntries]:
+        start = records.offset + RECORD_SIZE_BYTES
+        end = start + records.body_size
+        ledger_no = np.searchsorted(self._ids, records.ledger_id)
         fitting = self._fitting(octets, start, end, ledger_no)
-        first = _first_whole(records.ledger_id[rows], records.entry_id[rows], fitting)
-        whole, lost = first[fitting[first] > 0], first[fitting[first] == 0]
-        taken = rows[whole]
-        start, end = start[whole] + BODY_HEADER.size + _DIGEST_BYTES[fitting[whole]], end[whole]
-        base = int(start.min()) if len(whole) else 0
-        # Copying what lies between the entries is quicker than leaving it out.
-        buffer = self._log[base : int(end.max())] if len(whole) else b""
-        entries = StoredEntries(buffer, records.ledger_id[taken], records.entry_id[taken], start - base, end - base)
-        topic_no, record = self._topic_no[ledger_no[whole]], records.offset[taken]
-        if not len(lost):
-            return LogEntries(entries, topic_no, record, ())
-        return self._with_copies(LogEntries(entries, topic_no, record, ()), records, rows[lost])
+        first = _first_whole(records, fitting)
+        lost = np.empty(0, np.intp)
+        if not fitting[first].all():
+            rows = np.arange(len(records))[first]
+            first, lost = rows[fitting[rows] > 0], rows[fitting[rows] == 0]
+        payload_start = start + BODY_HEADER.size + _DIGEST_BYTES[fitting]
+        # The log itself: a map answers slices with bytes, which is all that anybody asks of it.
+        buffer = cast("bytes", self._log)
+        entries = StoredEntries(buffer, records.ledger_id, records.entry_id, payload_start, end).take(first)
+        yield LogEntries(entries, self._topic_no[ledger_no[first]], records.offset[first], ())
+        if len(lost):
+            yield self._copies(records, lost)
 
     def _fitting(
         self, octets: NDArray[np.uint8], start: Int64Array, end: Int64Array, ledger_no: NDArray[np.intp]
@@ -99,8 +99,8 @@ class LogReader:
             fitting[where] = digest.fitting(octets, start[where], end[where])
         return fitting
 
-    def _with_copies(self, found: LogEntries, records: RecordPiece, lost: NDArray[np.intp]) -> LogEntries:
-        """The entries found, and those of damaged records that have a whole copy elsewhere."""
+    def _copies(self, records: RecordPiece, lost: NDArray[np.intp]) -> LogEntries:
+        """The entries of damaged records that have a whole copy elsewhere; the others are bad."""
         payloads: list[bytes] = []
         positions: list[tuple[int, int, int, int]] = []
         bad: list[BadEntry] = []
@@ -117,24 +117,17 @@ class LogReader:
             else:
                 payloads.append(payload)
                 positions.append((ledger_id, entry_id, self.topics.index(topic), offset))
-        if not payloads:
-            return LogEntries(found.entries, found.topic_no, found.record, tuple(bad))
-        columns = np.array(positions, np.int64).T
+        columns = np.array(positions, np.int64).reshape(-1, 4).T
         copies = StoredEntries.of(0, columns[1].tolist(), payloads)
-        copies = StoredEntries(copies.buffer, columns[0], copies.entry_id, copies.start, copies.end)
-        return LogEntries(
-            StoredEntries.concat([found.entries, copies]),
-            np.concatenate([found.topic_no, columns[2]]),
-            np.concatenate([found.record, columns[3]]),
-            tuple(bad),
-        )
+        entries = StoredEntries(copies.buffer, columns[0], copies.entry_id, copies.start, copies.end)
+        return LogEntries(entries, columns[2], columns[3], tuple(bad))
 
 
-def _chosen(records: RecordPiece, share: Share) -> NDArray[np.intp]:
-    """Rows that are to be given, in file order."""
+def _chosen(records: RecordPiece, share: Share) -> RecordPiece:
+    """The records that are to be given, in file order."""
     whole = np.array([ledger_id for ledger_id, entries in share.entries.items() if entries is None], np.int64)
     if len(whole) == 1 and (records.ledger_id == whole[0]).all():
-        return np.arange(len(records))
+        return records
     chosen = np.isin(records.ledger_id, whole)
     if len(whole) < len(share.entries):
         order = np.argsort(records.ledger_id, kind="stable")
@@ -144,14 +137,15 @@ def _chosen(records: RecordPiece, share: Share) -> NDArray[np.intp]:
                 first, end = np.searchsorted(sorted_ids, [ledger_id, ledger_id + 1])
                 rows = order[first:end]
                 chosen[rows] = np.isin(records.entry_id[rows], np.array(entries.to_array(), np.int64))
-    return np.flatnonzero(chosen)
+    return RecordPiece(records.table[:, chosen])
 
 
-def _first_whole(ledger_id: Int64Array, entry_id: Int64Array, fitting: NDArray[np.uint8]) -> NDArray[np.intp]:
-    """One row for each position: the first that fits, or else the first."""
+def _first_whole(records: RecordPiece, fitting: NDArray[np.uint8]) -> NDArray[np.intp] | slice:
+    """One row for each position: the first that fits, or else the first. Mostly all of them."""
+    ledger_id, entry_id = np.ascontiguousarray(records.ledger_id), np.ascontiguousarray(records.entry_id)
     same = ledger_id[1:] == ledger_id[:-1]
-    if (same & (entry_id[1:] > entry_id[:-1])).all():
-        return np.arange(len(ledger_id))
+    if ((ledger_id[1:] > ledger_id[:-1]) | (same & (entry_id[1:] > entry_id[:-1]))).all():
+        return slice(None)
     order: NDArray[np.intp] = position_order(ledger_id, entry_id)
     # Of equal positions those that fit come first; both sorts keep the order of the log.
     order = order[np.argsort(fitting[order] == 0, kind="stable")]

@@ -8,12 +8,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from spark_rebuild import schema
-from spark_rebuild.arrow_rows import ArrowRows, by_code, repeated
+from spark_rebuild.arrow_rows import ArrowRows, Rows, by_code, repeated
 from spark_rebuild.entry_filter import EntryFilter
 from spark_rebuild.ledger_plan import BadPart, BadRow, LedgerPart, plan_parts
 from spark_rebuild.ledger_splits import LedgerRange
@@ -84,8 +83,9 @@ class PulsarLedgerReader(DataSourceReader):
             bad.append((entries.topic, unreadable_entry(entries.ledger, entry_id, reason)))
         yield from self._bad_rows(rows, bad)
         kept = self._kept(columns)
-        if len(kept):
-            yield rows.entries(lambda: repeated(entries.topic, len(kept)), columns, kept)
+        count = len(columns.verdict[kept])
+        if count:
+            yield rows.entries(lambda: repeated(entries.topic, count), columns, kept)
 
     def _logged(self, rows: ArrowRows, reader: LogReader, found: LogEntries) -> Iterator[pa.RecordBatch]:
         columns = scan_entries(found.entries)
@@ -96,15 +96,15 @@ class PulsarLedgerReader(DataSourceReader):
             bad.append((reader.topic_of(ledger_id), damaged))
         yield from self._bad_rows(rows, bad)
         kept = self._kept(columns)
-        if len(kept):
+        if len(columns.verdict[kept]):
             yield rows.entries(lambda: by_code(reader.topics, found.topic_no[kept]), columns, kept)
 
-    def _kept(self, columns: EntryColumns) -> NDArray[np.intp]:
+    def _kept(self, columns: EntryColumns) -> Rows:
         kept = columns.readable & self._filter.keeps(columns)
         if self._options.kept is KeptEntries.DELAYED:
             markers = columns.has(EntryFlag.MARKER | EntryFlag.TRANSACTION)
             kept &= markers | (columns.has(EntryFlag.DELAYED) & ~columns.has(EntryFlag.MARKER))
-        return np.flatnonzero(kept)
+        return slice(None) if kept.all() else np.flatnonzero(kept)
 
     def _bad_rows(self, rows: ArrowRows, bad: Sequence[BadRow]) -> Iterator[pa.RecordBatch]:
         if bad and self._options.on_error is ErrorPolicy.FAIL:
