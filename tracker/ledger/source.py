@@ -11,7 +11,7 @@ from tracker.ledger.errors import ErrorPolicy
 from tracker.ledger.ledger_logs import LedgerLogs
 from tracker.ledger.logged_ledger import LoggedLedger
 from tracker.ledger.managed_ledger import TopicCatalogue
-from tracker.ledger.metadata_dump import MetadataDump
+from tracker.ledger.metadata_store import open_metadata
 from tracker.ledger.pending import PendingReport, pending_indexes
 from tracker.ledger.progress import Progress
 from tracker.ledger.stored_snapshots import StoredSnapshot, read_stored_snapshots
@@ -203,7 +203,7 @@ def open_bookie_disk(
         OSError: a file cannot be read.
     Cost: O(records in the logs).
     """
-    catalogue = TopicCatalogue(MetadataDump.load(metadata_dump))
+    catalogue = TopicCatalogue(open_metadata(metadata_dump))
     if topic is not None:
         catalogue.topic(topic)
     return BookieDisk(catalogue, open_entry_logs(log_directories, progress=progress), open_ledgers=open_ledgers)

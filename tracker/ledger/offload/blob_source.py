@@ -11,7 +11,7 @@ from uuid import UUID
 from tracker.core.errors import InvalidInput
 from tracker.ledger.errors import LedgerFileInvalid
 from tracker.ledger.managed_ledger import TopicCatalogue
-from tracker.ledger.metadata_dump import MetadataDump
+from tracker.ledger.metadata_store import open_metadata
 from tracker.ledger.offload.blob_index import INDEX_BYTES_MAX, BlobIndex, IndexedLedger, parse_index
 from tracker.ledger.offload.blob_ledger import BlobLedger
 from tracker.ledger.offload.blob_store import BlobStore, SmallObject, open_blob_store
@@ -197,7 +197,7 @@ def open_blobs(place: str, *, metadata_dump: str | Path | None = None) -> Offloa
     """
     store = BlobLedgerStore(open_blob_store(place))
     if metadata_dump is not None:
-        return OffloadSource(store, TopicCatalogue(MetadataDump.load(metadata_dump)))
+        return OffloadSource(store, TopicCatalogue(open_metadata(metadata_dump)))
     source = OffloadSource(store)
     if not source.topics():
         raise InvalidInput(

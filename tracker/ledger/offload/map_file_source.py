@@ -10,7 +10,7 @@ from uuid import UUID
 
 from tracker.core.errors import InvalidInput
 from tracker.ledger.managed_ledger import TopicCatalogue
-from tracker.ledger.metadata_dump import MetadataDump
+from tracker.ledger.metadata_store import open_metadata
 from tracker.ledger.offload.map_file import MapFileLedger, open_map_file
 from tracker.ledger.offload.offload_source import FoundLedger, OffloadSource
 from tracker.ledger.offload.recent_rows import RecentRows
@@ -91,7 +91,7 @@ def open_map_files(base: str | Path, *, metadata_dump: str | Path | None = None)
     if not store.base.is_dir():
         raise InvalidInput("base", str(base), "give a directory that exists")
     if metadata_dump is not None:
-        return OffloadSource(store, TopicCatalogue(MetadataDump.load(metadata_dump)))
+        return OffloadSource(store, TopicCatalogue(open_metadata(metadata_dump)))
     source = OffloadSource(store)
     if not source.topics():
         raise InvalidInput(
