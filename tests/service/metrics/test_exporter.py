@@ -145,6 +145,9 @@ async def test_above_the_limit_there_are_sums(storage, clock):
     samples = await scraped(registry)
     check(samples, {KEY.subscription})
     assert samples["pulsar_delayed_message_index_bucket_op_count", "state=all", "type=create"] == 2, "counters stay"
+    events = "delayed_tracker_subscription_indexes_total"
+    assert samples[events, "event=added"] == 6 + 7
+    assert samples[events, "event=unloaded"] == 6
     await registry.close_tracker(KEY, epochs[KEY])
     check(await scraped(registry), set())
     await registry.open(OTHER, owner="tests", mark_delete=None)

@@ -1,10 +1,12 @@
 """What calls to the storage take and come to, and how late the event loop is."""
 
 import asyncio
+import shutil
 
 import pytest
 
 from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
+from snapshot_storage.registry import open_storage
 from tests.service.metrics.scraping import scraped, summed
 from tests.service.shell import KEY, ControlledStorage, bucketful, elapse, failing, make_registry, settle
 from tracker.core.errors import InvalidInput
@@ -64,6 +66,24 @@ async def test_what_becomes_of_a_call_is_counted_and_raised(error, outcome):
     assert {
         name: count for name, count in storage.operations["get_bucket_snapshot_segments"].outcomes.items() if count
     } == {outcome: 1}
+
+
+@pytest.mark.parametrize("url", ["sqlite:{}/tracker.db", "faulty:seed=1;sqlite:{}/tracker.db"])
+async def test_the_disk_of_the_storage_is_told(url, tmp_path):
+    """Through wrappers, too."""
+    storage = MeasuredStorage(open_storage(url.format(tmp_path)), "sqlite", ManualClock())
+    samples = await scraped(make_registry(storage, ManualClock()), storage=storage)
+    size, free = (samples[f"delayed_tracker_storage_disk_{name}", "backend=sqlite"] for name in ("bytes", "free_bytes"))
+    assert 0 < free <= size
+    assert size == shutil.disk_usage(tmp_path).total
+
+
+async def test_a_storage_without_a_disk_has_no_samples_of_one():
+    """And neither has one whose directory is not there."""
+    for inner in (open_storage("memory:"), open_storage("sqlite:/nowhere/at/all/tracker.db")):
+        storage = MeasuredStorage(inner, "memory", ManualClock())
+        samples = await scraped(make_registry(storage, ManualClock()), storage=storage)
+        assert not any(name.startswith("delayed_tracker_storage_disk") for name, *_ in samples)
 
 
 class Loop:

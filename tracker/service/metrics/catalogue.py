@@ -291,6 +291,19 @@ STORAGE_DURATIONS: Final = Family(
     {"backend": (), "operation": STORAGE_OPERATIONS},
 )
 
+DISK: Final = Family(
+    "delayed_tracker_storage_disk_bytes",
+    _GAUGE,
+    "Size of the disk that snapshots are on; no sample if the storage is on none of this machine's.",
+    {"backend": ()},
+)
+DISK_FREE: Final = Family(
+    "delayed_tracker_storage_disk_free_bytes",
+    _GAUGE,
+    "What is free on the disk that snapshots are on.",
+    {"backend": ()},
+)
+
 # -- calls, by the names of the gRPC ecosystem -------------------------------------------------------------------------
 
 _METHOD: Final[dict[str, tuple[str, ...]]] = {

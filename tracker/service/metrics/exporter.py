@@ -160,6 +160,8 @@ class ServiceMetrics:
         ):
             yield family, _histogram_lines(family, histograms, form)
         yield catalogue.STORAGE_CALLS, self._storage_calls()
+        for family, size in zip((catalogue.DISK, catalogue.DISK_FREE), self._disk_bytes(), strict=True):
+            yield family, size
         yield catalogue.GRPC_STARTED, self._calls_started()
         yield catalogue.GRPC_HANDLED, self._calls_handled()
 
@@ -176,6 +178,16 @@ class ServiceMetrics:
                 for outcome, count in calls.outcomes.items():
                     labels = f'{backend},operation="{operation}",outcome="{outcome}"'
                     yield sample(catalogue.STORAGE_CALLS.name, labels, count).encode()
+
+    def _disk_bytes(self) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+        """Samples of the size of the storage's disk and of what is free, if there is such a disk."""
+        if self._storage is None or (found := self._storage.disk_bytes()) is None:
+            return (), ()
+        backend = label("backend", self._storage.backend)
+        total, free = found
+        return (sample(catalogue.DISK.name, backend, total).encode(),), (
+            sample(catalogue.DISK_FREE.name, backend, free).encode(),
+        )
 
     def _methods(self) -> Iterator[tuple[str, MethodCalls]]:
         for calls in self._trackers.calls.counts.methods:
