@@ -19,14 +19,12 @@ from spark_rebuild.acceptance import Acceptance
 from spark_rebuild.commit import CommitTarget
 from spark_rebuild.counting import LedgerTally, SubscribersByTopic, count_fates, tallies_of
 from spark_rebuild.delayed import keep_delayed, number_topics, settle_transactions, without_transactions
+from spark_rebuild.scope import Scope, look_around
 from spark_rebuild.settings import RebuildSettings
-from spark_rebuild.source_options import parse_options
-from spark_rebuild.subscribers import Subscribers, read_subscribers
+from spark_rebuild.subscribers import Subscribers
 from spark_rebuild.summary import BadRow, Summary, TrackerSummary
 from spark_rebuild.tracker_plan import TrackerPlan, plan_tracker
 from tracker.core.columns import Position
-from tracker.ledger.combined_source import CombinedSource
-from tracker.ledger.source_url import open_source
 
 _READ_COLUMNS: Final = (
     schema.TOPIC,
@@ -56,7 +54,7 @@ class Reading:
     _subscribers: Subscribers
     _tallies: Sequence[Mapping[int, LedgerTally]]
     _facts: "_Facts"
-    _listed_count: int
+    _scope: Scope
 
     def plans(self, too_large: Sequence[set[tuple[Position, Position]]] | None = None) -> list[TrackerPlan]:
         """What each subscription is to get.
@@ -73,7 +71,7 @@ class Reading:
 
     def summary(self, trackers: Sequence[TrackerSummary]) -> Summary:
         """All there is to say, but for parts."""
-        return self._facts.summary(self._listed_count, trackers, self.stages.seconds)
+        return self._facts.summary(self._scope, trackers, self.stages.seconds)
 
 
 @contextmanager
@@ -91,13 +89,14 @@ def reading(
         with stages.of("look"):
             if target is not None:
                 stack.enter_context(target)
-            subscribers, listed_count = _look(settings)
+            scope = look_around(settings)
+            subscribers = scope.subscribers
             if target is not None:
                 target.begin([subscriber.key for subscriber in subscribers.all])
         with stages.of("read"):
             entries = _entries(session, settings).persist(StorageLevel.MEMORY_AND_DISK)
             stack.callback(entries.unpersist)
-            facts = _facts(entries, subscribers)
+            facts = _facts(entries)
         numbers = {topic: number for number, topic in enumerate(subscribers.by_topic())}
         rows = (
             entries.transform(keep_delayed)
@@ -110,7 +109,7 @@ def reading(
         stack.callback(shared.destroy)
         with stages.of("count"):
             tallies = _by_subscriber(tallies_of(rows.transform(count_fates(shared, acceptance)).toArrow()), subscribers)
-        yield Reading(rows, shared, acceptance, stages, settings, subscribers, tallies, facts, listed_count)
+        yield Reading(rows, shared, acceptance, stages, settings, subscribers, tallies, facts, scope)
 
 
 class Stages:
@@ -132,21 +131,6 @@ class Stages:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begun
 
 
-def _look(settings: RebuildSettings) -> tuple[Subscribers, int]:
-    """Who gets something, and how many entries their topics have."""
-    options = parse_options(settings.source)
-    with CombinedSource([open_source(url) for url in options.urls]) as source:
-        topics = options.chosen(source.topics() if options.topic is None else ())
-        subscribers = read_subscribers(
-            source.sources,
-            topics,
-            named=settings.subscriptions,
-            ignore_acks=settings.ignore_acks,
-            on_error=options.on_error,
-        )
-        return subscribers, sum(source.topic_log(topic).entry_count for topic in topics)
-
-
 def _entries(session: SparkSession, settings: RebuildSettings) -> DataFrame:
     """Delayed messages, ends of transactions and bad entries, of all topics that are wanted."""
     wanted = StructType([column.field for column in schema.ENTRY_COLUMNS if column.name in _READ_COLUMNS])
@@ -162,20 +146,30 @@ class _Facts:
     has_transactions: bool
     bad: tuple[BadRow, ...]
 
-    def summary(self, listed_count: int, trackers: Sequence[TrackerSummary], seconds: Mapping[str, float]) -> Summary:
+    def summary(self, scope: Scope, trackers: Sequence[TrackerSummary], seconds: Mapping[str, float]) -> Summary:
         """All there is to say, but for parts."""
+        of_cursors = (
+            BadRow(topic, found.ledger_id, found.entry_id, found.entry_count, str(found))
+            for topic, found in scope.subscribers.bad_entries
+        )
         return Summary(
-            read=listed_count - sum(row.entry_count for row in self.bad),
+            read=sum(scope.entry_counts.values()) - self._unread_count(scope),
             delayed=self.delayed_count,
             trackers=tuple(trackers),
-            bad_entries=self.bad,
+            bad_entries=(*of_cursors, *self.bad),
             parts_made=0,
             parts_reused=0,
             seconds=dict(seconds),
         )
 
+    def _unread_count(self, scope: Scope) -> int:
+        """Entries that were counted and could not be read: single ones, and those of whole ledgers."""
+        whole = {row.ledger_id for row in self.bad if row.entry_id is None and row.ledger_id is not None}
+        single = [row for row in self.bad if row.entry_id is not None and row.ledger_id not in whole]
+        return sum(scope.entry_counts.get(ledger, 0) for ledger in whole) + sum(row.entry_count for row in single)
 
-def _facts(entries: DataFrame, subscribers: Subscribers) -> _Facts:
+
+def _facts(entries: DataFrame) -> _Facts:
     """Look through all entries once; they are kept on the way."""
     is_bad = F.col(schema.ERROR).isNotNull()
     counts = entries.agg(
@@ -184,14 +178,11 @@ def _facts(entries: DataFrame, subscribers: Subscribers) -> _Facts:
         F.count(F.when(is_bad, 1)).alias("bad"),
     ).first()
     assert counts is not None
-    bad = [
-        BadRow(topic, found.ledger_id, found.entry_id, found.entry_count, str(found))
-        for topic, found in subscribers.bad_entries
-    ]
+    bad: list[BadRow] = []
     if counts["bad"]:
         columns = schema.TOPIC, schema.LEDGER_ID, schema.ENTRY_ID, schema.ENTRY_COUNT, schema.ERROR
         in_order = entries.where(is_bad).select(*columns).orderBy(*columns[:3])
-        bad += [BadRow(*row) for row in in_order.collect()]
+        bad = [BadRow(*row) for row in in_order.collect()]
     return _Facts(counts["delayed"], counts["transactional"] > 0, tuple(bad))
 
 

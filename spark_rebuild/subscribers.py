@@ -18,6 +18,7 @@ from tracker.ledger.topic_reader import TopicReader
 
 _PULSARS_OWN: Final = ("__compaction", "pulsar.dedup", "pulsar.repl")
 _IN_METADATA: Final = -1
+_NOTHING_BAD: Final[tuple[BadEntry, ...]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def read_subscribers(
         topics: full names.
         named: subscriptions that every topic must have; none given takes all of each topic but Pulsar's own cursors.
         ignore_acks: take them as if nothing was acknowledged yet; those that are named need not exist.
-        on_error: SKIP goes back to the newest state of a cursor that can be read.
+        on_error: SKIP goes back to the newest state of a cursor that can be read, and leaves out those without any.
     Raises:
         InvalidInput: no source knows about subscriptions.
         SubscriptionNotFound: a topic lacks one that was named.
@@ -78,18 +79,26 @@ def read_subscribers(
     cursors = None if ignore_acks and named else _Cursors.of(sources)
     for topic in topics:
         name = TopicName.parse(topic)
-        names = list(named)
-        if not names:
-            assert cursors is not None
-            names = [other for other in cursors.catalogue.subscriptions(name) if _is_users(other)]
+        names = list(named) or [other for other in _known(cursors).catalogue.subscriptions(name) if _is_users(other)]
         for subscription in names:
-            state = nothing_acked()
+            state, unreadable = nothing_acked(), _NOTHING_BAD
             if not ignore_acks:
-                assert cursors is not None
-                state, unreadable = cursors.read(name, subscription, on_error)
-                bad += [(topic, entry) for entry in unreadable]
+                try:
+                    state, unreadable = _known(cursors).read(name, subscription, on_error)
+                except MetadataInvalid as error:
+                    if on_error is ErrorPolicy.FAIL:
+                        raise
+                    # Nobody knows what it acknowledged: its tracker stays as it is.
+                    bad.append((topic, BadEntry(None, None, None, None, error.message)))
+                    continue
+            bad += [(topic, entry) for entry in unreadable]
             found.append(Subscriber(len(found), topic, subscription, state))
     return Subscribers(tuple(found), tuple(bad))
+
+
+def _known(cursors: "_Cursors | None") -> "_Cursors":
+    assert cursors is not None
+    return cursors
 
 
 def _is_users(subscription: str) -> bool:

@@ -1,0 +1,121 @@
+"""What a job is about: its topics, how many entries their ledgers have, and who subscribes to them.
+
+Metadata says all of that, as a rule, and no ledger is opened. Bookies' disks are looked through only for cursors that
+lie in ledgers, and for topics' ledgers that were never closed.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from spark_rebuild.settings import RebuildSettings
+from spark_rebuild.source_options import SourceOptions, parse_options
+from spark_rebuild.subscribers import Subscribers, read_subscribers
+from tracker.core.errors import InvalidInput
+from tracker.ledger.combined_source import CombinedSource
+from tracker.ledger.cursor import NO_LEDGER
+from tracker.ledger.entry_logs import EntryLogs, RecordColumns
+from tracker.ledger.errors import ErrorPolicy, LedgerFileInvalid, LedgerNotFound, MetadataInvalid, TopicNotFound
+from tracker.ledger.log_inventory import LogInventory
+from tracker.ledger.managed_ledger import TopicCatalogue
+from tracker.ledger.metadata_store import open_metadata
+from tracker.ledger.source import BookieDisk
+from tracker.ledger.source_url import bookie_disk_options, open_source, parse_source_url
+from tracker.ledger.topic_log import LedgerSource
+from tracker.ledger.topic_name import TopicName
+from tracker.ledger.topic_reader import TopicReader
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is known before anything is read."""
+
+    subscribers: Subscribers
+    entry_counts: Mapping[int, int]
+    """By ledger, how many entries it should have; without ledgers that cannot be opened."""
+
+
+def look_around(settings: RebuildSettings) -> Scope:
+    """Find out what there is to do.
+
+    Raises:
+        InvalidInput: an option is wrong, or no topic fits.
+        SubscriptionNotFound, TopicNotFound: one that was named does not exist.
+        LedgerError: metadata is damaged, or a ledger cannot be opened, and the policy says to fail; a source is damaged
+            as a whole.
+        OSError: a file cannot be read.
+    """
+    options = parse_options(settings.source)
+    with ExitStack() as stack:
+        sources = [stack.enter_context(_opened(url, options)) for url in options.urls]
+        source = CombinedSource(sources)
+        topics = options.chosen(source.topics() if options.topic is None else ())
+        if not topics:
+            raise InvalidInput("topicsPattern", settings.source.get("topicsPattern", ""), "no topic fits; give another")
+        counts: dict[int, int] = {}
+        readable = []
+        for topic in topics:
+            try:
+                counts |= _counted(source, topic, options)
+                readable.append(topic)
+            except MetadataInvalid:
+                if options.on_error is ErrorPolicy.FAIL:
+                    raise
+                # The data source says so, too.
+        subscribers = read_subscribers(
+            sources,
+            readable,
+            named=settings.subscriptions,
+            ignore_acks=settings.ignore_acks,
+            on_error=options.on_error,
+        )
+    return Scope(subscribers, counts)
+
+
+def _opened(text: str, options: SourceOptions) -> LedgerSource:
+    """A source; of entry logs only what is needed here is looked at, as a rule nothing."""
+    url = parse_source_url(text)
+    if url.scheme != "bookkeeper+file":
+        return open_source(text)
+    dump, open_ledgers = bookie_disk_options(url)
+    catalogue = TopicCatalogue(open_metadata(dump))
+    ledger_ids: list[int] = []
+    for topic in options.chosen([str(name) for name in catalogue.topics()]):
+        try:
+            ledger_ids += _ledgers_without_end(catalogue, catalogue.topic(topic))
+        except (TopicNotFound, MetadataInvalid):
+            continue  # Another source may have it; what is damaged is said when the topic is counted.
+    logs = (
+        LogInventory(url.paths, ledger_ids, on_error=options.on_error)
+        if ledger_ids
+        else EntryLogs((), (), RecordColumns.of([]))
+    )
+    return BookieDisk(catalogue, logs, open_ledgers=open_ledgers)
+
+
+def _ledgers_without_end(catalogue: TopicCatalogue, topic: TopicName) -> Iterator[int]:
+    """A topic's ledgers that metadata does not say the end of, and those of its cursors."""
+    for ledger in catalogue.managed_ledger(topic).ledgers:
+        metadata = catalogue.ledger(ledger.ledger_id)
+        if not metadata.closed if metadata is not None else ledger.entry_count is None:
+            yield ledger.ledger_id
+    for subscription in catalogue.subscriptions(topic):
+        cursor = catalogue.cursor(topic, subscription)
+        if cursor.cursors_ledger_id != NO_LEDGER:
+            yield cursor.cursors_ledger_id
+
+
+def _counted(source: CombinedSource, topic: str, options: SourceOptions) -> dict[int, int]:
+    """The entries of each ledger of a topic; what is passed over here the data source lists as bad."""
+    disk = next((other for other in source.sources if isinstance(other, BookieDisk)), None)
+    if disk is not None and topic in disk.topics():
+        spans = TopicReader(disk.catalogue, disk.logs, disk.open_ledgers).topic_spans(disk.catalogue.topic(topic))
+        return {span.ledger_id: span.entry_count for span in spans}
+    counts = {}
+    for ledger_id, open_ledger in source.openers(topic).items():
+        try:
+            counts[ledger_id] = open_ledger().last_entry_id + 1
+        except (LedgerFileInvalid, LedgerNotFound):
+            if options.on_error is ErrorPolicy.FAIL:
+                raise
+    return counts

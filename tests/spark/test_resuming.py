@@ -1,0 +1,72 @@
+"""A job that ended before it had committed, run again: what it staged is used, and the result is the same."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_rebuild.commit import RebuiltTracker, StorageCommit
+from spark_rebuild.job import rebuild
+from spark_rebuild.settings import RebuildSettings
+from spark_rebuild.staging import Staging
+from tests.spark.clusters import NOW_MS, Cursor, Entry, Topic, write_cluster
+from tests.spark.test_commit import looked_at
+from tracker.core.limits import TrackerLimits
+from tracker.service.errors import TrackerKey
+
+pytestmark = pytest.mark.timeout(600)
+
+TOPIC = "persistent://lab/main/orders"
+LEDGERS = {ledger: [Entry(60_000 * (1 + entry)) for entry in range(30)] for ledger in (3, 5, 8)}
+FIRST, SECOND = TrackerKey(TOPIC, "billing"), TrackerKey(TOPIC, "shipping")
+
+
+class CutOff(StorageCommit):
+    """A driver that dies after some trackers are committed."""
+
+    def __init__(self, url: str, *, after: int) -> None:
+        super().__init__(url)
+        self.left = after
+
+    def commit(self, tracker: RebuiltTracker):
+        if not self.left:
+            raise KeyboardInterrupt
+        self.left -= 1
+        return super().commit(tracker)
+
+
+@pytest.mark.parametrize("after", [0, 1])
+def test_staged_work_is_used_again(spark: SparkSession, tmp_path: Path, after: int):
+    """Cut off before the first commit, or between two: the rerun stages nothing, and ends what was begun."""
+    # Two subscriptions that have acknowledged the same share the parts of their buckets.
+    cursors = {key.subscription: Cursor((3, 9)) for key in (FIRST, SECOND)}
+    job = RebuildSettings(
+        {"url": write_cluster(tmp_path, [Topic(TOPIC, LEDGERS, cursors)])},
+        now_ms=NOW_MS,
+        staging=str(tmp_path / "staging"),
+        limits=TrackerLimits(min_index_count_per_bucket=10, max_indexes_per_segment=4),
+        indexes_per_task=12,
+    )
+    storage = f"sqlite:{tmp_path}/tracker.db"
+    with pytest.raises(KeyboardInterrupt):
+        rebuild(spark, job, target=CutOff(storage, after=after))
+    staging = Staging(job.staging)
+    staged_count = len(staging.objects())
+    assert staged_count == 2 + 3
+    done = looked_at(tmp_path / "tracker.db", FIRST)
+    assert len(done[0].entries) == (2 if after else 0)
+    assert not looked_at(tmp_path / "tracker.db", SECOND)[0].entries
+
+    summary = rebuild(spark, job, target=StorageCommit(storage))
+
+    assert (summary.parts_made, summary.parts_reused) == (0, staged_count)
+    first, second = (looked_at(tmp_path / "tracker.db", key) for key in (FIRST, SECOND))
+    assert first[0].snapshots == second[0].snapshots
+    assert [tracker.unchanged for tracker in summary.trackers] == [bool(after), False]
+    assert not after or first == done
+    assert staging.objects() == []
+    # Once more, from nothing: the same, so nothing is written.
+    again = rebuild(spark, job, target=StorageCommit(storage))
+    assert again.parts_made == staged_count
+    assert all(tracker.unchanged for tracker in again.trackers)
+    assert looked_at(tmp_path / "tracker.db", FIRST) == first
