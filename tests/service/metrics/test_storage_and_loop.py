@@ -106,7 +106,7 @@ class Loop:
         callback(*args)
 
 
-async def test_the_lag_of_the_loop_is_what_it_is_late_by(monkeypatch):
+async def test_the_lag_of_the_loop_is_what_it_is_late_by():
     """It asks anew after each turn, and not after the stop."""
     loop, lag = Loop(), Histogram((0.01, 0.1))
     look = LoopLag(lag)
