@@ -1,0 +1,1 @@
+"""Grafana's boards, as code: ``python -m grafana.regenerate`` writes ``grafana/dashboards``."""

@@ -1,0 +1,158 @@
+"""Storage and recovery: is the storage healthy, do merges keep up, and did a recovery lose time or anything else."""
+
+from grafana_foundation_sdk.builders import dashboard as builders
+
+from grafana.panels import SERVICE, Query, add_row, board, graph, number, quantile, rate, service_choices, total
+
+UID = "delayed-tracker-storage"
+_CALLS = "delayed_tracker_storage_operations_total"
+_RECOVERY = "delayed_tracker_recovery_duration_seconds"
+
+
+def storage() -> builders.Dashboard:
+    """The storages of the chosen services."""
+    made = board(
+        UID,
+        "Delayed-delivery tracker / Storage and recovery",
+        "Is the storage healthy, do merges keep up, did a recovery lose time or anything else.",
+        *service_choices(),
+    )
+    _calls(made)
+    _buckets(made)
+    _recovery(made)
+    return made
+
+
+def _calls(made: builders.Dashboard) -> None:
+    add_row(
+        made,
+        "Storage",
+        graph(
+            "Calls", "Each attempt, by operation.", "cps", Query(rate(_CALLS, "backend, operation"), "{{operation}}")
+        ),
+        graph(
+            "Calls that failed",
+            "Unavailable ones are tried again; corrupt and missing snapshots cost their bucket, which a replay restores.",
+            "cps",
+            Query(
+                rate(_CALLS, "operation, outcome", SERVICE + ',outcome!~"ok|cancelled"'), "{{operation}} {{outcome}}"
+            ),
+        ),
+        graph(
+            "Time of calls, 99th percentile",
+            "Each attempt, whatever became of it.",
+            "s",
+            Query(quantile(0.99, "delayed_tracker_storage_operation_duration_seconds", "operation"), "{{operation}}"),
+        ),
+        graph(
+            "Retries and failures",
+            "Effects that failed after all their attempts are begun again later.",
+            "cps",
+            Query(rate("delayed_tracker_storage_retries_total"), "retries"),
+            Query(rate("delayed_tracker_effects_failed_total"), "given up for now"),
+        ),
+        graph(
+            "Space",
+            "What the storage takes, and what is left where it lies.",
+            "bytes",
+            Query(total("delayed_tracker_storage_used_bytes", "backend"), "used {{backend}}"),
+            Query(f"min by (backend) (delayed_tracker_storage_free_bytes{{{SERVICE}}})", "free {{backend}}"),
+        ),
+        graph(
+            "Snapshots",
+            "The bytes of all snapshots in catalogues.",
+            "bytes",
+            Query(total("delayed_tracker_snapshot_bytes"), "snapshots"),
+        ),
+    )
+
+
+def _buckets(made: builders.Dashboard) -> None:
+    operations = "delayed_tracker_bucket_operation"
+    add_row(
+        made,
+        "Buckets",
+        graph(
+            "Operations",
+            "By type and state.",
+            "cps",
+            Query(rate(f"{operations}s_total", "type, state"), "{{type}} {{state}}"),
+        ),
+        graph(
+            "Time of operations, 99th percentile",
+            "Of those that succeeded, waiting for their turn included.",
+            "s",
+            Query(quantile(0.99, f"{operations}_duration_seconds", "type"), "{{type}}"),
+        ),
+        graph(
+            "Merges",
+            "Indexes written again by merges: what a limit on buckets costs.",
+            "cps",
+            Query(rate("delayed_tracker_merged_indexes_total"), "indexes merged"),
+        ),
+        graph(
+            "Buckets and the backlog of merges",
+            "Buckets above delayedDeliveryMaxNumBuckets. If it stays, merging does not keep up.",
+            "short",
+            Query(total("delayed_tracker_buckets"), "buckets"),
+            Query(total("delayed_tracker_merge_backlog_buckets"), "above the limit"),
+        ),
+        graph(
+            "Fallback to memory",
+            "Indexes in memory because their snapshot could not be stored. Replay restores them after a crash.",
+            "short",
+            Query(total("delayed_tracker_fallback_indexes"), "indexes"),
+        ),
+        graph(
+            "Not quite in order",
+            "Late results after a clear, orphans swept or left, closes that could not record what was consumed.",
+            "short",
+            *(
+                Query(total(f"delayed_tracker_{name}_total"), name.replace("_", " "))
+                for name in ("results_forgotten", "orphans_swept", "orphans_left", "checkpoints_failed")
+            ),
+        ),
+    )
+
+
+def _recovery(made: builders.Dashboard) -> None:
+    add_row(
+        made,
+        "Recovery",
+        number(
+            "Being recovered", "Trackers now.", "short", Query(total("delayed_tracker_recovering_trackers")), width=6
+        ),
+        number(
+            "Longest under way",
+            "For how long the oldest recovery has been running.",
+            "s",
+            Query(f"max (delayed_tracker_longest_recovery_seconds{{{SERVICE}}})"),
+            width=6,
+            red_from=60,
+        ),
+        number(
+            "Snapshots lost",
+            "Missing, damaged or unreadable when a tracker was recovered: reset its cursor or rebuild its index.",
+            "short",
+            Query(
+                f"{total('delayed_tracker_snapshots_missing_total')} + {total('delayed_tracker_snapshots_corrupt_total')}"
+            ),
+            width=6,
+            red_from=1,
+        ),
+        number(
+            "Summaries unreadable",
+            "Catalogue entries whose bucket is read whole instead.",
+            "short",
+            Query(total("delayed_tracker_summaries_unreadable_total")),
+            width=6,
+            red_from=1,
+        ),
+        graph("Recoveries", "By outcome.", "cps", Query(rate(f"{_RECOVERY}_count", "outcome"), "{{outcome}}")),
+        graph(
+            "Time of recoveries",
+            "From the opening of a tracker to its first correct answer.",
+            "s",
+            *(Query(quantile(share, _RECOVERY), f"p{share * 100:g}") for share in (0.5, 0.99)),
+        ),
+    )

@@ -1,0 +1,148 @@
+"""Boards and rules: fresh, complete, and about metrics that exist; and no metric that nobody can look at."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from grafana.regenerate import DASHBOARDS as DASHBOARDS_DIRECTORY
+from grafana.regenerate import differences, generate, main
+from tests.grafana.queries import DASHBOARDS, RULES, metrics_in, panel_queries, panels, rules
+from tests.project_tree import ROOT
+from tracker.cli.spark.textfile import METRIC_NAMES
+from tracker.service.metrics.catalogue import FAMILIES
+from tracker.service.metrics.family import Kind, Origin
+
+HISTOGRAM_SERIES = ("_bucket", "_count", "_sum")
+OF_THE_PROCESS = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
+"""From Prometheus' own library."""
+NOT_ON_A_BOARD = {"grpc_server_started_total"}
+"""What its sibling by status says, less what is under way, which has a metric of its own."""
+
+
+def series() -> dict[str, str]:
+    """Every series that there can be, with its family."""
+    names = {}
+    for family in FAMILIES:
+        if family.kind is Kind.HISTOGRAM and family.origin is not Origin.PULSAR:
+            names |= {family.name + suffix: family.name for suffix in HISTOGRAM_SERIES}
+        else:
+            names[family.name] = family.name
+    return names | {name: name for name in OF_THE_PROCESS | set(METRIC_NAMES)}
+
+
+def all_expressions() -> list[str]:
+    return [expr for _, expr in panel_queries()] + [rule["expr"] for rule in rules()]
+
+
+def test_checked_in_boards_are_fresh(capsys: pytest.CaptureFixture[str]):
+    """`make boards` would change nothing."""
+    assert main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_differences_name_each_file():
+    fresh, checked_in = {"new": "1", "changed": "1", "same": "1"}, {"changed": "2", "same": "1", "old": "1"}
+    found = differences(fresh, checked_in)
+    assert [row.split(":")[0] for row in found] == ["changed", "new", "old"]
+
+
+def test_boards_have_names_that_stay():
+    """Links and bookmarks hold on to them."""
+    boards = {path.stem: json.loads(path.read_text()) for path in DASHBOARDS}
+    assert {name: board["uid"] for name, board in boards.items()} == {
+        "overview": "delayed-tracker-overview",
+        "rebuild": "delayed-tracker-rebuild",
+        "storage": "delayed-tracker-storage",
+        "tracker": "delayed-tracker-tracker",
+    }
+    assert all(board["links"] and board["description"] for board in boards.values())
+    assert {path.name for path in DASHBOARDS_DIRECTORY.glob("*.json")} == set(generate())
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
+def test_every_panel_says_what_it_shows(path):
+    """A title, a description, the chosen data source; numbers have units."""
+    numbers = [panel["id"] for panel in json.loads(path.read_text())["panels"]]
+    assert numbers == list(range(1, len(numbers) + 1))
+    for panel in panels(path):
+        assert panel["title"]
+        assert panel["description"].endswith(".")
+        assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+        if panel["type"] in {"timeseries", "stat"}:
+            assert panel["fieldConfig"]["defaults"]["unit"]
+
+
+def test_variables_are_used():
+    """A choice that changes nothing misleads."""
+    for path in DASHBOARDS:
+        board = json.loads(path.read_text())
+        text = json.dumps([panel for panel in panels(path)])
+        for variable in board["templating"]["list"]:
+            assert f"${variable['name']}" in text or f"${{{variable['name']}}}" in text, (path.stem, variable["name"])
+
+
+@pytest.mark.parametrize(("where", "expr"), list(panel_queries()), ids=lambda text: text[:60])
+def test_rates_fit_the_zoom(where: str, expr: str):
+    """A fixed range shows gaps when one zooms in and averages away peaks when one zooms out."""
+    assert set(re.findall(r"\[([^\]]*)\]", expr)) <= {"$__rate_interval"}, where
+    assert "vector(0)" not in expr
+
+
+def test_boards_and_rules_use_only_metrics_that_exist():
+    used = set().union(*map(metrics_in, all_expressions()))
+    assert used - series().keys() == set()
+
+
+def test_every_metric_is_on_a_board_or_in_a_rule():
+    known = series()
+    used = {known[name] for expr in all_expressions() for name in metrics_in(expr) if name in known}
+    assert set(known.values()) - used == NOT_ON_A_BOARD
+
+
+def test_every_alert_says_what_to_do():
+    """Severity, summary, description, and a runbook that is there."""
+    headings = re.findall(r"^#+ (.+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    for rule in rules():
+        if "alert" in rule:
+            assert rule["labels"]["severity"] in {"page", "ticket"}
+            assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
+            page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+            assert page == "README.md"
+            assert anchor in anchors, rule["alert"]
+
+
+def test_recorded_names_follow_the_convention():
+    """Level, metric and operation, as Prometheus' own practice has them."""
+    for rule in rules():
+        if "record" in rule:
+            assert re.fullmatch(r"[a-z_]+:[a-z_]+:[a-z0-9_]+", rule["record"])
+
+
+def test_every_recorded_series_is_used():
+    """What nobody reads costs for nothing; offers by result are for people's own boards."""
+    everything = " ".join(all_expressions())
+    unused = {rule["record"] for rule in rules() if "record" in rule and rule["record"] not in everything}
+    assert unused == {"job_instance_result:delayed_tracker_offered_indexes:rate5m"}
+
+
+def test_every_alert_is_in_the_rules_own_test():
+    text = (ROOT / "tests" / "grafana" / "rules_test.yml").read_text()
+    assert {rule["alert"] for rule in rules() if "alert" in rule} == set(re.findall(r"alertname: (\w+)", text))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check", "config", "conf/prometheus/prometheus.yml"],
+        ["check", "rules", *(str(path.relative_to(ROOT)) for path in RULES)],
+        ["test", "rules", "tests/grafana/rules_test.yml"],
+    ],
+    ids=lambda arguments: " ".join(arguments[:2]),
+)
+def test_promtool_finds_no_fault(arguments: list[str], promtool: str):
+    done = subprocess.run([promtool, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "FAILED" not in done.stdout + done.stderr
