@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -78,7 +77,7 @@ def test_variables_are_used():
     """A choice that changes nothing misleads."""
     for path in DASHBOARDS:
         board = json.loads(path.read_text())
-        text = json.dumps([panel for panel in panels(path)])
+        text = json.dumps(list(panels(path)))
         for variable in board["templating"]["list"]:
             assert f"${variable['name']}" in text or f"${{{variable['name']}}}" in text, (path.stem, variable["name"])
 
