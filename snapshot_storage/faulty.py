@@ -13,6 +13,7 @@ percent-decoded, so that a topic may hold commas and semicolons::
     torn          share of creates that store only some of their segments, never to be named by a bucket id anybody
                   knows, and raise StorageUnavailable
     latency_ms    every operation waits this long first
+    free_bytes    what is said to be left where the storage lies
     topic         only trackers of this topic are slow or failing (exit counts all)
     seed          of the random numbers that decide on errors
 
@@ -31,7 +32,14 @@ from typing import Final, NoReturn, Protocol, TypeVar, runtime_checkable
 from urllib.parse import unquote
 
 from snapshot_storage.errors import StorageUnavailable
-from snapshot_storage.protocol import CatalogueEntry, CatalogueState, SnapshotStore, StoredSnapshot
+from snapshot_storage.protocol import (
+    CatalogueEntry,
+    CatalogueState,
+    ReportsSpace,
+    SnapshotStore,
+    StorageSpace,
+    StoredSnapshot,
+)
 from snapshot_storage.registry import open_storage
 from tracker.core.columns import Position
 from tracker.core.errors import InvalidInput
@@ -63,6 +71,7 @@ class FaultPlan:
     topic: str | None = None
     exit_point: str | None = None
     exit_arrival: int = 1
+    free_bytes: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse plans that cannot be carried out."""
@@ -75,6 +84,8 @@ class FaultPlan:
                 raise InvalidInput(field, share, "give a share from 0 to 1")
         if self.latency_ms < 0:
             raise InvalidInput("latency_ms", self.latency_ms, "give 0 or more")
+        if self.free_bytes is not None and self.free_bytes < 0:
+            raise InvalidInput("free_bytes", self.free_bytes, "give 0 or more")
         if self.exit_point is not None and self.exit_point not in _POINTS:
             raise InvalidInput("exit", self.exit_point, f"give one of {', '.join(sorted(_POINTS))}")
         if self.exit_arrival < 1:
@@ -114,6 +125,13 @@ class FaultyStorage:
     async def close(self) -> None:
         """Close the wrapped storage; never faulty."""
         await self.inner.close()
+
+    async def space(self) -> StorageSpace:
+        """Of the wrapped storage, with what is left as planned; never faulty otherwise."""
+        if not isinstance(self.inner, ReportsSpace):
+            raise StorageUnavailable("the wrapped storage does not say what space it takes")
+        space = await self.inner.space()
+        return space if self.plan.free_bytes is None else StorageSpace(space.used_bytes, self.plan.free_bytes)
 
     async def create_bucket_snapshot(
         self,
@@ -267,13 +285,15 @@ def parse_fault_plan(options: str) -> FaultPlan:
                     values["exit_arrival"] = int(arrival or "1")
                 case "error_before" | "error_after" | "torn":
                     values[key] = float(value)
-                case "latency_ms" | "seed":
+                case "latency_ms" | "seed" | "free_bytes":
                     values[key] = int(value)
                 case "topic":
                     values[key] = value
                 case _:
                     raise InvalidInput(
-                        "storage URL", option, "give exit, error_before, error_after, torn, latency_ms, topic or seed"
+                        "storage URL",
+                        option,
+                        "give exit, error_before, error_after, torn, latency_ms, free_bytes, topic or seed",
                     )
         except ValueError as error:
             raise InvalidInput("storage URL", option, "give a number") from error

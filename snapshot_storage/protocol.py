@@ -10,7 +10,7 @@ handed out belong to the caller.
 
 from collections.abc import AsyncIterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from snapshot_storage.errors import SnapshotConflict
 from tracker.core.columns import Position
@@ -78,6 +78,25 @@ def require_epoch(catalogue: str, epoch_now: int, writer_now: str, epoch: int, w
         raise SnapshotConflict(f"{catalogue} is at epoch {epoch_now}, not {epoch}; open the tracker again")
     if epoch == epoch_now and writer and writer_now and writer != writer_now:
         raise SnapshotConflict(f"epoch {epoch} of {catalogue} belongs to another writer; open the tracker again")
+
+
+@dataclass(frozen=True, slots=True)
+class StorageSpace:
+    """What a storage takes of the place where it lies, in bytes."""
+
+    used_bytes: int
+    """All of its files, whatever of them is in use."""
+    free_bytes: int
+    """What it may still take."""
+
+
+@runtime_checkable
+class ReportsSpace(Protocol):
+    """A backend that lies where there is an end to the space; others need not have this."""
+
+    async def space(self) -> StorageSpace:
+        """What it takes now, and what is left. Raises StorageUnavailable."""
+        ...
 
 
 class BucketSnapshotStorage(Protocol):

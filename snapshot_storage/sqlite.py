@@ -6,6 +6,7 @@ is deleted at the next start. ``synchronous = FULL``: what returned is on disk.
 """
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import AsyncIterable, Callable, Sequence
 from functools import partial
@@ -14,7 +15,13 @@ from typing import Final
 
 from snapshot_storage import sqlite_catalogue, sqlite_snapshots
 from snapshot_storage.errors import StorageInUse, StorageUnavailable
-from snapshot_storage.protocol import CatalogueEntry, CatalogueState, StoredSnapshot, require_entry_range
+from snapshot_storage.protocol import (
+    CatalogueEntry,
+    CatalogueState,
+    StorageSpace,
+    StoredSnapshot,
+    require_entry_range,
+)
 from snapshot_storage.sqlite_blocks import BLOCK_BYTES
 from snapshot_storage.sqlite_snapshots import Draft
 from snapshot_storage.sqlite_threads import Job, SqliteThreads, T, transaction
@@ -192,6 +199,20 @@ class SqliteStorage:
         """The catalogue of one tracker, verified."""
         self._require_text(topic, cursor)
         return await self._read(partial(sqlite_catalogue.read, topic=topic, cursor=cursor))
+
+    async def space(self) -> StorageSpace:
+        """Of the file and its log, and of the file system that they lie on."""
+
+        def space(_connection: sqlite3.Connection) -> StorageSpace:
+            files = (self._path, self._path.with_name(f"{self._path.name}-wal"))
+            try:
+                system = os.statvfs(self._path)
+                used_bytes = sum(file.stat().st_size for file in files if file.exists())
+            except OSError as error:
+                raise StorageUnavailable(f"{self._path}: {error.strerror}") from error
+            return StorageSpace(used_bytes, system.f_bavail * system.f_frsize)
+
+        return await self._read(space)
 
     async def _write(self, job: Job[T]) -> T:
         return await self._opened().write(job)

@@ -291,16 +291,16 @@ STORAGE_DURATIONS: Final = Family(
     {"backend": (), "operation": STORAGE_OPERATIONS},
 )
 
-DISK: Final = Family(
-    "delayed_tracker_storage_disk_bytes",
+STORAGE_USED: Final = Family(
+    "delayed_tracker_storage_used_bytes",
     _GAUGE,
-    "Size of the disk that snapshots are on; no sample if the storage is on none of this machine's.",
+    "What the storage takes of where it lies, free pages included; no sample if it knows no bounds.",
     {"backend": ()},
 )
-DISK_FREE: Final = Family(
-    "delayed_tracker_storage_disk_free_bytes",
+STORAGE_FREE: Final = Family(
+    "delayed_tracker_storage_free_bytes",
     _GAUGE,
-    "What is free on the disk that snapshots are on.",
+    "What is left where the storage lies; no sample if it knows no bounds.",
     {"backend": ()},
 )
 

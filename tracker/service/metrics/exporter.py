@@ -160,8 +160,7 @@ class ServiceMetrics:
         ):
             yield family, _histogram_lines(family, histograms, form)
         yield catalogue.STORAGE_CALLS, self._storage_calls()
-        for family, size in zip((catalogue.DISK, catalogue.DISK_FREE), self._disk_bytes(), strict=True):
-            yield family, size
+        yield from self._storage_space()
         yield catalogue.GRPC_STARTED, self._calls_started()
         yield catalogue.GRPC_HANDLED, self._calls_handled()
 
@@ -179,15 +178,13 @@ class ServiceMetrics:
                     labels = f'{backend},operation="{operation}",outcome="{outcome}"'
                     yield sample(catalogue.STORAGE_CALLS.name, labels, count).encode()
 
-    def _disk_bytes(self) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-        """Samples of the size of the storage's disk and of what is free, if there is such a disk."""
-        if self._storage is None or (found := self._storage.disk_bytes()) is None:
-            return (), ()
-        backend = label("backend", self._storage.backend)
-        total, free = found
-        return (sample(catalogue.DISK.name, backend, total).encode(),), (
-            sample(catalogue.DISK_FREE.name, backend, free).encode(),
-        )
+    def _storage_space(self) -> Iterator[tuple[Family, Iterable[bytes]]]:
+        space = self._storage.space.space if self._storage is not None else None
+        if self._storage is not None and space is not None:
+            backend = label("backend", self._storage.backend)
+            used, free = catalogue.STORAGE_USED, catalogue.STORAGE_FREE
+            yield used, (sample(used.name, backend, space.used_bytes).encode(),)
+            yield free, (sample(free.name, backend, space.free_bytes).encode(),)
 
     def _methods(self) -> Iterator[tuple[str, MethodCalls]]:
         for calls in self._trackers.calls.counts.methods:

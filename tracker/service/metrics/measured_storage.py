@@ -11,6 +11,7 @@ from snapshot_storage.protocol import CatalogueEntry, CatalogueState, SnapshotSt
 from tracker.core.columns import Position
 from tracker.service.clock import Clock
 from tracker.service.metrics.histogram import Histogram
+from tracker.service.metrics.storage_space import SpaceWatch
 
 Answer = TypeVar("Answer")
 
@@ -63,6 +64,7 @@ class MeasuredStorage:
         self.inner = inner
         self.backend = backend
         self.operations = {name: OperationCalls() for name in STORAGE_OPERATIONS}
+        self.space = SpaceWatch(inner)
         self._clock = clock
 
     def disk_bytes(self) -> tuple[int, int] | None:
@@ -88,9 +90,11 @@ class MeasuredStorage:
     async def start(self) -> None:
         """See the protocol."""
         await self.inner.start()
+        self.space.start()
 
     async def close(self) -> None:
         """See the protocol."""
+        self.space.stop()
         await self.inner.close()
 
     async def create_bucket_snapshot(

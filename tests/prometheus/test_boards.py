@@ -8,8 +8,8 @@ import pytest
 
 from grafana.regenerate import DASHBOARDS as DASHBOARDS_DIRECTORY
 from grafana.regenerate import differences, generate, main
-from tests.grafana.queries import DASHBOARDS, RULES, metrics_in, panel_queries, panels, rules
 from tests.project_tree import ROOT
+from tests.prometheus.queries import DASHBOARDS, RULES, metrics_in, panel_queries, panels, rules
 from tracker.cli.spark.textfile import METRIC_NAMES
 from tracker.service.metrics.catalogue import FAMILIES
 from tracker.service.metrics.family import Kind, Origin
@@ -128,7 +128,7 @@ def test_every_recorded_series_is_used():
 
 
 def test_every_alert_is_in_the_rules_own_test():
-    text = (ROOT / "tests" / "grafana" / "rules_test.yml").read_text()
+    text = (ROOT / "tests" / "prometheus" / "rules_test.yml").read_text()
     assert {rule["alert"] for rule in rules() if "alert" in rule} == set(re.findall(r"alertname: (\w+)", text))
 
 
@@ -137,7 +137,7 @@ def test_every_alert_is_in_the_rules_own_test():
     [
         ["check", "config", "conf/prometheus/prometheus.yml"],
         ["check", "rules", *(str(path.relative_to(ROOT)) for path in RULES)],
-        ["test", "rules", "tests/grafana/rules_test.yml"],
+        ["test", "rules", "tests/prometheus/rules_test.yml"],
     ],
     ids=lambda arguments: " ".join(arguments[:2]),
 )

@@ -1,0 +1,161 @@
+"""A real Prometheus beside real services in the test's own event loop, with the project's rules at a sixtieth of their time."""
+
+import asyncio
+import json
+import re
+import time
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from snapshot_storage.faulty import FaultyStorage
+from tests.project_tree import ROOT
+from tracker.service.server import BoundAddresses, TrackerServer
+from tracker.service.settings import Settings
+
+SCRAPE_S = 0.5
+_SECONDS = {"s": 1, "m": 60, "h": 3_600}
+_TIME_SCALE = 60
+_SHORTER = {"lateness_seconds:p99_rate5m > 30": "lateness_seconds:p99_rate5m > 2", "_seconds) > 60": "_seconds) > 2"}
+"""Bounds that are times, as nothing else says of a number; each must be there."""
+
+
+def scaled_rules(text: str) -> str:
+    """The rules with all their times a sixtieth; names keep saying what they say."""
+    for bound, shorter in _SHORTER.items():
+        text = text.replace(bound, shorter)
+    text = re.sub(r"\[(\d+)([smh])\]", lambda range_: f"[{_scaled(range_)}]", text)
+    text = re.sub(r"(for: |offset )(\d+)([smh])", lambda clause: f"{clause[1]}{_scaled(clause, 1)}", text)
+    return text.replace(", 86400)", f", {86_400 // _TIME_SCALE})")
+
+
+def _scaled(match: re.Match[str], skipped: int = 0) -> str:
+    seconds = int(match[1 + skipped]) * _SECONDS[match[2 + skipped]] / _TIME_SCALE
+    return f"{max(1_000, round(seconds * 1_000))}ms"
+
+
+class Service:
+    """One service with a storage that fails as planned."""
+
+    def __init__(self, directory: Path, name: str, **settings: Any) -> None:
+        self._settings = Settings(
+            storage_url=f"faulty:seed=1;sqlite:{directory / name}.db",
+            grpc_listen_address="127.0.0.1:0",
+            http_listen_address="127.0.0.1:0",
+            shutdown_grace_ms=1_000,
+            **settings,
+        )
+        self._server: TrackerServer | None = None
+        self.bound: BoundAddresses
+
+    @property
+    def server(self) -> TrackerServer:
+        """What runs now."""
+        assert self._server is not None
+        return self._server
+
+    @property
+    def storage(self) -> FaultyStorage:
+        """Its storage, whose plan may be replaced."""
+        return self.server._storage.inner
+
+    async def start(self) -> None:
+        """Start it, where it listened before if it was stopped."""
+        if self._server is not None:
+            self._settings = replace(self._settings, http_listen_address=str(self.bound.http))
+        self._server = TrackerServer(self._settings)
+        self.bound = await self._server.start()
+
+    async def stop(self) -> None:
+        """Stop it in order; harmless if it is."""
+        await self.server.stop()
+
+
+class Prometheus:
+    """A running one."""
+
+    def __init__(self, url: str) -> None:
+        self._http = httpx.AsyncClient(base_url=url, timeout=30)
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def query(self, expr: str) -> list[dict]:
+        """The samples that an instant query gives now."""
+        answer = await self._http.get("/api/v1/query", params={"query": expr})
+        body = answer.json()
+        assert body["status"] == "success", (expr, body)
+        result = body["data"]["result"]
+        return result if body["data"]["resultType"] == "vector" else [{"metric": {}, "value": result}]
+
+    async def value(self, expr: str) -> float | None:
+        """The one sample of a query; None if there is none."""
+        samples = await self.query(expr)
+        assert len(samples) <= 1, (expr, samples)
+        return float(samples[0]["value"][1]) if samples else None
+
+    async def firing(self) -> set[tuple[str, str]]:
+        """Alerts that fire now, each with its instance."""
+        alerts = (await self._http.get("/api/v1/alerts")).json()["data"]["alerts"]
+        return {
+            (each["labels"]["alertname"], each["labels"]["instance"]) for each in alerts if each["state"] == "firing"
+        }
+
+    async def ready(self) -> bool:
+        try:
+            return (await self._http.get("/-/ready")).is_success
+        except httpx.TransportError:
+            return False
+
+
+async def eventually(condition: Callable[[], Any], what: str, *, within_s: float = 90) -> Any:
+    """Ask until the answer is true, and return it."""
+    ends = time.monotonic() + within_s
+    while not (answer := await condition()):
+        assert time.monotonic() < ends, f"not within {within_s} s: {what}"
+        await asyncio.sleep(SCRAPE_S / 2)
+    return answer
+
+
+@asynccontextmanager
+async def prometheus(program: str, directory: Path, targets: Mapping[str, str], node: str) -> AsyncIterator[Prometheus]:
+    """Start one that scrapes services (instance to address) and a node exporter, and stop it afterwards."""
+    for path in (ROOT / "conf" / "prometheus").glob("*_rules.yml"):
+        (directory / path.name).write_text(scaled_rules(path.read_text()))
+    config = yaml.safe_load((ROOT / "conf" / "prometheus" / "prometheus.yml").read_text())
+    config["global"] = {
+        key: f"{round(SCRAPE_S * 1_000)}ms" for key in ("scrape_interval", "evaluation_interval", "scrape_timeout")
+    }
+    tracker, exporter = config["scrape_configs"]
+    tracker["static_configs"] = [
+        {"targets": [address], "labels": {"instance": instance}} for instance, address in targets.items()
+    ]
+    exporter["static_configs"] = [{"targets": [node]}]
+    (directory / "prometheus.yml").write_text(json.dumps(config))
+    listener = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    listener.close()
+    await listener.wait_closed()
+    process: Process = await asyncio.create_subprocess_exec(
+        program,
+        f"--config.file={directory / 'prometheus.yml'}",
+        f"--storage.tsdb.path={directory / 'tsdb'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--query.lookback-delta=3s",
+        stdout=DEVNULL,
+        stderr=DEVNULL,
+    )
+    running = Prometheus(f"http://127.0.0.1:{port}")
+    try:
+        await eventually(running.ready, "Prometheus answers")
+        yield running
+    finally:
+        await running.close()
+        process.terminate()
+        await process.wait()

@@ -1,0 +1,237 @@
+"""Each alert fires in the fault made for it, in no other, and clears when the fault is gone."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from snapshot_storage.faulty import FaultPlan
+from tests.integration.dispatcher import now_ms
+from tests.prometheus.binaries import find_program
+from tests.prometheus.live import Service, eventually, prometheus, scaled_rules
+from tests.prometheus.queries import RULES
+from tracker.client import DelayedTrackerClient, TrackerSession
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+TOPIC, HOUR_MS = "persistent://lab/main/delayed", 3_600_000
+FULL = 1_000_000_000_000
+BUCKETS = {
+    "unstored": {"min_index_count_per_bucket": 1},
+    "slow merges": {"min_index_count_per_bucket": 1, "buckets_max": 1},
+}
+
+Fault = Callable[[Service, TrackerSession, asyncio.Event], Awaitable[None]]
+"""Goes on until the event is set, and then makes good what it did."""
+
+
+async def pause(over: asyncio.Event, seconds: float) -> bool:
+    """Wait so long, or until it is over; whether it goes on."""
+    try:
+        async with asyncio.timeout(seconds):
+            await over.wait()
+    except TimeoutError:
+        return True
+    return False
+
+
+async def well(_service: Service, session: TrackerSession, over: asyncio.Event) -> None:
+    """Messages come and go in time."""
+    entry = 0
+    while await pause(over, 0.1):
+        await session.add_columns([now_ms() + 200], [1], [entry])
+        entry += 1
+        async with await session.poll(100):
+            pass
+
+
+async def stopped(service: Service, _session: TrackerSession, over: asyncio.Event) -> None:
+    """It goes, and comes back on the same port."""
+    await service.stop()
+    await over.wait()
+    await service.start()
+
+
+async def early(service: Service, _session: TrackerSession, over: asyncio.Event) -> None:
+    """No fault from outside can cause one: the counter itself is moved."""
+    service.server.trackers.instruments.early_count += 1
+    await over.wait()
+
+
+async def late(_service: Service, session: TrackerSession, over: asyncio.Event) -> None:
+    """The dispatcher polls every four seconds."""
+    entry = 0
+    while not over.is_set():
+        await session.add_columns([now_ms() + 200] * 10, [1] * 10, range(entry, entry + 10))
+        entry += 10
+        await pause(over, 4)
+        async with await session.poll(1_000):
+            pass
+    await well_for_a_while(session, entry)
+
+
+async def well_for_a_while(session: TrackerSession, entry: int) -> None:
+    """Hand-offs in time push late ones out of the rates."""
+    for later in range(entry, entry + 20):
+        await session.add_columns([now_ms() + 200], [1], [later])
+        async with await session.poll(10, wait_ms=1_000):
+            pass
+
+
+async def unpolled(_service: Service, session: TrackerSession, over: asyncio.Event) -> None:
+    """The dispatcher adds and does not poll."""
+    await session.add_columns([now_ms() + 200] * 10, [1] * 10, range(10))
+    await over.wait()
+    await session.clear()
+
+
+async def unstored(service: Service, session: TrackerSession, over: asyncio.Event) -> None:
+    """Nothing can be stored."""
+    service.storage.plan = FaultPlan(error_before=1.0)
+    ledger = 0
+    while await pause(over, 0.3):
+        await session.add_columns([now_ms() + HOUR_MS], [ledger], [0])
+        ledger += 1
+    service.storage.plan = FaultPlan()
+    await session.clear()
+
+
+async def slow_merges(service: Service, session: TrackerSession, over: asyncio.Event) -> None:
+    """Two buckets are stored and catalogued; the merge that is then due never gets to read them."""
+    release, stores = asyncio.Event(), iter(range(4))
+
+    async def until_released(_seconds: float) -> None:
+        if next(stores, None) is None:
+            await release.wait()
+
+    service.storage._sleep = until_released
+    service.storage.plan = FaultPlan(latency_ms=1)
+    for ledger in range(3):
+        await session.add_columns([now_ms() + HOUR_MS], [ledger], [0])
+    await over.wait()
+    release.set()
+    service.storage.plan = FaultPlan()
+    await session.clear()
+
+
+async def unacknowledged(_service: Service, session: TrackerSession, over: asyncio.Event) -> None:
+    """Every message is acknowledged the second time only."""
+    entry = 0
+    while await pause(over, 0.1):
+        await session.add_columns([now_ms() + 50], [1], [entry])
+        entry += 1
+        await session.poll(1, wait_ms=1_000, lease_ms=100)
+        async with await session.poll(1, wait_ms=1_000):
+            pass
+
+
+async def slow_recovery(service: Service, session: TrackerSession, over: asyncio.Event) -> None:
+    """The catalogue does not answer for long."""
+    release = asyncio.Event()
+
+    async def until_released(_seconds: float) -> None:
+        await release.wait()
+
+    service.storage._sleep = until_released
+    service.storage.plan = FaultPlan(latency_ms=1)
+    async with DelayedTrackerClient.connect(str(service.bound.grpc)) as client:
+        opening = asyncio.ensure_future(client.open_tracker(TOPIC, "other"))
+        await over.wait()
+        release.set()
+        service.storage.plan = FaultPlan()
+        await opening
+
+
+async def no_space(service: Service, _session: TrackerSession, over: asyncio.Event) -> None:
+    """Little is left where the storage lies."""
+    service.storage.plan = FaultPlan(free_bytes=1)
+    await over.wait()
+    service.storage.plan = FaultPlan(free_bytes=FULL)
+
+
+EXPECTED: dict[str, tuple[Fault, set[str]]] = {
+    "well": (well, set()),
+    "stopped": (stopped, {"DelayedTrackerDown"}),
+    "early": (early, {"DelayedTrackerEarlyHandoff"}),
+    "late": (late, {"DelayedTrackerHandoffsLate"}),
+    "unpolled": (unpolled, {"DelayedTrackerDueNotPolled"}),
+    "unstored": (unstored, {"DelayedTrackerStorageFailing", "DelayedTrackerFallbackToMemory"}),
+    "slow merges": (slow_merges, {"DelayedTrackerMergeBacklog"}),
+    "unacknowledged": (unacknowledged, {"DelayedTrackerLeasesExpire"}),
+    "slow recovery": (slow_recovery, {"DelayedTrackerRecoveryLong"}),
+    "no space": (no_space, {"DelayedTrackerStorageFilling"}),
+}
+
+
+@asynccontextmanager
+async def node_exporter() -> AsyncIterator[str]:
+    """Something that answers like one that has nothing to say."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        yield f"{host}:{port}"
+
+
+async def test_each_alert_fires_in_its_own_fault_and_clears_after(tmp_path: Path):
+    """Ten services at once, nine of them with a fault; then all faults are made good."""
+    program = find_program("prometheus")
+    services = {
+        name: Service(tmp_path, name.replace(" ", "-"), strict=True, **BUCKETS.get(name, {})) for name in EXPECTED
+    }
+    over = asyncio.Event()
+    wanted = {(alert, name) for name, (_, alerts) in EXPECTED.items() for alert in alerts}
+    async with AsyncExitStack() as stack:
+        sessions = {}
+        for name, service in services.items():
+            await service.start()
+            stack.push_async_callback(service.stop)
+            client = await stack.enter_async_context(DelayedTrackerClient.connect(str(service.bound.grpc)))
+            sessions[name] = await client.open_tracker(TOPIC, "subscription")
+        addresses = {name: str(service.bound.http) for name, service in services.items()}
+        node = await stack.enter_async_context(node_exporter())
+        (tmp_path / "prometheus").mkdir()
+        watching = await stack.enter_async_context(prometheus(program, tmp_path / "prometheus", addresses, node))
+
+        async def all_up() -> bool:
+            return await watching.value('count (up{job="delayed-tracker"} == 1)') == len(services)
+
+        await eventually(all_up, "all services are scraped")
+        seen: set[tuple[str, str]] = set()
+
+        async def all_fire() -> bool:
+            seen.update(await watching.firing())
+            return wanted <= seen
+
+        async with asyncio.TaskGroup() as faults:
+            for name, (fault, _) in EXPECTED.items():
+                faults.create_task(fault(services[name], sessions[name], over))
+            try:
+                await eventually(all_fire, f"firing: {wanted}")
+            except AssertionError as error:
+                raise AssertionError(f"missing {wanted - seen}, seen {seen}") from error
+            over.set()
+        assert seen == wanted
+
+        async def none_fires() -> bool:
+            return not await watching.firing()
+
+        await eventually(none_fires, "all alerts clear")
+
+
+def test_scaled_rules_have_a_sixtieth_of_the_times():
+    """Nothing that is a time is left as it was."""
+    texts = {path.name: path.read_text() for path in RULES}
+    scaled = {name: scaled_rules(text) for name, text in texts.items()}
+    assert "[5000ms]" in scaled["recording_rules.yml"]
+    alerts = scaled["alerting_rules.yml"]
+    for gone in ("5m\n", "10m\n", "30m\n", "[10m]", "> 60", "> 30", "86400"):
+        assert gone in texts["alerting_rules.yml"] or gone == "5m\n"
+        assert gone not in alerts

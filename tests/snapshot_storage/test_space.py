@@ -1,0 +1,51 @@
+"""What a storage says of the space it takes."""
+
+import os
+
+import pytest
+
+from snapshot_storage.errors import StorageUnavailable
+from snapshot_storage.faulty import FaultPlan, FaultyStorage, parse_fault_plan
+from snapshot_storage.memory import MemoryStorage
+from snapshot_storage.protocol import ReportsSpace, StorageSpace
+from snapshot_storage.sqlite import SqliteStorage
+from tests.snapshot_storage.sqlite_files import create
+from tracker.core.errors import InvalidInput
+
+
+async def test_sqlite_counts_its_file_and_its_log(tmp_path):
+    storage = SqliteStorage(tmp_path / "tracker.db")
+    await storage.start()
+    before = await storage.space()
+    await create(storage, [b"x" * 100_000])
+    after = await storage.space()
+    files = ("tracker.db", "tracker.db-wal")
+    assert after.used_bytes == sum((tmp_path / name).stat().st_size for name in files)
+    assert after.used_bytes >= before.used_bytes + 100_000
+    system = os.statvfs(tmp_path)
+    assert 0 < after.free_bytes <= system.f_blocks * system.f_frsize
+    await storage.close()
+
+
+async def test_sqlite_says_so_where_it_cannot_look(tmp_path):
+    storage = SqliteStorage(tmp_path / "tracker.db")
+    with pytest.raises(StorageUnavailable, match="not open"):
+        await storage.space()
+
+
+def test_a_storage_in_memory_knows_no_bounds():
+    assert not isinstance(MemoryStorage(), ReportsSpace)
+
+
+async def test_little_space_can_be_planned(tmp_path):
+    storage = FaultyStorage(SqliteStorage(tmp_path / "tracker.db"), parse_fault_plan("free_bytes=7"))
+    await storage.start()
+    used_bytes = (tmp_path / "tracker.db").stat().st_size + (tmp_path / "tracker.db-wal").stat().st_size
+    assert await storage.space() == StorageSpace(used_bytes, 7)
+    storage.plan = FaultPlan()
+    assert (await storage.space()).free_bytes > 7
+    await storage.close()
+    with pytest.raises(StorageUnavailable):
+        await FaultyStorage(MemoryStorage(), FaultPlan()).space()
+    with pytest.raises(InvalidInput, match="free_bytes"):
+        parse_fault_plan("free_bytes=-1")
