@@ -5,7 +5,7 @@ import json
 import re
 import time
 from asyncio.subprocess import DEVNULL, Process
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -48,7 +48,7 @@ class Service:
             storage_url=f"faulty:seed=1;sqlite:{directory / name}.db",
             grpc_listen_address="127.0.0.1:0",
             http_listen_address="127.0.0.1:0",
-            shutdown_grace_ms=1_000,
+            shutdown_grace_ms=5_000,
             **settings,
         )
         self._server: TrackerServer | None = None
@@ -114,13 +114,36 @@ class Prometheus:
             return False
 
 
-async def eventually(condition: Callable[[], Any], what: str, *, within_s: float = 90) -> Any:
-    """Ask until the answer is true, and return it."""
+async def eventually(
+    condition: Callable[[], Awaitable[bool]],
+    what: str,
+    *,
+    within_s: float = 90,
+    unless: Callable[[], object] = lambda: "",
+) -> None:
+    """Ask until it is so; ``unless`` says what is missing when time runs out."""
     ends = time.monotonic() + within_s
-    while not (answer := await condition()):
-        assert time.monotonic() < ends, f"not within {within_s} s: {what}"
+    while not await condition():
+        assert time.monotonic() < ends, f"not within {within_s} s: {what}; {unless()}"
         await asyncio.sleep(SCRAPE_S / 2)
-    return answer
+
+
+@asynccontextmanager
+async def textfile_exporter(text: str) -> AsyncIterator[str]:
+    """Something that answers like a node exporter with one textfile, at the address it gives."""
+    body = text.encode()
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {len(body)}\r\n\r\n"
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(head.encode() + body)
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        yield f"{host}:{port}"
 
 
 @asynccontextmanager

@@ -9,8 +9,7 @@ import pytest
 from grafana.regenerate import DASHBOARDS as DASHBOARDS_DIRECTORY
 from grafana.regenerate import differences, generate, main
 from tests.project_tree import ROOT
-from tests.prometheus.queries import DASHBOARDS, RULES, metrics_in, panel_queries, panels, rules
-from tracker.cli.spark.textfile import METRIC_NAMES
+from tests.prometheus.queries import DASHBOARDS, REBUILD_METRICS, RULES, metrics_in, panel_queries, panels, rules
 from tracker.service.metrics.catalogue import FAMILIES
 from tracker.service.metrics.family import Kind, Origin
 
@@ -29,7 +28,7 @@ def series() -> dict[str, str]:
             names |= {family.name + suffix: family.name for suffix in HISTOGRAM_SERIES}
         else:
             names[family.name] = family.name
-    return names | {name: name for name in OF_THE_PROCESS | set(METRIC_NAMES)}
+    return names | {name: name for name in OF_THE_PROCESS | set(REBUILD_METRICS)}
 
 
 def all_expressions() -> list[str]:

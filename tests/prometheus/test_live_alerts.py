@@ -1,8 +1,8 @@
 """Each alert fires in the fault made for it, in no other, and clears when the fault is gone."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from snapshot_storage.faulty import FaultPlan
 from tests.integration.dispatcher import now_ms
 from tests.prometheus.binaries import find_program
-from tests.prometheus.live import Service, eventually, prometheus, scaled_rules
+from tests.prometheus.live import Service, eventually, prometheus, scaled_rules, textfile_exporter
 from tests.prometheus.queries import RULES
 from tracker.client import DelayedTrackerClient, TrackerSession
 
@@ -165,21 +165,6 @@ EXPECTED: dict[str, tuple[Fault, set[str]]] = {
 }
 
 
-@asynccontextmanager
-async def node_exporter() -> AsyncIterator[str]:
-    """Something that answers like one that has nothing to say."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: 0\r\n\r\n")
-        await writer.drain()
-        writer.close()
-
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        host, port = server.sockets[0].getsockname()
-        yield f"{host}:{port}"
-
-
 async def test_each_alert_fires_in_its_own_fault_and_clears_after(tmp_path: Path):
     """Ten services at once, nine of them with a fault; then all faults are made good."""
     program = find_program("prometheus")
@@ -196,7 +181,7 @@ async def test_each_alert_fires_in_its_own_fault_and_clears_after(tmp_path: Path
             client = await stack.enter_async_context(DelayedTrackerClient.connect(str(service.bound.grpc)))
             sessions[name] = await client.open_tracker(TOPIC, "subscription")
         addresses = {name: str(service.bound.http) for name, service in services.items()}
-        node = await stack.enter_async_context(node_exporter())
+        node = await stack.enter_async_context(textfile_exporter(""))
         (tmp_path / "prometheus").mkdir()
         watching = await stack.enter_async_context(prometheus(program, tmp_path / "prometheus", addresses, node))
 
@@ -213,10 +198,7 @@ async def test_each_alert_fires_in_its_own_fault_and_clears_after(tmp_path: Path
         async with asyncio.TaskGroup() as faults:
             for name, (fault, _) in EXPECTED.items():
                 faults.create_task(fault(services[name], sessions[name], over))
-            try:
-                await eventually(all_fire, f"firing: {wanted}")
-            except AssertionError as error:
-                raise AssertionError(f"missing {wanted - seen}, seen {seen}") from error
+            await eventually(all_fire, "each alert fires", unless=lambda: wanted - seen)
             over.set()
         assert seen == wanted
 

@@ -1,0 +1,177 @@
+"""A real Prometheus under a scripted load: its series are the truth, and every panel and rule has something to show."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from snapshot_storage.faulty import FaultPlan
+from tests.integration.dispatcher import now_ms
+from tests.prometheus.binaries import find_program
+from tests.prometheus.live import Prometheus, Service, eventually, prometheus, textfile_exporter
+from tests.prometheus.queries import REBUILD_COUNTS, panel_queries, rules
+from tracker.client import DelayedTrackerClient, TrackerSession
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+TOPIC, SUBSCRIPTION, HOUR_MS = "persistent://lab/main/delayed", "billing", 3_600_000
+SETTINGS = {"strict": True, "min_index_count_per_bucket": 100, "buckets_max": 2}
+PULSAR = "pulsar_delayed_message_index"
+
+CHOSEN = {
+    "$job": ".+",
+    "$instance": ".+",
+    "$topic": ".+",
+    "$subscription": ".+",
+    "$command": ".+",
+    "$__rate_interval": "10s",
+}
+"""What Grafana would put in."""
+
+
+def as_grafana_asks(expr: str) -> str:
+    for variable, value in CHOSEN.items():
+        expr = expr.replace(variable, value)
+    return expr
+
+
+def textfile() -> str:
+    """What a rebuild leaves for the node exporter."""
+    lines = [f'delayed_tracker_rebuild_{name}{{command="rebuild"}} 7' for name in REBUILD_COUNTS]
+    lines.append('delayed_tracker_rebuild_stage_duration_seconds{command="rebuild",stage="read"} 1.5')
+    lines.append('delayed_tracker_rebuild_last_success_timestamp_seconds{command="rebuild"} 1.7e9')
+    return "\n".join(lines) + "\n"
+
+
+async def everything_happens(service: Service, client: DelayedTrackerClient, over: asyncio.Event) -> None:
+    """Messages of every fate, seals, merges, failures, recoveries: again and again."""
+    session = await client.open_tracker(TOPIC, SUBSCRIPTION)
+    ledger = 0
+    while not over.is_set():
+        ledger += 1
+        at_ms = now_ms()
+        count = 300
+        deadlines = [at_ms - 1] * 10 + [at_ms + 50] * 90 + [at_ms + HOUR_MS] * 200
+        await session.add_columns(deadlines, [ledger] * count, range(count))
+        await session.add_columns(deadlines[:100], [ledger] * 100, range(100))
+        await session.cancel([ledger] * 10, range(200, 210))
+        await session.poll(10, wait_ms=1_000, lease_ms=100)
+        async with await session.poll(1_000, wait_ms=1_000):
+            pass
+        await session.advance_mark_delete(max(0, ledger - 20), 250)
+        if ledger % 5 == 0:
+            service.storage.plan = FaultPlan(error_before=0.5, seed=ledger)
+        elif ledger % 5 == 2:
+            service.storage.plan = FaultPlan()
+            await (await client.open_tracker(TOPIC, f"other {ledger}")).close()
+        await asyncio.sleep(0.2)
+
+
+async def test_every_panel_and_rule_has_something_to_show(tmp_path: Path):
+    """No query of a board or of a rule is empty while everything happens."""
+    service = Service(tmp_path, "busy", **SETTINGS)
+    queries = {where: as_grafana_asks(expr) for where, expr in panel_queries()}
+    queries |= {f"rule {rule['record']}": rule["record"] for rule in rules() if "record" in rule}
+    async with AsyncExitStack() as stack:
+        await service.start()
+        stack.push_async_callback(service.stop)
+        client = await stack.enter_async_context(DelayedTrackerClient.connect(str(service.bound.grpc)))
+        node = await stack.enter_async_context(textfile_exporter(textfile()))
+        (tmp_path / "prometheus").mkdir()
+        targets = {"busy": str(service.bound.http)}
+        watching = await stack.enter_async_context(
+            prometheus(find_program("prometheus"), tmp_path / "prometheus", targets, node)
+        )
+        over, empty = asyncio.Event(), set(queries)
+
+        async def each_has_shown_something() -> bool:
+            for where in sorted(empty):
+                samples = await watching.query(queries[where])
+                if any(sample["value"][1] != "NaN" for sample in samples):
+                    empty.discard(where)
+            return not empty
+
+        async with asyncio.TaskGroup() as load:
+            load.create_task(everything_happens(service, client, over))
+            await eventually(each_has_shown_something, "every query has shown something", unless=lambda: empty)
+            over.set()
+            service.storage.plan = FaultPlan()
+
+
+async def counted(watching: Prometheus, metric: str, label: str) -> dict[str, float]:
+    """The samples of a family by one label; zeros left out."""
+    samples = await watching.query(metric)
+    return {each["metric"][label]: float(each["value"][1]) for each in samples if float(each["value"][1])}
+
+
+async def test_series_are_the_truth_before_and_after_a_restart(tmp_path: Path):
+    """A script of known outcome; then the service is stopped and started: gauges are right, counters begin at zero."""
+    service = Service(tmp_path, "truth", strict=True, min_index_count_per_bucket=100)
+    async with AsyncExitStack() as stack:
+        await service.start()
+        stack.push_async_callback(service.stop)
+        node = await stack.enter_async_context(textfile_exporter(""))
+        (tmp_path / "prometheus").mkdir()
+        watching = await stack.enter_async_context(
+            prometheus(find_program("prometheus"), tmp_path / "prometheus", {"truth": str(service.bound.http)}, node)
+        )
+        async with DelayedTrackerClient.connect(str(service.bound.grpc)) as client:
+            await script(await client.open_tracker(TOPIC, SUBSCRIPTION))
+
+        async def offered() -> bool:
+            found = await counted(watching, "delayed_tracker_offered_indexes_total", "result")
+            return found == {"added": 450, "due": 50, "duplicate": 30}
+
+        await eventually(offered, "what was offered is counted")
+        assert await counted(watching, "delayed_tracker_indexes_total", "event") == {
+            "added": 450, "acked": 60, "handed_off": 20, "cancelled": 25,
+        }  # fmt: skip
+        await settled(watching, pending=450 - 60 - 20 - 25, recovered=0)
+        assert await watching.value("delayed_tracker_handoff_lateness_seconds_count") == 60 + 40 + 20
+        assert await watching.value("delayed_tracker_early_handoffs_total") == 0
+        assert await watching.value("delayed_tracker_lease_expirations_total") == 0
+        states = await counted(watching, f'{PULSAR}_bucket_op_count{{type="create",topic!=""}}', "state")
+        assert states == {"succeed": 1, "all": 1}
+        assert await watching.value(f"sum ({PULSAR}_bucket_total)") == 2
+        assert await watching.value(f'sum ({PULSAR}_bucket_op_latency_ms{{type="create"}})') == 1
+
+        await service.stop()
+        await service.start()
+        async with DelayedTrackerClient.connect(str(service.bound.grpc)) as client:
+            await client.open_tracker(TOPIC, SUBSCRIPTION)
+
+            async def recovered() -> bool:
+                return await watching.value('delayed_tracker_indexes_total{event="recovered"}') == 300 - 25
+
+            await eventually(recovered, "what was sealed is recovered")
+            await settled(watching, pending=300 - 25, recovered=300 - 25)
+            assert await counted(watching, "delayed_tracker_offered_indexes_total", "result") == {}
+            assert await watching.value(f"sum ({PULSAR}_bucket_total)") == 2
+
+
+async def script(session: TrackerSession) -> None:
+    """300 far away, sealed; 150 near, of which 60 are acknowledged and 20 handed off; 50 are due, 30 come twice."""
+    at_ms = now_ms()
+    await session.add_columns([at_ms + HOUR_MS] * 300, [1] * 300, range(300))
+    await session.seal()
+    near = [at_ms + 300] * 120 + [at_ms + HOUR_MS] * 30
+    await session.add_columns(near, [2] * 150, range(150))
+    await session.add_columns([at_ms - 1] * 50, [2] * 50, range(200, 250))
+    await session.add_columns(near[120:], [2] * 30, range(120, 150))
+    await session.cancel([1] * 25, range(25))
+    async with await session.poll(60, wait_ms=5_000):
+        pass
+    given_back = await session.poll(40, wait_ms=5_000)
+    await session.nack(given_back.lease_id, given_back.messages.ledger_ids, given_back.messages.entry_ids)
+    assert len(await session.poll_hand_off(20)) == 20
+
+
+async def settled(watching: Prometheus, *, pending: int, recovered: int) -> None:
+    """What is pending is what the books say, by tracker and in all."""
+    for metric in ("delayed_tracker_pending_indexes", 'delayed_tracker_subscription_pending_indexes{topic!=""}'):
+        assert await watching.value(metric) == pending
+    events = await counted(watching, "delayed_tracker_indexes_total", "event")
+    come = events.pop("added", 0) + events.pop("recovered", 0)
+    assert come >= recovered
+    assert come == pending + await watching.value("delayed_tracker_leased_indexes") + sum(events.values())
