@@ -20,7 +20,7 @@ JAVA_TRACKER_BENCH ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: bench bench-peers deep-others deep-property demo format help install java lint lock metrics-docs proto pulsar-classes serve settings-docs test test-deep
+.PHONY: bench bench-peers boards deep-others deep-property demo format help install lint lock metrics-docs proto pulsar-classes serve settings-docs test test-deep
 
 help:  ## print each target and what it does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -58,6 +58,7 @@ lint: $(READY)  ## check style, types, imports between layers, and that generate
 	$(BIN)/python proto/regenerate.py --check
 	$(BIN)/python -m tracker.service.settings_docs --check
 	$(BIN)/python -m tracker.service.metrics.docs --check
+	$(BIN)/python -m grafana.regenerate --check
 
 format: $(READY)  ## format the code and apply the linter's safe fixes
 	$(BIN)/ruff format .
@@ -77,6 +78,9 @@ pulsar-classes: $(READY)  ## fetch the classes of Pulsar that tests/jvm compares
 
 settings-docs: $(READY)  ## regenerate conf/tracker.conf and README's table from the settings in code
 	$(BIN)/python -m tracker.service.settings_docs --write
+
+boards: $(READY)  ## regenerate grafana/dashboards from the code beside it
+	$(BIN)/python -m grafana.regenerate
 
 metrics-docs: $(READY)  ## regenerate README's table of metrics from the catalogue in code
 	$(BIN)/python -m tracker.service.metrics.docs --write
