@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from snapshot_storage.errors import StorageUnavailable
 from snapshot_storage.memory import MemoryStorage
+from snapshot_storage.protocol import StorageSpace
 from tests.service.metrics.scraping import assert_balanced, exposition, label_values, parsed, scraped, summed, types
 from tests.service.shell import KEY, OTHER, TINY, bucketful, elapse, indexes, make_registry, settle
 from tracker.core.columns import PositionColumns
@@ -195,6 +196,7 @@ async def test_the_catalogue_is_what_is_shown(registry, clock):
     """No family is missing, none is added, no label has a value that is not declared; in both formats."""
     await _merged(registry, clock)
     storage = MeasuredStorage(MemoryStorage(), "memory", clock)
+    storage.space.space = StorageSpace(used_bytes=1, free_bytes=2)
     declared = {family.name: family for family in FAMILIES}
     text = await exposition(registry, storage=storage, cluster="east")
     shown = {name: kind for name, kind in types(text).items() if not name.startswith(FROM_THE_LIBRARY)}

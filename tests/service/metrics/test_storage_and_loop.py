@@ -6,7 +6,8 @@ import shutil
 import pytest
 
 from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
-from snapshot_storage.registry import open_storage
+from snapshot_storage.memory import MemoryStorage
+from snapshot_storage.sqlite import SqliteStorage
 from tests.service.metrics.scraping import scraped, summed
 from tests.service.shell import KEY, ControlledStorage, bucketful, elapse, failing, make_registry, settle
 from tracker.core.errors import InvalidInput
@@ -119,3 +120,25 @@ async def test_the_lag_of_the_loop_is_what_it_is_late_by():
     look.stop()
     look.stop()
     await settle()
+
+
+async def test_the_space_that_a_storage_takes_is_shown_and_not_that_of_one_without_bounds(tmp_path):
+    """It is asked in the background, from the start on; where it cannot say there is no sample."""
+    clock = ManualClock()
+    storage = MeasuredStorage(SqliteStorage(tmp_path / "tracker.db"), "sqlite", clock)
+    registry = make_registry(storage, clock)
+    await registry.start()
+    async with asyncio.timeout(10):
+        while storage.space.space is None:
+            await asyncio.sleep(0)
+    samples = await scraped(registry, storage=storage)
+    assert samples["delayed_tracker_storage_used_bytes", "backend=sqlite"] == storage.space.space.used_bytes > 0
+    assert samples["delayed_tracker_storage_free_bytes", "backend=sqlite"] == storage.space.space.free_bytes > 0
+    await registry.close()
+    unbounded = MeasuredStorage(MemoryStorage(), "memory", clock)
+    registry = make_registry(unbounded, clock)
+    await registry.start()
+    await settle()
+    samples = await scraped(registry, storage=unbounded)
+    assert not [key for key in samples if key[0].startswith("delayed_tracker_storage_used")]
+    await registry.close()
