@@ -27,7 +27,6 @@ import random
 import signal
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, NoReturn, Protocol, TypeVar, runtime_checkable
 from urllib.parse import unquote
 
@@ -112,11 +111,6 @@ class FaultyStorage:
     def swept_count(self) -> int:
         """What the wrapped storage swept at its last start; 0 if it does not say."""
         return int(getattr(self.inner, "swept_count", 0))
-
-    @property
-    def directory(self) -> Path | None:
-        """Where the wrapped storage takes room on a disk of this machine; None if it does not say."""
-        return getattr(self.inner, "directory", None)
 
     async def start(self) -> None:
         """Start the wrapped storage; never faulty."""

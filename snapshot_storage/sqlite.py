@@ -51,11 +51,6 @@ class SqliteStorage:
         """Called by the writer thread: ``create.chunk`` after a chunk is committed, ``create.commit``, ``delete.commit``
         and ``replace.commit`` just before the commit that makes the operation happen."""
 
-    @property
-    def directory(self) -> Path:
-        """Where it takes room on a disk of this machine."""
-        return self._path.parent
-
     async def start(self) -> None:
         """Open or create the file, keep others out, and delete what a crash left incomplete."""
         if self._threads is not None:

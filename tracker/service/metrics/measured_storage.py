@@ -1,9 +1,7 @@
 """A storage, and how long each call to it takes and what becomes of it: a wrapper around any other."""
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Final, TypeVar
 
 from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
@@ -67,14 +65,6 @@ class MeasuredStorage:
         self.space = SpaceWatch(inner)
         self._clock = clock
 
-    def disk_bytes(self) -> tuple[int, int] | None:
-        """Size of the disk it takes room on, and what of that is free; None if it says of none, or has not made it yet."""
-        directory: Path | None = getattr(self.inner, "directory", None)
-        if directory is None or not directory.exists():
-            return None
-        usage = shutil.disk_usage(directory)
-        return usage.total, usage.free
-
     async def _measured(self, name: str, call: Callable[[], Awaitable[Answer]]) -> Answer:
         calls = self.operations[name]
         begun_ms, outcome = self._clock.elapsed_ms(), "ok"
@@ -90,7 +80,7 @@ class MeasuredStorage:
     async def start(self) -> None:
         """See the protocol."""
         await self.inner.start()
-        self.space.start()
+        await self.space.start()
 
     async def close(self) -> None:
         """See the protocol."""

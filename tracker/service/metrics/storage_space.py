@@ -22,9 +22,10 @@ class SpaceWatch:
         self._storage = storage if isinstance(storage, ReportsSpace) else None
         self._asking: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Ask from now on."""
+    async def start(self) -> None:
+        """Ask once, and again from now on."""
         if self._storage is not None:
+            self.space = await _answer(self._storage)
             self._asking = asyncio.ensure_future(self._ask(self._storage))
 
     def stop(self) -> None:
@@ -35,8 +36,8 @@ class SpaceWatch:
 
     async def _ask(self, storage: ReportsSpace) -> None:
         while True:
-            self.space = await _answer(storage)
             await asyncio.sleep(LOOK_S)
+            self.space = await _answer(storage)
 
 
 async def _answer(storage: ReportsSpace) -> StorageSpace | None:
