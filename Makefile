@@ -20,7 +20,7 @@ JAVA_TRACKER_BENCH ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: bench bench-peers boards deep-others deep-property demo format help install lint lock metrics-docs proto pulsar-classes serve settings-docs test test-deep
+.PHONY: bench bench-peers boards deep-others deep-property demo format help install java lint lock metrics-docs proto pulsar-classes serve settings-docs test test-deep
 
 help:  ## print each target and what it does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
