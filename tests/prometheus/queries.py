@@ -38,15 +38,3 @@ def rules() -> Iterator[dict]:
 def metrics_in(expr: str) -> set[str]:
     """Names of series, but not those that a rule records."""
     return set(_METRIC.findall(re.sub(r"\b\w+:\w+:\w+", "", expr)))
-
-
-REBUILD_COUNTS = (
-    "read_entries", "delayed_entries", "acknowledged_indexes", "aborted_indexes", "due_indexes", "duplicate_indexes",
-    "written_indexes", "unsealed_indexes", "snapshot_bytes", "bad_entries", "missing_positions", "extra_positions",
-    "differing_positions",
-)  # fmt: skip
-"""What jobs of spark-rebuild count."""
-REBUILD_METRICS = tuple(
-    f"delayed_tracker_rebuild_{name}"
-    for name in (*REBUILD_COUNTS, "stage_duration_seconds", "last_success_timestamp_seconds")
-)

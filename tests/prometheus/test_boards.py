@@ -9,7 +9,8 @@ import pytest
 from grafana.regenerate import DASHBOARDS as DASHBOARDS_DIRECTORY
 from grafana.regenerate import differences, generate, main
 from tests.project_tree import ROOT
-from tests.prometheus.queries import DASHBOARDS, REBUILD_METRICS, RULES, metrics_in, panel_queries, panels, rules
+from tests.prometheus.queries import DASHBOARDS, RULES, metrics_in, panel_queries, panels, rules
+from tracker.cli.spark.textfile import METRIC_NAMES
 from tracker.service.metrics.catalogue import FAMILIES
 from tracker.service.metrics.family import Kind, Origin
 
@@ -28,7 +29,7 @@ def series() -> dict[str, str]:
             names |= {family.name + suffix: family.name for suffix in HISTOGRAM_SERIES}
         else:
             names[family.name] = family.name
-    return names | {name: name for name in OF_THE_PROCESS | set(REBUILD_METRICS)}
+    return names | {name: name for name in OF_THE_PROCESS | set(METRIC_NAMES)}
 
 
 def all_expressions() -> list[str]:

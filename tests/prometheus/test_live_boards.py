@@ -10,7 +10,8 @@ from snapshot_storage.faulty import FaultPlan
 from tests.integration.dispatcher import now_ms
 from tests.prometheus.binaries import find_program
 from tests.prometheus.live import Prometheus, Service, eventually, prometheus, textfile_exporter
-from tests.prometheus.queries import REBUILD_COUNTS, panel_queries, rules
+from tests.prometheus.queries import panel_queries, rules
+from tracker.cli.spark.textfile import COUNTS, write_metrics
 from tracker.client import DelayedTrackerClient, TrackerSession
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -36,12 +37,11 @@ def as_grafana_asks(expr: str) -> str:
     return expr
 
 
-def textfile() -> str:
+def textfile(directory: Path) -> str:
     """What a rebuild leaves for the node exporter."""
-    lines = [f'delayed_tracker_rebuild_{name}{{command="rebuild"}} 7' for name in REBUILD_COUNTS]
-    lines.append('delayed_tracker_rebuild_stage_duration_seconds{command="rebuild",stage="read"} 1.5')
-    lines.append('delayed_tracker_rebuild_last_success_timestamp_seconds{command="rebuild"} 1.7e9')
-    return "\n".join(lines) + "\n"
+    path = directory / "rebuild.prom"
+    write_metrics(path, "rebuild", dict.fromkeys(COUNTS, 7), {"read": 1.5, "commit": 0.5})
+    return path.read_text()
 
 
 async def everything_happens(service: Service, client: DelayedTrackerClient, over: asyncio.Event) -> None:
@@ -77,7 +77,7 @@ async def test_every_panel_and_rule_has_something_to_show(tmp_path: Path):
         await service.start()
         stack.push_async_callback(service.stop)
         client = await stack.enter_async_context(DelayedTrackerClient.connect(str(service.bound.grpc)))
-        node = await stack.enter_async_context(textfile_exporter(textfile()))
+        node = await stack.enter_async_context(textfile_exporter(textfile(tmp_path)))
         (tmp_path / "prometheus").mkdir()
         targets = {"busy": str(service.bound.http)}
         watching = await stack.enter_async_context(

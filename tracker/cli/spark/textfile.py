@@ -23,6 +23,14 @@ _MEANINGS = {
     "extra_positions": "Positions that the compared index has and the ledgers lack",
     "differing_positions": "Positions with another deadline in the compared index",
 }
+_PREFIX = "delayed_tracker_rebuild_"
+_STAGES = f"{_PREFIX}stage_duration_seconds"
+_ENDED = f"{_PREFIX}last_success_timestamp_seconds"
+
+COUNTS = tuple(_MEANINGS)
+"""What may be counted."""
+METRIC_NAMES = (*(f"{_PREFIX}{name}" for name in COUNTS), _STAGES, _ENDED)
+"""All that a file may hold."""
 
 
 def write_metrics(path: Path, command: str, counts: Mapping[str, int], seconds: Mapping[str, float]) -> None:
@@ -38,10 +46,10 @@ def write_metrics(path: Path, command: str, counts: Mapping[str, int], seconds: 
     """
     registry = CollectorRegistry()
     for name, value in counts.items():
-        gauge = Gauge(f"delayed_tracker_rebuild_{name}", f"{_MEANINGS[name]}.", ["command"], registry=registry)
+        gauge = Gauge(f"{_PREFIX}{name}", f"{_MEANINGS[name]}.", ["command"], registry=registry)
         gauge.labels(command).set(value)
     stage = Gauge(
-        "delayed_tracker_rebuild_stage_duration_seconds",
+        _STAGES,
         "How long each stage of the last job took.",
         ["command", "stage"],
         registry=registry,
@@ -49,7 +57,7 @@ def write_metrics(path: Path, command: str, counts: Mapping[str, int], seconds: 
     for name, duration in seconds.items():
         stage.labels(command, name).set(duration)
     ended = Gauge(
-        "delayed_tracker_rebuild_last_success_timestamp_seconds",
+        _ENDED,
         "When the last job that ended well did.",
         ["command"],
         registry=registry,
