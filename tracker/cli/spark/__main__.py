@@ -1,4 +1,4 @@
-"""What ``spark-submit`` is given: ``spark-submit "$(spark-rebuild script)" rebuild ...``."""
+"""``python -m tracker.cli.spark`` is ``spark-rebuild``."""
 
 from tracker.cli.spark.entry import run
 

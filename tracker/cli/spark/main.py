@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from tracker.cli.running import names_of, run_app
-from tracker.cli.spark import index, inspect, rebuild, verify
+from tracker.cli.spark import index, inspection, rebuild, verify
 
 PROGRAM = "spark-rebuild"
+SCRIPT = Path(__file__).parent / "submit" / "job.py"
 
 app = typer.Typer(
     name=PROGRAM,
@@ -25,7 +26,7 @@ app = typer.Typer(
 app.command("rebuild")(rebuild.rebuild_command)
 app.command("verify")(verify.verify_command)
 app.command("index")(index.index_command)
-app.command("inspect")(inspect.inspect_command)
+app.command("inspect")(inspection.inspect_command)
 
 
 @app.command("script")
@@ -34,7 +35,7 @@ def script() -> None:
 
     Example: spark-submit --master spark://host:7077 "$(spark-rebuild script)" inspect --source ledger:/data/ledgers
     """
-    typer.echo(Path(__file__).with_name("__main__.py"))
+    typer.echo(SCRIPT)
 
 
 def _version(asked: bool) -> None:
