@@ -113,6 +113,10 @@ async def test_the_demo_holds():
     comparisons = [bucket for topic in report["buckets"] for bucket in topic["comparisons"]]
     assert len(comparisons) == 12
     assert all(bucket["bytes_equal"] for bucket in comparisons)
+    assert [len(topic["comparisons"]) for topic in report["rebuilt"]] == [
+        len(t["comparisons"]) for t in report["buckets"]
+    ]
+    assert all(bucket["bytes_equal"] for topic in report["rebuilt"] for bucket in topic["comparisons"])
     delivery = report["delivery"]
     account = delivery["account"]
     assert account["offered_count"] == 420

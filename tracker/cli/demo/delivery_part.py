@@ -1,4 +1,4 @@
-"""Second part of the demo: messages become due, are delivered, survive a kill -9, and are accounted for one by one.
+"""Last part of the demo: messages become due, are delivered, survive a kill -9, and are accounted for one by one.
 
 The deadlines are rebased to shortly before the busiest minute of the topic, whose producer aimed at whole minutes: 112
 messages are due on one millisecond and 118 a minute later. Delivery is strict here, so that "never early" means the

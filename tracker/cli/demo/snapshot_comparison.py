@@ -6,6 +6,7 @@ encoding them again must give Pulsar's very bytes.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -16,7 +17,19 @@ from tracker.cli.offering import shifted
 from tracker.core.columns import IndexColumns
 from tracker.core.seal import SealedIndexes
 from tracker.core.segment import SegmentBounds
-from tracker.ledger.source import StoredSnapshot
+
+
+class ForeignSnapshot(Protocol):
+    """A snapshot that somebody else made of these ledgers."""
+
+    @property
+    def first_ledger_id(self) -> int: ...  # noqa: D102  # as its name says
+    @property
+    def last_ledger_id(self) -> int: ...  # noqa: D102
+    @property
+    def metadata(self) -> bytes: ...  # noqa: D102
+    @property
+    def segments(self) -> tuple[bytes, ...]: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +60,12 @@ class BucketComparison:
 
 
 async def compare_snapshots(
-    theirs: Sequence[StoredSnapshot], store: SnapshotStore, entries: Sequence[CatalogueEntry], *, shift_ms: int
+    theirs: Sequence[ForeignSnapshot], store: SnapshotStore, entries: Sequence[CatalogueEntry], *, shift_ms: int
 ) -> list[BucketComparison]:
-    """Compare each of Pulsar's snapshots with ours over the same ledgers.
+    """Compare each of somebody else's snapshots with ours over the same ledgers.
 
     Args:
-        theirs: what Pulsar stored.
+        theirs: what they stored.
         store: our storage, started.
         entries: our catalogue.
         shift_ms: how far our deadlines were moved.
@@ -68,7 +81,7 @@ async def compare_snapshots(
 
 
 async def _compare(
-    theirs: StoredSnapshot, store: SnapshotStore, ours: CatalogueEntry | None, shift_ms: int
+    theirs: ForeignSnapshot, store: SnapshotStore, ours: CatalogueEntry | None, shift_ms: int
 ) -> BucketComparison:
     their_metadata = decode_metadata(theirs.metadata)
     their_segments = [decode_segments([segment]) for segment in theirs.segments]
