@@ -102,7 +102,9 @@ class SnapshotImport:
             # From here on it goes on if the caller goes away.
             terms = self._terms
             adopting = host.adopt(epoch, self._staged, plan, owner=terms.owner, mark_delete=terms.mark_delete)
-            return await registry.alone(key, adopting)
+            adopted = await registry.alone(key, adopting)
+            registry.life.imported(key, adopted)
+            return adopted
         finally:
             del registry.imports[key]
             if not was_loaded:

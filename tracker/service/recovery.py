@@ -44,6 +44,10 @@ class TrackerRecovery:
         self._access = access
         self._storage = access.storage
         self._counters = counters
+        self.missing_count = 0
+        """Catalogued snapshots of this tracker that were gone."""
+        self.corrupt_count = 0
+        """Those that were there and not readable."""
 
     async def run(self, limits: TrackerLimits, *, mark_delete: Position | None, now_ms: int) -> TrackerCore:
         """A core with everything the catalogue still holds, under a new epoch; an in-memory one deletes all of it.
@@ -177,6 +181,10 @@ class TrackerRecovery:
         self._counters.snapshots_deleted += len(stored)
 
     def _lost(self, bucket_id: int, error: StorageError) -> None:
+        if isinstance(error, SnapshotNotFound):
+            self.missing_count += 1
+        else:
+            self.corrupt_count += 1
         self._access.trouble.failed(self._key, SNAPSHOT_LOST, error, retried=False, bucket_id=bucket_id)
 
     async def _attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:

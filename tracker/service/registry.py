@@ -23,6 +23,7 @@ from tracker.service.counters import EffectCounters
 from tracker.service.errors import Overloaded, ShuttingDown, TrackerBroken, TrackerKey, TrackerNotOpen
 from tracker.service.host import Cleared, Opened, TrackerHost
 from tracker.service.host_gate import HostState, Shared
+from tracker.service.life_log import LifeLog
 from tracker.service.limits import ServiceLimits
 from tracker.service.metrics.instruments import Instruments
 from tracker.service.metrics.tracker_rows import TrackerRows
@@ -74,6 +75,7 @@ class TrackerRegistry:
         self._workers = workers or worker_threads(self.service_limits.worker_threads)
         self._polls = PollTally(self.service_limits)
         self.instruments = Instruments(self.clock)
+        self.life = LifeLog(self.clock)
         self.rows = TrackerRows(self.service_limits.labelled_trackers_max, self.clock, self.instruments.operations)
         self._shared = Shared(
             clock=self.clock,
@@ -221,7 +223,9 @@ class TrackerRegistry:
             if host.state is HostState.READY:
                 # Closed while the epoch was on its way to the storage: recover it anew.
                 with suppress(TrackerNotOpen):
-                    return await host.claim(owner, mark_delete)
+                    previous, opened = host.owner, await host.claim(owner, mark_delete)
+                    self.life.opened(key, opened, owner=owner, previous_owner=previous)
+                    return opened
 
     async def load(self, key: TrackerKey) -> TrackerHost:
         """The host of a tracker, which is recovered if it is not loaded, and has no owner then; raises as :meth:`open`."""
@@ -279,7 +283,7 @@ class TrackerRegistry:
 
     async def _recover(self, host: TrackerHost, mark_delete: Position | None) -> None:
         recovery = TrackerRecovery(host.key, self._shared.access, host.counters)
-        with self.instruments.recoveries.measured():
+        with self.instruments.recoveries.measured(), self.life.recovering(host, recovery):
             host.ready(await recovery.run(self.limits, mark_delete=mark_delete, now_ms=host.now_ms()))
         self._shared.access.trouble.over(host.key, RECOVERY_FAILED)
 
@@ -316,6 +320,7 @@ class TrackerRegistry:
         closing = self._closings.get(host.key)
         if closing is None:
             host.begin_close(reason)
+            self.life.closing(host.key, reason)
             closing = asyncio.get_running_loop().create_task(host.finish_close())
             self._closings[host.key] = closing
             closing.add_done_callback(lambda _: self._closing_ended(host))
@@ -424,6 +429,7 @@ class TrackerRegistry:
             return
 
         def out_of_time() -> None:
+            self.life.cut_off(len(self._hosts))
             for host in self._hosts.values():
                 host.abandon()
             for task in leaving:

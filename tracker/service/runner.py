@@ -23,6 +23,7 @@ from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotN
 from snapshot_storage.summary import encode_summary
 from tracker.core.columns import IndexColumns
 from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, MergeSnapshots, StoreSnapshot
+from tracker.core.errors import DelayedTrackerError
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.seal import FrozenIndexes, SealedIndexes, seal
 from tracker.service.errors import TrackerKey
@@ -192,6 +193,14 @@ class EffectRunner:
         if not known:
             self._counters.results_forgotten += 1
 
+    def _note_lost(self, bucket_id: int, error: DelayedTrackerError, *, is_missing: bool) -> None:
+        """A snapshot that the core counts on cannot be read ever. One that it has forgotten may well be deleted by now."""
+        if is_missing:
+            self._counters.snapshots_missing += 1
+        else:
+            self._counters.snapshots_corrupt += 1
+        self.writer.failed(SNAPSHOT_LOST, error, retried=False, bucket_id=bucket_id)
+
     # -- store -------------------------------------------------------------------------------------------------------
 
     async def _store(self, effect: StoreSnapshot, begun_ms: float) -> None:
@@ -242,24 +251,22 @@ class EffectRunner:
 
     async def _merge(self, effect: MergeSnapshots, begun_ms: float) -> None:
         settled = False
-        lost: tuple[int, ...] = ()
+        lost: MergeSourceLost | None = None
         too_large = False
         try:
             settled = await self._merge_and_report(effect, begun_ms)
         except MergeSourceLost as error:
-            lost = (error.bucket_id,)
-            self.writer.failed(SNAPSHOT_LOST, error, retried=False, bucket_id=error.bucket_id)
-            if error.is_missing:
-                self._counters.snapshots_missing += 1
-            else:
-                self._counters.snapshots_corrupt += 1
+            lost = error
         except MergeTooLarge:
             too_large = True
         finally:
             if not settled:
                 self._counters.merges_failed += 1
-                known = self._reports.merge_failed(effect, lost_bucket_ids=lost, too_large=too_large)
+                lost_ids = () if lost is None else (lost.bucket_id,)
+                known = self._reports.merge_failed(effect, lost_bucket_ids=lost_ids, too_large=too_large)
                 self._note_forgotten(known=known)
+                if known and lost is not None:
+                    self._note_lost(lost.bucket_id, lost, is_missing=lost.is_missing)
 
     async def _merge_and_report(self, effect: MergeSnapshots, begun_ms: float) -> bool:
         merge = SnapshotMerge(effect, self._access, self._read_entries, metadata_bytes_max=self._metadata_bytes_max)
@@ -320,7 +327,7 @@ class EffectRunner:
 
     async def _load(self, effect: LoadSegments, begun_ms: float) -> None:
         settled = False
-        lost = False
+        lost: SnapshotNotFound | SnapshotCorrupt | None = None
         try:
             indexes = await self._read(effect)
             settled = True
@@ -328,20 +335,17 @@ class EffectRunner:
             self._succeeded("load", begun_ms, effect.bucket_id)
             self._access.trouble.over(self._key, LOAD_FAILED)
             self._note_forgotten(known=self._reports.segments_loaded(effect, indexes))
-        except SnapshotNotFound as error:
-            self._counters.snapshots_missing += 1
-            self.writer.failed(SNAPSHOT_LOST, error, retried=False, bucket_id=effect.bucket_id)
-            lost = True
-        except SnapshotCorrupt as error:
-            self._counters.snapshots_corrupt += 1
-            self.writer.failed(SNAPSHOT_LOST, error, retried=False, bucket_id=effect.bucket_id)
-            lost = True
+        except (SnapshotNotFound, SnapshotCorrupt) as error:
+            lost = error
         except StorageError as error:
             self.writer.failed(LOAD_FAILED, error, bucket_id=effect.bucket_id)
         finally:
             if not settled:
                 self._counters.segment_loads_failed += 1
-                self._note_forgotten(known=self._reports.segment_load_failed(effect, lost=lost))
+                known = self._reports.segment_load_failed(effect, lost=lost is not None)
+                self._note_forgotten(known=known)
+                if known and lost is not None:
+                    self._note_lost(effect.bucket_id, lost, is_missing=isinstance(lost, SnapshotNotFound))
 
     async def _read(self, effect: LoadSegments) -> IndexColumns:
         entries = await self.writer.attempt(

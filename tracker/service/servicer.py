@@ -176,7 +176,9 @@ class TrackerServicer(InspectionServicer):
         self, request: tracker_pb2.ClearMessagesRequest, _context: Context
     ) -> tracker_pb2.ClearMessagesResponse:
         """See tracker.proto."""
-        cleared = await self._registry.clear(to_key(request.tracker), require_epoch(request.epoch))
+        key = to_key(request.tracker)
+        cleared = await self._registry.clear(key, require_epoch(request.epoch))
+        self._registry.life.cleared(key, cleared)
         return tracker_pb2.ClearMessagesResponse(epoch=cleared.epoch, cleared_count=cleared.cleared_count)
 
     async def DeleteTracker(
@@ -184,7 +186,9 @@ class TrackerServicer(InspectionServicer):
     ) -> tracker_pb2.DeleteTrackerResponse:
         """See tracker.proto."""
         epoch = require_epoch(request.epoch) if request.HasField("epoch") else None
-        deleted_count = await self._registry.delete(to_key(request.tracker), epoch)
+        key = to_key(request.tracker)
+        deleted_count = await self._registry.delete(key, epoch)
+        self._registry.life.deleted(key, deleted_count)
         return tracker_pb2.DeleteTrackerResponse(deleted_count=deleted_count)
 
     async def AddMessagesStream(self, requests: AddRequests, context: Context) -> None:
@@ -234,7 +238,9 @@ class TrackerServicer(InspectionServicer):
     ) -> tracker_pb2.ResetCursorResponse:
         """See tracker.proto."""
         mark_delete = to_mark_delete(request.mark_delete) if request.HasField("mark_delete") else BEFORE_ALL
-        reset = await self._registry.clear(to_key(request.tracker), require_epoch(request.epoch), reset_to=mark_delete)
+        key = to_key(request.tracker)
+        reset = await self._registry.clear(key, require_epoch(request.epoch), reset_to=mark_delete)
+        self._registry.life.cleared(key, reset)
         response = tracker_pb2.ResetCursorResponse(epoch=reset.epoch, cleared_count=reset.cleared_count)
         if mark_delete != BEFORE_ALL:
             response.replay_from.CopyFrom(from_position(after(mark_delete)))

@@ -68,8 +68,13 @@ class SnapshotWriter:
         self._access.trouble.failed(self._key, event, error, retried=retried and not self.finishing, **fields)
 
     def fenced(self, epoch: int, error: SnapshotConflict) -> None:
-        """Tell the log and the core that a newer epoch is on record."""
-        self.failed(FENCED, error, retried=False)
+        """Tell the log and the core that a newer epoch is on record.
+
+        An effect from before a clear or a new owner is fenced by this very process: that is what epochs are for, and no
+        news. If the tracker is somebody else's all the same, the next effect of the epoch in force says so.
+        """
+        if epoch >= self._reports.epoch:
+            self.failed(FENCED, error, retried=False)
         self._reports.catalogue_fenced(epoch)
 
     async def create(

@@ -30,6 +30,7 @@ _log = structlog.stdlib.get_logger("tracker.service")
 
 @dataclass(slots=True)
 class _Trouble:
+    begun_ms: int
     attempts: int
     suppressed: int
     logged_at_ms: int
@@ -59,7 +60,7 @@ class TroubleLog:
         kinds = self._lasting.setdefault(key, {})
         trouble = kinds.get(event)
         if trouble is None:
-            trouble = kinds[event] = _Trouble(0, 0, now_ms - REPEATED_AFTER_MS)
+            trouble = kinds[event] = _Trouble(now_ms, 0, 0, now_ms - REPEATED_AFTER_MS)
         trouble.attempts += 1
         # A clock that was set back must not silence it.
         if 0 <= now_ms - trouble.logged_at_ms < REPEATED_AFTER_MS:
@@ -80,10 +81,20 @@ class TroubleLog:
         trouble.suppressed, trouble.logged_at_ms = 0, now_ms
 
     def over(self, key: TrackerKey, event: str) -> None:
-        """Note that it worked."""
+        """Note that it worked; who was told of trouble is told of its end."""
         kinds = self._lasting.get(key)
-        if kinds is not None and kinds.pop(event, None) is not None and not kinds:
+        if kinds is None or (trouble := kinds.pop(event, None)) is None:
+            return
+        if not kinds:
             del self._lasting[key]
+        _log.info(
+            "storage trouble is over",
+            topic=key.topic,
+            subscription=key.subscription,
+            trouble=event,
+            attempts=trouble.attempts,
+            lasted_ms=max(0, self._clock.now_ms() - trouble.begun_ms),
+        )
 
     def forget(self, key: TrackerKey) -> None:
         """The tracker is closed."""
