@@ -25,7 +25,7 @@ JAVA_TRACKER_BENCH ?=
 help:  ## print each target and what it does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: $(READY)  ## track, deliver, crash and recover delayed messages that a real Pulsar wrote (under three minutes)
+demo: $(READY) $(JAVA)  ## track, deliver, crash and recover delayed messages that a real Pulsar wrote (under three minutes)
 	$(BIN)/delayed-tracker demo
 
 serve: $(READY)  ## run the service with conf/tracker.conf until interrupted
@@ -64,10 +64,10 @@ format: $(READY)  ## format the code and apply the linter's safe fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY)  ## measure everything (minutes) and write tests/benchmarks/README.md
+bench: $(READY) $(JAVA)  ## measure everything (minutes) and write tests/benchmarks/README.md
 	$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 
-bench-peers: $(READY)  ## the same, with Redis and (JAVA_TRACKER_BENCH=DIR) Pulsar's own trackers beside it
+bench-peers: $(READY) $(JAVA)  ## the same, with Redis and (JAVA_TRACKER_BENCH=DIR) Pulsar's own trackers beside it
 	$(BIN)/python -m tests.benchmarks --peers --java-bench "$(JAVA_TRACKER_BENCH)" $(BENCH_ARGS)
 
 proto: $(READY)  ## regenerate the protobuf code beside every proto/**/*.proto
