@@ -22,22 +22,15 @@ MESSAGE_INDEX_SCHEMA: Final = StructType(
     ]
 )
 """One row for each entry: its messages have the indexes from the first to the last, both included."""
-READ_SCHEMA: Final = StructType(
-    [
-        column.field
-        for column in schema.ENTRY_COLUMNS
-        if column.name
-        in {
-            schema.TOPIC,
-            schema.LEDGER_ID,
-            schema.ENTRY_ID,
-            schema.BROKER_TIMESTAMP,
-            schema.INDEX,
-            schema.NUM_MESSAGES,
-            schema.ENTRY_COUNT,
-            schema.ERROR,
-        }
-    ]
+READ_SCHEMA: Final = schema.entry_columns(
+    schema.TOPIC,
+    schema.LEDGER_ID,
+    schema.ENTRY_ID,
+    schema.BROKER_TIMESTAMP,
+    schema.INDEX,
+    schema.NUM_MESSAGES,
+    schema.ENTRY_COUNT,
+    schema.ERROR,
 )
 """The columns that the table is made of."""
 

@@ -12,7 +12,6 @@ from typing import Final
 from pyspark import Broadcast, StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that everybody uses
-from pyspark.sql.types import StructType
 
 from spark_rebuild import schema
 from spark_rebuild.acceptance import Acceptance
@@ -26,7 +25,7 @@ from spark_rebuild.summary import BadRow, Summary, TrackerSummary
 from spark_rebuild.tracker_plan import TrackerPlan, plan_tracker
 from tracker.core.columns import Position
 
-_READ_COLUMNS: Final = (
+_READ_SCHEMA: Final = schema.entry_columns(
     schema.TOPIC,
     schema.LEDGER_ID,
     schema.ENTRY_ID,
@@ -133,8 +132,7 @@ class Stages:
 
 def _entries(session: SparkSession, settings: RebuildSettings) -> DataFrame:
     """Delayed messages, ends of transactions and bad entries, of all topics that are wanted."""
-    wanted = StructType([column.field for column in schema.ENTRY_COLUMNS if column.name in _READ_COLUMNS])
-    reader = session.read.format("pulsar_ledger").schema(wanted).options(**settings.source)
+    reader = session.read.format("pulsar_ledger").schema(_READ_SCHEMA).options(**settings.source)
     return reader.option("entries", "delayed").load()
 
 

@@ -87,6 +87,12 @@ null."""
 ENTRY_SCHEMA: Final = StructType([column.field for column in ENTRY_COLUMNS])
 """Each position occurs once, whatever copies there are. Rows have no order."""
 
+
+def entry_columns(*names: str) -> StructType:
+    """Some of the columns of entries, for ``.schema(...)``: what is not read is not made."""
+    return StructType([column.field for column in ENTRY_COLUMNS if column.name in names])
+
+
 INDEX_SCHEMA: Final = StructType(
     [
         StructField(TOPIC, StringType(), nullable=False),

@@ -5,28 +5,20 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that everybody uses
-from pyspark.sql.types import StructType
 
 from spark_rebuild import schema
 
-READ_SCHEMA: Final = StructType(
-    [
-        column.field
-        for column in schema.ENTRY_COLUMNS
-        if column.name
-        in {
-            schema.TOPIC,
-            schema.LEDGER_ID,
-            schema.ENTRY_ID,
-            schema.PUBLISH_TIME,
-            schema.DELIVER_AT_MS,
-            schema.NUM_MESSAGES,
-            schema.MARKER_TYPE,
-            schema.SIZE_BYTES,
-            schema.ENTRY_COUNT,
-            schema.ERROR,
-        }
-    ]
+READ_SCHEMA: Final = schema.entry_columns(
+    schema.TOPIC,
+    schema.LEDGER_ID,
+    schema.ENTRY_ID,
+    schema.PUBLISH_TIME,
+    schema.DELIVER_AT_MS,
+    schema.NUM_MESSAGES,
+    schema.MARKER_TYPE,
+    schema.SIZE_BYTES,
+    schema.ENTRY_COUNT,
+    schema.ERROR,
 )
 """The columns that are looked at."""
 _BAR: Final = "bar"
