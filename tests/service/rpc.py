@@ -37,6 +37,7 @@ def details(error):
         found[kind] = detail
     info = found.pop("ErrorInfo")
     assert info.domain == "delayed-tracker"
+    assert found.pop("RequestInfo").request_id
     return info, found
 
 

@@ -17,6 +17,7 @@ from tracker.service.clock import ManualClock
 from tracker.service.errors import TrackerKey
 from tracker.service.limits import ServiceLimits
 from tracker.service.methods import serve_tracker
+from tracker.service.metrics.measured_storage import MeasuredStorage
 from tracker.service.registry import TrackerRegistry
 from tracker.service.servicer import TrackerServicer
 
@@ -174,10 +175,12 @@ class RunningService:
 
 
 @asynccontextmanager
-async def running_service(*, limits=TINY, service_limits=None) -> AsyncIterator[RunningService]:
+async def running_service(*, limits=TINY, service_limits=None, spans=None) -> AsyncIterator[RunningService]:
     """A real grpc.aio server on a loopback port, and a channel to it."""
     storage, clock = ControlledStorage(), ManualClock()
-    registry = make_registry(storage, clock, limits=limits, service_limits=service_limits)
+    measured = MeasuredStorage(storage, "memory", clock, spans=spans)
+    registry = make_registry(measured, clock, limits=limits, service_limits=service_limits)
+    registry.calls.spans = spans
     await registry.start()
     server = grpc.aio.server()
     serve_tracker(TrackerServicer(registry), server, registry.calls)

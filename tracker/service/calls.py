@@ -9,6 +9,7 @@ from tracker.service.clock import Clock, SystemClock
 from tracker.service.errors import Overloaded, ShuttingDown
 from tracker.service.limits import ServiceLimits
 from tracker.service.metrics.call_counts import CallCounts
+from tracker.service.spans import Spans
 
 Request = TypeVar("Request")
 
@@ -18,6 +19,8 @@ class Calls:
 
     def __init__(self, limits: ServiceLimits, clock: Clock | None = None) -> None:
         self.open_count = 0
+        self.spans: Spans | None = None
+        """Where calls are traced; to be set before they are served."""
         self.counts = CallCounts(clock or SystemClock())
         self._limits = limits
         self._stopping = False

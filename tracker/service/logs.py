@@ -10,6 +10,8 @@ from typing import TextIO
 import structlog
 from structlog.typing import Processor
 
+from tracker.service.call_identity import with_call
+
 _QUIET_LOGGERS = ("uvicorn", "asyncio")
 """Libraries whose informational lines say nothing an operator of this service needs."""
 
@@ -25,7 +27,7 @@ def configure_logging(log_format: str, level: str, *, stream: TextIO | None = No
     target = sys.stderr if stream is None else stream
     threshold = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
+        with_call,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

@@ -26,6 +26,7 @@ from tracker.client.wire_columns import (
     StreamedAdds,
 )
 from tracker.core.errors import InvalidInput
+from tracker.service.call_identity import begin_call
 from tracker.service.calls import Calls
 from tracker.service.ledger_servicer import LedgerServicer
 from tracker.service.servicer import TrackerServicer
@@ -106,11 +107,18 @@ def _encoded(answer: Message | bytes) -> bytes:
 
 def _answering(method: MethodDescriptor, behaviour: Behaviour, calls: Calls) -> Behaviour:
     """The behaviour, counted, with every error answered by its status; unexpected ones are logged here, once."""
-    counts = calls.counts
-    counted = counts.serve(method.containing_service.full_name, method.name, is_stream=method.client_streaming)
+    counts, spans = calls.counts, calls.spans
+    service, name = method.containing_service.full_name, method.name
+    counted = counts.serve(service, name, is_stream=method.client_streaming)
 
     async def answer(request: Any, context: "Context[Any, Any]") -> Any:
         begun_ms, code = counts.begin(counted), grpc.StatusCode.CANCELLED
+        metadata = context.invocation_metadata() or ()
+        identity = begin_call(metadata)
+        span = None
+        if spans is not None:
+            span = spans.call(service, name, metadata)
+            identity.trace_id = span.trace_id
         try:
             with calls.enter():
                 answered = await behaviour(request, context)
@@ -118,14 +126,14 @@ def _answering(method: MethodDescriptor, behaviour: Behaviour, calls: Calls) -> 
         except Exception as error:  # noqa: BLE001  # the process boundary: nothing is swallowed, all is answered
             code = code_of(error)
             if code is grpc.StatusCode.INTERNAL:
-                _log.error(
-                    "call failed", method=f"/{method.containing_service.full_name}/{method.name}", exc_info=error
-                )
-            status = rpc_status.to_status(status_of(error))
+                _log.error("call failed", method=f"/{service}/{name}", exc_info=error)
+            status = rpc_status.to_status(status_of(error, identity.request_id))
         else:
             return answered
         finally:
             counts.end(counted, begun_ms, code)
+            if span is not None:
+                span.end(code)
         return await context.abort(status.code, status.details, status.trailing_metadata)
 
     return answer

@@ -15,6 +15,7 @@ import signal
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import grpc
 import structlog
@@ -43,6 +44,9 @@ from tracker.service.registry import TrackerRegistry
 from tracker.service.servicer import TrackerServicer
 from tracker.service.settings import Settings
 from tracker.service.settings_keys import Address
+
+if TYPE_CHECKING:
+    from tracker.service.tracing import Tracing
 
 _KEEPALIVE_TIMEOUT_MS = 10_000
 _UNLIMITED = 2**31 - 1
@@ -83,13 +87,17 @@ class TrackerServer:
         self.health = Health()
         clock = clock or SystemClock()
         backend, _, _ = settings.storage_url.partition(":")
-        self._storage = MeasuredStorage(_storage_of(settings), backend, clock)
+        self._tracing = _tracing_of(settings)
+        self._storage = MeasuredStorage(
+            _storage_of(settings), backend, clock, slow_ms=settings.slow_storage_ms, spans=self._tracing
+        )
         self.trackers = TrackerRegistry(
             self._storage,
             settings.tracker_limits(),
             service_limits=settings.service_limits(),
             clock=clock,
         )
+        self.trackers.calls.spans = self._tracing
         self._loop_lag = LoopLag(self.trackers.instruments.loop_lag)
         self._freed_memory = FreedMemory(give_back=trim_of_this_process())
         self.ledgers = LedgerAccess(settings.ledger_source_url, LedgerAnswers.of(settings))
@@ -165,6 +173,8 @@ class TrackerServer:
                 await self.ledgers.close()
         except TimeoutError:
             _log.warning("ledgers did not close in time", ledgers=self.settings.ledger_source_url)
+        if self._tracing is not None:
+            await _close_tracing(self._tracing, remaining_seconds())
 
     def _bound_grpc(self, address: Address) -> grpc.aio.Server:
         server = grpc.aio.server(options=self._grpc_options())
@@ -208,6 +218,26 @@ def _storage_of(settings: Settings) -> SnapshotStore:
         raise InvalidInput(key, error.value, error.remedy) from error
     except (UnknownStorageScheme, StorageBackendMissing) as error:
         raise type(error)(f"{key}: {error.message}") from error
+
+
+def _tracing_of(settings: Settings) -> "Tracing | None":
+    """What sends spans, if the settings name a collector. Only then is OpenTelemetry imported."""
+    if not (endpoint := settings.tracing_endpoint):
+        return None
+    try:
+        from tracker.service.tracing import Tracing  # noqa: PLC0415
+    except ImportError as error:
+        remedy = "install what traces: pip install 'delayed-tracker[tracing]', or leave it empty"
+        raise InvalidInput("tracingEndpoint", endpoint, remedy) from error
+    return Tracing.to(endpoint)
+
+
+async def _close_tracing(tracing: "Tracing", within_seconds: float) -> None:
+    closing = asyncio.get_running_loop().run_in_executor(None, tracing.close)
+    if not (await asyncio.wait([closing], timeout=within_seconds))[0]:
+        _log.warning("spans were not sent in time")
+        tracing.give_up()
+        await closing
 
 
 async def serve(settings: Settings, *, clock: Clock | None = None, ready_file: Path | None = None) -> BoundAddresses:

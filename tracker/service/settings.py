@@ -206,6 +206,21 @@ class Settings(LedgerSettings, StorageSettings, PulsarSettings):
         "The least important lines that are logged.",
         choices={level: level for level in ("debug", "info", "warning", "error")},
     )
+    slow_storage_ms: int = setting(
+        1_000,
+        "slowStorageMillis",
+        Group.SERVER,
+        "A call to the storage that takes longer is logged, up to ten a minute of each operation; 0 logs none.",
+        unit="ms",
+        maximum=_DAY_MS,
+    )
+    tracing_endpoint: str = setting(
+        "",
+        "tracingEndpoint",
+        Group.SERVER,
+        "OpenTelemetry collector (OTLP over gRPC) that spans of calls and storage operations are sent to: "
+        "http://HOST:PORT, or https: for TLS. Needs the extra tracing; OTEL_* variables say the rest. Empty: no tracing.",
+    )
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -217,6 +232,9 @@ class Settings(LedgerSettings, StorageSettings, PulsarSettings):
         if self.ledger_source_url and ":" not in self.ledger_source_url:
             remedy = "give SCHEME:PLACE, such as bookkeeper+file:/disk?metadata=/disk/dump.jsonl"
             raise InvalidInput("ledgerSourceUrl", self.ledger_source_url, remedy)
+        if self.tracing_endpoint and not self.tracing_endpoint.startswith(("http://", "https://")):
+            remedy = "give http://HOST:PORT, such as http://127.0.0.1:4317, or https: for TLS"
+            raise InvalidInput("tracingEndpoint", self.tracing_endpoint, remedy)
         _check_order(
             ("delayedDeliveryMinIndexCountPerBucket", self.min_index_count_per_bucket),
             ("mutableIndexesMax", self.mutable_indexes_max),

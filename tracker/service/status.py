@@ -83,8 +83,13 @@ def code_of(error: Exception) -> grpc.StatusCode:
     return next((code for kind, code in _CODES if isinstance(error, kind)), grpc.StatusCode.INTERNAL)
 
 
-def status_of(error: Exception) -> status_pb2.Status:
-    """The whole status: code, one sentence, ErrorInfo, and what else helps the caller. INTERNAL explains nothing."""
+def status_of(error: Exception, request_id: str = "") -> status_pb2.Status:
+    """The whole status: code, one sentence, ErrorInfo, and what else helps the caller. INTERNAL explains nothing.
+
+    Args:
+        error: what the call ended with.
+        request_id: by which log lines name the call; empty if they do not.
+    """
     code = code_of(error)
     if code is grpc.StatusCode.INTERNAL or not isinstance(error, DelayedTrackerError):
         message = "the service failed; its log says why"
@@ -96,6 +101,8 @@ def status_of(error: Exception) -> status_pb2.Status:
             metadata |= {"offsets": as_ranges(error.offsets), "offset_count": str(error.offset_count)}
         details = [error_details_pb2.ErrorInfo(reason=error.reason, domain=ERROR_DOMAIN, metadata=metadata)]
         details += _helpful_details(error)
+    if request_id:
+        details.append(error_details_pb2.RequestInfo(request_id=request_id))
     status = status_pb2.Status(code=code.value[0], message=message)
     for detail in details:
         packed = AnyMessage()

@@ -6,6 +6,8 @@ skipped. So moving costs O(log n), and 10,000 idle trackers cost one armed timer
 
 import heapq
 import itertools
+from contextvars import Context
+from functools import partial
 from typing import Protocol
 
 from tracker.service.clock import Clock, Timer
@@ -65,7 +67,8 @@ class WakeupQueue:
             self._timer = None
         if first_ms is not None:
             self._timer_ms = first_ms
-            self._timer = self._clock.call_at(first_ms, self._fire)
+            # Time wakes them, not whoever happened to arm the timer: what they do is not done for that call.
+            self._timer = self._clock.call_at(first_ms, partial(Context().run, self._fire))
 
     def _fire(self) -> None:
         self._timer = None

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
 from snapshot_storage.memory import MemoryStorage
@@ -121,3 +122,33 @@ async def test_the_space_that_a_storage_takes_is_shown_and_not_that_of_one_witho
     samples = await scraped(registry, storage=unbounded)
     assert not [key for key in samples if key[0].startswith("delayed_tracker_storage_used")]
     await registry.close()
+
+
+async def test_slow_calls_are_logged_ten_a_minute():
+    """With what they were about; those at the threshold are not slow."""
+    clock, inner = ManualClock(), ControlledStorage()
+    storage = MeasuredStorage(inner, "memory", clock, slow_ms=100)
+    await storage.start()
+
+    async def takes(ms):
+        async def hook(*_args):
+            clock.advance(ms)
+
+        inner.before["list"] = hook
+        await storage.list(*KEY)
+
+    with capture_logs() as logs:
+        await takes(100)
+        for _ in range(12):
+            await takes(101)
+        clock.advance(60_000)
+        await takes(2_000)
+    told = {
+        "event": "storage is slow",
+        "log_level": "warning",
+        "operation": "list",
+        "topic": KEY.topic,
+        "subscription": KEY.subscription,
+        "outcome": "ok",
+    }
+    assert logs == [*[told | {"duration_ms": 101}] * 10, told | {"duration_ms": 2_000, "suppressed": 2}]

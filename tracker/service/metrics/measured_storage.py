@@ -10,6 +10,8 @@ from tracker.core.columns import Position
 from tracker.service.clock import Clock
 from tracker.service.metrics.histogram import Histogram
 from tracker.service.metrics.storage_space import SpaceWatch
+from tracker.service.slow_storage import SlowStorage
+from tracker.service.spans import Spans
 
 Answer = TypeVar("Answer")
 
@@ -56,26 +58,37 @@ class MeasuredStorage:
         inner: not started.
         backend: what the storage is called, as in its URL.
         clock: measures.
+        slow_ms: calls that take longer are logged; 0 logs none.
+        spans: where calls are traced, if they are.
     """
 
-    def __init__(self, inner: SnapshotStore, backend: str, clock: Clock) -> None:
+    def __init__(
+        self, inner: SnapshotStore, backend: str, clock: Clock, *, slow_ms: int = 0, spans: Spans | None = None
+    ) -> None:
         self.inner = inner
         self.backend = backend
         self.operations = {name: OperationCalls() for name in STORAGE_OPERATIONS}
         self.space = SpaceWatch(inner)
         self._clock = clock
+        self._slow = SlowStorage(clock, slow_ms=slow_ms)
+        self._spans = spans
 
-    async def _measured(self, name: str, call: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def _measured(self, name: str, call: Callable[[], Awaitable[Answer]], **where: str | int) -> Answer:
         calls = self.operations[name]
         begun_ms, outcome = self._clock.elapsed_ms(), "ok"
         try:
-            return await call()
+            if self._spans is None:
+                return await call()
+            with self._spans.storage(name, {"backend": self.backend, **where}):
+                return await call()
         except BaseException as error:
             outcome = next((name for kind, name in _OUTCOMES if isinstance(error, kind)), _OTHER)
             raise
         finally:
             calls.outcomes[outcome] += 1
-            calls.durations.observe((self._clock.elapsed_ms() - begun_ms) / 1_000)
+            took_ms = self._clock.elapsed_ms() - begun_ms
+            calls.durations.observe(took_ms / 1_000)
+            self._slow.ended(name, where, took_ms=took_ms, outcome=outcome)
 
     async def start(self) -> None:
         """See the protocol."""
@@ -103,33 +116,46 @@ class MeasuredStorage:
             lambda: self.inner.create_bucket_snapshot(
                 metadata, segments, bucket_key=bucket_key, topic=topic, cursor=cursor, epoch=epoch
             ),
+            topic=topic,
+            subscription=cursor,
         )
 
     async def get_bucket_snapshot_metadata(self, bucket_id: int) -> bytes:
         """See the protocol."""
         return await self._measured(
-            "get_bucket_snapshot_metadata", lambda: self.inner.get_bucket_snapshot_metadata(bucket_id)
+            "get_bucket_snapshot_metadata",
+            lambda: self.inner.get_bucket_snapshot_metadata(bucket_id),
+            bucket_id=bucket_id,
         )
 
     async def get_bucket_snapshot_segments(self, bucket_id: int, first: int, last: int) -> list[bytes]:
         """See the protocol."""
         return await self._measured(
-            "get_bucket_snapshot_segments", lambda: self.inner.get_bucket_snapshot_segments(bucket_id, first, last)
+            "get_bucket_snapshot_segments",
+            lambda: self.inner.get_bucket_snapshot_segments(bucket_id, first, last),
+            bucket_id=bucket_id,
         )
 
     async def get_bucket_snapshot_length(self, bucket_id: int) -> int:
         """See the protocol."""
         return await self._measured(
-            "get_bucket_snapshot_length", lambda: self.inner.get_bucket_snapshot_length(bucket_id)
+            "get_bucket_snapshot_length", lambda: self.inner.get_bucket_snapshot_length(bucket_id), bucket_id=bucket_id
         )
 
     async def delete_bucket_snapshot(self, bucket_id: int) -> None:
         """See the protocol."""
-        await self._measured("delete_bucket_snapshot", lambda: self.inner.delete_bucket_snapshot(bucket_id))
+        await self._measured(
+            "delete_bucket_snapshot", lambda: self.inner.delete_bucket_snapshot(bucket_id), bucket_id=bucket_id
+        )
 
     async def list_bucket_snapshots(self, topic: str, cursor: str) -> list[StoredSnapshot]:
         """See the protocol."""
-        return await self._measured("list_bucket_snapshots", lambda: self.inner.list_bucket_snapshots(topic, cursor))
+        return await self._measured(
+            "list_bucket_snapshots",
+            lambda: self.inner.list_bucket_snapshots(topic, cursor),
+            topic=topic,
+            subscription=cursor,
+        )
 
     async def trackers(self) -> list[tuple[str, str]]:
         """See the protocol."""
@@ -152,12 +178,19 @@ class MeasuredStorage:
             lambda: self.inner.replace(
                 topic, cursor, remove=remove, add=add, epoch=epoch, writer=writer, mark_delete=mark_delete
             ),
+            topic=topic,
+            subscription=cursor,
         )
 
     async def forget(self, topic: str, cursor: str, *, epoch: int, writer: str = "") -> None:
         """See the protocol."""
-        await self._measured("forget", lambda: self.inner.forget(topic, cursor, epoch=epoch, writer=writer))
+        await self._measured(
+            "forget",
+            lambda: self.inner.forget(topic, cursor, epoch=epoch, writer=writer),
+            topic=topic,
+            subscription=cursor,
+        )
 
     async def list(self, topic: str, cursor: str) -> CatalogueState:
         """See the protocol."""
-        return await self._measured("list", lambda: self.inner.list(topic, cursor))
+        return await self._measured("list", lambda: self.inner.list(topic, cursor), topic=topic, subscription=cursor)
