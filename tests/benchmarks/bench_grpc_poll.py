@@ -29,7 +29,9 @@ ABOUT = (
     "HTTP/2 windows and frames of megabytes, no bandwidth probes, gRPC's throughput target, its minimal stack, larger "
     "reads (none beyond the noise); gRPC's server of threads (250 us for its side of a call instead of 400, but each poll "
     "that waits would hold a thread). Answers above 128 KB cost 300 us more, for the allocator then maps their memory "
-    "anew. Acknowledgements are calls of their own for each lease, and most of what a leased poll costs."
+    "anew. What was leased is acknowledged as a whole, by the lease's id and its count, and acks made at the same time "
+    "share calls, too: a call for each, naming every position, made a leased poll cost 1,520 ns per index instead of "
+    "400."
 )
 IN_FLIGHT = (8, 32)
 _FILL_US_PER_INDEX = 10
@@ -130,7 +132,8 @@ async def _repeat(run: Run, service: Served, load: Load, session: TrackerSession
     async def lease(size: int) -> None:
         leased = await session.poll(size, wait_ms=10_000)
         messages = leased.messages
-        await session.ack(leased.lease_id, messages.ledger_ids, messages.entry_ids)
+        answer = await leased.ack()
+        require(load.what, answer.acked_count == len(messages))
         taken.append((len(messages), int(np.asarray(messages.entry_ids).sum())))
 
     polls = [load.size] * (load.count // load.size)

@@ -29,11 +29,16 @@ class Settled:
         self.deadlines: list[int | None] = []
         self.extended: list[tuple[int, list[tuple[int, int]] | None]] = []
         self.fail = fail
+        self.whole_count = 0
 
     def ack(self, lease_id, ledger_ids, entry_ids) -> AckAnswer:
         assert lease_id == 9
         self.acked += zip(ledger_ids, entry_ids, strict=True)
         return AckAnswer(len(ledger_ids))
+
+    def ack_whole(self, lease_id, ledger_ids, entry_ids) -> AckAnswer:
+        self.whole_count += 1
+        return Settled.ack(self, lease_id, ledger_ids, entry_ids)
 
     def nack(self, lease_id, ledger_ids, entry_ids, *, deliver_at_ms=None) -> NackAnswer:
         if self.fail:
@@ -52,6 +57,9 @@ class AwaitableSettled(Settled):
 
     async def ack(self, *arguments) -> AckAnswer:
         return super().ack(*arguments)
+
+    async def ack_whole(self, *arguments) -> AckAnswer:
+        return super().ack_whole(*arguments)
 
     async def nack(self, *arguments, **options) -> NackAnswer:
         return super().nack(*arguments, **options)
@@ -80,6 +88,7 @@ async def test_a_clean_exit_acknowledges_the_rest(make_settled):
         await held.nack([Position(5, 1)], deliver_at_ms=70_000)
         assert len(held) == 2
     assert settled.acked == [(5, 0), (6, 0)]
+    assert settled.whole_count == 1
     assert settled.nacked == [(5, 1)]
     assert settled.deadlines == [70_000]
 
@@ -96,6 +105,7 @@ async def test_an_exception_gives_the_rest_back(make_settled):
     with pytest.raises(KeyError):
         await work()
     assert settled.acked == [(5, 0)]
+    assert settled.whole_count == 0
     assert settled.nacked == [(5, 1), (6, 0)]
 
 

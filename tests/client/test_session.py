@@ -173,7 +173,7 @@ async def test_a_poll_is_a_lease(service, session):
             server_time_ms=30,
         ),
     )
-    service.on("AckMessages", pb.AckMessagesResponse(acked_count=2))
+    service.on("AckMessages", pb.AckMessagesResponse(acked_count=2, acked_counts=[2]))
     await session.poll_hand_off(1)  # tells that nothing more is due, so the next one waits
     async with await session.poll(10, wait_ms=250, lease_ms=1_000) as lease:
         assert list(lease.messages) == [(3, 1), (3, 2)]
@@ -182,7 +182,9 @@ async def test_a_poll_is_a_lease(service, session):
     _, polled = service.requests_of("PollScheduledMessages")
     assert (polled.max_messages, polled.wait_ms, polled.lease_ms, polled.hand_off) == (10, 250, 1_000, False)
     (acked,) = service.requests_of("AckMessages")
-    assert (acked.lease_id, list(acked.ledger_ids), list(acked.entry_ids)) == (5, [3, 3], [1, 2])
+    assert list(acked.leases) == [pb.LeaseAck(lease_id=5, held_count=2)]
+    assert not acked.lease_id
+    assert not acked.ledger_ids
 
 
 async def test_the_servers_default_lease_is_left_to_the_server(service, session):

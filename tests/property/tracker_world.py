@@ -7,6 +7,7 @@ from tests.property.stored_world import StoredWorld
 from tracker.core.columns import IndexColumns, Position, PositionColumns
 from tracker.core.core import TrackerClosed
 from tracker.core.effects import LoadSegments, MergeSnapshots, StoreSnapshot
+from tracker.core.leases import LeaseAck
 from tracker.core.limits import TrackerKind
 
 
@@ -50,14 +51,17 @@ class World(StoredWorld):
             assert rows == due[:count], "all that is due, earliest first"
         else:
             self.hits["pop while unloaded"] += 1
-        for _, ledger_id, entry_id in rows:
-            position = Position(ledger_id, entry_id)
-            if lease_ms:
-                self.model.leased[position] = delivery.lease_id
-                self.model.expiry[position] = self.now_ms + lease_ms
-            else:
-                self.model.forget(position)
-        self.last_lease_id = max(self.last_lease_id, delivery.lease_id)
+        # What is leased goes to two, if there is enough for two.
+        deliveries = self.core.divide(delivery, [1, count]) if lease_ms else [delivery]
+        assert [row for each in deliveries for row in each.indexes] == rows
+        for each in deliveries:
+            for position in each.indexes.positions:
+                if lease_ms:
+                    self.model.leased[position] = each.lease_id
+                    self.model.expiry[position] = self.now_ms + lease_ms
+                else:
+                    self.model.forget(position)
+            self.last_lease_id = max(self.last_lease_id, each.lease_id)
         self.settle()
 
     def pop_at_next_delivery(self, count: int, lease_ms: int) -> None:
@@ -117,6 +121,33 @@ class World(StoredWorld):
         if stale:
             self.hits["stale ack"] += 1
         for offset, position in enumerate(positions):
+            if offset not in stale:
+                self.model.forget(position)
+        self.settle()
+
+    def take_and_ack_leases(self, count: int, positions: list[Position], off_by: int) -> None:
+        """Acknowledge all of one lease, of which another number may be expected, and some of another, in one call."""
+        self.pop_at_next_delivery(count, 20)
+        first, second = self._lease(0), self._lease(1)
+        if first is None or second is None:
+            return
+        held = [position for position, holder in self.model.leased.items() if holder == first]
+        some = self._with_some_of(second, positions)
+        whole = LeaseAck(first, None, len(held) + off_by)
+        acks = [whole, LeaseAck(second, PositionColumns.of(some))]
+        all_of_it, part = self.core.ack_leases(acks, self.now_ms)
+        assert all_of_it.changed_count == (0 if off_by else len(held))
+        assert not len(all_of_it.stale)
+        assert not len(all_of_it.unknown)
+        for position in () if off_by else held:
+            self.model.forget(position)
+            self.hits["whole ack"] += 1
+        stale = [o for o, p in enumerate(some) if self.model.leased.get(p, second) != second]
+        unknown = [o for o, p in enumerate(some) if p not in self.model.tracked]
+        assert part.stale.tolist() == stale
+        assert part.unknown.tolist() == unknown
+        assert part.changed_count == len(some) - len(stale) - len(unknown)
+        for offset, position in enumerate(some):
             if offset not in stale:
                 self.model.forget(position)
         self.settle()

@@ -56,14 +56,14 @@ class Batches:
             try:
                 response = yield from ask(method, batch, answer)
             except BatchTooLarge as error:
-                if not self._take_over_limit(error, count):
+                if not self.take_over_limit(error, count):
                     raise
                 continue
             parts.append((first, response))
             first += count
         return parts
 
-    def _take_over_limit(self, error: BatchTooLarge, sent_count: int) -> bool:
+    def take_over_limit(self, error: BatchTooLarge, sent_count: int) -> bool:
         """Use the limit that the service names, or half of what was sent; False if no smaller batch is possible."""
         named = error.metadata.get("limit", "")
         limit = int(named) if named.isdecimal() else math.ceil(sent_count / 2)

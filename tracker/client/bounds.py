@@ -6,6 +6,8 @@ from tracker.client.columns import ENTRY_ID_MAX, INT63_MAX
 from tracker.core.errors import InvalidInput
 
 UINT32_MAX = 2**32 - 1
+ACKS_MAX = 1_000
+"""Leases that one call may acknowledge."""
 
 
 def bounded(field: str, value: int, *, minimum: int, maximum: int) -> int:

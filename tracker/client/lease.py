@@ -25,6 +25,10 @@ class Settles(Protocol):
         """Acknowledge leased positions."""
         ...
 
+    async def ack_whole(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
+        """Acknowledge all that a lease still holds."""
+        ...
+
     async def nack(
         self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn, *, deliver_at_ms: int | None = None
     ) -> NackAnswer:
@@ -64,7 +68,8 @@ class Lease(HeldPositions):
         chosen = self._choose(positions)
         if not chosen:
             return AckAnswer(acked_count=0)
-        answer = await self._session.ack(self.lease_id, *columns_of(chosen))
+        settle = self._session.ack_whole if positions is None else self._session.ack
+        answer = await settle(self.lease_id, *columns_of(chosen))
         self._settle(chosen)
         return answer
 

@@ -27,6 +27,7 @@ from tracker.client.columns import IntColumn, pack_indexes
 from tracker.client.lease import Lease
 from tracker.client.poll_queue import PollTerms, Taken
 from tracker.client.session_rules import SessionRules
+from tracker.client.shared_acks import SharedAcks
 from tracker.client.shared_adds import SharedAdds
 from tracker.client.shared_polls import SharedPolls
 from tracker.client.view import TrackerView
@@ -54,6 +55,9 @@ class TrackerSession(TrackerView):
             lambda rest: self.nack(rest.lease_id, rest.messages.ledger_ids, rest.messages.entry_ids),
             share_max=settings.batch_max,
             epoch=lambda: self._rules.epoch,
+        )
+        self._acks = SharedAcks(
+            lambda acks: calls.perform(self._rules.acked(acks)), batch_max=lambda: self._rules.batch_max
         )
         self._buffer = AddBuffer(
             self.add_columns,
@@ -156,8 +160,16 @@ class TrackerSession(TrackerView):
         return await self._polls.poll(max_messages, wait_ms, terms)
 
     async def ack(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
-        """Acknowledge leased positions: they are no longer tracked."""
-        return await self._calls.perform(self._rules.ack(lease_id, ledger_ids, entry_ids))
+        """Acknowledge leased positions: they are no longer tracked.
+
+        Two calls of a session are under way at most; acks that come meanwhile share the next, each with its own answer.
+        One that is cancelled before it left is not sent.
+        """
+        return await self._acks.ack(self._rules.ack(lease_id, ledger_ids, entry_ids))
+
+    async def ack_whole(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
+        """Acknowledge all that a lease still holds, as far as the caller knows; by its id, if the service agrees."""
+        return await self._acks.ack(self._rules.ack_whole(lease_id, ledger_ids, entry_ids))
 
     async def nack(
         self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn, *, deliver_at_ms: int | None = None

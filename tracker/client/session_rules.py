@@ -1,9 +1,12 @@
 """What owning one tracker sends, and what the answers mean: every call carries the epoch that the open answered."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tracker.client import convert
+from tracker.client.ack_queue import AckOutcome, LeaseAck, divided
 from tracker.client.add_stream import AddStream
 from tracker.client.answers import (
     AckAnswer,
@@ -18,7 +21,8 @@ from tracker.client.answers import (
 )
 from tracker.client.batching import all_offsets
 from tracker.client.bounds import UINT32_MAX, bounded, mark_delete_message
-from tracker.client.columns import IntColumn, pack, pack_indexes, pack_positions
+from tracker.client.columns import IntColumn, pack, pack_indexes, pack_positions, require_equal_lengths
+from tracker.client.errors import BatchTooLarge, InvalidArgument
 from tracker.client.exchange import Exchange, ask
 from tracker.client.poll_queue import PollTerms, Taken
 from tracker.client.settings import ClientSettings
@@ -31,7 +35,7 @@ from tracker.client.wire_columns import (
     NACK_COLUMNS,
     POLLED_COLUMNS,
 )
-from tracker.core.errors import InvalidInput
+from tracker.core.errors import DelayedTrackerError, InvalidInput
 
 
 class SessionRules(ViewRules):
@@ -96,16 +100,64 @@ class SessionRules(ViewRules):
         if terms.lease_ms is not None:
             bounded("lease_ms", terms.lease_ms, minimum=1, maximum=UINT32_MAX)
 
-    def ack(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> Exchange[AckAnswer]:
-        """AckMessages, as many calls as the columns take."""
-        ledgers, entries = pack_positions(ledger_ids, entry_ids)
+    def ack(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> LeaseAck:
+        """Some positions of a lease, to be acknowledged."""
+        columns = pack_positions(ledger_ids, entry_ids)
+        return LeaseAck(lease_id, self.epoch, len(ledger_ids), lambda: columns)
+
+    def ack_whole(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> LeaseAck:
+        """All that a lease still holds, to be acknowledged."""
+        require_equal_lengths(ledger_ids=ledger_ids, entry_ids=entry_ids)
+        count = len(ledger_ids)
+        packed = partial(pack_positions, ledger_ids, entry_ids)
+        return LeaseAck(lease_id, self.epoch, count, packed, is_whole=0 < count <= self._batches.batch_max)
+
+    def acked(self, acks: Sequence[LeaseAck]) -> Exchange[list[AckOutcome]]:
+        """AckMessages for several: what became of each, or why it failed.
+
+        A lease that does not hold as much as it should is named in a second call; acks that the service refuses
+        together, which applied nothing, are sent apart.
+        """
+        try:
+            answers = yield from self._acked_together(acks)
+        except InvalidArgument as error:
+            if len(acks) == 1 and not acks[0].is_whole:
+                return [error]
+            if isinstance(error, BatchTooLarge):
+                self._batches.take_over_limit(error, sum(ack.count for ack in acks))
+            apart: list[AckOutcome] = []
+            for ack in acks:
+                apart += yield from self.acked([replace(ack, is_whole=False)])
+            return apart
+        except DelayedTrackerError as error:
+            return [error] * len(acks)
+        outcomes: list[AckOutcome] = list(answers)
+        changed = [place for place, ack in enumerate(acks) if ack.is_whole and not answers[place].acked_count]
+        if changed:
+            named = yield from self.acked([replace(acks[place], is_whole=False) for place in changed])
+            for place, outcome in zip(changed, named, strict=True):
+                outcomes[place] = outcome
+        return outcomes
+
+    def _acked_together(self, acks: Sequence[LeaseAck]) -> Exchange[list[AckAnswer]]:
+        head = pb.AckMessagesRequest(tracker=self.tracker, epoch=acks[0].epoch)
+        if len(acks) == 1 and not acks[0].is_whole:
+            return [(yield from self._acked_alone(head, acks[0]))]
+        named_counts = [0 if ack.is_whole else ack.count for ack in acks]
+        for ack, named_count in zip(acks, named_counts, strict=True):
+            head.leases.add(
+                lease_id=ack.lease_id, position_count=named_count, held_count=ack.count if ack.is_whole else 0
+            )
+        columns = [b"".join(column) for column in zip(*(ack.packed() for ack in acks if not ack.is_whole), strict=True)]
+        request = ACK_COLUMNS.encoded(head, columns or (b"", b""))
+        answer = yield from ask("AckMessages", request, pb.AckMessagesResponse)
+        return divided(named_counts, answer.acked_counts, answer.stale_offsets, answer.unknown_offsets)
+
+    def _acked_alone(self, head: pb.AckMessagesRequest, ack: LeaseAck) -> Exchange[AckAnswer]:
+        """As many calls as its positions take."""
+        head.lease_id = ack.lease_id
         parts = yield from self._batches.spread(
-            "AckMessages",
-            pb.AckMessagesRequest(tracker=self.tracker, epoch=self.epoch, lease_id=lease_id),
-            pb.AckMessagesResponse,
-            fields=ACK_COLUMNS,
-            columns=(ledgers, entries),
-            total=len(ledger_ids),
+            "AckMessages", head, pb.AckMessagesResponse, fields=ACK_COLUMNS, columns=ack.packed(), total=ack.count
         )
         return AckAnswer(
             acked_count=sum(answer.acked_count for _, answer in parts),

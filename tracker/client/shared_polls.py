@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from tracker.client.errors import InvalidArgument, SessionClosed
 from tracker.client.poll_queue import CALLS_MAX, PollQueue, PollTerms, Taken, WaitingPoll
+from tracker.client.turns import Turns
 from tracker.core.errors import DelayedTrackerError
 
 Send: TypeAlias = Callable[[Sequence[int], int, PollTerms], Awaitable[list[Taken]]]
@@ -32,9 +33,8 @@ class SharedPolls:
         self._give_back = give_back
         self._epoch = epoch
         self._queue: PollQueue[asyncio.Future[Taken | None]] = PollQueue(share_max=share_max)
-        self._calls: set[asyncio.Task[None]] = set()
+        self._turns = Turns(self._queue, self._call, calls_max=CALLS_MAX, name="delayed-tracker shared polls")
         self._returning: set[asyncio.Task[None]] = set()
-        self._is_leaving = False
 
     async def poll(self, max_messages: int, wait_ms: int, terms: PollTerms) -> Taken:
         """What one poll took: nothing, if nothing became due within ``wait_ms``.
@@ -50,7 +50,7 @@ class SharedPolls:
             until = loop.time() + wait_ms / 1_000
             outcome: asyncio.Future[Taken | None] = loop.create_future()
             self._queue.put(WaitingPoll(max_messages, wait_ms > 0, terms, outcome))
-            self._begin_call()
+            self._turns.begin()
             if (share := await self._share(outcome, terms)) is not None:
                 return share
             wait_ms = max(0, math.ceil((until - loop.time()) * 1_000))
@@ -67,23 +67,7 @@ class SharedPolls:
                 self._put_back(share, terms)
             raise
 
-    def _begin_call(self) -> None:
-        """Begin one if there is room for it and none is about to leave: it takes all that come in this turn."""
-        if self._queue and not self._is_leaving and len(self._calls) < CALLS_MAX:
-            self._is_leaving = True
-            call = asyncio.get_running_loop().create_task(self._call(), name="delayed-tracker shared polls")
-            self._calls.add(call)
-            call.add_done_callback(self._ended)
-
-    def _ended(self, call: "asyncio.Task[None]") -> None:
-        self._calls.discard(call)
-        self._begin_call()
-
-    async def _call(self) -> None:
-        self._is_leaving = False
-        if not (polls := self._queue.take()):
-            return
-        self._begin_call()
+    async def _call(self, polls: _Polls) -> None:
         try:
             parts = await self._send([poll.max_messages for poll in polls], 0, polls[0].terms)
         except InvalidArgument as error:

@@ -1,12 +1,14 @@
 """The verbs that hand positions out, and hear what became of them."""
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 import numpy as np
 
 from tracker.core.adding import AddingVerbs
 from tracker.core.columns import INT63_MAX, BoolArray, IndexColumns, PositionColumns
 from tracker.core.errors import InvalidInput
+from tracker.core.leases import LeaseAck
 from tracker.core.outcomes import Delivery, ExtendOutcome, LeaseOutcome
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.runs import Run
@@ -76,6 +78,22 @@ class HandingOutVerbs(AddingVerbs):
         rows = state.heap.take_ready(cutoff_ms, count)
         return IndexColumns.empty() if rows is None else rows
 
+    def divide(self, delivery: Delivery, counts: Sequence[int]) -> list[Delivery]:
+        """Make one delivery several, each under a lease of its own, before anything else is done with its lease.
+
+        Args:
+            delivery: as :meth:`pop_due` just answered it.
+            counts: of rows that each takes at most, 1 or more; together no fewer than there are.
+        Returns: what each took, in order, but for those that took nothing; at least the first.
+        """
+        indexes = delivery.indexes
+        firsts = [0, *(first for first in accumulate(counts[:-1]) if first < len(indexes))]
+        if len(firsts) == 1:
+            return [delivery]
+        parts = [indexes.take(slice(first, end)) for first, end in pairwise([*firsts, len(indexes)])]
+        leases = self._state.leases.divide(delivery.lease_id, parts)
+        return [Delivery(part, lease_id, delivery.expires_at_ms) for part, lease_id in zip(parts, leases, strict=True)]
+
     # -- leases --------------------------------------------------------------------------------------------------------
 
     def ack(self, lease_id: int, positions: PositionColumns, now_ms: int) -> LeaseOutcome:
@@ -86,11 +104,36 @@ class HandingOutVerbs(AddingVerbs):
         Raises: InvalidInput for a lease id never given out, TrackerClosed.
         """
         self._require_open()
+        outcome = self._ack(lease_id, positions, now_ms)
+        self._finish(now_ms)
+        return outcome
+
+    def ack_leases(self, acks: Sequence[LeaseAck], now_ms: int) -> list[LeaseOutcome]:
+        """Forget what was dealt with of several leases, in order.
+
+        Returns: for each what :meth:`ack` does; of a lease that holds another number of positions than it should,
+            nothing was changed.
+        Raises: InvalidInput for a lease id never given out, TrackerClosed; nothing was changed.
+        """
+        self._require_open()
+        leases = self._state.leases
+        for ack in acks:
+            leases.require_issued(ack.lease_id)
+        outcomes = []
+        for ack in acks:
+            positions = leases.of(ack.lease_id).positions if ack.positions is None else ack.positions
+            if ack.positions is None and len(positions) != ack.held_count:
+                outcomes.append(LeaseOutcome.all_done(0))
+            else:
+                outcomes.append(self._ack(ack.lease_id, positions, now_ms))
+        self._finish(now_ms)
+        return outcomes
+
+    def _ack(self, lease_id: int, positions: PositionColumns, now_ms: int) -> LeaseOutcome:
         if self._state.leases.end_whole(lease_id, positions):
             self._state.forget_soon(positions)
             self._state.counters.acked += len(positions)
             self._settle_soon(now_ms)
-            self._finish(now_ms)
             return LeaseOutcome.all_done(len(positions))
         state = self._settled()
         held, stale, free = self._sort_out(lease_id, positions)
@@ -109,7 +152,6 @@ class HandingOutVerbs(AddingVerbs):
                 acked += count
                 self._retire(homes)
         state.counters.acked += acked
-        self._finish(now_ms)
         return LeaseOutcome(acked, np.flatnonzero(stale), np.flatnonzero(unknown))
 
     def nack(

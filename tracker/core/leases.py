@@ -4,6 +4,9 @@ A leased position keeps the bit of its home. Crossing a network makes leases nec
 must not lose its messages.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
 from tracker.core.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
@@ -15,6 +18,16 @@ _ROW_BYTES = 24
 _BITS_BYTES = 2
 _LEASE_BYTES = 1_400
 """An entry in both tables, three arrays and what holds them together, beyond rows and bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseAck:
+    """What is to be acknowledged of one lease."""
+
+    lease_id: int
+    positions: PositionColumns | None
+    """None: all that the lease holds, provided that it still is ``held_count``."""
+    held_count: int = 0
 
 
 class Lease:
@@ -149,12 +162,22 @@ class LeaseTable:
             or positions.at_or_below(self._dropped_through).any()
         ):
             return False
-        if self._unlisted is not None and self._unlisted.pop(lease.part, None) is not None:
-            self._unlisted_count -= len(positions)
-        else:
-            self._bits.remove(positions)
-        self._end(lease)
+        self._end_untouched(lease)
         return True
+
+    def _end_untouched(self, lease: Lease) -> None:
+        if self._unlisted is not None and self._unlisted.pop(lease.part, None) is not None:
+            self._unlisted_count -= len(lease.indexes)
+        else:
+            self._bits.remove(lease.indexes.positions)
+        self._end(lease)
+
+    def divide(self, lease_id: int, parts: Sequence[IndexColumns]) -> list[int]:
+        """Make a lease that was just granted several, one for each part of its rows; returns their ids."""
+        (lease,) = self._leases[lease_id]
+        self._end_untouched(lease)
+        self._begin(lease_id, parts[0], lease.expires_at_ms)
+        return [lease_id, *(self.grant(part, lease.expires_at_ms) for part in parts[1:])]
 
     def require_issued(self, lease_id: int) -> None:
         """Raise InvalidInput for an id that was never given out."""

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 
 from snapshot_storage.errors import SnapshotConflict, StorageError
 from snapshot_storage.protocol import CatalogueEntry
 from tracker.core.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
 from tracker.core.core import TrackerCore
+from tracker.core.leases import LeaseAck
 from tracker.core.outcomes import (
     AddOutcome,
     BucketView,
@@ -308,29 +308,10 @@ class TrackerHost(HostResults):
                     return delivery
         return Delivery(IndexColumns.empty())
 
-    def poll_rest(self, epoch: int, first: Delivery, max_counts: Sequence[int], *, lease_ms: int) -> list[Delivery]:
-        """Take the other shares of a poll whose first share was just taken, each under a lease of its own.
-
-        Args:
-            epoch: the owner's.
-            first: what the first share took.
-            max_counts: of all shares, the first included; each 1 or more.
-            lease_ms: 1 or more.
-        Returns: what each took, the first included; those at the end that took nothing are left out.
-        """
-        deliveries = [first]
-        for before, max_count in pairwise(max_counts):
-            if len(deliveries[-1].indexes) < before:
-                break
-            try:
-                delivery, _ = self._pop(epoch, max_count, lease_ms, abandoned=lambda: False)
-            except LeasesExhausted:
-                # The shares before have taken what there was room for.
-                break
-            if not len(delivery.indexes):
-                break
-            deliveries.append(delivery)
-        return deliveries
+    def divide(self, epoch: int, delivery: Delivery, counts: Sequence[int]) -> list[Delivery]:
+        """Make what a poll has just taken several deliveries, each under a lease of its own; see the core's verb."""
+        with self._whole():
+            return self._require_core(epoch).divide(delivery, counts)
 
     def _pop(self, epoch: int, max_count: int, lease_ms: int, abandoned: Callable[[], bool]) -> tuple[Delivery, bool]:
         """Take without an await, so that no cancellation can come between; tells whether that answers the poll."""
@@ -366,6 +347,11 @@ class TrackerHost(HostResults):
         """Acknowledge leased positions."""
         with self._step(epoch) as (core, now_ms):
             return core.ack(lease_id, positions, now_ms)
+
+    def ack_leases(self, epoch: int, acks: Sequence[LeaseAck]) -> list[LeaseOutcome]:
+        """Acknowledge what several leases hold, in order, in one step."""
+        with self._step(epoch) as (core, now_ms):
+            return core.ack_leases(acks, now_ms)
 
     def nack(self, epoch: int, lease_id: int, positions: PositionColumns, *, deliver_at_ms: int | None) -> LeaseOutcome:
         """Give leased positions back, at once or for a new deadline."""

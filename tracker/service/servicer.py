@@ -7,7 +7,7 @@ from typing import TypeAlias
 from delayed_tracker.v1 import tracker_pb2
 from tracker.client.column_fields import Columned
 from tracker.client.wire_columns import POLLED_COLUMNS
-from tracker.core.columns import BEFORE_ALL, IndexColumns
+from tracker.core.columns import BEFORE_ALL
 from tracker.core.errors import InvalidInput
 from tracker.service.import_stream import ImportStream
 from tracker.service.importing import SnapshotImport
@@ -24,6 +24,7 @@ from tracker.service.wire import (
     to_offsets,
     to_positions,
 )
+from tracker.service.wire_acks import from_acked, to_lease_acks
 
 ImportRequests: TypeAlias = AsyncIterator[tracker_pb2.ImportSnapshotsRequest]
 AddRequests: TypeAlias = AsyncIterator[Columned[tracker_pb2.AddMessagesRequest]]
@@ -88,16 +89,16 @@ class TrackerServicer(InspectionServicer):
         epoch, lease_ms, shares = require_epoch(request.epoch), self._lease_ms(request), _shares(request)
         delivery = await host.poll(
             epoch,
-            max_count=shares[0],
+            max_count=request.max_messages,
             wait_ms=min(request.wait_ms, limits.poll_wait_max_ms),
             lease_ms=lease_ms,
             abandoned=lambda: context.cancelled() or context.done(),
         )
         # No await from here on: what was taken is answered.
-        deliveries = host.poll_rest(epoch, delivery, shares, lease_ms=lease_ms)
+        deliveries = host.divide(epoch, delivery, shares)
         response = tracker_pb2.PollScheduledMessagesResponse(
             lease_id=delivery.lease_id,
-            lease_expires_at_ms=min(each.expires_at_ms for each in deliveries),
+            lease_expires_at_ms=delivery.expires_at_ms,
             server_time_ms=host.now_ms(),
             replay_required=host.replay_required,
             pause_reading=host.pause_reading,
@@ -110,8 +111,7 @@ class TrackerServicer(InspectionServicer):
                 for each in deliveries
                 if len(each.indexes)
             )
-        indexes = IndexColumns.concat([each.indexes for each in deliveries])
-        return POLLED_COLUMNS.encoded(response, from_indexes(indexes))
+        return POLLED_COLUMNS.encoded(response, from_indexes(delivery.indexes))
 
     def _lease_ms(self, request: tracker_pb2.PollScheduledMessagesRequest) -> int:
         given = request.HasField("lease_ms")
@@ -134,7 +134,11 @@ class TrackerServicer(InspectionServicer):
         request = columned.head
         host = self._host(request)
         positions = to_positions(columned.columns, batch_max=self._limits.batch_max)
-        outcome = host.ack(require_epoch(request.epoch), request.lease_id, positions)
+        epoch = require_epoch(request.epoch)
+        if request.leases:
+            acks = to_lease_acks(request, positions, positions_max=self._limits.batch_max)
+            return from_acked(acks, host.ack_leases(epoch, acks))
+        outcome = host.ack(epoch, request.lease_id, positions)
         return tracker_pb2.AckMessagesResponse(
             acked_count=outcome.changed_count,
             stale_offsets=to_offsets(outcome.stale),

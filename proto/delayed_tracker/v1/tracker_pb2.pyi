@@ -168,28 +168,42 @@ class PollScheduledMessagesResponse(_message.Message):
     def __init__(self, lease_id: _Optional[int] = ..., lease_expires_at_ms: _Optional[int] = ..., deliver_at_ms: _Optional[_Iterable[int]] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., entry_ids: _Optional[_Iterable[int]] = ..., next_delivery_at_ms: _Optional[int] = ..., server_time_ms: _Optional[int] = ..., replay_required: _Optional[bool] = ..., pause_reading: _Optional[bool] = ..., shares: _Optional[_Iterable[_Union[LeasedShare, _Mapping]]] = ...) -> None: ...
 
 class AckMessagesRequest(_message.Message):
-    __slots__ = ("tracker", "epoch", "lease_id", "ledger_ids", "entry_ids")
+    __slots__ = ("tracker", "epoch", "lease_id", "ledger_ids", "entry_ids", "leases")
     TRACKER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
     ENTRY_IDS_FIELD_NUMBER: _ClassVar[int]
+    LEASES_FIELD_NUMBER: _ClassVar[int]
     tracker: TrackerRef
     epoch: int
     lease_id: int
     ledger_ids: _containers.RepeatedScalarFieldContainer[int]
     entry_ids: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., epoch: _Optional[int] = ..., lease_id: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., entry_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+    leases: _containers.RepeatedCompositeFieldContainer[LeaseAck]
+    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., epoch: _Optional[int] = ..., lease_id: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., entry_ids: _Optional[_Iterable[int]] = ..., leases: _Optional[_Iterable[_Union[LeaseAck, _Mapping]]] = ...) -> None: ...
+
+class LeaseAck(_message.Message):
+    __slots__ = ("lease_id", "position_count", "held_count")
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    POSITION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    HELD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    lease_id: int
+    position_count: int
+    held_count: int
+    def __init__(self, lease_id: _Optional[int] = ..., position_count: _Optional[int] = ..., held_count: _Optional[int] = ...) -> None: ...
 
 class AckMessagesResponse(_message.Message):
-    __slots__ = ("acked_count", "stale_offsets", "unknown_offsets")
+    __slots__ = ("acked_count", "stale_offsets", "unknown_offsets", "acked_counts")
     ACKED_COUNT_FIELD_NUMBER: _ClassVar[int]
     STALE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     UNKNOWN_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    ACKED_COUNTS_FIELD_NUMBER: _ClassVar[int]
     acked_count: int
     stale_offsets: _containers.RepeatedScalarFieldContainer[int]
     unknown_offsets: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, acked_count: _Optional[int] = ..., stale_offsets: _Optional[_Iterable[int]] = ..., unknown_offsets: _Optional[_Iterable[int]] = ...) -> None: ...
+    acked_counts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, acked_count: _Optional[int] = ..., stale_offsets: _Optional[_Iterable[int]] = ..., unknown_offsets: _Optional[_Iterable[int]] = ..., acked_counts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class NackMessagesRequest(_message.Message):
     __slots__ = ("tracker", "epoch", "lease_id", "ledger_ids", "entry_ids", "deliver_at_ms")

@@ -26,6 +26,7 @@ from tracker.client.answers import (
 from tracker.client.blocking.add_buffer import AddBuffer
 from tracker.client.blocking.calls import Calls
 from tracker.client.blocking.lease import Lease
+from tracker.client.blocking.shared_acks import SharedAcks
 from tracker.client.blocking.shared_polls import SharedPolls
 from tracker.client.blocking.view import TrackerView
 from tracker.client.columns import IntColumn, pack_indexes
@@ -51,6 +52,9 @@ class TrackerSession(TrackerView):
             lambda rest: self.nack(rest.lease_id, rest.messages.ledger_ids, rest.messages.entry_ids),
             share_max=settings.batch_max,
             epoch=lambda: self._rules.epoch,
+        )
+        self._acks = SharedAcks(
+            lambda acks: calls.perform(self._rules.acked(acks)), batch_max=lambda: self._rules.batch_max
         )
         self._buffer = AddBuffer(
             self.add_columns,
@@ -156,8 +160,16 @@ class TrackerSession(TrackerView):
         return self._polls.poll(max_messages, wait_ms, terms)
 
     def ack(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
-        """Acknowledge leased positions: they are no longer tracked."""
-        return self._calls.perform(self._rules.ack(lease_id, ledger_ids, entry_ids))
+        """Acknowledge leased positions: they are no longer tracked.
+
+        Two calls of a session are under way at most; what other threads acknowledge meanwhile shares the next, each ack
+        with its own answer.
+        """
+        return self._acks.ack(self._rules.ack(lease_id, ledger_ids, entry_ids))
+
+    def ack_whole(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
+        """Acknowledge all that a lease still holds, as far as the caller knows; by its id, if the service agrees."""
+        return self._acks.ack(self._rules.ack_whole(lease_id, ledger_ids, entry_ids))
 
     def nack(
         self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn, *, deliver_at_ms: int | None = None

@@ -1,0 +1,100 @@
+"""A service as the calls of acks see it: leases in a real core, and answers as the servicer makes them."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from delayed_tracker.v1 import tracker_pb2 as pb
+from tests.core.shell import due_shell
+from tracker.client.ack_queue import AckOutcome, LeaseAck
+from tracker.client.answers import OpenAnswer, Position
+from tracker.client.errors import BatchTooLarge, Fenced, InvalidArgument, TrackerCallError
+from tracker.client.exchange import Call, Exchange
+from tracker.client.session_rules import SessionRules
+from tracker.client.settings import ClientSettings
+from tracker.client.wire_columns import ACK_COLUMNS
+from tracker.core.columns import PositionColumns
+from tracker.core.errors import InvalidInput
+from tracker.service import errors
+from tracker.service.wire import to_positions
+from tracker.service.wire_acks import from_acked, to_lease_acks
+
+Result = TypeVar("Result")
+
+
+class LeasingService:
+    """Every call that was made of it, and how it answers the next."""
+
+    def __init__(self, count: int, *, client_batch_max: int = 100, batch_max: int = 100) -> None:
+        self.shell = due_shell(count)
+        self.batch_max = batch_max
+        self.epoch = 7
+        self.calls: list[pb.AckMessagesRequest] = []
+        """Head and columns in one."""
+        opened = OpenAnswer(epoch=7, recovered_count=0, bucket_count=0, replay_from=None)
+        settings = ClientSettings(batch_max=client_batch_max)
+        self.rules = SessionRules(settings, "persistent://shop/orders/events", "billing", opened)
+
+    def lease(self, count: int) -> tuple[int, list[Position]]:
+        """Lease so many; id and positions."""
+        delivery = self.shell.pop(count, lease_ms=50)
+        return delivery.lease_id, list(delivery.indexes.positions)
+
+    def whole(self, count: int) -> LeaseAck:
+        """An ack of all of a new lease."""
+        lease_id, positions = self.lease(count)
+        return self.rules.ack_whole(lease_id, *columns(positions))
+
+    def answer(self, call: Call) -> pb.AckMessagesResponse:
+        """Do what the service would, or raise what the client would."""
+        assert call.method == "AckMessages"
+        assert isinstance(call.request, bytes)
+        self.calls.append(pb.AckMessagesRequest.FromString(call.request))
+        columned = ACK_COLUMNS.FromString(call.request)
+        request = columned.head
+        if request.epoch != self.epoch:
+            raise Fenced("opened anew")
+        try:
+            positions = to_positions(columned.columns, batch_max=self.batch_max)
+            if request.leases:
+                acks = to_lease_acks(request, positions, positions_max=self.batch_max)
+                return from_acked(acks, self.shell.core.ack_leases(acks, self.shell.now_ms))
+            outcome = self.shell.core.ack(request.lease_id, positions, self.shell.now_ms)
+            return pb.AckMessagesResponse(
+                acked_count=outcome.changed_count, stale_offsets=outcome.stale, unknown_offsets=outcome.unknown
+            )
+        except InvalidInput as error:
+            raise InvalidArgument(str(error)) from error
+        except errors.BatchTooLarge as error:
+            raise BatchTooLarge(str(error), metadata=dict(error.metadata)) from error
+
+    def perform(self, exchange: Exchange[Result]) -> Result:
+        """All calls of an exchange, each answered at once."""
+        try:
+            call = next(exchange)
+            while True:
+                try:
+                    response = self.answer(call)
+                except TrackerCallError as error:
+                    call = exchange.throw(error)
+                else:
+                    call = exchange.send(response)
+        except StopIteration as returned:
+            result: Result = returned.value
+            return result
+
+    def send(self, acks: Sequence[LeaseAck]) -> list[AckOutcome]:
+        """What a blocking session sends its acks by."""
+        return self.perform(self.rules.acked(acks))
+
+    @property
+    def tracked(self) -> set[Position]:
+        """Positions that are still leased, or came back."""
+        core = self.shell.core
+        candidates = [Position(1, entry) for entry in range(400)]
+        present = core.contains(PositionColumns.of(candidates))
+        return {position for position, is_tracked in zip(candidates, present, strict=True) if is_tracked}
+
+
+def columns(positions: Sequence[Position]) -> tuple[list[int], list[int]]:
+    """Ledger ids and entry ids."""
+    return [position[0] for position in positions], [position[1] for position in positions]
