@@ -2,17 +2,25 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
+    TraceServiceServicer,
+    add_TraceServiceServicer_to_server,
+)
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
+from structlog.testing import capture_logs
 
 from delayed_tracker.v1 import tracker_pb2 as pb
 from snapshot_storage.errors import SnapshotCorrupt
 from tests.service.rpc import REF, add, opened, refused
 from tests.service.shell import KEY, failing, running_service, settle
 from tracker.core.errors import InvalidInput
+from tracker.service.call_identity import with_call
 from tracker.service.server import TrackerServer
 from tracker.service.settings import Settings
 from tracker.service.tracing import Tracing
@@ -65,6 +73,15 @@ async def test_a_call_is_a_span_below_the_callers(tracing, exporter):
         "delayed_tracker.topic": KEY.topic,
         "delayed_tracker.subscription": KEY.subscription,
     }
+
+
+async def test_log_lines_of_a_traced_call_name_its_trace(tracing):
+    """So that one leads to the other."""
+    with capture_logs(processors=[with_call]) as logs:
+        async with running_service(spans=tracing) as service:
+            request = pb.OpenTrackerRequest(tracker=REF, owner="tests")
+            await service.stub.OpenTracker(request, metadata=TRACED)
+    assert {line["trace_id"] for line in logs if line["event"] == "tracker opened"} == {TRACE}
 
 
 async def test_calls_without_a_trace_begin_their_own(tracing, exporter):
@@ -139,6 +156,29 @@ async def test_a_collector_that_is_not_there_does_not_hold_up_the_end():
         with pytest.raises(grpc.aio.AioRpcError):
             await call(b"")
     await server.stop()
+
+
+def test_a_collector_receives_the_spans():
+    """Over OTLP, when they are flushed, with the service's name."""
+    received = []
+
+    class Collector(TraceServiceServicer):
+        def Export(self, request, context):
+            received.append(request)
+            return ExportTraceServiceResponse()
+
+    server = grpc.server(ThreadPoolExecutor(1))
+    add_TraceServiceServicer_to_server(Collector(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    tracing = Tracing.to(f"http://127.0.0.1:{port}")
+    tracing.call(SERVICE, "OpenTracker", TRACED).end(grpc.StatusCode.OK)
+    tracing.close()
+    server.stop(None).wait()
+    ((resource,),) = (request.resource_spans for request in received)
+    assert "delayed-tracker" in {attribute.value.string_value for attribute in resource.resource.attributes}
+    (span,) = resource.scope_spans[0].spans
+    assert (span.name, span.trace_id.hex()) == (f"{SERVICE}/OpenTracker", TRACE)
 
 
 def test_an_endpoint_that_is_no_url_is_refused():

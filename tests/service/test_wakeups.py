@@ -1,5 +1,7 @@
 """One timer for all trackers."""
 
+from contextvars import ContextVar
+
 from tracker.service.clock import ManualClock
 from tracker.service.wakeups import WAKES_PER_TURN_MAX, WakeupQueue
 
@@ -86,3 +88,14 @@ def test_a_failing_sleeper_takes_no_timer_from_the_others():
     except ZeroDivisionError:
         clock.advance(1)
     assert healthy.woken_at == [6]
+
+
+def test_what_a_sleeper_does_is_not_done_for_the_call_that_armed_the_timer():
+    """Time wakes it: context variables of whoever was at work then are not its own."""
+    clock, variable, seen = ManualClock(0), ContextVar("call", default="nobody's"), []
+    queue = WakeupQueue(clock)
+    sleeper = _Sleeper(clock, again=lambda _: seen.append(variable.get()))
+    variable.set("somebody's")
+    queue.arm(sleeper, 10)
+    clock.advance(10)
+    assert seen == ["nobody's"]
