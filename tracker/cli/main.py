@@ -26,6 +26,7 @@ from tracker.cli import (
 from tracker.cli.demo import command as demo
 from tracker.cli.ledgers import commands as ledgers
 from tracker.cli.running import names_of, run_app
+from tracker.cli.top import command as top
 from tracker.cli.topics import commands as topics
 
 app = typer.Typer(
@@ -49,6 +50,7 @@ app.command("poll")(poll.poll)
 app.command("cancel")(cancel.cancel)
 app.command("seal")(seal.seal)
 app.command("delete")(delete.delete)
+app.command("top")(top.top)
 app.command("stats")(stats.stats)
 app.command("buckets")(buckets.buckets)
 app.command("peek")(peek.peek)

@@ -122,6 +122,7 @@ def tracker_stats(answer: pb.GetTrackerStatsResponse) -> TrackerStats:
         pause_reading=answer.pause_reading,
         merge_count=answer.merge_count,
         merged_index_count=answer.merged_index_count,
+        handed_out_count=answer.handed_out_count,
     )
 
 

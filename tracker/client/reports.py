@@ -53,6 +53,8 @@ class TrackerStats:
     merge_count: int
     merged_index_count: int
     """Indexes that merges rewrote."""
+    handed_out_count: int
+    """What polls took, leased or not: a position counts each time. Outside the identity."""
 
     @property
     def unaccounted_count(self) -> int:

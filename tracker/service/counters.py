@@ -9,6 +9,8 @@ from operator import attrgetter
 class EffectCounters:
     """Counts of one tracker; a registry keeps the sum over all it ever had. They only rise."""
 
+    handed_out: int = 0
+    """Positions that polls took, each as often as it was taken."""
     snapshots_stored: int = 0
     snapshots_failed: int = 0
     snapshots_merged: int = 0

@@ -339,8 +339,10 @@ class TrackerHost(HostResults):
                 self._runner.run(effects)
             self._arm(core)
             if len(delivery.indexes):
-                cutoff_ms = core.limits.cutoff_ms(now_ms)
-                self._shared.instruments.note_handed_out(self.key, delivery.indexes, cutoff_ms, now_ms)
+                self.counters.handed_out += len(delivery.indexes)
+                self._shared.instruments.note_handed_out(
+                    self.key, delivery.indexes, core.limits.cutoff_ms(now_ms), now_ms
+                )
             return delivery, answers
 
     def ack(self, epoch: int, lease_id: int, positions: PositionColumns) -> LeaseOutcome:

@@ -105,6 +105,7 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
             orphans_swept_count=counters.orphans_swept,
             snapshots_missing_count=counters.snapshots_missing,
             snapshots_corrupt_count=counters.snapshots_corrupt,
+            handed_out_count=counters.handed_out,
             merge_count=stats.merge_count,
             merged_index_count=stats.merged_index_count,
             replay_required=stats.replay_required,

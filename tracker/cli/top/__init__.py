@@ -1,0 +1,1 @@
+"""``delayed-tracker top``: the busiest trackers of a service, live."""
