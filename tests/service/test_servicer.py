@@ -77,6 +77,7 @@ async def test_the_whole_life_of_a_few_positions(service, epoch):
     assert (stats.owner, stats.epoch, stats.pending_count, stats.leased_count) == ("tests", epoch, 1, 0)
     assert (stats.added_count, stats.acked_count, stats.trimmed_count) == (3, 1, 1)
     assert (stats.due_on_offer_count, stats.duplicate_count) == (1, 1)
+    assert stats.handed_out_count == 2
     assert stats.memory_bytes > stats.membership_bytes > 0
     assert stats.mark_delete == pb.Position(ledger_id=1, entry_id=2)
     assert stats.next_delivery_at_ms == now + 90_000
