@@ -1,6 +1,7 @@
 """Run the benchmarks and write what they found into README.md beside this file.
 
-python -m tests.benchmarks [--only add,pop] [--peers] [--java-bench DIR] [--quick] [--output FILE]
+python -m tests.benchmarks [--only add,pop] [--peers] [--java-bench DIR] [--quick] [--spark-entries N]
+    [--output FILE]
 
 Only a full run writes README.md; a part of it, or a quick one, is printed. ``--output`` writes any run to a file.
 """
@@ -11,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 from tests.benchmarks.catalogue import BENCHMARKS, Benchmark
@@ -30,8 +32,11 @@ def main(arguments: list[str] | None = None) -> int:
     options = _options().parse_args(arguments)
     chosen: list[Benchmark] = options.only or BENCHMARKS
     with tempfile.TemporaryDirectory(prefix="tracker-benchmarks-") as directory:
+        scale = QUICK if options.quick else Scale()
+        if options.spark_entries is not None:
+            scale = replace(scale, spark_ledgers=-(-options.spark_entries // scale.spark_ledger_entries))
         run = Run(
-            scale=QUICK if options.quick else Scale(),
+            scale=scale,
             directory=Path(directory),
             with_peers=options.peers,
             java_bench=options.java_bench,
@@ -46,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(error, file=sys.stderr)
             return 1
     text = report(parts, run, load_before=load_before, is_quick=options.quick)
-    is_whole = chosen == BENCHMARKS and not options.quick
+    is_whole = chosen == BENCHMARKS and scale == Scale()
     output: Path | None = options.output or (README if is_whole else None)
     if output is None:
         print(text, end="")
@@ -80,6 +85,9 @@ def _options() -> argparse.ArgumentParser:
     )
     parser.add_argument("--java-bench", type=_directory, metavar="DIR", help="the harness around Pulsar's own trackers")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: to see that everything runs, not for numbers")
+    parser.add_argument(
+        "--spark-entries", type=_count, metavar="N", help="how many entries Spark reads, at least; whole ledgers"
+    )
     parser.add_argument("--output", type=Path, metavar="FILE", help="write the report there")
     return parser
 
@@ -94,6 +102,12 @@ def _chosen(names: str) -> list[Benchmark]:
     if unknown:
         raise argparse.ArgumentTypeError(f"there is no benchmark {unknown[0]!r}; there are {_names()}")
     return [benchmark for name, benchmark in known.items() if name in names.split(",")]
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no number of entries, 1 or more")
+    return int(text)
 
 
 def _directory(path: str) -> Path | None:

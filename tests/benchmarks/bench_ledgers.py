@@ -1,12 +1,11 @@
 """What reading stored entries costs: checksums and metadata of each, one after the other, on one core; and look-ups."""
 
-import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 
+from tests.benchmarks.deflated import deflated_streams, inflate_all
 from tests.benchmarks.ledger_look_ups import look_up_rows
 from tests.benchmarks.measure import Reading, Run
 from tests.benchmarks.pulsar_parser import measure_pulsar_parser
@@ -21,13 +20,11 @@ from tests.benchmarks.stored_ledgers import (
     write_blob,
     write_log,
 )
-from tests.ledger.offload.sequence_files import ESCAPE, SYNC, MapFileWriter
 from tracker.ledger.entry_columns import scan_entries
 from tracker.ledger.entry_logs import open_entry_logs
-from tracker.ledger.offload.inflating import VALUE_BYTES_MAX, inflate, inflate_each
 from tracker.ledger.offload.map_file import open_map_file
 from tracker.ledger.offload.recent_rows import RecentRows
-from tracker.ledger.offload.sequence_file import Compression, vint
+from tracker.ledger.offload.sequence_file import Compression
 from tracker.ledger.stored_entries import LedgerEntries
 from tracker.ledger.topic_log import Ledger, TopicLog
 
@@ -51,7 +48,6 @@ ABOUT = (
 
 _Add = Callable[[LedgerEntries], None]
 _MAP_FILE_SHARE = 4
-_RECORD_HEAD = struct.Struct(">iiq")
 
 
 @dataclass(slots=True)
@@ -137,14 +133,14 @@ def _map_file_rows(run: Run, payloads: Sequence[bytes], compression: Compression
     inflating = run.measure(
         what,
         prepare=list[int],
-        run=partial(_inflate_all, _streams(writer, compression), compression),
+        run=partial(inflate_all, deflated_streams(writer, compression), compression),
         verify=lambda sizes: sum(sizes) > count * len(payloads[0]),
     )
     yield per_second("inflate", what, inflating, count, unit=_RATE)
     by_zlib = run.measure(
         f"{name}: inflate alone, zlib",
         prepare=list[int],
-        run=partial(_inflate_by_zlib, _streams(writer, compression)),
+        run=partial(_inflate_by_zlib, deflated_streams(writer, compression)),
         verify=lambda sizes: sum(sizes) > count * len(payloads[0]),
     )
     yield per_second("inflate", f"{name}: inflate alone, zlib", by_zlib, count, unit=_RATE)
@@ -155,34 +151,6 @@ def _map_file_rows(run: Run, payloads: Sequence[bytes], compression: Compression
         for alone, how in ((inflating, "inflating alone"), (by_zlib, "inflating alone by zlib")):
             ratios = tuple(both.cpu_ns / single.cpu_ns for both, single in zip(taken, alone, strict=True))
             yield Row(key, f"{name}: {part}, beside {how}", Unit.TIMES_INFLATING, ratios, count)
-
-
-def _streams(writer: MapFileWriter, compression: Compression) -> list[bytes]:
-    """What is deflated in a data file, stream by stream."""
-    data, mark = writer.data, ESCAPE + SYNC
-    offsets = [*dict.fromkeys(writer.offsets.values()), len(data)]
-    streams = []
-    for start, end in pairwise(offsets):
-        at = start + len(mark) if data.startswith(mark, start) else start
-        if compression is Compression.RECORD:
-            streams.append(data[at + _RECORD_HEAD.size : end])
-            continue
-        _, at = vint(data, at) or (0, end)
-        while at < end:
-            size, at = vint(data, at) or (0, end)
-            streams.append(data[at : at + size])
-            at += size
-    return streams
-
-
-def _inflate_all(streams: Sequence[bytes], compression: Compression, sizes: list[int]) -> None:
-    if compression is Compression.RECORD:
-        # Piece by piece, so that not all of it is in memory at once.
-        for first in range(0, len(streams), 16_384):
-            plain, _ = inflate_each(streams[first : first + 16_384])
-            sizes.append(sum(map(len, plain)))
-        return
-    sizes.extend(len(inflate(stream, VALUE_BYTES_MAX)) for stream in streams)
 
 
 def _inflate_by_zlib(streams: Sequence[bytes], sizes: list[int]) -> None:

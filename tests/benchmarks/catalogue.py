@@ -17,6 +17,7 @@ from tests.benchmarks import (
     bench_metrics,
     bench_pop,
     bench_recovery,
+    bench_spark,
     bench_stalls,
 )
 from tests.benchmarks.measure import Run
@@ -47,6 +48,7 @@ BENCHMARKS = [
     Benchmark("metrics", "Metrics", bench_metrics.ABOUT, bench_metrics.rows),
     Benchmark("recovery", "Recovery", bench_recovery.ABOUT, bench_recovery.rows),
     Benchmark("ledgers", "Stored entries", bench_ledgers.ABOUT, bench_ledgers.rows),
+    Benchmark("spark", "Spark", bench_spark.ABOUT, bench_spark.rows),
     Benchmark("stalls", "Stalls", bench_stalls.ABOUT, bench_stalls.rows),
     Benchmark("lateness", "Lateness", bench_lateness.ABOUT, bench_lateness.rows),
 ]

@@ -28,13 +28,21 @@ class Unit(enum.Enum):
     RATIO = "of the empty tracker's rate"
     SHARE = "of the rate without"
     TIMES_INFLATING = "times inflating alone"
+    TIMES_READING = "times reading alone"
+    TIMES_ONE_CORE = "times one core's rate"
     ENTRIES = "entries touched"
     COUNT = "in all"
 
     @property
     def more_is_better(self) -> bool:
         """Whether a higher number is the better one."""
-        return self in {Unit.MILLION_PER_S, Unit.MILLION_ENTRIES_PER_S, Unit.RATIO, Unit.SHARE}
+        return self in {
+            Unit.MILLION_PER_S,
+            Unit.MILLION_ENTRIES_PER_S,
+            Unit.RATIO,
+            Unit.SHARE,
+            Unit.TIMES_ONE_CORE,
+        }
 
 
 @dataclass(frozen=True, slots=True)

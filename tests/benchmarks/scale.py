@@ -28,6 +28,13 @@ class Scale:
     """Of what is read from end to end, and looked up in."""
     look_ups: int = 500
     """Of each kind, for each repeat."""
+    spark_ledgers: int = 16
+    """That Spark reads."""
+    spark_ledger_entries: int = 250_000
+    spark_repeats: int = 3
+    """After one warm-up, in the same session."""
+    spark_replayed: int = 300_000
+    """As many as a broker was seen to replay; a multiple of ``bucket``."""
     growth_adds: int = 40_000
     """Below ``bucket``, so that none of them seals."""
     batch_sizes: tuple[int, ...] = (1, 10, 100, 1_000, 10_000)
@@ -66,6 +73,10 @@ QUICK = Scale(
     has_all_shapes=False,
     stored_entries=2_000,
     look_ups=20,
+    spark_ledgers=2,
+    spark_ledger_entries=2_500,
+    spark_repeats=1,
+    spark_replayed=3_000,
     growth_adds=500,
     batch_sizes=(1, 1_000),
     calls=4,

@@ -37,8 +37,13 @@ _BLOCK_BYTES = 1_000_000
 """Hadoop's blocks, before they are deflated."""
 
 
-def entries(count: int) -> Iterator[bytes]:
-    """Payloads of entries as a broker stores them; the n-th has index n and is delayed by 7n milliseconds."""
+def entries(count: int, deliver_at_ms: Sequence[int | None] | None = None) -> Iterator[bytes]:
+    """Payloads of entries as a broker stores them; the n-th has index n.
+
+    Args:
+        count: how many.
+        deliver_at_ms: of each, None is not delayed; without it all are, the n-th by 7n milliseconds.
+    """
     random = np.random.default_rng(1).integers(0, 1 << 63, (count, 2)).tolist()
     for number, (order, customer) in enumerate(random):
         payload = _PAYLOAD % (order, customer, order % 1_000_000, customer % 9)
@@ -46,7 +51,7 @@ def entries(count: int) -> Iterator[bytes]:
             producer_name="producer-1",
             sequence_id=number,
             publish_time=NOW_MS + number,
-            deliver_at_time=NOW_MS + 8 * number,
+            deliver_at_time=NOW_MS + 8 * number if deliver_at_ms is None else deliver_at_ms[number],
             partition_key=f"key-{number % 1000}",
             uncompressed_size=len(payload),
         )

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from spark_rebuild.errors import JavaNotFound
+from tests.benchmarks import bench_spark
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.catalogue import BENCHMARKS, Benchmark
 from tests.benchmarks.goals import Peer
@@ -18,6 +20,7 @@ from tests.benchmarks.shapes import Shape
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # Spark starts four times
 @pytest.mark.skipif(sys.platform != "linux", reason="time and memory of processes are read from /proc")
 @pytest.mark.parametrize("benchmark", BENCHMARKS, ids=[benchmark.name for benchmark in BENCHMARKS])
 def test_each_benchmark_runs_and_verifies_its_output(benchmark: Benchmark, tmp_path):
@@ -117,6 +120,18 @@ def test_pulsars_parser_is_left_out_where_there_is_no_java(tmp_path, monkeypatch
     measure_pulsar_parser(run, [], ["ledger parse"])
     assert run.skipped == [f"Pulsar's own parser: there is no {tmp_path}/no-java/bin/java, which JAVA_HOME promises"]
     assert run.peers == {}
+
+
+def test_spark_is_left_out_where_there_is_no_java(tmp_path, monkeypatch):
+    """With a sentence that says what to install."""
+
+    def none_found():
+        raise JavaNotFound("there is none; install one")
+
+    monkeypatch.setattr(bench_spark, "find_java", none_found)
+    run = Run(scale=QUICK, directory=tmp_path)
+    assert list(bench_spark.rows(run)) == []
+    assert run.skipped == ["Spark: there is none; install one"]
 
 
 HARNESS = """
