@@ -20,5 +20,9 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
 
+# PySpark forks to start Java. What gRPC does in the child of a process that has channels open breaks it; it is told so
+# before it is loaded.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 # A shell starts jobs in the background with Ctrl-C ignored, and what the tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
