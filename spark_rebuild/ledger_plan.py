@@ -23,6 +23,8 @@ from tracker.ledger.log_inventory import LogInventory
 from tracker.ledger.logged_ledger import LoggedLedger
 from tracker.ledger.managed_ledger import TopicCatalogue
 from tracker.ledger.metadata_store import open_metadata
+from tracker.ledger.offload.blob_source import BlobLedgerStore
+from tracker.ledger.offload.offload_source import OffloadSource
 from tracker.ledger.source import BookieDisk
 from tracker.ledger.source_url import bookie_disk_options, open_source, parse_source_url
 from tracker.ledger.topic_log import Ledger, LedgerSource
@@ -75,6 +77,9 @@ def plan_parts(options: SourceOptions, ledgers: Range) -> list[InputPartition]:
                     wanted.add(topic, open_ledger(), options.partition_bytes)
                 except (LedgerFileInvalid, MetadataInvalid) as error:
                     wanted.bad.append((topic, BadEntry(ledger_id, None, None, None, error.message)))
+        for one in source.sources:
+            if isinstance(one, OffloadSource) and isinstance(one.store, BlobLedgerStore):
+                wanted.bad += ((None, found) for found in one.store.unclaimed)
         parts = wanted.parts(options.partition_bytes)
     if wanted.bad and options.on_error is ErrorPolicy.FAIL:
         raise EntriesUnreadable([found for _, found in wanted.bad])
@@ -114,7 +119,7 @@ def _open(text: str, options: SourceOptions) -> LedgerSource:
     """A source; entry logs are looked through, but not held, record by record, in memory."""
     url = parse_source_url(text)
     if url.scheme != "bookkeeper+file":
-        return open_source(text)
+        return open_source(text, on_error=options.on_error)
     dump, open_ledgers = bookie_disk_options(url)
     catalogue = TopicCatalogue(open_metadata(dump))
     ledger_ids: list[int] = []

@@ -76,7 +76,7 @@ def _opened(text: str, options: SourceOptions) -> LedgerSource:
     """A source; of entry logs only what is needed here is looked at, as a rule nothing."""
     url = parse_source_url(text)
     if url.scheme != "bookkeeper+file":
-        return open_source(text)
+        return open_source(text, on_error=options.on_error)
     dump, open_ledgers = bookie_disk_options(url)
     catalogue = TopicCatalogue(open_metadata(dump))
     ledger_ids: list[int] = []

@@ -174,6 +174,18 @@ def test_a_damaged_copy_is_passed_over(tmp_path: Path):
     assert positions(rows) == ALL
 
 
+def test_a_damaged_index_that_may_be_anybodys(tmp_path: Path):
+    """Without metadata nobody knows its topic: it is listed without one, and all else is read."""
+    url = newer_index(tmp_path).partition("?")[0]
+    with pytest.raises(LedgerFileInvalid, match=r"ledger-4-index.*; give metadata=DUMP, which says whose it is"):
+        read_rows(url=url)
+    rows, _ = read_rows(url=url, onError="skip")
+    (bad,) = bad_rows(rows)
+    assert (bad[schema.TOPIC], bad[schema.LEDGER_ID], bad[schema.ENTRY_ID]) == (None, 4, None)
+    assert "ledger-4-index" in bad[schema.ERROR]
+    assert positions(rows) == [position for position in ALL if position[0] == 3]
+
+
 def test_metadata_that_cannot_be_read_fails_in_any_case(tmp_path: Path):
     """Without it nobody knows what there is."""
     url = disk(tmp_path, log(*RECORDS[3]))

@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl, quote, unquote
 
 from tracker.core.errors import InvalidInput
 from tracker.ledger.combined_source import CombinedSource
+from tracker.ledger.errors import ErrorPolicy
 from tracker.ledger.local.source import open_local_ledgers
 from tracker.ledger.offload.blob_source import open_blobs
 from tracker.ledger.offload.map_file_source import open_map_files
@@ -101,12 +102,15 @@ def parse_source_url(text: str) -> SourceUrl:
     return SourceUrl(text, scheme, place, options)
 
 
-def open_source(text: str, *, progress: Progress | None = None) -> LedgerSource:
+def open_source(
+    text: str, *, progress: Progress | None = None, on_error: ErrorPolicy = ErrorPolicy.FAIL
+) -> LedgerSource:
     """Open the source of ledgers that a URL names.
 
     Args:
         text: the URL.
         progress: called with bytes looked through and bytes in all, by sources that must look before they can read.
+        on_error: SKIP opens blobs without metadata even if there is a damaged index that may be anybody's.
     Raises:
         InvalidInput: an unknown scheme or option; a place that does not exist or holds nothing of the kind.
         LedgerFileInvalid: a file is not what it should be, or of a newer version.
@@ -117,7 +121,7 @@ def open_source(text: str, *, progress: Progress | None = None) -> LedgerSource:
     opener = _OPENERS.get(url.scheme)
     if opener is None:
         raise InvalidInput("source", text, f"known schemes are {', '.join(sorted(_OPENERS))}")
-    return opener(url, progress)
+    return opener(url, progress, on_error)
 
 
 def open_sources(texts: Sequence[str], *, progress: Progress | None = None) -> LedgerSource:
@@ -136,7 +140,7 @@ def open_sources(texts: Sequence[str], *, progress: Progress | None = None) -> L
     return combined
 
 
-def _open_bookie_disk(url: SourceUrl, progress: Progress | None) -> LedgerSource:
+def _open_bookie_disk(url: SourceUrl, progress: Progress | None, _on_error: ErrorPolicy) -> LedgerSource:
     dump, open_ledgers = bookie_disk_options(url)
     return open_bookie_disk(url.paths, dump, open_ledgers=open_ledgers, progress=progress)
 
@@ -152,20 +156,20 @@ def bookie_disk_options(url: SourceUrl) -> tuple[str, OpenLedgers]:
     return dump, _open_ledgers(url, OpenLedgers.RECOVERED)
 
 
-def _open_local_ledgers(url: SourceUrl, _progress: Progress | None) -> LedgerSource:
+def _open_local_ledgers(url: SourceUrl, _progress: Progress | None, _on_error: ErrorPolicy) -> LedgerSource:
     url.expect("openLedgers")
     return open_local_ledgers(url.one_path(), open_ledgers=_open_ledgers(url, OpenLedgers.LIVE))
 
 
-def _open_map_files(url: SourceUrl, _progress: Progress | None) -> LedgerSource:
+def _open_map_files(url: SourceUrl, _progress: Progress | None, _on_error: ErrorPolicy) -> LedgerSource:
     url.expect("metadata")
     return open_map_files(url.one_path(), metadata_dump=url.options.get("metadata"))
 
 
-def _open_blobs(url: SourceUrl, _progress: Progress | None) -> LedgerSource:
+def _open_blobs(url: SourceUrl, _progress: Progress | None, on_error: ErrorPolicy) -> LedgerSource:
     url.expect("metadata")
     place = url.place if "://" in url.place else url.one_path()
-    return open_blobs(place, metadata_dump=url.options.get("metadata"))
+    return open_blobs(place, metadata_dump=url.options.get("metadata"), on_error=on_error)
 
 
 def _open_ledgers(url: SourceUrl, default: OpenLedgers) -> OpenLedgers:
@@ -177,7 +181,7 @@ def _open_ledgers(url: SourceUrl, default: OpenLedgers) -> OpenLedgers:
         raise InvalidInput("source", url.text, f"openLedgers is {allowed}") from error
 
 
-_OPENERS: Final[Mapping[str, Callable[[SourceUrl, Progress | None], LedgerSource]]] = {
+_OPENERS: Final[Mapping[str, Callable[[SourceUrl, Progress | None, ErrorPolicy], LedgerSource]]] = {
     "bookkeeper+file": _open_bookie_disk,
     "ledger": _open_local_ledgers,
     "offload+blob": _open_blobs,

@@ -9,7 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from tracker.core.errors import InvalidInput
-from tracker.ledger.errors import LedgerFileInvalid
+from tracker.ledger.errors import BadEntry, ErrorPolicy, LedgerFileInvalid
 from tracker.ledger.managed_ledger import TopicCatalogue
 from tracker.ledger.metadata_store import open_metadata
 from tracker.ledger.offload.blob_index import INDEX_BYTES_MAX, BlobIndex, IndexedLedger, parse_index
@@ -31,8 +31,11 @@ _NO_END: Final = (1 << 62) - 1
 class BlobLedgerStore:
     """All ledgers of a bucket or directory."""
 
-    def __init__(self, store: BlobStore) -> None:
+    def __init__(self, store: BlobStore, *, on_error: ErrorPolicy = ErrorPolicy.FAIL) -> None:
         self.store = store
+        self.unclaimed: list[BadEntry] = []
+        """Damaged indexes of which :meth:`find` could not tell whose they are, under SKIP."""
+        self._on_error = on_error
 
     @property
     def name(self) -> str:
@@ -46,7 +49,7 @@ class BlobLedgerStore:
         alone, when that is opened; one whose index is damaged, of its ledger alone.
 
         Raises:
-            LedgerFileInvalid: an index is damaged, and nothing else says of which ledger it is.
+            LedgerFileInvalid: an index is damaged, nothing else says of which ledger it is, and the policy says to fail.
             OSError: the store does not answer.
         """
         copies: dict[TopicName, dict[int, FoundLedger]] = defaultdict(dict)
@@ -64,7 +67,11 @@ class BlobLedgerStore:
             except LedgerFileInvalid as error:
                 if owner is None or named[2] is None:
                     remedy = "give metadata=DUMP, which says whose it is, or move it out of the way"
-                    raise LedgerFileInvalid(f"{error.message}; {remedy}") from error
+                    if self._on_error is ErrorPolicy.FAIL:
+                        raise LedgerFileInvalid(f"{error.message}; {remedy}") from error
+                    ledger_id = None if named[2] is None else int(named[2])
+                    self.unclaimed.append(BadEntry(ledger_id, None, None, None, error.message, remedy=remedy))
+                    continue
                 remedy = "restore it from a copy, or give the bookies' disks together with it"
                 lesser.append((owner, FoundLedger(int(named[2]), (uuid,), error.message, remedy)))
                 continue
@@ -184,18 +191,21 @@ def _walked_end(ledger: BlobLedger) -> int:
     return last
 
 
-def open_blobs(place: str, *, metadata_dump: str | Path | None = None) -> OffloadSource:
+def open_blobs(
+    place: str, *, metadata_dump: str | Path | None = None, on_error: ErrorPolicy = ErrorPolicy.FAIL
+) -> OffloadSource:
     """Open what the blob store driver stored.
 
     Args:
         place: a bucket's URL (``s3://``, ``gs://``, ``az://``), or a directory.
         metadata_dump: JSON lines, plain or gzip; None takes the ledgers that are there, and reads all indexes.
+        on_error: SKIP lists a damaged index that may be anybody's under ``store.unclaimed``.
     Raises:
         InvalidInput: no such directory or scheme; without metadata, no ledgers there.
-        LedgerFileInvalid: the dump is none; an index is damaged.
+        LedgerFileInvalid: the dump is none; an index is damaged, and the policy says to fail.
         OSError: the store does not answer.
     """
-    store = BlobLedgerStore(open_blob_store(place))
+    store = BlobLedgerStore(open_blob_store(place), on_error=on_error)
     if metadata_dump is not None:
         return OffloadSource(store, TopicCatalogue(open_metadata(metadata_dump)))
     source = OffloadSource(store)
