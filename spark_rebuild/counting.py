@@ -20,6 +20,7 @@ from spark_rebuild import schema
 from spark_rebuild.acceptance import Acceptance, Fate
 from spark_rebuild.arrow_columns import index_columns_of, numbers
 from spark_rebuild.delayed import Step
+from spark_rebuild.packed_rows import unpacked
 from spark_rebuild.subscribers import Subscriber
 from tracker.core.columns import IndexColumns
 from tracker.core.position_bitmap import by_ledger, entry_bitmap
@@ -77,7 +78,7 @@ class LedgerTally:
 def count_fates(subscribers: Broadcast[SubscribersByTopic], acceptance: Acceptance) -> Step:
     """What becomes of all rows, counted.
 
-    Input: topic_number, ledger_id, entry_id, deliver_at_ms, transaction; any order.
+    Input: packed delayed messages, any order.
     Output: :data:`TALLY_SCHEMA`, one row for each subscription and ledger that has rows; no order.
     """
 
@@ -101,8 +102,8 @@ def count_fates(subscribers: Broadcast[SubscribersByTopic], acceptance: Acceptan
 def offered(
     batches: Iterable[pa.RecordBatch], subscribers: SubscribersByTopic
 ) -> Iterator[tuple[Subscriber, IndexColumns, NDArray[np.uint8]]]:
-    """Each batch for each subscription of its topics: the indexes, and what became of their transactions."""
-    for batch in batches:
+    """Packed rows for each subscription of their topics: the indexes, and what became of their transactions."""
+    for batch in (rows for values in batches for rows in unpacked(values.column(schema.ROWS))):
         indexes = index_columns_of(batch)
         transaction = numbers(batch, schema.TRANSACTION).astype(np.uint8)
         for topic, rows in by_ledger(numbers(batch, schema.TOPIC_NUMBER)):

@@ -56,7 +56,7 @@ def deadlines_of(
 ) -> Step:
     """How many accepted indexes of large buckets have which deadline.
 
-    Input: topic_number, ledger_id, entry_id, deliver_at_ms, transaction. Output: :data:`DEADLINES_SCHEMA`; a deadline
+    Input: packed delayed messages. Output: :data:`DEADLINES_SCHEMA`; a deadline
     may come several times.
     """
 

@@ -1,29 +1,31 @@
 """Sorting, cutting and encoding: from accepted indexes to staged parts of snapshots.
 
-Spark brings the rows of a task together and sorts them; the core's functions cut and encode them as they come. A task
-holds a batch of rows and one segment, and of each part its metadata.
+Tasks sort what they have of each part and pack it; Spark brings these runs together and orders them by their first
+rows; the core's functions merge, cut and encode them as they come. A task that encodes holds runs that overlap: no more
+than a part, and of a deadline that very many rows share, those whose positions lie near each other.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyspark import Broadcast
 from pyspark.sql import DataFrame
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from spark_rebuild import schema
 from spark_rebuild.acceptance import Acceptance, Fate
 from spark_rebuild.arrow_columns import index_columns_of, numbers
 from spark_rebuild.counting import SubscribersByTopic, offered
 from spark_rebuild.delayed import Step
+from spark_rebuild.packed_rows import ROWS_AT_ONCE, packed, unpacked
 from spark_rebuild.part_plan import NO_PART, PartMap
 from spark_rebuild.staging import Staging
-from tracker.core.columns import IndexColumns, Int64Array
+from tracker.core.columns import BoolArray, IndexColumns, Int64Array
 from tracker.core.limits import TrackerLimits
+from tracker.core.position_bitmap import by_ledger
 from tracker.core.seal import without_repeats
 from tracker.core.segment_cutter import SegmentCutter
 
@@ -34,8 +36,10 @@ PLACED_SCHEMA: Final = StructType(
         StructField(schema.DELIVER_AT_MS, LongType(), nullable=False),
         StructField(schema.LEDGER_ID, LongType(), nullable=False),
         StructField(schema.ENTRY_ID, LongType(), nullable=False),
+        StructField(schema.ROWS, BinaryType(), nullable=False),
     ]
 )
+"""A run: packed rows of one part, sorted, and the first of them."""
 STAGED_SCHEMA: Final = StructType(
     [
         StructField(schema.PART, IntegerType(), nullable=False),
@@ -46,6 +50,8 @@ STAGED_SCHEMA: Final = StructType(
     ]
 )
 """What a task tells of each part: where it lies, and what is in it."""
+_HELD_MAX: Final = 1 << 19
+"""Rows that are held before those that can be are sorted and passed on; 24 bytes each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,28 +67,33 @@ class Placement:
 def place(subscribers: Broadcast[SubscribersByTopic], placement: Broadcast[Placement], acceptance: Acceptance) -> Step:
     """Accepted indexes with the part and the task they belong to, for each subscription whose buckets are to be made.
 
-    Input: topic_number, ledger_id, entry_id, deliver_at_ms, transaction; any order. Output: :data:`PLACED_SCHEMA`.
+    Input: packed delayed messages, any order. Output: :data:`PLACED_SCHEMA`.
     """
 
     def placed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         known = placement.value
+        held: dict[int, list[IndexColumns]] = {}
+        count = 0
         for subscriber, indexes, transaction in offered(batches, subscribers.value):
             part_map = known.maps.get(subscriber.number)
             if part_map is None:
                 continue
             fate = acceptance.fates(indexes, transaction, subscriber.cursor)
             accepted = indexes.take(fate == Fate.ACCEPTED)
-            part = part_map.parts_of(accepted)
-            task = np.where(part == NO_PART, -1, known.task_of_part[part])
-            kept = task >= 0
-            if kept.any():
-                yield _placed_batch(task[kept], part[kept], accepted.take(kept))
+            for part, rows in by_ledger(part_map.parts_of(accepted)):
+                if part != NO_PART and known.task_of_part[part] >= 0:
+                    held.setdefault(part, []).append(accepted.take(rows))
+                    count += len(held[part][-1])
+            if count >= _HELD_MAX:
+                yield from sorted_runs(held, known.task_of_part)
+                held, count = {}, 0
+        yield from sorted_runs(held, known.task_of_part)
 
     return lambda rows: rows.mapInArrow(placed, PLACED_SCHEMA)
 
 
 def sort_into_tasks(task_count: int) -> Step:
-    """The same rows, one partition for each task, in the order in which they are stored.
+    """The same runs, one partition for each task.
 
     Input and output: :data:`PLACED_SCHEMA`; the output ascends by (part, deliver_at_ms, ledger_id, entry_id).
     """
@@ -95,7 +106,7 @@ def sort_into_tasks(task_count: int) -> Step:
 
 
 def stage(names: Broadcast[list[str]], staging: Staging, run: str, limits: TrackerLimits) -> Step:
-    """Cut, encode and stage sorted rows; nothing but messages comes back.
+    """Cut, encode and stage sorted runs; nothing but messages comes back.
 
     Args:
         names: of the parts, by number.
@@ -106,7 +117,7 @@ def stage(names: Broadcast[list[str]], staging: Staging, run: str, limits: Track
     """
 
     def staged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        pieces = _pieces(batches)
+        pieces = merge_runs(batches)
         piece = next(pieces, None)
         while piece is not None:
             part, rows = piece
@@ -135,32 +146,69 @@ def stage(names: Broadcast[list[str]], staging: Staging, run: str, limits: Track
 _MESSAGE_TYPES: Final = (pa.int32(), pa.string(), pa.int64(), pa.int64(), pa.int64())
 
 
-def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, IndexColumns]]:
-    """Sorted batches as runs of rows of one part, without rows that repeat their predecessor."""
-    last: IndexColumns | None = None
-    last_part = NO_PART
+def merge_runs(batches: Iterable[pa.RecordBatch], *, held_max: int = _HELD_MAX) -> Iterator[tuple[int, IndexColumns]]:
+    """Runs that ascend by their first rows as sorted rows of one part after the other, none of them a repeat.
+
+    Args:
+        batches: :data:`PLACED_SCHEMA`.
+        held_max: rows that are held before those that can be are passed on; more if that many overlap.
+    Yields: the part's number, and rows none of which comes before one yielded earlier of that part.
+    """
+    part, held, count, enough = NO_PART, list[IndexColumns](), 0, held_max
     for batch in batches:
-        part, indexes = numbers(batch, schema.PART), index_columns_of(batch)
-        starts = np.flatnonzero(np.diff(part, prepend=NO_PART - 1)).tolist()
-        for start, end in zip(starts, [*starts[1:], len(part)], strict=True):
-            number, rows = int(part[start]), indexes.take(slice(start, end))
-            if last is not None and number == last_part:
-                rows = without_repeats(IndexColumns.concat([last, rows])).take(slice(1, None))
-            else:
-                rows = without_repeats(rows)
-            if len(rows):
-                last, last_part = rows.take(slice(-1, None)).copy(), number
-                yield number, rows
+        heads = index_columns_of(batch)
+        for row, number in enumerate(numbers(batch, schema.PART).tolist()):
+            if number != part:
+                if held:
+                    yield part, _merged(held)
+                part, held, count, enough = number, [], 0, held_max
+            elif count >= enough:
+                # No run to come has a row before the first one of this.
+                merged = _merged(held)
+                done = int(np.count_nonzero(_before(merged, heads.take(slice(row, row + 1)))))
+                if done:
+                    yield part, merged.take(slice(done))
+                held, count = [merged.take(slice(done, None)).copy()], len(merged) - done
+                enough = max(held_max, 2 * count)
+            for run in unpacked(batch.column(schema.ROWS).slice(row, 1)):
+                held.append(index_columns_of(run))
+                count += run.num_rows
+    if held:
+        yield part, _merged(held)
 
 
-def _placed_batch(task: NDArray[np.int64], part: NDArray[np.int64], indexes: IndexColumns) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(task.astype(np.int32)),
-            pa.array(part.astype(np.int32)),
-            pa.array(indexes.deliver_at_ms),
-            pa.array(indexes.ledger_id),
-            pa.array(indexes.entry_id),
-        ],
-        names=PLACED_SCHEMA.fieldNames(),
+def _merged(runs: Sequence[IndexColumns]) -> IndexColumns:
+    return without_repeats(IndexColumns.concat(runs).sorted())
+
+
+def _before(rows: IndexColumns, head: IndexColumns) -> BoolArray:
+    """Which of the rows come before the one row of ``head``."""
+    earlier_entry = (rows.ledger_id == head.ledger_id) & (rows.entry_id < head.entry_id)
+    earlier_position = (rows.ledger_id < head.ledger_id) | earlier_entry
+    before: BoolArray = (rows.deliver_at_ms < head.deliver_at_ms) | (
+        (rows.deliver_at_ms == head.deliver_at_ms) & earlier_position
     )
+    return before
+
+
+def sorted_runs(
+    parts: Mapping[int, Sequence[IndexColumns]], task_of_part: Int64Array, *, rows_max: int = ROWS_AT_ONCE
+) -> Iterator[pa.RecordBatch]:
+    """The rows of each part as runs of bounded size: :data:`PLACED_SCHEMA`, a batch for each."""
+    for part, pieces in parts.items():
+        indexes = _merged(pieces)
+        for start in range(0, len(indexes), rows_max):
+            run = indexes.take(slice(start, start + rows_max))
+            columns = {
+                schema.DELIVER_AT_MS: pa.array(run.deliver_at_ms),
+                schema.LEDGER_ID: pa.array(run.ledger_id),
+                schema.ENTRY_ID: pa.array(run.entry_id),
+            }
+            yield pa.RecordBatch.from_pydict(
+                {
+                    schema.TASK: pa.array([int(task_of_part[part])], pa.int32()),
+                    schema.PART: pa.array([part], pa.int32()),
+                    **{name: column.slice(0, 1) for name, column in columns.items()},
+                    schema.ROWS: [packed(pa.RecordBatch.from_pydict(columns))],
+                }
+            )

@@ -3,10 +3,10 @@
     settings = RebuildSettings({"url": "bookkeeper+file:DIR?metadata=DUMP"}, now_ms=..., staging="file:///staging")
     summary = rebuild(session, settings, target=StorageCommit("sqlite:data/tracker.db"))
 
-    entries -> keep delayed -> settle transactions -> count fates -> plan buckets (on the driver)
-                                                   -> place -> sort into tasks -> stage -> commit (on the driver)
+    parts of ledgers -> read and pack -> settle transactions -> count fates -> plan buckets (on the driver)
+                                      -> place and sort -> bring to tasks -> merge and stage -> commit (on the driver)
 
-The ledgers are read once; the delayed messages among their entries are kept by Spark for the steps that follow. Running
+The ledgers are read once; Spark keeps the delayed messages among their entries, packed, for the steps that follow. Running
 a job again gives the same buckets; what a killed one staged is used.
 """
 

@@ -6,7 +6,7 @@ A rebuild and a verification begin with this.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyspark import Broadcast, StorageLevel
@@ -17,25 +17,17 @@ from spark_rebuild import schema
 from spark_rebuild.acceptance import Acceptance
 from spark_rebuild.commit import CommitTarget
 from spark_rebuild.counting import LedgerTally, SubscribersByTopic, count_fates, tallies_of
-from spark_rebuild.delayed import keep_delayed, number_topics, settle_transactions, without_transactions
+from spark_rebuild.kept_rows import read_kept, settled_rows
 from spark_rebuild.scope import Scope, look_around
 from spark_rebuild.settings import RebuildSettings
+from spark_rebuild.source_options import KeptEntries, parse_options
 from spark_rebuild.subscribers import Subscribers
 from spark_rebuild.summary import BadRow, Summary, TrackerSummary
 from spark_rebuild.tracker_plan import TrackerPlan, plan_tracker
 from tracker.core.columns import Position
+from tracker.ledger.errors import ErrorPolicy
 
-_READ_SCHEMA: Final = schema.entry_columns(
-    schema.TOPIC,
-    schema.LEDGER_ID,
-    schema.ENTRY_ID,
-    schema.DELIVER_AT_MS,
-    schema.MARKER_TYPE,
-    schema.TXN_ID_MOST,
-    schema.TXN_ID_LEAST,
-    schema.ENTRY_COUNT,
-    schema.ERROR,
-)
+_KEPT: Final = StorageLevel.MEMORY_AND_DISK
 Report = Callable[[str], None]
 """Called with the name of each stage when it begins: look, read, count, plan, stage, commit."""
 
@@ -45,7 +37,7 @@ class Reading:
     """What is known of the ledgers once they were read: rows that Spark keeps, and their counts on the driver."""
 
     rows: DataFrame
-    """Delayed messages: topic_number, ledger_id, entry_id, deliver_at_ms, transaction."""
+    """Delayed messages, packed."""
     shared: Broadcast[SubscribersByTopic]
     acceptance: Acceptance
     stages: "Stages"
@@ -92,16 +84,13 @@ def reading(
             subscribers = scope.subscribers
             if target is not None:
                 target.begin([subscriber.key for subscriber in subscribers.all])
-        with stages.of("read"):
-            entries = _entries(session, settings).persist(StorageLevel.MEMORY_AND_DISK)
-            stack.callback(entries.unpersist)
-            facts = _facts(entries)
         numbers = {topic: number for number, topic in enumerate(subscribers.by_topic())}
-        rows = (
-            entries.transform(keep_delayed)
-            .transform(number_topics(numbers))
-            .transform(settle_transactions if facts.has_transactions else without_transactions)
-        )
+        with stages.of("read"):
+            options = replace(parse_options(settings.source), kept=KeptEntries.DELAYED)
+            kept = read_kept(session, options, numbers).persist(_KEPT)
+            stack.callback(kept.unpersist)
+            facts = _facts(kept, has_bad=options.on_error is ErrorPolicy.SKIP)
+        rows = settled_rows(kept, has_transactions=facts.has_transactions)
         shared = session.sparkContext.broadcast(
             {numbers[topic]: group for topic, group in subscribers.by_topic().items()}
         )
@@ -128,12 +117,6 @@ class Stages:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begun
-
-
-def _entries(session: SparkSession, settings: RebuildSettings) -> DataFrame:
-    """Delayed messages, ends of transactions and bad entries, of all topics that are wanted."""
-    reader = session.read.format("pulsar_ledger").schema(_READ_SCHEMA).options(**settings.source)
-    return reader.option("entries", "delayed").load()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,21 +150,22 @@ class _Facts:
         return sum(scope.entry_counts.get(ledger, 0) for ledger in whole) + sum(row.entry_count for row in single)
 
 
-def _facts(entries: DataFrame) -> _Facts:
-    """Look through all entries once; they are kept on the way."""
-    is_bad = F.col(schema.ERROR).isNotNull()
-    counts = entries.agg(
-        F.count(F.when(F.col(schema.MARKER_TYPE).isNull(), F.col(schema.DELIVER_AT_MS))).alias("delayed"),
+def _facts(kept: DataFrame, *, has_bad: bool) -> _Facts:
+    """Look through all that is read, once; it is kept on the way."""
+    counts = kept.agg(
+        F.sum(schema.INDEX_COUNT).alias("plain"),
+        F.count(F.when(F.col(schema.MARKER_TYPE).isNull(), F.col(schema.TXN_ID_MOST))).alias("of_transactions"),
         F.count(schema.TXN_ID_MOST).alias("transactional"),
-        F.count(F.when(is_bad, 1)).alias("bad"),
     ).first()
     assert counts is not None
-    bad: list[BadRow] = []
-    if counts["bad"]:
-        columns = schema.TOPIC, schema.LEDGER_ID, schema.ENTRY_ID, schema.ENTRY_COUNT, schema.ERROR
-        in_order = entries.where(is_bad).select(*columns).orderBy(*columns[:3])
-        bad = [BadRow(*row) for row in in_order.collect()]
-    return _Facts(counts["delayed"], counts["transactional"] > 0, tuple(bad))
+    bad = _bad_rows(kept) if has_bad else []
+    return _Facts((counts["plain"] or 0) + counts["of_transactions"], counts["transactional"] > 0, tuple(bad))
+
+
+def _bad_rows(kept: DataFrame) -> list[BadRow]:
+    columns = schema.TOPIC, schema.LEDGER_ID, schema.ENTRY_ID, schema.ENTRY_COUNT, schema.ERROR
+    bad = kept.where(F.col(schema.ERROR).isNotNull()).select(*columns).orderBy(*columns[:3])
+    return [BadRow(*row) for row in bad.collect()]
 
 
 def _by_subscriber(

@@ -27,7 +27,7 @@ class SnapshotMaker:
     """Makes the buckets of plans; what was made for an earlier plan, or by an earlier run, is used again.
 
     Args:
-        rows: all delayed messages: topic_number, ledger_id, entry_id, deliver_at_ms, transaction.
+        rows: all delayed messages, packed.
         subscribers: by topic number.
         acceptance: the rules they were counted by.
         settings: of the job.

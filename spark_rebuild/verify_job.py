@@ -67,7 +67,7 @@ def verify(
 def accepted_indexes(subscribers: Broadcast[SubscribersByTopic], acceptance: Acceptance) -> Step:
     """What each subscription is to get later, with repeats.
 
-    Input: topic_number, ledger_id, entry_id, deliver_at_ms, transaction; any order.
+    Input: packed delayed messages, any order.
     Output: :data:`ACCEPTED_SCHEMA`, no order.
     """
 
