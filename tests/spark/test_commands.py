@@ -140,6 +140,18 @@ def test_damage_ends_the_job_or_is_listed(command, tmp_path):
     assert "88:0" in skipped.document["bad_entries"]["errors"][0]
 
 
+def test_a_rebuild_goes_on_past_damage_if_it_is_to(command, tmp_path):
+    """What cannot be read is named and not counted as read."""
+    rebuild = ("rebuild", "--source", damaged_sample(tmp_path), "--now", NOW, "--dry-run", "--json")
+    failed = command(*rebuild)
+    assert failed.status == 7
+    assert "88:0" in failed.err
+    skipped = command(*rebuild, "--on-error", "skip")
+    assert skipped.status == 0, skipped.err
+    assert len(skipped.document["bad_entries"]) == 1
+    assert "88:0" in str(skipped.document["bad_entries"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
