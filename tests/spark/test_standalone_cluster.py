@@ -1,0 +1,126 @@
+"""Rebuilding on a real cluster while its processes die: the same result, and nothing half visible."""
+
+import asyncio
+import json
+import signal
+
+import pytest
+import pytest_asyncio
+
+from snapshot_storage.codec import decode_metadata
+from snapshot_storage.registry import open_storage
+from spark_rebuild.commit import StorageCommit
+from spark_rebuild.job import rebuild
+from spark_rebuild.settings import RebuildSettings
+from tests.spark.standalone_cluster import HOME, first_to_say, standalone_cluster
+from tracker.cli.demo.sample import BUNDLED_SAMPLE
+from tracker.cli.spark.main import SCRIPT
+from tracker.core.limits import TrackerLimits
+from tracker.service.exit_codes import ExitCode
+
+SOURCE = f"bookkeeper+file:{BUNDLED_SAMPLE / 'bookie'}?metadata={BUNDLED_SAMPLE / 'metadata.jsonl'}"
+TOPIC, SUBSCRIPTION = "persistent://lab/main/delayed", "sub-1"
+NOW_MS = 1_795_240_800_000
+READING = (
+    "--source", SOURCE, "--topic", TOPIC, "--now", str(NOW_MS),
+    "--set", "delayedDeliveryMinIndexCountPerBucket=50", "--indexes-per-task", "60",
+)  # fmt: skip
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory):
+    async with standalone_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def undisturbed(spark, tmp_path_factory):
+    """What a job commits to which nothing happens, on this machine alone."""
+    directory = tmp_path_factory.mktemp("undisturbed")
+    settings = RebuildSettings(
+        {"url": SOURCE, "topic": TOPIC},
+        now_ms=NOW_MS,
+        staging=str(directory / "staging"),
+        limits=TrackerLimits(min_index_count_per_bucket=50),
+        indexes_per_task=60,
+    )
+    url = f"sqlite:{directory / 'tracker.db'}"
+    summary = await asyncio.to_thread(rebuild, spark, settings, target=StorageCommit(url))
+    assert summary.document()["written"] == 306
+    found = await visible(url)
+    assert len(found) == 4
+    return found
+
+
+def arguments(directory, storage_url):
+    return ("rebuild", *READING, "--staging", str(directory / "staging"), "--commit", storage_url, "--json")
+
+
+async def visible(storage_url):
+    """Every catalogued snapshot, byte for byte, by its range."""
+    store = open_storage(storage_url)
+    await store.start()
+    try:
+        found = {}
+        for entry in (await store.list(TOPIC, SUBSCRIPTION)).entries:
+            metadata = await store.get_bucket_snapshot_metadata(entry.bucket_id)
+            segments = await store.get_bucket_snapshot_segments(
+                entry.bucket_id, 1, len(decode_metadata(metadata).bounds)
+            )
+            found[entry.first, entry.last] = metadata, segments, entry.summary
+        return found
+    finally:
+        await store.close()
+
+
+async def test_jobs_that_race_and_drivers_that_die(cluster, undisturbed, tmp_path):
+    """Killed before, during and after the commit; then again, twice at once: one does it, the other says it cannot."""
+    target = f"sqlite:{tmp_path / 'tracker.db'}"
+    for point, expected in (("create.commit:2", {}), ("replace.commit", {}), ("replace.after", undisturbed)):
+        driver = await cluster.driver(*arguments(tmp_path, f"faulty:exit={point};{target}"))
+        assert await driver.ended() == -signal.SIGKILL, driver.err
+        assert await visible(target) == expected, point
+
+    both = [await cluster.driver(*arguments(tmp_path, target)) for _ in range(2)]
+    winner = await first_to_say(r"(?m)^read \.\.\.", both)
+    loser = both[both.index(winner) - 1]
+    # It holds the storage for as long as the other one needs to find that out.
+    winner.process.send_signal(signal.SIGSTOP)
+    assert await loser.ended() == ExitCode.STORAGE_UNUSABLE, loser.err
+    assert "STORAGE_IN_USE" in loser.err
+    winner.process.send_signal(signal.SIGCONT)
+    assert await winner.ended() == 0, winner.err
+    assert [tracker["unchanged"] for tracker in json.loads(winner.out)["trackers"]] == [True]
+    assert await visible(target) == undisturbed
+
+
+async def test_a_worker_that_dies_in_the_middle(cluster, undisturbed, tmp_path):
+    """Half of what was read goes with it; tasks are run twice by speculation, too."""
+    target = f"sqlite:{tmp_path / 'tracker.db'}"
+    options = {
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+        "spark.speculation": "true",
+        "spark.speculation.multiplier": "1.01",
+        "spark.speculation.quantile": "0.1",
+        "spark.speculation.interval": "10ms",
+    }
+    driver = await cluster.driver(*arguments(tmp_path, target), options=options)
+    await driver.said(r"(?m)^stage \.\.\.")
+    await cluster.workers[0].kill()
+    assert await driver.ended() == 0, driver.err
+    assert "Lost executor" in driver.err
+    assert await visible(target) == undisturbed
+
+
+async def test_spark_submit_runs_the_same_commands(cluster):
+    """With its own Java machine, its own master, and the file that the command names."""
+    submitted = await cluster.start(
+        "submit", str(HOME / "bin" / "spark-submit"), "--master", "local[1]", "--conf", "spark.ui.enabled=false",
+        "--conf", "spark.sql.shuffle.partitions=1", "--conf", "spark.driver.host=127.0.0.1",
+        str(SCRIPT), "inspect", "--source", SOURCE, "--topic", TOPIC, "--json",
+    )  # fmt: skip
+    assert await submitted.ended() == 0, submitted.err
+    assert [topic["delayed"] for topic in json.loads(submitted.out)["topics"]] == [586]
