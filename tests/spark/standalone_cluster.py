@@ -67,6 +67,7 @@ class StandaloneCluster:
 
     directory: Path
     stack: AsyncExitStack
+    java_home: Path = field(default_factory=find_java)
     url: str = ""
     workers: list[Member] = field(default_factory=list)
     _started_count: int = 0
@@ -99,7 +100,7 @@ class StandaloneCluster:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                env=_environment(),
+                env=self._environment(),
                 start_new_session=True,
             )  # fmt: skip
         member = Member(process, *paths)
@@ -122,9 +123,19 @@ class StandaloneCluster:
     async def _start_java(self, name: str, kind: str, host: str, *arguments: str) -> Member:
         opens = (f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.lang", "java.nio", "sun.nio.ch"))
         return await self.start(
-            name, str(find_java() / "bin" / "java"), "-cp", f"{HOME}/jars/*", "-Xmx256m", *JAVA_OPTIONS.split(),
+            name, str(self.java_home / "bin" / "java"), "-cp", f"{HOME}/jars/*", "-Xmx256m", *JAVA_OPTIONS.split(),
             *opens, kind, "--host", host, "--port", "0", "--webui-port", "0", *arguments,
         )  # fmt: skip
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "JAVA_HOME": str(self.java_home),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_HOME": str(HOME),
+            # Spark's scripts, which do not start the workers here, find it out from the names of the jars.
+            "SPARK_SCALA_VERSION": "2.13",
+        }
 
 
 async def first_to_say(pattern: str, members: Sequence[Member]) -> Member:
@@ -144,14 +155,3 @@ async def standalone_cluster(directory: Path) -> AsyncIterator[StandaloneCluster
         cluster = StandaloneCluster(directory, stack)
         await cluster.start_all()
         yield cluster
-
-
-def _environment() -> dict[str, str]:
-    return {
-        **os.environ,
-        "JAVA_HOME": str(find_java()),
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_HOME": str(HOME),
-        # Spark's scripts, which do not start the workers here, find it out from the names of the jars.
-        "SPARK_SCALA_VERSION": "2.13",
-    }

@@ -75,7 +75,7 @@ async def visible(storage_url):
         await store.close()
 
 
-async def test_jobs_that_race_and_drivers_that_die(cluster, undisturbed, tmp_path):
+async def test_drivers_that_die_and_jobs_that_race(cluster, undisturbed, tmp_path):
     """Killed before, during and after the commit; then again, twice at once: one does it, the other says it cannot."""
     target = f"sqlite:{tmp_path / 'tracker.db'}"
     for point, expected in (("create.commit:2", {}), ("replace.commit", {}), ("replace.after", undisturbed)):
@@ -97,7 +97,7 @@ async def test_jobs_that_race_and_drivers_that_die(cluster, undisturbed, tmp_pat
 
 
 async def test_a_worker_that_dies_in_the_middle(cluster, undisturbed, tmp_path):
-    """Half of what was read goes with it; tasks are run twice by speculation, too."""
+    """Its tasks and what it has read are done again by the other one; speculation is on."""
     target = f"sqlite:{tmp_path / 'tracker.db'}"
     options = {
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
