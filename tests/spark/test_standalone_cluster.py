@@ -25,6 +25,23 @@ READING = (
     "--source", SOURCE, "--topic", TOPIC, "--now", str(NOW_MS),
     "--set", "delayedDeliveryMinIndexCountPerBucket=50", "--indexes-per-task", "60",
 )  # fmt: skip
+BOTH_WORKERS = {
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+}
+"""Nothing is run before each worker has an executor."""
+SPECULATION = {
+    **BOTH_WORKERS,
+    "spark.speculation": "true",
+    "spark.speculation.interval": "10ms",
+    "spark.speculation.multiplier": "1.01",
+    "spark.speculation.quantile": "0.1",
+    # A stage's only task is run twice, too, if it takes longer than this.
+    "spark.speculation.task.duration.threshold": "100ms",
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.compress": "false",
+    "spark.eventLog.rolling.enabled": "false",
+}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]
 
@@ -78,10 +95,19 @@ async def visible(storage_url):
 async def test_drivers_that_die_and_jobs_that_race(cluster, undisturbed, tmp_path):
     """Killed before, during and after the commit; then again, twice at once: one does it, the other says it cannot."""
     target = f"sqlite:{tmp_path / 'tracker.db'}"
-    for point, expected in (("create.commit:2", {}), ("replace.commit", {}), ("replace.after", undisturbed)):
-        driver = await cluster.driver(*arguments(tmp_path, f"faulty:exit={point};{target}"))
+    events = tmp_path / "events"
+    events.mkdir()
+    speculation = {**SPECULATION, "spark.eventLog.dir": events.as_uri()}
+    for point, options, expected in (
+        ("create.commit:2", speculation, {}),
+        ("replace.commit", {}, {}),
+        ("replace.after", {}, undisturbed),
+    ):
+        driver = await cluster.driver(*arguments(tmp_path, f"faulty:exit={point};{target}"), options=options)
         assert await driver.ended() == -signal.SIGKILL, driver.err
         assert await visible(target) == expected, point
+        # The first one staged what the others use, some of it twice.
+        assert any('"Speculative":true' in log.read_text() for log in events.iterdir())
 
     both = [await cluster.driver(*arguments(tmp_path, target)) for _ in range(2)]
     winner = await first_to_say(r"(?m)^read \.\.\.", both)
@@ -97,17 +123,9 @@ async def test_drivers_that_die_and_jobs_that_race(cluster, undisturbed, tmp_pat
 
 
 async def test_a_worker_that_dies_in_the_middle(cluster, undisturbed, tmp_path):
-    """Its tasks and what it has read are done again by the other one; speculation is on."""
+    """Its tasks, and what it has read, are done again by the other one."""
     target = f"sqlite:{tmp_path / 'tracker.db'}"
-    options = {
-        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-        "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
-        "spark.speculation": "true",
-        "spark.speculation.multiplier": "1.01",
-        "spark.speculation.quantile": "0.1",
-        "spark.speculation.interval": "10ms",
-    }
-    driver = await cluster.driver(*arguments(tmp_path, target), options=options)
+    driver = await cluster.driver(*arguments(tmp_path, target), options=BOTH_WORKERS)
     await driver.said(r"(?m)^stage \.\.\.")
     await cluster.workers[0].kill()
     assert await driver.ended() == 0, driver.err
