@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.benchmarks.hosted import hosted
 from tracker.core.columns import PositionColumns
 from tracker.core.limits import TrackerLimits
+from tracker.service.logs import configure_logging
 
 
 async def recovered(data: Path, bucket: int, now_ms: int) -> tuple[float, int]:
@@ -28,6 +29,7 @@ async def recovered(data: Path, bucket: int, now_ms: int) -> tuple[float, int]:
 
 def main(data: Path, bucket: int) -> None:
     """Print {"ms": [first, second], "pending": [first, second]}."""
+    configure_logging("console", "warning")
     now_ms = time.time_ns() // 1_000_000
     times, counts = zip(*(asyncio.run(recovered(data, bucket, now_ms)) for _ in range(2)), strict=True)
     print(json.dumps({"ms": times, "pending": counts}))
