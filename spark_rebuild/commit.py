@@ -4,7 +4,6 @@ All snapshots of a subscription are stored first; then one step of the catalogue
 place of what was there; then what they replaced is deleted. Whoever looks sees all the old or all the new ones.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -12,8 +11,8 @@ from typing import Protocol, Self
 from uuid import uuid4
 
 from snapshot_storage.errors import SnapshotConflict, SnapshotNotFound
-from snapshot_storage.protocol import CatalogueEntry, SnapshotStore
-from snapshot_storage.registry import open_storage
+from snapshot_storage.protocol import CatalogueEntry
+from spark_rebuild.owned_storage import OwnedStorage
 from spark_rebuild.rebuilt_bucket import RebuiltBucket
 from tracker.core.columns import BEFORE_ALL, Position
 
@@ -66,44 +65,23 @@ class CommitTarget(Protocol):
         """
 
 
-class StorageCommit:
+class StorageCommit(OwnedStorage):
     """Commits into a snapshot storage by its URL, such as ``sqlite:PATH``, which nobody else has open meanwhile."""
 
     def __init__(self, url: str) -> None:
-        self._storage: SnapshotStore = open_storage(url)
-        self._runner = asyncio.Runner()
+        super().__init__(url)
         self._writer = f"rebuild-{uuid4().hex}"
         self._epochs: dict[tuple[str, str], int] = {}
-
-    def __enter__(self) -> Self:
-        """Open the storage.
-
-        Raises:
-            StorageInUse: a service, or another job, has it open.
-        """
-        try:
-            self._runner.run(self._storage.start())
-        except BaseException:
-            self._runner.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it."""
-        self._runner.run(self._storage.close())
-        self._runner.close()
 
     def begin(self, trackers: Sequence[tuple[str, str]]) -> None:
         """See :class:`CommitTarget`."""
         for topic, subscription in trackers:
-            state = self._runner.run(self._storage.list(topic, subscription))
+            state = self._run(self._storage.list(topic, subscription))
             self._epochs[topic, subscription] = state.epoch
 
     def commit(self, tracker: RebuiltTracker) -> Committed:
         """See :class:`CommitTarget`."""
-        return self._runner.run(self._commit(tracker))
+        return self._run(self._commit(tracker))
 
     async def _commit(self, tracker: RebuiltTracker) -> Committed:
         storage, key = self._storage, (tracker.topic, tracker.subscription)

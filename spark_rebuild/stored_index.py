@@ -1,19 +1,15 @@
 """The index as a snapshot storage holds it, read while no service has it open."""
 
-import asyncio
-from types import TracebackType
-from typing import Self
-
 from snapshot_storage.codec import decode_metadata, decode_segments
 from snapshot_storage.errors import SnapshotCorrupt, SnapshotNotFound
-from snapshot_storage.protocol import CatalogueEntry, SnapshotStore
-from snapshot_storage.registry import open_storage
+from snapshot_storage.protocol import CatalogueEntry
+from spark_rebuild.owned_storage import OwnedStorage
 from tracker.core.columns import BEFORE_ALL, IndexColumns
 from tracker.core.errors import InvalidInput
 from tracker.core.position_bitmap import PositionBitmap
 
 
-class StoredIndex:
+class StoredIndex(OwnedStorage):
     """A ``LiveIndex`` in a storage, such as ``sqlite:PATH``. A context manager.
 
     Args:
@@ -21,34 +17,13 @@ class StoredIndex:
     """
 
     def __init__(self, url: str) -> None:
-        self._storage: SnapshotStore = open_storage(url)
-        self._runner = asyncio.Runner()
+        super().__init__(url)
         self.lost: list[str] = []
         """Snapshots that the catalogue names and nobody can read: what they hold counts as missing."""
 
-    def __enter__(self) -> Self:
-        """Open the storage.
-
-        Raises:
-            StorageInUse: a service has it open.
-        """
-        try:
-            self._runner.run(self._storage.start())
-        except BaseException:
-            self._runner.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it."""
-        self._runner.run(self._storage.close())
-        self._runner.close()
-
     def read(self, topic: str, subscription: str) -> IndexColumns:
         """See ``LiveIndex``. Raises StorageUnavailable."""
-        return self._runner.run(self._read(topic, subscription))
+        return self._run(self._read(topic, subscription))
 
     async def _read(self, topic: str, subscription: str) -> IndexColumns:
         state = await self._storage.list(topic, subscription)

@@ -48,7 +48,7 @@ async def rebuilt_catalogue(path: Path, key: TrackerKey) -> Live:
 
 
 async def popped(storage, key: TrackerKey, limits: TrackerLimits) -> list[tuple[int, int]]:
-    """What a service hands out that opens the tracker and lets ten days pass."""
+    """What a service hands out that opens the tracker and lets time pass; sorted, since segments load in their own time."""
     clock = ManualClock(NOW_MS)
     registry = make_registry(storage, clock, limits=limits)
     await registry.start()
@@ -59,7 +59,7 @@ async def popped(storage, key: TrackerKey, limits: TrackerLimits) -> list[tuple[
         found += rows(delivery)
         await elapse(clock, 3_600_000)
     await registry.close()
-    return found
+    return sorted(found)
 
 
 def expected(url: str, topic: str, subscription: str, limits: TrackerLimits, metadata_bytes_max: int):
