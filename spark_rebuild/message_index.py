@@ -52,6 +52,20 @@ def index_messages(entries: DataFrame) -> DataFrame:
     )
 
 
+def count_others(entries: DataFrame) -> tuple[int, int]:
+    """How many entries have no index that the broker noted, and how many cannot be read. An action: it reads everything.
+
+    Input: index, entry_count, error.
+    """
+    is_whole = F.col(schema.ERROR).isNull()
+    counted = entries.agg(
+        F.count_if(is_whole & F.col(schema.INDEX).isNull()),
+        F.coalesce(F.sum(F.when(~is_whole, F.col(schema.ENTRY_COUNT))), F.lit(0)),
+    ).first()
+    assert counted is not None
+    return counted[0], counted[1]
+
+
 def write_parquet(table: DataFrame, url: str, *, overwrite: bool) -> None:
     """Write the table, a directory for each topic, in the order of its messages within each file.
 

@@ -5,10 +5,8 @@ from typing import Annotated
 
 import typer
 from pyspark.errors import AnalysisException
-from pyspark.sql import functions as F  # noqa: N812  the name that everybody uses
 
-from spark_rebuild import schema
-from spark_rebuild.message_index import READ_SCHEMA, index_messages, write_parquet
+from spark_rebuild.message_index import READ_SCHEMA, count_others, index_messages, write_parquet
 from tracker.cli.options import AsJson
 from tracker.cli.output import print_json, say
 from tracker.cli.spark.options import (
@@ -22,9 +20,8 @@ from tracker.cli.spark.options import (
     Topics,
     TopicsPattern,
     source_options,
-    spark_options,
 )
-from tracker.cli.spark.running_job import Stages, job_progress, spark_session
+from tracker.cli.spark.running_job import Stages, spark_job
 from tracker.cli.spark.shown import BadEntries, bad_entries, say_bad
 from tracker.cli.spark.textfile import write_metrics
 from tracker.core.errors import InvalidInput
@@ -77,10 +74,7 @@ def index_command(
         open_ledgers=open_ledgers,
         on_error=on_error,
     )
-    with (
-        spark_session(master, spark_options(spark_option), command="index") as session,
-        job_progress(session, "starting") as report,
-    ):
+    with spark_job(master, spark_option, command="index") as (session, report):
         stages = Stages(report)
         entries = session.read.format("pulsar_ledger").schema(READ_SCHEMA).options(**options).load()
         with stages.of("write"):
@@ -92,12 +86,12 @@ def index_command(
                 raise InvalidInput("--output", output, "something is there: give another, or --overwrite") from error
         with stages.of("count"):
             written = session.read.parquet(output).count()
-            whole = entries.where(F.col(schema.ERROR).isNull() & F.col(schema.INDEX).isNull()).count()
-            bad = bad_entries(entries, on_error)
-        summary = IndexSummary(output, written, whole, bad, stages.seconds)
+            without_index, bad_count = count_others(entries)
+            bad = bad_entries(entries, bad_count)
+        summary = IndexSummary(output, written, without_index, bad, stages.seconds)
     if prometheus is not None:
         counts = {
-            "read_entries": written + whole,
+            "read_entries": written + without_index,
             "written_indexes": written,
             "bad_entries": bad.count,
         }
@@ -106,6 +100,6 @@ def index_command(
         print_json(summary)
         return
     say(f"{written} entries in {output}")
-    if whole:
-        say(f"{whole} entries have no index: the broker that wrote them was not told to note it")
+    if without_index:
+        say(f"{without_index} entries have no index: the broker that wrote them was not told to note it")
     say_bad(bad)

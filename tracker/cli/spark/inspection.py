@@ -22,9 +22,8 @@ from tracker.cli.spark.options import (
     TopicsPattern,
     moment_ms,
     source_options,
-    spark_options,
 )
-from tracker.cli.spark.running_job import Stages, job_progress, spark_session
+from tracker.cli.spark.running_job import Stages, spark_job
 from tracker.cli.spark.shown import BadEntries, bad_entries, say_bad
 from tracker.cli.spark.textfile import write_metrics
 from tracker.client import DeliveryHistogram
@@ -73,10 +72,7 @@ def inspect_command(
         on_error=on_error,
     )
     from_ms = moment_ms(now)
-    with (
-        spark_session(master, spark_options(spark_option), command="inspect") as session,
-        job_progress(session, "starting") as report,
-    ):
+    with spark_job(master, spark_option, command="inspect") as (session, report):
         stages = Stages(report)
         entries = session.read.format("pulsar_ledger").schema(READ_SCHEMA).options(**options).load()
         with stages.of("describe"):
@@ -87,7 +83,7 @@ def inspect_command(
             )
             bars = count_deadlines(delayed, from_ms=from_ms, step_ms=step_s * 1_000, bar_count=bar_count)
         with stages.of("bad entries"):
-            bad = bad_entries(entries, on_error)
+            bad = bad_entries(entries, sum(one.bad for one in topics))
     found = Inspection(topics, bars, bad, stages.seconds)
     if prometheus is not None:
         counts = {

@@ -27,9 +27,8 @@ from tracker.cli.spark.options import (
     TopicsPattern,
     moment_ms,
     source_options,
-    spark_options,
 )
-from tracker.cli.spark.running_job import job_progress, spark_session
+from tracker.cli.spark.running_job import spark_job
 from tracker.cli.spark.textfile import write_metrics
 from tracker.core.errors import InvalidInput
 
@@ -112,8 +111,7 @@ def rebuild_command(
         indexes_per_task=indexes_per_task,
     )
     target = None if commit is None or dry_run else commit_target(commit)
-    options = spark_options(spark_option)
-    with spark_session(master, options, command="rebuild") as session, job_progress(session, "starting") as report:
+    with spark_job(master, spark_option, command="rebuild") as (session, report):
         summary = rebuild(session, settings, target=target, report=report)
     if prometheus is not None:
         _write_metrics(prometheus, summary)

@@ -1,6 +1,6 @@
 """A Spark session for one command, and how far its job is: a bar on a terminal, log lines elsewhere."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Event, Thread
 from time import perf_counter
@@ -12,6 +12,7 @@ from rich import progress as bars
 
 from spark_rebuild.session import build_session
 from tracker.cli.output import LOG_LINE_EVERY_S, notice_console
+from tracker.cli.spark.options import spark_options
 from tracker.core.errors import DelayedTrackerError
 
 _LOOK_EVERY_S: Final = 0.25
@@ -43,19 +44,33 @@ class SparkJobFailed(DelayedTrackerError):
 
 
 @contextmanager
-def spark_session(master: str | None, options: Mapping[str, str], *, command: str) -> Iterator[SparkSession]:
-    """A session for the length of a command; one that is active already is used, and goes on.
+def spark_job(
+    master: str | None, options: Sequence[str] | None, *, command: str
+) -> Iterator[tuple[SparkSession, Report]]:
+    """A session for the length of a command, whose progress is shown; one that is active already is used, and goes on.
 
+    Args:
+        master: as Spark takes it.
+        options: settings of Spark, each NAME=VALUE.
+        command: its name.
     Raises:
+        InvalidInput: an option is not of that form.
         JavaNotFound: Spark cannot start.
         SparkJobFailed: it failed in a way that is not ours.
     """
+    settings = spark_options(options)
+    with _session(master, settings, command) as session, _progress(session, "starting") as report:
+        yield session, report
+
+
+@contextmanager
+def _session(master: str | None, options: Mapping[str, str], command: str) -> Iterator[SparkSession]:
     is_ours = not _is_running()
     session = build_session(master, name=f"spark-rebuild {command}", options=options)
     try:
         yield session
     except PySparkException as error:
-        raise ours(error) from error
+        raise _ours(error) from error
     finally:
         if is_ours:
             session.stop()
@@ -70,7 +85,7 @@ def _is_running() -> bool:
     return True
 
 
-def ours(error: PySparkException) -> DelayedTrackerError:
+def _ours(error: PySparkException) -> DelayedTrackerError:
     """What a worker of ours raised, if that ended the job; else that Spark failed."""
     said = str(error)
     # A worker's traceback ends with the error's full name and its message.
@@ -95,7 +110,7 @@ def _kinds() -> Iterator[type[DelayedTrackerError]]:
 
 
 @contextmanager
-def job_progress(session: SparkSession, first: str) -> Iterator[Report]:
+def _progress(session: SparkSession, first: str) -> Iterator[Report]:
     """Show how many of Spark's tasks are done; what is yielded is told the name of each stage of the work."""
     console = notice_console()
     ended = Event()

@@ -22,21 +22,20 @@ class BadEntries:
     """Where and why, one for each or for several in a row; the first ``LISTED_MAX``."""
 
 
-def bad_entries(entries: DataFrame, on_error: str) -> BadEntries:
-    """Those of a data frame of entries; none unless they are skipped. An action.
+def bad_entries(entries: DataFrame, count: int) -> BadEntries:
+    """Those of a data frame of entries. Reads everything once more, if there are any.
 
     Args:
-        entries: topic, ledger_id, entry_id, entry_count, error.
-        on_error: as the data source takes it.
+        entries: topic, ledger_id, entry_id, error.
+        count: how many there are.
     """
-    if on_error.lower() != "skip":
+    if not count:
         return BadEntries(0, ())
     bad = entries.where(F.col(schema.ERROR).isNotNull())
-    places = [schema.TOPIC, schema.LEDGER_ID, schema.ENTRY_ID]
-    rows = bad.orderBy(*places).select(schema.ERROR, schema.ENTRY_COUNT).limit(LISTED_MAX).collect()
-    total = bad.agg(F.coalesce(F.sum(schema.ENTRY_COUNT), F.lit(0)).alias(schema.ENTRY_COUNT)).first()
-    assert total is not None
-    return BadEntries(total[schema.ENTRY_COUNT], tuple(row[schema.ERROR] for row in rows))
+    ordered = bad.orderBy(schema.TOPIC, schema.LEDGER_ID, schema.ENTRY_ID)
+    return BadEntries(
+        count, tuple(row[schema.ERROR] for row in ordered.select(schema.ERROR).limit(LISTED_MAX).collect())
+    )
 
 
 def say_bad(bad: BadEntries) -> None:

@@ -28,9 +28,8 @@ from tracker.cli.spark.options import (
     TopicsPattern,
     moment_ms,
     source_options,
-    spark_options,
 )
-from tracker.cli.spark.running_job import job_progress, spark_session
+from tracker.cli.spark.running_job import spark_job
 from tracker.cli.spark.textfile import write_metrics
 from tracker.service.exit_codes import ExitCode
 
@@ -86,8 +85,7 @@ def verify_command(
     )
     with (
         live_index(against) as (live, lost),
-        spark_session(master, spark_options(spark_option), command="verify") as session,
-        job_progress(session, "starting") as report,
+        spark_job(master, spark_option, command="verify") as (session, report),
     ):
         summary, comparisons = verify(session, settings, live, report=report)
     if prometheus is not None:
