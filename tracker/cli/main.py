@@ -1,10 +1,5 @@
 """``delayed-tracker``: the subcommands."""
 
-import importlib.metadata
-from typing import Annotated
-
-import typer
-
 from tracker.cli import (
     add,
     buckets,
@@ -25,20 +20,19 @@ from tracker.cli import (
 )
 from tracker.cli.demo import command as demo
 from tracker.cli.ledgers import commands as ledgers
-from tracker.cli.running import names_of, run_app
+from tracker.cli.running import make_app, names_of, run_app
 from tracker.cli.top import command as top
 from tracker.cli.topics import commands as topics
 
-app = typer.Typer(
-    name="delayed-tracker",
-    help=(
+PROGRAM = "delayed-tracker"
+
+app = make_app(
+    PROGRAM,
+    about=(
         "Tracks delayed messages of ledger-based message brokers: which are due, never early, never lost.\n\n"
         "Exit status: 0 done, 1 failed or a check did not hold, 2 bad option or configuration, 3 address in use, 4 storage "
         "unusable, 5 service unavailable, 6 tracker not open or somebody else's, 7 damaged or missing data."
     ),
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("serve")(serve.serve)
 app.command("replay")(replay.replay)
@@ -62,20 +56,6 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(ledgers.app, name="ledgers")
 
 
-def _version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"delayed-tracker {importlib.metadata.version('delayed-tracker')}")
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    *,
-    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
-) -> None:
-    """What can stand before a command."""
-
-
 def command_names() -> list[str]:
     """All commands, those of a group behind its name."""
     return names_of(app)
@@ -83,4 +63,4 @@ def command_names() -> list[str]:
 
 def run() -> None:
     """Entry point of the installed command."""
-    run_app(app, "delayed-tracker")
+    run_app(app, PROGRAM)

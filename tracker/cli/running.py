@@ -3,14 +3,47 @@
 import io
 import os
 import sys
+from importlib.metadata import version as version_of
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import Annotated, NoReturn, TextIO
 
 import typer
 
 from tracker.cli.failures import CommandLine, bad_usage, print_error
 from tracker.core.errors import DelayedTrackerError
 from tracker.service.exit_codes import ExitCode, exit_code_of
+
+
+def make_app(program: str, about: str) -> typer.Typer:
+    """A program without commands yet, which can say its version.
+
+    Args:
+        program: its name.
+        about: what its help begins with.
+    """
+    app = typer.Typer(
+        name=program,
+        help=about,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    def version(asked: bool) -> None:
+        if asked:
+            typer.echo(f"{program} {version_of('delayed-tracker')}")
+            raise typer.Exit
+
+    @app.callback()
+    def options(
+        *,
+        _: Annotated[
+            bool, typer.Option("--version", callback=version, is_eager=True, help="Print the version.")
+        ] = False,
+    ) -> None:
+        """What can stand before a command."""
+
+    return app
 
 
 def run_app(app: typer.Typer, program: str) -> NoReturn:

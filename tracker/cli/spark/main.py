@@ -1,27 +1,22 @@
 """``spark-rebuild``: the subcommands."""
 
-from importlib.metadata import version as version_of
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from tracker.cli.running import names_of, run_app
+from tracker.cli.running import make_app, names_of, run_app
 from tracker.cli.spark import index, inspection, rebuild, verify
 
 PROGRAM = "spark-rebuild"
 SCRIPT = Path(__file__).parent / "submit" / "job.py"
 
-app = typer.Typer(
-    name=PROGRAM,
-    help=(
+app = make_app(
+    PROGRAM,
+    about=(
         "Rebuilds the index of delayed messages from the ledgers, with Spark.\n\n"
         "Exit status: 0 done, 1 failed or a check did not hold, 2 bad option or no Java, 4 storage or staging unusable, "
         "5 service unavailable, 6 tracker somebody else's, 7 damaged or missing data."
     ),
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("rebuild")(rebuild.rebuild_command)
 app.command("verify")(verify.verify_command)
@@ -36,20 +31,6 @@ def script() -> None:
     Example: spark-submit --master spark://host:7077 "$(spark-rebuild script)" inspect --source ledger:/data/ledgers
     """
     typer.echo(SCRIPT)
-
-
-def _version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"{PROGRAM} {version_of('delayed-tracker')}")
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    *,
-    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
-) -> None:
-    """What can stand before a command."""
 
 
 def command_names() -> list[str]:
