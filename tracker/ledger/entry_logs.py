@@ -21,7 +21,7 @@ from tracker.ledger.digest import BODY_HEADER, DIGEST_BYTES, LedgerDigest
 from tracker.ledger.entry_log import RECORD_SIZE_BYTES, LogRecords, scan_log
 from tracker.ledger.errors import OTHER_BOOKIES, BadEntry
 from tracker.ledger.kernels import gather
-from tracker.ledger.log_files import find_log_files, open_log_file
+from tracker.ledger.log_files import bad_stretches, find_log_files, open_log_file
 from tracker.ledger.progress import Progress
 from tracker.ledger.stored_entries import LedgerEntries, StoredEntries
 
@@ -289,12 +289,7 @@ def _scan_all(files: Sequence[Path], progress: Progress | None) -> EntryLogs:
         logs.append(log)
         part = scan_log(log, str(file))
         parts.append(part)
-        if wrapping is not None:
-            damage.append(BadEntry(None, None, str(file), len(log), wrapping, remedy=OTHER_BOOKIES))
-        damage += [
-            BadEntry(place.ledger_id, place.entry_id, str(file), place.offset, place.reason, remedy=OTHER_BOOKIES)
-            for place in part.damage
-        ]
+        damage += bad_stretches(file, len(log), wrapping, part.damage)
         if part.truncated_at is not None:
             truncated.append((file, part.truncated_at))
         if progress is not None:

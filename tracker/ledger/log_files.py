@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from tracker.core.errors import InvalidInput
-from tracker.ledger.entry_log import HEADER_BYTES
+from tracker.ledger.entry_log import HEADER_BYTES, LogDamage
+from tracker.ledger.errors import OTHER_BOOKIES, BadEntry
 
 _LOG_NAME: Final = re.compile(r"([0-9a-f]+)\.log(\.gz)?")
 _GZIP_PIECE_BYTES: Final = 1 << 20
@@ -60,6 +61,22 @@ def open_log_file(file: Path) -> tuple[bytes | mmap.mmap, str | None]:
         if size <= HEADER_BYTES:
             return opened.read(), None
         return mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ), None
+
+
+def bad_stretches(file: Path, size_bytes: int, wrapping: str | None, damage: Sequence[LogDamage]) -> list[BadEntry]:
+    """What is wrong with a log.
+
+    Args:
+        file: its path.
+        size_bytes: what could be unwrapped of it.
+        wrapping: what is wrong with its wrapping, as :func:`open_log_file` says.
+        damage: the stretches of it that are no records.
+    """
+    bad = [] if wrapping is None else [BadEntry(None, None, str(file), size_bytes, wrapping, remedy=OTHER_BOOKIES)]
+    return bad + [
+        BadEntry(place.ledger_id, place.entry_id, str(file), place.offset, place.reason, remedy=OTHER_BOOKIES)
+        for place in damage
+    ]
 
 
 def _gunzip(file: Path) -> tuple[bytes, str | None]:

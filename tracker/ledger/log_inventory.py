@@ -21,8 +21,8 @@ from tracker.core.columns import Int64Array
 from tracker.ledger.digest import LedgerDigest
 from tracker.ledger.entry_log import RECORD_SIZE_BYTES, LogDamage, RecordPiece, log_pieces
 from tracker.ledger.entry_logs import EntryLogs, RecordColumns
-from tracker.ledger.errors import OTHER_BOOKIES, BadEntry, ErrorPolicy, LedgerFileInvalid
-from tracker.ledger.log_files import find_log_files, open_log_file
+from tracker.ledger.errors import BadEntry, ErrorPolicy, LedgerFileInvalid
+from tracker.ledger.log_files import bad_stretches, find_log_files, open_log_file
 from tracker.ledger.stored_entries import LedgerEntries
 
 _ENTRY_ID_MAX: Final = 2**32 - 1
@@ -79,12 +79,7 @@ class LogInventory:
         damage: list[BadEntry] = []
         truncated: list[tuple[Path, int]] = []
         for (log, wrapping), file, (_, last) in zip(opened, self.files, found, strict=True):
-            if wrapping is not None:
-                damage.append(BadEntry(None, None, str(file), len(log), wrapping, remedy=OTHER_BOOKIES))
-            damage += [
-                BadEntry(place.ledger_id, place.entry_id, str(file), place.offset, place.reason, remedy=OTHER_BOOKIES)
-                for place in last.damage
-            ]
+            damage += bad_stretches(file, len(log), wrapping, last.damage)
             if last.truncated_at is not None:
                 truncated.append((file, last.truncated_at))
         self.damage = tuple(damage)
