@@ -18,10 +18,8 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, St
 
 from spark_rebuild import schema
 from spark_rebuild.acceptance import Acceptance, Fate
-from spark_rebuild.arrow_columns import index_columns_of, numbers
 from spark_rebuild.delayed import Step
-from spark_rebuild.packed_rows import unpacked
-from spark_rebuild.subscribers import Subscriber
+from spark_rebuild.offers import SubscribersByTopic, offered
 from tracker.core.columns import IndexColumns
 from tracker.core.position_bitmap import by_ledger, entry_bitmap
 
@@ -39,8 +37,6 @@ TALLY_SCHEMA: Final = StructType(
 )
 """One subscription and one ledger: rows of each :class:`Fate`; the first entry that was not acknowledged and is not
 accepted either; the accepted entries (RoaringBitmap)."""
-
-SubscribersByTopic = dict[int, tuple[Subscriber, ...]]
 
 
 @dataclass(slots=True)
@@ -97,19 +93,6 @@ def count_fates(subscribers: Broadcast[SubscribersByTopic], acceptance: Acceptan
         return counted.groupBy(schema.SUBSCRIBER, schema.LEDGER_ID).applyInArrow(_united, TALLY_SCHEMA)
 
     return step
-
-
-def offered(
-    batches: Iterable[pa.RecordBatch], subscribers: SubscribersByTopic
-) -> Iterator[tuple[Subscriber, IndexColumns, NDArray[np.uint8]]]:
-    """Packed rows for each subscription of their topics: the indexes, and what became of their transactions."""
-    for batch in (rows for values in batches for rows in unpacked(values.column(schema.ROWS))):
-        indexes = index_columns_of(batch)
-        transaction = numbers(batch, schema.TRANSACTION).astype(np.uint8)
-        for topic, rows in by_ledger(numbers(batch, schema.TOPIC_NUMBER)):
-            of_topic, outcome = indexes.take(rows), transaction[rows]
-            for subscriber in subscribers.get(topic, ()):
-                yield subscriber, of_topic, outcome
 
 
 def tallies_of(rows: pa.Table) -> dict[tuple[int, int], LedgerTally]:

@@ -17,11 +17,11 @@ from pyspark.sql import functions as F  # noqa: N812  the name that everybody us
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from spark_rebuild import schema
-from spark_rebuild.acceptance import Acceptance, Fate
+from spark_rebuild.acceptance import Acceptance
 from spark_rebuild.arrow_columns import numbers
-from spark_rebuild.counting import SubscribersByTopic, offered
 from spark_rebuild.delayed import Step
-from spark_rebuild.part_plan import NO_PART, PartMap
+from spark_rebuild.offers import SubscribersByTopic, accepted_by_part
+from spark_rebuild.part_plan import PartMap
 from tracker.core.columns import IndexColumns, Int64Array
 from tracker.core.limits import TrackerLimits
 from tracker.core.segment_cutter import SegmentCutter
@@ -61,18 +61,12 @@ def deadlines_of(
     """
 
     def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for subscriber, indexes, transaction in offered(batches, subscribers.value):
-            part_map = large.value.maps.get(subscriber.number)
-            if part_map is None:
-                continue
-            accepted = indexes.take(acceptance.fates(indexes, transaction, subscriber.cursor) == Fate.ACCEPTED)
-            bucket = part_map.parts_of(accepted)
-            for number in np.unique(bucket[bucket != NO_PART]).tolist():
-                deadline, times = np.unique(accepted.deliver_at_ms[bucket == number], return_counts=True)
-                yield pa.RecordBatch.from_arrays(
-                    [pa.array(np.full(len(deadline), number, np.int32)), pa.array(deadline), pa.array(times)],
-                    names=DEADLINES_SCHEMA.fieldNames(),
-                )
+        for number, indexes in accepted_by_part(batches, subscribers.value, large.value.maps, acceptance):
+            deadline, times = np.unique(indexes.deliver_at_ms, return_counts=True)
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(np.full(len(deadline), number, np.int32)), pa.array(deadline), pa.array(times)],
+                names=DEADLINES_SCHEMA.fieldNames(),
+            )
 
     return lambda rows: rows.mapInArrow(count, DEADLINES_SCHEMA)
 

@@ -16,16 +16,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from spark_rebuild import schema
-from spark_rebuild.acceptance import Acceptance, Fate
+from spark_rebuild.acceptance import Acceptance
 from spark_rebuild.arrow_columns import index_columns_of, numbers
-from spark_rebuild.counting import SubscribersByTopic, offered
 from spark_rebuild.delayed import Step
+from spark_rebuild.offers import SubscribersByTopic, accepted_by_part
 from spark_rebuild.packed_rows import ROWS_AT_ONCE, packed, unpacked
 from spark_rebuild.part_plan import NO_PART, PartMap
 from spark_rebuild.staging import Staging
 from tracker.core.columns import BoolArray, IndexColumns, Int64Array
 from tracker.core.limits import TrackerLimits
-from tracker.core.position_bitmap import by_ledger
 from tracker.core.seal import without_repeats
 from tracker.core.segment_cutter import SegmentCutter
 
@@ -74,16 +73,11 @@ def place(subscribers: Broadcast[SubscribersByTopic], placement: Broadcast[Place
         known = placement.value
         held: dict[int, list[IndexColumns]] = {}
         count = 0
-        for subscriber, indexes, transaction in offered(batches, subscribers.value):
-            part_map = known.maps.get(subscriber.number)
-            if part_map is None:
+        for part, indexes in accepted_by_part(batches, subscribers.value, known.maps, acceptance):
+            if known.task_of_part[part] < 0:
                 continue
-            fate = acceptance.fates(indexes, transaction, subscriber.cursor)
-            accepted = indexes.take(fate == Fate.ACCEPTED)
-            for part, rows in by_ledger(part_map.parts_of(accepted)):
-                if part != NO_PART and known.task_of_part[part] >= 0:
-                    held.setdefault(part, []).append(accepted.take(rows))
-                    count += len(held[part][-1])
+            held.setdefault(part, []).append(indexes)
+            count += len(indexes)
             if count >= _HELD_MAX:
                 yield from sorted_runs(held, known.task_of_part)
                 held, count = {}, 0

@@ -1,11 +1,13 @@
 """What there is to read: the ledgers of the wanted topics, as parts for the tasks, and what is known to be bad."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from pyspark.sql.datasource import InputPartition
 
+from spark_rebuild.chosen_source import open_chosen
 from spark_rebuild.entry_filter import Range
 from spark_rebuild.ledger_splits import LedgerRange, packed, ranges_of
 from spark_rebuild.log_splits import LoggedSpan, plan_logs
@@ -17,17 +19,14 @@ from tracker.ledger.errors import (
     ErrorPolicy,
     LedgerFileInvalid,
     MetadataInvalid,
-    TopicNotFound,
 )
 from tracker.ledger.log_inventory import LogInventory
 from tracker.ledger.logged_ledger import LoggedLedger
 from tracker.ledger.managed_ledger import TopicCatalogue
-from tracker.ledger.metadata_store import open_metadata
 from tracker.ledger.offload.blob_source import BlobLedgerStore
 from tracker.ledger.offload.offload_source import OffloadSource
-from tracker.ledger.source import BookieDisk
-from tracker.ledger.source_url import bookie_disk_options, open_source, parse_source_url
-from tracker.ledger.topic_log import Ledger, LedgerSource
+from tracker.ledger.topic_log import Ledger
+from tracker.ledger.topic_name import TopicName
 
 BadRow = tuple[str | None, BadEntry]
 """A bad entry and the topic that it belongs to, if that is known."""
@@ -63,7 +62,7 @@ def plan_parts(options: SourceOptions, ledgers: Range) -> list[InputPartition]:
     """
     wanted = _Wanted()
     with ExitStack() as stack:
-        source = stack.enter_context(CombinedSource([_open(url, options) for url in options.urls]))
+        source = stack.enter_context(CombinedSource([open_chosen(url, options, _ledgers_of) for url in options.urls]))
         for topic in options.chosen(source.topics() if options.topic is None else ()):
             try:
                 openers = source.openers(topic)
@@ -115,19 +114,5 @@ class _Wanted:
         return [*parts, *map(LedgerPart, packed(self.ranges, part_bytes))]
 
 
-def _open(text: str, options: SourceOptions) -> LedgerSource:
-    """A source; entry logs are looked through, but not held, record by record, in memory."""
-    url = parse_source_url(text)
-    if url.scheme != "bookkeeper+file":
-        return open_source(text, on_error=options.on_error)
-    dump, open_ledgers = bookie_disk_options(url)
-    catalogue = TopicCatalogue(open_metadata(dump))
-    ledger_ids: list[int] = []
-    for topic in options.chosen([str(name) for name in catalogue.topics()]):
-        try:
-            ledger_ids += (ledger.ledger_id for ledger in catalogue.managed_ledger(catalogue.topic(topic)).ledgers)
-        except (TopicNotFound, MetadataInvalid):
-            continue  # Another source may have it; what is damaged is said when the topic is opened.
-    return BookieDisk(
-        catalogue, LogInventory(url.paths, ledger_ids, on_error=options.on_error), open_ledgers=open_ledgers
-    )
+def _ledgers_of(catalogue: TopicCatalogue, topic: TopicName) -> Iterator[int]:
+    return (ledger.ledger_id for ledger in catalogue.managed_ledger(topic).ledgers)

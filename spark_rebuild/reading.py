@@ -16,8 +16,9 @@ from pyspark.sql import functions as F  # noqa: N812  the name that everybody us
 from spark_rebuild import schema
 from spark_rebuild.acceptance import Acceptance
 from spark_rebuild.commit import CommitTarget
-from spark_rebuild.counting import LedgerTally, SubscribersByTopic, count_fates, tallies_of
+from spark_rebuild.counting import LedgerTally, count_fates, tallies_of
 from spark_rebuild.kept_rows import read_kept, settled_rows
+from spark_rebuild.offers import SubscribersByTopic
 from spark_rebuild.scope import Scope, look_around
 from spark_rebuild.settings import RebuildSettings
 from spark_rebuild.source_options import KeptEntries, parse_options

@@ -8,20 +8,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from spark_rebuild.chosen_source import open_chosen
 from spark_rebuild.settings import RebuildSettings
 from spark_rebuild.source_options import SourceOptions, parse_options
 from spark_rebuild.subscribers import Subscribers, read_subscribers
 from tracker.core.errors import InvalidInput
 from tracker.ledger.combined_source import CombinedSource
 from tracker.ledger.cursor import NO_LEDGER
-from tracker.ledger.entry_logs import EntryLogs, RecordColumns
-from tracker.ledger.errors import ErrorPolicy, LedgerFileInvalid, LedgerNotFound, MetadataInvalid, TopicNotFound
-from tracker.ledger.log_inventory import LogInventory
+from tracker.ledger.errors import ErrorPolicy, LedgerFileInvalid, LedgerNotFound, MetadataInvalid
 from tracker.ledger.managed_ledger import TopicCatalogue
-from tracker.ledger.metadata_store import open_metadata
 from tracker.ledger.source import BookieDisk
-from tracker.ledger.source_url import bookie_disk_options, open_source, parse_source_url
-from tracker.ledger.topic_log import LedgerSource
 from tracker.ledger.topic_name import TopicName
 from tracker.ledger.topic_reader import TopicReader
 
@@ -47,7 +43,7 @@ def look_around(settings: RebuildSettings) -> Scope:
     """
     options = parse_options(settings.source)
     with ExitStack() as stack:
-        sources = [stack.enter_context(_opened(url, options)) for url in options.urls]
+        sources = [stack.enter_context(open_chosen(url, options, _ledgers_without_end)) for url in options.urls]
         source = CombinedSource(sources)
         topics = options.chosen(source.topics() if options.topic is None else ())
         if not topics:
@@ -70,27 +66,6 @@ def look_around(settings: RebuildSettings) -> Scope:
             on_error=options.on_error,
         )
     return Scope(subscribers, counts)
-
-
-def _opened(text: str, options: SourceOptions) -> LedgerSource:
-    """A source; of entry logs only what is needed here is looked at, as a rule nothing."""
-    url = parse_source_url(text)
-    if url.scheme != "bookkeeper+file":
-        return open_source(text, on_error=options.on_error)
-    dump, open_ledgers = bookie_disk_options(url)
-    catalogue = TopicCatalogue(open_metadata(dump))
-    ledger_ids: list[int] = []
-    for topic in options.chosen([str(name) for name in catalogue.topics()]):
-        try:
-            ledger_ids += _ledgers_without_end(catalogue, catalogue.topic(topic))
-        except (TopicNotFound, MetadataInvalid):
-            continue  # Another source may have it; what is damaged is said when the topic is counted.
-    logs = (
-        LogInventory(url.paths, ledger_ids, on_error=options.on_error)
-        if ledger_ids
-        else EntryLogs((), (), RecordColumns.of([]))
-    )
-    return BookieDisk(catalogue, logs, open_ledgers=open_ledgers)
 
 
 def _ledgers_without_end(catalogue: TopicCatalogue, topic: TopicName) -> Iterator[int]:

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame
 
 from spark_rebuild import schema
 from spark_rebuild.acceptance import Acceptance
-from spark_rebuild.counting import SubscribersByTopic
 from spark_rebuild.cutting import LargeBuckets, cut_large, cuts_by_digest, deadlines_of
 from spark_rebuild.encoding import Placement, place, sort_into_tasks, stage
+from spark_rebuild.offers import SubscribersByTopic
 from spark_rebuild.part_plan import NO_PART, Bucket, Part, PartMap, PartPlan, plan_parts, tasks_of
 from spark_rebuild.rebuilt_bucket import RebuiltBucket
 from spark_rebuild.settings import RebuildSettings

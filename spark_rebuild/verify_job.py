@@ -13,8 +13,8 @@ from spark_rebuild import schema
 from spark_rebuild.acceptance import Acceptance, Fate
 from spark_rebuild.arrow_columns import longs, numbers
 from spark_rebuild.comparing import Comparison, LiveIndex, compare
-from spark_rebuild.counting import SubscribersByTopic, offered
 from spark_rebuild.delayed import Step
+from spark_rebuild.offers import SubscribersByTopic, offered
 from spark_rebuild.reading import Report, reading
 from spark_rebuild.settings import RebuildSettings
 from spark_rebuild.summary import Summary
