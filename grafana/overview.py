@@ -11,9 +11,11 @@ from grafana.panels import (
     graph,
     number,
     quantile,
+    quantiles,
     ranking,
     rate,
     service_choices,
+    times_to_deadlines,
     total,
 )
 
@@ -81,7 +83,7 @@ def _lateness(made: builders.Dashboard) -> None:
             "Lateness",
             "From the deadline to the hand-off. Polls that come late show here as much as a slow service.",
             "s",
-            *(Query(quantile(share, _LATENESS), f"p{share * 100:g}") for share in (0.5, 0.99, 0.999)),
+            *quantiles(_LATENESS, 0.5, 0.99, 0.999),
         ),
         distribution("Lateness, all of it", "How many hand-offs a second were how late.", "s", _LATENESS),
     )
@@ -149,13 +151,7 @@ def _contents(made: builders.Dashboard) -> None:
             "Time to the deadlines",
             "How far the first and the last deadline are away.",
             "s",
-            Query(
-                f"clamp_min (min (delayed_tracker_earliest_deadline_timestamp_seconds{{{SERVICE}}}) - time(), 0)",
-                "first",
-            ),
-            Query(
-                f"clamp_min (max (delayed_tracker_latest_deadline_timestamp_seconds{{{SERVICE}}}) - time(), 0)", "last"
-            ),
+            *times_to_deadlines("delayed_tracker"),
         ),
         graph(
             "Versions",
@@ -203,10 +199,7 @@ def _service(made: builders.Dashboard) -> None:
             "Lag of the event loop",
             "How much later than asked for something runs. Above 20 ms something holds it up.",
             "s",
-            *(
-                Query(quantile(share, "delayed_tracker_event_loop_lag_seconds"), f"p{share * 100:g}")
-                for share in (0.5, 0.99)
-            ),
+            *quantiles("delayed_tracker_event_loop_lag_seconds", 0.5, 0.99),
         ),
         graph(
             "Processor",

@@ -52,6 +52,20 @@ def quantile(share: float, histogram: str, by: str = "", selector: str = SERVICE
     return f"histogram_quantile({share}, {rate(f'{histogram}_bucket', labels, selector)})"
 
 
+def quantiles(histogram: str, *shares: float) -> list[Query]:
+    """Several quantiles of one histogram."""
+    return [Query(quantile(share, histogram), f"p{share * 100:g}") for share in shares]
+
+
+def times_to_deadlines(prefix: str, selector: str = SERVICE) -> list[Query]:
+    """How far the first and the last deadline are away, by gauges whose names begin so."""
+    ends = (("earliest", "min", "first"), ("latest", "max", "last"))
+    return [
+        Query(f"clamp_min ({pick} ({prefix}_{end}_deadline_timestamp_seconds{{{selector}}}) - time(), 0)", legend)
+        for end, pick, legend in ends
+    ]
+
+
 def graph(
     title: str, description: str, unit: str, *queries: Query, width: int = 12, stacked: bool = False
 ) -> timeseries.Panel:

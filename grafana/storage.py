@@ -2,7 +2,19 @@
 
 from grafana_foundation_sdk.builders import dashboard as builders
 
-from grafana.panels import SERVICE, Query, add_row, board, graph, number, quantile, rate, service_choices, total
+from grafana.panels import (
+    SERVICE,
+    Query,
+    add_row,
+    board,
+    graph,
+    number,
+    quantile,
+    quantiles,
+    rate,
+    service_choices,
+    total,
+)
 
 UID = "delayed-tracker-storage"
 _CALLS = "delayed_tracker_storage_operations_total"
@@ -153,6 +165,6 @@ def _recovery(made: builders.Dashboard) -> None:
             "Time of recoveries",
             "From the opening of a tracker to its first correct answer.",
             "s",
-            *(Query(quantile(share, _RECOVERY), f"p{share * 100:g}") for share in (0.5, 0.99)),
+            *quantiles(_RECOVERY, 0.5, 0.99),
         ),
     )

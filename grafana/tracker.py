@@ -13,6 +13,7 @@ from grafana.panels import (
     number,
     rate,
     service_choices,
+    times_to_deadlines,
     total,
 )
 
@@ -89,8 +90,7 @@ def _over_time(made: builders.Dashboard) -> None:
             "Time to the deadlines",
             "How far the first and the last deadline are away. The first near 0 for long: nobody polls.",
             "s",
-            Query(f"clamp_min (min ({_OWN}_earliest_deadline_timestamp_seconds{{{TRACKER}}}) - time(), 0)", "first"),
-            Query(f"clamp_min (max ({_OWN}_latest_deadline_timestamp_seconds{{{TRACKER}}}) - time(), 0)", "last"),
+            *times_to_deadlines(_OWN, TRACKER),
         ),
         graph(
             "Leases that ended",
