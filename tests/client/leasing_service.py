@@ -7,8 +7,8 @@ from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.core.shell import due_shell
 from tracker.client.ack_queue import AckOutcome, LeaseAck
 from tracker.client.answers import OpenAnswer, Position
-from tracker.client.errors import BatchTooLarge, Fenced, InvalidArgument, TrackerCallError
-from tracker.client.exchange import Call, Exchange
+from tracker.client.errors import BatchTooLarge, Fenced, InvalidArgument
+from tracker.client.exchange import Call, Exchange, performed
 from tracker.client.session_rules import SessionRules
 from tracker.client.settings import ClientSettings
 from tracker.client.wire_columns import ACK_COLUMNS
@@ -69,18 +69,7 @@ class LeasingService:
 
     def perform(self, exchange: Exchange[Result]) -> Result:
         """All calls of an exchange, each answered at once."""
-        try:
-            call = next(exchange)
-            while True:
-                try:
-                    response = self.answer(call)
-                except TrackerCallError as error:
-                    call = exchange.throw(error)
-                else:
-                    call = exchange.send(response)
-        except StopIteration as returned:
-            result: Result = returned.value
-            return result
+        return performed(exchange, self.answer)
 
     def send(self, acks: Sequence[LeaseAck]) -> list[AckOutcome]:
         """What a blocking session sends its acks by."""

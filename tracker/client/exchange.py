@@ -5,10 +5,12 @@ asyncio one in ``calls.py``, the blocking one in ``blocking/calls.py``. A call t
 which may make another of it. Values are validated when an exchange starts, before anything is sent.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from google.protobuf.message import Message
+
+from tracker.client.errors import TrackerCallError
 
 Result = TypeVar("Result")
 Answer_co = TypeVar("Answer_co", covariant=True)
@@ -37,6 +39,28 @@ class Call(NamedTuple):
 
 Exchange: TypeAlias = Generator[Call, Any, Result]
 """Yields calls, and is sent what their ``answer`` read."""
+
+
+def performed(exchange: Exchange[Result], make: Callable[[Call], object]) -> Result:
+    """Make the calls of an exchange, one after the other, each by a function that waits for its answer.
+
+    Returns: what the exchange returns.
+    Raises:
+        InvalidInput: a value that the exchange refused.
+        TrackerCallError: of a call; the exchange made no other of it.
+    """
+    try:
+        call = next(exchange)
+        while True:
+            try:
+                response = make(call)
+            except TrackerCallError as error:
+                call = exchange.throw(error)
+            else:
+                call = exchange.send(response)
+    except StopIteration as returned:
+        result: Result = returned.value
+        return result
 
 
 def ask(

@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tracker.client.channel import channel_options, method_path, nobody_answers, require_address, serialized
 from tracker.client.errors import FailedCall, SessionClosed, TrackerCallError, call_error
-from tracker.client.exchange import Call, Exchange
+from tracker.client.exchange import Call, Exchange, performed
 from tracker.client.settings import ClientSettings
 
 Result = TypeVar("Result")
@@ -49,18 +49,7 @@ class Calls:
             TrackerCallError: a call failed, of the kind that the service's reason names.
             SessionClosed: the client was closed.
         """
-        try:
-            call = next(exchange)
-            while True:
-                try:
-                    response = self._make(call)
-                except TrackerCallError as error:
-                    call = exchange.throw(error)
-                else:
-                    call = exchange.send(response)
-        except StopIteration as returned:
-            result: Result = returned.value
-            return result
+        return performed(exchange, self._make)
 
     def add_stream(self, requests: Iterator[bytes]) -> StreamCall:
         """Begin a stream of adds; a thread of gRPC's asks for the requests."""
