@@ -168,7 +168,7 @@ class EntriesUnreadable(LedgerError):
         more = f" (and {len(bad_entries) - 1} more)" if len(bad_entries) > 1 else ""
         remedy = "give" if first.remedy is None else f"{first.remedy}, or"
         super().__init__(
-            f"{first}{more}; {remedy} on_error=skip to go on without them",
+            f"{first}{more}; {remedy} on_error=skip to go on without them (of a command: --on-error skip)",
             metadata={"bad_entry_count": str(len(bad_entries))},
         )
         self.bad_entries = tuple(bad_entries)

@@ -123,7 +123,7 @@ def test_encrypted_messages_without_keys_are_bad_entries(alice):
         list(MessageReader(log).read())
 
     assert "bookies" not in told.value.message
-    assert told.value.message.endswith("; give on_error=skip to go on without them")
+    assert told.value.message.endswith("; give on_error=skip to go on without them (of a command: --on-error skip)")
 
     reader = MessageReader(log, MessageOptions(on_error=ErrorPolicy.SKIP))
     assert [message.payload for message in reader.read()] == [b"open"]
