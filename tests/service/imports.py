@@ -1,4 +1,4 @@
-"""Snapshots as somebody else makes them, and the requests that bring them to the service."""
+"""Snapshots as somebody else makes them, the requests that bring them to the service, and what it holds before and after."""
 
 from collections.abc import AsyncIterator, Iterable
 
@@ -6,11 +6,15 @@ import google_crc32c
 
 from delayed_tracker.v1 import tracker_pb2 as pb
 from snapshot_storage.codec import encode_snapshot
-from tests.service.rpc import REF
+from tests.service.rpc import REF, add, poll, stats_of
+from tests.service.shell import KEY, elapse, settle
 from tracker.client.importing import SnapshotToImport, import_header, import_requests
 from tracker.core.columns import IndexColumns, Position
 from tracker.core.seal import SealedIndexes
 from tracker.core.segment import cut_segments
+
+FAR_MS = 1_000_000
+"""How far away deadlines are that must not come near."""
 
 
 def entries_of(rows: Iterable[tuple[int, int, int]], *, step_ms=1_000, count_max=3) -> list[bytes]:
@@ -51,3 +55,34 @@ async def sent(*snapshots: SnapshotToImport, **header) -> AsyncIterator[pb.Impor
     """The same as a stream that the service reads."""
     for request in requests(*snapshots, **header):
         yield request
+
+
+async def used(service, epoch):
+    """A tracker with a stored bucket of ledger 1, one position in memory and one that is leased."""
+    now = service.clock.now_ms()
+    await service.stub.AddMessages(add(epoch, *((now + FAR_MS, 1, entry) for entry in range(5)), (now + 5, 2, 0)))
+    await settle()
+    await elapse(service.clock, 5)
+    polled = await service.stub.PollScheduledMessages(poll(epoch))
+    await service.stub.AddMessages(add(epoch, (now + FAR_MS, 2, 1)))
+    assert polled.entry_ids == [0]
+    return polled.lease_id
+
+
+def imported(service, sent):
+    return service.stub.ImportSnapshots(iter(sent))
+
+
+async def catalogued(service):
+    return await service.storage.inner.list(*KEY)
+
+
+async def stored_ids(service):
+    return {found.bucket_id for found in await service.storage.inner.list_bucket_snapshots(*KEY)}
+
+
+async def world(service):
+    """Everything that an import must not change if it fails."""
+    stats = await stats_of(service)
+    state = await catalogued(service)
+    return stats, state.entries, state.epoch, await stored_ids(service)

@@ -6,17 +6,11 @@ import pytest
 from delayed_tracker.v1 import tracker_pb2 as pb
 from snapshot_storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
 from tests.service.rpc import REF, add, opened, poll, refused, stats_of
-from tests.service.shell import Gate, elapse, failing, running_service, settle, until
+from tests.service.shell import Gate, elapse, failing, settle, until
 from tracker.cli.output import instant
 
 FAR_MS = 1_000_000
 COUNT = 12
-
-
-@pytest.fixture
-async def service():
-    async with running_service() as running:
-        yield running
 
 
 @pytest.fixture

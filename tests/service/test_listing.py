@@ -1,16 +1,7 @@
 """Pages of trackers, open and on disk."""
 
-import pytest
-
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.service.rpc import add, opened, poll
-from tests.service.shell import running_service
-
-
-@pytest.fixture
-async def service():
-    async with running_service() as running:
-        yield running
 
 
 def ref(topic, subscription="s"):

@@ -7,16 +7,10 @@ import pytest
 
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.service.rpc import REF, add, opened, refused, stats_of
-from tests.service.shell import KEY, Gate, running_service, settle, until
+from tests.service.shell import KEY, Gate, settle, until
 
 FAR_MS = 1_000_000
 COUNT = 12
-
-
-@pytest.fixture
-async def service():
-    async with running_service() as running:
-        yield running
 
 
 @pytest.fixture
