@@ -5,8 +5,9 @@ says about ledgers, deadlines and publish times is applied before rows leave Pyt
 """
 
 import gc
+import itertools
 from collections.abc import Iterator, Sequence
-from functools import cache
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,9 @@ from tracker.ledger.entry_columns import EntryColumns, EntryFlag, scan_entries
 from tracker.ledger.errors import BadEntry, EntriesUnreadable, ErrorPolicy
 from tracker.ledger.places import unreadable_entry
 from tracker.ledger.stored_entries import LedgerEntries
+
+_tasks: Final = itertools.count()
+"""Of this process."""
 
 
 class PulsarLedgerSource(DataSource):
@@ -118,14 +122,16 @@ class PulsarLedgerReader(DataSourceReader):
             yield rows.bad_entries(kept)
 
 
-@cache
 def _spare_what_stays() -> None:
-    """Take what is in memory for something that stays, once in a process.
+    """Take what is in memory for something that stays, when a process begins its first task and its second.
 
-    Spark has workers look for garbage after each task. Among all that the compiler's library made when it was imported
-    that takes 0.1 s, half the time of reading, and there is none.
+    Spark has workers look for garbage after each task. Among all that the compiler's library made when it was imported,
+    and what the first task imported, that takes 0.1 s, half the time of reading, and there is none.
     """
-    for module in (kernels, checksum_kernels):
-        module.warm_up()
-    gc.collect()
-    gc.freeze()
+    earlier = next(_tasks)
+    if earlier == 0:
+        for module in (kernels, checksum_kernels):
+            module.warm_up()
+    if earlier <= 1:
+        gc.collect()
+        gc.freeze()

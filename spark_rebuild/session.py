@@ -22,6 +22,8 @@ _ALWAYS: Final = {
     "spark.sql.adaptive.coalescePartitions.enabled": "true",
     # Importing the libraries and loading the kernels takes a worker a second.
     "spark.python.worker.reuse": "true",
+    # Over TCP each task of reading waits for a delayed acknowledgement, a fifth of the time of all.
+    "spark.python.unix.domain.socket.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
 }
 _UNDER_SPARK_SUBMIT: Final = "PYSPARK_GATEWAY_PORT"

@@ -14,7 +14,7 @@ from tracker.ledger.topic_name import TopicName
 from tracker.ledger.topic_reader import OpenLedgers
 
 _C = TypeVar("_C", bound=Enum)
-_PARTITION_BYTES: Final = 64 << 20
+_PARTITION_BYTES: Final = 1 << 27
 
 
 class KeptEntries(Enum):

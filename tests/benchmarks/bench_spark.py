@@ -147,9 +147,10 @@ def _require_rebuilt(ran: Sequence[Ran], read: int, delayed: int) -> None:
 
 def _ran(run: Run, what: str, cores: int | None, jobs: tuple[Job, ...]) -> list[list[Ran]]:
     """Each job's repeats, all in one session; without ``cores``, on all there are."""
-    run.note(f"{what}: {len(jobs)} jobs, {1 + run.scale.spark_repeats} times each")
+    warm_ups, repeats = run.scale.spark_warm_ups, run.scale.spark_repeats
+    run.note(f"{what}: {len(jobs)} jobs, {warm_ups + repeats} times each")
     directory = run.new_directory()
-    plan = Plan(cores or len(os.sched_getaffinity(0)), run.scale.spark_repeats, str(directory), jobs)
+    plan = Plan(cores or len(os.sched_getaffinity(0)), warm_ups, repeats, str(directory), jobs)
     command = [sys.executable, "-m", "tests.benchmarks.spark_probe", json.dumps(asdict(plan))]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     require(f"{what}, which said {done.stderr[-500:]!r}", done.returncode == 0)

@@ -28,11 +28,12 @@ class Scale:
     """Of what is read from end to end, and looked up in."""
     look_ups: int = 500
     """Of each kind, for each repeat."""
-    spark_ledgers: int = 16
+    spark_ledgers: int = 40
     """That Spark reads."""
     spark_ledger_entries: int = 250_000
+    spark_warm_ups: int = 2
+    """Before what is measured, in the same session: Java goes on compiling for a while."""
     spark_repeats: int = 3
-    """After one warm-up, in the same session."""
     spark_replayed: int = 300_000
     """As many as a broker was seen to replay; a multiple of ``bucket``."""
     growth_adds: int = 40_000
@@ -74,6 +75,7 @@ QUICK = Scale(
     stored_entries=2_000,
     look_ups=20,
     spark_ledgers=2,
+    spark_warm_ups=1,
     spark_ledger_entries=2_500,
     spark_repeats=1,
     spark_replayed=3_000,

@@ -51,8 +51,9 @@ class Plan:
     """What one process does."""
 
     cores: int
+    warm_ups: int
+    """Repeats that are not told."""
     repeats: int
-    """After a warm-up, which is not told."""
     directory: str
     """Empty, for Spark's files and for what jobs write."""
     jobs: tuple[Job, ...]
@@ -87,11 +88,11 @@ def main(plan: Plan) -> None:
     ran = [
         [
             asdict(_ran(_work(session, job, Path(plan.directory, f"{number}-{repeat}"))))
-            for repeat in range(plan.repeats + 1)
+            for repeat in range(plan.warm_ups + plan.repeats)
         ]
         for number, job in enumerate(plan.jobs)
     ]
-    print(json.dumps([repeats[1:] for repeats in ran]))
+    print(json.dumps([repeats[plan.warm_ups :] for repeats in ran]))
     session.stop()
 
 
