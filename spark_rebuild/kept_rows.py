@@ -19,8 +19,8 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 from spark_rebuild import schema
 from spark_rebuild.arrow_columns import numbers
 from spark_rebuild.delayed import settle_transactions
+from spark_rebuild.ledger_reader import PulsarLedgerReader
 from spark_rebuild.packed_rows import PackedRows, Packer
-from spark_rebuild.pulsar_ledger import PulsarLedgerReader
 from spark_rebuild.source_options import SourceOptions
 from tracker.core.columns import BoolArray
 from tracker.ledger.errors import ErrorPolicy

@@ -8,7 +8,7 @@ from pyspark.sql.datasource import Filter
 from pyspark.sql.types import StructType
 
 from spark_rebuild import schema
-from spark_rebuild.pulsar_ledger import PulsarLedgerReader
+from spark_rebuild.ledger_reader import PulsarLedgerReader
 from spark_rebuild.source_options import parse_options
 
 Row = Mapping[str, Any]
