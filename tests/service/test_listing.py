@@ -1,7 +1,12 @@
 """Pages of trackers, open and on disk."""
 
+import grpc
+import pytest
+
 from delayed_tracker.v1 import tracker_pb2 as pb
-from tests.service.rpc import add, opened, poll
+from snapshot_storage.errors import StorageUnavailable
+from tests.service.rpc import add, opened, poll, refused
+from tests.service.shell import failing
 
 
 def ref(topic, subscription="s"):
@@ -67,3 +72,52 @@ async def test_a_tracker_that_goes_between_two_pages_shifts_nothing(service):
     rest = await service.stub.ListTrackers(pb.ListTrackersRequest(page_size=2, page_token=first.next_page_token))
     assert [row.tracker.topic for row in rest.trackers] == ["c", "d"]
     assert not rest.next_page_token
+
+
+OPERATORS_CALLS = (
+    ("GetTrackerStats", pb.GetTrackerStatsRequest),
+    ("ListBuckets", pb.ListBucketsRequest),
+    ("PeekMessages", pb.PeekMessagesRequest),
+    ("ExplainMessage", pb.ExplainMessageRequest),
+    ("DeliveryHistogram", pb.DeliveryHistogramRequest),
+)
+
+
+@pytest.mark.parametrize(("method", "request_type"), OPERATORS_CALLS)
+async def test_a_tracker_that_nobody_has_open_is_told_from_one_that_is_not_there(service, method, request_type):
+    """Whoever opens a mistyped name gets an empty tracker, and whoever opens a stored one fences its dispatcher."""
+    call = getattr(service.stub, method)
+    epoch = await opened(service, ref("a"))
+    await service.stub.CloseTracker(pb.CloseTrackerRequest(tracker=ref("a"), epoch=epoch))
+    error, info, found = await refused(call(request_type(tracker=ref("a"))))
+    assert (error.code(), info.reason) == (grpc.StatusCode.NOT_FOUND, "TRACKER_NOT_OPEN")
+    assert error.details() == (
+        "nobody has the tracker of subscription 's' of 'a' open: its dispatcher has not connected; wait, or open it"
+        " yourself, which fences that dispatcher"
+    )
+    assert "OpenTracker" in found["ResourceInfo"].description
+    error, info, found = await refused(call(request_type(tracker=ref("aa"))))
+    assert (error.code(), info.reason) == (grpc.StatusCode.NOT_FOUND, "TRACKER_NOT_OPEN")
+    assert error.details() == (
+        "there is no tracker of subscription 's' of 'aa'; `delayed-tracker trackers` lists those there are"
+    )
+    assert "ListTrackers" in found["ResourceInfo"].description
+
+
+async def test_a_tracker_that_was_deleted_is_not_there(service):
+    """Its epoch stays on record, which makes it no tracker."""
+    await opened(service, ref("a"))
+    await service.stub.DeleteTracker(pb.DeleteTrackerRequest(tracker=ref("a")))
+    error, _, _ = await refused(service.stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=ref("a"))))
+    assert "there is no tracker" in error.details()
+
+
+async def test_a_storage_that_cannot_tell_changes_no_error(service):
+    """It is asked once, and only for what operators call: dispatchers open the tracker next."""
+    service.storage.before["trackers"] = failing(*[StorageUnavailable("out of reach")] * 9)
+    error, info, _ = await refused(service.stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=ref("a"))))
+    assert (error.code(), info.reason) == (grpc.StatusCode.NOT_FOUND, "TRACKER_NOT_OPEN")
+    assert error.details() == "subscription 's' of 'a' has no open tracker; open it first"
+    await refused(service.stub.NextDeliveryTime(pb.NextDeliveryTimeRequest(tracker=ref("a"))))
+    await refused(service.stub.AddMessages(add(1, tracker=ref("a"))))
+    assert service.storage.calls.count("trackers") == 1

@@ -35,13 +35,28 @@ class ServiceError(DelayedTrackerError):
 
 
 class TrackerNotOpen(ServiceError):
-    """Nobody has opened this tracker here. Open it first."""
+    """Nobody has opened this tracker here. Open it first, if it should be the caller's.
+
+    Args:
+        key: which tracker.
+        stored: whether the storage has it; None if nobody looked.
+    """
 
     reason = "TRACKER_NOT_OPEN"
 
-    def __init__(self, key: TrackerKey) -> None:
-        super().__init__(f"subscription {key} has no open tracker; open it first")
+    def __init__(self, key: TrackerKey, *, stored: bool | None = None) -> None:
+        if stored is None:
+            said = f"subscription {key} has no open tracker; open it first"
+        elif stored:
+            said = (
+                f"nobody has the tracker of subscription {key} open: its dispatcher has not connected; wait, or open it"
+                " yourself, which fences that dispatcher"
+            )
+        else:
+            said = f"there is no tracker of subscription {key}; `delayed-tracker trackers` lists those there are"
+        super().__init__(said)
         self.key = key
+        self.stored = stored
 
 
 class Fenced(ServiceError):

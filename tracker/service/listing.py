@@ -6,6 +6,7 @@ import heapq
 import json
 from dataclasses import dataclass
 
+from snapshot_storage.errors import StorageUnavailable
 from tracker.core.errors import InvalidInput
 from tracker.service.errors import TrackerKey
 from tracker.service.host import TrackerHost
@@ -59,6 +60,14 @@ async def tracker_page(registry: TrackerRegistry, *, topic_prefix: str, page_siz
     )
     rows = [TrackerRow(key, registry.loaded(key)) for key in found[:size]]
     return TrackerPage(rows, _token(rows[-1].key) if len(found) > size else "")
+
+
+async def is_stored(registry: TrackerRegistry, key: TrackerKey) -> bool | None:
+    """Whether the storage has a tracker; None if it cannot tell now. It is asked once: this is for the text of an error."""
+    try:
+        return key in await registry.storage.trackers()
+    except StorageUnavailable:
+        return None
 
 
 def _token(last: TrackerKey) -> str:

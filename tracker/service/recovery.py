@@ -114,7 +114,7 @@ class TrackerRecovery:
         """
         state = await self._attempt(lambda: self._storage.list(*self._key))
         if not state.epoch:
-            raise TrackerNotOpen(self._key)
+            raise TrackerNotOpen(self._key, stored=False)
         if epoch != state.epoch:
             raise self._fenced(epoch, state)
         cleared = await self._tracked_count(state)

@@ -12,11 +12,12 @@ from tracker.core.columns import BEFORE_ALL, Position
 from tracker.core.errors import InvalidInput
 from tracker.core.outcomes import BucketState, BucketView, MessagePlace
 from tracker.service.entry_ranges import EntryRange, require_ranges, untracked
+from tracker.service.errors import TrackerNotOpen
 from tracker.service.explain import explain, require_entry
 from tracker.service.histogram import Bars, delivery_histogram
 from tracker.service.host import TrackerHost
 from tracker.service.host_gate import HostState
-from tracker.service.listing import TrackerRow, tracker_page
+from tracker.service.listing import TrackerRow, is_stored, tracker_page
 from tracker.service.peek import Window, peek
 from tracker.service.registry import TrackerRegistry
 from tracker.service.verification import SnapshotVerification
@@ -52,6 +53,16 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
     def _host(self, request: Any) -> TrackerHost:
         return self._registry.host(to_key(request.tracker))
 
+    async def _viewed(self, request: Any) -> TrackerHost:
+        """The host that an operator asks about. If nobody has it open, the storage tells whether there is such a tracker.
+
+        Dispatchers call :meth:`_host`: they open the tracker next, and a look at the storage would only delay them.
+        """
+        try:
+            return self._host(request)
+        except TrackerNotOpen as error:
+            raise TrackerNotOpen(error.key, stored=await is_stored(self._registry, error.key)) from error
+
     async def ContainsMessages(
         self, columned: Columned[tracker_pb2.ContainsMessagesRequest], _context: Context
     ) -> tracker_pb2.ContainsMessagesResponse:
@@ -75,7 +86,7 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
         self, request: tracker_pb2.GetTrackerStatsRequest, _context: Context
     ) -> tracker_pb2.GetTrackerStatsResponse:
         """See tracker.proto."""
-        host = self._host(request)
+        host = await self._viewed(request)
         stats, counters = host.stats(), host.counters
         response = tracker_pb2.GetTrackerStatsResponse(
             epoch=stats.epoch,
@@ -122,7 +133,7 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
         self, request: tracker_pb2.ListBucketsRequest, _context: Context
     ) -> tracker_pb2.ListBucketsResponse:
         """See tracker.proto."""
-        return tracker_pb2.ListBucketsResponse(buckets=map(_bucket, self._host(request).buckets()))
+        return tracker_pb2.ListBucketsResponse(buckets=map(_bucket, (await self._viewed(request)).buckets()))
 
     async def FilterEntries(
         self, request: tracker_pb2.FilterEntriesRequest, _context: Context
@@ -153,7 +164,7 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
 
     async def PeekMessages(self, request: tracker_pb2.PeekMessagesRequest, _context: Context) -> bytes:
         """See tracker.proto; the answer comes encoded."""
-        host = self._host(request)
+        host = await self._viewed(request)
         until_ms = request.until_ms if request.HasField("until_ms") else None
         window = Window(request.from_ms, until_ms, request.max_messages)
         peeked = await peek(host, self._registry.access, window)
@@ -166,7 +177,7 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
         self, request: tracker_pb2.ExplainMessageRequest, _context: Context
     ) -> tracker_pb2.ExplainMessageResponse:
         """See tracker.proto."""
-        host = self._host(request)
+        host = await self._viewed(request)
         if not request.HasField("position"):
             raise InvalidInput("position", None, "give the position to explain")
         position = Position(request.position.ledger_id, request.position.entry_id)
@@ -191,7 +202,7 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
         self, request: tracker_pb2.DeliveryHistogramRequest, _context: Context
     ) -> tracker_pb2.DeliveryHistogramResponse:
         """See tracker.proto."""
-        host = self._host(request)
+        host = await self._viewed(request)
         bars = Bars(request.from_ms, request.step_ms, request.bar_count)
         histogram = await delivery_histogram(host, self._registry.access, bars)
         return tracker_pb2.DeliveryHistogramResponse(

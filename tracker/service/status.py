@@ -122,7 +122,9 @@ def _helpful_details(error: DelayedTrackerError) -> list[Message]:
             resource = error_details_pb2.ResourceInfo(
                 resource_type="delayed_tracker.v1.Tracker",
                 resource_name=str(error.key),
-                description="open it with OpenTracker",
+                description="see ListTrackers for those there are"
+                if error.stored is False
+                else "open it with OpenTracker",
             )
             return [resource]
         case Retryable():

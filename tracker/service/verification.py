@@ -80,7 +80,7 @@ class SnapshotVerification:
         self._registry.require_serving()
         state = await self._catalogue()
         if not state.epoch and self._registry.loaded(self._key) is None:
-            raise TrackerNotOpen(self._key)
+            raise TrackerNotOpen(self._key, stored=False)
         verdicts = [
             Verdict(bucket_id, problems=["Its catalogue entry fails its checksum."]) for bucket_id in state.corrupt
         ]
