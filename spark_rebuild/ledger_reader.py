@@ -1,9 +1,7 @@
 """Reads what the format ``pulsar_ledger`` gives: planned once for a query, then part by part in tasks."""
 
-import gc
-import itertools
 from collections.abc import Iterator, Sequence
-from typing import Final
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -16,15 +14,13 @@ from spark_rebuild.ledger_plan import BadPart, BadRow, LedgerPart, plan_parts
 from spark_rebuild.ledger_splits import LedgerRange
 from spark_rebuild.log_reading import LogEntries, LogReader
 from spark_rebuild.log_splits import LogPart
-from spark_rebuild.source_options import KeptEntries, SourceOptions
+from spark_rebuild.python_worker import end_quietly, spare_what_stays
+from spark_rebuild.source_options import KeptEntries, PushFilters, SourceOptions
 from tracker.ledger import checksum_kernels, kernels
 from tracker.ledger.entry_columns import EntryColumns, EntryFlag, scan_entries
 from tracker.ledger.errors import BadEntry, EntriesUnreadable, ErrorPolicy
 from tracker.ledger.places import unreadable_entry
 from tracker.ledger.stored_entries import LedgerEntries
-
-_tasks: Final = itertools.count()
-"""Of this process."""
 
 
 class PulsarLedgerReader(DataSourceReader):
@@ -36,18 +32,15 @@ class PulsarLedgerReader(DataSourceReader):
         self._filter = EntryFilter()
         ArrowRows(wanted)
 
-    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802  Spark's name
-        """Take what can be applied here, give back the rest."""
-        self._filter, rest = EntryFilter.of(filters)
-        return rest
-
     def partitions(self) -> Sequence[InputPartition]:
         """The parts to be read."""
         return plan_parts(self._options, self._filter.ledgers)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one part."""
-        _spare_what_stays()
+        _warm_up()
+        spare_what_stays()
+        end_quietly()
         rows = ArrowRows(self._wanted)
         match partition:
             case BadPart():
@@ -100,16 +93,22 @@ class PulsarLedgerReader(DataSourceReader):
             yield rows.bad_entries(kept)
 
 
-def _spare_what_stays() -> None:
-    """Take what is in memory for something that stays, when a process begins its first task and its second.
+class FilteringReader(PulsarLedgerReader):
+    """A reader that applies conditions of the query."""
 
-    Spark has workers look for garbage after each task. Among all that the compiler's library made when it was imported,
-    and what the first task imported, that takes 0.1 s, half the time of reading, and there is none.
-    """
-    earlier = next(_tasks)
-    if earlier == 0:
-        for module in (kernels, checksum_kernels):
-            module.warm_up()
-    if earlier <= 1:
-        gc.collect()
-        gc.freeze()
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802  Spark's name
+        """Take what can be applied here, give back the rest."""
+        self._filter, rest = EntryFilter.of(filters)
+        return rest
+
+
+def make_reader(options: SourceOptions, wanted: StructType) -> PulsarLedgerReader:
+    """A reader of the columns that are wanted."""
+    kind = FilteringReader if options.push_filters is PushFilters.YES else PulsarLedgerReader
+    return kind(options, wanted)
+
+
+@cache
+def _warm_up() -> None:
+    for module in (kernels, checksum_kernels):
+        module.warm_up()

@@ -1,17 +1,22 @@
 """The format ``pulsar_ledger``: entries of topics' ledgers as rows of a data frame, wherever the ledgers lie.
 
-Every position occurs once, however many copies there are. A query's columns are those of its ``schema``, and what it
-says about ledgers, deadlines and publish times is applied before rows leave Python.
+Every position occurs once, however many copies there are. A query's columns are those of its ``schema``; what it says
+about ledgers, deadlines and publish times can be applied before rows leave Python, by the option ``pushFilters``.
 """
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from spark_rebuild import schema
+from spark_rebuild.python_worker import end_quietly
 
 
 class PulsarLedgerSource(DataSource):
     """Registered with a session by :func:`spark_rebuild.session.register_sources`."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        end_quietly()
 
     @classmethod
     def name(cls) -> str:
@@ -28,8 +33,9 @@ class PulsarLedgerSource(DataSource):
         Raises:
             InvalidInput: an option is wrong, or there is no such column.
         """
+        end_quietly()
         # Spark asks processes of their own for the schema, each of which would import all that reads ledgers.
-        from spark_rebuild.ledger_reader import PulsarLedgerReader  # noqa: PLC0415
+        from spark_rebuild.ledger_reader import make_reader  # noqa: PLC0415
         from spark_rebuild.source_options import parse_options  # noqa: PLC0415
 
-        return PulsarLedgerReader(parse_options(self.options), schema)
+        return make_reader(parse_options(self.options), schema)

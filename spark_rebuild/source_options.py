@@ -25,6 +25,17 @@ class KeptEntries(Enum):
     """Delayed messages and the markers that end transactions: all that a rebuild looks at."""
 
 
+class PushFilters(Enum):
+    """Whether a query's conditions are applied while reading.
+
+    Spark 4 keeps what it has pushed to a Python data source with the data frame, and would leave the same rows out of the
+    next query of that frame, and out of other branches of the same query.
+    """
+
+    NO = "no"
+    YES = "yes"
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """One option, and what README says about it."""
@@ -42,6 +53,9 @@ OPTIONS: Final = (
     Option("openLedgers", "", "`live` or `recovered`, for URLs that do not say"),
     Option("onError", "fail", "`fail` at the first bad entry, or `skip`: a row with `error` for each, and go on"),
     Option("entries", "all", "`delayed` gives delayed messages, ends of transactions and bad entries only"),
+    Option(
+        "pushFilters", "no", "`yes` applies conditions of the query while reading; for a data frame that one query uses"
+    ),
     Option("partitionBytes", str(_PARTITION_BYTES), "stored bytes that one task reads, about"),
 )
 _BY_KEY: Final = {option.name.lower(): option for option in OPTIONS}
@@ -57,6 +71,7 @@ class SourceOptions:
     topics_pattern: re.Pattern[str] | None
     on_error: ErrorPolicy
     kept: KeptEntries
+    push_filters: PushFilters
     partition_bytes: int
 
     def chosen(self, topics: Sequence[str]) -> list[str]:
@@ -94,6 +109,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         topics_pattern=_pattern(values["topicsPattern"]) if values["topicsPattern"] else None,
         on_error=_choice("onError", values["onError"], ErrorPolicy),
         kept=_choice("entries", values["entries"], KeptEntries),
+        push_filters=_choice("pushFilters", values["pushFilters"], PushFilters),
         partition_bytes=_positive("partitionBytes", values["partitionBytes"]),
     )
 

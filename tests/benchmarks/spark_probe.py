@@ -114,7 +114,8 @@ def _work(session: SparkSession, job: Job, directory: Path) -> Callable[[], dict
 
 def _read(session: SparkSession, job: Job) -> dict[str, int]:
     """Totals of all eight columns, so that each is made, and is what was written."""
-    rows: DataFrame = session.read.format("pulsar_ledger").schema(_EIGHT).option("url", job.url).load()
+    source = session.read.format("pulsar_ledger").schema(_EIGHT).option("url", job.url)
+    rows: DataFrame = source.option("pushFilters", "yes" if job.delayed_only else "no").load()
     if job.delayed_only:
         rows = rows.where(f.col(schema.DELIVER_AT_MS).isNotNull())
     delayed = int(EntryFlag.DELAYED)

@@ -8,7 +8,7 @@ from pyspark.sql.datasource import Filter
 from pyspark.sql.types import StructType
 
 from spark_rebuild import schema
-from spark_rebuild.ledger_reader import PulsarLedgerReader
+from spark_rebuild.ledger_reader import FilteringReader, make_reader
 from spark_rebuild.source_options import parse_options
 
 Row = Mapping[str, Any]
@@ -18,8 +18,8 @@ def read_rows(
     *conditions: Filter, wanted: StructType = schema.ENTRY_SCHEMA, **options: str
 ) -> tuple[list[Row], list[Filter]]:
     """All rows, and the conditions that are left to Spark. Parts travel as they do between processes."""
-    reader = PulsarLedgerReader(parse_options(options), wanted)
-    left = list(reader.pushFilters(list(conditions)))
+    reader = make_reader(parse_options({**options, "pushFilters": "yes" if conditions else "no"}), wanted)
+    left = list(reader.pushFilters(list(conditions))) if isinstance(reader, FilteringReader) else []
     parts = reader.partitions()
     reader = cloudpickle.loads(cloudpickle.dumps(reader))
     rows: list[Row] = []
@@ -31,7 +31,7 @@ def read_rows(
 
 def parts_of(**options: str) -> int:
     """How many tasks a read would be."""
-    return len(PulsarLedgerReader(parse_options(options), schema.ENTRY_SCHEMA).partitions())
+    return len(make_reader(parse_options(options), schema.ENTRY_SCHEMA).partitions())
 
 
 def positions(rows: list[Row]) -> list[tuple[int, int]]:

@@ -75,3 +75,26 @@ def test_rows_are_those_of_the_reader(spark: SparkSession, url: str):
     expected = rows_of_reader(url)
     assert len(found) == len(expected)
     assert set(found) == expected
+
+
+def test_a_frame_is_the_same_in_every_query(spark: SparkSession):
+    """Spark keeps with the frame what it pushed to a Python data source, so nothing is pushed unless asked for."""
+    entries = load(spark, SOURCES["entry logs"])
+    count, delayed = entries.count(), entries.where("deliver_at_ms is not null").count()
+    assert 0 < delayed < count
+    (ledger_id,) = entries.agg({"ledger_id": "min"}).first() or ()
+    one = entries.where(entries.ledger_id == ledger_id)
+    of_one = one.count()
+    assert 0 < of_one < count
+    assert entries.count() == count
+    assert one.union(entries).count() == of_one + count
+
+
+def test_conditions_are_applied_while_reading_when_that_is_asked_for(spark: SparkSession):
+    """The rows are the same, and Spark filters nothing any more."""
+    everything = load(spark, SOURCES["entry logs"])
+    filtered = everything.where("deliver_at_ms is not null")
+    pushed = load(spark, SOURCES["entry logs"], pushFilters="yes").where("deliver_at_ms is not null")
+    assert pushed.count() == filtered.count()
+    plans = [frame._jdf.queryExecution().executedPlan().toString() for frame in (filtered, pushed)]
+    assert [re.search(r"\bFilter\b", plan) is not None for plan in plans] == [True, False]
