@@ -249,9 +249,35 @@ def test_delete_must_be_meant(command, service: ScriptedService):
     assert ran.status == ExitCode.USAGE
     assert "--yes" in ran.err
     assert service.requests == []
+    service.on("ListTrackers", pb.ListTrackersResponse())
     assert "4 tracked messages" in command("delete", *TRACKER, "--yes").out
-    assert document(command("delete", *TRACKER, "--yes", "--json")) == {"deleted_count": 4}
+    assert document(command("delete", *TRACKER, "--yes", "--json")) == {"deleted_count": 4, "existed": True}
     assert not service.requests_of("DeleteTracker")[0].HasField("epoch")
+
+
+def test_delete_says_that_there_was_nothing(command, service: ScriptedService):
+    """A slip in a name must not look like a deletion; an empty tracker is one, and other subscriptions are not it."""
+    service.on("DeleteTracker", pb.DeleteTrackerResponse())
+    others = [pb.TrackerSummary(tracker=pb.TrackerRef(topic=TRACKER[1], subscription="worker"))]
+    service.on("ListTrackers", pb.ListTrackersResponse(trackers=others))
+    ran = command("delete", *TRACKER, "--yes")
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out == (
+        f"nothing to delete: there is no tracker 'workers' of '{TRACKER[1]}'; `delayed-tracker trackers` lists them\n"
+    )
+    assert document(command("delete", *TRACKER, "--yes", "--json")) == {"deleted_count": 0, "existed": False}
+    assert len(service.requests_of("DeleteTracker")) == 2
+    others.append(pb.TrackerSummary(tracker=pb.TrackerRef(topic=TRACKER[1], subscription=TRACKER[3])))
+    service.on("ListTrackers", pb.ListTrackersResponse(trackers=others))
+    assert command("delete", *TRACKER, "--yes").out == "deleted, with 0 tracked messages\n"
+    assert document(command("delete", *TRACKER, "--yes", "--json")) == {"deleted_count": 0, "existed": True}
+
+
+def test_one_tracker_is_not_trackers(command, service: ScriptedService):
+    """Numbers of things agree with their names."""
+    rows = [pb.TrackerSummary(tracker=pb.TrackerRef(topic="t", subscription="a"))]
+    service.on("ListTrackers", pb.ListTrackersResponse(trackers=rows))
+    assert command("trackers").out.endswith("\n1 tracker\n")
 
 
 @pytest.mark.parametrize(

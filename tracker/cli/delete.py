@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from tracker.cli.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
-from tracker.cli.output import print_json, say
+from tracker.cli.output import counted, print_json, say
 from tracker.client.blocking import DelayedTrackerClient
 
 
@@ -26,8 +26,15 @@ def delete(
             f"give it to forget everything tracked for {subscription} of {topic}", param_hint="--yes"
         )
     with DelayedTrackerClient.connect(server) as client:
+        # Asked before, since the deletion answers alike whether there was an empty tracker or none.
+        existed = any((row.topic, row.subscription) == (topic, subscription) for row in client.list_trackers(topic))
         deleted_count = client.delete_tracker(topic, subscription)
+    existed = existed or deleted_count > 0
     if as_json:
-        print_json({"deleted_count": deleted_count})
-        return
-    say(f"deleted, with {deleted_count} tracked messages")
+        print_json({"deleted_count": deleted_count, "existed": existed})
+    elif existed:
+        say(f"deleted, with {counted(deleted_count, 'tracked message')}")
+    else:
+        say(
+            f"nothing to delete: there is no tracker {subscription!r} of {topic!r}; `delayed-tracker trackers` lists them"
+        )

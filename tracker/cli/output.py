@@ -150,6 +150,11 @@ def duration(ms: float) -> str:
     return f"{ms:.0f} ms"
 
 
+def counted(count: int, thing: str) -> str:
+    """A number of things: "1 tracker", "2 trackers"."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
 def size(byte_count: int) -> str:
     """A number of bytes as people read it."""
     amount = float(byte_count)

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from tracker.cli.options import DEFAULT_SERVER, AsJson, Server
-from tracker.cli.output import instant, print_json, say, show, table
+from tracker.cli.output import counted, instant, print_json, say, show, table
 from tracker.client import TrackerSummary
 from tracker.client.blocking import DelayedTrackerClient
 
@@ -41,7 +41,7 @@ def trackers(
             tracker.owner or "-",
         )
     show(rows)
-    say(f"{len(listed)} trackers")
+    say(counted(len(listed), "tracker"))
 
 
 def _state(tracker: TrackerSummary) -> str:
