@@ -12,6 +12,7 @@ from snapshot_storage.protocol import SnapshotStore
 from tracker.core.errors import InvalidInput
 
 ENTRY_POINT_GROUP: Final = "delayed_tracker.snapshot_storage"
+_FOR_TESTS: Final = "faulty"
 
 
 def open_storage(url: str) -> SnapshotStore:
@@ -19,15 +20,18 @@ def open_storage(url: str) -> SnapshotStore:
 
     Raises:
         InvalidInput: the URL has no scheme, or the backend finds fault with the rest of it.
-        UnknownStorageScheme: no installed backend has that scheme; the message lists those that are.
+        UnknownStorageScheme: no installed backend has that scheme; the message lists those that are, but for the one of tests.
         StorageBackendMissing: the backend needs a package that is not installed; the message says what to install.
     """
     scheme, colon, rest = url.partition(":")
     if not colon or not scheme:
-        raise InvalidInput("storage URL", url, f"write SCHEME:REST, with one of the schemes {_known()}")
+        raise InvalidInput("storage URL", url, f"write SCHEME:REST, with one of the schemes {_offered()}")
     backend = _backends().get(scheme)
     if backend is None:
-        raise UnknownStorageScheme(f"storage URL {url!r}: the scheme {scheme!r} is not one of {_known()}")
+        raise UnknownStorageScheme(
+            f"storage URL {url!r}: the scheme {scheme!r} is not one of {_offered()}; give one of those, such as sqlite:PATH,"
+            f" or install the backend of {scheme!r}"
+        )
     try:
         factory = backend.load()
     except ModuleNotFoundError as error:
@@ -47,8 +51,9 @@ def _backends() -> dict[str, EntryPoint]:
     return {backend.name: backend for backend in reversed(tuple(entry_points(group=ENTRY_POINT_GROUP)))}
 
 
-def _known() -> str:
-    return ", ".join(storage_schemes())
+def _offered() -> str:
+    """The schemes that errors offer: all but the one that only tests use."""
+    return ", ".join(scheme for scheme in storage_schemes() if scheme != _FOR_TESTS)
 
 
 def _install(backend: EntryPoint) -> str:
