@@ -1,6 +1,8 @@
 """One entry log: which records it has, whole, damaged or cut short."""
 
 import struct
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from tracker.ledger.errors import LedgerFileInvalid
 
 PAYLOADS = [b"first", b"", b"third" * 50]
 RECORDS = ledger_records(7, PAYLOADS)
+SAMPLE_LOG = Path(__file__).parents[2] / "tracker" / "cli" / "sample" / "bookie" / "0.log"
 
 
 def positions(log: bytes) -> list[tuple[int, int]]:
@@ -125,11 +128,87 @@ def test_a_finished_log_cut_short_is_damaged():
 
 @pytest.mark.parametrize("size", [1, 7, 15])
 def test_impossible_record_size_ends_the_log(size):
-    """No record is that small; where the next one starts is unknown."""
-    records = scan_log(entry_log([RECORDS[0], struct.pack(">i", size), bytes(40), RECORDS[1]]), "0.log")
+    """No record is that small; where the next one starts is unknown unless something there looks like one."""
+    records = scan_log(entry_log([RECORDS[0], struct.pack(">i", size), b"\1" * 40]), "0.log")
 
     assert len(records) == 1
     assert [(place.offset, place.ledger_id) for place in records.damage] == [(1024 + len(RECORDS[0]), None)]
+
+
+@pytest.mark.parametrize("size", [1, 7, 15])
+def test_what_lies_behind_an_impossible_size_is_found(size):
+    """The same, with a record behind it."""
+    begin = 1024 + len(RECORDS[0])
+    records = scan_log(entry_log([RECORDS[0], struct.pack(">i", size), bytes(40), RECORDS[1]]), "0.log")
+
+    assert columns_of(records).entry_id.tolist() == [0, 1]
+    reason = f"a record of {size} bytes cannot be; reading goes on at byte {begin + 44}"
+    assert [(place.offset, place.reason) for place in records.damage] == [(begin, reason)]
+
+
+@pytest.mark.parametrize("size", [0x41414141, 0x00414141, 2**31 - 1])
+@pytest.mark.parametrize("behind", [1, 2, 9])
+@pytest.mark.parametrize("ending", [b"", ledgers_map({}), ledgers_map({7: 1}), bytes(9), bytes(4000)])
+def test_records_behind_an_impossible_size_are_found(size, behind, ending):
+    """That is damage, however few records follow, and no cut: the file goes on behind it."""
+    others = ledger_records(3, [b"x", b"", b"y" * 999] * 3)
+    bad = struct.pack(">i", size) + RECORDS[1][4:]
+    records = scan_log(entry_log([RECORDS[0], bad, *others[:behind], ending]), "0.log")
+
+    assert columns_of(records).ledger_id.tolist() == [7] + [3] * behind
+    assert [place.offset for place in records.damage] == [1024 + len(RECORDS[0])]
+    assert records.truncated_at is None
+    assert f"a record of {size} bytes cannot be" in records.damage[0].reason
+
+
+def test_a_damaged_size_in_front_of_the_ledgers_map_is_no_cut():
+    """A finished log is whole up to its map."""
+    bad = struct.pack(">i", 0x41414141) + RECORDS[0][4:]
+    log = header(map_offset=1024 + len(bad), ledger_count=1) + bad + ledgers_map({7: 50})
+    records = scan_log(log, "0.log")
+
+    assert [place.offset for place in records.damage] == [1024]
+    assert records.truncated_at is None
+
+
+@pytest.mark.parametrize("filler", [b"A", b"\xff", b"\x7f", b"\x01"])
+@pytest.mark.parametrize("position", [100_000, 100_040, 1024, 100_035])
+def test_damage_in_the_middle_of_a_real_log_loses_no_more_than_what_lies_near(filler, position):
+    """Of 2257 records a few; what is found lies where it did."""
+    log = SAMPLE_LOG.read_bytes()
+    hit = log[:position] + filler * 50 + log[position + 50 :]
+    whole, found = scan_log(log, "0.log"), scan_log(hit, "0.log")
+
+    there = set(columns_of(whole).offset.tolist())
+    assert len(there - set(columns_of(found).offset.tolist())) <= 3
+    assert found.truncated_at is None
+
+
+def test_two_stretches_of_damage_are_told_apart():
+    """Each is named by where it begins."""
+    bad = struct.pack(">i", 0x41414141) + RECORDS[1][4:]
+    others = ledger_records(3, [b"x", b"y"])
+    records = scan_log(entry_log([bad, *others, bad, *others]), "0.log")
+
+    assert columns_of(records).ledger_id.tolist() == [3] * 4
+    assert [place.offset for place in records.damage] == [1024, 1024 + len(bad) + sum(map(len, others))]
+
+
+@pytest.mark.parametrize("payload", [b"\0" * 9000, bytes(range(256)) * 40, struct.pack(">999q", *range(999))])
+def test_a_long_record_that_is_cut_is_a_cut(payload):
+    """Whatever its payload: only what another record follows looks like a record."""
+    log = entry_log([*RECORDS, *ledger_records(9, [payload])])
+    for length in range(len(log) - len(payload), len(log), 97):
+        records = scan_log(log[:length], "0.log")
+        assert (len(records), records.damage, records.truncated_at) == (3, (), 1024 + sum(map(len, RECORDS)))
+
+
+def test_damage_all_over_costs_one_look_at_each_byte():
+    """A log of which nothing is left is given up at once."""
+    log = header() + b"\0\0\1\1\0\0\0\0\0\0\0\7" * 1_000_000
+    begin = time.perf_counter()
+    scan_log(log, "0.log")
+    assert time.perf_counter() - begin < 10
 
 
 @pytest.mark.parametrize(("ledger_id", "entry_id"), [(-5, 0), (7, -1), (7, -0x1000)])

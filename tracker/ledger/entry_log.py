@@ -19,6 +19,7 @@ from tracker.core.columns import Int64Array
 from tracker.ledger.digest import BODY_HEADER
 from tracker.ledger.errors import LedgerFileInvalid
 from tracker.ledger.kernels import LEDGER_ID_LIKELY_MAX, walk_log
+from tracker.ledger.next_record import find_record
 
 HEADER_BYTES: Final = 1024
 RECORD_SIZE_BYTES: Final = 4
@@ -58,7 +59,8 @@ class LogRecords:
     of the ledger up to and including this entry."""
     damage: tuple[LogDamage, ...]
     truncated_at: int | None
-    """Where a last record or the header is cut short, as a crash leaves it; None when the log ends with a record."""
+    """Where a last record or the header is cut short, as a crash leaves it; None when the log ends with a record. One
+    that reaches beyond the end while other records lie behind it is damage."""
 
     def __len__(self) -> int:
         return sum(table.shape[1] for table in self.tables)
@@ -184,13 +186,17 @@ def log_pieces(
                 position = aligned
                 continue
         next_position = position + RECORD_SIZE_BYTES + size
-        if next_position > end:
-            truncated_at = position
-            break
-        if size < _BODY_BYTES_MIN:
-            # From here on nothing tells where the next record starts.
-            damage.append(LogDamage(position, None, None, f"a record of {size} bytes cannot be; the rest is not read"))
-            break
+        if size < _BODY_BYTES_MIN or next_position > end:
+            found = find_record(log, position + 1)
+            if found is None and next_position > end:
+                truncated_at = position
+                break
+            rest = "the rest is not read" if found is None else f"reading goes on at byte {found}"
+            damage.append(LogDamage(position, None, None, f"a record of {size} bytes cannot be; {rest}"))
+            if found is None:
+                break
+            position = found
+            continue
         if ledger_id != _INTERNAL_LEDGER:
             if size < BODY_HEADER.size or ledger_id < 0 or entry_id < 0:
                 reason = f"a record of {size} bytes for {ledger_id}:{entry_id} is no entry"
