@@ -81,6 +81,18 @@ def test_a_bad_storage_url_is_said_by_its_key(command):
     )
 
 
+def test_a_storage_path_that_cannot_be_opened_is_said_by_its_key(command, tmp_path):
+    """What the storage finds out at its start, too, and with the URL as it was typed."""
+    ran = command(
+        "serve", "--set", f"bucketSnapshotStorageUrl=sqlite:{tmp_path}", "--set", "grpcListenAddress=127.0.0.1:0"
+    )
+    assert ran.status == ExitCode.USAGE
+    assert ran.err.splitlines()[-1] == (
+        f"delayed-tracker: bucketSnapshotStorageUrl: 'sqlite:{tmp_path}' is not valid; "
+        "this is a directory; name a file in it"
+    )
+
+
 def test_options_that_errors_name_exist(command):
     """Each is in the help of some command."""
     helps = [command(*name.split(), "--help").out for name in command_names()]

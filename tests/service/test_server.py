@@ -132,6 +132,14 @@ def test_a_storage_url_that_opens_nothing_names_its_setting(url: str):
     assert raised.value.field == "bucketSnapshotStorageUrl"
 
 
+async def test_a_storage_that_cannot_be_started_names_its_setting(tmp_path: Path):
+    """With the URL as it was given, not the part of it that the backend knows."""
+    url = f"faulty:seed=1;sqlite:{tmp_path}"
+    with pytest.raises(InvalidInput, match=r"^bucketSnapshotStorageUrl: .* name a file in it$") as raised:
+        await TrackerServer(settings(storage_url=url)).start()
+    assert (raised.value.field, raised.value.value) == ("bucketSnapshotStorageUrl", url)
+
+
 async def test_a_stop_ends_waiting_polls_and_tells_watchers_first():
     """A watcher learns NOT_SERVING and its stream ends; a poll that waits is told that the service shuts down."""
     async with (

@@ -272,3 +272,12 @@ async def test_calls_without_a_tracker_say_what_is_missing(service):
         assert error.code() is grpc.StatusCode.NOT_FOUND
         assert info.reason == "TRACKER_NOT_OPEN"
         assert KEY.topic in details["ResourceInfo"].resource_name
+
+
+async def test_a_lease_that_is_too_long_is_answered_with_what_every_caller_has(service, epoch):
+    """A person with `poll` has no hand-off to choose, but can leave the lease to the service."""
+    error, _, _ = await refused(service.stub.PollScheduledMessages(poll(epoch, lease_ms=LIMITS.lease_max_ms + 1)))
+    assert error.details() == (
+        f"lease_ms: {LIMITS.lease_max_ms + 1} is not valid; give 1 to {LIMITS.lease_max_ms}, or leave it out for the"
+        f" service's {LIMITS.lease_default_ms}"
+    )

@@ -48,6 +48,7 @@ from tracker.service.settings_keys import Address
 if TYPE_CHECKING:
     from tracker.service.tracing import Tracing
 
+_STORAGE_KEY = "bucketSnapshotStorageUrl"
 _KEEPALIVE_TIMEOUT_MS = 10_000
 _UNLIMITED = 2**31 - 1
 _STREAMS_BEYOND_CALLS = 100
@@ -131,7 +132,7 @@ class TrackerServer:
             undo.push_async_callback(http.stop)
             await http.start()
             await asyncio.get_running_loop().run_in_executor(None, warm_up_kernels)
-            await self.trackers.start()
+            await self._start_storage()
             undo.push_async_callback(self.ledgers.close)
             await self.ledgers.start()
             held.close()
@@ -143,6 +144,13 @@ class TrackerServer:
         self._loop_lag.start()
         await self.health.enter(Stage.SERVING)
         return BoundAddresses(grpc_address, http_address)
+
+    async def _start_storage(self) -> None:
+        try:
+            await self.trackers.start()
+        except InvalidInput as error:
+            # A backend knows its part of the URL; the operator knows the key and all of it.
+            raise InvalidInput(_STORAGE_KEY, self.settings.storage_url, error.remedy) from error
 
     async def stop(self) -> None:
         """Drain in order, within the grace period; harmless if the start failed or has not happened."""
@@ -211,13 +219,12 @@ class TrackerServer:
 
 def _storage_of(settings: Settings) -> SnapshotStore:
     """The storage that the settings name, with errors that say which setting is meant."""
-    key = "bucketSnapshotStorageUrl"
     try:
         return open_storage(settings.storage_url)
     except InvalidInput as error:
-        raise InvalidInput(key, error.value, error.remedy) from error
+        raise InvalidInput(_STORAGE_KEY, error.value, error.remedy) from error
     except (UnknownStorageScheme, StorageBackendMissing) as error:
-        raise type(error)(f"{key}: {error.message}") from error
+        raise type(error)(f"{_STORAGE_KEY}: {error.message}") from error
 
 
 def _tracing_of(settings: Settings) -> "Tracing | None":

@@ -122,9 +122,8 @@ class TrackerServicer(InspectionServicer):
         if not given:
             return self._limits.lease_default_ms
         if not 1 <= request.lease_ms <= self._limits.lease_max_ms:
-            raise InvalidInput(
-                "lease_ms", request.lease_ms, f"give 1 to {self._limits.lease_max_ms}, or set hand_off for no lease"
-            )
+            default = f"or leave it out for the service's {self._limits.lease_default_ms}"
+            raise InvalidInput("lease_ms", request.lease_ms, f"give 1 to {self._limits.lease_max_ms}, {default}")
         return request.lease_ms
 
     async def AckMessages(
