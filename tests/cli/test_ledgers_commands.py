@@ -102,11 +102,14 @@ def test_verify_names_what_is_damaged(command, tmp_path):
     told = document(command(*arguments, "--json"), status=ExitCode.FAILURE)
     damaged = [ledger for ledger in told["ledgers"] if not ledger["sound"]]
     assert [(ledger["ledger_id"], ledger["bad_count"]) for ledger in damaged] == [(88, 1)]
+    assert damaged[0]["sound_count"] == damaged[0]["entry_count"] - 1
     assert damaged[0]["bad_entries"][0]["entry_id"] == 0
     ran = command(*arguments)
     assert ran.status == ExitCode.FAILURE
     assert "bad: entry 88:0" in ran.out
-    assert "1 ledgers with problems" in ran.out
+    total = sum(ledger["entry_count"] for ledger in told["ledgers"])
+    counted = f"{total - 1} of {total} entries are sound, 1 missing, damaged or not read; "
+    assert ran.out.endswith(f"{counted}1 of {len(told['ledgers'])} ledgers with problems\n")
 
 
 def test_verify_goes_on_behind_what_cannot_be_read(command, tmp_path):

@@ -88,6 +88,7 @@ def test_bad_entries_are_named(entries, why):
     """By position and reason; the ledger behind is looked at, too."""
     damaged, behind = verified(Shelf({ONE: topic_of({3: entries, 4: SOUND}, topic=ONE)}))
     assert (damaged.sound, damaged.bad_count, behind.sound) == (False, 1, True)
+    assert (damaged.entry_count, damaged.sound_count, behind.sound_count) == (3, 2, 2)
     assert (damaged.bad_entries[0].ledger_id, damaged.bad_entries[0].entry_id) == (3, 2)
     assert why in damaged.bad_entries[0].reason
 
@@ -98,6 +99,7 @@ def test_what_cannot_be_read_at_all_ends_nothing():
     first, second, third = verified(Shelf({ONE: None, TWO: log}))
     assert (first.topic, first.ledger_id, first.problem, first.sound) == (ONE, None, f"{ONE} is damaged", False)
     assert (second.ledger_id, second.problem, second.sound) == (3, "the file is cut short", False)
+    assert (first.sound_count, second.sound_count, third.sound_count) == (0, 1, 2)
     assert (third.ledger_id, third.sound) == (4, True)
 
 
@@ -112,6 +114,7 @@ def test_what_compaction_left_is_verified():
         True,
         2,
     )
+    assert verdict.sound_count == 2
     rows = left.ledger.read(0, 1).entries
     second = rows.payload(1)
     damaged = CompactedLog(
@@ -119,6 +122,7 @@ def test_what_compaction_left_is_verified():
     )
     *_, verdict = verified(Shelf({ONE: log}, damaged))
     (bad,) = verdict.bad_entries
+    assert verdict.sound_count == 1
     assert str(bad).startswith("entry 3:1: CRC32C of the message is not the stored")
     assert str(bad).endswith(f"; compaction kept it as {COMPACTED_LEDGER_ID}:1")
 

@@ -34,6 +34,8 @@ class LedgerVerdict:
     """That should be there."""
     payload_bytes: int
     """Read."""
+    sound_count: int = 0
+    """Entries that were read, and whose checksums hold."""
     compacted: bool = False
     """Whether it is what compaction left of the topic."""
     bad_entries: tuple[BadEntry, ...] = ()
@@ -103,14 +105,17 @@ class _Check:
         return self.ledger.last_entry_id + 1
 
     def run(self, seen: Callable[[int], None]) -> LedgerVerdict:
-        payload_bytes = looked_at = 0
+        payload_bytes = looked_at = sound_count = 0
         bad: list[BadEntry] = []
         problem = None
         try:
             for piece in self.ledger.scan(0, self.ledger.last_entry_id):
                 payload_bytes += piece.entries.payload_bytes
-                looked_at += len(piece.entries) + sum(entry.entry_count for entry in piece.bad_entries)
-                bad += self._bad(piece)
+                count = len(piece.entries) + sum(entry.entry_count for entry in piece.bad_entries)
+                found = list(self._bad(piece))
+                looked_at += count
+                sound_count += count - sum(entry.entry_count for entry in found)
+                bad += found
                 seen(looked_at)
         except LedgerError as error:
             problem = error.message
@@ -122,6 +127,7 @@ class _Check:
             self.ledger.ledger_id,
             self.entry_count,
             payload_bytes,
+            sound_count,
             compacted=self.compacted,
             bad_entries=tuple(bad),
             problem=problem,

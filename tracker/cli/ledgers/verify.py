@@ -47,6 +47,7 @@ def _document(verdict: LedgerVerdict) -> dict[str, object]:
         "sound": verdict.sound,
         "entry_count": verdict.entry_count,
         "payload_bytes": verdict.payload_bytes,
+        "sound_count": verdict.sound_count,
         "bad_count": verdict.bad_count,
         "bad_entries": verdict.bad_entries,
         "problem": verdict.problem,
@@ -77,5 +78,9 @@ def _show(verdicts: list[LedgerVerdict]) -> None:
     if len(bad) > BAD_ENTRIES_SHOWN:
         say(f"... and {len(bad) - BAD_ENTRIES_SHOWN} more; --json lists all")
     entry_count = sum(verdict.entry_count for verdict in verdicts)
+    sound_count = sum(verdict.sound_count for verdict in verdicts)
     damaged = sum(1 for verdict in verdicts if not verdict.sound)
-    say(f"{entry_count} entries of {len(verdicts)} ledgers verified, {damaged} ledgers with problems")
+    say(
+        f"{sound_count} of {entry_count} entries are sound, {entry_count - sound_count} missing, damaged or not read; "
+        f"{damaged} of {len(verdicts)} ledgers with problems"
+    )
