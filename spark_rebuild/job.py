@@ -93,4 +93,5 @@ def _commit(target: CommitTarget, plan: TrackerPlan, buckets: Sequence[RebuiltBu
         snapshot_bytes=sum(bucket.snapshot_bytes for bucket in buckets),
         epoch=committed.epoch,
         unchanged=committed.unchanged,
+        replaced=0 if committed.unchanged else committed.replaced_count,
     )

@@ -25,6 +25,7 @@ from spark_rebuild.source_options import KeptEntries, parse_options
 from spark_rebuild.subscribers import Subscribers
 from spark_rebuild.summary import BadRow, Summary, TrackerSummary
 from spark_rebuild.tracker_plan import TrackerPlan, plan_tracker
+from spark_rebuild.unread import UnreadEntries
 from tracker.core.columns import Position
 from tracker.ledger.errors import ErrorPolicy
 
@@ -56,8 +57,15 @@ class Reading:
         """
         barred = too_large or [set() for _ in self._tallies]
         with self.stages.of("plan"):
+            unread = UnreadEntries(self._facts.bad, self._scope.entry_counts)
             return [
-                plan_tracker(subscriber, tally, self._settings.limits, too_large=own)
+                plan_tracker(
+                    subscriber,
+                    tally,
+                    self._settings.limits,
+                    too_large=own,
+                    unread=unread.of(subscriber.topic, subscriber.cursor),
+                )
                 for subscriber, tally, own in zip(self._subscribers.all, self._tallies, barred, strict=True)
             ]
 

@@ -31,7 +31,12 @@ class TrackerSummary:
     merges: int
     snapshot_bytes: int
     replay_from: Position | None
-    """The first position that the dispatcher has to offer again, as no bucket holds it; None if there is none."""
+    """The first position that the dispatcher has to offer again, as no bucket holds it; None if there is none. Never behind
+    an entry that could not be read, and that is not acknowledged."""
+    unread: int = 0
+    """Entries that could not be read, and are not acknowledged."""
+    replaced: int = 0
+    """Buckets that were there before the commit, and are gone."""
     epoch: int | None = None
     """Under which the buckets were committed; None if they were not."""
     unchanged: bool = False

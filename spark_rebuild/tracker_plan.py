@@ -12,6 +12,7 @@ from spark_rebuild.counting import LedgerTally
 from spark_rebuild.part_plan import Bucket
 from spark_rebuild.subscribers import Subscriber
 from spark_rebuild.summary import TrackerSummary
+from spark_rebuild.unread import Unread
 from tracker.core.columns import ENTRY_ID_MAX, Position
 from tracker.core.limits import TrackerLimits
 from tracker.core.position_bitmap import PositionBitmap
@@ -27,6 +28,7 @@ class TrackerPlan:
     """Those of ``plan``, with what is in them."""
     tallies: Mapping[int, LedgerTally]
     """By ledger, ascending."""
+    unread: Unread
 
     def summary(self) -> TrackerSummary:
         """The account of this subscription, before anything is written."""
@@ -49,6 +51,7 @@ class TrackerPlan:
             merges=self.plan.merge_count,
             snapshot_bytes=0,
             replay_from=self._replay_from(),
+            unread=self.unread.count,
         )
 
     def _replay_from(self) -> Position | None:
@@ -56,7 +59,8 @@ class TrackerPlan:
             Position(ledger, tally.first_left) for ledger, tally in self.tallies.items() if tally.first_left is not None
         ]
         tail = [] if self.plan.tail_first is None else [self.plan.tail_first]
-        return min([*left[:1], *tail], default=None)
+        unread = [] if self.unread.first is None else [self.unread.first]
+        return min([*left[:1], *tail, *unread], default=None)
 
 
 def plan_tracker(
@@ -65,6 +69,7 @@ def plan_tracker(
     limits: TrackerLimits,
     *,
     too_large: Collection[tuple[Position, Position]],
+    unread: Unread,
 ) -> TrackerPlan:
     """Plan one subscription.
 
@@ -73,6 +78,7 @@ def plan_tracker(
         tallies: by ledger, ascending.
         limits: of the tracker.
         too_large: merged buckets that must not be made, by first and last position.
+        unread: what it may lack.
     """
     plan = plan_buckets(
         [(ledger, len(tally.bits)) for ledger, tally in tallies.items()],
@@ -89,7 +95,7 @@ def plan_tracker(
         )
         for planned in plan.buckets
     )
-    return TrackerPlan(subscriber, plan, buckets, tallies)
+    return TrackerPlan(subscriber, plan, buckets, tallies, unread)
 
 
 def _between(tallies: Mapping[int, LedgerTally], first: Position, last: Position) -> Iterator[tuple[int, BitMap]]:

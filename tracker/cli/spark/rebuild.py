@@ -6,11 +6,10 @@ import typer
 
 from spark_rebuild.job import rebuild
 from spark_rebuild.settings import INDEXES_PER_TASK, RebuildSettings
-from spark_rebuild.summary import Summary
+from spark_rebuild.summary import Summary, TrackerSummary
 from tracker.cli.config import settings_from
 from tracker.cli.options import AsJson, BrokerConf, Config, Set
-from tracker.cli.output import print_json, say, show, size, table
-from tracker.cli.replay import BAD_ENTRIES_SHOWN
+from tracker.cli.output import notice_console, print_json, say, show, size, table
 from tracker.cli.spark.commit_target import Commit, commit_target
 from tracker.cli.spark.options import (
     IgnoreAcks,
@@ -29,6 +28,7 @@ from tracker.cli.spark.options import (
     source_options,
 )
 from tracker.cli.spark.running_job import spark_job
+from tracker.cli.spark.shown import bad_rows, say_bad
 from tracker.cli.spark.textfile import write_metrics
 from tracker.core.errors import InvalidInput
 
@@ -150,10 +150,21 @@ def _show(summary: Summary, *, dry_run: bool) -> None:
             rows.add_row("epoch", f"{tracker.epoch}, as it was" if tracker.unchanged else str(tracker.epoch))
         show(rows)
     say(f"{summary.read} entries read, {summary.delayed} of them delayed, {len(summary.trackers)} subscriptions")
-    for bad in summary.bad_entries[:BAD_ENTRIES_SHOWN]:
-        say(f"bad: {bad.error}")
-    if len(summary.bad_entries) > BAD_ENTRIES_SHOWN:
-        say(f"... and {len(summary.bad_entries) - BAD_ENTRIES_SHOWN} more; --json lists all")
+    say_bad(bad_rows(summary.bad_entries))
     say(", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in summary.seconds.items()))
     if dry_run:
         say("nothing was written")
+    for tracker in summary.trackers:
+        if tracker.unread:
+            _warn(tracker)
+
+
+def _warn(tracker: TrackerSummary) -> None:
+    """Say what a rebuild that went on past damage has left out, apart from the answer."""
+    lost = (
+        f" {tracker.replaced} buckets were there, and none is now;" if tracker.replaced and not tracker.buckets else ""
+    )
+    notice_console().print(
+        f"{tracker.subscription} of {tracker.topic}:{lost} {tracker.unread} entries could not be read: replay from "
+        f"{tracker.replay_from}, or give a source that has them"
+    )

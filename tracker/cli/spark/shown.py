@@ -1,5 +1,6 @@
 """What commands of ``spark-rebuild`` have in common to show: entries that cannot be read."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -7,6 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that everybody uses
 
 from spark_rebuild import schema
+from spark_rebuild.summary import BadRow
 from tracker.cli.output import say
 from tracker.cli.replay import BAD_ENTRIES_SHOWN
 
@@ -20,6 +22,11 @@ class BadEntries:
     count: int
     errors: tuple[str, ...]
     """Where and why, one for each or for several in a row; the first ``LISTED_MAX``."""
+
+
+def bad_rows(rows: Sequence[BadRow]) -> BadEntries:
+    """Those of a rebuild or a verification."""
+    return BadEntries(sum(row.entry_count for row in rows), tuple(row.error for row in rows[:LISTED_MAX]))
 
 
 def bad_entries(entries: DataFrame, count: int) -> BadEntries:

@@ -1,0 +1,51 @@
+"""What could not be read, as subscriptions with different acknowledgements see it."""
+
+import pytest
+from pyroaring import BitMap
+
+from spark_rebuild.summary import BadRow
+from spark_rebuild.unread import Unread, UnreadEntries
+from tracker.core.columns import BEFORE_ALL, Position
+from tracker.core.position_bitmap import PositionBitmap
+from tracker.ledger.cursor import CursorState, nothing_acked
+
+TOPIC, OTHER = "persistent://lab/main/orders", "persistent://lab/main/events"
+
+
+def cursor(mark_delete=BEFORE_ALL, acked=None) -> CursorState:
+    nothing = nothing_acked()
+    bits = {ledger: BitMap(entries) for ledger, entries in (acked or {}).items()}
+    return CursorState(mark_delete, PositionBitmap.from_bitmaps(bits), nothing.batch_holes, {}, {}, None)
+
+
+def bad(ledger_id, entry_id=None, entry_count=1, topic=TOPIC) -> BadRow:
+    return BadRow(topic, ledger_id, entry_id, entry_count, "damaged")
+
+
+@pytest.mark.parametrize(
+    ("rows", "state", "unread"),
+    [
+        ([], cursor(), Unread()),
+        ([bad(4, 7, 3), bad(4, 2)], cursor(), Unread(4, Position(4, 2))),
+        ([bad(5, 1), bad(4, 7)], cursor(), Unread(2, Position(4, 7))),
+        ([bad(4, 2, 8)], cursor(Position(4, 5)), Unread(4, Position(4, 6))),
+        ([bad(4, 2, 8)], cursor(Position(4, 5), {4: [6, 8]}), Unread(2, Position(4, 7))),
+        ([bad(4, 2, 8)], cursor(Position(4, 9)), Unread()),
+        ([bad(4, 2), bad(3, 2)], cursor(Position(5, -1)), Unread()),
+        ([bad(4, 2)], cursor(acked={4: [2]}), Unread()),
+        ([bad(4, 2, topic=OTHER)], cursor(), Unread()),
+        ([bad(4, 2, topic=None)], cursor(), Unread(1, Position(4, 2))),
+        # Ledger 6 has ten entries; nobody knows about ledger 7.
+        ([bad(6)], cursor(), Unread(10, Position(6, 0))),
+        ([bad(6)], cursor(Position(6, 3)), Unread(6, Position(6, 4))),
+        ([bad(6)], cursor(Position(6, 9)), Unread()),
+        ([bad(7)], cursor(acked={7: [0, 1]}), Unread(1, Position(7, 2))),
+        ([bad(7), bad(7, 3)], cursor(Position(8, -1)), Unread()),
+        # It may be any entry that is not acknowledged.
+        ([bad(None)], cursor(), Unread(1, Position(0, 0))),
+        ([bad(None, topic=None), bad(6, 5)], cursor(Position(4, 2)), Unread(2, Position(4, 3))),
+    ],
+)
+def test_what_is_not_acknowledged_counts_and_bounds(rows, state, unread):
+    """Entries of the topic's ledgers, each once, and the first of them."""
+    assert UnreadEntries(rows, {6: 10}).of(TOPIC, state) == unread

@@ -1,0 +1,71 @@
+"""Commands that go on past ledgers that cannot be read: they say what is lacking, and from where to replay."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.spark.clusters import Cursor, Entry, Topic, write_cluster
+
+TOPIC, SUBSCRIPTION = "persistent://lab/main/far", "billing"
+LEDGERS = {ledger: [Entry(10**12 + 1_000 * entry) for entry in range(60)] for ledger in (1, 2, 3)}
+SMALL = "delayedDeliveryMinIndexCountPerBucket=50"
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+class Cluster:
+    """One subscription that has a storage, and a source that lacks ledgers from then on."""
+
+    def __init__(self, directory: Path, command) -> None:
+        self._command = command
+        self._whole = self._source(directory / "whole", LEDGERS)
+        self._directory = directory
+        self.target = f"sqlite:{directory / 'tracker.db'}"
+        assert self.rebuild(self._whole).status == 0
+
+    @staticmethod
+    def _source(directory: Path, ledgers) -> str:
+        return write_cluster(directory, [Topic(TOPIC, ledgers, {SUBSCRIPTION: Cursor((1, 3))})])
+
+    def without(self, *lost: int) -> str:
+        """A source whose metadata is whole, and whose disk lacks some ledgers."""
+        part = self._source(
+            self._directory / "part", {ledger: LEDGERS[ledger] for ledger in LEDGERS if ledger not in lost}
+        )
+        return f"{part.partition('?')[0]}?{self._whole.partition('?')[2]}"
+
+    def rebuild(self, source: str, *arguments: str):
+        staging = ("--staging", str(self._directory / "staging"), "--commit", self.target)
+        return self._command("rebuild", "--source", source, "--set", SMALL, *staging, *arguments)
+
+    def verify(self, source: str, *arguments: str):
+        return self._command("verify", "--source", source, "--set", SMALL, "--against", self.target, *arguments)
+
+
+@pytest.fixture
+def cluster(command, tmp_path) -> Cluster:
+    return Cluster(tmp_path, command)
+
+
+@pytest.mark.parametrize(
+    ("lost", "unread", "replay_from"),
+    [((1, 2, 3), 176, "1:4"), ((2,), 60, "2:0"), ((1,), 56, "1:4"), ((3,), 60, "2:0")],
+    ids=["all", "middle", "first", "last"],
+)
+def test_replay_begins_no_later_than_what_could_not_be_read(cluster, lost, unread, replay_from):
+    """Nor than the first entry that no bucket holds; what is acknowledged is not lacking."""
+    ran = cluster.rebuild(cluster.without(*lost), "--on-error", "skip", "--json")
+    assert ran.status == 0, ran.err
+    (tracker,) = ran.document["trackers"]
+    assert (tracker["unread"], tracker["replay_from"]) == (unread, replay_from)
+
+
+def test_an_index_that_nothing_takes_the_place_of_is_no_success_without_a_word(cluster):
+    """How many entries could not be read, and from where to replay, is said apart from the answer."""
+    ran = cluster.rebuild(cluster.without(1, 2, 3), "--on-error", "skip")
+    assert ran.status == 0, ran.err
+    assert (
+        f"{SUBSCRIPTION} of {TOPIC}: 2 buckets were there, and none is now; 176 entries could not be read: replay from 1:4"
+        in ran.err
+    )
+    assert "180 entries cannot be read" in ran.out
