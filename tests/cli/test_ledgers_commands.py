@@ -1,6 +1,7 @@
 """Commands about whole ledgers: what they print, and how they end."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -153,6 +154,32 @@ def test_all_topics_are_imported_unless_some_are_named(command, tmp_path):
     names = command("topics", "list", "--source", SAMPLE).out
     assert names == command("topics", "list", "--source", f"ledger:{tmp_path / 'local'}").out
     assert all(name in ran.out for name in names.splitlines())
+
+
+def test_a_directory_of_something_else_is_not_imported_into(command, tmp_path):
+    """Nothing is written into it; an empty one is as good as a new one."""
+    bookie = damaged_sample(tmp_path).removeprefix("bookkeeper+file:").partition("?")[0]
+    files = sorted(Path(bookie).iterdir())
+    ran = command("ledgers", "import", "--source", SAMPLE, "--into", bookie)
+    assert (ran.status, ran.out) == (ExitCode.USAGE, "")
+    assert (
+        f"--into: '{bookie}' is not valid; give a directory of local ledgers, an empty or a new one: this has "
+        in ran.err
+    )
+    assert sorted(Path(bookie).iterdir()) == files
+    (tmp_path / "empty").mkdir()
+    assert command("ledgers", "import", "--source", SAMPLE, "--into", str(tmp_path / "empty")).status == 0
+
+
+@pytest.mark.parametrize("place", ["ledger:{0}", "ledger:{0}/../local", "ledger:file://{0}"])
+def test_a_source_is_not_imported_into_itself(command, tmp_path, place):
+    """However the directory is written."""
+    into = tmp_path / "local"
+    with open_writer(into, f"{MAIN}there", now_ms=0) as writer:
+        writer.append_many([b"a"], now_ms=0)
+    ran = command("ledgers", "import", *SOURCE, "--source", place.format(into), "--into", str(into))
+    assert (ran.status, ran.out) == (ExitCode.USAGE, "")
+    assert f"--into: '{into}' is not valid; a source lies there: give another directory" in ran.err
 
 
 def test_damage_ends_an_import_unless_it_is_skipped(command, tmp_path):

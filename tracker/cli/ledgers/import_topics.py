@@ -1,7 +1,7 @@
 """``delayed-tracker ledgers import``: topics of any source as local ledgers."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +15,8 @@ from tracker.cli.replay import BAD_ENTRIES_SHOWN, OnErrorOption
 from tracker.core.errors import InvalidInput
 from tracker.ledger.errors import ErrorPolicy, LedgerError
 from tracker.ledger.local.importing import ImportReport, import_topic, require_all_ledgers
+from tracker.ledger.local.layout import LedgerDirectory
+from tracker.ledger.source_url import parse_source_url
 
 
 def import_topics(
@@ -46,6 +48,7 @@ def import_topics(
     """
     if not into.parent.is_dir():
         raise InvalidInput("--into", str(into), f"make the directory {into.parent} first")
+    _require_place(into, source)
     reports: dict[str, ImportReport] = {}
     with opened(source) as queries:
         # All are opened before one is copied, so that what is wrong with the last is not found out at the end.
@@ -91,6 +94,23 @@ def import_topics(
         say(f"bad: {bad}")
     if len(bad_entries) > BAD_ENTRIES_SHOWN:
         say(f"... and {len(bad_entries) - BAD_ENTRIES_SHOWN} more; --json lists all")
+
+
+def _require_place(into: Path, sources: Sequence[str]) -> None:
+    """Refuse a directory that has something else in it: what is written would lie among the files of a bookie."""
+    if not into.exists():
+        return
+    for url in map(parse_source_url, sources):
+        # A bookie's logs may lie in a directory of its ledger directory.
+        if any(Path(path, inner).resolve() == into.resolve() for path in url.paths for inner in ("", "current")):
+            raise InvalidInput("--into", str(into), "a source lies there: give another directory")
+    place = LedgerDirectory(into)
+    own = {place.topics_path, place.ids, place.ids_lock}
+    other = next((path.name for path in sorted(into.iterdir()) if path not in own), None)
+    if other is not None and not place.topics_path.is_dir():
+        raise InvalidInput(
+            "--into", str(into), f"give a directory of local ledgers, an empty or a new one: this has {other} in it"
+        )
 
 
 def _refuse(unreadable: Mapping[str, LedgerError]) -> None:
