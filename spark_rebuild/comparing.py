@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracker.core.columns import IndexColumns, Position
+from tracker.core.position_bitmap import PositionBitmap
 
 LISTED_MAX: Final = 10_000
 """Positions of one kind that are listed; all are counted."""
@@ -64,6 +65,7 @@ def compare(
     *,
     tail_first: Position | None,
     cutoff_ms: int,
+    unread: PositionBitmap | None = None,
 ) -> Comparison:
     """Compare one subscription.
 
@@ -74,6 +76,7 @@ def compare(
         found: what the index has; any order.
         tail_first: from this position on nothing is missed; None misses everything.
         cutoff_ms: deadlines at or before it are due.
+        unread: what the ledgers may have there, and nobody can read: it is not extra.
     Cost: O(n log n).
     """
     expected = _one_each(expected)
@@ -84,6 +87,8 @@ def compare(
     if tail_first is not None:
         missing &= expected.positions.at_or_below(_before(tail_first))
     extra = ~np.isin(there, both, assume_unique=True)
+    if unread is not None:
+        extra &= ~unread.contains(found.positions)
     differ = expected.deliver_at_ms[at_expected] != found.deliver_at_ms[at_found]
     ours, theirs = expected.take(at_expected[differ]), found.take(at_found[differ])
     moved = zip(_positions(ours), ours.deliver_at_ms.tolist(), theirs.deliver_at_ms.tolist(), strict=False)

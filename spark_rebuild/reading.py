@@ -57,7 +57,7 @@ class Reading:
         """
         barred = too_large or [set() for _ in self._tallies]
         with self.stages.of("plan"):
-            unread = UnreadEntries(self._facts.bad, self._scope.entry_counts)
+            unread = self.unread()
             return [
                 plan_tracker(
                     subscriber,
@@ -68,6 +68,10 @@ class Reading:
                 )
                 for subscriber, tally, own in zip(self._subscribers.all, self._tallies, barred, strict=True)
             ]
+
+    def unread(self) -> UnreadEntries:
+        """What could not be read."""
+        return UnreadEntries(self._facts.bad, self._scope.entry_counts)
 
     def summary(self, trackers: Sequence[TrackerSummary]) -> Summary:
         """All there is to say, but for parts."""

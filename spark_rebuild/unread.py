@@ -7,6 +7,7 @@ from pyroaring import BitMap
 
 from spark_rebuild.summary import BadRow
 from tracker.core.columns import ENTRY_ID_MAX, Position
+from tracker.core.position_bitmap import PositionBitmap
 from tracker.ledger.cursor import CursorState
 
 
@@ -59,6 +60,16 @@ class UnreadEntries:
                     count += 1 if ledger_id in self._endless else len(left)
                     firsts.append(Position(ledger_id, left.min()))
         return Unread(count, min(firsts, default=None))
+
+    def positions(self, topic: str) -> PositionBitmap:
+        """All that is known to lie in ledgers of a topic, acknowledged or not."""
+        of_topic, of_any = self._entries.get(topic, {}), self._entries.get(None, {})
+        return PositionBitmap.from_bitmaps(
+            {
+                ledger: of_topic.get(ledger, BitMap()) | of_any.get(ledger, BitMap())
+                for ledger in of_topic.keys() | of_any
+            }
+        )
 
 
 def _unacknowledged(ledger_id: int, entries: BitMap, cursor: CursorState) -> BitMap:

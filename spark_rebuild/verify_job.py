@@ -46,7 +46,7 @@ def verify(
     Cost: reads each ledger once; the driver holds the indexes of all the subscriptions, 28 bytes each.
     """
     with reading(session, settings, report=report) as work:
-        plans = work.plans()
+        plans, unread = work.plans(), work.unread()
         with work.stages.of("collect"):
             table = work.rows.transform(accepted_indexes(work.shared, work.acceptance)).toArrow()
         with work.stages.of("compare"):
@@ -58,6 +58,7 @@ def verify(
                     live.read(*plan.subscriber.key),
                     tail_first=plan.plan.tail_first,
                     cutoff_ms=settings.limits.cutoff_ms(settings.now_ms),
+                    unread=unread.positions(plan.subscriber.topic),
                 )
                 for plan, expected in zip(plans, _by_subscriber(table, len(plans)), strict=True)
             ]

@@ -4,12 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_rebuild.comparing import LISTED_MAX, Moved, compare
+from spark_rebuild.summary import BadRow
+from spark_rebuild.unread import UnreadEntries
 from tracker.core.columns import IndexColumns, Position
 
 CUTOFF_MS = 1_000
 
 
-def compared(expected, found, tail_first=None):
+def compared(expected, found, tail_first=None, unread=None):
     return compare(
         "topic",
         "sub",
@@ -17,6 +19,7 @@ def compared(expected, found, tail_first=None):
         IndexColumns.of([(at_ms, *place) for place, at_ms in found.items()]),
         tail_first=tail_first,
         cutoff_ms=CUTOFF_MS,
+        unread=unread,
     )
 
 
@@ -48,6 +51,15 @@ def test_what_is_due_in_the_index_is_not_extra():
     """It is on its way to be delivered, and the ledgers' side leaves it out."""
     one = compared({}, {(1, 0): CUTOFF_MS, (1, 1): CUTOFF_MS + 1})
     assert (one.found, one.extra_positions) == (1, (Position(1, 1),))
+
+
+def test_what_nobody_can_read_is_not_extra():
+    """The ledgers may say the same; all else that they do not say is extra."""
+    unread = UnreadEntries([BadRow("topic", 1, 0, 2, "damaged"), BadRow(None, 2, None, 1, "gone")], {}).positions(
+        "topic"
+    )
+    one = compared({}, {(1, 1): 2_000, (1, 2): 2_000, (2, 9): 2_000, (3, 0): 2_000}, unread=unread)
+    assert one.extra_positions == (Position(1, 2), Position(3, 0))
 
 
 def test_all_are_counted_and_the_first_are_listed():

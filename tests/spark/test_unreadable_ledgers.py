@@ -69,3 +69,18 @@ def test_an_index_that_nothing_takes_the_place_of_is_no_success_without_a_word(c
         in ran.err
     )
     assert "180 entries cannot be read" in ran.out
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["as it was", "rebuilt from the same"])
+def test_an_index_is_not_what_ledgers_say_that_cannot_be_read(cluster, again):
+    """What could be read agrees; the others are listed, and the check did not hold."""
+    part = cluster.without(2)
+    if again:
+        assert cluster.rebuild(part, "--on-error", "skip").status == 0
+    ran = cluster.verify(part, "--on-error", "skip")
+    assert ran.status == 1
+    assert "bad: entries 2:0 to 59: " in ran.out
+    assert "agrees with what could be read, but 60 entries could not be read" in ran.out
+    assert "is what the ledgers say" not in ran.out
+    document = cluster.verify(part, "--on-error", "skip", "--json").document
+    assert (document["equal"], len(document["bad_entries"]), document["trackers"][0]["extra"]) == (False, 1, 0)

@@ -30,6 +30,7 @@ from tracker.cli.spark.options import (
     source_options,
 )
 from tracker.cli.spark.running_job import spark_job
+from tracker.cli.spark.shown import bad_rows, say_bad
 from tracker.cli.spark.textfile import write_metrics
 from tracker.service.exit_codes import ExitCode
 
@@ -64,7 +65,7 @@ def verify_command(
     """Compare the index in use with the ledgers: list positions that are missing, extra, or have another deadline.
 
     What is due by now is left out, and what is too recent to fill a bucket is not missed. Ends with 1 if there is any
-    difference.
+    difference, and if any entry could not be read.
 
     Example: spark-rebuild verify --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
     --against sqlite:data/tracker.db
@@ -90,7 +91,7 @@ def verify_command(
         summary, comparisons = verify(session, settings, live, report=report)
     if prometheus is not None:
         _write_metrics(prometheus, summary, comparisons)
-    equal = not lost and all(comparison.is_equal for comparison in comparisons)
+    equal = not (lost or summary.bad_entries) and all(comparison.is_equal for comparison in comparisons)
     if as_json:
         print_json(
             {
@@ -102,7 +103,7 @@ def verify_command(
             }
         )
     else:
-        _show(comparisons, lost, equal=equal)
+        _show(summary, comparisons, lost)
     if not equal:
         raise typer.Exit(ExitCode.FAILURE)
 
@@ -120,7 +121,7 @@ def _write_metrics(path: Prometheus, summary: Summary, comparisons: list[Compari
     write_metrics(path, "verify", counts, summary.seconds)
 
 
-def _show(comparisons: list[Comparison], lost: list[str], *, equal: bool) -> None:
+def _show(summary: Summary, comparisons: list[Comparison], lost: list[str]) -> None:
     numbers = ("in the ledgers", "in the index", "missing", "extra", "differing")
     rows = table("compared", "topic", "subscription", *numbers, numbers=numbers)
     for one in comparisons:
@@ -140,4 +141,13 @@ def _show(comparisons: list[Comparison], lost: list[str], *, equal: bool) -> Non
             say(f"... and {len(lines) - BAD_ENTRIES_SHOWN} more; --json lists them")
     for bucket in lost:
         say(f"unreadable: {bucket}")
-    say("the index is what the ledgers say" if equal else "the index differs from the ledgers")
+    bad = bad_rows(summary.bad_entries)
+    say_bad(bad)
+    if lost or not all(comparison.is_equal for comparison in comparisons):
+        say("the index differs from the ledgers")
+    elif bad.count:
+        say(
+            f"the index agrees with what could be read, but {bad.count} entries could not be read: nobody knows about them"
+        )
+    else:
+        say("the index is what the ledgers say")
