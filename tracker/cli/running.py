@@ -2,16 +2,21 @@
 
 import io
 import os
+import signal
 import sys
+from contextlib import suppress
 from importlib.metadata import version as version_of
 from pathlib import Path
-from typing import Annotated, NoReturn, TextIO
+from typing import Annotated, Final, NoReturn, TextIO
 
 import typer
 
 from tracker.cli.failures import CommandLine, bad_usage, print_error
 from tracker.core.errors import DelayedTrackerError
 from tracker.service.exit_codes import ExitCode, exit_code_of
+
+READER_GONE: Final = 128 + signal.SIGPIPE
+"""How a command ends whose answer nobody reads any more: as shells report who ends by SIGPIPE."""
 
 
 def make_app(program: str, about: str) -> typer.Typer:
@@ -54,11 +59,28 @@ def run_app(app: typer.Typer, program: str) -> NoReturn:
         program: its name, for messages.
     """
     _prepare_streams()
-    line = CommandLine(sys.argv[1:], names_of(app), program)
+    try:
+        _run(app, CommandLine(sys.argv[1:], names_of(app), program))
+    except BrokenPipeError:
+        pass
+    except SystemExit as ended:
+        # Rich and typer notice a broken pipe themselves, and end with the status of a check that did not hold.
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+    _drop_what_is_unsaid()
+    sys.exit(READER_GONE)
+
+
+def _run(app: typer.Typer, line: CommandLine) -> NoReturn:
     try:
         # Without standalone mode the status of typer.Exit is returned, and usage errors are ours to print.
         status = app(args=list(line.arguments) or ["--help"], standalone_mode=False)
+        if sys.stdout is not None:
+            # At the end of the interpreter it would be too late to say that this failed.
+            sys.stdout.flush()
         sys.exit(status if line.arguments else ExitCode.USAGE)
+    except BrokenPipeError:
+        raise
     except OSError as error:
         # Files that commands are given have errors of their own; what is left is a place that takes no answer.
         print_error(DelayedTrackerError(f"the answer cannot be written: {error.strerror or error}"), line)
@@ -79,6 +101,14 @@ def names_of(app: typer.Typer) -> list[str]:
         assert group.typer_instance is not None
         names += [group.name, *(f"{group.name} {command.name}" for command in group.typer_instance.registered_commands)]
     return names
+
+
+def _drop_what_is_unsaid() -> None:
+    """Empty what is buffered for who went away, else the end of the interpreter fails over it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # Not every stream has a descriptor.
+            os.dup2(nowhere, stream.fileno())
 
 
 def _prepare_streams() -> None:

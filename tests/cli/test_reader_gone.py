@@ -1,0 +1,53 @@
+"""Commands whose reader went away, as in ``delayed-tracker config | head -1``: they end as programs do, without a word."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+READER_GONE = 141
+"""What shells report of who ends by SIGPIPE."""
+
+pytestmark = pytest.mark.slow
+
+
+def run_without_reader(*arguments: str, stderr: bool = False) -> subprocess.CompletedProcess[bytes]:
+    """A command that writes into a pipe nobody reads: its answers, or what it says on stderr."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        return subprocess.run(
+            [sys.executable, "-m", "tracker.cli", *arguments],
+            stdout=subprocess.PIPE if stderr else writing,
+            stderr=writing if stderr else subprocess.PIPE,
+            check=False,
+        )
+    finally:
+        os.close(writing)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["config"], ["config", "--json"], ["--version"], ["--help"], ["topics", "--help"]]
+)
+def test_a_reader_that_went_away_is_no_failure_of_the_command(arguments):
+    """Status 1 says that a check did not hold, and there was none."""
+    ran = run_without_reader(*arguments)
+    assert (ran.returncode, ran.stderr) == (READER_GONE, b"")
+
+
+def test_a_reader_of_errors_may_go_away_too():
+    """As in ``2>&1 | head``."""
+    ran = run_without_reader("config", "--set", "x=1", stderr=True)
+    assert (ran.returncode, ran.stdout) == (READER_GONE, b"")
+
+
+def test_an_answer_that_does_not_fit_is_a_failure():
+    """A full disk is not a reader that has seen enough."""
+    with Path("/dev/full").open("wb") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "tracker.cli", "config"], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert ran.returncode == 1
+    assert ran.stderr == b"delayed-tracker: the answer cannot be written: No space left on device\n"
