@@ -285,6 +285,11 @@ WRONG = [
     (["list", "--source", "nowhere:x"], 2, "--source: 'nowhere:x' is not valid; known schemes are "),
     (["list"], 2, "missing option '--source' (env var: 'DELAYED_TRACKER_SOURCE'); see `delayed-tracker topics list"),
     (["list", "--source", "bookkeeper+file:x"], 2, "--source: 'bookkeeper+file:x' is not valid; add metadata=...: "),
+    (
+        ["list", "--source", "offload+blob:ftp://x"],
+        2,
+        "az:// or file:// and what it needs: Generic URL error: Unable to",
+    ),
     (["fly"], 2, "no such command 'fly'; see `delayed-tracker topics --help`"),
     ([], 2, "missing command; see `delayed-tracker topics --help`"),
     (["stats", *of("plane")], 7, f"no topic {MAIN}plane; near names: {MAIN}plain"),

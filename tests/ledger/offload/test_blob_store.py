@@ -73,7 +73,7 @@ def test_a_store_that_does_not_answer(ask):
     """Whatever is asked, the error is one of reading and names the store."""
     config = {"endpoint": "http://127.0.0.1:9", "skip_signature": "true", "region": "nowhere", "allow_http": "true"}
     s3 = obstore.store.S3Store("bucket", config=config, retry_config={"max_retries": 0})
-    with pytest.raises(OSError, match=r"s3://bucket.* cannot be (read|listed)"):
+    with pytest.raises(OSError, match=r"\As3://bucket.* cannot be (read|listed).+\Z"):
         ask(BlobStore("s3://bucket", s3))
 
 
@@ -123,3 +123,12 @@ def test_without_obstore(monkeypatch):
     monkeypatch.setitem(sys.modules, "obstore", None)
     with pytest.raises(InvalidInput, match=r"pip install 'delayed-tracker\[offload\]'"):
         open_blob_store("s3://bucket")
+
+
+@pytest.mark.parametrize("place", ["ftp://x", "s3://", "az://x", "http://["])
+def test_a_url_of_no_store_is_refused_in_one_line(place):
+    """With what the client says about it, and none of its inner workings."""
+    with pytest.raises(InvalidInput, match="give s3://, gs://, az:// or file:// and what it needs: ") as error:
+        open_blob_store(place)
+    assert "\n" not in error.value.message
+    assert "Debug" not in error.value.message
