@@ -14,7 +14,7 @@ from spark_rebuild.ledger_plan import BadPart, BadRow, LedgerPart, plan_parts
 from spark_rebuild.ledger_splits import LedgerRange
 from spark_rebuild.log_reading import LogEntries, LogReader
 from spark_rebuild.log_splits import LogPart
-from spark_rebuild.python_worker import end_quietly, spare_what_stays
+from spark_rebuild.python_worker import spare_what_stays
 from spark_rebuild.source_options import KeptEntries, PushFilters, SourceOptions
 from tracker.ledger import checksum_kernels, kernels
 from tracker.ledger.entry_columns import EntryColumns, EntryFlag, scan_entries
@@ -40,7 +40,6 @@ class PulsarLedgerReader(DataSourceReader):
         """The rows of one part."""
         _warm_up()
         spare_what_stays()
-        end_quietly()
         rows = ArrowRows(self._wanted)
         match partition:
             case BadPart():

@@ -8,15 +8,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from spark_rebuild import schema
-from spark_rebuild.python_worker import end_quietly
 
 
 class PulsarLedgerSource(DataSource):
     """Registered with a session by :func:`spark_rebuild.session.register_sources`."""
-
-    def __init__(self, options: dict[str, str]) -> None:
-        super().__init__(options)
-        end_quietly()
 
     @classmethod
     def name(cls) -> str:
@@ -33,7 +28,6 @@ class PulsarLedgerSource(DataSource):
         Raises:
             InvalidInput: an option is wrong, or there is no such column.
         """
-        end_quietly()
         # Spark asks processes of their own for the schema, each of which would import all that reads ledgers.
         from spark_rebuild.ledger_reader import make_reader  # noqa: PLC0415
         from spark_rebuild.source_options import parse_options  # noqa: PLC0415
