@@ -33,7 +33,7 @@ ABOUT = (
     "others (the same); workers that run only when nothing else does (SCHED_IDLE: 150 ms and more, because one of them "
     "holds the interpreter while it waits for a core); sealing and merging in a process of its own (at niceness 10 no "
     "difference; under SCHED_IDLE, beside other load, the median as if nothing were sealed and calls above 5 ms half as "
-    "many, but sealing takes twice as long, on a busy machine it may come to no end, and it is a second interpreter in memory: not "
+    "many, but sealing takes 1.4 times as long, on a busy machine it may come to no end, and it is a second interpreter in memory: not "
     "kept); an allocator that never gives back by itself (calls above 5 ms a third fewer, as far as a busy machine can tell, and 1.1 instead of 0.8 bytes for each of 10 M pending: not kept)."
 )
 QUIET_S = 4.0
