@@ -100,6 +100,43 @@ def test_unknown_key_like_none_points_to_the_list(tmp_path: Path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [
+        ("delayedDeliveryFoo", None),
+        ("delayedDeliveryMaxFoo", None),
+        ("delayedDelivery", None),
+        ("delayedDeliveryTickTime", "delayedDeliveryTickTimeMillis"),
+        ("tickTimeMillis", "delayedDeliveryTickTimeMillis"),
+        ("grpcAddress", "grpcListenAddress"),
+    ],
+)
+def test_only_near_keys_are_suggested(key: str, nearest: str | None):
+    """What many keys begin with makes none of them a likely one."""
+    hint = f"; did you mean {nearest}?" if nearest else ": see conf/tracker.conf for those there are"
+    assert problems(overrides={key: "1"}) == [f"command line: {key}=1: there is no such key{hint}"]
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("noequals", "the line has no `=`: write KEY=VALUE"),
+        ("this is a stray line", "the line has no `=`: write KEY=VALUE"),
+        ("logLevle", "the line has no `=`, and there is no such key; did you mean logLevel?"),
+        ("logLevle debug", "the line has no `=`, and there is no such key; did you mean logLevel?"),
+    ],
+)
+def test_a_line_without_an_equals_sign_is_said_so(tmp_path: Path, line: str, remedy: str):
+    """As it was written: nobody looks for a key that is a word of a sentence."""
+    path = conf(tmp_path, f"\n{line}\n")
+    assert problems(path) == [f"{path}:2: {line}: {remedy}"]
+
+
+def test_a_key_that_is_separated_by_a_blank_or_a_colon_is_one(tmp_path: Path):
+    """Java reads it, so it is no fault here."""
+    assert load_settings(conf(tmp_path, "logLevel debug\nlogFormat: json")).settings.log_level == "debug"
+
+
 def test_unknown_variable_and_override_are_errors_too():
     """No source is read less strictly than another."""
     assert problems(environ={"TRACKER_LOGLEVLE": "debug"}, overrides={"loglevel": "debug"}) == [

@@ -16,7 +16,7 @@ from tracker.core.errors import DelayedTrackerError
 _BLANKS = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _LINE_END = re.compile(r"\r\n|\r|\n")
-_KEY = re.compile(r"(?P<key>(?:\\.|[^\\=:\s])*)[ \t\f]*(?:[=:][ \t\f]*)?(?P<value>.*)", re.DOTALL)
+_KEY = re.compile(r"(?P<key>(?:\\.|[^\\=:\s])*)[ \t\f]*(?P<sign>[=:]?)[ \t\f]*(?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.)|$)", re.DOTALL)
 
 
@@ -28,6 +28,8 @@ class Assignment:
     """Where it starts, 1-based."""
     key: str
     value: str
+    bare: str | None = None
+    """The line as it is written, if neither ``=`` nor ``:`` ends the key."""
 
 
 class MalformedLine(DelayedTrackerError):
@@ -61,7 +63,8 @@ def parse_properties(content: bytes) -> list[Assignment]:
         match = _KEY.fullmatch(logical)
         assert match is not None
         try:
-            rows.append(Assignment(line, _unescape(match["key"]), _unescape(match["value"]).strip()))
+            key, value = _unescape(match["key"]), _unescape(match["value"]).strip()
+            rows.append(Assignment(line, key, value, bare=None if match["sign"] else logical.rstrip()))
         except ValueError as error:
             raise MalformedLine(line, logical, str(error)) from error
     return rows

@@ -93,6 +93,12 @@ class _Given:
     """What was written for the key."""
     value: str
     line: int | None = None
+    bare: str | None = None
+    """The whole line of a file, if it has no sign of an assignment."""
+
+    @classmethod
+    def of(cls, path: Path, row: Assignment) -> "_Given":
+        return cls(f"{path}:{row.line}", row.key, row.value, row.line, row.bare)
 
 
 def load_settings(
@@ -121,10 +127,10 @@ def load_settings(
             if _is_of_others(row.key):
                 ignored.append(row.key)
             else:
-                _take(_Given(f"{broker_conf}:{row.line}", row.key, row.value, row.line), row.key, given, problems)
+                _take(_Given.of(broker_conf, row), row.key, given, problems)
     if path is not None:
         for row in _assignments(path, "--config", problems):
-            _take(_Given(f"{path}:{row.line}", row.key, row.value, row.line), row.key, given, problems)
+            _take(_Given.of(path, row), row.key, given, problems)
     _read_environment(environ or {}, given, problems)
     for key, value in (overrides or {}).items():
         _take(_Given("command line", key, value), key, given, problems)
@@ -172,8 +178,14 @@ def _take(source: _Given, key: str, given: dict[str, _Given], problems: list[Set
     if key in setting_fields():
         given[key] = source
         return
-    remedy = f"there is no such key{_nearest(key)}"
-    problems.append(SettingProblem(source.origin, key, source.value, remedy, source.line))
+    nearest = _nearest(key)
+    hint = f"; did you mean {nearest}?" if nearest else ": see conf/tracker.conf for those there are"
+    remedy = f"there is no such key{hint}"
+    if source.bare is None:
+        problems.append(SettingProblem(source.origin, key, source.value, remedy, source.line))
+        return
+    remedy = f"the line has no `=`, and {remedy}" if nearest else "the line has no `=`: write KEY=VALUE"
+    problems.append(SettingProblem(source.origin, source.bare, None, remedy, source.line))
 
 
 def _build(given: Mapping[str, _Given], problems: list[SettingProblem]) -> LoadedSettings:
@@ -199,11 +211,14 @@ def _build(given: Mapping[str, _Given], problems: list[SettingProblem]) -> Loade
     return LoadedSettings(settings, origins)
 
 
-def _nearest(key: str) -> str:
-    """A hint at the known key that looks most like ``key``, compared without case and underscores; may be empty."""
-    folded = {_folded(known): known for known in setting_fields()}
-    matches = difflib.get_close_matches(_folded(key), folded, n=1)
-    return f"; did you mean {folded[matches[0]]}?" if matches else ": see conf/tracker.conf for those there are"
+def _nearest(key: str) -> str | None:
+    """The known key that looks most like ``key``, compared without case and underscores; None if none looks like it.
+
+    What the keys of delayed delivery begin with counts for nothing: it would make all of them alike.
+    """
+    folded = {_folded(known).replace(_DELAYED_DELIVERY, ""): known for known in setting_fields()}
+    matches = difflib.get_close_matches(_folded(key).replace(_DELAYED_DELIVERY, ""), folded, n=1)
+    return folded[matches[0]] if matches else None
 
 
 def _folded(key: str) -> str:
