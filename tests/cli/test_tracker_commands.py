@@ -133,7 +133,8 @@ def test_explain_says_why_and_what_next(command, service: ScriptedService):
     assert ran.status == 0
     assert "It waits on disk [segment 0]." in ran.out
     assert "unloaded segment" in ran.out
-    assert "2026-11-21 07:24:12.556Z (in 1.0 min)" in ran.out
+    assert "2026-11-21 07:24:12.556Z (in 1 min 1 s)" in ran.out
+    assert "2026-11-21 07:24:11.556Z (in 1 min)" in ran.out
     told = document(command("explain", *TRACKER, "7:3", "--json"))
     assert (told["place"], told["bucket_id"], told["segment"], told["lease_id"]) == ("unloaded_segment", 12, 0, None)
     assert {name for name, _ in service.requests} == {"ExplainMessage"}

@@ -8,6 +8,7 @@ from snapshot_storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageUn
 from tests.service.rpc import REF, add, opened, poll, refused, stats_of
 from tests.service.shell import Gate, elapse, failing, settle, until
 from tracker.cli.output import instant
+from tracker.service.time_span import in_two_units
 
 FAR_MS = 1_000_000
 COUNT = 12
@@ -160,6 +161,22 @@ async def test_positions_are_explained_wherever_they_are(service, epoch, far):
     acknowledged = await explained(service, 1, 0)
     assert acknowledged.place == pb.MESSAGE_PLACE_ACKNOWLEDGED
     assert "mark-delete is at 1:0" in acknowledged.explanation
+
+
+@pytest.mark.parametrize(
+    ("duration_ms", "shown"),
+    [
+        (0, "0 ms"),
+        (999, "999 ms"),
+        (60_000, "1 min"),
+        (61_000, "1 min 1 s"),
+        (38_400_999, "10 h 40 min"),
+        (86_400_000, "1 d"),
+    ],
+)
+def test_a_wait_has_one_form(duration_ms, shown):
+    """In the sentence, and in the table below it."""
+    assert in_two_units(duration_ms) == shown
 
 
 async def test_a_position_whose_load_hangs_is_explained(service, far):

@@ -5,9 +5,10 @@ from typing import Annotated
 import typer
 
 from tracker.cli.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
-from tracker.cli.output import duration, instant, print_json, say, show, table
+from tracker.cli.output import instant, print_json, say, show, table
 from tracker.cli.positions import parse_position
 from tracker.client.blocking import DelayedTrackerClient
+from tracker.service.time_span import in_two_units
 
 
 def explain(
@@ -46,4 +47,4 @@ def explain(
 
 
 def _from_now(wait_ms: int) -> str:
-    return f"in {duration(wait_ms)}" if wait_ms >= 0 else f"{duration(-wait_ms)} ago"
+    return f"in {in_two_units(wait_ms)}" if wait_ms >= 0 else f"{in_two_units(-wait_ms)} ago"

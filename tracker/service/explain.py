@@ -10,10 +10,10 @@ from tracker.core.outcomes import Explanation, MessagePlace
 from tracker.service.host import TrackerHost
 from tracker.service.segment_reader import SegmentReader
 from tracker.service.storage_access import StorageAccess
+from tracker.service.time_span import in_two_units
 
 _ON_DISK = (MessagePlace.LOADING_SEGMENT, MessagePlace.UNLOADED_SEGMENT)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_UNITS_MS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def _sentence(found: Explanation, mark_delete: Position, now_ms: int, segment: i
 
 def _when(moment_ms: int | None, now_ms: int) -> str:
     assert moment_ms is not None
-    return f"from {_moment(moment_ms)} on (in {_duration(max(moment_ms - now_ms, 0))})"
+    return f"from {_moment(moment_ms)} on (in {in_two_units(max(moment_ms - now_ms, 0))})"
 
 
 def _moment(moment_ms: int | None) -> str:
@@ -127,15 +127,3 @@ def _moment(moment_ms: int | None) -> str:
         return moment.isoformat(sep=" ", timespec="milliseconds") + "Z"
     except OverflowError:
         return f"{moment_ms} ms"
-
-
-def _duration(duration_ms: int) -> str:
-    """The two largest units: "3 d 4 h"."""
-    parts: list[str] = []
-    for unit_ms, name in _UNITS_MS:
-        count, duration_ms = divmod(duration_ms, unit_ms)
-        if count or parts:
-            parts.append(f"{count} {name}")
-        if len(parts) == 2:
-            break
-    return " ".join(part for part in parts if not part.startswith("0 ")) or "0 ms"
