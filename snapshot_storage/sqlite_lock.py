@@ -12,6 +12,11 @@ from typing import Self
 from snapshot_storage.errors import StorageInUse
 
 
+def lock_path_of(path: Path) -> Path:
+    """The lock file of a storage path. Where there is none, nobody has the storage open."""
+    return path.with_name(path.name + ".lock")
+
+
 class PathLock:
     """An exclusive hold on ``PATH.lock``, from construction to :meth:`release`."""
 
@@ -26,8 +31,7 @@ class PathLock:
             StorageInUse: somebody has it; the message names the process.
             OSError: the lock file cannot be created, or the file system has no locks.
         """
-        lock_path = path.with_name(path.name + ".lock")
-        descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(lock_path_of(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

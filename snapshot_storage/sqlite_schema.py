@@ -4,6 +4,7 @@ One file holds snapshots and catalogue. ``application_id`` says whose it is and 
 read before anything is written.
 """
 
+import contextlib
 import sqlite3
 from pathlib import Path
 from typing import Final
@@ -94,7 +95,7 @@ def require_ours_or_new(path: Path) -> None:
     """Refuse a file that is something else, without changing it.
 
     Raises:
-        StorageFormatUnsupported: not a SQLite database.
+        StorageFormatUnsupported: not a SQLite database, or another program's.
         OSError: the file cannot be read or written. SQLite would open it for reading, and refuse the first snapshot.
     """
     if not path.exists():
@@ -105,6 +106,10 @@ def require_ours_or_new(path: Path) -> None:
         raise StorageFormatUnsupported(
             f"{path} is not a SQLite database; give the storage a path of its own, or restore the file"
         )
+    # Immutable: no log and no index of one are made beside it, and none is taken away.
+    uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+    with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
+        _require_ours(connection, path)
 
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
@@ -114,14 +119,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         StorageFormatUnsupported: another program's database, or one of a newer format.
         StorageUnavailable: the file system cannot hold a write-ahead log.
     """
-    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (object_count,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    is_empty = not (application_id or version or object_count)
-    if not is_empty and application_id != APPLICATION_ID:
-        raise StorageFormatUnsupported(
-            f"{path} is a database of another program (application id {application_id:#x}); give the storage a path of its own"
-        )
+    is_empty, version = _require_ours(connection, path)
     if version > FORMAT_VERSION:
         raise StorageFormatUnsupported(
             f"{path} has storage format {version}, this program reads up to {FORMAT_VERSION}; use a newer program"
@@ -147,3 +145,16 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
             connection.execute(change)
     connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
     connection.execute("COMMIT")
+
+
+def _require_ours(connection: sqlite3.Connection, path: Path) -> tuple[bool, int]:
+    """Whether there is nothing in a database yet, and its format. Raises StorageFormatUnsupported if it is not ours."""
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (object_count,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    is_empty = not (application_id or version or object_count)
+    if not is_empty and application_id != APPLICATION_ID:
+        raise StorageFormatUnsupported(
+            f"{path} is a database of another program (application id {application_id:#x}); give the storage a path of its own"
+        )
+    return is_empty, version

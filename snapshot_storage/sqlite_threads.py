@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 from snapshot_storage import sqlite_schema
 from snapshot_storage.errors import SnapshotCorrupt, StorageUnavailable
-from snapshot_storage.sqlite_lock import PathLock
+from snapshot_storage.sqlite_lock import PathLock, lock_path_of
 from tracker.core.errors import InvalidInput
 
 T = TypeVar("T")
@@ -129,6 +129,10 @@ class SqliteThreads:
             raise InvalidInput("sqlite path", str(self._path), "this is a directory; name a file in it")
         with storage_errors(self._path), contextlib.ExitStack() as undo:
             _ensure_directory(self._path)
+            # Nothing is written beside a file of somebody else. Where somebody has the storage open it is not looked into:
+            # closing a file takes away the locks that SQLite has on it in the same process.
+            if not lock_path_of(self._path).exists():
+                sqlite_schema.require_ours_or_new(self._path)
             self._lock = PathLock.acquire(self._path)
             undo.callback(self._release)
             sqlite_schema.require_ours_or_new(self._path)

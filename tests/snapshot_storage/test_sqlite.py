@@ -296,6 +296,7 @@ async def test_another_programs_database_is_refused_and_left_alone(tmp_path):
         with pytest.raises(StorageFormatUnsupported, match="database of another program"):
             await open_sqlite(str(path)).start()
         assert path.read_bytes() == before
+        assert list(tmp_path.iterdir()) == [path]
         path.unlink()
 
 
@@ -306,6 +307,7 @@ async def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
     with pytest.raises(StorageFormatUnsupported, match="not a SQLite database"):
         await open_sqlite(str(path)).start()
     assert path.read_text() == "bucketSnapshotStorageUrl=sqlite:db\n"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 async def test_an_empty_file_becomes_a_storage(tmp_path):
