@@ -12,7 +12,8 @@ T = TypeVar("T")
 
 
 class OwnedStorage:
-    """The storage of a URL, such as ``sqlite:PATH``, open for the length of a block. What stands on one derives from it.
+    """The storage of a URL, such as ``sqlite:PATH``, open for the length of a block, and of others after it. What stands on one
+    derives from it.
 
     Args:
         url: of the storage.
@@ -33,7 +34,7 @@ class OwnedStorage:
         try:
             self._runner.run(self._storage.start())
         except BaseException:
-            self._runner.close()
+            self._renew()
             raise
         return self
 
@@ -42,7 +43,12 @@ class OwnedStorage:
     ) -> None:
         """Close it."""
         self._runner.run(self._storage.close())
+        self._renew()
+
+    def _renew(self) -> None:
+        """A runner ends for good, and the next block needs one; it takes nothing before it runs."""
         self._runner.close()
+        self._runner = asyncio.Runner()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)

@@ -223,7 +223,20 @@ def test_of_two_jobs_on_one_tracker_one_wins(command, tmp_path):
         ran = command(*of("rebuild", "--staging", str(tmp_path / "staging"), "--commit", f"sqlite:{target}"))
     assert ran.status == 4
     assert "open" in ran.err
-    assert "read ..." not in ran.err
+    assert "look ..." not in ran.err
+
+
+@pytest.mark.parametrize("name", ["typo.db", "no/such/dir/typo.db", "empty.db"])
+def test_a_storage_that_is_not_there_is_not_made_to_be_compared(command, tmp_path, name):
+    """A mistyped path is refused before anything is read, and nothing is there afterwards that was not before."""
+    empty = tmp_path / "empty.db"
+    empty.touch()
+    target = f"sqlite:{tmp_path / name}"
+    ran = command(*of("verify", "--against", target))
+    assert ran.status == 2
+    assert f"--against: '{target}' is not valid; the file " in ran.err
+    assert "bucketSnapshotStorageUrl" in ran.err
+    assert list(tmp_path.iterdir()) == [empty]
 
 
 async def test_a_job_that_was_overtaken_on_a_service_changes_nothing(tmp_path):

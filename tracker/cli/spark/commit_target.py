@@ -1,11 +1,14 @@
 """Where ``--commit`` says that rebuilt snapshots go."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Final
 
 import typer
 
 from spark_rebuild.commit import CommitTarget, StorageCommit
 from tracker.cli.spark.service_commit import SCHEME, ServiceCommit
+
+_SQLITE: Final = "sqlite:"
 
 Commit = Annotated[
     str | None,
@@ -26,3 +29,23 @@ def commit_target(target: str) -> CommitTarget:
     if target.startswith(SCHEME):
         return ServiceCommit(target.removeprefix(SCHEME))
     return StorageCommit(target)
+
+
+def refuse_early(url: str, target: CommitTarget) -> None:
+    """Open a target and close it again, so that one that is in use is refused before Spark takes its time to start.
+
+    A storage that is not there yet is not made: something else may be wrong.
+
+    Raises:
+        StorageInUse: somebody has it open.
+        Unavailable: no service answers there.
+    """
+    file = storage_file(url)
+    if file is None or file.exists():
+        with target:
+            pass
+
+
+def storage_file(url: str) -> Path | None:
+    """The file of a storage on this machine; None for others."""
+    return Path(url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) else None

@@ -8,11 +8,12 @@ import numpy as np
 
 from spark_rebuild.comparing import LiveIndex
 from spark_rebuild.stored_index import StoredIndex
+from tracker.cli.spark.commit_target import storage_file
 from tracker.cli.spark.service_commit import SCHEME
 from tracker.client import TrackerNotOpen
 from tracker.client.blocking import DelayedTrackerClient, TrackerView
 from tracker.core.columns import IndexColumns
-from tracker.core.errors import DelayedTrackerError
+from tracker.core.errors import DelayedTrackerError, InvalidInput
 
 _PAGE: Final = 10_000
 """Messages in one answer of a service, at most."""
@@ -31,13 +32,19 @@ def live_index(target: str) -> Iterator[tuple[LiveIndex, list[str]]]:
     Raises:
         StorageInUse: a service has it open: ask that one.
         Unavailable: no service answers there.
-        InvalidInput, UnknownStorageScheme: it names none.
+        InvalidInput, UnknownStorageScheme: it names none, or a file that is not there.
     """
     if target.startswith(SCHEME):
         with DelayedTrackerClient.connect(target.removeprefix(SCHEME)) as client:
             yield ServiceIndex(client), []
     else:
-        with StoredIndex(target) as stored:
+        index = StoredIndex(target)
+        file = storage_file(target)
+        # What only reads makes no storage.
+        if file is not None and not (file.is_dir() or (file.exists() and file.stat().st_size)):
+            what = "is empty" if file.exists() else "does not exist"
+            raise InvalidInput("--against", target, f"the file {what}; give the service's bucketSnapshotStorageUrl")
+        with index as stored:
             yield stored, stored.lost
 
 

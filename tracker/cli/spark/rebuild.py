@@ -10,7 +10,7 @@ from spark_rebuild.summary import Summary, TrackerSummary
 from tracker.cli.config import settings_from
 from tracker.cli.options import AsJson, BrokerConf, Config, Set
 from tracker.cli.output import notice_console, print_json, say, show, size, table
-from tracker.cli.spark.commit_target import Commit, commit_target
+from tracker.cli.spark.commit_target import Commit, commit_target, refuse_early
 from tracker.cli.spark.options import (
     IgnoreAcks,
     Master,
@@ -110,7 +110,10 @@ def rebuild_command(
         metadata_bytes_max=limits.snapshot_metadata_bytes_max,
         indexes_per_task=indexes_per_task,
     )
-    target = None if commit is None or dry_run else commit_target(commit)
+    target = None
+    if commit is not None and not dry_run:
+        target = commit_target(commit)
+        refuse_early(commit, target)
     with spark_job(master, spark_option, command="rebuild") as (session, report):
         summary = rebuild(session, settings, target=target, report=report)
     if prometheus is not None:
