@@ -1,6 +1,8 @@
 """Commands about whole ledgers: what they print, and how they end."""
 
 import json
+import os
+from errno import EACCES, EIO, ENOSPC, EROFS
 from pathlib import Path
 
 import pytest
@@ -171,6 +173,27 @@ def test_a_directory_of_something_else_is_not_imported_into(command, tmp_path):
     assert command("ledgers", "import", "--source", SAMPLE, "--into", str(tmp_path / "empty")).status == 0
 
 
+@pytest.mark.parametrize(
+    ("errno", "remedy"),
+    [
+        (ENOSPC, "No space left on device; make room for what is written"),
+        (EROFS, "Read-only file system; give a directory that can be written to"),
+        (EACCES, "Permission denied; give a directory that can be written to"),
+        (EIO, "Input/output error; see to the disk, or give a directory on another one"),
+    ],
+)
+def test_what_keeps_an_import_from_writing_is_said_of_its_directory(command, tmp_path, monkeypatch, errno, remedy):
+    """Also of a file that is open, of which the system does not say the name."""
+
+    def refuse(*_arguments: object) -> int:
+        raise OSError(errno, os.strerror(errno))
+
+    monkeypatch.setattr(Disk, "write", refuse)
+    ran = command("ledgers", "import", "--source", SAMPLE, "--into", str(tmp_path / "local"))
+    assert (ran.status, ran.out) == (ExitCode.USAGE, "")
+    assert f"--into: '{tmp_path / 'local'}' is not valid; {remedy}\n" in ran.err
+
+
 @pytest.mark.parametrize("place", ["ledger:{0}", "ledger:{0}/../local", "ledger:file://{0}"])
 def test_a_source_is_not_imported_into_itself(command, tmp_path, place):
     """However the directory is written."""
@@ -254,6 +277,11 @@ WRONG = [
         "--into: '/nowhere/local' is not valid; make the directory /no",
     ),
     (["import", *SOURCE, "--into", __file__], 2, "is a file"),
+    (
+        ["import", *SOURCE, "--into", "/proc/x"],
+        2,
+        "--into: '/proc/x' is not valid; No such file or directory; give a directory that can be written to",
+    ),
 ]
 
 

@@ -313,7 +313,7 @@ WRONG = [
     (
         ["compact", "--source", "ledger:/nowhere", "--topic", "t"],
         2,
-        "give a directory of local ledgers; it has topics/",
+        "--source: 'ledger:/nowhere' is not valid; /nowhere: give a directory of local ledgers; it has topics/",
     ),
     (["seek-by-time", *of("plain"), "--at", "soon"], 2, "--at: 'soon' is not valid; give ISO-8601, such as"),
 ]
@@ -341,14 +341,15 @@ def test_a_file_that_cannot_be_read_is_named(command, tmp_path):
     """It is no failure to write the answer."""
     ran = command("topics", "list", "--source", f"{SAMPLE.partition('?')[0]}?metadata={tmp_path}")
     assert ran.status == ExitCode.USAGE
-    assert f"file: '{tmp_path}' is not valid; Is a directory: give one that can be read" in ran.err
+    said = f"is not valid; metadata={tmp_path}: Is a directory; name files that can be read"
+    assert f"--source: '{SAMPLE.partition('?')[0]}?metadata={tmp_path}' {said}" in ran.err
 
 
 def test_a_bucket_that_cannot_be_read_is_said_so():
     """No file has its name."""
     with (
         pytest.raises(SourceUnreadable, match="s3://b cannot be listed: timeout; try again") as caught,
-        files_usable("try again"),
+        files_usable("s3://b", "try again"),
     ):
         raise OSError("s3://b cannot be listed: timeout\n\nDebug source:\n...")
     assert exit_code_of(caught.value) is ExitCode.BAD_DATA
@@ -358,3 +359,27 @@ def test_the_source_can_be_named_once(command, monkeypatch):
     """In the environment, for many commands."""
     monkeypatch.setenv("DELAYED_TRACKER_SOURCE", SAMPLE)
     assert SAMPLE_TOPIC in command("topics", "list").out
+
+
+def test_a_source_that_the_environment_names_is_said_to_be_wrong_there(command, monkeypatch):
+    """Nobody typed --source; who did is told so."""
+    monkeypatch.setenv("DELAYED_TRACKER_SOURCE", "ledger:/nowhere")
+    assert "DELAYED_TRACKER_SOURCE: 'ledger:/nowhere' is not valid; /nowhere: give a" in command("topics", "list").err
+    typed = command("topics", "list", "--source", "ledger:/elsewhere")
+    assert "--source: 'ledger:/elsewhere' is not valid; /elsewhere: give a" in typed.err
+
+
+def test_a_file_that_cannot_be_read_later_is_named(command, tmp_path):
+    """With the source that it belongs to."""
+    made = command("ledgers", "import", "--source", SAMPLE, "--topic", SAMPLE_TOPIC, "--into", str(tmp_path / "local"))
+    assert made.status == 0
+    log = min((tmp_path / "local").glob("topics/*/*.log"))
+    log.unlink()
+    log.symlink_to(log)
+    url = f"ledger:{tmp_path / 'local'}"
+    ran = command("topics", "entries", "--source", url, "--topic", SAMPLE_TOPIC)
+    assert ran.status == ExitCode.USAGE
+    assert (
+        f"--source: '{url}' is not valid; {log}: Too many levels of symbolic links; name files that can be read"
+        in ran.err
+    )

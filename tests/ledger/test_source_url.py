@@ -56,6 +56,34 @@ def test_a_wrong_url_says_what_to_write(bookie, change, remedy):
     assert wrong in error.value.message
 
 
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("bookkeeper+file:/nowhere?metadata={dump}", "/nowhere: give a directory that exists"),
+        ("bookkeeper+file:{empty}?metadata={dump}", "{empty}: give a directory with entry logs: "),
+        ("bookkeeper+file:{empty}?metadata=/nowhere", "metadata=/nowhere: No such file or directory; "),
+        ("bookkeeper+file:{empty}?metadata={empty}", "metadata={empty}: Is a directory; "),
+        ("bookkeeper+file:{empty}?metadata=zk:", "metadata=zk:: give zk:HOST:PORT, "),
+        ("ledger:/nowhere", "/nowhere: give a directory of local ledgers; "),
+        ("offload+mapfile:/nowhere", "/nowhere: give a directory that exists"),
+        ("offload+mapfile:{empty}", "{empty}: give the directory in which <tenant>/"),
+        ("offload+mapfile:{empty}?metadata=/nowhere", "metadata=/nowhere: No such file or directory; "),
+        ("offload+blob:/nowhere", "/nowhere: give a directory that exists, or a URL: "),
+        ("offload+blob:{empty}", "{empty}: give the bucket or directory in which "),
+        ("offload+blob:ftp://x", "ftp://x: give s3://, gs://, az:// or file:// and what it needs: "),
+    ],
+)
+def test_what_a_url_names_is_found_wrong_by_its_part(bookie, tmp_path, source, said):
+    """Each error names the URL, the part of it and the remedy."""
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    url = source.format(dump=bookie[1], empty=empty)
+    with pytest.raises(InvalidInput) as error:
+        open_source(url)
+
+    assert error.value.message.startswith(f"source: {url!r} is not valid; {said.format(empty=empty)}")
+
+
 def test_several_places_and_options_come_apart():
     """Commas divide places, options are decoded."""
     url = parse_source_url("bookkeeper+file:/a,/b%2Cc?metadata=/d%20e+f")

@@ -5,6 +5,7 @@ Libraries name what is wrong by the fields of the API; whoever typed an option f
 
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Sequence
 
@@ -40,6 +41,8 @@ _TYPED_AS = {
     "position": "LEDGER:ENTRY",
     "storage URL": "bucketSnapshotStorageUrl",
 }
+_VARIABLE_OF_OPTION = {"--server": "DELAYED_TRACKER_SERVER", "--source": "DELAYED_TRACKER_SOURCE"}
+"""What gives the value of an option that nobody typed."""
 
 
 class BadUsage(DelayedTrackerError):
@@ -106,6 +109,9 @@ def print_error(error: DelayedTrackerError, line: CommandLine) -> None:
     message, metadata = error.message, error.metadata
     option = _TYPED_AS.get(metadata.get("field", ""))
     if option:
+        variable = _VARIABLE_OF_OPTION.get(option)
+        if variable is not None and variable in os.environ and line.given([option]) is None:
+            option = variable
         message = option + message.removeprefix(metadata["field"])
         metadata = {**metadata, "field": option}
     if line.as_json:

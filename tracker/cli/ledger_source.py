@@ -39,7 +39,7 @@ def opened(source: list[str]) -> Iterator[TopicQueries]:
         InvalidInput: a URL names no source, or a file cannot be read.
         SourceUnreadable: a bucket cannot be read.
     """
-    with files_usable("give one that can be read"):
+    with files_usable(" ".join(source), "name files that can be read"):
         with progress("looking through files", "bytes") as looked:
             ledgers = open_sources(source, progress=looked)
         with ledgers:
@@ -47,8 +47,8 @@ def opened(source: list[str]) -> Iterator[TopicQueries]:
 
 
 @contextmanager
-def files_usable(remedy: str) -> Iterator[None]:
-    """Say which file cannot be used, and what to do.
+def files_usable(source: str, remedy: str) -> Iterator[None]:
+    """Say which file of a source cannot be used, and what to do.
 
     Raises:
         InvalidInput: it is a file.
@@ -61,4 +61,4 @@ def files_usable(remedy: str) -> Iterator[None]:
             # Clients of buckets tell what led to what on further lines.
             said = str(error).strip().partition("\n")[0]
             raise SourceUnreadable(f"{said}; {remedy}") from error
-        raise InvalidInput("file", str(error.filename), f"{error.strerror}: {remedy}") from error
+        raise InvalidInput("source", source, f"{error.filename}: {error.strerror}; {remedy}") from error

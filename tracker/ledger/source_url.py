@@ -9,8 +9,8 @@
 A place is a path, ``file://`` or not; percent-encoding stands for characters that mean something in a URL.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
@@ -65,6 +65,10 @@ class SourceUrl:
                 hint = f"did you mean {near[0]!r}? " if near else ""
                 raise InvalidInput("source", self.text, f"{hint}options of {self.scheme} are {', '.join(known)}")
 
+    def part(self, value: str) -> str:
+        """What a value is called in the URL: an option with its name, anything else as it is."""
+        return next((f"{name}={value}" for name, given in self.options.items() if given == value), value)
+
     def with_defaults(self, options: Mapping[str, str]) -> str:
         """The URL with those of the given options that it lacks; their values are encoded here."""
         added = [f"{name}={quote(value)}" for name, value in options.items() if name not in self.options]
@@ -113,15 +117,42 @@ def open_source(
         on_error: SKIP opens blobs without metadata even if there is a damaged index that may be anybody's.
     Raises:
         InvalidInput: an unknown scheme or option; a place that does not exist or holds nothing of the kind.
+            A file cannot be read. Names the part of the URL.
         LedgerFileInvalid: a file is not what it should be, or of a newer version.
         MetadataInvalid: the metadata is damaged.
-        OSError: a file cannot be read.
+        OSError: a bucket or ZooKeeper does not answer.
     """
     url = parse_source_url(text)
     opener = _OPENERS.get(url.scheme)
     if opener is None:
         raise InvalidInput("source", text, f"known schemes are {', '.join(sorted(_OPENERS))}")
-    return opener(url, progress, on_error)
+    with named_by_source(url):
+        return opener(url, progress, on_error)
+
+
+@contextmanager
+def named_by_source(url: SourceUrl, remedy: str = "name files that can be read") -> Iterator[None]:
+    """Say what is wrong with a source by its URL and the part of it: nobody else knows what was written.
+
+    Args:
+        url: of the source.
+        remedy: for files that cannot be used.
+    Raises:
+        InvalidInput: a part is not valid, or a file cannot be used.
+        OSError: a bucket or ZooKeeper does not answer.
+    """
+    try:
+        yield
+    except InvalidInput as error:
+        if error.field not in _PARTS:
+            raise
+        raise InvalidInput("source", url.text, f"{url.part(str(error.value))}: {error.remedy}") from error
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise InvalidInput(
+            "source", url.text, f"{url.part(str(error.filename))}: {error.strerror}; {remedy}"
+        ) from error
 
 
 def open_sources(texts: Sequence[str], *, progress: Progress | None = None) -> LedgerSource:
@@ -181,6 +212,8 @@ def _open_ledgers(url: SourceUrl, default: OpenLedgers) -> OpenLedgers:
         raise InvalidInput("source", url.text, f"openLedgers is {allowed}") from error
 
 
+_PARTS: Final = frozenset({"base", "blob store", "directory", "log_directories", "metadata"})
+"""Fields by which what opens a source names what it was given."""
 _OPENERS: Final[Mapping[str, Callable[[SourceUrl, Progress | None, ErrorPolicy], LedgerSource]]] = {
     "bookkeeper+file": _open_bookie_disk,
     "ledger": _open_local_ledgers,

@@ -1,13 +1,15 @@
 """``delayed-tracker ledgers import``: topics of any source as local ledgers."""
 
+import errno
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from tracker.cli.ledger_source import Source, files_usable, opened
+from tracker.cli.ledger_source import Source, opened
 from tracker.cli.ledgers.all_topics import open_all_topics
 from tracker.cli.options import AsJson
 from tracker.cli.output import print_json, progress, say, show, table
@@ -17,6 +19,18 @@ from tracker.ledger.errors import ErrorPolicy, LedgerError
 from tracker.ledger.local.importing import ImportReport, import_topic, require_all_ledgers
 from tracker.ledger.local.layout import LedgerDirectory
 from tracker.ledger.source_url import parse_source_url
+
+_MAKE_ROOM: Final = "make room for what is written"
+_ANOTHER: Final = "give a directory that can be written to"
+_REMEDIES: Final = {
+    errno.EDQUOT: _MAKE_ROOM,
+    errno.ENOSPC: _MAKE_ROOM,
+    errno.EACCES: _ANOTHER,
+    errno.ENOENT: _ANOTHER,
+    errno.ENOTDIR: _ANOTHER,
+    errno.EPERM: _ANOTHER,
+    errno.EROFS: _ANOTHER,
+}
 
 
 def import_topics(
@@ -48,7 +62,8 @@ def import_topics(
     """
     if not into.parent.is_dir():
         raise InvalidInput("--into", str(into), f"make the directory {into.parent} first")
-    _require_place(into, source)
+    with _writable(into):
+        _require_place(into, source)
     reports: dict[str, ImportReport] = {}
     with opened(source) as queries:
         # All are opened before one is copied, so that what is wrong with the last is not found out at the end.
@@ -60,7 +75,7 @@ def import_topics(
             for log in logs:
                 require_all_ledgers(log)
         for log in logs:
-            with files_usable("make room for what is written"), progress(f"importing {log.name}", "entries") as shown:
+            with _writable(into), progress(f"importing {log.name}", "entries") as shown:
                 reports[str(log.name)] = import_topic(
                     log,
                     into,
@@ -111,6 +126,25 @@ def _require_place(into: Path, sources: Sequence[str]) -> None:
         raise InvalidInput(
             "--into", str(into), f"give a directory of local ledgers, an empty or a new one: this has {other} in it"
         )
+
+
+@contextmanager
+def _writable(into: Path) -> Iterator[None]:
+    """Say what keeps files from being written; what cannot be read of a source is for others to say.
+
+    Raises:
+        InvalidInput: names the option and the remedy.
+    """
+    try:
+        yield
+    except OSError as error:
+        # Of files that are open the system does not say the name, and those of a source are mapped. Clients of buckets
+        # give no number.
+        is_named = error.filename is not None
+        if error.errno is None or (is_named and not Path(error.filename).is_relative_to(into)):
+            raise
+        remedy = _REMEDIES.get(error.errno, "see to the disk, or give a directory on another one")
+        raise InvalidInput("--into", str(into), f"{error.strerror}; {remedy}") from error
 
 
 def _refuse(unreadable: Mapping[str, LedgerError]) -> None:

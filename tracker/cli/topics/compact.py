@@ -12,7 +12,7 @@ from tracker.cli.replay import BAD_ENTRIES_SHOWN, OnErrorOption
 from tracker.core.errors import InvalidInput
 from tracker.ledger.errors import ErrorPolicy
 from tracker.ledger.local.compacting import LocalCompaction, compact_local_topic
-from tracker.ledger.source_url import parse_source_url
+from tracker.ledger.source_url import named_by_source, parse_source_url
 
 
 def compact(
@@ -51,7 +51,11 @@ def compact(
         raise InvalidInput("--source", url.text, "only local ledgers can be compacted: import it, and give ledger:DIR")
     url.expect()
     remedy = "make it readable and writable, and room for what is written"
-    with files_usable(remedy), progress("compacting", "entries, each twice") as shown:
+    with (
+        files_usable(url.text, remedy),
+        named_by_source(url, remedy),
+        progress("compacting", "entries, each twice") as shown,
+    ):
         made = compact_local_topic(
             url.one_path(),
             topic,
