@@ -17,6 +17,7 @@ from tests.ledger.log_files import TOPIC, entry_log, flipped, message
 from tests.service.rpc import refused
 from tracker.core.errors import InvalidInput
 from tracker.ledger.frame import split_frame
+from tracker.service import ledger_access
 from tracker.service.calls import Calls
 from tracker.service.health import LEDGER_SERVICE_NAME
 from tracker.service.ledger_access import LedgerAccess, LedgerAnswers
@@ -269,7 +270,7 @@ async def test_a_service_without_ledgers():
     [
         ("nowhere:x", "known schemes are"),
         ("bookkeeper+file:/nowhere", "add metadata="),
-        (f"bookkeeper+file:{BOOKIE}?metadata=/nowhere.jsonl", "No such file.*name files that can be read"),
+        (f"bookkeeper+file:{BOOKIE}?metadata=/nowhere.jsonl", "metadata=/nowhere.jsonl: No such file.*name files that"),
         (f"bookkeeper+file:/nowhere?metadata={METADATA}", "a directory that exists"),
     ],
 )
@@ -277,6 +278,19 @@ async def test_ledgers_that_cannot_be_opened(url, remedy):
     """The error is about the key."""
     with pytest.raises(InvalidInput, match=f"ledgerSourceUrl: .*{remedy}"):
         async with ledgers(ledger_source_url=url):
+            pass
+
+
+async def test_a_bucket_that_does_not_answer(monkeypatch):
+    """What it is that cannot be read; no file has its name."""
+
+    def unanswered(_urls: list[str]) -> None:
+        raise OSError("s3://b cannot be listed: timeout")
+
+    monkeypatch.setattr(ledger_access, "open_sources", unanswered)
+    said = "ledgerSourceUrl: 'offload[+]blob:s3://b' is not valid; s3://b cannot be listed: timeout; name what can be"
+    with pytest.raises(InvalidInput, match=said):
+        async with ledgers(ledger_source_url="offload+blob:s3://b"):
             pass
 
 

@@ -84,8 +84,8 @@ class LedgerAccess:
         except InvalidInput as error:
             raise InvalidInput("ledgerSourceUrl", self._source_url, error.remedy) from error
         except OSError as error:
-            remedy = f"{error.strerror}: {error.filename}; name files that can be read"
-            raise InvalidInput("ledgerSourceUrl", self._source_url, remedy) from error
+            # Of a bucket or ZooKeeper: no file has its name.
+            raise InvalidInput("ledgerSourceUrl", self._source_url, f"{error}; name what can be read") from error
 
     def require_index_metadata(self, mode: IndexLookupMode) -> None:
         """What a broker asks before anything else.
