@@ -15,7 +15,7 @@ from spark_rebuild.subscribers import Subscribers, read_subscribers
 from tracker.core.errors import InvalidInput
 from tracker.ledger.combined_source import CombinedSource
 from tracker.ledger.cursor import NO_LEDGER
-from tracker.ledger.errors import ErrorPolicy, LedgerFileInvalid, LedgerNotFound, MetadataInvalid
+from tracker.ledger.errors import ErrorPolicy, LedgerFileInvalid, LedgerNotFound, MetadataInvalid, TopicNotFound
 from tracker.ledger.managed_ledger import TopicCatalogue
 from tracker.ledger.source import BookieDisk
 from tracker.ledger.topic_name import TopicName
@@ -36,7 +36,7 @@ def look_around(settings: RebuildSettings) -> Scope:
 
     Raises:
         InvalidInput: an option is wrong, or no topic fits.
-        SubscriptionNotFound, TopicNotFound: one that was named does not exist.
+        SubscriptionNotFound, TopicNotFound: one that was named does not exist, or there are no topics at all.
         LedgerError: metadata is damaged, or a ledger cannot be opened, and the policy says to fail; a source is damaged
             as a whole.
         OSError: a file cannot be read.
@@ -45,7 +45,12 @@ def look_around(settings: RebuildSettings) -> Scope:
     with ExitStack() as stack:
         sources = [stack.enter_context(open_chosen(url, options, _ledgers_without_end)) for url in options.urls]
         source = CombinedSource(sources)
-        topics = options.chosen(source.topics() if options.topic is None else ())
+        there = source.topics() if options.topic is None else ()
+        topics = options.chosen(there)
+        if not topics and not there:
+            raise TopicNotFound(
+                f"--source: {' '.join(options.urls)!r} has no topics; give the metadata of a cluster that has some"
+            )
         if not topics:
             raise InvalidInput("topicsPattern", settings.source.get("topicsPattern", ""), "no topic fits; give another")
         counts: dict[int, int] = {}

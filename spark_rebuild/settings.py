@@ -21,7 +21,7 @@ class RebuildSettings:
     staging: str = ""
     """URL or directory that the driver and all executors reach; needed unless nothing is written."""
     subscriptions: tuple[str, ...] = ()
-    """Those that every topic has; none given is all of each topic but Pulsar's own."""
+    """Each is taken of the topics that have it; none given is all of each topic but Pulsar's own."""
     ignore_acks: bool = False
     """Take every delayed message, as a new subscription would get it. Subscriptions that are named need not exist."""
     limits: TrackerLimits = field(default_factory=TrackerLimits)

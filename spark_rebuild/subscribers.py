@@ -9,7 +9,7 @@ from typing import Final
 
 from tracker.core.errors import InvalidInput
 from tracker.ledger.cursor import CursorState, cursor_state, nothing_acked
-from tracker.ledger.errors import BadEntry, ErrorPolicy, MetadataInvalid
+from tracker.ledger.errors import BadEntry, ErrorPolicy, MetadataInvalid, SubscriptionNotFound
 from tracker.ledger.managed_ledger import TopicCatalogue
 from tracker.ledger.source import BookieDisk
 from tracker.ledger.topic_log import LedgerSource
@@ -65,26 +65,33 @@ def read_subscribers(
     Args:
         sources: of ledgers; the first that knows a topic's metadata is asked, bookies' disks before all others.
         topics: full names.
-        named: subscriptions that every topic must have; none given takes all of each topic but Pulsar's own cursors.
+        named: subscriptions of which each is taken of the topics that have it; none given takes all of each topic but
+            Pulsar's own cursors.
         ignore_acks: take them as if nothing was acknowledged yet; those that are named need not exist.
         on_error: SKIP goes back to the newest state of a cursor that can be read, and leaves out those without any.
     Raises:
         InvalidInput: no source knows about subscriptions.
-        SubscriptionNotFound: a topic lacks one that was named.
+        SubscriptionNotFound: no topic has one that was named.
         MetadataInvalid: the metadata of a topic or a cursor is damaged.
         EntriesUnreadable: the state of a cursor cannot be read, and the policy says to fail.
     """
     found: list[Subscriber] = []
     bad: list[tuple[str, BadEntry]] = []
+    lacking: dict[str, list[SubscriptionNotFound]] = {}
     cursors = None if ignore_acks and named else _Cursors.of(sources)
     for topic in topics:
         name = TopicName.parse(topic)
-        names = list(named) or [other for other in _known(cursors).catalogue.subscriptions(name) if _is_users(other)]
+        names = list(dict.fromkeys(named)) or [
+            other for other in _known(cursors).catalogue.subscriptions(name) if _is_users(other)
+        ]
         for subscription in names:
             state, unreadable = nothing_acked(), _NOTHING_BAD
             if not ignore_acks:
                 try:
                     state, unreadable = _known(cursors).read(name, subscription, on_error)
+                except SubscriptionNotFound as error:
+                    lacking.setdefault(subscription, []).append(error)
+                    continue
                 except MetadataInvalid as error:
                     if on_error is ErrorPolicy.FAIL:
                         raise
@@ -93,6 +100,14 @@ def read_subscribers(
                     continue
             bad += [(topic, entry) for entry in unreadable]
             found.append(Subscriber(len(found), topic, subscription, state))
+    for subscription, errors in lacking.items():
+        if len(errors) == len(topics) == 1:
+            raise errors[0]
+        if len(errors) == len(topics):
+            raise SubscriptionNotFound(
+                f"none of {len(topics)} topics has subscription {subscription!r}; {errors[0].message}",
+                metadata={"subscription": subscription},
+            )
     return Subscribers(tuple(found), tuple(bad))
 
 

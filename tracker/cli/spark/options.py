@@ -38,7 +38,11 @@ TopicsPattern = Annotated[
 ]
 Subscriptions = Annotated[
     list[str] | None,
-    typer.Option("--subscription", help="Only this one; may be repeated. By default, all there are.", metavar="NAME"),
+    typer.Option(
+        "--subscription",
+        help="Only this one, of the topics that have it; may be repeated. By default, all there are.",
+        metavar="NAME",
+    ),
 ]
 IgnoreAcks = Annotated[
     bool,
