@@ -173,6 +173,38 @@ def test_wrong_options_are_named(command, arguments, said):
     assert ran.err.startswith("spark-rebuild: ") or "spark-rebuild: " in ran.err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("rebuild", "--dry-run"),
+        ("verify", "--against", "sqlite:{}/tracker.db"),
+        ("inspect", "--json"),
+        ("index", "--output", "{}/index"),
+    ],
+)
+def test_metadata_that_cannot_be_read_is_named(command, tmp_path, words):
+    """Whether it is found out here or in a worker of Spark's."""
+    with StorageCommit(f"sqlite:{tmp_path / 'tracker.db'}"):
+        pass  # It is there.
+    bookie = BUNDLED_SAMPLE / "bookie"
+    for file, reason in ((tmp_path / "nope.jsonl", "No such file or directory"), (tmp_path, "Is a directory")):
+        ran = command(
+            *(word.format(tmp_path) for word in words), "--source", f"bookkeeper+file:{bookie}?metadata={file}"
+        )
+        assert ran.status == 2, ran.err
+        assert "--source: 'bookkeeper+file:" in ran.err.splitlines()[-1]
+        assert f"is not valid; {file}: {reason}; name files that can be read" in ran.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("words", [("rebuild", "--dry-run"), ("inspect",)])
+def test_a_zookeeper_that_does_not_answer_is_named(command, words):
+    """In one line, with the status of a service that cannot be reached."""
+    ran = command(*words, "--source", f"bookkeeper+file:{BUNDLED_SAMPLE / 'bookie'}", "--metadata", "zk:127.0.0.1:1")
+    assert ran.status == 5, ran.err
+    assert "zk:127.0.0.1:1 does not answer within 15 s; start it or correct the address" in ran.err.splitlines()[-1]
+    assert "Connection" not in ran.err
+
+
 @pytest.mark.parametrize("name", command_names())
 def test_every_command_has_help_with_an_example(command, name):
     """So that nobody has to guess."""

@@ -22,6 +22,7 @@ from tests.ledger.log_files import (
 )
 from tests.spark.reading import positions, read_rows
 from tracker.core.errors import InvalidInput
+from tracker.ledger.errors import MetadataUnavailable
 from tracker.ledger.metadata_store import open_metadata
 
 VALUES = {
@@ -89,8 +90,12 @@ def test_addresses_are_needed():
 
 
 @pytest.mark.slow
-def test_a_server_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch):
+def test_a_server_that_does_not_answer_is_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+):
+    """Once, with what to do: what the client logs about each attempt is silent."""
     monkeypatch.setattr("tracker.ledger.metadata_store._CONNECT_S", 0.2)
     port = free_port()
-    with pytest.raises(OSError, match=f"zk:127.0.0.1:{port} does not answer within 0.2 s"):
+    with pytest.raises(MetadataUnavailable, match=f"zk:127.0.0.1:{port} does not answer within 0.2 s; start it or"):
         open_metadata(f"zk:127.0.0.1:{port}")
+    assert (caplog.text, capsys.readouterr().err) == ("", "")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -24,6 +24,10 @@ Source = Annotated[
 ]
 
 
+READABLE_FILES: Final = "name files that can be read"
+"""The remedy for files of a source, and for its metadata."""
+
+
 class SourceUnreadable(DelayedTrackerError):
     """A source of ledgers cannot be read for now. See to what the message names, and try again."""
 
@@ -39,7 +43,7 @@ def opened(source: list[str]) -> Iterator[TopicQueries]:
         InvalidInput: a URL names no source, or a file cannot be read.
         SourceUnreadable: a bucket cannot be read.
     """
-    with files_usable(" ".join(source), "name files that can be read"):
+    with files_usable(" ".join(source), READABLE_FILES):
         with progress("looking through files", "bytes") as looked:
             ledgers = open_sources(source, progress=looked)
         with ledgers:
@@ -56,9 +60,17 @@ def files_usable(source: str, remedy: str) -> Iterator[None]:
     """
     try:
         yield
+    except BrokenPipeError:
+        # Whoever read what is said meanwhile went away.
+        raise
     except OSError as error:
-        if error.filename is None:
-            # Clients of buckets tell what led to what on further lines.
-            said = str(error).strip().partition("\n")[0]
-            raise SourceUnreadable(f"{said}; {remedy}") from error
-        raise InvalidInput("source", source, f"{error.filename}: {error.strerror}; {remedy}") from error
+        raise unusable_file(error, source, remedy) from error
+
+
+def unusable_file(error: OSError, source: str, remedy: str) -> InvalidInput | SourceUnreadable:
+    """Which file cannot be used, or what else, and what to do."""
+    if error.filename is None:
+        # Clients of buckets tell what led to what on further lines.
+        said = str(error).strip().partition("\n")[0]
+        return SourceUnreadable(f"{said}; {remedy}")
+    return InvalidInput("source", source, f"{error.filename}: {error.strerror}; {remedy}")

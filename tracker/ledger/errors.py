@@ -71,6 +71,12 @@ class MetadataInvalid(LedgerError):
     reason = "LEDGER_METADATA_INVALID"
 
 
+class MetadataUnavailable(LedgerError):
+    """The metadata store does not answer. Start it, or correct its address."""
+
+    reason = "LEDGER_METADATA_UNAVAILABLE"
+
+
 class TopicNotFound(LedgerError):
     """The metadata has no such topic; the message lists near names."""
 

@@ -4,6 +4,7 @@ FILE                            a dump, see tracker.ledger.metadata_dump
 zk:HOST:PORT[,HOST:PORT][/ROOT] ZooKeeper, with the cluster's root if it has one
 """
 
+import logging
 import weakref
 from collections.abc import Sequence
 from importlib import import_module
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tracker.core.errors import InvalidInput
+from tracker.ledger.errors import MetadataUnavailable
 from tracker.ledger.metadata_dump import MetadataDump, MetadataSource
 
 _ZOOKEEPER: Final = "zk:"
@@ -23,7 +25,8 @@ def open_metadata(place: str | Path) -> MetadataSource:
     Raises:
         InvalidInput: no addresses of ZooKeeper, or what connects to it is not installed.
         LedgerFileInvalid: a file that is cut short or no dump.
-        OSError: the file cannot be read, or ZooKeeper does not answer.
+        MetadataUnavailable: ZooKeeper does not answer.
+        OSError: the file cannot be read.
     """
     if isinstance(place, Path) or not place.startswith(_ZOOKEEPER):
         return MetadataDump.load(place)
@@ -41,7 +44,7 @@ class ZooKeeperMetadata:
 
         Raises:
             InvalidInput: no addresses, or kazoo is not installed.
-            OSError: none of them answers.
+            MetadataUnavailable: none of them answers.
         """
         self.name = place
         hosts, slash, root = place.removeprefix(_ZOOKEEPER).partition("/")
@@ -52,12 +55,16 @@ class ZooKeeperMetadata:
         kazoo: Any = _kazoo(place)
         self._failures = (kazoo.exceptions.KazooException, kazoo.handlers.threading.KazooTimeoutError)
         self._no_node = kazoo.exceptions.NoNodeError
-        self._client = kazoo.client.KazooClient(hosts=f"{hosts}{slash}{root}".rstrip("/"), read_only=True)
+        self._client = kazoo.client.KazooClient(
+            hosts=f"{hosts}{slash}{root}".rstrip("/"), read_only=True, logger=_quiet_logger()
+        )
         weakref.finalize(self, _end, self._client)
         try:
             self._client.start(timeout=_CONNECT_S)
         except self._failures as error:
-            raise OSError(f"{place} does not answer within {_CONNECT_S:g} s: {error}") from error
+            raise MetadataUnavailable(
+                f"{place} does not answer within {_CONNECT_S:g} s; start it or correct the address"
+            ) from error
 
     def get(self, path: str) -> bytes | None:
         """The value of a node, empty bytes when it has none; None when there is no such node.
@@ -96,6 +103,13 @@ def _kazoo(place: str) -> Any:
             "metadata", place, "install what asks ZooKeeper: pip install 'delayed-tracker[spark]', or give a dump"
         ) from error
     return import_module("kazoo")
+
+
+def _quiet_logger() -> logging.Logger:
+    """For the client, which tells each attempt to connect; what comes of them is an error of ours."""
+    logger = logging.getLogger(f"{__name__}.client")
+    logger.setLevel(logging.CRITICAL + 1)
+    return logger
 
 
 def _end(client: Any) -> None:

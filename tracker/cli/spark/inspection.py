@@ -72,7 +72,7 @@ def inspect_command(
         on_error=on_error,
     )
     from_ms = moment_ms(now)
-    with spark_job(master, spark_option, command="inspect") as (session, report):
+    with spark_job(master, spark_option, command="inspect", source=source) as (session, report):
         stages = Stages(report)
         entries = session.read.format("pulsar_ledger").schema(READ_SCHEMA).options(**options).load()
         with stages.of("describe"):

@@ -6,14 +6,16 @@ from threading import Event, Thread
 from time import perf_counter
 from typing import Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 from rich import progress as bars
 
 from spark_rebuild.session import build_session
+from tracker.cli.ledger_source import READABLE_FILES, files_usable
 from tracker.cli.output import LOG_LINE_EVERY_S, notice_console
+from tracker.cli.spark.job_errors import job_error
 from tracker.cli.spark.options import spark_options
-from tracker.core.errors import DelayedTrackerError
 
 _LOOK_EVERY_S: Final = 0.25
 
@@ -37,15 +39,9 @@ class Stages:
         self.seconds[name] = perf_counter() - begun
 
 
-class SparkJobFailed(DelayedTrackerError):
-    """Spark gave a job up. The message has what it said first; its log has the rest."""
-
-    reason = "SPARK_JOB_FAILED"
-
-
 @contextmanager
 def spark_job(
-    master: str | None, options: Sequence[str] | None, *, command: str
+    master: str | None, options: Sequence[str] | None, *, command: str, source: Sequence[str]
 ) -> Iterator[tuple[SparkSession, Report]]:
     """A session for the length of a command, whose progress is shown; one that is active already is used, and goes on.
 
@@ -53,24 +49,27 @@ def spark_job(
         master: as Spark takes it.
         options: settings of Spark, each NAME=VALUE.
         command: its name.
+        source: what it reads, for errors.
     Raises:
-        InvalidInput: an option is not of that form.
+        InvalidInput: an option is not of that form, or a file cannot be read.
+        SourceUnreadable: a bucket cannot be read.
         JavaNotFound: Spark cannot start.
         SparkJobFailed: it failed in a way that is not ours.
     """
     settings = spark_options(options)
-    with _session(master, settings, command) as session, _progress(session, "starting") as report:
+    with _session(master, settings, command, " ".join(source)) as session, _progress(session, "starting") as report:
         yield session, report
 
 
 @contextmanager
-def _session(master: str | None, options: Mapping[str, str], command: str) -> Iterator[SparkSession]:
+def _session(master: str | None, options: Mapping[str, str], command: str, source: str) -> Iterator[SparkSession]:
     is_ours = not _is_running()
     session = build_session(master, name=f"spark-rebuild {command}", options=options)
     try:
-        yield session
-    except PySparkException as error:
-        raise _ours(error) from error
+        with files_usable(source, READABLE_FILES):
+            yield session
+    except (PySparkException, Py4JJavaError) as error:
+        raise job_error(error, source) from error
     finally:
         if is_ours:
             session.stop()
@@ -83,30 +82,6 @@ def _is_running() -> bool:
     except PySparkRuntimeError:
         return False
     return True
-
-
-def _ours(error: PySparkException) -> DelayedTrackerError:
-    """What a worker of ours raised, if that ended the job; else that Spark failed."""
-    said = str(error)
-    # A worker's traceback ends with the error's full name and its message.
-    for line in said.splitlines():
-        kind, colon, message = line.strip().partition(": ")
-        name = kind.removeprefix("pyspark.errors.exceptions.captured.").rpartition(".")[2]
-        for known in _kinds():
-            if colon and known.__name__ == name:
-                found = DelayedTrackerError(message)
-                found.reason = known.reason
-                return found
-    first = next((line.strip() for line in said.splitlines() if line.strip()), type(error).__name__)
-    return SparkJobFailed(f"Spark ended the job: {first}")
-
-
-def _kinds() -> Iterator[type[DelayedTrackerError]]:
-    waiting = [DelayedTrackerError]
-    while waiting:
-        kind = waiting.pop()
-        yield kind
-        waiting += kind.__subclasses__()
 
 
 @contextmanager
