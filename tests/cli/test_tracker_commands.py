@@ -55,6 +55,7 @@ def test_open_says_where_to_replay_from(command, service: ScriptedService):
     assert ran.status == 0
     assert "epoch 7" in ran.out
     assert "replay from 7:42" in ran.out
+    assert "0 recovered in 0 buckets; " in ran.out
     (request,) = service.requests_of("OpenTracker")
     assert (request.mark_delete.ledger_id, request.mark_delete.entry_id, request.owner) == (7, 41, "me")
     assert document(command("open", *TRACKER, "--json"))["replay_from"] == {"ledger_id": 7, "entry_id": 42}
@@ -276,6 +277,8 @@ def test_delete_says_that_there_was_nothing(command, service: ScriptedService):
 
 def test_one_tracker_is_not_trackers(command, service: ScriptedService):
     """Numbers of things agree with their names."""
+    service.on("OpenTracker", pb.OpenTrackerResponse(epoch=7, recovered_count=1, bucket_count=1))
+    assert "1 recovered in 1 bucket; " in command("open", *TRACKER).out
     rows = [pb.TrackerSummary(tracker=pb.TrackerRef(topic="t", subscription="a"))]
     service.on("ListTrackers", pb.ListTrackersResponse(trackers=rows))
     assert command("trackers").out.endswith("\n1 tracker\n")

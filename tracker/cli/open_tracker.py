@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from tracker.cli.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
-from tracker.cli.output import print_json, say
+from tracker.cli.output import counted, print_json, say
 from tracker.cli.positions import MarkDelete, parse_mark_delete
 from tracker.client.blocking import DelayedTrackerClient
 
@@ -38,6 +38,6 @@ def open_tracker(
         return
     replay_from = "the beginning" if opened.replay_from is None else str(opened.replay_from)
     say(
-        f"open in epoch {opened.epoch}: {opened.recovered_count} recovered in {opened.bucket_count} buckets; "
+        f"open in epoch {opened.epoch}: {opened.recovered_count} recovered in {counted(opened.bucket_count, 'bucket')}; "
         f"replay from {replay_from}"
     )
