@@ -63,7 +63,7 @@ def plan_parts(options: SourceOptions, ledgers: Range) -> list[InputPartition]:
     wanted = _Wanted()
     with ExitStack() as stack:
         source = stack.enter_context(CombinedSource([open_chosen(url, options, _ledgers_of) for url in options.urls]))
-        for topic in options.chosen(source.topics() if options.topic is None else ()):
+        for topic in options.found(source.topics() if options.topic is None else ()):
             try:
                 openers = source.openers(topic)
             except MetadataInvalid as error:

@@ -81,6 +81,17 @@ class SourceOptions:
         pattern = self.topics_pattern
         return [topic for topic in topics if pattern is None or pattern.fullmatch(topic) is not None]
 
+    def found(self, topics: Sequence[str]) -> list[str]:
+        """The same of all topics that there are.
+
+        Raises:
+            InvalidInput: none fits the pattern.
+        """
+        chosen = self.chosen(topics)
+        if self.topics_pattern is not None and not chosen:
+            raise InvalidInput("topicsPattern", self.topics_pattern.pattern, "no topic fits; give another")
+        return chosen
+
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
     """Check what a user gave.

@@ -205,6 +205,36 @@ def test_a_zookeeper_that_does_not_answer_is_named(command, words):
     assert "Connection" not in ran.err
 
 
+@pytest.mark.parametrize("output", ["/proc/x", "foo://x/y"])
+def test_a_place_that_takes_no_table_is_named(command, output):
+    """With the option and what Spark said first, instead of Java's traceback."""
+    ran = command(*of("index", "--output", output))
+    assert ran.status == 2, ran.err
+    assert f"spark-rebuild: --output: '{output}' is not valid; " in ran.err.splitlines()[-1]
+    assert ran.err.splitlines()[-1].endswith("give a place that the driver and all workers can write to")
+
+
+def test_a_table_without_rows_is_one(command, tmp_path):
+    """Where nothing has an index, as where everything is damaged."""
+    url = write_cluster(tmp_path / "cluster", [Topic(TOPIC, {1: [Entry(1)]}, {})])
+    for log in (tmp_path / "cluster").rglob("*.log"):
+        log.write_bytes(log.read_bytes()[:-1])
+    ran = command("index", "--source", url, "--on-error", "skip", "--output", str(tmp_path / "table"), "--json")
+    assert ran.status == 0, ran.err
+    assert (ran.document["written"], ran.document["bad_entries"]["count"]) == (0, 1)
+
+
+@pytest.mark.parametrize("words", [("rebuild", "--dry-run"), ("inspect",), ("index", "--output", "{}/table")])
+def test_a_pattern_that_no_topic_fits_is_named(command, tmp_path, words):
+    """By every command alike, before anything is written."""
+    ran = command(*(word.format(tmp_path) for word in words), "--source", SOURCE, "--topics-pattern", "zzz")
+    assert ran.status == 2, ran.err
+    assert ran.err.splitlines()[-1] == (
+        "spark-rebuild: --topics-pattern: 'zzz' is not valid; no topic fits; give another"
+    )
+    assert not (tmp_path / "table").exists()
+
+
 @pytest.mark.parametrize("name", command_names())
 def test_every_command_has_help_with_an_example(command, name):
     """So that nobody has to guess."""

@@ -39,7 +39,9 @@ _TYPED_AS = {
     **OPTION_OF_FIELD,
     "key file": "--key",
     "position": "LEDGER:ENTRY",
+    "staging": "--staging",
     "storage URL": "bucketSnapshotStorageUrl",
+    "topicsPattern": "--topics-pattern",
 }
 _VARIABLE_OF_OPTION = {"--server": "DELAYED_TRACKER_SERVER", "--source": "DELAYED_TRACKER_SOURCE"}
 """What gives the value of an option that nobody typed."""

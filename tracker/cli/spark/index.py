@@ -1,14 +1,16 @@
 """``spark-rebuild index``: the table of message indexes (PIP-415) as Parquet."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
-from pyspark.errors import AnalysisException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
 
-from spark_rebuild.message_index import READ_SCHEMA, count_others, index_messages, write_parquet
+from spark_rebuild.message_index import MESSAGE_INDEX_SCHEMA, READ_SCHEMA, count_others, index_messages, write_parquet
 from tracker.cli.options import AsJson
 from tracker.cli.output import print_json, say
+from tracker.cli.spark.job_errors import SparkJobFailed, first_said, job_error
 from tracker.cli.spark.options import (
     Master,
     Metadata,
@@ -24,7 +26,11 @@ from tracker.cli.spark.options import (
 from tracker.cli.spark.running_job import Stages, spark_job
 from tracker.cli.spark.shown import BadEntries, bad_entries, say_bad
 from tracker.cli.spark.textfile import write_metrics
-from tracker.core.errors import InvalidInput
+from tracker.core.errors import DelayedTrackerError, InvalidInput
+
+_WRITE_FAILED: Final = "[TASK_WRITE_FAILED]"
+_FILE_SYSTEMS: Final = ("org.apache.hadoop.", "java.io.")
+"""Where errors of Java come from that concern the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +90,11 @@ def index_command(
                 if error.getCondition() != "PATH_ALREADY_EXISTS":
                     raise
                 raise InvalidInput("--output", output, "something is there: give another, or --overwrite") from error
+            except (PySparkException, Py4JJavaError) as error:
+                raise _write_error(error, output, " ".join(source)) from error
         with stages.of("count"):
-            written = session.read.parquet(output).count()
+            # Spark cannot tell the columns of a table without rows.
+            written = session.read.schema(MESSAGE_INDEX_SCHEMA).parquet(output).count()
             without_index, bad_count = count_others(entries)
             bad = bad_entries(entries, bad_count)
         summary = IndexSummary(output, written, without_index, bad, stages.seconds)
@@ -103,3 +112,12 @@ def index_command(
     if without_index:
         say(f"{without_index} entries have no index: the broker that wrote them was not told to note it")
     say_bad(bad)
+
+
+def _write_error(error: PySparkException | Py4JJavaError, output: str, source: str) -> DelayedTrackerError:
+    """The place of the table is to blame, or what was read."""
+    said = first_said(error)
+    failed = job_error(error, source)
+    if isinstance(failed, SparkJobFailed) and (_WRITE_FAILED in said or said.startswith(_FILE_SYSTEMS)):
+        return InvalidInput("--output", output, f"{said}: give a place that the driver and all workers can write to")
+    return failed
