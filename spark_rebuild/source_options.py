@@ -15,6 +15,7 @@ from tracker.ledger.topic_reader import OpenLedgers
 
 _C = TypeVar("_C", bound=Enum)
 _PARTITION_BYTES: Final = 1 << 27
+_BYTES_MAX: Final = (1 << 40) - 1
 
 
 class KeptEntries(Enum):
@@ -151,6 +152,6 @@ def _choice(name: str, value: str, choices: type[_C]) -> _C:
 
 
 def _positive(name: str, value: str) -> int:
-    if not value.isascii() or not value.isdigit() or not 0 < int(value) < 1 << 40:
-        raise InvalidInput(name, value, "give a number of bytes, 1 or more")
+    if not value.isascii() or not value.isdigit() or not 0 < int(value) <= _BYTES_MAX:
+        raise InvalidInput(name, value, f"give a number of bytes from 1 to {_BYTES_MAX}")
     return int(value)

@@ -163,6 +163,17 @@ def test_a_rebuild_goes_on_past_damage_if_it_is_to(command, tmp_path):
         (("inspect", "--source", "nosuch:x"), "nosuch"),
         (of("verify", "--against", "grpc://127.0.0.1"), "host:port"),
         (("index", "--source", SOURCE), "--output"),
+        (
+            of("inspect", "--bars", "10000", "--step-s", "9223372036854775"),
+            "--bars: 10000 is not valid; with --step-s 92",
+        ),
+        (
+            of("rebuild", "--dry-run", "--prometheus", "/nope/x.prom"),
+            "--prometheus: '/nope/x.prom' is not valid; No such",
+        ),
+        (of("verify", "--against", "sqlite:x", "--prometheus", "/proc/x"), "--prometheus: '/proc/x' is not valid"),
+        (of("index", "--output", "x", "--prometheus", "/nope/x"), "--prometheus: '/nope/x' is not valid"),
+        (of("inspect", "--prometheus", "/proc"), "--prometheus: '/proc' is not valid; Is a directory"),
     ],
 )
 def test_wrong_options_are_named(command, arguments, said):
@@ -170,6 +181,7 @@ def test_wrong_options_are_named(command, arguments, said):
     ran = command(*arguments)
     assert ran.status == 2
     assert said in ran.err
+    assert "read ..." not in ran.err
     assert ran.err.startswith("spark-rebuild: ") or "spark-rebuild: " in ran.err
 
 

@@ -52,6 +52,10 @@ def test_metadata_and_open_ledgers_are_for_urls_that_do_not_say():
         ({"url": "ledger:/d", "openLedgers": "x"}, "openLedgers: 'x' is not valid; give live or recovered"),
         ({"url": "ledger:/d", "partitionBytes": "64m"}, "partitionBytes: '64m' is not valid; give a number of bytes"),
         ({"url": "ledger:/d", "partitionBytes": "0"}, "partitionBytes: '0' is not valid"),
+        (
+            {"url": "ledger:/d", "partitionBytes": "99999999999999"},
+            "partitionBytes: '99999999999999' is not valid; give a number of bytes from 1 to 1099511627775",
+        ),
         ({"url": "ledger:/d", "topicsPattern": "("}, "topicsPattern: '\\(' is not valid; give a regular expression"),
         ({"url": "ledger:/d", "topicsPattern": "a", "topic": "a"}, "give this or topic, not both"),
     ],

@@ -28,6 +28,7 @@ from tracker.cli.spark.shown import BadEntries, bad_entries, say_bad
 from tracker.cli.spark.textfile import write_metrics
 from tracker.client import DeliveryHistogram
 from tracker.core.columns import INT63_MAX
+from tracker.core.errors import InvalidInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def inspect_command(
     prometheus: Prometheus = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count what each topic holds and how much of it is delayed, acknowledged or not, and draw when it is due.
+    """Count what each topic holds and how much of it is delayed, and draw when it is due, whoever has acknowledged it.
 
     Example: spark-rebuild inspect --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl' --step-s 600 --bars 12
     """
@@ -72,6 +73,10 @@ def inspect_command(
         on_error=on_error,
     )
     from_ms = moment_ms(now)
+    if from_ms + bar_count * step_s * 1_000 > INT63_MAX:
+        raise InvalidInput(
+            "--bars", bar_count, f"with --step-s {step_s} they end beyond 2^63-1 ms: give fewer or narrower"
+        )
     with spark_job(master, spark_option, command="inspect", source=source) as (session, report):
         stages = Stages(report)
         entries = session.read.format("pulsar_ledger").schema(READ_SCHEMA).options(**options).load()

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tracker.cli.offering import parse_instant
+from tracker.cli.spark.textfile import writable
 from tracker.core.errors import InvalidInput
 
 Source = Annotated[
@@ -84,7 +85,12 @@ SparkOptions = Annotated[
 ]
 Prometheus = Annotated[
     Path | None,
-    typer.Option("--prometheus", help="Write metrics to this file for the textfile collector.", metavar="FILE"),
+    typer.Option(
+        "--prometheus",
+        help="Write metrics to this file for the textfile collector.",
+        metavar="FILE",
+        callback=writable,
+    ),
 ]
 
 

@@ -1,8 +1,11 @@
 """What a job did as Prometheus metrics in a file, for the node exporter's textfile collector."""
 
+import errno
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
@@ -15,7 +18,7 @@ _MEANINGS = {
     "aborted_indexes": "Indexes left out because their transaction was aborted",
     "due_indexes": "Indexes left out because they were due",
     "duplicate_indexes": "Indexes that occurred more than once",
-    "written_indexes": "Indexes in the buckets",
+    "written_indexes": "Indexes in the buckets of a rebuild, or rows in the table of message indexes",
     "unsealed_indexes": "Indexes that are too few to fill a bucket, and come back with the replay",
     "snapshot_bytes": "Size of the snapshots",
     "bad_entries": "Entries that could not be read",
@@ -31,6 +34,23 @@ COUNTS = tuple(_MEANINGS)
 """What may be counted."""
 METRIC_NAMES = (*(f"{_PREFIX}{name}" for name in COUNTS), _STAGES, _ENDED)
 """All that a file may hold."""
+
+
+def writable(path: Path | None) -> Path | None:
+    """The path as it is, if metrics can be written there; a job would find out when it has done its work.
+
+    Raises:
+        InvalidInput: they cannot.
+    """
+    if path is None:
+        return None
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with TemporaryFile(dir=path.parent):
+            return path
+    except OSError as error:
+        raise _unusable(path, error) from error
 
 
 def write_metrics(path: Path, command: str, counts: Mapping[str, int], seconds: Mapping[str, float]) -> None:
@@ -66,4 +86,8 @@ def write_metrics(path: Path, command: str, counts: Mapping[str, int], seconds: 
     try:
         write_to_textfile(str(path), registry)
     except OSError as error:
-        raise InvalidInput("--prometheus", str(path), f"{error.strerror}: give a file that can be written") from error
+        raise _unusable(path, error) from error
+
+
+def _unusable(path: Path, error: OSError) -> InvalidInput:
+    return InvalidInput("--prometheus", str(path), f"{error.strerror}: give a file that can be written")
