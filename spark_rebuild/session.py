@@ -44,7 +44,7 @@ def build_session(
     Cost: some seconds; sets JAVA_HOME and PYSPARK_PYTHON of this process, which Spark's own processes inherit.
     """
     builder = SparkSession.builder.appName(name)
-    if _UNDER_SPARK_SUBMIT not in os.environ:
+    if not is_submitted():
         os.environ["JAVA_HOME"] = str(find_java())
         builder = builder.master(master or "local[*]")
     elif master is not None:
@@ -57,6 +57,11 @@ def build_session(
     session.sparkContext.setLogLevel("WARN")
     register_sources(session)
     return session
+
+
+def is_submitted() -> bool:
+    """Whether spark-submit has started this process."""
+    return _UNDER_SPARK_SUBMIT in os.environ
 
 
 def register_sources(session: SparkSession) -> None:

@@ -127,6 +127,14 @@ def test_an_inspection_counts_topics_and_draws_deadlines(command):
     assert "delayed messages by deadline" in shown.out
 
 
+def test_under_spark_submit_json_is_all_that_is_said(command, monkeypatch):
+    """It makes one stream of what programs say; without --json progress is there."""
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    ran = command(*of("inspect", "--json"))
+    assert (ran.status, ran.err) == (0, "")
+    assert "describe ..." in command(*of("inspect")).err
+
+
 def test_damage_ends_the_job_or_is_listed(command, tmp_path):
     """Fail names the first, skip lists all and goes on."""
     damaged = damaged_sample(tmp_path)

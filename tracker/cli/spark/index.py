@@ -80,7 +80,7 @@ def index_command(
         open_ledgers=open_ledgers,
         on_error=on_error,
     )
-    with spark_job(master, spark_option, command="index", source=source) as (session, report):
+    with spark_job(master, spark_option, command="index", source=source, as_json=as_json) as (session, report):
         stages = Stages(report)
         entries = session.read.format("pulsar_ledger").schema(READ_SCHEMA).options(**options).load()
         with stages.of("write"):

@@ -77,7 +77,7 @@ def inspect_command(
         raise InvalidInput(
             "--bars", bar_count, f"with --step-s {step_s} they end beyond 2^63-1 ms: give fewer or narrower"
         )
-    with spark_job(master, spark_option, command="inspect", source=source) as (session, report):
+    with spark_job(master, spark_option, command="inspect", source=source, as_json=as_json) as (session, report):
         stages = Stages(report)
         entries = session.read.format("pulsar_ledger").schema(READ_SCHEMA).options(**options).load()
         with stages.of("describe"):

@@ -114,7 +114,7 @@ def rebuild_command(
     if commit is not None and not dry_run:
         target = commit_target(commit)
         refuse_early(commit, target)
-    with spark_job(master, spark_option, command="rebuild", source=source) as (session, report):
+    with spark_job(master, spark_option, command="rebuild", source=source, as_json=as_json) as (session, report):
         summary = rebuild(session, settings, target=target, report=report)
     if prometheus is not None:
         _write_metrics(prometheus, summary)

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 from rich import progress as bars
 
-from spark_rebuild.session import build_session
+from spark_rebuild.session import build_session, is_submitted
 from tracker.cli.ledger_source import READABLE_FILES, files_usable
 from tracker.cli.output import LOG_LINE_EVERY_S, notice_console
 from tracker.cli.spark.job_errors import job_error
@@ -41,7 +41,7 @@ class Stages:
 
 @contextmanager
 def spark_job(
-    master: str | None, options: Sequence[str] | None, *, command: str, source: Sequence[str]
+    master: str | None, options: Sequence[str] | None, *, command: str, source: Sequence[str], as_json: bool
 ) -> Iterator[tuple[SparkSession, Report]]:
     """A session for the length of a command, whose progress is shown; one that is active already is used, and goes on.
 
@@ -50,6 +50,7 @@ def spark_job(
         options: settings of Spark, each NAME=VALUE.
         command: its name.
         source: what it reads, for errors.
+        as_json: the answer is JSON. Under spark-submit, which makes one stream of both, nothing else is said then.
     Raises:
         InvalidInput: an option is not of that form, or a file cannot be read.
         SourceUnreadable: a bucket cannot be read.
@@ -57,7 +58,10 @@ def spark_job(
         SparkJobFailed: it failed in a way that is not ours.
     """
     settings = spark_options(options)
-    with _session(master, settings, command, " ".join(source)) as session, _progress(session, "starting") as report:
+    with (
+        _session(master, settings, command, " ".join(source)) as session,
+        _progress(session, "starting", is_quiet=as_json and is_submitted()) as report,
+    ):
         yield session, report
 
 
@@ -85,8 +89,11 @@ def _is_running() -> bool:
 
 
 @contextmanager
-def _progress(session: SparkSession, first: str) -> Iterator[Report]:
+def _progress(session: SparkSession, first: str, *, is_quiet: bool) -> Iterator[Report]:
     """Show how many of Spark's tasks are done; what is yielded is told the name of each stage of the work."""
+    if is_quiet:
+        yield lambda _: None
+        return
     console = notice_console()
     ended = Event()
     if console.is_terminal:

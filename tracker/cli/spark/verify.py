@@ -86,7 +86,7 @@ def verify_command(
     )
     with (
         live_index(against) as (live, lost),
-        spark_job(master, spark_option, command="verify", source=source) as (session, report),
+        spark_job(master, spark_option, command="verify", source=source, as_json=as_json) as (session, report),
     ):
         summary, comparisons = verify(session, settings, live, report=report)
     if prometheus is not None:
