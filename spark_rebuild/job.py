@@ -20,6 +20,7 @@ from spark_rebuild.reading import Reading, Report, reading
 from spark_rebuild.rebuilt_bucket import RebuiltBucket
 from spark_rebuild.settings import RebuildSettings
 from spark_rebuild.snapshot_maker import SnapshotMaker
+from spark_rebuild.staging import Staging
 from spark_rebuild.summary import Summary, TrackerSummary
 from spark_rebuild.tracker_plan import TrackerPlan
 from tracker.core.columns import Position
@@ -48,6 +49,8 @@ def rebuild(
         StagedWorkInvalid, StagingUnavailable: staged work is damaged, gone or out of reach; nothing half is visible.
     Cost: reads each ledger once; the driver holds a set of positions for each subscription.
     """
+    if target is not None:
+        Staging(settings.staging)  # A place that cannot be used is found out before anything is read.
     with reading(session, settings, target=target, report=report) as work:
         stages = work.stages
         if target is None:

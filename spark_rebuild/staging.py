@@ -166,7 +166,7 @@ def _open(url: str) -> Any:
         return from_url(url)
     except (BaseError, ValueError, OSError) as error:
         raise InvalidInput(
-            "staging", url, f"give a directory or file://, s3://, gs://, az:// and what it needs: {error}"
+            "staging", url, f"give a directory or file://, s3://, gs://, az:// and what it needs: {_first_line(error)}"
         ) from error
 
 
@@ -180,4 +180,9 @@ def _naming(what: str) -> Iterator[None]:
             f"{what}: it is gone; another run of this job has committed and removed it, or somebody else did; run it again"
         ) from error
     except (BaseError, OSError) as error:
-        raise StagingUnavailable(f"{what}: {error}") from error
+        raise StagingUnavailable(f"{what}: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    """What was said first; clients of buckets tell what led to what on further lines."""
+    return str(error).strip().partition("\n")[0]

@@ -135,6 +135,19 @@ def test_under_spark_submit_json_is_all_that_is_said(command, monkeypatch):
     assert "describe ..." in command(*of("inspect")).err
 
 
+@pytest.mark.parametrize(
+    ("place", "said"), [("/proc/x", "No such file"), ("foo://x", 'Unable to recognise URL "foo://x"')]
+)
+def test_an_unusable_staging_place_is_refused_before_anything_is_read(command, tmp_path, place, said):
+    """In one line, whatever the client of buckets tells."""
+    target = tmp_path / "tracker.db"
+    ran = command(*of("rebuild", "--staging", place, "--commit", f"sqlite:{target}"))
+    assert (ran.status, target.exists()) == (2, False), ran.err
+    (line,) = ran.err.splitlines()
+    assert line.startswith("spark-rebuild: --staging: ")
+    assert said in line
+
+
 def test_damage_ends_the_job_or_is_listed(command, tmp_path):
     """Fail names the first, skip lists all and goes on."""
     damaged = damaged_sample(tmp_path)
