@@ -84,6 +84,7 @@ def _run(app: typer.Typer, line: CommandLine) -> NoReturn:
     except OSError as error:
         # Files that commands are given have errors of their own; what is left is a place that takes no answer.
         print_error(DelayedTrackerError(f"the answer cannot be written: {error.strerror or error}"), line)
+        _drop_what_is_unsaid()
         sys.exit(ExitCode.FAILURE)
     except typer.TyperException as error:
         print_error(bad_usage(error, line), line)
@@ -104,9 +105,10 @@ def names_of(app: typer.Typer) -> list[str]:
 
 
 def _drop_what_is_unsaid() -> None:
-    """Empty what is buffered for who went away, else the end of the interpreter fails over it."""
+    """Empty what is buffered for a place that takes nothing, else the end of the interpreter fails over it."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
+    streams: tuple[TextIO | None, ...] = (sys.stdout, sys.stderr)
+    for stream in filter(None, streams):
         with suppress(OSError):  # Not every stream has a descriptor.
             os.dup2(nowhere, stream.fileno())
 
