@@ -49,13 +49,13 @@ def rebuild(
         StagedWorkInvalid, StagingUnavailable: staged work is damaged, gone or out of reach; nothing half is visible.
     Cost: reads each ledger once; the driver holds a set of positions for each subscription.
     """
-    if target is not None:
-        Staging(settings.staging)  # A place that cannot be used is found out before anything is read.
+    # A place that cannot be used is found out before anything is read.
+    staging = None if target is None else Staging(settings.staging)
     with reading(session, settings, target=target, report=report) as work:
         stages = work.stages
-        if target is None:
+        if target is None or staging is None:
             return work.summary([plan.summary() for plan in work.plans()])
-        maker = SnapshotMaker(work.rows, work.shared, work.acceptance, settings)
+        maker = SnapshotMaker(work.rows, work.shared, work.acceptance, settings, staging)
         plans, buckets = _make(maker, work, settings)
         with stages.of("commit"):
             trackers = [_commit(target, plan, made) for plan, made in zip(plans, buckets, strict=True)]

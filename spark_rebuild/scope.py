@@ -12,7 +12,6 @@ from spark_rebuild.chosen_source import open_chosen
 from spark_rebuild.settings import RebuildSettings
 from spark_rebuild.source_options import SourceOptions, parse_options
 from spark_rebuild.subscribers import Subscribers, read_subscribers
-from tracker.core.errors import InvalidInput
 from tracker.ledger.combined_source import CombinedSource
 from tracker.ledger.cursor import NO_LEDGER
 from tracker.ledger.errors import ErrorPolicy, LedgerFileInvalid, LedgerNotFound, MetadataInvalid, TopicNotFound
@@ -46,13 +45,11 @@ def look_around(settings: RebuildSettings) -> Scope:
         sources = [stack.enter_context(open_chosen(url, options, _ledgers_without_end)) for url in options.urls]
         source = CombinedSource(sources)
         there = source.topics() if options.topic is None else ()
-        topics = options.chosen(there)
-        if not topics and not there:
+        if options.topic is None and not there:
             raise TopicNotFound(
                 f"--source: {' '.join(options.urls)!r} has no topics; give the metadata of a cluster that has some"
             )
-        if not topics:
-            raise InvalidInput("topicsPattern", settings.source.get("topicsPattern", ""), "no topic fits; give another")
+        topics = options.found(there)
         counts: dict[int, int] = {}
         readable = []
         for topic in topics:

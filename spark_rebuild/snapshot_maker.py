@@ -31,6 +31,7 @@ class SnapshotMaker:
         subscribers: by topic number.
         acceptance: the rules they were counted by.
         settings: of the job.
+        staging: where tasks leave their work.
     """
 
     def __init__(
@@ -39,8 +40,9 @@ class SnapshotMaker:
         subscribers: Broadcast[SubscribersByTopic],
         acceptance: Acceptance,
         settings: RebuildSettings,
+        staging: Staging,
     ) -> None:
-        self.staging = Staging(settings.staging)
+        self.staging = staging
         self.made_count = 0
         self.reused_count = 0
         self._rows = rows

@@ -22,6 +22,7 @@ from obstore.store import LocalStore, from_url
 from spark_rebuild.errors import StagedWorkInvalid, StagingUnavailable
 from spark_rebuild.staged_part import PartWriter, StagedPart, open_part
 from tracker.core.errors import InvalidInput
+from tracker.ledger.offload.blob_store import first_line
 
 _OBJECT: Final = re.compile(r"([0-9a-f]{64})\.([0-9a-f]{32})\.([0-9a-f]{32})\.part")
 _BUFFER_BYTES: Final = 8 << 20
@@ -166,7 +167,7 @@ def _open(url: str) -> Any:
         return from_url(url)
     except (BaseError, ValueError, OSError) as error:
         raise InvalidInput(
-            "staging", url, f"give a directory or file://, s3://, gs://, az:// and what it needs: {_first_line(error)}"
+            "staging", url, f"give a directory or file://, s3://, gs://, az:// and what it needs: {first_line(error)}"
         ) from error
 
 
@@ -180,9 +181,4 @@ def _naming(what: str) -> Iterator[None]:
             f"{what}: it is gone; another run of this job has committed and removed it, or somebody else did; run it again"
         ) from error
     except (BaseError, OSError) as error:
-        raise StagingUnavailable(f"{what}: {_first_line(error)}") from error
-
-
-def _first_line(error: Exception) -> str:
-    """What was said first; clients of buckets tell what led to what on further lines."""
-    return str(error).strip().partition("\n")[0]
+        raise StagingUnavailable(f"{what}: {first_line(error)}") from error

@@ -8,6 +8,7 @@ import typer
 
 from tracker.cli.output import progress
 from tracker.core.errors import DelayedTrackerError, InvalidInput
+from tracker.ledger.offload.blob_store import first_line
 from tracker.ledger.source_url import open_sources
 from tracker.ledger.topic_queries import TopicQueries
 
@@ -70,7 +71,5 @@ def files_usable(source: str, remedy: str) -> Iterator[None]:
 def unusable_file(error: OSError, source: str, remedy: str) -> InvalidInput | SourceUnreadable:
     """Which file cannot be used, or what else, and what to do."""
     if error.filename is None:
-        # Clients of buckets tell what led to what on further lines.
-        said = str(error).strip().partition("\n")[0]
-        return SourceUnreadable(f"{said}; {remedy}")
+        return SourceUnreadable(f"{first_line(error)}; {remedy}")
     return InvalidInput("source", source, f"{error.filename}: {error.strerror}; {remedy}")

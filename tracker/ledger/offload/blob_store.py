@@ -51,7 +51,7 @@ class BlobStore:
         try:
             listed = self._obstore.list_with_delimiter(self._store)["objects"]
         except self._failure as error:
-            raise OSError(f"{self.name} cannot be listed: {_said(error)}") from error
+            raise OSError(f"{self.name} cannot be listed: {first_line(error)}") from error
         return {meta["path"]: meta["size"] for meta in sorted(listed, key=lambda meta: meta["path"])}
 
     def size(self, key: str) -> int | None:
@@ -66,7 +66,7 @@ class BlobStore:
         except FileNotFoundError:
             return None
         except self._failure as error:
-            raise OSError(f"{self.name}/{key} cannot be read: {_said(error)}") from error
+            raise OSError(f"{self.name}/{key} cannot be read: {first_line(error)}") from error
         return size
 
     def fetch(self, key: str, start: int, end: int) -> bytes:
@@ -88,7 +88,7 @@ class BlobStore:
         except FileNotFoundError as error:
             raise LedgerFileInvalid(f"{self.name}/{key} is gone; open the source again") from error
         except self._failure as error:
-            raise OSError(f"{self.name}/{key} cannot be read at byte {start}: {_said(error)}") from error
+            raise OSError(f"{self.name}/{key} cannot be read at byte {start}: {first_line(error)}") from error
         self.bytes_fetched += len(fetched)
         if len(fetched) != end - start:
             raise LedgerFileInvalid(f"{self.name}/{key} ends at byte {start + len(fetched)}, {end} were expected")
@@ -113,7 +113,7 @@ class BlobStore:
         except FileNotFoundError:
             return None
         except self._failure as error:
-            raise OSError(f"{self.name}/{key} cannot be read: {_said(error)}") from error
+            raise OSError(f"{self.name}/{key} cannot be read: {first_line(error)}") from error
         self.bytes_fetched += len(content)
         return SmallObject(content, {key.lower(): value for key, value in answer.attributes.items()})
 
@@ -142,12 +142,12 @@ def open_blob_store(place: str) -> BlobStore:
         return BlobStore(place.rstrip("/"), store.from_url(place))
     except (_obstore().exceptions.BaseError, ValueError) as error:
         raise InvalidInput(
-            "blob store", place, f"give s3://, gs://, az:// or file:// and what it needs: {_said(error)}"
+            "blob store", place, f"give s3://, gs://, az:// or file:// and what it needs: {first_line(error)}"
         ) from error
 
 
-def _said(error: Exception) -> str:
-    """What a client says; on further lines it tells its inner workings."""
+def first_line(error: Exception) -> str:
+    """What a client of buckets says; on further lines it tells its inner workings."""
     return str(error).strip().partition("\n")[0]
 
 
