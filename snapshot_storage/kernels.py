@@ -46,8 +46,7 @@ _COOKIE: Final = 12_346
 _COOKIE_RUNS: Final = 12_347
 _OFFSETS_FROM: Final = 4
 
-_kernels = Kernels()
-warm_up = _kernels.warm_up
+KERNELS: Final = Kernels()
 
 
 @register_jitable
@@ -77,7 +76,7 @@ def _put_little(octets: UInt8Array, at: Int, value: Int, size: int) -> Int:
     return at + size
 
 
-@_kernels.add(COLUMN, COLUMN, COLUMN, COLUMN)
+@KERNELS.add(COLUMN, COLUMN, COLUMN, COLUMN)
 def encode_rows(
     deliver_at_ms: Int64Array, ledger_id: Int64Array, entry_id: Int64Array, starts: Int64Array
 ) -> tuple[UInt8Array, Int64Array]:
@@ -143,7 +142,7 @@ def _read_deadline(octets: UInt8Array, at: Int) -> tuple[Int, Int]:
     return _read_varint(octets, at)
 
 
-@_kernels.add(OCTETS, COLUMN, INT64)
+@KERNELS.add(OCTETS, COLUMN, INT64)
 def decode_rows(octets: UInt8Array, ends: Int64Array, first: int) -> tuple[Int64Array, Int64Array, Int64Array, int]:
     """The rows of segments in the usual form, from segment ``first`` on up to the first one of any other form.
 
@@ -198,7 +197,7 @@ def decode_rows(octets: UInt8Array, ends: Int64Array, first: int) -> tuple[Int64
     return deliver_at_ms, ledger_id, entry_id, stop
 
 
-@_kernels.add(COLUMN, COLUMN, COLUMN, COLUMN, COLUMN)
+@KERNELS.add(COLUMN, COLUMN, COLUMN, COLUMN, COLUMN)
 def encode_segment_metadata(
     ledger_id: Int64Array, entry_id: Int64Array, starts: Int64Array, least_ms: Int64Array, most_ms: Int64Array
 ) -> tuple[UInt8Array, int]:

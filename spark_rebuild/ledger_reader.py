@@ -38,7 +38,7 @@ class PulsarLedgerReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one part."""
-        _warm_up()
+        _load_kernels()
         spare_what_stays()
         rows = ArrowRows(self._wanted)
         match partition:
@@ -108,6 +108,6 @@ def make_reader(options: SourceOptions, wanted: StructType) -> PulsarLedgerReade
 
 
 @cache
-def _warm_up() -> None:
+def _load_kernels() -> None:
     for module in (kernels, checksum_kernels):
-        module.warm_up()
+        module.KERNELS.load()

@@ -22,7 +22,7 @@ from tests.benchmarks.measure import Run, WrongOutput
 from tests.benchmarks.report import Part, report
 from tests.benchmarks.rows import Row
 from tests.benchmarks.scale import QUICK, Scale
-from tracker.service.kernels import warm_up_kernels
+from tracker.service.kernels import load_kernels
 
 README = Path(__file__).parent / "README.md"
 
@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
             with_peers=options.peers,
             java_bench=options.java_bench,
         )
-        warm_up_kernels()  # else the first row would compile, or wait for what is compiled
+        load_kernels()  # else the first row would compile, or wait for what is compiled
         load_before = load_average()
         if run.with_peers:
             measure_java(run, {benchmark.name for benchmark in chosen})

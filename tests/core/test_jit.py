@@ -11,15 +11,16 @@ from numba import config
 
 from tests.project_tree import ROOT
 from tracker.core import kernels
-from tracker.core.jit import COLUMN, INT64, Kernels
+from tracker.core.jit import COLUMN, INT64, Kernels, cached_in
 
 SUM = """
 import sys
 from pathlib import Path
 import numpy as np
-from tracker.core.jit import COLUMN, Kernels
+from tracker.core.jit import COLUMN, Kernels, call_before_compiling
 
 kernels = Kernels()
+call_before_compiling(lambda: print("compiling"))
 
 @kernels.add(COLUMN)
 def total(values):
@@ -28,7 +29,7 @@ def total(values):
         found += value
     return found
 
-kernels.warm_up(lambda: print("compiling"))
+kernels.load()
 print(total(np.arange(5)))
 """
 
@@ -92,7 +93,7 @@ def test_without_the_jit_the_function_runs_as_written(tmp_path: Path):
 def test_settings_of_numba_stay_as_they_were():
     """Whoever else uses numba in this process keeps its cache."""
     before = config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES
-    kernels.warm_up()
+    kernels.KERNELS.load()
     assert before == (config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES)
 
 
@@ -110,3 +111,24 @@ def test_read_only_and_writable_columns_share_one_compilation():
     assert above(np.arange(5), 2) == above(frozen, np.int64(2)) == 2
     with pytest.raises(TypeError, match="No matching definition"):
         above(np.arange(5.0), 2)
+
+
+@jit_only
+def test_a_kernel_that_is_not_cached_is_not_compiled_unless_it_is_loaded(tmp_path: Path):
+    """Meanwhile it runs as it is written, with the same results."""
+    family = Kernels()
+
+    @family.add(COLUMN)
+    def doubled(values):
+        return values * 2
+
+    with cached_in(str(tmp_path)):
+        assert not doubled.load_cached()
+        doubled.interpret()
+        assert doubled(np.arange(3)).tolist() == [0, 2, 4]
+        assert not doubled.is_loaded
+        doubled.load()
+    assert doubled.is_loaded
+    assert doubled(np.arange(3)).tolist() == [0, 2, 4]
+    with pytest.raises(TypeError, match="No matching definition"):
+        doubled(np.arange(3.0))

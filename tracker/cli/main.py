@@ -17,6 +17,7 @@ from tracker.cli import (
     stats,
     trackers,
     verify,
+    warm,
 )
 from tracker.cli.demo import command as demo
 from tracker.cli.ledgers import commands as ledgers
@@ -52,6 +53,7 @@ app.command("explain")(explain.explain)
 app.command("histogram")(histogram.histogram)
 app.command("verify")(verify.verify)
 app.command("config")(config.config)
+app.command("warm")(warm.warm)
 app.add_typer(topics.app, name="topics")
 app.add_typer(ledgers.app, name="ledgers")
 

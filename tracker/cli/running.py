@@ -12,11 +12,17 @@ from typing import Annotated, Final, NoReturn, TextIO
 import typer
 
 from tracker.cli.failures import CommandLine, bad_usage, print_error
+from tracker.cli.output import notice_console
 from tracker.core.errors import DelayedTrackerError
+from tracker.core.jit import call_before_compiling
 from tracker.service.exit_codes import ExitCode, exit_code_of
 
 READER_GONE: Final = 128 + signal.SIGPIPE
 """How a command ends whose answer nobody reads any more: as shells report who ends by SIGPIPE."""
+
+
+_TELL_OF_COMPILING: Final = (["serve"], ["warm"])
+"""Commands that tell of it in their own way."""
 
 
 def make_app(program: str, about: str) -> typer.Typer:
@@ -59,6 +65,8 @@ def run_app(app: typer.Typer, program: str) -> NoReturn:
         program: its name, for messages.
     """
     _prepare_streams()
+    if sys.argv[1:2] not in _TELL_OF_COMPILING:
+        call_before_compiling(_tell_of_compiling)
     try:
         _run(app, CommandLine(sys.argv[1:], names_of(app), program))
     except BrokenPipeError:
@@ -92,6 +100,12 @@ def _run(app: typer.Typer, line: CommandLine) -> NoReturn:
     except DelayedTrackerError as error:
         print_error(error, line)
         sys.exit(exit_code_of(error))
+
+
+def _tell_of_compiling() -> None:
+    notice_console().print(
+        "compiling kernels, once for each version and user; `delayed-tracker warm` does so ahead", soft_wrap=True
+    )
 
 
 def names_of(app: typer.Typer) -> list[str]:

@@ -1,5 +1,7 @@
 """The core's compiled kernels; :mod:`tracker.core.jit` has the rules for writing one."""
 
+from typing import Final
+
 import numpy as np
 from numba.extending import register_jitable
 from numpy.typing import NDArray
@@ -19,8 +21,7 @@ _BITSET_BYTES = 8_192
 _PLACE = 4
 """Numbers for each place of a container table."""
 
-_kernels = Kernels()
-warm_up = _kernels.warm_up
+KERNELS: Final = Kernels()
 
 
 @register_jitable
@@ -80,7 +81,7 @@ def _sort_by_position(ledger_id: Int64Array, entry_id: Int64Array) -> Int64Array
     return _sort_rows_by(ledger_id, rows)
 
 
-@_kernels.add(COLUMN, COLUMN, COLUMN)
+@KERNELS.add(COLUMN, COLUMN, COLUMN)
 def delivery_order(deliver_at_ms: Int64Array, ledger_id: Int64Array, entry_id: Int64Array) -> Int64Array:
     """Row numbers in the order (deliver_at_ms, ledger_id, entry_id), equal rows in the order given; O(n).
 
@@ -89,7 +90,7 @@ def delivery_order(deliver_at_ms: Int64Array, ledger_id: Int64Array, entry_id: I
     return _sort_rows_by(deliver_at_ms, _sort_by_position(ledger_id, entry_id))
 
 
-@_kernels.add(COLUMN, COLUMN, COLUMN)
+@KERNELS.add(COLUMN, COLUMN, COLUMN)
 def merged_order(deliver_at_ms: Int64Array, ledger_id: Int64Array, entry_id: Int64Array) -> Int64Array:
     """The same order for rows of sorted runs that lie one behind the other, run by run.
 
@@ -108,13 +109,13 @@ def merged_order(deliver_at_ms: Int64Array, ledger_id: Int64Array, entry_id: Int
     return _sort_rows_by(deliver_at_ms, _sort_by_position(ledger_id, entry_id))
 
 
-@_kernels.add(COLUMN, COLUMN)
+@KERNELS.add(COLUMN, COLUMN)
 def position_order(ledger_id: Int64Array, entry_id: Int64Array) -> Int64Array:
     """Row numbers in the order (ledger_id, entry_id), equal rows in the order given; O(n)."""
     return _sort_by_position(ledger_id, entry_id)
 
 
-@_kernels.add(COLUMN, INT64, INT64)
+@KERNELS.add(COLUMN, INT64, INT64)
 def segment_starts(deliver_at_ms: Int64Array, step_ms: int, count_max: int) -> Int64Array:
     """The rows at which segments of ascending deadlines begin: see :func:`tracker.core.segment.cut_segments`. O(n)."""
     count = len(deliver_at_ms)
@@ -130,7 +131,7 @@ def segment_starts(deliver_at_ms: Int64Array, step_ms: int, count_max: int) -> I
     return starts[:found].copy()
 
 
-@_kernels.add(COLUMN, COLUMN, COLUMN)
+@KERNELS.add(COLUMN, COLUMN, COLUMN)
 def position_order_in_segments(ledger_id: Int64Array, entry_id: Int64Array, starts: Int64Array) -> Int64Array:
     """Row numbers in the order (segment, ledger_id, entry_id); O(n).
 
@@ -163,7 +164,7 @@ def _first_place(ledger: Int, high: Int, mask: Int) -> Int:
     return (mixed ^ mixed >> 29) & mask
 
 
-@_kernels.add(OCTETS, COLUMN, COLUMN)
+@KERNELS.add(OCTETS, COLUMN, COLUMN)
 def container_table(octets: UInt8Array, begins: Int64Array, ledger_id: Int64Array) -> Int64Array:
     """Where each container of some bitmaps lies, as a hash table at most half full. O(containers).
 
@@ -217,7 +218,7 @@ def container_table(octets: UInt8Array, begins: Int64Array, ledger_id: Int64Arra
     return table
 
 
-@_kernels.add(OCTETS, COLUMN, COLUMN, COLUMN)
+@KERNELS.add(OCTETS, COLUMN, COLUMN, COLUMN)
 def contained(octets: UInt8Array, table: Int64Array, ledger_id: Int64Array, entry_id: Int64Array) -> NDArray[np.bool_]:
     """For each position, whether it is in the bitmaps that :func:`container_table` was made for. O(n log container)."""
     found = np.zeros(len(ledger_id), np.bool_)

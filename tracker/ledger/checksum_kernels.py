@@ -29,8 +29,7 @@ CRC32C: Final = 3
 """Digests that :func:`fitting_digests` knows, by their numbers in the metadata of ledgers."""
 _BODY_HEADER_BYTES: Final = 32
 
-_kernels = Kernels()
-warm_up = _kernels.warm_up
+KERNELS: Final = Kernels()
 
 
 def _crc_tables(polynomial: int) -> UInt32Array:
@@ -149,7 +148,7 @@ def _compile_extend_crc32(*_types: Any) -> Callable[..., Any]:
     return by_tables
 
 
-@_kernels.add(OCTETS, COLUMN, COLUMN)
+@KERNELS.add(OCTETS, COLUMN, COLUMN)
 def crc32c_of_each(octets: UInt8Array, start: Int64Array, end: Int64Array) -> Int64Array:
     """The CRC32C of each stretch of bytes from ``start`` to ``end``."""
     crc = np.empty(len(start), np.int64)
@@ -175,7 +174,7 @@ def _big_64(octets: UInt8Array, at: Int) -> Int:
     return _signed_32(_big_32(octets, at)) << 32 | _big_32(octets, at + 4)
 
 
-@_kernels.add(OCTETS, COLUMN, COLUMN)
+@KERNELS.add(OCTETS, COLUMN, COLUMN)
 def crc32c_of_bodies(octets: UInt8Array, start: Int64Array, end: Int64Array) -> Int64Array:
     """For each body, as a bookie stores it with a CRC32C digest, what that digest should be."""
     crc = np.empty(len(start), np.int64)
@@ -185,7 +184,7 @@ def crc32c_of_bodies(octets: UInt8Array, start: Int64Array, end: Int64Array) -> 
     return crc
 
 
-@_kernels.add(OCTETS, COLUMN, COLUMN, COLUMN)
+@KERNELS.add(OCTETS, COLUMN, COLUMN, COLUMN)
 def fitting_digests(octets: UInt8Array, start: Int64Array, end: Int64Array, kinds: Int64Array) -> UInt8Array:
     """For each body, as a bookie stores it, the first of ``kinds`` (CRC32 or CRC32C) whose digest fits, or 0."""
     fitting = np.zeros(len(start), np.uint8)

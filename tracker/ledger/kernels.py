@@ -79,8 +79,7 @@ _FIXED_32: Final = 5
 
 _ZERO: Int = np.int64(0)
 
-_kernels = Kernels()
-warm_up = _kernels.warm_up
+KERNELS: Final = Kernels()
 
 
 @register_jitable(forceinline=True)
@@ -136,7 +135,7 @@ def _compile_prefetch(*_types: Any) -> Callable[..., Any]:
     return compiled
 
 
-@_kernels.add(OCTETS, INT64, INT64, types.boolean)
+@KERNELS.add(OCTETS, INT64, INT64, types.boolean)
 def walk_log(octets: UInt8Array, position: int, count_max: int, direct: bool) -> tuple[Int64Array, Int]:
     """The records of an entry log from a position on, up to the first that needs a closer look.
 
@@ -184,7 +183,7 @@ def walk_log(octets: UInt8Array, position: int, count_max: int, direct: bool) ->
     return records[:, :count].copy(), at
 
 
-@_kernels.add(OCTETS, COLUMN, COLUMN)
+@KERNELS.add(OCTETS, COLUMN, COLUMN)
 def gather(octets: UInt8Array, start: Int64Array, end: Int64Array) -> UInt8Array:
     """The stretches of bytes from ``start`` to ``end``, one behind the other."""
     gathered = np.empty((end - start).sum(), np.uint8)
@@ -301,7 +300,7 @@ def _has_long_key_and_value(octets: UInt8Array, at: Int, end: Int) -> bool:
     return at == end and seen == 3
 
 
-@_kernels.add(OCTETS, COLUMN, COLUMN)
+@KERNELS.add(OCTETS, COLUMN, COLUMN)
 def scan_frames(
     octets: UInt8Array, start: Int64Array, end: Int64Array
 ) -> tuple[NDArray[np.bool_], UInt32Array, Int64Array]:

@@ -1,9 +1,20 @@
-"""Loading all compiled kernels at the start of the service, so that no call waits for a compilation."""
+"""All kernels of the service, and the child process that fills the cache with them.
+
+``python -m tracker.service.kernels`` compiles what the cache lacks and prints how many are compiled, of how
+many. It ends early when its standard input does, so it never outlives the service that started it.
+"""
+
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
 
 # numba asks whether an array is masked when it first sees one that is read-only: in the middle of a call, it would import
 # this then, and every other call would wait.
 import numpy.ma  # noqa: F401
-import structlog
 
 import snapshot_storage.kernels
 import tracker.core.kernels
@@ -12,29 +23,53 @@ import tracker.ledger.compaction.kernels
 import tracker.ledger.kernels
 import tracker.ledger.local.kernels
 import tracker.ledger.offload.kernels
+from tracker.core.jit import Kernel, cache_directory
+from tracker.ledger.progress import Progress
+from tracker.service.worker_threads import NICENESS
 
-_log = structlog.stdlib.get_logger("tracker.service")
+SERVICE_KERNELS: Final[Sequence[Kernel[..., Any]]] = (
+    *tracker.core.kernels.KERNELS,
+    *snapshot_storage.kernels.KERNELS,
+    *tracker.ledger.kernels.KERNELS,
+    *tracker.ledger.checksum_kernels.KERNELS,
+    *tracker.ledger.compaction.kernels.KERNELS,
+    *tracker.ledger.local.kernels.KERNELS,
+    *tracker.ledger.offload.kernels.KERNELS,
+)
 
 
-def warm_up_kernels() -> None:
-    """Load them from the user's cache, or compile them, which takes some seconds once and is logged. Blocks."""
-    announced = False
+def load_kernels(progress: Progress = lambda _done, _total: None) -> int:
+    """Load all kernels from the cache, compiling into it what it lacks. Blocks for up to a minute.
 
-    def announce() -> None:
-        nonlocal announced
-        if not announced:
-            _log.info("compiling kernels; this takes some seconds, once for each version and user")
-        announced = True
+    Args:
+        progress: called with the number of kernels that are compiled and of those that have to be, if there are any.
+    Returns:
+        How many had to be compiled.
+    """
+    missing = [kernel for kernel in SERVICE_KERNELS if not kernel.load_cached()]
+    for done, kernel in enumerate(missing):
+        progress(done, len(missing))
+        kernel.load()
+        progress(done + 1, len(missing))
+    return len(missing)
 
-    for module in (
-        tracker.core.kernels,
-        snapshot_storage.kernels,
-        tracker.ledger.kernels,
-        tracker.ledger.checksum_kernels,
-        tracker.ledger.compaction.kernels,
-        tracker.ledger.local.kernels,
-        tracker.ledger.offload.kernels,
-    ):
-        module.warm_up(announce)
-    if announced:
-        _log.info("kernels are compiled")
+
+def is_cache_writable() -> bool:
+    """Tell whether machine code can be kept for later processes; creates the directory if it is missing."""
+    try:
+        Path(cache_directory()).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=cache_directory()):
+            return True
+    except OSError:
+        return False
+
+
+def _end_with_standard_input() -> None:
+    sys.stdin.buffer.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    os.nice(NICENESS)  # calls of the service come first
+    threading.Thread(target=_end_with_standard_input, daemon=True).start()
+    load_kernels(lambda done, total: print(done, total, flush=True))  # noqa: T201  # read by the service

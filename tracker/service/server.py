@@ -1,7 +1,7 @@
 """The service as a whole: its parts are made, connected, started and stopped here, and nowhere else.
 
-Start: both addresses are bound, HTTP answers (live, not ready), kernels are loaded, the storage and
-the ledgers open, gRPC answers, ready. Stop: health says NOT_SERVING, new calls are refused, waiting polls end, effects
+Start: both addresses are bound, HTTP answers (live, not ready), kernels are loaded (or compile in the background), the
+storage and the ledgers open, gRPC answers, ready. Stop: health says NOT_SERVING, new calls are refused, waiting polls end, effects
 finish, connections close, the storage and the ledgers close. A stop takes no longer than the grace period; what it cuts
 off is safe, since storing is all or nothing.
 """
@@ -31,7 +31,7 @@ from tracker.service.freed_memory import FreedMemory, allocate_in_two_arenas, tr
 from tracker.service.health import LEDGER_SERVICE_NAME, SERVICE_NAME, Health, Stage
 from tracker.service.http import HttpServer, build_app
 from tracker.service.http_message_id import AdminHooks, message_id_routes
-from tracker.service.kernels import warm_up_kernels
+from tracker.service.kernel_start import KernelStart
 from tracker.service.ledger_access import LedgerAccess, LedgerAnswers
 from tracker.service.ledger_servicer import LedgerServicer
 from tracker.service.listen import AddressInUse, listen
@@ -100,6 +100,7 @@ class TrackerServer:
         )
         self.trackers.calls.spans = self._tracing
         self._loop_lag = LoopLag(self.trackers.instruments.loop_lag)
+        self._kernels = KernelStart()
         self._freed_memory = FreedMemory(give_back=trim_of_this_process())
         self.ledgers = LedgerAccess(settings.ledger_source_url, LedgerAnswers.of(settings))
         self._admin_hooks = admin_hooks or AdminHooks()
@@ -131,7 +132,8 @@ class TrackerServer:
             http = HttpServer(build_app(self.health, metrics, *admin), listener)
             undo.push_async_callback(http.stop)
             await http.start()
-            await asyncio.get_running_loop().run_in_executor(None, warm_up_kernels)
+            undo.push_async_callback(self._kernels.stop)
+            await self._kernels.start()
             await self._start_storage()
             undo.push_async_callback(self.ledgers.close)
             await self.ledgers.start()
@@ -166,6 +168,7 @@ class TrackerServer:
         def remaining_seconds() -> float:
             return max(grace_ends - loop.time(), _CLOSE_SECONDS_MIN)
 
+        await self._kernels.stop()
         await self.health.enter(Stage.DRAINING)
         await self.trackers.drain(max(self.settings.shutdown_grace_ms - _CLOSE_MS, 0))
         self.health.end_watches()

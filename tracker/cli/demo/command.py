@@ -19,6 +19,7 @@ from tracker.cli.demo.sample import BUNDLED_SAMPLE, Sample, open_sample
 from tracker.cli.demo.spark_part import RebuiltSubscription, has_spark, show_rebuild
 from tracker.cli.options import AsJson
 from tracker.cli.output import answer_console, print_json
+from tracker.cli.warm import load_with_progress
 from tracker.core.errors import DelayedTrackerError
 from tracker.service.exit_codes import ExitCode
 
@@ -71,6 +72,7 @@ def demo(
 
     Example: delayed-tracker demo
     """
+    load_with_progress()
     console = Console(quiet=True) if as_json else answer_console(markup=True)
     report = asyncio.run(_play_in_time(open_sample(sample), console))
     if as_json:

@@ -3,6 +3,8 @@
 It handles the form that compactors write. An entry of any other form is left to the caller, whose parser decides.
 """
 
+from typing import Final
+
 import numpy as np
 from numba.extending import register_jitable
 from numpy.typing import NDArray
@@ -13,8 +15,7 @@ Int64Array = NDArray[np.int64]
 Octets = NDArray[np.uint8]
 Int = int | np.int64
 
-_kernels = Kernels()
-warm_up = _kernels.warm_up
+KERNELS: Final = Kernels()
 
 
 @register_jitable(forceinline=True)
@@ -24,7 +25,7 @@ def _size(octets: Octets, at: Int) -> Int:
     return high | np.int64(octets[np.uintp(at + 2)]) << 8 | np.int64(octets[np.uintp(at + 3)])
 
 
-@_kernels.add(OCTETS, COLUMN, COLUMN)
+@KERNELS.add(OCTETS, COLUMN, COLUMN)
 def original_positions(octets: Octets, start: Int64Array, end: Int64Array) -> tuple[Int64Array, NDArray[np.bool_]]:
     """Where entries of a compacted ledger were in their topic.
 

@@ -20,8 +20,7 @@ RECORD_HEADER_BYTES: Final = 40
 _SIZE_BYTES: Final = 4
 _FRAME_BYTES_MAX: Final = 6 + 2 * (1 + 10)
 
-_kernels = Kernels()
-warm_up = _kernels.warm_up
+KERNELS: Final = Kernels()
 
 
 @register_jitable
@@ -51,7 +50,7 @@ def _put_varint(octets: UInt8Array, at: Int, value: Int) -> Int:
     return at + 1
 
 
-@_kernels.add(COLUMN, INT64, COLUMN, INT64, COLUMN)
+@KERNELS.add(COLUMN, INT64, COLUMN, INT64, COLUMN)
 def encode_frames(
     stamped: Int64Array, has_timestamp: Int, timestamp: Int64Array, has_index: Int, index: Int64Array
 ) -> tuple[UInt8Array, Int64Array]:
@@ -81,7 +80,7 @@ def encode_frames(
     return octets[:at], ends
 
 
-@_kernels.add(OCTETS, COLUMN, COLUMN, COLUMN, OCTETS, COLUMN, INT64, INT64, INT64)
+@KERNELS.add(OCTETS, COLUMN, COLUMN, COLUMN, OCTETS, COLUMN, INT64, INT64, INT64)
 def encode_records(  # noqa: PLR0917  # kernels take columns by position
     octets: UInt8Array,
     starts: Int64Array,

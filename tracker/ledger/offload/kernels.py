@@ -1,5 +1,7 @@
 """Compiled kernels that walk stored records into columns; :mod:`tracker.core.jit` has the rules for writing one."""
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,11 +19,10 @@ BROKEN = 2
 OUT_OF_ORDER = 3
 """A record follows, but of another entry."""
 
-_kernels = Kernels()
-warm_up = _kernels.warm_up
+KERNELS: Final = Kernels()
 
 
-@_kernels.add(OCTETS, INT64, INT64, INT64, INT64, INT64)
+@KERNELS.add(OCTETS, INT64, INT64, INT64, INT64, INT64)
 def walk_blob_records(  # noqa: PLR0917  kernels take no keywords
     octets: Octets, start: int, end: int, first_entry_id: int, last_entry_id: int, seen_behind: int
 ) -> tuple[Int64Array, Int64Array, int, int]:
@@ -79,7 +80,7 @@ def walk_blob_records(  # noqa: PLR0917  kernels take no keywords
     return starts[:count].copy(), ends[:count].copy(), at, status
 
 
-@_kernels.add(OCTETS, INT64, INT64, OCTETS, INT64, INT64, INT64)
+@KERNELS.add(OCTETS, INT64, INT64, OCTETS, INT64, INT64, INT64)
 def walk_sequence_records(  # noqa: PLR0917  kernels take no keywords
     octets: Octets, start: int, end: int, sync: Octets, first_key: int, last_key: int, framed: int
 ) -> tuple[Int64Array, Int64Array, int, int]:
@@ -156,7 +157,7 @@ def walk_sequence_records(  # noqa: PLR0917  kernels take no keywords
     return starts[:count].copy(), ends[:count].copy(), at, status
 
 
-@_kernels.add(OCTETS, INT64)
+@KERNELS.add(OCTETS, INT64)
 def read_lengths(octets: Octets, count: int) -> tuple[Int64Array, int]:
     """Lengths as Hadoop's variable-length numbers, none negative.
 
@@ -187,7 +188,7 @@ def read_lengths(octets: Octets, count: int) -> tuple[Int64Array, int]:
     return lengths, 1 if at == len(octets) else 0
 
 
-@_kernels.add(OCTETS, COLUMN)
+@KERNELS.add(OCTETS, COLUMN)
 def framed_values(octets: Octets, lengths: Int64Array) -> tuple[Int64Array, Int64Array, int]:
     """Values laid one behind the other, each its own length i32 and the entry.
 

@@ -1,0 +1,66 @@
+"""The first start on a machine: nothing is compiled yet, and dispatchers do not wait for it."""
+
+import os
+import subprocess
+import sys
+
+import httpx
+import pytest
+from numba import config
+
+from tests.integration.dispatcher import now_ms
+from tests.integration.lab import TOPIC, add
+from tracker.client import DelayedTrackerClient
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled with NUMBA_DISABLE_JIT=1"),
+]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+async def test_a_service_answers_before_its_kernels_are_compiled(service):
+    """It says so, and gives what a compiled one gives."""
+    async with DelayedTrackerClient.connect(service.grpc_address) as client, httpx.AsyncClient() as http:
+        async with await client.open_tracker(TOPIC, "workers") as session:
+            await add(session, 7, 1_000)
+            answer = await session.add_columns([now_ms() + 3_000] * 3, [8] * 3, [2, 0, 1])
+            assert answer.added_count == 3
+            async with await session.poll(10, wait_ms=10_000) as lease:
+                assert [position.entry_id for position in lease.messages] == [0, 1, 2]
+        assert (await http.get(f"http://{service.http_address}/health/ready")).status_code == 200
+    said = service.log.read_text("utf-8")
+    assert "compiling kernels in the background" in said
+    assert "kernels are compiled" not in said
+    assert await service.stop() == 0
+
+
+def warm(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tracker.cli", "warm", *arguments],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_compiling_ahead_needs_a_place_for_it(monkeypatch):
+    """The error names it and says what helps."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "/proc/self/nowhere")
+    ran = warm()
+    assert ran.returncode == 2
+    assert "cache directory: '/proc/self/nowhere'" in ran.stderr
+    assert "NUMBA_CACHE_DIR" in ran.stderr
+
+
+def test_compiling_ahead_says_where_it_is_kept(cache):
+    """As JSON, too."""
+    ran = warm("--json")
+    assert ran.returncode == 0, ran.stderr
+    assert f'"cache": "{cache}"' in ran.stdout

@@ -1,0 +1,153 @@
+"""A first start answers while a child process compiles, and never waits for it."""
+
+import asyncio
+import importlib
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba import config
+from structlog.testing import capture_logs
+
+from tracker.core.jit import Kernels, cached_in
+from tracker.service.kernel_start import KernelStart
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled with NUMBA_DISABLE_JIT=1"),
+]
+
+SUMS = """
+from tracker.core.jit import COLUMN, Kernels
+
+KERNELS = Kernels()
+
+@KERNELS.add(COLUMN)
+def total(values):
+    found = 0
+    for value in values:
+        found += value
+    return found
+"""
+COMPILES = """
+import sys
+sys.path.insert(0, {directory!r})
+import sums
+sums.KERNELS.load()
+print(1, 1)
+"""
+WAITS = "import sys; print(0, 1, flush=True); sys.stdin.read()"
+FAILS = "raise SystemExit('no compiler here')"
+
+
+class Sums:
+    """A module of one kernel, and the child process that compiles it."""
+
+    def __init__(self, directory: Path):
+        self.child = COMPILES.format(directory=str(directory))
+        self.module = importlib.import_module("sums")
+
+    @property
+    def kernels(self) -> Kernels:
+        return self.module.KERNELS
+
+    @property
+    def is_loaded(self) -> bool:
+        return all(kernel.is_loaded for kernel in self.kernels)
+
+    def total(self) -> int:
+        return self.module.total(np.arange(5))
+
+
+@pytest.fixture
+def sums(tmp_path, monkeypatch):
+    (tmp_path / "sums.py").write_text(SUMS, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield Sums(tmp_path)
+    sys.modules.pop("sums")
+
+
+@pytest.fixture
+def cache(tmp_path):
+    with cached_in(str(tmp_path / "cache")):
+        yield tmp_path / "cache"
+
+
+async def test_calls_are_answered_while_a_child_compiles(sums, cache):
+    """Then they run machine code; the next start finds it."""
+    starting = KernelStart(sums.kernels, child=["-c", sums.child])
+    with capture_logs() as logs:
+        await starting.start()
+        assert starting.is_compiling
+        assert not sums.is_loaded
+        assert sums.total() == 10
+        await starting.wait_compiled()
+    assert sums.is_loaded
+    assert sums.total() == 10
+    assert logs[0]["event"].startswith("compiling kernels in the background")
+    assert logs[-1]["event"] == "kernels are compiled"
+    assert list(cache.rglob("*.nbc"))
+    await starting.stop()
+
+
+async def test_a_start_with_everything_cached_says_nothing(sums, cache):
+    """No process is started."""
+    sums.kernels.load()
+    later = KernelStart(importlib.reload(sums.module).KERNELS, child=["-c", FAILS])
+    with capture_logs() as logs:
+        await later.start()
+    assert not later.is_compiling
+    assert logs == []
+    await later.stop()
+
+
+async def test_a_child_that_fails_is_replaced_by_a_thread(sums, cache):
+    """The log says what it said."""
+    starting = KernelStart(sums.kernels, child=["-c", FAILS])
+    with capture_logs() as logs:
+        await starting.start()
+        await starting.wait_compiled()
+    assert sums.is_loaded
+    failed = next(line for line in logs if line["log_level"] == "warning")
+    assert (failed["exit_status"], failed["said"]) == (1, "no compiler here")
+    await starting.stop()
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc/self").is_dir(), reason="root can write anywhere else")
+async def test_without_a_place_for_a_cache_the_child_writes_to_a_temporary_directory(sums, tmp_path, monkeypatch):
+    """Nothing is left of it."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with cached_in("/proc/self/nowhere"):
+        starting = KernelStart(sums.kernels, child=["-c", sums.child])
+        with capture_logs() as logs:
+            await starting.start()
+            await starting.wait_compiled()
+    assert sums.is_loaded
+    assert not [line for line in logs if line["log_level"] == "warning"]
+    assert not list(tmp_path.glob("delayed-tracker-kernels-*"))
+    await starting.stop()
+
+
+async def test_a_stop_ends_the_child(sums, cache):
+    """Calls that are under way go on as they are written."""
+    starting = KernelStart(sums.kernels, child=["-c", WAITS])
+    await starting.start()
+    await asyncio.wait_for(starting.stop(), 10)
+    assert not starting.is_compiling
+    assert sums.total() == 10
+
+
+async def test_the_child_ends_with_the_service_that_started_it(tmp_path):
+    """A service that is killed cannot stop it."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tracker.service.kernels",
+        stdin=asyncio.subprocess.PIPE,
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+    )
+    process.stdin.close()
+    assert await asyncio.wait_for(process.wait(), 60) == 1
