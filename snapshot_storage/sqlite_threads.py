@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 from snapshot_storage import sqlite_schema
 from snapshot_storage.errors import SnapshotCorrupt, StorageUnavailable
-from snapshot_storage.sqlite_lock import PathLock, lock_path_of
+from snapshot_storage.sqlite_lock import FileLock, PathLock, file_id_of, lock_path_of
 from tracker.core.errors import InvalidInput
 
 T = TypeVar("T")
@@ -72,15 +72,6 @@ def one_view(connection: sqlite3.Connection) -> Iterator[None]:
             connection.execute("COMMIT")
 
 
-def _file_id(path: Path) -> tuple[int, int] | None:
-    """Which file has this name; None if there is none."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino
-
-
 def _ensure_directory(path: Path) -> None:
     """Create the file's directory, durably, if it alone is missing: more than one missing level is a mistyped path."""
     directory = path.parent
@@ -108,8 +99,8 @@ class SqliteThreads:
         self._reader_threads = ThreadPoolExecutor(reader_count, thread_name_prefix="sqlite-reader")
         self._readers: SimpleQueue[sqlite3.Connection] = SimpleQueue()
         self._writer: sqlite3.Connection | None = None
-        self._lock: PathLock | None = None
-        self._file_id: tuple[int, int] | None = None
+        self._path_lock: PathLock | None = None
+        self._file_lock: FileLock | None = None
         self._accepts = False
 
     async def open(self, recover: Job[T]) -> T:
@@ -129,12 +120,15 @@ class SqliteThreads:
             raise InvalidInput("sqlite path", str(self._path), "this is a directory; name a file in it")
         with storage_errors(self._path), contextlib.ExitStack() as undo:
             _ensure_directory(self._path)
-            # Nothing is written beside a file of somebody else. Where somebody has the storage open it is not looked into:
-            # closing a file takes away the locks that SQLite has on it in the same process.
-            if not lock_path_of(self._path).exists():
-                sqlite_schema.require_ours_or_new(self._path)
-            self._lock = PathLock.acquire(self._path)
             undo.callback(self._release)
+            # The file is looked into only under its lock: closing it takes away the locks that SQLite has on it in the same
+            # process. Nothing is written beside a file of somebody else.
+            if self._path.exists() and not lock_path_of(self._path).exists():
+                self._file_lock = FileLock.acquire(self._path)
+                sqlite_schema.require_ours_or_new(self._path)
+            self._path_lock = PathLock.acquire(self._path)
+            if self._file_lock is None:
+                self._file_lock = FileLock.acquire(self._path)
             sqlite_schema.require_ours_or_new(self._path)
             self._writer = sqlite_schema.connect(self._path)
             sqlite_schema.prepare(self._writer, self._path)
@@ -142,8 +136,8 @@ class SqliteThreads:
                 reader = sqlite_schema.connect(self._path)
                 self._readers.put(reader)
                 reader.execute("PRAGMA query_only = ON")
+            self._require_same_file()
             recovered = recover(self._writer)
-            self._file_id = _file_id(self._path)
             self._accepts = True
             undo.pop_all()
         return recovered
@@ -174,11 +168,14 @@ class SqliteThreads:
         while not self._readers.empty():
             self._readers.get().close()
         writer, self._writer = self._writer, None
-        lock, self._lock = self._lock, None
+        file_lock, self._file_lock = self._file_lock, None
+        path_lock, self._path_lock = self._path_lock, None
         if writer is not None:
             writer.close()  # the last connection to close moves the log into the file and removes it
-        if lock is not None:
-            lock.release()
+        if file_lock is not None:
+            file_lock.release()
+        if path_lock is not None:
+            path_lock.release()
 
     def _run_writing(self, job: Job[T]) -> T:
         assert self._writer is not None  # jobs are accepted only while it is there, and finished before it goes
@@ -188,7 +185,7 @@ class SqliteThreads:
 
     def _require_same_file(self) -> None:
         """Refuse to write where the next start does not read: SQLite goes on with a file that has lost its name."""
-        if _file_id(self._path) != self._file_id:
+        if self._file_lock is None or file_id_of(self._path) != self._file_lock.file_id:
             raise StorageUnavailable(
                 f"{self._path} was removed or replaced while it was in use; put the file back, or stop the service and "
                 "start it again with the one that is there now"

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -59,6 +60,57 @@ async def test_another_process_keeps_us_out_until_it_is_killed(tmp_path):
     assert await holder.wait() == -signal.SIGKILL
     async with started(path):
         assert (tmp_path / "db.lock").read_text() == f"{os.getpid()}\n"
+
+
+@pytest.mark.parametrize("alias", ["hard link", "renamed", "renamed beside its lock"])
+async def test_a_file_is_opened_once_under_all_its_names(tmp_path, alias):
+    """A hard link in another directory, and the file itself after it was renamed, are refused; the first goes on."""
+    path, other = tmp_path / "db", tmp_path / "elsewhere" / "db"
+    other.parent.mkdir()
+    async with started(path) as storage:
+        if alias == "hard link":
+            other.hardlink_to(path)
+        else:
+            path.rename(other)
+        if alias == "renamed beside its lock":
+            other.with_name("db.lock").touch()
+        with pytest.raises(StorageInUse, match=f"this process has {other} open already under another name"):
+            await open_sqlite(str(other)).start()
+        if alias != "hard link":
+            other.rename(path)
+        await create(storage, [b"1"])
+        assert record_locks_of(path) > 0
+    async with started(path) as again:
+        assert len(await again.list_bucket_snapshots("t", "c")) == 1
+
+
+@pytest.mark.slow
+async def test_another_process_keeps_us_out_of_a_hard_link(tmp_path):
+    """The message tells how to find the process; after kill -9 the file opens at once."""
+    path, link = tmp_path / "db", tmp_path / "link"
+    holder = await asyncio.create_subprocess_exec(sys.executable, "-c", HOLDER, str(path), stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout is not None
+        assert await holder.stdout.readline() == b"open\n"
+        link.hardlink_to(path)
+        with pytest.raises(StorageInUse, match=f"another process has {link} open already.*fuser {link}"):
+            await open_sqlite(str(link)).start()
+        assert not link.with_name("link.lock").exists()
+    finally:
+        holder.kill()
+    assert await holder.wait() == -signal.SIGKILL
+    async with started(path):
+        pass
+
+
+def record_locks_of(path):
+    """How many record locks this process has on a file."""
+    inode = str(path.stat().st_ino)
+    rows = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return sum(
+        "POSIX" in row and str(os.getpid()) in row and any(word.rpartition(":")[2] == inode for word in row)
+        for row in rows
+    )
 
 
 @pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
