@@ -1,6 +1,7 @@
 """``delayed-tracker serve``: the service, in the foreground, until SIGTERM or SIGINT."""
 
 import asyncio
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,7 @@ import typer
 
 from tracker.cli.config import settings_from
 from tracker.cli.options import BrokerConf, Config, Set
+from tracker.service.settings_load import LoadedSettings
 
 _JSON_LOG = "logFormat=json"
 
@@ -29,19 +31,26 @@ def serve(
 ) -> None:
     """Run the service until SIGTERM or SIGINT; log lines go to stderr.
 
+    SIGHUP reads the settings again; conf/tracker.conf names those that then take effect.
+
     Port 0 in a listen address takes any free port; --ready-file tells which.
 
     Example: delayed-tracker serve --config conf/tracker.conf --set grpcListenAddress=127.0.0.1:7650
     """
+    # Until the service handles it, a SIGHUP has nothing to reload.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # Only this command needs the packages of the "server" extra.
     import structlog  # noqa: PLC0415
 
     from tracker.service.logs import configure_logging  # noqa: PLC0415
     from tracker.service.server import serve as run_service  # noqa: PLC0415
 
-    loaded = settings_from(path, [*(overrides or ()), *([_JSON_LOG] if as_json else ())], broker_conf)
+    def read() -> LoadedSettings:
+        return settings_from(path, [*(overrides or ()), *([_JSON_LOG] if as_json else ())], broker_conf)
+
+    loaded = read()
     configure_logging(loaded.settings.log_format, loaded.settings.log_level)
     if loaded.ignored:
         log = structlog.stdlib.get_logger("tracker.service")
         log.info("keys of others ignored", file=str(broker_conf), count=len(loaded.ignored), keys=loaded.ignored)
-    asyncio.run(run_service(loaded.settings, ready_file=ready_file))
+    asyncio.run(run_service(loaded.settings, ready_file=ready_file, reread=lambda: read().settings))

@@ -6,16 +6,26 @@ calls, and again once it drains.
 
 import asyncio
 import contextlib
+import dataclasses
 import socket
 from collections.abc import Iterator
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from tracker.service.clock import Clock, SystemClock
 from tracker.service.health import Health, Stage
+from tracker.service.http_connections import (
+    REQUEST_HEAD_BYTES_MAX,
+    BoundedConnection,
+    HttpConnections,
+    HttpLimits,
+)
+from tracker.service.http_framing import RequestFraming
 from tracker.service.metrics.exporter import ServiceMetrics
 
 _CLOSE_SECONDS = 1
@@ -43,16 +53,19 @@ def build_app(health: Health, metrics: ServiceMetrics, *more: Route) -> Starlett
             Route("/health/ready", ready),
             Route("/metrics", scrape),
             *more,
-        ]
+        ],
+        middleware=[Middleware(RequestFraming)],
     )
 
 
 class _EmbeddedServer(uvicorn.Server):
-    """uvicorn as a part of a process whose signals belong to somebody else."""
+    """uvicorn as a part of a process that has signals and a bound on connections of its own."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, connections: HttpConnections) -> None:
         super().__init__(config)
         self.listening = asyncio.Event()
+        self._connections = connections
+        self._accepting: asyncio.Task[None] | None = None
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -60,16 +73,35 @@ class _EmbeddedServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        self._accepting = asyncio.create_task(self._connections.accept(self._connection))
         self.listening.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._accepting is not None:
+            self._accepting.cancel()
+            await asyncio.wait([self._accepting])
+        await super().shutdown(sockets)
+        self._connections.close()
+
+    def _connection(self) -> BoundedConnection:
+        return BoundedConnection(self.config, self.server_state, self.lifespan.state, self._connections)
 
 
 class HttpServer:
     """Serves one application on one listening socket, which it owns from here on."""
 
-    def __init__(self, app: Starlette, listener: socket.socket) -> None:
+    def __init__(
+        self,
+        app: Starlette,
+        listener: socket.socket,
+        *,
+        limits: HttpLimits | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         config = uvicorn.Config(
             app,
-            http="h11",
+            http=BoundedConnection,
+            h11_max_incomplete_event_size=REQUEST_HEAD_BYTES_MAX,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -77,13 +109,17 @@ class HttpServer:
             server_header=False,
             timeout_graceful_shutdown=_CLOSE_SECONDS,
         )
-        self._server = _EmbeddedServer(config)
-        self._listener = listener
+        self.connections = HttpConnections(listener, clock or SystemClock(), limits or HttpLimits())
+        self._server = _EmbeddedServer(config, self.connections)
         self._serving: asyncio.Task[None] | None = None
+
+    def set_client_timeout(self, timeout_ms: int) -> None:
+        """Let connections wait this long for their clients; those that wait already, too."""
+        self.connections.limits = dataclasses.replace(self.connections.limits, client_timeout_ms=timeout_ms)
 
     async def start(self) -> None:
         """Return once requests are answered."""
-        serving = asyncio.create_task(self._server.serve(sockets=[self._listener]))
+        serving = asyncio.create_task(self._server.serve(sockets=[]))
         listening = asyncio.create_task(self._server.listening.wait())
         await asyncio.wait({serving, listening}, return_when=asyncio.FIRST_COMPLETED)
         listening.cancel()
@@ -94,7 +130,7 @@ class HttpServer:
     async def stop(self) -> None:
         """Finish the requests under way and close the socket; harmless if it never started."""
         if self._serving is None:
-            self._listener.close()
+            self.connections.close()
         else:
             self._server.should_exit = True
             await self._serving

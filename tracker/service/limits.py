@@ -1,4 +1,4 @@
-"""Every bound of the service shell, in one frozen value with no components in it."""
+"""Every bound of the service shell, in one value with no components in it, which all parts of a service share."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,9 @@ NAME_BYTES_MAX = 4_096
 OWNER_BYTES_MAX = 1_024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ServiceLimits:
-    """Settings of the shell. Durations in milliseconds, sizes in items."""
+    """Settings of the shell. Durations in milliseconds, sizes in items. Only :meth:`adopt` changes them."""
 
     batch_max: int = 100_000
     """Positions in one call; more is refused with BATCH_TOO_LARGE. Bounds the time one call holds the event loop."""
@@ -58,3 +58,8 @@ class ServiceLimits:
                 raise InvalidInput(name, value, "give 1 or more")
         if self.lease_default_ms > self.lease_max_ms:
             raise InvalidInput("lease_default_ms", self.lease_default_ms, f"give at most {self.lease_max_ms}")
+
+    def adopt(self, other: "ServiceLimits") -> None:
+        """Take over the values of another one, which every part of the service reads from then on."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(other, name))

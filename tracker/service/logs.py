@@ -12,8 +12,10 @@ from structlog.typing import Processor
 
 from tracker.service.call_identity import with_call
 
-_QUIET_LOGGERS = ("uvicorn", "asyncio")
-"""Libraries whose informational lines say nothing an operator of this service needs."""
+_QUIET_LOGGERS = {"uvicorn": logging.ERROR, "asyncio": logging.WARNING}
+"""Libraries whose lines below this level say nothing an operator of this service needs. uvicorn warns of every request
+that is no HTTP: any client could fill the log.
+"""
 
 
 def configure_logging(log_format: str, level: str, *, stream: TextIO | None = None) -> None:
@@ -25,7 +27,6 @@ def configure_logging(log_format: str, level: str, *, stream: TextIO | None = No
         stream: where to; None is stderr.
     """
     target = sys.stderr if stream is None else stream
-    threshold = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Processor] = [
         with_call,
         structlog.stdlib.add_log_level,
@@ -47,6 +48,12 @@ def configure_logging(log_format: str, level: str, *, stream: TextIO | None = No
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=rendering))
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(threshold)
-    for name in _QUIET_LOGGERS:
-        logging.getLogger(name).setLevel(max(threshold, logging.WARNING))
+    set_log_level(level)
+
+
+def set_log_level(level: str) -> None:
+    """Change the least important lines that are written: ``debug``, ``info``, ``warning`` or ``error``."""
+    threshold = logging.getLevelNamesMapping()[level.upper()]
+    logging.getLogger().setLevel(threshold)
+    for name, least in _QUIET_LOGGERS.items():
+        logging.getLogger(name).setLevel(max(threshold, least))

@@ -12,6 +12,7 @@ import gc
 import json
 import os
 import signal
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -30,17 +31,21 @@ from tracker.service.clock import Clock, SystemClock
 from tracker.service.freed_memory import FreedMemory, allocate_in_two_arenas, trim_of_this_process
 from tracker.service.health import LEDGER_SERVICE_NAME, SERVICE_NAME, Health, Stage
 from tracker.service.http import HttpServer, build_app
+from tracker.service.http_connections import HttpLimits
 from tracker.service.http_message_id import AdminHooks, message_id_routes
 from tracker.service.kernel_start import KernelStart
 from tracker.service.ledger_access import LedgerAccess, LedgerAnswers
 from tracker.service.ledger_servicer import LedgerServicer
 from tracker.service.listen import AddressInUse, listen
+from tracker.service.logs import set_log_level
 from tracker.service.methods import serve_ledgers, serve_tracker
 from tracker.service.metrics.exporter import Names, ServiceMetrics
 from tracker.service.metrics.loop_lag import LoopLag
 from tracker.service.metrics.measured_storage import MeasuredStorage
+from tracker.service.open_files import ConnectionCaps, open_files_limit, raise_open_files_limit
 from tracker.service.reflection import Reflection
 from tracker.service.registry import TrackerRegistry
+from tracker.service.reloading import Reloader
 from tracker.service.servicer import TrackerServicer
 from tracker.service.settings import Settings
 from tracker.service.settings_keys import Address
@@ -111,12 +116,14 @@ class TrackerServer:
         """Return once calls are answered.
 
         Raises:
+            OpenFilesLimitTooLow, InvalidInput: the limit of open files is too low for the service, or for its settings.
             AddressInUse, AddressUnusable: one of the addresses cannot be bound; nothing was opened.
             StorageInUse, StorageFormatUnsupported, StorageUnavailable: the storage cannot be opened; all is released.
             InvalidInput, LedgerFileInvalid, MetadataInvalid: the ledgers cannot be opened; all is released.
         """
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(self.trackers.close)
+            caps = self._connection_caps()
             # gRPC cannot give back an address before it has served; until the storage is open, a plain socket holds it.
             held, grpc_address = await listen("grpcListenAddress", self.settings.grpc_address)
             undo.callback(held.close)
@@ -129,7 +136,9 @@ class TrackerServer:
                 names=Names(self.settings.metrics_names),
             )
             admin = message_id_routes(self.ledgers, self._admin_hooks)
-            http = HttpServer(build_app(self.health, metrics, *admin), listener)
+            app = build_app(self.health, metrics, *admin)
+            limits = HttpLimits(caps.http, self.settings.http_client_timeout_ms)
+            http = HttpServer(app, listener, limits=limits, clock=self.trackers.clock)
             undo.push_async_callback(http.stop)
             await http.start()
             undo.push_async_callback(self._kernels.stop)
@@ -138,7 +147,7 @@ class TrackerServer:
             undo.push_async_callback(self.ledgers.close)
             await self.ledgers.start()
             held.close()
-            server = self._bound_grpc(grpc_address)
+            server = self._bound_grpc(grpc_address, caps.grpc)
             await server.start()
             undo.pop_all()
         self._grpc, self._http = server, http
@@ -146,6 +155,23 @@ class TrackerServer:
         self._loop_lag.start()
         await self.health.enter(Stage.SERVING)
         return BoundAddresses(grpc_address, http_address)
+
+    def apply(self, settings: Settings) -> None:
+        """Put settings in force that differ from the present ones in reloadable keys only."""
+        before, self.settings = self.settings, settings
+        self.trackers.service_limits.adopt(settings.service_limits())
+        if self._http is not None:
+            self._http.set_client_timeout(settings.http_client_timeout_ms)
+        if settings.log_level != before.log_level:
+            set_log_level(settings.log_level)
+
+    def _connection_caps(self) -> ConnectionCaps:
+        return ConnectionCaps.within(
+            open_files_limit(),
+            storage_operations_max=self.settings.storage_operations_max,
+            grpc=self.settings.grpc_connections_max,
+            http=self.settings.http_connections_max,
+        )
 
     async def _start_storage(self) -> None:
         try:
@@ -187,8 +213,8 @@ class TrackerServer:
         if self._tracing is not None:
             await _close_tracing(self._tracing, remaining_seconds())
 
-    def _bound_grpc(self, address: Address) -> grpc.aio.Server:
-        server = grpc.aio.server(options=self._grpc_options())
+    def _bound_grpc(self, address: Address, connections_max: int) -> grpc.aio.Server:
+        server = grpc.aio.server(options=self._grpc_options(connections_max))
         serve_tracker(TrackerServicer(self.trackers), server, self.trackers.calls)
         serve_ledgers(LedgerServicer(self.ledgers), server, self.trackers.calls)
         health_pb2_grpc.add_HealthServicer_to_server(self.health, server)
@@ -201,9 +227,12 @@ class TrackerServer:
             raise AddressInUse("grpcListenAddress", address) from error
         return server
 
-    def _grpc_options(self) -> list[tuple[str, int]]:
+    def _grpc_options(self, connections_max: int) -> list[tuple[str, int]]:
         keepalive_ms = self.settings.grpc_keepalive_ms
         return [
+            # One more is accepted and closed at once; those that do not begin to speak HTTP/2 go by themselves.
+            ("grpc.max_allowed_incoming_connections", connections_max),
+            ("grpc.server_handshake_timeout_ms", self.settings.grpc_handshake_timeout_ms),
             ("grpc.so_reuseport", 0),  # else a second service would share the port instead of being refused
             # Calls that the event loop has not seen yet. gRPC cancels them at random from 1,000 on, without a word to the
             # client; here they wait for their turn, and above ``calls_max`` they are refused with a status and a delay.
@@ -250,39 +279,62 @@ async def _close_tracing(tracing: "Tracing", within_seconds: float) -> None:
         await closing
 
 
-async def serve(settings: Settings, *, clock: Clock | None = None, ready_file: Path | None = None) -> BoundAddresses:
+async def serve(
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    ready_file: Path | None = None,
+    reread: Callable[[], Settings] | None = None,
+) -> BoundAddresses:
     """Run the service until SIGTERM or SIGINT, and return where it listened once everything is closed.
 
     Args:
         settings: all of them; nothing else is read.
         clock: None is the system's.
         ready_file: written when calls are answered (``BoundAddresses.to_json``), removed at the end.
+        reread: reads the settings again at SIGHUP, from where they came from; None: SIGHUP does nothing.
 
     Raises:
         DelayedTrackerError: the service could not start; ``tracker.service.exit_codes`` gives each its exit code.
     """
     allocate_in_two_arenas()
+    raise_open_files_limit()
     server = TrackerServer(settings, clock=clock)
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    _remove(ready_file)
-    try:
-        bound = await server.start()
-        # What is loaded by now stays: a full collection that walks through it would hold up every call for 50 ms.
-        gc.collect()
-        gc.freeze()
-        _announce(settings, bound, ready_file)
-        await stop.wait()
-        _log.info("stopping", grace_ms=settings.shutdown_grace_ms)
-    finally:
+    reloader = Reloader(reread, current=lambda: server.settings, apply=server.apply)
+    reloading = asyncio.create_task(reloader.run())
+    with _handled({signal.SIGTERM: stop.set, signal.SIGINT: stop.set, signal.SIGHUP: reloader.ask}):
         _remove(ready_file)
-        await server.stop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
+        try:
+            bound = await server.start()
+            # What is loaded by now stays: a full collection that walks through it would hold up every call for 50 ms.
+            gc.collect()
+            gc.freeze()
+            _announce(settings, bound, ready_file)
+            await stop.wait()
+            _log.info("stopping", grace_ms=server.settings.shutdown_grace_ms)
+        finally:
+            _remove(ready_file)
+            await server.stop()
+            reloading.cancel()
+            await asyncio.wait([reloading])
     _log.info("stopped")
     return bound
+
+
+@contextlib.contextmanager
+def _handled(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
+    """Let the event loop handle signals, and leave each as it was found."""
+    loop = asyncio.get_running_loop()
+    found = {number: signal.getsignal(number) for number in handlers}
+    for number, handler in handlers.items():
+        loop.add_signal_handler(number, handler)
+    try:
+        yield
+    finally:
+        for number in handlers:
+            loop.remove_signal_handler(number)
+            signal.signal(number, found[number])
 
 
 def _announce(settings: Settings, bound: BoundAddresses, ready_file: Path | None) -> None:

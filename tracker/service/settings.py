@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tracker.core.errors import InvalidInput
 from tracker.core.limits import TrackerKind, TrackerLimits
 from tracker.service.limits import ServiceLimits
+from tracker.service.settings_connections import ConnectionSettings
 from tracker.service.settings_keys import Address, Group, SettingKey, SettingValue, setting, setting_of
 from tracker.service.settings_ledger import LedgerSettings
 from tracker.service.settings_pulsar import PulsarSettings
@@ -30,7 +31,7 @@ _INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(LedgerSettings, StorageSettings, PulsarSettings):
+class Settings(ConnectionSettings, LedgerSettings, StorageSettings, PulsarSettings):
     """Every setting of one service. Constructing it validates each value and how they fit together.
 
     Raises:
@@ -45,6 +46,7 @@ class Settings(LedgerSettings, StorageSettings, PulsarSettings):
         unit="ms",
         minimum=1,
         maximum=_INT32_MAX,
+        reloadable=True,
     )
     lease_max_ms: int = setting(
         43_200_000,
@@ -54,6 +56,7 @@ class Settings(LedgerSettings, StorageSettings, PulsarSettings):
         unit="ms",
         minimum=1,
         maximum=_INT32_MAX,
+        reloadable=True,
     )
     poll_wait_max_ms: int = setting(
         60_000,
@@ -63,6 +66,7 @@ class Settings(LedgerSettings, StorageSettings, PulsarSettings):
         unit="ms",
         minimum=1,
         maximum=_INT32_MAX,
+        reloadable=True,
     )
     poll_messages_max: int = setting(
         10_000,
@@ -72,6 +76,7 @@ class Settings(LedgerSettings, StorageSettings, PulsarSettings):
         unit="messages",
         minimum=1,
         maximum=10_000_000,
+        reloadable=True,
     )
     batch_positions_max: int = setting(
         100_000,
@@ -81,6 +86,7 @@ class Settings(LedgerSettings, StorageSettings, PulsarSettings):
         unit="positions",
         minimum=1,
         maximum=10_000_000,
+        reloadable=True,
     )
     leased_positions_max: int = setting(
         1_000_000,
@@ -90,6 +96,7 @@ class Settings(LedgerSettings, StorageSettings, PulsarSettings):
         unit="positions",
         minimum=1,
         maximum=1_000_000_000,
+        reloadable=True,
     )
     waiting_polls_max: int = setting(
         10_000,
@@ -99,6 +106,7 @@ class Settings(LedgerSettings, StorageSettings, PulsarSettings):
         unit="polls",
         minimum=1,
         maximum=1_000_000,
+        reloadable=True,
     )
     calls_max: int = setting(
         20_000,
@@ -109,6 +117,7 @@ class Settings(LedgerSettings, StorageSettings, PulsarSettings):
         unit="calls",
         minimum=1,
         maximum=10_000_000,
+        reloadable=True,
     )
     trackers_max: int = setting(
         100_000,
@@ -118,6 +127,7 @@ class Settings(LedgerSettings, StorageSettings, PulsarSettings):
         unit="trackers",
         minimum=1,
         maximum=10_000_000,
+        reloadable=True,
     )
     retry_after_ms: int = setting(
         1_000,
@@ -127,6 +137,7 @@ class Settings(LedgerSettings, StorageSettings, PulsarSettings):
         unit="ms",
         minimum=1,
         maximum=_DAY_MS,
+        reloadable=True,
     )
 
     grpc_listen_address: str = setting(
@@ -205,6 +216,7 @@ class Settings(LedgerSettings, StorageSettings, PulsarSettings):
         Group.SERVER,
         "The least important lines that are logged.",
         choices={level: level for level in ("debug", "info", "warning", "error")},
+        reloadable=True,
     )
     slow_storage_ms: int = setting(
         1_000,

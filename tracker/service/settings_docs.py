@@ -27,7 +27,8 @@ _CONF_HEADER = (
     "The syntax is that of Pulsar's broker.conf (Java properties in UTF-8); the last assignment of a key wins. An "
     "environment variable TRACKER_<KEY> overrides this file; case and underscores do not matter in its name. "
     "`delayed-tracker config` prints the value in force of every key, and where it comes from. Unknown keys and values "
-    "out of range are errors."
+    "out of range are errors. SIGHUP makes the service read it again; keys that need a restart are logged, and an error "
+    "leaves everything as it was."
 )
 
 
@@ -87,7 +88,8 @@ def _described(key: SettingKey) -> str:
     default = key.render(key.default) or "empty"
     unit = f"Unit: {key.unit}. " if key.unit else ""
     allowed = "Range" if key.form is Form.NUMBER else "Allowed"
-    return f"{key.meaning} {_not_built_note(key)}\n{unit}Default: {default}. {allowed}: {key.allowed}."
+    reload = " SIGHUP puts a change in force." if key.reloadable else ""
+    return f"{key.meaning} {_not_built_note(key)}\n{unit}Default: {default}. {allowed}: {key.allowed}.{reload}"
 
 
 def _not_built_note(key: SettingKey) -> str:

@@ -98,6 +98,8 @@ class SettingKey:
     """Accepted texts and the value each stands for; empty: any text."""
     not_built: str = ""
     """Why only the default is accepted; empty: every value in range is."""
+    reloadable: bool = False
+    """Whether SIGHUP puts a changed value in force; else it needs a restart."""
 
     @property
     def allowed(self) -> str:
@@ -177,6 +179,7 @@ def setting(
     choices: Mapping[str, str] | None = None,
     address: bool = False,
     not_built: str = "",
+    reloadable: bool = False,
 ) -> _Value:
     """Declare a dataclass field that is a configuration key; its form follows from the type of ``default``."""
     if isinstance(default, bool):
@@ -197,6 +200,7 @@ def setting(
         also=also,
         choices=choices or {},
         not_built=not_built,
+        reloadable=reloadable,
     )
     field: _Value = dataclasses.field(default=default, metadata={_METADATA_KEY: declared})
     return field

@@ -98,6 +98,7 @@ class StorageSettings:
         unit="attempts",
         minimum=1,
         maximum=100,
+        reloadable=True,
     )
     storage_backoff_ms: int = setting(
         50,
@@ -107,6 +108,7 @@ class StorageSettings:
         unit="ms",
         minimum=1,
         maximum=_DAY_MS,
+        reloadable=True,
     )
     retry_backoff_ms: int = setting(
         1_000,

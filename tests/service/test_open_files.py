@@ -1,0 +1,75 @@
+"""How the limit of open files is raised and divided."""
+
+import resource
+
+import pytest
+
+from tracker.core.errors import InvalidInput
+from tracker.service.open_files import (
+    OPEN_FILES_MIN,
+    ConnectionCaps,
+    OpenFilesLimitTooLow,
+    open_files_limit,
+    raise_open_files_limit,
+)
+from tracker.service.server import TrackerServer
+from tracker.service.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("limit", "caps"),
+    [
+        (128, ConnectionCaps(grpc=48, http=16)),
+        (1_024, ConnectionCaps(grpc=576, http=192)),
+        (20_000, ConnectionCaps(grpc=10_000, http=256)),
+        (2**20, ConnectionCaps(grpc=10_000, http=256)),
+    ],
+)
+def test_ports_share_what_storage_leaves(limit: int, caps: ConnectionCaps):
+    """Nothing configured: by the limit of open files, and not more than memory is meant for."""
+    assert ConnectionCaps.within(limit, storage_operations_max=128) == caps
+
+
+def test_configured_caps_are_kept():
+    """The other port takes what one of them leaves."""
+    assert ConnectionCaps.within(1_024, storage_operations_max=128, grpc=700) == ConnectionCaps(grpc=700, http=68)
+    assert ConnectionCaps.within(1_024, storage_operations_max=128, http=2) == ConnectionCaps(grpc=766, http=2)
+    assert ConnectionCaps.within(1_024, storage_operations_max=128, grpc=3, http=5) == ConnectionCaps(grpc=3, http=5)
+
+
+@pytest.mark.parametrize(
+    ("grpc", "http", "key"),
+    [(768, 0, "grpcConnectionsMax"), (0, 768, "httpConnectionsMax"), (500, 400, "grpcConnectionsMax")],
+)
+def test_caps_beyond_the_limit_are_refused(grpc: int, http: int, key: str):
+    """The error names the key, the limit and what is left of it."""
+    with pytest.raises(InvalidInput, match="of the limit of 1024 open files 768 are left") as refused:
+        ConnectionCaps.within(1_024, storage_operations_max=128, grpc=grpc, http=http)
+    assert refused.value.field == key
+
+
+def test_a_limit_no_service_can_work_with_is_refused():
+    """Better at the start than at the first snapshot."""
+    with pytest.raises(OpenFilesLimitTooLow, match="the limit of open files is 127, the service needs 128"):
+        ConnectionCaps.within(OPEN_FILES_MIN - 1, storage_operations_max=1)
+
+
+def test_the_soft_limit_is_raised_to_the_hard_one():
+    """A limit that is as high as it may be stays."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 512), hard))
+        for _ in range(2):
+            raise_open_files_limit()
+            expected = 2**20 if hard == resource.RLIM_INFINITY else min(hard, 2**20)
+            assert open_files_limit() == expected
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_a_service_that_cannot_have_its_connections_does_not_start(monkeypatch):
+    """It says so before anything is opened, whatever the soft limit was."""
+    settings = Settings(storage_url="memory:", grpc_connections_max=500)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
+    with pytest.raises(InvalidInput, match="of the limit of 256 open files 128 are left"):
+        await TrackerServer(settings).start()
