@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final
 
 from snapshot_storage.contract_tools import Check, StorageFactory, create, entry_of, expect, require_equal, started
@@ -31,9 +32,9 @@ async def an_unknown_tracker_has_an_empty_catalogue(factory: StorageFactory) -> 
 async def a_catalogue_comes_back_in_order(factory: StorageFactory) -> None:
     """Every field survives, extremes included; entries ascend by (first, last, bucket id)."""
     entries = [
-        CatalogueEntry(9, Position(1, 0), Position(1, 5), b"summary", b"consumed", Position(1, 3)),
+        CatalogueEntry(9, Position(1, 0), Position(1, 5), b"summary", b"consumed", Position(1, 3), 4),
         CatalogueEntry(2, Position(1, 0), Position(2, 0), b"", b"", Position(-1, -1)),
-        CatalogueEntry(5, Position(3, 0), Position(4, 7), bytes(range(256)) * 1_000, b"\x00", None),
+        CatalogueEntry(5, Position(3, 0), Position(4, 7), bytes(range(256)) * 1_000, b"\x00", None, INT63_MAX),
         CatalogueEntry(6, Position(3, 0), Position(4, 7)),
         CatalogueEntry(INT63_MAX, Position(INT63_MAX, ENTRY_ID_MAX), Position(INT63_MAX, ENTRY_ID_MAX)),
     ]
@@ -55,6 +56,21 @@ async def a_replace_removes_before_it_adds(factory: StorageFactory) -> None:
         await store.replace("topic", "cursor", remove=[], add=[entry_of(2)], epoch=1)
         expected = CatalogueState(1, (entry_of(2), entry_of(3), entry_of(4)))
         require_equal(await store.list("topic", "cursor"), expected, "catalogue")
+
+
+async def a_seal_number_belongs_to_its_entry(factory: StorageFactory) -> None:
+    """Entries keep the number they were written with, or none, beside others with the same; it is no order and no key."""
+    plain = entry_of(1)
+    numbers = {1: 7, 2: INT63_MAX, 3: None, 4: 1, 5: 7}
+    entries = {n: replace(entry_of(n), seal_number=number) for n, number in numbers.items()}
+    async with started(factory, "seal-numbers") as store:
+        await store.replace("topic", "cursor", remove=[], add=[plain, entries[2], entries[3]], epoch=1)
+        await store.replace("topic", "cursor", remove=[1], add=[entries[1], entries[4], entries[5]], epoch=1)
+        require_equal(await store.list("topic", "cursor"), CatalogueState(1, tuple(entries.values())), "catalogue")
+    async with started(factory, "seal-numbers") as store:
+        state = await store.list("topic", "cursor")
+        require_equal(state, CatalogueState(1, tuple(entries.values())), "catalogue after closing")
+        require_equal(state.last_seal_number, INT63_MAX, "the highest seal number")
 
 
 async def an_older_epoch_is_fenced(factory: StorageFactory) -> None:
@@ -233,6 +249,7 @@ CATALOGUE_CHECKS: Final[tuple[Check, ...]] = (
     an_unknown_tracker_has_an_empty_catalogue,
     a_catalogue_comes_back_in_order,
     a_replace_removes_before_it_adds,
+    a_seal_number_belongs_to_its_entry,
     an_older_epoch_is_fenced,
     an_epoch_belongs_to_one_writer,
     a_mark_delete_position_stays_on_record,

@@ -68,7 +68,8 @@ async def create_slowly(store: SnapshotStore, reached: asyncio.Event, go_on: asy
 
 def entry_of(bucket_id: int) -> CatalogueEntry:
     """A catalogue entry that follows from its id alone."""
-    return CatalogueEntry(bucket_id, Position(bucket_id, 0), Position(bucket_id, 9), b"summary")
+    first, last = Position(bucket_id, 0), Position(bucket_id, 9)
+    return CatalogueEntry(bucket_id, first, last, b"summary", seal_number=1_000 + bucket_id)
 
 
 async def expect_gone(store: SnapshotStore, bucket_id: int) -> None:

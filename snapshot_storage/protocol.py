@@ -41,6 +41,9 @@ class CatalogueEntry:
     """Positions known to be consumed since the seal (``PositionBitmap.serialize``); empty means none."""
     mark_delete: Position | None = None
     """The cursor's mark-delete position when the entry was written, if it was known."""
+    seal_number: int | None = None
+    """From 1 to 2^63 - 1, by one counter for each tracker, taken when the bucket's content was frozen: where two buckets
+    hold a position, the highest is right. None in foreign catalogues: those are below all that have one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,11 @@ class CatalogueState:
     """Bucket ids of entries whose stored bytes fail their checksum: count them, remove them, replay from the ledgers."""
     mark_delete: Position | None = None
     """The cursor's mark-delete position as the last write that knew one recorded it."""
+
+    @property
+    def last_seal_number(self) -> int:
+        """The highest seal number of the entries, 0 if there is none: new ones are given out above it."""
+        return max((entry.seal_number or 0 for entry in self.entries), default=0)
 
 
 def require_entry_range(first: int, last: int) -> None:

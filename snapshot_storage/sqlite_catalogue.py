@@ -11,16 +11,17 @@ from typing import Final
 import google_crc32c
 
 from snapshot_storage.protocol import CatalogueEntry, CatalogueState, require_epoch
+from snapshot_storage.sqlite_schema import with_seal_number
 from snapshot_storage.sqlite_threads import one_view
 from tracker.core.columns import Position
 
 _COLUMNS: Final = (
     "bucket_id, first_ledger_id, first_entry_id, last_ledger_id, last_entry_id, "
-    "mark_delete_ledger_id, mark_delete_entry_id, summary, consumed"
+    "mark_delete_ledger_id, mark_delete_entry_id, summary, consumed, seal_number"
 )
 _CHECKED: Final = struct.Struct("<qqqqqq?qqQ")
 
-_Row = tuple[int, int, int, int, int, int | None, int | None, bytes, bytes]
+_Row = tuple[int, int, int, int, int, int | None, int | None, bytes, bytes, int | None]
 
 
 def read(connection: sqlite3.Connection, topic: str, cursor: str) -> CatalogueState:
@@ -93,7 +94,7 @@ def replace(
     rows = [_row(entry) for entry in add]
     connection.executemany(
         f"INSERT OR REPLACE INTO catalogue (tracker_id, crc32c, {_COLUMNS}) "  # noqa: S608  # column names of ours
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [(tracker_id, _checksum(tracker_id, row), *row) for row in rows],
     )
 
@@ -117,7 +118,15 @@ def trackers(connection: sqlite3.Connection) -> list[tuple[str, str]]:
 
 def _row(entry: CatalogueEntry) -> _Row:
     mark_delete = entry.mark_delete or (None, None)
-    return entry.bucket_id, *entry.first, *entry.last, *mark_delete, entry.summary, entry.consumed
+    return (
+        entry.bucket_id,
+        *entry.first,
+        *entry.last,
+        *mark_delete,
+        entry.summary,
+        entry.consumed,
+        entry.seal_number,
+    )
 
 
 def _is_sound(tracker_id: int, checksum: int, row: _Row) -> bool:
@@ -128,14 +137,15 @@ def _is_sound(tracker_id: int, checksum: int, row: _Row) -> bool:
 
 
 def _entry(row: _Row) -> CatalogueEntry:
-    bucket_id, first_ledger, first_entry, last_ledger, last_entry, mark_ledger, mark_entry, summary, consumed = row
+    bucket_id, first, first_entry, last, last_entry, mark, mark_entry, summary, consumed, seal_number = row
     return CatalogueEntry(
         bucket_id=bucket_id,
-        first=Position(first_ledger, first_entry),
-        last=Position(last_ledger, last_entry),
+        first=Position(first, first_entry),
+        last=Position(last, last_entry),
         summary=summary,
         consumed=consumed,
-        mark_delete=_position(mark_ledger, mark_entry),
+        mark_delete=_position(mark, mark_entry),
+        seal_number=seal_number,
     )
 
 
@@ -144,6 +154,6 @@ def _position(ledger_id: int | None, entry_id: int | None) -> Position | None:
 
 
 def _checksum(tracker_id: int, row: _Row) -> int:
-    *places, mark_ledger, mark_entry, summary, consumed = row
+    *places, mark_ledger, mark_entry, summary, consumed, seal_number = row
     fixed = _CHECKED.pack(tracker_id, *places, mark_ledger is not None, mark_ledger or 0, mark_entry or 0, len(summary))
-    return int(google_crc32c.value(fixed + summary + consumed))
+    return with_seal_number(google_crc32c.value(fixed + summary + consumed), seal_number)

@@ -6,13 +6,16 @@ read before anything is written.
 
 import contextlib
 import sqlite3
+import struct
 from pathlib import Path
 from typing import Final
+
+import google_crc32c
 
 from snapshot_storage.errors import StorageFormatUnsupported, StorageUnavailable
 
 APPLICATION_ID: Final = int.from_bytes(b"DDTr", "big")
-FORMAT_VERSION: Final = 3
+FORMAT_VERSION: Final = 4
 ENTRY_BITS: Final = 24
 """A key is ``bucket_id << ENTRY_BITS | entry_id``: one B-tree in the order of reading, and no second index."""
 ENTRY_ID_MAX: Final = (1 << ENTRY_BITS) - 1
@@ -64,17 +67,36 @@ _TABLES: Final = (
         summary BLOB NOT NULL,
         consumed BLOB NOT NULL,
         crc32c INTEGER NOT NULL,
+        seal_number INTEGER,
         PRIMARY KEY (tracker_id, bucket_id)
     )""",
 )
+_SEAL_NUMBER: Final = struct.Struct("<?q")
+_CHANGES: Final = {
+    1: (
+        "ALTER TABLE trackers ADD COLUMN writer TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE trackers ADD COLUMN mark_delete_ledger_id INTEGER",
+        "ALTER TABLE trackers ADD COLUMN mark_delete_entry_id INTEGER",
+    ),
+    2: ("ALTER TABLE entries ADD COLUMN lengths BLOB",),
+    3: (
+        "ALTER TABLE catalogue ADD COLUMN seal_number INTEGER",
+        # Until then recovery took bucket ids for the order, and entries without a summary for foreign ones.
+        """UPDATE catalogue SET
+            seal_number = iif(length(summary), bucket_id, NULL),
+            crc32c = with_seal_number(crc32c, iif(length(summary), bucket_id, NULL))
+            WHERE typeof(bucket_id) = 'integer' AND typeof(crc32c) = 'integer' AND crc32c BETWEEN 0 AND 0xffffffff""",
+    ),
+}
+"""What makes the next format of each older one."""
 
 
-_FROM_FORMAT_1: Final = (
-    "ALTER TABLE trackers ADD COLUMN writer TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE trackers ADD COLUMN mark_delete_ledger_id INTEGER",
-    "ALTER TABLE trackers ADD COLUMN mark_delete_entry_id INTEGER",
-)
-_FROM_FORMAT_2: Final = ("ALTER TABLE entries ADD COLUMN lengths BLOB",)
+def with_seal_number(checksum: int, seal_number: int | None) -> int:
+    """The checksum of a catalogue row, from that of its other columns.
+
+    The number comes last, so that rows of older formats need not be checked to get one: a damaged row stays damaged.
+    """
+    return int(google_crc32c.extend(checksum, _SEAL_NUMBER.pack(seal_number is not None, seal_number or 0)))
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -140,9 +162,10 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
             connection.execute(table)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     else:
-        changes = {1: _FROM_FORMAT_1 + _FROM_FORMAT_2, 2: _FROM_FORMAT_2}
-        for change in changes.get(version, ()):
-            connection.execute(change)
+        connection.create_function("with_seal_number", 2, with_seal_number, deterministic=True)
+        for older in range(version, FORMAT_VERSION):
+            for change in _CHANGES.get(older, ()):
+                connection.execute(change)
     connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
     connection.execute("COMMIT")
 

@@ -97,7 +97,7 @@ class StorageCommit(OwnedStorage):
         if not state.corrupt and await self._is_there(tracker, state.entries):
             return Committed(state.epoch, len(old), unchanged=True)
         epoch = state.epoch + 1
-        entries = await self._create_all(tracker, epoch)
+        entries = await self._create_all(tracker, epoch, state.last_seal_number)
         # If this fails without a conflict, nobody knows whether it happened: snapshots without a pointer are swept later.
         try:
             await storage.replace(
@@ -115,19 +115,21 @@ class StorageCommit(OwnedStorage):
         await self._delete(old)
         return Committed(epoch, len(old), unchanged=False)
 
-    async def _create_all(self, tracker: RebuiltTracker, epoch: int) -> list[CatalogueEntry]:
-        """Store all buckets, or none."""
+    async def _create_all(self, tracker: RebuiltTracker, epoch: int, last_seal_number: int) -> list[CatalogueEntry]:
+        """Store all buckets, or none. Their seal numbers go on above the last one, in order."""
         entries: list[CatalogueEntry] = []
         try:
-            for bucket in tracker.buckets:
-                entry = await self._create(tracker, bucket, epoch)
+            for seal_number, bucket in enumerate(tracker.buckets, last_seal_number + 1):
+                entry = await self._create(tracker, bucket, epoch, seal_number)
                 entries.append(entry)
         except BaseException:
             await self._delete(entry.bucket_id for entry in entries)
             raise
         return entries
 
-    async def _create(self, tracker: RebuiltTracker, bucket: RebuiltBucket, epoch: int) -> CatalogueEntry:
+    async def _create(
+        self, tracker: RebuiltTracker, bucket: RebuiltBucket, epoch: int, seal_number: int
+    ) -> CatalogueEntry:
         content = bucket.open()
         bucket_id = await self._storage.create_bucket_snapshot(
             content.metadata,
@@ -138,7 +140,12 @@ class StorageCommit(OwnedStorage):
             epoch=epoch,
         )
         return CatalogueEntry(
-            bucket_id, bucket.first, bucket.last, content.summary, mark_delete=_known(tracker.mark_delete)
+            bucket_id,
+            bucket.first,
+            bucket.last,
+            content.summary,
+            mark_delete=_known(tracker.mark_delete),
+            seal_number=seal_number,
         )
 
     async def _is_there(self, tracker: RebuiltTracker, entries: Sequence[CatalogueEntry]) -> bool:
@@ -147,7 +154,12 @@ class StorageCommit(OwnedStorage):
             return False
         for entry, bucket in zip(entries, tracker.buckets, strict=True):
             expected = CatalogueEntry(
-                entry.bucket_id, bucket.first, bucket.last, bucket.open().summary, b"", _known(tracker.mark_delete)
+                entry.bucket_id,
+                bucket.first,
+                bucket.last,
+                bucket.open().summary,
+                mark_delete=_known(tracker.mark_delete),
+                seal_number=entry.seal_number,
             )
             if entry != expected or not await self._has(entry.bucket_id, bucket.snapshot_bytes):
                 return False

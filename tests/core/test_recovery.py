@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.core.shell import Shell
 from tracker.core.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
 from tracker.core.core import TrackerCore
-from tracker.core.effects import DeleteSnapshots, LoadSegments
+from tracker.core.effects import DeleteSnapshots, LoadSegments, StoreSnapshot
 from tracker.core.limits import TrackerLimits
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.recovery import RecoverableBucket, RecoveryPlan, needs_metadata, plan_recovery
@@ -32,6 +32,7 @@ def bucket(
     by_segment: bool = True,
     first: tuple[int, int] | None = None,
     last: tuple[int, int] | None = None,
+    seal_number: int | None = None,
     is_foreign: bool = False,
 ) -> RecoverableBucket:
     sealed = sealed_of(rows)
@@ -45,6 +46,7 @@ def bucket(
         segment_bits=segments if by_segment else None,
         consumed=PositionBitmap.of(PositionColumns.of(consumed)),
         snapshot_bytes=100,
+        seal_number=None if is_foreign else seal_number or bucket_id + 1,
         is_foreign=is_foreign,
     )
 
@@ -77,6 +79,14 @@ def test_of_two_copies_the_newest_counts():
     for found in (plan(wide, again), plan(again, wide)):
         assert kept(found) == {1: [(1, 0), (3, 0)], 2: [(2, 0)]}
         assert found.delete == ()
+
+
+def test_the_bucket_frozen_last_counts_though_it_was_created_first():
+    """Stores end in any order, and an attempt that is repeated gives the older content the higher bucket id."""
+    old = bucket(9, [(50, 1, 0), (60, 2, 0)], seal_number=1)
+    new = bucket(1, [(90, 2, 0)], seal_number=2)
+    for found in (plan(old, new), plan(new, old)):
+        assert kept(found) == {9: [(1, 0)], 1: [(2, 0)]}
 
 
 def test_an_older_bucket_left_with_nothing_is_deleted():
@@ -253,6 +263,25 @@ def test_a_recovered_tracker_asks_at_once_for_what_is_nearly_due():
     (load,) = core.take_effects()
     assert isinstance(load, LoadSegments)
     assert (load.bucket_id, load.first, load.last) == (4, 0, 0)
+
+
+def test_seal_numbers_go_on_above_the_catalogues_highest():
+    """The first bucket frozen after a restart is above all of before it, and a clear does not begin anew."""
+    shell = Shell(
+        TrackerCore.recovered(
+            TrackerLimits(),
+            plan(bucket(4, [(9_000, 5, 0)])),
+            epoch=1,
+            mark_delete=BEFORE_ALL,
+            now_ms=1_000,
+            last_seal_number=41,
+        )
+    )
+    for number in (42, 43):
+        shell.add((9_000, 6, number))
+        shell.core.seal_now(shell.now_ms)
+        assert shell.next(StoreSnapshot).seal_number == number
+        shell.core.clear(shell.now_ms)
 
 
 def test_positions_below_a_recovered_bucket_are_late():

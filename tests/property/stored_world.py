@@ -24,8 +24,12 @@ class StoredWorld:
         self.pending: list[Effect] = []
         self.stored: dict[int, SealedIndexes] = {}
         self.catalogue: dict[int, SealedIndexes] = {}
+        self.seal_numbers: dict[int, int] = {}
+        """Of the buckets of the catalogue, but for foreign ones."""
         self.foreign: set[int] = set()
         """Buckets of the catalogue that another kind of tracker wrote."""
+        self.passed_over: set[Position] = set()
+        """Positions that a recovery found due in some bucket: an older bucket may have brought them back since."""
         self.catalogue_epoch = 1
         self.next_bucket_id = 1
         self.last_lease_id = 0
@@ -72,6 +76,7 @@ class StoredWorld:
         bucket_id, self.next_bucket_id = self.next_bucket_id, self.next_bucket_id + 1
         sealed = seal(effect.frozen)
         self.stored[bucket_id] = self.catalogue[bucket_id] = sealed
+        self.seal_numbers[bucket_id] = effect.seal_number
         if not self.core.snapshot_stored(effect.effect_id, bucket_id, sealed, snapshot_bytes=100, now_ms=self.now_ms):
             self.hits["stale epoch"] += 1
             del self.stored[bucket_id], self.catalogue[bucket_id]
@@ -130,6 +135,7 @@ class StoredWorld:
         bounds = cut_segments(rows.deliver_at_ms, step_ms=effect.step_ms, count_max=effect.count_max)
         bucket_id, self.next_bucket_id = self.next_bucket_id, self.next_bucket_id + 1
         self.stored[bucket_id] = self.catalogue[bucket_id] = SealedIndexes(rows, bounds, effect.first, effect.last)
+        self.seal_numbers[bucket_id] = effect.seal_number
         for source_id in ids:
             del self.catalogue[source_id]
         stored = PositionBitmap.of(rows.positions)
@@ -145,6 +151,8 @@ class StoredWorld:
         """Crash: only the catalogue and its snapshots are left."""
         cutoff_ms = self.limits.cutoff_ms(self.now_ms)
         buckets, expected = [], {}
+        before = dict(self.model.tracked)
+        stored_now = set()
         for bucket_id, sealed in sorted(self.catalogue.items(), key=self._precedence):
             segments = [sealed.segment(number) for number in range(len(sealed.bounds))]
             buckets.append(
@@ -154,6 +162,7 @@ class StoredWorld:
                     sealed.last,
                     sealed.bounds,
                     segment_bits=[PositionBitmap.of(segment.positions) for segment in segments],
+                    seal_number=self.seal_numbers.get(bucket_id),
                     is_foreign=bucket_id in self.foreign,
                 )
             )
@@ -165,10 +174,22 @@ class StoredWorld:
                         self.hits["overlapping recovery"] += (ledger_id, entry_id) in expected
                         self.hits["foreign recovery"] += bucket_id in self.foreign
                         expected.setdefault(Position(ledger_id, entry_id), deliver_at_ms)
+                        if bucket_id not in self.foreign:
+                            stored_now.add((Position(ledger_id, entry_id), deliver_at_ms))
+                if not alive:
+                    self.passed_over.update(segment.positions)
+        for position, deliver_at_ms in before.items():
+            if (position, deliver_at_ms) in stored_now and position not in self.passed_over:
+                assert expected[position] == deliver_at_ms, "what was in force and is stored stays in force"
         plan = plan_recovery(buckets[::-1], mark_delete=self.model.mark_delete, cutoff_ms=cutoff_ms)
         self.catalogue_epoch += 1
         self.core = TrackerCore.recovered(
-            self.limits, plan, epoch=self.catalogue_epoch, mark_delete=self.model.mark_delete, now_ms=self.now_ms
+            self.limits,
+            plan,
+            epoch=self.catalogue_epoch,
+            mark_delete=self.model.mark_delete,
+            now_ms=self.now_ms,
+            last_seal_number=max((self.seal_numbers.get(bucket_id, 0) for bucket_id in self.catalogue), default=0),
         )
         self.hits["restart with buckets"] += bool(expected)
         self.model.tracked = expected
@@ -185,10 +206,10 @@ class StoredWorld:
         self.restart()
 
     def _precedence(self, bucket: tuple[int, SealedIndexes]) -> tuple[int, ...]:
-        """Of two copies of a position ours count before foreign ones, the newest first; of those the widest first."""
+        """Of two copies of a position ours count before foreign ones, that frozen last first; of those the widest first."""
         bucket_id, sealed = bucket
         if bucket_id not in self.foreign:
-            return (0, -bucket_id)
+            return (0, -self.seal_numbers[bucket_id])
         return (1, *sealed.first, *(-part for part in sealed.last), bucket_id)
 
     def restart_beside_foreign(self, rows: list[Row]) -> None:

@@ -6,6 +6,7 @@ their kind is in ``held``; kinds in ``failing`` fail.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from tracker.core.columns import IndexColumns, Position, PositionColumns
 from tracker.core.core import TrackerCore
@@ -40,6 +41,8 @@ class Desk:
         self.waiting: list[Effect] = []
         self.snapshots: dict[int, SealedIndexes] = {}
         self.catalogue: list[int] = []
+        self.seal_numbers: dict[int, int] = {}
+        """Of every bucket that was ever stored."""
         self.performed: list[Effect] = []
         self.rows_read = 0
         self.unacked: dict[Position, int] = {}
@@ -127,6 +130,13 @@ class Desk:
         self.held -= set(kinds)
         self.perform()
 
+    def perform_newest(self, kind: type[Effect]) -> None:
+        """Perform the held effect of one kind that was asked for last: it overtakes the others."""
+        newest = [effect for effect in self.waiting if type(effect) is kind][-1]
+        self.waiting.remove(newest)
+        self._perform(newest)
+        self.perform()
+
     def _perform(self, effect: Effect) -> None:
         self.performed.append(effect)
         fails = type(effect) in self.failing
@@ -138,6 +148,7 @@ class Desk:
                 sealed = seal(effect.frozen)
                 self.snapshots[bucket_id] = sealed
                 self.catalogue.append(bucket_id)
+                self.seal_numbers[bucket_id] = effect.seal_number
                 known = self.core.snapshot_stored(
                     effect.effect_id, bucket_id, sealed, snapshot_bytes=1, now_ms=self.now_ms
                 )
@@ -177,6 +188,7 @@ class Desk:
         bounds = cut_segments(rows.deliver_at_ms, step_ms=effect.step_ms, count_max=effect.count_max)
         bucket_id = len(self.performed)
         self.snapshots[bucket_id] = SealedIndexes(rows, bounds, effect.first, effect.last)
+        self.seal_numbers[bucket_id] = effect.seal_number
         # One step of the catalogue: the sources out, the merged one in.
         gone = {source.bucket_id for source in effect.sources}
         self.catalogue = [known for known in self.catalogue if known not in gone] + [bucket_id]
@@ -187,8 +199,9 @@ class Desk:
             self.catalogue.remove(bucket_id)
             del self.snapshots[bucket_id]
 
-    def restart(self) -> None:
-        """Discard the tracker and build a new one over the same snapshots and catalogue."""
+    def restart(self, **limits: int) -> None:
+        """Discard the tracker and build a new one over the same snapshots and catalogue, maybe with other limits."""
+        self.limits = replace(self.limits, **limits)
         buckets, lost = [], []
         for bucket_id in self.catalogue:
             sealed = self.snapshots.get(bucket_id)
@@ -203,6 +216,7 @@ class Desk:
                     sealed.last,
                     sealed.bounds,
                     segment_bits=[PositionBitmap.of(positions) for positions in segments],
+                    seal_number=self.seal_numbers[bucket_id],
                 )
             )
         mark_delete = self.core.mark_delete
@@ -214,6 +228,7 @@ class Desk:
             mark_delete=mark_delete,
             now_ms=self.now_ms,
             lost_bucket_ids=lost,
+            last_seal_number=max((self.seal_numbers[bucket_id] for bucket_id in self.catalogue), default=0),
         )
         self.waiting.clear()
         self.perform()

@@ -30,6 +30,7 @@ from tracker.service.storage_access import StorageAccess
 STEP_MS = 100
 COUNT_MAX = 4
 EPOCH = 3
+SEAL_NUMBER = 8
 
 
 @dataclass
@@ -96,7 +97,9 @@ class Bench:
 
     def effect(self, *sources: MergeSource) -> MergeSnapshots:
         self.next_effect_id += 1
-        return MergeSnapshots(self.next_effect_id, EPOCH, sources, Position(1, 0), Position(9, 9), STEP_MS, COUNT_MAX)
+        return MergeSnapshots(
+            self.next_effect_id, EPOCH, sources, Position(1, 0), Position(9, 9), STEP_MS, COUNT_MAX, SEAL_NUMBER
+        )
 
     async def perform(self, *effects) -> None:
         self.runner.run(effects)
@@ -175,6 +178,7 @@ async def _merge_equals_seal(buckets):
     assert snapshot_bytes == encoded.length == await bench.storage.get_bucket_snapshot_length(bucket_id)
     (entry,) = await bench.catalogued()
     assert (entry.bucket_id, entry.first, entry.last) == (bucket_id, (1, 0), (9, 9))
+    assert entry.seal_number == SEAL_NUMBER
     summary = decode_summary(entry.summary)
     assert (summary.bits, summary.snapshot_bytes) == (live, snapshot_bytes)
     assert summary.bounds.max_deliver_at_ms.tolist() == expected.bounds.max_deliver_at_ms.tolist()
@@ -338,7 +342,7 @@ async def _peak_bytes(path, count):
         rows = IndexColumns(np.arange(count) * 7, np.full(count, ledger), np.arange(count))
         sealed = _sealed(rows, step_ms=3_600_000, count_max=1_000)
         sources.append(_source(await bench.put(sealed), sealed))
-    effect = MergeSnapshots(1, EPOCH, tuple(sources), Position(1, 0), Position(2, count), 3_600_000, 1_000)
+    effect = MergeSnapshots(1, EPOCH, tuple(sources), Position(1, 0), Position(2, count), 3_600_000, 1_000, SEAL_NUMBER)
     del rows, sealed
     tracemalloc.start()
     try:

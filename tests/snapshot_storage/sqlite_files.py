@@ -8,6 +8,8 @@ from pathlib import Path
 from snapshot_storage.sqlite import SqliteStorage
 from snapshot_storage.sqlite_blocks import BLOCK_BYTES
 
+_FORMAT_3 = Path(__file__).with_name("format_3.sql")
+
 
 @contextlib.asynccontextmanager
 async def started(
@@ -30,6 +32,12 @@ async def create(storage: SqliteStorage, segments: Iterable[bytes], *, topic: st
     return await storage.create_bucket_snapshot(
         b"metadata", each(segments), bucket_key="k", topic=topic, cursor="c", epoch=1
     )
+
+
+def make_format_3(path: Path) -> None:
+    """Make the file that format 3 left of one tracker: it was dumped from one that was written by a program of then."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript(_FORMAT_3.read_text(encoding="utf-8"))
 
 
 def ask(path: Path, question: str) -> list[tuple]:

@@ -13,12 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from snapshot_storage.codec import decode_segments
 from snapshot_storage.errors import SnapshotCorrupt, StorageFormatUnsupported, StorageUnavailable
 from snapshot_storage.protocol import CatalogueEntry, CatalogueState
 from snapshot_storage.sqlite import SqliteStorage, open_sqlite
 from snapshot_storage.sqlite_blocks import BLOCK_BYTES
 from snapshot_storage.sqlite_schema import connect, prepare
-from tests.snapshot_storage.sqlite_files import ask, create, each, started
+from snapshot_storage.summary import decode_summary
+from tests.snapshot_storage.sqlite_files import ask, create, each, make_format_3, started
 from tracker.core.columns import Position
 from tracker.core.errors import InvalidInput
 
@@ -27,7 +29,9 @@ import asyncio, sys
 from snapshot_storage.sqlite import open_sqlite
 asyncio.run(open_sqlite(sys.argv[1]).start())
 """
-ENTRY = CatalogueEntry(1, Position(1, 0), Position(1, 9), b"summary", b"consumed", Position(1, 2))
+ENTRY = CatalogueEntry(1, Position(1, 0), Position(1, 9), b"summary", b"consumed", Position(1, 2), 12)
+OLD_TRACKER = ("persistent://shop/orders/events", "billing")
+"""Of the file in an older format."""
 PAGE_BYTES = 16_384
 
 
@@ -210,6 +214,7 @@ async def test_every_damaged_part_of_an_entry_is_corrupt(tmp_path):
         "crc32c",
         "bucket_id",
         "tracker_id",
+        "seal_number",
     ],
 )
 async def test_every_damaged_part_of_a_catalogue_entry_is_corrupt(tmp_path, column):
@@ -253,7 +258,7 @@ async def test_a_newer_format_is_refused_and_left_alone(tmp_path):
         pass
     ask(path, "PRAGMA user_version = 7")
     before = path.read_bytes()
-    with pytest.raises(StorageFormatUnsupported, match="format 7, this program reads up to 3"):
+    with pytest.raises(StorageFormatUnsupported, match="format 7, this program reads up to 4"):
         await open_sqlite(str(path)).start()
     assert path.read_bytes() == before
 
@@ -261,17 +266,18 @@ async def test_a_newer_format_is_refused_and_left_alone(tmp_path):
 async def test_a_file_of_the_first_format_is_brought_up_to_date(tmp_path):
     """What it holds stays, and what it had no place for can be recorded from now on."""
     path = tmp_path / "db"
-    async with started(path) as storage:
-        await storage.replace("t", "c", remove=[], add=[ENTRY], epoch=3)
+    make_format_3(path)
     for column in ("writer", "mark_delete_ledger_id", "mark_delete_entry_id"):
         ask(path, f"ALTER TABLE trackers DROP COLUMN {column}")
     ask(path, "ALTER TABLE entries DROP COLUMN lengths")
     ask(path, "PRAGMA user_version = 1")
     async with started(path) as storage:
-        assert await storage.list("t", "c") == CatalogueState(3, (ENTRY,))
-        await storage.replace("t", "c", remove=[], add=[], epoch=4, writer="w", mark_delete=Position(1, 1))
+        found = await storage.list(*OLD_TRACKER)
+        assert [entry.seal_number for entry in found.entries] == [1, 2, None]
+        await storage.replace(*OLD_TRACKER, remove=[], add=[ENTRY], epoch=4, writer="w", mark_delete=Position(1, 1))
     async with started(path) as storage:
-        assert await storage.list("t", "c") == CatalogueState(4, (ENTRY,), mark_delete=Position(1, 1))
+        now = await storage.list(*OLD_TRACKER)
+        assert (now.epoch, now.mark_delete, now.entries[0]) == (4, Position(1, 1), ENTRY)
 
 
 async def test_a_file_of_the_second_format_keeps_its_snapshots(tmp_path):
@@ -280,11 +286,45 @@ async def test_a_file_of_the_second_format_keeps_its_snapshots(tmp_path):
     async with started(path, block_bytes=1) as storage:
         old = await create(storage, [b"one", b"two", b"three"])
     ask(path, "ALTER TABLE entries DROP COLUMN lengths")
+    ask(path, "ALTER TABLE catalogue DROP COLUMN seal_number")
     ask(path, "PRAGMA user_version = 2")
     async with started(path) as storage:
         new = await create(storage, [b"four", b"five"])
         assert await storage.get_bucket_snapshot_segments(old, 2, 3) == [b"two", b"three"]
         assert await storage.get_bucket_snapshot_segments(new, 1, 2) == [b"four", b"five"]
+
+
+async def test_entries_of_the_third_format_are_numbered_by_their_bucket_ids(tmp_path):
+    """Snapshots and entries stay as they were; one without a summary is foreign and gets no number, and what was damaged
+    is still known to be.
+    """
+    path = tmp_path / "db"
+    make_format_3(path)
+    for _ in range(2):
+        async with started(path) as storage:
+            found = await storage.list(*OLD_TRACKER)
+            assert [(entry.bucket_id, entry.seal_number) for entry in found.entries] == [(1, 1), (2, 2), (3, None)]
+            assert (found.epoch, found.corrupt, found.mark_delete) == (2, (4,), Position(0, 5))
+            assert (found.entries[1].first, found.entries[1].last) == (Position(1, 0), Position(2, 0))
+            assert found.entries[1].mark_delete == Position(0, 5)
+            assert [len(decode_summary(entry.summary).bits) for entry in found.entries[:2]] == [2, 2]
+            segments = await storage.get_bucket_snapshot_segments(2, 1, 2)
+            assert decode_segments(segments).deliver_at_ms.tolist() == [990_000, 5_000_000]
+    assert ask(path, "PRAGMA user_version") == [(4,)]
+
+
+@pytest.mark.parametrize("damage", ["'text'", "NULL", "crc32c + (1 << 32)", "-1"])
+async def test_a_checksum_that_is_none_does_not_keep_an_older_file_from_being_opened(tmp_path, damage):
+    """Its entry is damaged, as it was before; the others are brought up to date."""
+    path = tmp_path / "db"
+    make_format_3(path)
+    ask(path, "CREATE TABLE loose AS SELECT * FROM catalogue")
+    ask(path, "DROP TABLE catalogue")
+    ask(path, "ALTER TABLE loose RENAME TO catalogue")
+    ask(path, f"UPDATE catalogue SET crc32c = {damage} WHERE bucket_id = 2")
+    async with started(path) as storage:
+        found = await storage.list(*OLD_TRACKER)
+        assert ([entry.bucket_id for entry in found.entries], sorted(found.corrupt)) == ([1, 3], [2, 4])
 
 
 async def test_another_programs_database_is_refused_and_left_alone(tmp_path):

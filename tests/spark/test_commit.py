@@ -99,11 +99,13 @@ def test_what_was_staged_is_stored(staging, path):
 
 
 def test_what_was_there_is_replaced_and_deleted(staging, path):
-    """Under a new epoch; no snapshot is left that no catalogue names."""
+    """Under a new epoch, with seal numbers above the old ones; no snapshot is left that no catalogue names."""
     commit(path, tracker_of(staged_bucket(staging, 1), staged_bucket(staging, 2)))
+    assert [entry.seal_number for entry in looked_at(path)[0].entries] == [1, 2]
     committed = commit(path, tracker_of(staged_bucket(staging, 2), staged_bucket(staging, 3)))
     live, ids, epoch = looked_at(path)
     assert [entry.first.ledger_id for entry in live.entries] == [2, 3]
+    assert [entry.seal_number for entry in live.entries] == [3, 4]
     assert {entry.bucket_id for entry in live.entries} == ids
     assert (committed.replaced_count, committed.epoch, epoch) == (2, 2, 2)
 

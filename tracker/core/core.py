@@ -48,10 +48,15 @@ class TrackerCore(HandingOutVerbs):
         mark_delete: Position,
         now_ms: int,
         lost_bucket_ids: Sequence[int] = (),
+        last_seal_number: int = 0,
     ) -> "TrackerCore":
-        """A tracker with the buckets that a plan keeps; effects delete the others and load what is nearly due."""
+        """A tracker with the buckets that a plan keeps; effects delete the others and load what is nearly due.
+
+        Seal numbers go on above ``last_seal_number``, the highest in the catalogue.
+        """
         core = cls(limits, epoch=epoch, mark_delete=mark_delete)
         state = core._state
+        state.last_seal_number = last_seal_number
         # Answers of before a restart may still be acknowledged: their lease ids are known, have ended, and mean nobody else.
         state.leases.number_after((epoch - 1) << _LEASE_ID_BITS)
         core._insert(plan)
@@ -143,6 +148,11 @@ class TrackerCore(HandingOutVerbs):
         self._retire(homes)
         self._finish(now_ms)
         return replaced
+
+    def next_seal_number(self) -> int:
+        """Take the seal number of a bucket that others froze and that is about to stand above all there are."""
+        self._require_open()
+        return self._state.next_seal_number()
 
     def reset_cursor(self, mark_delete: Position, now_ms: int) -> int:
         """The cursor was moved, forward or back: clear, and take its new position. The replay brings everything again.

@@ -25,6 +25,8 @@ class StoreSnapshot:
     effect_id: int
     epoch: int
     frozen: FrozenIndexes
+    seal_number: int
+    """For the catalogue: taken when the indexes were frozen, so that a later attempt of this effect keeps it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,8 @@ class MergeSnapshots:
     last: Position
     step_ms: int
     count_max: int
+    seal_number: int
+    """For the catalogue: taken together with ``live``."""
 
 
 Effect = StoreSnapshot | LoadSegments | DeleteSnapshots | MergeSnapshots

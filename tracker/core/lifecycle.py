@@ -16,7 +16,7 @@ from tracker.core.ordered_map import OrderedMap
 from tracker.core.outcomes import BucketState
 from tracker.core.packed_bounds import PackedBounds
 from tracker.core.position_bitmap import PositionBitmap
-from tracker.core.seal import SealedIndexes
+from tracker.core.seal import FrozenIndexes, SealedIndexes
 from tracker.core.state import TrackerState
 
 
@@ -72,7 +72,7 @@ class BucketLifecycle:
     def seal(self, home: Home) -> None:
         """Freeze an open home that is not empty and put an empty one in its place. O(runs) for the caller."""
         state = self._state
-        frozen = state.freeze(home)
+        frozen = self._ask_to_store(home)
         if home is state.mutable:
             state.mutable = state.members.open_home(BucketState.MUTABLE)
         else:
@@ -82,9 +82,15 @@ class BucketLifecycle:
         home.first, home.last, home.sealed_count = frozen.first, frozen.last, len(frozen)
         state.members.note_range(home)
         state.account(home)
-        effect = StoreSnapshot(self.new_effect_id(), state.epoch, frozen)
+
+    def _ask_to_store(self, home: Home) -> FrozenIndexes:
+        """Freeze what a home in memory holds now, and ask for it to be stored."""
+        state = self._state
+        frozen = state.freeze(home)
+        effect = StoreSnapshot(self.new_effect_id(), state.epoch, frozen, state.next_seal_number())
         self._stores[effect.effect_id] = home
         self._effects.append(effect)
+        return frozen
 
     def snapshot_stored(
         self, effect_id: int, bucket_id: int, sealed: SealedIndexes, snapshot_bytes: int, now_ms: int
@@ -151,9 +157,7 @@ class BucketLifecycle:
             if isinstance(what, tuple):
                 self.delete(what)
             elif what.key in state.members.homes:
-                effect = StoreSnapshot(self.new_effect_id(), state.epoch, state.freeze(what))
-                self._stores[effect.effect_id] = what
-                self._effects.append(effect)
+                self._ask_to_store(what)
 
     # -- loading -----------------------------------------------------------------------------------------------------
 

@@ -117,6 +117,7 @@ class BucketMerger:
                 last=max(_range(home)[1] for home in group),
                 step_ms=limits.max_step_per_segment_ms,
                 count_max=limits.max_indexes_per_segment,
+                seal_number=self._state.next_seal_number(),
             )
         )
 

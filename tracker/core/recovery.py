@@ -4,9 +4,9 @@ Pure; the shell reads the catalogue, asks for metadata where :func:`needs_metada
 ``TrackerCore.recovered``.
 
 Two buckets may hold one position: it was given back for another deadline, or acknowledged and offered again, and sealed
-anew; a crash came before the older bucket's loss was on record. Then the newest of our own buckets is right, whatever
-the ranges: bucket ids rise in the order of creation. Our own are newer than any foreign (Pulsar-written) bucket beside
-them. Foreign ones tell nothing of their age: among them the enclosing one is right.
+anew; a crash came before the older bucket's loss was on record. Then the bucket whose content was frozen last is right,
+whatever the ranges: that with the highest seal number. Bucket ids say nothing about it, since stores end in any order.
+Foreign (Pulsar-written) buckets have no number and are older than ours beside them: among them the enclosing one is right.
 
 Source: Pulsar's ``BucketDelayedDeliveryTracker.recoverBucketSnapshot``. It differs in working on bits: a bucket left with
 nothing is deleted, the others keep what is theirs. Pulsar drops a range that overlaps without enclosing, and every
@@ -35,8 +35,10 @@ class RecoverableBucket:
     segment_bits: Sequence[PositionBitmap] | None = None
     consumed: PositionBitmap = field(default_factory=PositionBitmap)
     snapshot_bytes: int = 0
+    seal_number: int | None = None
+    """Taken from the tracker's counter when the content was frozen; None if this tracker never did that."""
     is_foreign: bool = False
-    """Written by Pulsar: its id says nothing of its age, and its bitmaps may name positions that no segment has."""
+    """Written by Pulsar: its bitmaps may name positions that no segment has."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,8 +80,8 @@ def plan_recovery(buckets: Sequence[RecoverableBucket], *, mark_delete: Position
     """Decide what to keep.
 
     Leading segments that are wholly due are skipped with their bits; consumed positions and those at or below
-    mark-delete are dropped. A position that several buckets still hold stays in the first of them in this order: our
-    own, highest bucket id first; then the foreign ones, by first position, the widest first.
+    mark-delete are dropped. A position that several buckets still hold stays in the first of them in this order: those
+    with a seal number, the highest first; then the others, by first position, the widest first.
 
     Args:
         buckets: the catalogue's readable buckets, in any order.
@@ -125,8 +127,8 @@ def plan_recovery(buckets: Sequence[RecoverableBucket], *, mark_delete: Position
 
 def _precedence(bucket: RecoverableBucket) -> tuple[int, ...]:
     """Sorts the buckets so that of several with one position the first is right."""
-    if not bucket.is_foreign:
-        return (0, -bucket.bucket_id)
+    if bucket.seal_number is not None:
+        return (0, -bucket.seal_number, -bucket.bucket_id)
     return (1, *bucket.first, *(-part for part in bucket.last), bucket.bucket_id)
 
 

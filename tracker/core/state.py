@@ -35,6 +35,7 @@ class TrackerState:
         "epoch",
         "fixed_delay",
         "heap",
+        "last_seal_number",
         "late",
         "leases",
         "limits",
@@ -50,6 +51,8 @@ class TrackerState:
 
     def __init__(self, limits: TrackerLimits, *, epoch: int, mark_delete: Position) -> None:
         self.limits = limits
+        self.last_seal_number = 0
+        """The last number that a bucket's content took when it was frozen. It never goes back, not by a clear either."""
         self.epoch = epoch
         self.mark_delete = mark_delete
         self.counters = Counters()
@@ -75,6 +78,11 @@ class TrackerState:
         self.membership_bytes = 0
         self.segments_bytes = 0
         self.sealed_count = 0
+
+    def next_seal_number(self) -> int:
+        """Take the number of content that is frozen at this moment: higher than that of everything frozen before."""
+        self.last_seal_number += 1
+        return self.last_seal_number
 
     # -- what counts -------------------------------------------------------------------------------------------------
 

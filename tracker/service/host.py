@@ -8,7 +8,7 @@ and how a tracker begins and ends.
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from snapshot_storage.errors import SnapshotConflict, StorageError
@@ -154,7 +154,7 @@ class TrackerHost(HostResults):
 
         Args:
             epoch: the one that the snapshots were stored under.
-            entries: of the snapshots, which no catalogue names yet.
+            entries: of the snapshots, which no catalogue names yet; seal numbers are given to them here, in this order.
             plan: what to take over of them.
             owner: who imports.
             mark_delete: the cursor's when the snapshots were made.
@@ -164,11 +164,13 @@ class TrackerHost(HostResults):
         writer = self._runner.writer
         async with self._runner.catalogue_turn:
             try:
-                self._require_core(epoch)
+                core = self._require_core(epoch)
             except ServiceError:
                 await self.delete_objects([entry.bucket_id for entry in entries])
                 raise
-            replaced = await writer.exchange(entries, epoch)
+            # Above everything that the tracker has frozen until now, which they take the place of.
+            numbered = [replace(entry, seal_number=core.next_seal_number()) for entry in entries]
+            replaced = await writer.exchange(numbered, epoch)
             try:
                 self._require_core(epoch)
             except ServiceError:

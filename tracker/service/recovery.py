@@ -77,6 +77,7 @@ class TrackerRecovery:
             mark_delete=in_force,
             now_ms=now_ms,
             lost_bucket_ids=lost,
+            last_seal_number=state.last_seal_number,
         )
 
     async def buckets(self, entries: Sequence[CatalogueEntry], cutoff_ms: int) -> list[RecoverableBucket | None]:
@@ -257,6 +258,7 @@ class TrackerRecovery:
             segment_bits=metadata.segment_bits,
             consumed=_consumed(entry),
             snapshot_bytes=length,
+            seal_number=entry.seal_number,
             is_foreign=not entry.summary,
         )
 
@@ -311,6 +313,7 @@ def _from_summary(entry: CatalogueEntry, summary: BucketSummary) -> RecoverableB
         bits=summary.bits,
         consumed=_consumed(entry),
         snapshot_bytes=summary.snapshot_bytes,
+        seal_number=entry.seal_number,
     )
 
 
@@ -322,8 +325,15 @@ def _build(
     mark_delete: Position,
     now_ms: int,
     lost_bucket_ids: Sequence[int],
+    last_seal_number: int,
 ) -> TrackerCore:
     plan = plan_recovery(buckets, mark_delete=mark_delete, cutoff_ms=limits.cutoff_ms(now_ms))
     return TrackerCore.recovered(
-        limits, plan, epoch=epoch, mark_delete=mark_delete, now_ms=now_ms, lost_bucket_ids=lost_bucket_ids
+        limits,
+        plan,
+        epoch=epoch,
+        mark_delete=mark_delete,
+        now_ms=now_ms,
+        lost_bucket_ids=lost_bucket_ids,
+        last_seal_number=last_seal_number,
     )

@@ -224,7 +224,9 @@ class EffectRunner:
         except StorageError as error:
             self.writer.failed(STORE_FAILED, error, position_count=len(effect.frozen))
             return False
-        entry = self.writer.entry(bucket_id, sealed.first, sealed.last, prepared.summary)
+        entry = self.writer.entry(
+            bucket_id, sealed.first, sealed.last, prepared.summary, seal_number=effect.seal_number
+        )
         async with self.catalogue_turn:
             try:
                 await self.writer.replace(remove=(bucket_id,), add=(entry,), epoch=effect.epoch)
@@ -293,10 +295,11 @@ class EffectRunner:
                 await self.writer.delete_objects((bucket_id,))
                 return False
             sources = [source for source in state.entries if source.bucket_id in source_ids]
-            # A position that was given another deadline meanwhile may be stored by now, in a bucket older than this one:
-            # of two buckets with it a recovery believes the newer.
+            # What was acknowledged or cancelled since the bits were read need not come back after a crash.
             lost = await self._access.offload(_consumed, plan.stored, self._reports.still_tracked(effect))
-            entry = self.writer.entry(bucket_id, effect.first, effect.last, summary, consumed=lost)
+            entry = self.writer.entry(
+                bucket_id, effect.first, effect.last, summary, seal_number=effect.seal_number, consumed=lost
+            )
             try:
                 await self.writer.replace(remove=(*source_ids, bucket_id), add=(entry,), epoch=effect.epoch)
             except SnapshotConflict as error:

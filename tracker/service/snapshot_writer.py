@@ -91,7 +91,14 @@ class SnapshotWriter:
         )
 
     def entry(
-        self, bucket_id: int, first: Position, last: Position, summary: bytes, *, consumed: bytes = b""
+        self,
+        bucket_id: int,
+        first: Position,
+        last: Position,
+        summary: bytes,
+        *,
+        seal_number: int,
+        consumed: bytes = b"",
     ) -> CatalogueEntry:
         """What the catalogue is to say of a new bucket."""
         mark_delete = self._reports.mark_delete
@@ -102,6 +109,7 @@ class SnapshotWriter:
             summary=summary,
             consumed=consumed,
             mark_delete=None if mark_delete == BEFORE_ALL else mark_delete,
+            seal_number=seal_number,
         )
 
     async def exchange(self, entries: Sequence[CatalogueEntry], epoch: int) -> Sequence[CatalogueEntry]:

@@ -259,6 +259,7 @@ def _entry_to_json(entry: CatalogueEntry) -> dict[str, Any]:
         "summary": _text(entry.summary),
         "consumed": _text(entry.consumed),
         "mark_delete": entry.mark_delete,
+        "seal_number": entry.seal_number,
     }
 
 
@@ -270,6 +271,7 @@ def _entry_from_json(stored: dict[str, Any]) -> CatalogueEntry:
         _bytes(stored["summary"]),
         _bytes(stored["consumed"]),
         _position_of(stored["mark_delete"]),
+        stored["seal_number"],
     )
 
 
