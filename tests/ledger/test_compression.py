@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.ledger.compression import UNCOMPRESSED_BYTES_MAX, Codec, compress, decompress
+from tracker.ledger.compression import MESSAGE_BYTES_MAX, Codec, compress
+from tracker.ledger.compression import decompress as decompress_within
 from tracker.ledger.errors import CompressedDataInvalid
+
+
+
+def decompress(codec, compressed, size):
+    return decompress_within(codec, compressed, size, size_max=MESSAGE_BYTES_MAX)
+
 
 PLAIN = b"hello " * 9 + b"hello"
 BY_JAVA = {
@@ -50,7 +57,7 @@ def test_the_best_that_a_format_can_do_is_accepted(codec):
 
     assert decompress(codec, compressed, len(plain)) == plain
     with pytest.raises(CompressedDataInvalid, match="can never give"):
-        decompress(codec, compressed[:10], UNCOMPRESSED_BYTES_MAX)
+        decompress(codec, compressed[:10], MESSAGE_BYTES_MAX)
 
 
 @pytest.mark.parametrize("codec", Codec)
@@ -78,7 +85,7 @@ def test_unknown_codec_is_named():
         compress(9, b"")
 
 
-@pytest.mark.parametrize("size", [-1, UNCOMPRESSED_BYTES_MAX + 1])
+@pytest.mark.parametrize("size", [-1, MESSAGE_BYTES_MAX + 1])
 def test_impossible_size_allocates_nothing(size):
     """A damaged header must not make us ask for gigabytes."""
     with pytest.raises(CompressedDataInvalid, match="out of range"):

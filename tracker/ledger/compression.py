@@ -13,8 +13,13 @@ import cramjam
 
 from tracker.ledger.errors import CompressedDataInvalid
 
-UNCOMPRESSED_BYTES_MAX: Final = 1 << 30
-"""A header that promises more is taken for damage, not for a reason to allocate."""
+MESSAGE_BYTES_MAX: Final = 64 << 20
+"""What a message, a piece of one or a batch may decompress to unless the caller says otherwise. Pulsar's maxMessageSize is
+5 MB by default; batches and pieces are cut by it before they are compressed, single messages after it, so that text may
+be some ten times larger."""
+METADATA_BYTES_MAX: Final = 16 << 20
+"""The same of a value in the metadata store, compressed to at most 1 MB unless ``jute.maxbuffer`` says otherwise: a ledger
+takes about 50 bytes of it, a range of acknowledged entries about 20."""
 
 
 class Codec(IntEnum):
@@ -39,23 +44,26 @@ _DECOMPRESS_INTO: Final[dict[Codec, Callable[[bytes, bytearray], int]]] = {
 }
 
 
-def decompress(codec: int, compressed: bytes, uncompressed_size: int) -> bytes:
+def decompress(codec: int, compressed: bytes, uncompressed_size: int, *, size_max: int) -> bytes:
     """The bytes that were compressed.
 
     Args:
         codec: a value of :class:`Codec`.
         compressed: all of them; bytes behind the end of a zlib stream are ignored.
-        uncompressed_size: exactly how many bytes come out.
+        uncompressed_size: exactly how many bytes come out, as the metadata beside them claims.
+        size_max: a claim above it is refused before anything is allocated.
     Raises:
-        CompressedDataInvalid: an unknown codec, damaged bytes, or another size.
+        CompressedDataInvalid: an unknown codec, damaged bytes, another size, or one above ``size_max``.
+    Cost: O(size) time; memory for twice the size.
     """
     try:
         name = Codec(codec).name
     except ValueError as error:
         raise CompressedDataInvalid(f"compression type {codec} is unknown; 0 to {max(Codec)} are known") from error
-    if not 0 <= uncompressed_size <= UNCOMPRESSED_BYTES_MAX:
+    if not 0 <= uncompressed_size <= size_max:
         raise CompressedDataInvalid(
-            f"an uncompressed size of {uncompressed_size} bytes is out of range 0 to {UNCOMPRESSED_BYTES_MAX}"
+            f"{len(compressed)} bytes of {name} claim to decompress to {uncompressed_size} bytes, which is out of range "
+            f"0 to {size_max}"
         )
     if uncompressed_size > len(compressed) * _EXPANSION_MAX.get(Codec(codec), uncompressed_size):
         raise CompressedDataInvalid(f"{len(compressed)} bytes of {name} can never give {uncompressed_size} bytes")
@@ -78,7 +86,8 @@ def _decompress(codec: Codec, compressed: bytes, size: int) -> bytes:
         return zlib.decompressobj().decompress(compressed, size + 1)
     # A byte of room more than expected shows a longer result, and bounds what damaged bytes can make us allocate.
     room = bytearray(size + 1)
-    return bytes(room[: _DECOMPRESS_INTO[codec](compressed, room)])
+    size = _DECOMPRESS_INTO[codec](compressed, room)
+    return bytes(memoryview(room)[:size])
 
 
 def compress(codec: int, plain: bytes) -> bytes:

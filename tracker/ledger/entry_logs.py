@@ -64,7 +64,7 @@ class RecordColumns:
 class EntryLogs:
     """The entry logs found in some directories; open until :meth:`close`.
 
-    Not thread-safe. Keeps 76 bytes per record in memory and the plain files mapped; gzip ones are held unpacked.
+    Not thread-safe. Keeps 76 bytes per record in memory and the files mapped; gzip ones as :func:`open_log_file` unpacks them.
     """
 
     def __init__(

@@ -2,11 +2,13 @@
 
 import gzip
 import mmap
+import os
 import re
+import tempfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from tracker.core.errors import InvalidInput
 from tracker.ledger.entry_log import HEADER_BYTES, LogDamage
@@ -14,6 +16,8 @@ from tracker.ledger.errors import OTHER_BOOKIES, BadEntry
 
 _LOG_NAME: Final = re.compile(r"([0-9a-f]+)\.log(\.gz)?")
 _GZIP_PIECE_BYTES: Final = 1 << 20
+UNPACKED_BYTES_MAX: Final = (1 << 30) + (64 << 20)
+"""What a gzip log may unpack to: bookies refuse a ``logSizeLimit`` above 1 GiB, and add a map of the ledgers to a log."""
 
 
 def find_log_files(directories: Sequence[str | Path]) -> list[Path]:
@@ -48,19 +52,25 @@ def _find_logs(directory: Path) -> list[Path]:
 
 
 def open_log_file(file: Path) -> tuple[bytes | mmap.mmap, str | None]:
-    """A log's bytes, mapped if it is plain, and what is wrong with its gzip wrapping.
+    """A log's bytes, mapped, and what is wrong with its gzip wrapping.
+
+    A gzip log is unpacked into a file without a name in the system's directory for temporary files (``TMPDIR``), which is
+    gone with the map: so it takes disk and not memory, if that directory is on a disk.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: it cannot be read, or unpacked.
     """
     if file.suffix == ".gz":
         return _gunzip(file)
     with file.open("rb") as opened:
-        size = file.stat().st_size
-        # A file that ends within the header may be empty, which cannot be mapped.
-        if size <= HEADER_BYTES:
-            return opened.read(), None
-        return mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ), None
+        return _mapped(opened, file.stat().st_size), None
+
+
+def _mapped(opened: IO[bytes], size: int) -> bytes | mmap.mmap:
+    # A file that ends within the header may be empty, which cannot be mapped.
+    if size <= HEADER_BYTES:
+        return opened.read()
+    return mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def bad_stretches(file: Path, size_bytes: int, wrapping: str | None, damage: Sequence[LogDamage]) -> list[BadEntry]:
@@ -79,12 +89,35 @@ def bad_stretches(file: Path, size_bytes: int, wrapping: str | None, damage: Seq
     ]
 
 
-def _gunzip(file: Path) -> tuple[bytes, str | None]:
-    pieces = []
+def _gunzip(file: Path) -> tuple[bytes | mmap.mmap, str | None]:
+    with tempfile.TemporaryFile(prefix="delayed-tracker-") as unpacked:
+        wrong = None
+        try:
+            for piece in _pieces(file):
+                if unpacked.tell() + len(piece) > UNPACKED_BYTES_MAX:
+                    wrong = (
+                        f"the gzip file unpacks to more than {UNPACKED_BYTES_MAX} bytes, which no bookie's log has; if it "
+                        "should, unpack it by gunzip and give the plain file"
+                    )
+                    break
+                _keep(piece, unpacked, file)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            wrong = f"the gzip file is cut short or damaged: {error}"
+        size = unpacked.seek(0, os.SEEK_END)
+        unpacked.seek(0)
+        return _mapped(unpacked, size), wrong
+
+
+def _pieces(file: Path) -> Iterator[bytes]:
+    with gzip.open(file) as packed:
+        while piece := packed.read1(_GZIP_PIECE_BYTES):
+            yield piece
+
+
+def _keep(piece: bytes, unpacked: IO[bytes], file: Path) -> None:
     try:
-        with gzip.open(file) as unpacked:
-            while piece := unpacked.read1(_GZIP_PIECE_BYTES):
-                pieces.append(piece)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        return b"".join(pieces), f"the gzip file is cut short or damaged: {error}"
-    return b"".join(pieces), None
+        unpacked.write(piece)
+        unpacked.flush()
+    except OSError as error:
+        place = f"in {tempfile.gettempdir()}, where it is unpacked: set TMPDIR to a directory with room, or unpack it"
+        raise OSError(error.errno, f"{error.strerror} {place}", str(file)) from error

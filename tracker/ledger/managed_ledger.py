@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError, Message
 from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
 from tracker.core.columns import Position
 from tracker.core.errors import InvalidInput
-from tracker.ledger.compression import decompress
+from tracker.ledger.compression import METADATA_BYTES_MAX, decompress
 from tracker.ledger.errors import CompressedDataInvalid, MetadataInvalid, SubscriptionNotFound, TopicNotFound
 from tracker.ledger.ledger_metadata import LedgerMetadata, ledger_paths, parse_ledger_metadata
 from tracker.ledger.metadata_dump import MetadataSource
@@ -126,7 +126,9 @@ def _uncompressed(
         raise MetadataInvalid(f"a compressed value of {len(stored)} bytes is cut short; take the dump again")
     header = _parsed(stored[start : start + size], header_type)
     try:
-        return decompress(header.compression_type, stored[start + size :], header.uncompressed_size)
+        return decompress(
+            header.compression_type, stored[start + size :], header.uncompressed_size, size_max=METADATA_BYTES_MAX
+        )
     except CompressedDataInvalid as error:
         raise MetadataInvalid(f"{error.message}; take the dump again") from error
 

@@ -150,7 +150,8 @@ def test_a_promise_of_gigabytes_allocates_nothing(codec):
     few = entry(metadata_of(uncompressed_size=1 << 30, compression=codec), b"abc")
     large = single(bytes(1000), codec=codec)
     for log, options, why in [
-        (topic_of({1: [few]}), MessageOptions(), "can never give 1073741824 bytes"),
+        (topic_of({1: [few]}), MessageOptions(message_bytes_max=1 << 30), "can never give 1073741824 bytes"),
+        (topic_of({1: [few]}), MessageOptions(), "more than the limit of 67108864; if such messages were sent, give"),
         (
             topic_of({1: [large]}),
             MessageOptions(message_bytes_max=999),

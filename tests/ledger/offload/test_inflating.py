@@ -8,7 +8,7 @@ import pytest
 from tracker.ledger.errors import CompressedDataInvalid
 from tracker.ledger.offload import inflating
 from tracker.ledger.offload.entry_rows import EntryRows
-from tracker.ledger.offload.inflating import inflate, inflate_each
+from tracker.ledger.offload.inflating import inflate, inflate_some
 from tracker.ledger.offload.recent_rows import RecentRows
 
 
@@ -51,14 +51,15 @@ def test_a_stream_that_would_fill_the_memory():
 def test_many_streams(monkeypatch):
     """Damaged ones give nothing and say why; large ones are bounded."""
     streams = [zlib.compress(b"%d" % number) for number in range(4)]
-    assert inflate_each(streams) == ([b"0", b"1", b"2", b"3"], {})
-    values, damaged = inflate_each([streams[0], b"no", streams[2]])
+    assert inflate_some(streams, 1 << 20) == ([b"0", b"1", b"2", b"3"], {})
+    values, damaged = inflate_some([streams[0], b"no", streams[2]], 1 << 20)
     assert (values, list(damaged)) == ([b"0", b"", b"2"], [1])
-    assert inflate_each([]) == ([], {})
+    assert inflate_some(streams, 2) == ([b"0", b"1"], {})
+    assert inflate_some(streams, 1) == ([b"0"], {})
 
     monkeypatch.setattr(inflating, "_SAFE_BYTES", 5)
     monkeypatch.setattr(inflating, "VALUE_BYTES_MAX", 100)
-    values, damaged = inflate_each([streams[0], zlib.compress(bytes(101))])
+    values, damaged = inflate_some([streams[0], zlib.compress(bytes(101))], 1 << 20)
     assert (values, list(damaged)) == ([b"0", b""], [1])
 
 

@@ -11,6 +11,7 @@ from tracker.cli.output import Json, instant, jsonable, print_json, show, size, 
 from tracker.cli.positions import parse_position
 from tracker.core.columns import Position
 from tracker.core.errors import InvalidInput
+from tracker.ledger.compression import MESSAGE_BYTES_MAX
 from tracker.ledger.messages import KeyLoader, Message, MessageOptions, load_key_files
 from tracker.ledger.messages.one_entry import messages_of_entry
 
@@ -36,6 +37,12 @@ def message(
             metavar="NAME=FILE",
         ),
     ] = None,
+    message_bytes_max: Annotated[
+        int,
+        typer.Option(
+            "--message-bytes-max", min=1, help="Refuse a message that becomes larger, decompressed and put together."
+        ),
+    ] = MESSAGE_BYTES_MAX,
     as_json: AsJson = False,
 ) -> None:
     """Print the messages of one entry as consumers get them: decrypted, decompressed, pieces put together.
@@ -44,7 +51,7 @@ def message(
     --topic persistent://lab/main/delayed 7:3
     """
     place = Position(*parse_position("LEDGER:ENTRY", position))
-    options = MessageOptions(keys=_keys(key or []))
+    options = MessageOptions(keys=_keys(key or []), message_bytes_max=message_bytes_max)
     with opened(source) as queries:
         log = queries.topic_log(topic)
         messages = messages_of_entry(log, place, options)

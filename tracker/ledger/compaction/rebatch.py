@@ -10,7 +10,7 @@ from collections.abc import Container, Sequence
 from typing import Final
 
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata, SingleMessageMetadata
-from tracker.ledger.compression import compress, decompress
+from tracker.ledger.compression import MESSAGE_BYTES_MAX, compress, decompress
 from tracker.ledger.frame import encode_entry, split_frame
 from tracker.ledger.messages.batch import Slot, join_batch, split_batch
 
@@ -26,10 +26,10 @@ def batch_slots(metadata: MessageMetadata, payload: bytes) -> list[Slot]:
     """The slots of a readable batch, as they lie in its compressed payload.
 
     Raises:
-        PayloadInvalid, CompressedDataInvalid: the payload is not what the metadata says.
+        PayloadInvalid, CompressedDataInvalid: the payload is not what the metadata says, or larger than any batch.
     """
     size = metadata.uncompressed_size if metadata.compression else len(payload)
-    return split_batch(metadata, decompress(metadata.compression, payload, size))
+    return split_batch(metadata, decompress(metadata.compression, payload, size, size_max=MESSAGE_BYTES_MAX))
 
 
 def rebatch(entry: bytes, metadata: MessageMetadata, slots: Sequence[Slot], retained: Container[int]) -> bytes:

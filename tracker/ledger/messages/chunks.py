@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 from tracker.core.columns import Position
 from tracker.ledger.errors import PayloadInvalid
+from tracker.ledger.messages.payload import RAISE_MESSAGE_BYTES
 
 PIECE_OVERHEAD_BYTES: Final = 500
 """What a piece takes beside its own bytes, about: otherwise, empty ones would be held without end."""
@@ -81,7 +82,7 @@ class ChunkAssembler:
         if not 0 <= chunk < count or not 0 < total <= self._message_bytes_max:
             raise PayloadInvalid(
                 f"chunk {chunk} of {count}, of {total} bytes in all: give chunks 0 to {count - 1} "
-                f"of messages of 1 to {self._message_bytes_max} bytes"
+                f"of messages of 1 to {self._message_bytes_max} bytes; {RAISE_MESSAGE_BYTES}"
             )
         group = self._groups.get(uuid)
         if chunk == 0:

@@ -1,10 +1,15 @@
 """From an entry's payload to what the producer put in: decrypted, put together, decompressed."""
 
+from typing import Final
+
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 from tracker.core.errors import InvalidInput
 from tracker.ledger.compression import decompress
 from tracker.ledger.errors import PayloadInvalid
 from tracker.ledger.messages.keys import KeyLoader, missing_key
+
+RAISE_MESSAGE_BYTES: Final = "if such messages were sent, give a higher message_bytes_max (of a command: --message-bytes-max)"
+"""The remedy for messages that are larger than the limit."""
 
 
 class PayloadDecoder:
@@ -45,10 +50,14 @@ class PayloadDecoder:
 
         Raises:
             CompressedDataInvalid: the bytes do not decompress to the size that the metadata promises.
-            PayloadInvalid: the size is above the limit.
+            PayloadInvalid: the size is above the limit; the message says how to raise it.
         """
         # What is not compressed is as large as it is, whatever the producer says.
         size = metadata.uncompressed_size if metadata.compression else len(payload)
         if size > self._message_bytes_max:
-            raise PayloadInvalid(f"{size} bytes uncompressed are more than the limit of {self._message_bytes_max}")
-        return decompress(metadata.compression, payload, size) if metadata.compression else payload
+            raise PayloadInvalid(
+                f"{size} bytes uncompressed are more than the limit of {self._message_bytes_max}; {RAISE_MESSAGE_BYTES}"
+            )
+        if not metadata.compression:
+            return payload
+        return decompress(metadata.compression, payload, size, size_max=self._message_bytes_max)

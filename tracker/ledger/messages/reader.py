@@ -12,6 +12,7 @@ from typing import Final
 
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 from tracker.core.columns import Position
+from tracker.ledger.compression import MESSAGE_BYTES_MAX
 from tracker.ledger.entry_columns import EntryColumns, scan_entries
 from tracker.ledger.errors import (
     BadEntry,
@@ -33,7 +34,6 @@ from tracker.ledger.places import unreadable_entry
 from tracker.ledger.stored_entries import LedgerEntries
 from tracker.ledger.topic_log import TopicLog
 
-MESSAGE_BYTES_MAX: Final = 1 << 30
 PENDING_CHUNK_BYTES_MAX: Final = 256 << 20
 
 
@@ -48,7 +48,8 @@ class MessageOptions:
     open_transactions: OpenTransactions = OpenTransactions.STOP
     on_error: ErrorPolicy = ErrorPolicy.FAIL
     message_bytes_max: int = MESSAGE_BYTES_MAX
-    """Messages that claim to be larger, uncompressed, are errors."""
+    """Messages that claim to be larger, uncompressed and put together, are errors: a thousand times fewer bytes may claim
+    it."""
     pending_chunk_bytes_max: int = PENDING_CHUNK_BYTES_MAX
     """Bytes of unfinished messages in pieces that are held at once; beyond it the oldest is given up."""
 

@@ -11,9 +11,12 @@ from typing import Any, Final
 from tracker.ledger.errors import CompressedDataInvalid
 
 VALUE_BYTES_MAX: Final = 1 << 28
-"""What one value may inflate to; Pulsar's entries are some megabytes at most."""
+"""What one value, or the values of one block, may inflate to: as much as an entry of local ledgers may have. Pulsar's are at
+most 5 MB unless ``maxMessageSize`` says otherwise, and blocks are cut at about a megabyte."""
+_EXPANSION_MAX: Final = 1_032
+"""Deflate's best."""
 _SAFE_BYTES: Final = 1 << 16
-"""A stream of this size cannot inflate to more than 64 MB: deflate's best is 1,032 : 1."""
+"""A stream of this size cannot inflate to more than 64 MB."""
 _AT_ONCE_BYTES_MAX: Final = 1 << 19
 """Nor one of this size to more than twice :data:`VALUE_BYTES_MAX`, which larger ones take while they grow."""
 _ROOM_BYTES_MAX: Final = 1 << 23
@@ -68,18 +71,29 @@ def _inflated_at_once(stream: bytes | memoryview, size_max: int) -> bytes | None
     return plain if len(plain) <= size_max and _zlib.adler32(plain) == checksum else None
 
 
-def inflate_each(streams: Sequence[bytes]) -> tuple[list[bytes], dict[int, CompressedDataInvalid]]:
-    """Many small streams: what each of them holds, nothing for those that are damaged, and why those are."""
-    if max(map(len, streams), default=0) <= _SAFE_BYTES:
+def inflate_some(streams: Sequence[bytes], bytes_max: int) -> tuple[list[bytes], dict[int, CompressedDataInvalid]]:
+    """Inflate the first of many small streams: all, unless they hold more than ``bytes_max`` together.
+
+    Args:
+        streams: at least one.
+        bytes_max: the stream that reaches it is the last one.
+    Returns: what each of them holds, nothing for those that are damaged, and why those are, by row.
+    """
+    if max(map(len, streams)) <= _SAFE_BYTES and sum(map(len, streams)) * _EXPANSION_MAX <= bytes_max:
         try:
             return list(map(_zlib.decompress, streams)), {}
         except _StreamError:
             pass  # One of them. Which one, the slower way tells.
-    values, damaged = [], {}
+    values: list[bytes] = []
+    damaged: dict[int, CompressedDataInvalid] = {}
+    left = bytes_max
     for row, stream in enumerate(streams):
         try:
             values.append(inflate(stream, VALUE_BYTES_MAX))
         except CompressedDataInvalid as error:
             values.append(b"")
             damaged[row] = error
+        left -= len(values[-1])
+        if left <= 0:
+            break
     return values, damaged

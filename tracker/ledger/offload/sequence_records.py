@@ -12,7 +12,7 @@ import numpy as np
 
 from tracker.core.columns import Int64Array
 from tracker.ledger.offload.entry_rows import Damage, EntryRows, without
-from tracker.ledger.offload.inflating import VALUE_BYTES_MAX, inflate_each
+from tracker.ledger.offload.inflating import VALUE_BYTES_MAX, inflate_some
 from tracker.ledger.offload.kernels import CUT, framed_values, walk_sequence_records
 from tracker.ledger.offload.local_file import LocalFile, Piece
 from tracker.ledger.offload.sequence_file import ESCAPE, SYNC_BYTES, Compression, SequenceHeader, next_sync
@@ -22,7 +22,8 @@ _SYNC_SIZE: Final = len(ESCAPE) + SYNC_BYTES
 _LENGTH_BYTES: Final = 4
 _EMPTY_VALUE: Final = bytes(_LENGTH_BYTES)
 _COMPRESSED_PIECE_BYTES_MAX: Final = 1 << 18
-"""Values of at most 64 KB are inflated all at once, and could grow a thousandfold."""
+_INFLATED_BYTES_MAX: Final = 16 << 20
+"""Held inflated at once, or one entry if it is larger: the values of one piece could grow a thousandfold."""
 
 
 class SequenceRecords:
@@ -115,37 +116,42 @@ class SequenceRecords:
         """The rows with their entries; damage where there is any."""
         if not len(rows):
             return
-        bad: dict[int, Damage] = {}
-        if len(piece.damaged):
-            bad |= self._checksum_damage(piece, rows)
-        if not self._framed:
-            rows = self._inflated(piece, rows, bad)
-        yield from without(rows, bad)
+        while not self._framed and len(rows):
+            inflated, bad = self._inflated(piece, rows)
+            yield from without(inflated, bad | self._checksum_damage(piece, rows, len(inflated)))
+            rows = rows.within(inflated.last + 1, rows.last)
+        yield from without(rows, self._checksum_damage(piece, rows, len(rows)))
 
-    def _checksum_damage(self, piece: Piece, rows: EntryRows) -> dict[int, Damage]:
-        bad = {}
-        spans = zip((piece.base + rows.start).tolist(), (piece.base + rows.end).tolist(), strict=True)
+    def _checksum_damage(self, piece: Piece, rows: EntryRows, count: int) -> dict[int, Damage]:
+        """Of the first ``count`` rows those in a chunk whose checksum does not fit."""
+        bad: dict[int, Damage] = {}
+        if not len(piece.damaged):
+            return bad
+        starts, ends = piece.base + rows.start[:count], piece.base + rows.end[:count]
+        spans = zip(starts.tolist(), ends.tolist(), strict=True)
         for row, (start, end) in enumerate(spans):
             damaged_at = piece.damage_between(start - self._value_at, end)
             if damaged_at is not None:
                 bad[row] = self._damage(start - self._value_at, f"the checksum of byte {damaged_at} on does not fit")
         return bad
 
-    def _inflated(self, piece: Piece, rows: EntryRows, bad: dict[int, Damage]) -> EntryRows:
-        """Rows over one buffer of inflated entries; those that do not inflate are added to the bad ones."""
-        stored = piece.buffer
+    def _inflated(self, piece: Piece, rows: EntryRows) -> tuple[EntryRows, dict[int, Damage]]:
+        """The first rows over one buffer of inflated entries, and those of them that do not inflate."""
+        stored, bad = piece.buffer, {}
         streams = [stored[start:end] for start, end in zip(rows.start.tolist(), rows.end.tolist(), strict=True)]
-        values, damaged = inflate_each(streams)
+        values, damaged = inflate_some(streams, _INFLATED_BYTES_MAX)
         for row, error in damaged.items():
-            bad.setdefault(row, self._damage(self._record_offset(piece, rows, row), error.message))
+            bad[row] = self._damage(self._record_offset(piece, rows, row), error.message)
             values[row] = _EMPTY_VALUE
         buffer, start, end, good = _framed(values)
-        while good < len(values):
-            reason = "its value does not begin with its length"
-            bad.setdefault(good, self._damage(self._record_offset(piece, rows, good), reason))
-            values[good] = _EMPTY_VALUE
-            buffer, start, end, good = _framed(values)
-        return EntryRows(buffer, rows.first, start, end)
+        if good < len(values):
+            for row, value in enumerate(values):
+                if len(value) < _LENGTH_BYTES or int.from_bytes(value[:_LENGTH_BYTES], "big") != len(value) - _LENGTH_BYTES:
+                    reason = "its value does not begin with its length"
+                    bad[row] = self._damage(self._record_offset(piece, rows, row), reason)
+                    values[row] = _EMPTY_VALUE
+            buffer, start, end, _ = _framed(values)
+        return EntryRows(buffer, rows.first, start, end), bad
 
     def _resume(self, at: int, key: int) -> tuple[Damage, int, int]:
         """Where to go on, and with which key, after something else than the record of ``key`` at ``at``."""
