@@ -23,8 +23,6 @@ from tracker.ledger.errors import (
 from tracker.ledger.log_inventory import LogInventory
 from tracker.ledger.logged_ledger import LoggedLedger
 from tracker.ledger.managed_ledger import TopicCatalogue
-from tracker.ledger.offload.blob_source import BlobLedgerStore
-from tracker.ledger.offload.offload_source import OffloadSource
 from tracker.ledger.topic_log import Ledger
 from tracker.ledger.topic_name import TopicName
 
@@ -76,9 +74,7 @@ def plan_parts(options: SourceOptions, ledgers: Range) -> list[InputPartition]:
                     wanted.add(topic, open_ledger(), options.partition_bytes)
                 except (LedgerFileInvalid, MetadataInvalid) as error:
                     wanted.bad.append((topic, BadEntry(ledger_id, None, None, None, error.message)))
-        for one in source.sources:
-            if isinstance(one, OffloadSource) and isinstance(one.store, BlobLedgerStore):
-                wanted.bad += ((None, found) for found in one.store.unclaimed)
+        wanted.bad += ((None, found) for found in source.unclaimed())
         parts = wanted.parts(options.partition_bytes)
     if wanted.bad and options.on_error is ErrorPolicy.FAIL:
         raise EntriesUnreadable([found for _, found in wanted.bad])

@@ -4,9 +4,11 @@ import json
 import os
 from errno import EACCES, EIO, ENOSPC, EROFS
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
+from delayed_tracker.pulsar.v1.ledger_metadata_pb2 import LedgerMetadataFormat
 from tests.cli.ledger_sources import (
     MAIN,
     PULSAR,
@@ -17,6 +19,9 @@ from tests.cli.ledger_sources import (
     damaged_tiered,
 )
 from tests.golden.pulsar_pack import METADATA, PACK
+from tests.ledger.log_files import flipped, message
+from tests.ledger.offload.blob_files import BlobWriter
+from tests.ledger.offload.sequence_files import ledger_metadata
 from tracker.ledger.local.disk import Disk
 from tracker.ledger.local.layout import LedgerDirectory
 from tracker.ledger.local.ledger_ids import reserve_ledger_ids
@@ -24,6 +29,7 @@ from tracker.ledger.local.opening import open_writer
 from tracker.service.exit_codes import ExitCode
 
 SOURCE = ["--source", PULSAR]
+OFFLOADED = [message(payload=b"number %d" % number) for number in range(3)]
 
 
 def document(ran, *, status: int = 0):
@@ -293,3 +299,71 @@ def test_wrong_input_is_one_line(command, arguments, status, said):
     errors = [line for line in ran.err.splitlines() if line.startswith("delayed-tracker: ")]
     assert len(errors) == 1
     assert said in errors[0]
+
+
+def bucket(directory: Path) -> str:
+    """Two ledgers of a topic as the blob store driver keeps them."""
+    for ledger_id in (1, 2):
+        BlobWriter(OFFLOADED).save(directory, UUID(int=ledger_id), ledger_id)
+    return f"offload+blob:{directory}"
+
+
+def test_verify_lists_what_no_topic_claims(command, tmp_path):
+    """Data whose index is gone is a problem of its own, although no topic misses it."""
+    place, copy = tmp_path / "bucket", str(tmp_path / "copy")
+    source = bucket(place)
+    assert command("ledgers", "verify", "--source", source).status == 0
+    (place / f"{UUID(int=2)}-ledger-2-index").unlink()
+    ran = command("ledgers", "verify", "--source", source)
+    assert ran.status == 1
+    assert f"(no topic), ledger 2: {place}/{UUID(int=2)}-ledger-2 has no index; restore the index" in ran.out
+    (document,) = json.loads(command("ledgers", "verify", "--json", "--source", source).out)["ledgers"][1:]
+    assert (document["topic"], document["ledger_id"], document["sound"]) == (None, 2, False)
+
+    refused = command("ledgers", "import", "--source", source, "--into", copy)
+    assert refused.status == ExitCode.BAD_DATA
+    assert "has no index" in refused.err
+    skipped = command("ledgers", "import", "--source", source, "--into", copy, "--on-error", "skip")
+    assert skipped.status == 0
+    assert f"of no topic: ledger 2: {place}" in skipped.out
+
+
+@pytest.mark.parametrize(("field", "to"), [("last entry", 0), ("length", 7)])
+def test_verify_compares_an_index_with_its_data(command, tmp_path, field, to):
+    """One that ends the ledger earlier, or counts its bytes wrongly."""
+    source = bucket(tmp_path)
+    metadata = LedgerMetadataFormat.FromString(ledger_metadata(OFFLOADED))
+    if field == "last entry":
+        metadata.lastEntryId = to
+    else:
+        metadata.length = to
+    BlobWriter(OFFLOADED, metadata=metadata.SerializeToString()).save(tmp_path, UUID(int=2), 2)
+    ran = command("ledgers", "verify", "--source", source)
+    assert ran.status == 1
+    assert ("by the index entry 0 is the last" if field == "last entry" else "its metadata says 7") in ran.out
+
+
+def test_verify_goes_on_behind_a_damaged_index_of_anybody(command, tmp_path):
+    """It is named, and the others are verified."""
+    source = bucket(tmp_path)
+    (tmp_path / f"{UUID(int=2)}-ledger-2-index").write_bytes(b"not this")
+    ran = command("ledgers", "verify", "--source", source)
+    assert ran.status == 1
+    assert "cut short" in ran.out
+    assert "3 of 3 entries are sound" in ran.out
+
+
+def test_import_refuses_entries_whose_checksum_is_wrong(command, tmp_path):
+    """Position, file and byte are named, and nothing is there of the topic."""
+    source, copy = bucket(tmp_path / "bucket"), tmp_path / "copy"
+    writer = BlobWriter(OFFLOADED)
+    writer.data = flipped(writer.data, writer.offsets[2] - 1)
+    writer.save(tmp_path / "bucket", UUID(int=2), 2)
+    ran = command("ledgers", "import", "--source", source, "--into", str(copy))
+    assert ran.status == ExitCode.BAD_DATA
+    assert f"entry 2:1 in {tmp_path}/bucket/{UUID(int=2)}-ledger-2 at byte" in ran.err
+    assert "CRC32C of the message is not the stored" in ran.err
+    assert command("topics", "list", "--source", f"ledger:{copy}").out == ""
+    ran = command("ledgers", "import", "--source", source, "--into", str(copy), "--on-error", "skip")
+    assert ran.status == 0
+    assert "bad: entry 2:1 in" in ran.out

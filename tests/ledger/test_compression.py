@@ -11,7 +11,6 @@ from tracker.ledger.compression import decompress as decompress_within
 from tracker.ledger.errors import CompressedDataInvalid
 
 
-
 def decompress(codec, compressed, size):
     return decompress_within(codec, compressed, size, size_max=MESSAGE_BYTES_MAX)
 

@@ -8,6 +8,7 @@ import typer
 
 from tracker.cli.output import progress
 from tracker.core.errors import DelayedTrackerError, InvalidInput
+from tracker.ledger.errors import ErrorPolicy
 from tracker.ledger.offload.blob_store import first_line
 from tracker.ledger.source_url import open_sources
 from tracker.ledger.topic_queries import TopicQueries
@@ -36,9 +37,12 @@ class SourceUnreadable(DelayedTrackerError):
 
 
 @contextmanager
-def opened(source: list[str]) -> Iterator[TopicQueries]:
+def opened(source: list[str], *, on_error: ErrorPolicy = ErrorPolicy.FAIL) -> Iterator[TopicQueries]:
     """Questions to sources of ledgers; shows progress while they open. Print answers behind it, not inside.
 
+    Args:
+        source: URLs.
+        on_error: as :func:`~tracker.ledger.source_url.open_source` takes it.
     Raises:
         LedgerError: files or metadata are damaged, or lack what is asked for.
         InvalidInput: a URL names no source, or a file cannot be read.
@@ -46,7 +50,7 @@ def opened(source: list[str]) -> Iterator[TopicQueries]:
     """
     with files_usable(" ".join(source), READABLE_FILES):
         with progress("looking through files", "bytes") as looked:
-            ledgers = open_sources(source, progress=looked)
+            ledgers = open_sources(source, progress=looked, on_error=on_error)
         with ledgers:
             yield TopicQueries(ledgers)
 

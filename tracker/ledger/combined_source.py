@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
 from tracker.core.errors import InvalidInput
-from tracker.ledger.errors import TopicNotFound
+from tracker.ledger.errors import BadEntry, TopicNotFound
 from tracker.ledger.topic_log import CompactedLog, Ledger, LedgerSource, TopicLog, TopicParts
 
 
@@ -23,6 +23,19 @@ class PartialSource(Protocol):
 
         Raises: as :meth:`~tracker.ledger.topic_log.LedgerSource.topic_log`.
         """
+
+
+@runtime_checkable
+class ListingSource(Protocol):
+    """A source that finds its topics by looking at what is there, some of which may name no topic."""
+
+    def unclaimed(self) -> Sequence[BadEntry]:
+        """What is there and may be any topic's: a reader of all topics must know that it may lack entries."""
+
+
+def unclaimed_of(source: LedgerSource) -> Sequence[BadEntry]:
+    """What a source has and cannot tell whose it is; nothing of sources that have metadata."""
+    return source.unclaimed() if isinstance(source, ListingSource) else ()
 
 
 class CombinedSource:
@@ -49,6 +62,10 @@ class CombinedSource:
     def topics(self) -> list[str]:
         """Full names of the topics of all sources, ascending."""
         return sorted({topic for source in self.sources for topic in source.topics()})
+
+    def unclaimed(self) -> Sequence[BadEntry]:
+        """What the sources have and cannot tell whose it is."""
+        return [bad for source in self.sources for bad in unclaimed_of(source)]
 
     def topic_log(self, topic: str) -> TopicLog:
         """A topic whose ledgers come from several sources.

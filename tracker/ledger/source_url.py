@@ -155,17 +155,20 @@ def named_by_source(url: SourceUrl, remedy: str = "name files that can be read")
         ) from error
 
 
-def open_sources(texts: Sequence[str], *, progress: Progress | None = None) -> LedgerSource:
+def open_sources(
+    texts: Sequence[str], *, progress: Progress | None = None, on_error: ErrorPolicy = ErrorPolicy.FAIL
+) -> LedgerSource:
     """Open one or more sources; of several, each ledger of a topic is read from the first that has all of it.
 
     Args:
         texts: URLs, at least one.
         progress: as for :func:`open_source`, for one source after the other.
+        on_error: as for :func:`open_source`.
     Raises: as :func:`open_source`.
     """
     opened: list[LedgerSource] = []
     with ExitStack() as stack:
-        opened += (stack.enter_context(open_source(text, progress=progress)) for text in texts)
+        opened += (stack.enter_context(open_source(text, progress=progress, on_error=on_error)) for text in texts)
         combined = opened[0] if len(opened) == 1 else CombinedSource(opened)
         stack.pop_all()
     return combined

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from tracker.core.columns import Position
+from tracker.ledger.combined_source import unclaimed_of
 from tracker.ledger.compaction.compacted_ledger import unreadable_kept, unwrapped
 from tracker.ledger.entry_columns import scan_entries
 from tracker.ledger.errors import BadEntry, LedgerError
@@ -27,9 +28,10 @@ class IndexedLedger(Protocol):
 class LedgerVerdict:
     """What was found in one ledger, or why a topic's ledgers are not to be found."""
 
-    topic: str
+    topic: str | None
+    """None: nothing says whose it is."""
     ledger_id: int | None
-    """None: the topic's metadata is of no use."""
+    """None: the topic's metadata is of no use, or nothing says which ledger it is."""
     entry_count: int
     """That should be there."""
     payload_bytes: int
@@ -92,6 +94,16 @@ def verify_topics(
         done += check.entry_count
 
 
+def verify_unclaimed(source: LedgerSource) -> Iterator[LedgerVerdict]:
+    """A verdict on everything that a source has and that no topic of it claims, none of which was read.
+
+    Raises:
+        LedgerFileInvalid, OSError: as opening the source.
+    """
+    for bad in unclaimed_of(source):
+        yield LedgerVerdict(None, bad.ledger_id, 0, 0, problem=f"{bad.reason}; {bad.remedy}")
+
+
 @dataclass(frozen=True, slots=True)
 class _Check:
     """One ledger to read."""
@@ -121,6 +133,10 @@ class _Check:
             problem = error.message
         if isinstance(self.ledger, IndexedLedger) and (damage := self.ledger.index_damage()) is not None:
             bad.append(damage)
+        said_bytes = self.ledger.payload_bytes
+        if problem is None and not bad and said_bytes not in {None, payload_bytes}:
+            reason = f"its entries have {payload_bytes} bytes together, its metadata says {said_bytes}"
+            bad.append(BadEntry(self.ledger.ledger_id, None, None, None, reason, entry_count=0))
         seen(self.entry_count)
         return LedgerVerdict(
             str(self.topic),

@@ -1,16 +1,18 @@
 """Topics copied into local ledgers: payloads and positions stay what they are."""
 
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
 from tests.ledger.disks import DiskFiles
 from tests.ledger.local.disks import TOPIC, FailingDisk, QuickDisk, stored
 from tests.ledger.log_files import entry_log, flipped, message
+from tests.ledger.offload.blob_files import BlobWriter
 from tracker.core.columns import Position
 from tracker.core.errors import InvalidInput
 from tracker.ledger.absent_ledger import AbsentLedger
-from tracker.ledger.errors import EntriesUnreadable, ErrorPolicy
+from tracker.ledger.errors import EntriesUnreadable, ErrorPolicy, LedgerFileInvalid
 from tracker.ledger.interceptor_names import load_interceptors
 from tracker.ledger.interceptors import broker_metadata_of
 from tracker.ledger.local.errors import LedgerDamaged
@@ -18,6 +20,7 @@ from tracker.ledger.local.importing import import_topic
 from tracker.ledger.local.layout import LedgerDirectory
 from tracker.ledger.local.opening import open_writer
 from tracker.ledger.local.source import open_local_ledgers
+from tracker.ledger.offload.blob_source import open_blobs
 from tracker.ledger.topic_log import TopicLog
 from tracker.ledger.topic_name import TopicName
 
@@ -160,6 +163,58 @@ def test_bad_entries_leave_their_ids_free(disk, tmp_path):
     with pytest.raises(EntriesUnreadable, match="; restore the file from a copy, or on_error=skip to go on"):
         raise EntriesUnreadable(found[1].bad_entries)
     assert copy.entry_count == 5
+
+
+def offloaded(tmp_path, *damaged: int) -> TopicLog:
+    """Two ledgers in a bucket, of the second some entries with a wrong byte in their payload."""
+    payloads = [message(payload=b"number %d" % number) for number in range(4)]
+    for ledger_id in (3, 9):
+        writer = BlobWriter(payloads)
+        for entry_id in damaged if ledger_id == 9 else ():
+            writer.data = flipped(writer.data, writer.offsets[entry_id] + 12 + len(payloads[entry_id]) - 1)
+        writer.save(tmp_path / "bucket", UUID(int=ledger_id), ledger_id)
+    with open_blobs(str(tmp_path / "bucket")) as source:
+        return source.topic_log(TOPIC)
+
+
+def test_storage_without_digests_is_not_believed(tmp_path):
+    """The producer's CRC32C is compared; the error names position, file and byte, and nothing is there of the topic."""
+    log = offloaded(tmp_path, 2)
+    with pytest.raises(
+        EntriesUnreadable, match=r"entry 9:2 in .*-ledger-9 at byte \d+: CRC32C .* not the stored .* copy"
+    ):
+        copied(log, tmp_path / "copy")
+    with open_local_ledgers(tmp_path / "copy") as source:
+        assert source.topics() == []
+    files = LedgerDirectory(tmp_path / "copy").topic(TopicName.parse(TOPIC))
+    assert files.ledger_ids() == []
+
+    report = copied(log, tmp_path / "copy", on_error=ErrorPolicy.SKIP)
+    assert (report.copied, report.entry_count) == ((3, 9), 7)
+    assert [(bad.ledger_id, bad.entry_id, bad.entry_count) for bad in report.bad_entries] == [(9, 2, 1)]
+    with open_local_ledgers(tmp_path / "copy") as source:
+        assert source.topic_log(TOPIC).ledger(9).read(0, 3).entries.entry_id.tolist() == [0, 1, 3]
+
+
+def test_a_refused_import_leaves_what_was_there(tmp_path):
+    """Ledgers of an import before stay, those of this one go."""
+    log = offloaded(tmp_path, 0)
+    copied(replace(log, ledgers=log.ledgers[:1]), tmp_path / "copy")
+    before = stored(tmp_path / "copy")
+    more = replace(log, ledgers=(log.ledgers[0], replace(log.ledgers[0], ledger_id=5), log.ledgers[1]))
+    with pytest.raises(EntriesUnreadable):
+        copied(more, tmp_path / "copy")
+    assert stored(tmp_path / "copy") == before
+    assert LedgerDirectory(tmp_path / "copy").topic(TopicName.parse(TOPIC)).ledger_ids() == [3]
+
+
+def test_more_missing_entries_than_anything_lacks(log, tmp_path):
+    """A number that damaged metadata claims is not made room for."""
+    claims = replace(log, ledgers=(*log.ledgers[:1], AbsentLedger(6, 1 << 40, "gone")))
+    with pytest.raises(LedgerFileInvalid, match=r"ledger 6 lacks 1099511627776 entries .* a copy may lack 16777216"):
+        copied(claims, tmp_path / "copy", on_error=ErrorPolicy.SKIP)
+    with open_local_ledgers(tmp_path / "copy") as source:
+        assert source.topics() == []
 
 
 def test_a_ledger_that_is_nowhere(log, tmp_path):

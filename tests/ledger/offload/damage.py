@@ -52,6 +52,7 @@ def assert_all_told(pieces: Sequence[LedgerEntries], first: int, last: int) -> N
         entry_id
         for piece in pieces
         for entry in piece.bad_entries
+        if entry.entry_id is not None
         for entry_id in range(entry.entry_id, entry.entry_id + entry.entry_count)
     ]
     assert rows == sorted(rows)

@@ -16,7 +16,7 @@ from tracker.core.errors import InvalidInput
 from tracker.ledger.absent_ledger import AbsentLedger
 from tracker.ledger.combined_source import CombinedSource
 from tracker.ledger.entry_lookup import EntryLookup
-from tracker.ledger.errors import EntriesUnreadable, LedgerFileInvalid, TopicNotFound
+from tracker.ledger.errors import EntriesUnreadable, ErrorPolicy, LedgerFileInvalid, TopicNotFound
 from tracker.ledger.last_message import last_message
 from tracker.ledger.offload.blob_source import BlobLedgerStore, open_blobs
 from tracker.ledger.offload.blob_store import BlobStore
@@ -265,6 +265,68 @@ def test_an_index_whose_name_has_no_ledger(tmp_path):
     named.rename(tmp_path / f"{UUIDS[1]}-index")
     with pytest.raises(LedgerFileInvalid, match=f"{UUIDS[1]}-index is the index of one ledger.*name it"):
         open_blobs(str(tmp_path))
+
+
+def reasons(place: str | Path) -> list[str]:
+    """What of a bucket no topic claims."""
+    with open_blobs(str(place), on_error=ErrorPolicy.SKIP) as source:
+        return [bad.reason for bad in source.unclaimed()]
+
+
+def test_data_without_an_index(tmp_path):
+    """It is listed, even if there is nothing else; an attempt that failed beside a whole copy of the ledger is not."""
+    for number in (1, 2):
+        save_blob(tmp_path, number)
+    (tmp_path / f"{UUIDS[8]}-ledger-1").write_bytes(b"given up")
+    assert reasons(tmp_path) == []
+    for number in (1, 2):
+        (tmp_path / f"{UUIDS[number]}-ledger-{number}-index").unlink()
+    with open_blobs(str(tmp_path)) as source:
+        assert source.topics() == []
+    assert reasons(tmp_path) == [
+        f"{tmp_path}/{key} has no index"
+        for key in (f"{UUIDS[1]}-ledger-1", f"{UUIDS[2]}-ledger-2", f"{UUIDS[8]}-ledger-1")
+    ]
+    with CombinedSource([open_blobs(str(tmp_path))]) as source:
+        assert [(bad.ledger_id, bad.entry_count) for bad in source.unclaimed()] == [(1, 0), (2, 0), (1, 0)]
+    with open_blobs(str(tmp_path), metadata_dump=save_dump(tmp_path, offloaded=[1])) as source:
+        assert not source.unclaimed()
+
+
+def test_an_index_that_names_no_topic(tmp_path):
+    """It is listed, and so is one in a name that nobody writes."""
+    save_blob(tmp_path, 1)
+    for number, name in ((2, "lab/main/non-persistent/orders"), (3, "lab/main/persistent/or ders"), (4, "")):
+        save_blob(tmp_path, number, managed_ledger=name)
+    with open_blobs(str(tmp_path)) as source:
+        assert source.topics() == [TOPIC]
+    assert reasons(tmp_path) == [
+        f"{tmp_path}/{UUIDS[number]}-ledger-{number}-index names no topic" for number in (2, 3, 4)
+    ]
+
+
+def test_an_object_that_belongs_to_another_topic_than_its_index_says():
+    """Buckets keep the topic's name beside the index as well."""
+    memory = MemoryStore()
+    writer = BlobWriter(PAYLOADS[1], metadata=ledger_metadata(PAYLOADS[1], MANAGED_LEDGER))
+    key = f"{UUIDS[1]}-ledger-1"
+    obstore.put(memory, key, writer.data)
+    for owner, unclaimed in ((MANAGED_LEDGER, []), ("lab/main/persistent/other", [1])):
+        obstore.put(memory, f"{key}-index", writer.index, attributes={"managedledgername": owner})
+        source = OffloadSource(BlobLedgerStore(BlobStore("memory", memory)))
+        assert [bad.ledger_id for bad in source.unclaimed()] == unclaimed
+        assert source.topics() == ([] if unclaimed else [TOPIC])
+
+
+def test_a_directory_without_data(tmp_path):
+    """The ledger is missed; beside a whole copy of it, it is not."""
+    (save_map_file(tmp_path, 1) / "data").unlink()
+    (save_map_file(tmp_path, 2, uuid=UUIDS[7]) / "data").unlink()
+    save_map_file(tmp_path, 2)
+    with open_map_files(tmp_path) as source:
+        (bad,) = source.topic_log(TOPIC).ledger(1).read(0, 0).bad_entries
+        assert bad.reason == f"{tmp_path / MANAGED_LEDGER}/1-{UUIDS[1]} has no data file"
+        assert not source.topic_log(TOPIC).ledger(2).read(0, 4).bad_entries
 
 
 def test_bookies_and_tiered_storage_together(tmp_path):

@@ -15,7 +15,8 @@ from tracker.cli.options import AsJson
 from tracker.cli.output import print_json, progress, say, show, table
 from tracker.cli.replay import BAD_ENTRIES_SHOWN, OnErrorOption
 from tracker.core.errors import InvalidInput
-from tracker.ledger.errors import ErrorPolicy, LedgerError
+from tracker.ledger.combined_source import unclaimed_of
+from tracker.ledger.errors import EntriesUnreadable, ErrorPolicy, LedgerError
 from tracker.ledger.local.importing import ImportReport, import_topic, require_all_ledgers
 from tracker.ledger.local.layout import LedgerDirectory
 from tracker.ledger.source_url import parse_source_url
@@ -65,13 +66,17 @@ def import_topics(
     with _writable(into):
         _require_place(into, source)
     reports: dict[str, ImportReport] = {}
-    with opened(source) as queries:
+    policy = ErrorPolicy(on_error.value)
+    with opened(source, on_error=policy) as queries:
         # All are opened before one is copied, so that what is wrong with the last is not found out at the end.
         logs, unreadable = (
             ([queries.source.topic_log(name) for name in topic], {}) if topic else open_all_topics(queries)
         )
-        if on_error is OnErrorOption.FAIL:
+        unclaimed = [] if topic else list(unclaimed_of(queries.source))
+        if policy is ErrorPolicy.FAIL:
             _refuse(unreadable)
+            if unclaimed:
+                raise EntriesUnreadable(unclaimed)
             for log in logs:
                 require_all_ledgers(log)
         for log in logs:
@@ -80,7 +85,7 @@ def import_topics(
                     log,
                     into,
                     now_ms=time.time_ns() // 1_000_000,
-                    on_error=ErrorPolicy(on_error.value),
+                    on_error=policy,
                     progress=shown,
                 )
     if as_json:
@@ -88,6 +93,7 @@ def import_topics(
             {
                 "topics": [_document(name, report) for name, report in reports.items()],
                 "unreadable": [{"topic": name, "problem": error.message} for name, error in unreadable.items()],
+                "unclaimed": unclaimed,
             }
         )
         return
@@ -104,6 +110,8 @@ def import_topics(
     show(rows)
     for name, error in unreadable.items():
         say(f"unreadable: {name}: {error.message}")
+    for bad in unclaimed:
+        say(f"of no topic: {bad}")
     bad_entries = [bad for report in reports.values() for bad in report.bad_entries]
     for bad in bad_entries[:BAD_ENTRIES_SHOWN]:
         say(f"bad: {bad}")

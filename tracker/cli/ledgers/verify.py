@@ -1,15 +1,17 @@
 """``delayed-tracker ledgers verify``: whether every entry is there and every checksum holds."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from tracker.cli.ledger_source import Source, opened
 from tracker.cli.options import AsJson
 from tracker.cli.output import print_json, progress, say, show, size, table
-from tracker.ledger.verify import LedgerVerdict, verify_topics
+from tracker.ledger.errors import ErrorPolicy
+from tracker.ledger.verify import LedgerVerdict, verify_topics, verify_unclaimed
 from tracker.service.exit_codes import ExitCode
 
+_NO_TOPIC: Final = "(no topic)"
 BAD_ENTRIES_SHOWN = 20
 """Without --json, at most this many bad entries are listed; all are counted."""
 
@@ -27,9 +29,10 @@ def verify(
 
     Example: delayed-tracker ledgers verify --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
     """
-    with opened(source) as queries, progress("verifying", "entries") as shown:
+    with opened(source, on_error=ErrorPolicy.SKIP) as queries, progress("verifying", "entries") as shown:
         names = queries.topics() if topic is None else [str(queries.source.topic_log(name).name) for name in topic]
         verdicts = list(verify_topics(queries.source, names, progress=shown))
+        verdicts += verify_unclaimed(queries.source) if topic is None else ()
     sound = all(verdict.sound for verdict in verdicts)
     if as_json:
         print_json({"sound": sound, "ledgers": [_document(verdict) for verdict in verdicts]})
@@ -59,7 +62,7 @@ def _show(verdicts: list[LedgerVerdict]) -> None:
     rows = table("ledgers", "topic", *numbers, "verdict", "kind", numbers=numbers)
     for verdict in verdicts:
         rows.add_row(
-            verdict.topic,
+            verdict.topic or _NO_TOPIC,
             "-" if verdict.ledger_id is None else str(verdict.ledger_id),
             str(verdict.entry_count),
             size(verdict.payload_bytes),
@@ -71,7 +74,7 @@ def _show(verdicts: list[LedgerVerdict]) -> None:
     for verdict in verdicts:
         if verdict.problem is not None:
             ledger = "" if verdict.ledger_id is None else f", ledger {verdict.ledger_id}"
-            say(f"unreadable: {verdict.topic}{ledger}: {verdict.problem}")
+            say(f"unreadable: {verdict.topic or _NO_TOPIC}{ledger}: {verdict.problem}")
     bad = [entry for verdict in verdicts for entry in verdict.bad_entries]
     for entry in bad[:BAD_ENTRIES_SHOWN]:
         say(f"bad: {entry}")

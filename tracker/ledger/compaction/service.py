@@ -23,7 +23,7 @@ from tracker.ledger.errors import (
     FrameInvalid,
     PayloadInvalid,
 )
-from tracker.ledger.frame import Frame, parse_message_metadata, split_frame
+from tracker.ledger.frame import Frame, checksum_matches, parse_message_metadata, split_frame
 from tracker.ledger.messages.build import signed
 from tracker.ledger.messages.message import Message
 from tracker.ledger.messages.reader import MessageReader
@@ -148,8 +148,14 @@ class TopicCompactionService:
 
 
 def _metadata(stored: StoredEntries) -> tuple[MessageMetadata, Frame]:
-    """The metadata of the only row, and where its payload lies; the payload itself is not looked at."""
+    """The metadata of the only row, and where its payload lies.
+
+    Raises:
+        FrameInvalid: the entry is no message, or its checksum does not fit.
+    """
     frame = split_frame(stored.buffer, int(stored.start[0]), int(stored.end[0]))
+    if not checksum_matches(stored.buffer, frame):
+        raise FrameInvalid(f"CRC32C of the message is not the stored {frame.crc:08x}")
     return parse_message_metadata(stored.buffer, frame), frame
 
 

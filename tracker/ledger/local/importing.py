@@ -3,23 +3,30 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
 from tracker.core.errors import InvalidInput
 from tracker.ledger.absent_ledger import AbsentLedger
-from tracker.ledger.errors import BadEntry, EntriesUnreadable, ErrorPolicy
+from tracker.ledger.errors import BadEntry, EntriesUnreadable, ErrorPolicy, LedgerFileInvalid
 from tracker.ledger.interceptors import INDEX_PROPERTY
 from tracker.ledger.local.disk import Disk
-from tracker.ledger.local.layout import LedgerDirectory
+from tracker.ledger.local.layout import LedgerDirectory, TopicDirectory
 from tracker.ledger.local.ledger_ids import reserve_ledger_ids
+from tracker.ledger.local.metadata import TopicMetadata
 from tracker.ledger.local.open_ledger import OpenLedger
-from tracker.ledger.local.opening import open_writer
+from tracker.ledger.local.opening import open_writer, sweep
 from tracker.ledger.local.records import Frames, Payloads
 from tracker.ledger.local.writer import TopicWriter
 from tracker.ledger.progress import Progress
 from tracker.ledger.stored_entries import LedgerEntries
 from tracker.ledger.topic_log import Ledger, TopicLog
+from tracker.ledger.topic_name import TopicName
+from tracker.ledger.undigested import proven_entries
+
+LEFT_OUT_MAX: Final = 1 << 24
+"""Entries that a copy of a ledger may lack, each with 8 bytes in its index: damaged metadata may claim any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,8 @@ def import_topic(
     """Copy a topic into a directory of local ledgers, under its own name and with its own ledger and entry ids.
 
     Ledger by ledger, each there as a whole or not at all: what was interrupted is simply done again, and goes on behind
-    the ledgers that are there. An open ledger is copied as far as it reads now, and is closed in the copy.
+    the ledgers that are there. An open ledger is copied as far as it reads now, and is closed in the copy. Of entries whose
+    storage keeps no digest, the producer's CRC32C and the frame are checked: what is wrong cannot be read.
 
     Args:
         log: the topic, of any source.
@@ -61,8 +69,9 @@ def import_topic(
     Raises:
         InvalidInput: a ledger id is taken, by another topic of the directory or by a ledger of this topic that has not
             as many entries; nothing is copied.
-        EntriesUnreadable: an entry cannot be read, and the policy says to fail. Ledgers copied before stay; none are if
-            a whole ledger is absent.
+        EntriesUnreadable: an entry cannot be read, and the policy says to fail. The directory then has of the topic what
+            it had before the call.
+        LedgerFileInvalid: a ledger lacks more entries than a copy may.
         LedgerInUse, LedgerDamaged, MetadataInvalid: as :func:`~tracker.ledger.local.opening.open_writer`.
         OSError: a file cannot be read or written.
     Cost: O(bytes); memory for a piece.
@@ -70,19 +79,25 @@ def import_topic(
     disk = disk or Disk()
     if on_error is ErrorPolicy.FAIL:
         require_all_ledgers(log)
+    place = LedgerDirectory(Path(directory))
+    is_new = not place.topic(log.name).metadata.exists()
     with open_writer(directory, str(log.name), now_ms=now_ms, on_error=on_error, disk=disk) as writer:
-        place = LedgerDirectory(Path(directory))
+        before = writer.metadata
         ledgers = [ledger for ledger in log.ledgers if ledger.last_entry_id >= 0]
         present = _present(ledgers, place, writer)
         reserve_ledger_ids(place, [ledger.ledger_id for ledger in ledgers], disk)
-        copier = _Copier(place, writer, now_ms=now_ms, on_error=on_error, disk=disk)
+        copier = _Copier(log.name, place, writer, now_ms=now_ms, on_error=on_error, disk=disk)
         done = 0
-        for ledger in ledgers:
-            pieces = [ledger.last_entry_id + 1] if ledger.ledger_id in present else copier.copy(ledger)
-            for entry_count in pieces:
-                done += entry_count
-                if progress is not None:
-                    progress(done, log.entry_count)
+        try:
+            for ledger in ledgers:
+                pieces = [ledger.last_entry_id + 1] if ledger.ledger_id in present else copier.copy(ledger)
+                for entry_count in pieces:
+                    done += entry_count
+                    if progress is not None:
+                        progress(done, log.entry_count)
+        except (EntriesUnreadable, LedgerFileInvalid):
+            _take_back(place.topic(log.name), writer, before, disk, is_new=is_new)
+            raise
         _copy_properties(log, writer)
         return ImportReport(
             tuple(copier.copied), tuple(sorted(present)), copier.copied_count, tuple(copier.bad_entries)
@@ -100,16 +115,32 @@ def require_all_ledgers(log: TopicLog) -> None:
         raise EntriesUnreadable([bad for read in absent for bad in read.bad_entries])
 
 
+def _take_back(files: TopicDirectory, writer: TopicWriter, before: TopicMetadata, disk: Disk, *, is_new: bool) -> None:
+    """Leave of a topic what there was before: half of it would pass for all of it."""
+    writer.store(before)
+    sweep(files, before, disk)
+    if is_new and not before.ledgers:
+        disk.remove(files.metadata)
+
+
 class _Copier:
     """Copies one ledger after the other."""
 
     def __init__(
-        self, place: LedgerDirectory, writer: TopicWriter, *, now_ms: int, on_error: ErrorPolicy, disk: Disk
+        self,
+        topic: TopicName,
+        place: LedgerDirectory,
+        writer: TopicWriter,
+        *,
+        now_ms: int,
+        on_error: ErrorPolicy,
+        disk: Disk,
     ) -> None:
         self.copied: list[int] = []
         self.copied_count = 0
         self.bad_entries: list[BadEntry] = []
-        self._files = place.topic(writer.metadata.topic)
+        self._topic = topic
+        self._files = place.topic(topic)
         self._writer = writer
         self._now_ms = now_ms
         self._on_error = on_error
@@ -144,10 +175,18 @@ class _Copier:
         )
 
     def _pieces(self, ledger: Ledger) -> Iterator[LedgerEntries]:
-        for piece in ledger.scan(0, ledger.last_entry_id):
+        left_out = 0
+        for read in ledger.scan(0, ledger.last_entry_id):
+            piece = proven_entries(self._topic, ledger, read)
             if piece.bad_entries:
                 if self._on_error is ErrorPolicy.FAIL:
                     raise EntriesUnreadable(piece.bad_entries)
+                left_out += sum(bad.entry_count for bad in piece.bad_entries)
+                if left_out > LEFT_OUT_MAX:
+                    raise LedgerFileInvalid(
+                        f"ledger {ledger.ledger_id} lacks {left_out} entries or more of {ledger.last_entry_id + 1}, and a "
+                        f"copy may lack {LEFT_OUT_MAX}: its metadata is damaged; give another copy of it"
+                    )
                 self.bad_entries += piece.bad_entries
             yield piece
 

@@ -8,7 +8,9 @@ from tracker.ledger.compression import decompress
 from tracker.ledger.errors import PayloadInvalid
 from tracker.ledger.messages.keys import KeyLoader, missing_key
 
-RAISE_MESSAGE_BYTES: Final = "if such messages were sent, give a higher message_bytes_max (of a command: --message-bytes-max)"
+RAISE_MESSAGE_BYTES: Final = (
+    "if such messages were sent, give a higher message_bytes_max (of a command: --message-bytes-max)"
+)
 """The remedy for messages that are larger than the limit."""
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from tracker.core.columns import Int64Array
 from tracker.ledger.offload.blob_index import BlobBlock, block_of
 from tracker.ledger.offload.blob_store import BlobStore
-from tracker.ledger.offload.entry_rows import Damage, EntryRows, joined, ledger_entries
+from tracker.ledger.offload.entry_rows import Damage, DamageKind, EntryRows, joined, ledger_entries
 from tracker.ledger.offload.kernels import CUT, OUT_OF_ORDER, WALKED, walk_blob_records
 from tracker.ledger.stored_entries import LedgerEntries
 
@@ -77,6 +77,9 @@ class BlobLedger:
     store: BlobStore
     blocks: tuple[BlobBlock, ...]
     """Ascending by entry."""
+    end_damage: Damage | None = None
+    """Found where the ledger ends: makes doubtful whether ``last_entry_id`` is its last."""
+    _end_checked: bool = field(default=False, repr=False)
     _boundaries: dict[int, Int64Array] = field(default_factory=dict, repr=False)
     """By number of the block: where records begin that were walked over, and where the last of them ends."""
     _kept: _Piece | None = field(default=None, repr=False)
@@ -85,6 +88,11 @@ class BlobLedger:
     @property
     def closed(self) -> bool:
         """Always: others are not offloaded."""
+        return True
+
+    @property
+    def lacks_digests(self) -> bool:
+        """Always: brokers copy entries to tiered storage without the bookies' digests."""
         return True
 
     def read(self, first: int, last: int) -> LedgerEntries:
@@ -172,7 +180,21 @@ class BlobLedger:
             yield self._broken(block, at, entry_id, behind)
             return
         if entry_id <= last:
-            yield Damage(self._name(block), at, f"the block ends where entry {entry_id} should begin")
+            reason = f"the block ends where entry {entry_id} should begin"
+            yield Damage(self._name(block), at, reason, DamageKind.BLANK)
+        elif last == self.last_entry_id:
+            self._check_end(block, at)
+            if self.end_damage is not None:
+                yield self.end_damage
+
+    def _check_end(self, block: BlobBlock, at: int) -> None:
+        """Look once at what lies behind the last entry: the index alone says that it is the last."""
+        if not self._end_checked:
+            behind = self.store.fetch(block.key, at, min(at + _RECORD.size, block.end))
+            if not _is_padding(behind):
+                reason = f"by the index entry {self.last_entry_id} is the last, but something follows it"
+                self.end_damage = Damage(self._name(block), at, reason, DamageKind.SURPLUS)
+            self._end_checked = True
 
     def _fetch(self, block: BlobBlock, start: int, end: int) -> bytes:
         """A range of a block, out of the piece that is kept if it has it."""
@@ -221,14 +243,15 @@ class BlobLedger:
         return _RECORD.size + int(_RECORD.unpack_from(octets)[0])
 
     def _broken(self, block: BlobBlock, at: int, entry_id: int, behind: bytes) -> Damage:
+        kind = DamageKind.WRONG
         if _is_padding(behind):
-            reason = f"padding, or the block's end, where entry {entry_id} should begin"
+            reason, kind = f"padding, or the block's end, where entry {entry_id} should begin", DamageKind.BLANK
         elif len(behind) < _RECORD.size:
             reason = f"{len(behind)} bytes before the block's end that are neither an entry nor padding"
         else:
             size, found = _RECORD.unpack(behind)
             reason = f"entry {entry_id} is not what it should be, or not followed by what should: {size} bytes of entry {found}"
-        return Damage(self._name(block), at, reason)
+        return Damage(self._name(block), at, reason, kind)
 
     def _name(self, block: BlobBlock) -> str:
         return f"{self.store.name}/{block.key}"

@@ -4,6 +4,7 @@ import itertools
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -15,16 +16,21 @@ from tracker.ledger.metadata_store import open_metadata
 from tracker.ledger.offload.blob_index import INDEX_BYTES_MAX, BlobIndex, IndexedLedger, parse_index
 from tracker.ledger.offload.blob_ledger import BlobLedger
 from tracker.ledger.offload.blob_store import BlobStore, SmallObject, open_blob_store
-from tracker.ledger.offload.entry_rows import EntryRows
+from tracker.ledger.offload.entry_rows import Damage, DamageKind
 from tracker.ledger.offload.offload_source import FoundLedger, OffloadSource
 from tracker.ledger.topic_name import TopicName
 
-_INDEX: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:-ledger-(\d{1,19}))?-index")
+_OBJECT: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:-ledger-(\d{1,19}))?(-index)?")
 _SUFFIX: Final = "-index"
 _LEDGER_PART: Final = "-ledger-"
 _FORMAT_KEY: Final = "s3managedledgeroffloaderformatversion"
 _FORMAT_VERSION: Final = "1"
 _TOPIC_KEY: Final = "managedledgername"
+_SAY_WHOSE: Final = "give metadata=DUMP, which says whose it is, or move it out of the way"
+_INTERRUPTED: Final = (
+    "restore the index from a copy; or, if an offload was interrupted, give metadata=DUMP, which names the whole copies, or "
+    "move it out of the way"
+)
 _NO_END: Final = (1 << 62) - 1
 
 
@@ -34,7 +40,8 @@ class BlobLedgerStore:
     def __init__(self, store: BlobStore, *, on_error: ErrorPolicy = ErrorPolicy.FAIL) -> None:
         self.store = store
         self.unclaimed: list[BadEntry] = []
-        """Damaged indexes of which :meth:`find` could not tell whose they are, under SKIP."""
+        """Objects of which :meth:`find` could not tell whose they are: data without an index, indexes that name no topic or
+        two, and, under SKIP, damaged ones. Any topic may lack their entries."""
         self._on_error = on_error
 
     @property
@@ -46,7 +53,8 @@ class BlobLedgerStore:
         """Ledgers by topic, as their index objects say; all of which are read.
 
         Of several copies the first by name is taken that has its data. One whose data is gone is an error of its topic
-        alone, when that is opened; one whose index is damaged, of its ledger alone.
+        alone, when that is opened; one whose index is damaged, of its ledger alone. What cannot be told whose it is, is
+        listed in :attr:`unclaimed`.
 
         Raises:
             LedgerFileInvalid: an index is damaged, nothing else says of which ledger it is, and the policy says to fail.
@@ -55,9 +63,15 @@ class BlobLedgerStore:
         copies: dict[TopicName, dict[int, FoundLedger]] = defaultdict(dict)
         lesser: list[tuple[TopicName, FoundLedger]] = []
         streamed: dict[tuple[TopicName, int], list[tuple[int, UUID]]] = defaultdict(list)
-        for key in self.store.sizes():
-            named = _INDEX.fullmatch(key)
+        orphans: list[tuple[str, str | None]] = []
+        sizes = self.store.sizes()
+        for key in sizes:
+            named = _OBJECT.fullmatch(key)
             if named is None:
+                continue
+            if named[3] is None:
+                if key + _SUFFIX not in sizes:
+                    orphans.append((key, named[2]))
                 continue
             data_key, uuid = key.removesuffix(_SUFFIX), UUID(named[1])
             stored = self._stored_index(data_key)
@@ -66,11 +80,9 @@ class BlobLedgerStore:
                 index = self._index(data_key, stored)
             except LedgerFileInvalid as error:
                 if owner is None or named[2] is None:
-                    remedy = "give metadata=DUMP, which says whose it is, or move it out of the way"
                     if self._on_error is ErrorPolicy.FAIL:
-                        raise LedgerFileInvalid(f"{error.message}; {remedy}") from error
-                    ledger_id = None if named[2] is None else int(named[2])
-                    self.unclaimed.append(BadEntry(ledger_id, None, None, None, error.message, remedy=remedy))
+                        raise LedgerFileInvalid(f"{error.message}; {_SAY_WHOSE}") from error
+                    self._leave_unclaimed(named[2], error.message, _SAY_WHOSE)
                     continue
                 remedy = "restore it from a copy, or give the bookies' disks together with it"
                 lesser.append((owner, FoundLedger(int(named[2]), (uuid,), error.message, remedy)))
@@ -78,7 +90,11 @@ class BlobLedgerStore:
             whole = self._data_problem(data_key, index) is None
             for ledger_id, part in index.ledgers.items():
                 topic = part.segment.topic or owner
-                if topic is None or not topic.holds_messages:
+                if topic is None or owner not in {None, topic}:
+                    said = "names no topic" if topic is None else f"names {topic}, the object itself {owner}"
+                    self._leave_unclaimed(named[2] or ledger_id, f"{self.name}/{key} {said}", _SAY_WHOSE)
+                    continue
+                if not topic.holds_messages:
                     continue
                 if ledger_id is not None and named[2] is None:
                     streamed[topic, ledger_id].append((part.blocks[0].first_entry_id, uuid))
@@ -90,9 +106,18 @@ class BlobLedgerStore:
                     lesser.append((topic, copy))
         for topic, copy in lesser:
             copies[topic].setdefault(copy.ledger_id, copy)
+        indexed = {ledger_id for found in copies.values() for ledger_id in found}
+        for key, orphan_of in orphans:
+            # Beside an indexed copy of the same ledger it is but what is left of an attempt that failed.
+            if orphan_of is None or int(orphan_of) not in indexed:
+                self._leave_unclaimed(orphan_of, f"{self.name}/{key} has no index", _INTERRUPTED)
         for (topic, ledger_id), parts in streamed.items():
             copies[topic].setdefault(ledger_id, FoundLedger(ledger_id, tuple(uuid for _, uuid in sorted(parts))))
         return {topic: [found[ledger_id] for ledger_id in sorted(found)] for topic, found in copies.items()}
+
+    def _leave_unclaimed(self, ledger_id: str | int | None, reason: str, remedy: str) -> None:
+        known = None if ledger_id is None else int(ledger_id)
+        self.unclaimed.append(BadEntry(known, None, None, None, reason, entry_count=0, remedy=remedy))
 
     def has(self, topic: TopicName, ledger_id: int, uuids: Sequence[UUID]) -> bool:  # noqa: ARG002  keys have no topic
         """Whether the index of each part is there."""
@@ -183,11 +208,17 @@ class BlobLedgerStore:
 
 
 def _walked_end(ledger: BlobLedger) -> int:
-    """The last entry of a ledger that was offloaded before it ended: what the last block has."""
-    last = ledger.blocks[-1].first_entry_id - 1
+    """The last entry of a ledger that was offloaded before it ended: what the last block has.
+
+    If damage hides the end, the ledger says so whoever reads its last entry.
+    """
+    last, ledger.end_damage = ledger.blocks[-1].first_entry_id - 1, None
     for found in ledger.walk_block(len(ledger.blocks) - 1, 0, _NO_END):
-        if isinstance(found, EntryRows) and len(found):
-            last = found.last
+        if isinstance(found, Damage):
+            hidden = replace(found, reason=f"{found.reason}; entries behind it may be hidden", kind=DamageKind.SURPLUS)
+            ledger.end_damage = hidden if found.kind is DamageKind.WRONG else ledger.end_damage
+        elif len(found):
+            last, ledger.end_damage = found.last, None
     return last
 
 
@@ -199,7 +230,7 @@ def open_blobs(
     Args:
         place: a bucket's URL (``s3://``, ``gs://``, ``az://``), or a directory.
         metadata_dump: JSON lines, plain or gzip; None takes the ledgers that are there, and reads all indexes.
-        on_error: SKIP lists a damaged index that may be anybody's under ``store.unclaimed``.
+        on_error: SKIP lists a damaged index that may be anybody's under :attr:`BlobLedgerStore.unclaimed`.
     Raises:
         InvalidInput: no such directory or scheme; without metadata, no ledgers there.
         LedgerFileInvalid: the dump is none; an index is damaged, and the policy says to fail.
@@ -209,7 +240,7 @@ def open_blobs(
     if metadata_dump is not None:
         return OffloadSource(store, TopicCatalogue(open_metadata(metadata_dump)))
     source = OffloadSource(store)
-    if not source.topics():
+    if not source.topics() and not store.unclaimed:
         raise InvalidInput(
             "blob store",
             place,

@@ -6,6 +6,7 @@ damage. It need not say which entries the damage has hit: those are the ones tha
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
 
 import numpy as np
 
@@ -38,6 +39,16 @@ class EntryRows:
         return replace(self, first=self.first + skipped, start=self.start[kept], end=self.end[kept])
 
 
+class DamageKind(Enum):
+    """What a walker found instead of an entry."""
+
+    WRONG = "wrong"
+    BLANK = "blank"
+    """Padding, or the end of a block or file."""
+    SURPLUS = "surplus"
+    """An entry behind the one that by the metadata is the ledger's last."""
+
+
 @dataclass(frozen=True, slots=True)
 class Damage:
     """A place of a file that is not as it should be."""
@@ -45,6 +56,7 @@ class Damage:
     file: str
     offset: int
     reason: str
+    kind: DamageKind = DamageKind.WRONG
 
 
 def ledger_entries(
@@ -59,13 +71,17 @@ def ledger_entries(
         last: the last one.
         file: where entries should be that nothing is said about.
     Returns: for each row group one piece, and one for what is missing at the end. An entry without a row is bad, for
-        the reason of the damage that was met before the next good one.
+        the reason of the damage that was met before the next good one. What lies behind the ledger's last entry is bad,
+        too, as the ledger's and with an entry count of 0.
     """
     expected = first
     damage: Damage | None = None
     for part in found:
         if isinstance(part, Damage):
-            damage = damage or part
+            if part.kind is DamageKind.SURPLUS:
+                yield LedgerEntries(StoredEntries.of(ledger_id, [], []), (_of_ledger(ledger_id, part),))
+            else:
+                damage = damage or part
             continue
         rows = part.within(expected, last)
         if len(rows):
@@ -80,8 +96,6 @@ def ledger_entries(
                 _missing(ledger_id, expected, rows.first - 1, damage, file),
             )
             expected, damage = rows.last + 1, None
-        if expected > last:
-            return
     if expected <= last:
         yield LedgerEntries(StoredEntries.of(ledger_id, [], []), _missing(ledger_id, expected, last, damage, file))
 
@@ -105,6 +119,10 @@ def joined(pieces: Iterable[LedgerEntries]) -> LedgerEntries:
         StoredEntries.concat([part.entries for part in parts if len(part.entries)]),
         tuple(bad for part in parts for bad in part.bad_entries),
     )
+
+
+def _of_ledger(ledger_id: int, damage: Damage) -> BadEntry:
+    return BadEntry(ledger_id, None, damage.file, damage.offset, damage.reason, entry_count=0, remedy=ANOTHER_COPY)
 
 
 def _missing(ledger_id: int, first: int, last: int, damage: Damage | None, file: str) -> tuple[BadEntry, ...]:

@@ -42,7 +42,10 @@ def parse_segment(stored: bytes, where: str) -> LedgerSegment:
         )
     custom = {entry.key: entry.value for entry in parsed.customMetadata}
     name = custom.get(_MANAGED_LEDGER, b"").decode("utf-8", "replace")
-    return LedgerSegment(parsed.lastEntryId, parsed.length, TopicName.of_managed_ledger(name))
+    topic = TopicName.of_managed_ledger(name)
+    # Nobody writes a name in another encoding than this: it is damaged.
+    written = topic if topic is not None and topic.managed_ledger == name else None
+    return LedgerSegment(parsed.lastEntryId, parsed.length, written)
 
 
 def parse_streamed_segment(stored: bytes, where: str) -> tuple[int, LedgerSegment]:

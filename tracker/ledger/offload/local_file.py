@@ -104,6 +104,12 @@ def open_local_file(path: Path) -> LocalFile:
     if magic != _MAGIC or not 0 < chunk_bytes <= _CHUNK_BYTES_MAX or (len(content) - _HEADER.size) % 4:
         raise LedgerFileInvalid(f"{sums_path} is no checksum file of Hadoop; remove it to read {path.name} without")
     sums = np.frombuffer(content, ">u4", offset=_HEADER.size).astype(np.uint32)
+    chunk_count = -(-size_bytes // chunk_bytes)
+    if len(sums) > chunk_count:
+        raise LedgerFileInvalid(
+            f"{sums_path} has {len(sums)} checksums, {path.name} has {size_bytes} bytes and so {chunk_count} chunks: one of "
+            "them is cut short or of another file; give the files that belong together"
+        )
     return LocalFile(path, size_bytes, sums, chunk_bytes)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tracker.ledger.errors import BadEntry, LedgerFileInvalid
-from tracker.ledger.offload.entry_rows import Damage, EntryRows, joined, ledger_entries
+from tracker.ledger.offload.entry_rows import Damage, DamageKind, EntryRows, joined, ledger_entries
 from tracker.ledger.offload.ledger_segment import LedgerSegment, parse_segment
 from tracker.ledger.offload.local_file import LocalFile, open_local_file
 from tracker.ledger.offload.map_file_index import MapFileIndex, index_path, open_index
@@ -50,6 +50,11 @@ class MapFileLedger:
     @property
     def closed(self) -> bool:
         """Always: others are not offloaded."""
+        return True
+
+    @property
+    def lacks_digests(self) -> bool:
+        """Always: brokers copy entries to tiered storage without the bookies' digests."""
         return True
 
     def read(self, first: int, last: int) -> LedgerEntries:
@@ -99,8 +104,17 @@ class MapFileLedger:
         if last < first:
             return
         key, at = self._before(first)
-        found = _walk((self.file, self.header, recent), (key, at), first, last, piece_bytes)
-        yield from found if at == self.header.end else _checked(found, self.file, key, at, first)
+        # One more than the last, which the metadata alone says is the last.
+        through = last + 1 if last == self.last_entry_id else last
+        found = _walk((self.file, self.header, recent), (key, at), first, through, piece_bytes)
+        for part in found if at == self.header.end else _checked(found, self.file, key, at, first):
+            if isinstance(part, EntryRows) and part.last > last:
+                yield part.within(first, last)
+                if last == self.last_entry_id:
+                    reason = f"by the metadata that lies here entry {last} is the last, but {last + 1} follows it"
+                    yield Damage(self.file.name, self.header.end, reason, DamageKind.SURPLUS)
+            else:
+                yield part
 
     def _before(self, entry_id: int) -> tuple[int, int]:
         """A key that is not behind an entry, and its place: where to begin looking for the entry."""

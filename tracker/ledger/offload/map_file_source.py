@@ -9,6 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from tracker.core.errors import InvalidInput
+from tracker.ledger.errors import BadEntry
 from tracker.ledger.managed_ledger import TopicCatalogue
 from tracker.ledger.metadata_store import open_metadata
 from tracker.ledger.offload.map_file import MapFileLedger, open_map_file
@@ -18,7 +19,9 @@ from tracker.ledger.topic_name import TopicName
 
 _LEDGER: Final = re.compile(r"(\d{1,19})-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 # Topics of the time before namespaces lost their cluster lie one level deeper.
-_PATTERNS: Final = ("*/*/persistent/*/*/data", "*/*/*/persistent/*/*/data")
+_PATTERNS: Final = tuple(
+    f"{levels}/persistent/*/*/{name}" for levels in ("*/*", "*/*/*") for name in ("data", "index", ".data.crc")
+)
 
 
 class MapFileStore:
@@ -26,6 +29,8 @@ class MapFileStore:
 
     def __init__(self, base: Path) -> None:
         self.base = base
+        self.unclaimed: Sequence[BadEntry] = ()
+        """Always empty: directories have the names of topics."""
         self._recent = RecentRows()
 
     @property
@@ -36,17 +41,24 @@ class MapFileStore:
     def find(self) -> Mapping[TopicName, Sequence[FoundLedger]]:
         """Ledgers by topic, from the names of directories. Of one that lies there twice, nobody knows which is whole."""
         copies: dict[TopicName, dict[int, FoundLedger]] = defaultdict(dict)
-        for path in sorted(path.parent for pattern in _PATTERNS for path in self.base.glob(pattern)):
+        lesser: list[tuple[TopicName, FoundLedger]] = []
+        for path in sorted({path.parent for pattern in _PATTERNS for path in self.base.glob(pattern)}):
             named = _LEDGER.fullmatch(path.name)
             topic = TopicName.of_managed_ledger(path.parent.relative_to(self.base).as_posix())
             if named is None or topic is None or not topic.holds_messages:
                 continue
             copy = FoundLedger(int(named[1]), (UUID(named[2]),))
+            if not (path / "data").is_file():
+                gone = replace(copy, problem=f"{path} has no data file", remedy="restore it from a copy")
+                lesser.append((topic, gone))
+                continue
             other = copies[topic].get(copy.ledger_id)
             if other is not None:
                 problem = f"{path.parent} has it twice or more, as {other.uuids[0]} and {copy.uuids[0]}"
                 copy = replace(other, problem=problem, remedy="give metadata=DUMP, which says which copy is whole")
             copies[topic][copy.ledger_id] = copy
+        for topic, copy in lesser:
+            copies[topic].setdefault(copy.ledger_id, copy)
         return {topic: [found[ledger_id] for ledger_id in sorted(found)] for topic, found in copies.items()}
 
     def has(self, topic: TopicName, ledger_id: int, uuids: Sequence[UUID]) -> bool:

@@ -13,7 +13,7 @@ from typing import Final, Protocol, Self
 from uuid import UUID
 
 from tracker.ledger.absent_ledger import AbsentLedger
-from tracker.ledger.errors import LedgerFileInvalid, TopicNotFound
+from tracker.ledger.errors import BadEntry, LedgerFileInvalid, TopicNotFound
 from tracker.ledger.managed_ledger import TopicCatalogue, TopicLedger
 from tracker.ledger.topic_log import CompactedLog, Ledger, TopicLog, TopicParts
 from tracker.ledger.topic_name import TopicName
@@ -63,6 +63,10 @@ class LedgerStore(Protocol):
             LedgerFileInvalid: the copy is damaged, or not there.
         """
 
+    @property
+    def unclaimed(self) -> Sequence[BadEntry]:
+        """Objects of which :meth:`find` could not tell whose they are."""
+
     def close(self) -> None:
         """Release what is held."""
 
@@ -96,6 +100,15 @@ class OffloadSource:
             for topic in self.catalogue.topics()
             if any(ledger.offload_uuids for ledger in self.catalogue.managed_ledger(topic).ledgers)
         ]
+
+    def unclaimed(self) -> Sequence[BadEntry]:
+        """What is there and may be any topic's; with metadata nothing, because that says what belongs to whom.
+
+        Raises: as :meth:`topics`.
+        """
+        if self.catalogue is None:
+            self._find()
+        return self.store.unclaimed
 
     def topic_log(self, topic: str) -> TopicLog:
         """A topic and its ledgers.

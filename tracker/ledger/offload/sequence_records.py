@@ -146,7 +146,10 @@ class SequenceRecords:
         buffer, start, end, good = _framed(values)
         if good < len(values):
             for row, value in enumerate(values):
-                if len(value) < _LENGTH_BYTES or int.from_bytes(value[:_LENGTH_BYTES], "big") != len(value) - _LENGTH_BYTES:
+                if (
+                    len(value) < _LENGTH_BYTES
+                    or int.from_bytes(value[:_LENGTH_BYTES], "big") != len(value) - _LENGTH_BYTES
+                ):
                     reason = "its value does not begin with its length"
                     bad[row] = self._damage(self._record_offset(piece, rows, row), reason)
                     values[row] = _EMPTY_VALUE

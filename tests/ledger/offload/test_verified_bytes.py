@@ -1,0 +1,125 @@
+"""Every byte of what tells where offloaded entries lie, changed: verification names it, or every answer stays the same."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from delayed_tracker.pulsar.v1.managed_ledger_pb2 import ManagedLedgerInfo
+from tests.ledger.log_files import message, topic_path, write_dump
+from tests.ledger.offload.blob_files import BlobWriter, streamed
+from tests.ledger.offload.sequence_files import MapFileWriter, ledger_metadata
+from tracker.ledger.errors import ErrorPolicy, LedgerError
+from tracker.ledger.offload.blob_source import open_blobs
+from tracker.ledger.offload.map_file_source import open_map_files
+from tracker.ledger.offload.offload_source import OffloadSource
+from tracker.ledger.offload.sequence_file import Compression
+from tracker.ledger.verify import verify_topics, verify_unclaimed
+
+UUID_7 = UUID("2c4a22d4-580e-475d-8292-2a705a9bc71d")
+PAYLOADS = [message(payload=b"%d" % number * number) for number in range(4)]
+CHANGES = (0x01, 0x10, 0x80, 0xFF)
+Answer = list[tuple[object, ...]]
+
+
+def answers(open_source: Callable[[], OffloadSource]) -> Answer | None:
+    """All that a source tells about its topics, with every entry; None if verification finds something wrong."""
+    try:
+        with open_source() as source:
+            verdicts = [*verify_topics(source, source.topics()), *verify_unclaimed(source)]
+            if not verdicts or not all(verdict.sound for verdict in verdicts):
+                return None
+            return list(_told(source))
+    except LedgerError:
+        return None
+
+
+def _told(source: OffloadSource) -> Iterator[tuple[object, ...]]:
+    for topic in source.topics():
+        for ledger in source.topic_log(topic).ledgers:
+            yield topic, ledger.ledger_id, ledger.last_entry_id, ledger.payload_bytes
+            for piece in [*ledger.scan(0, ledger.last_entry_id), ledger.read(1, 1)]:
+                yield from ((int(row), piece.entries.payload(at)) for at, row in enumerate(piece.entries.entry_id))
+
+
+def passed_as_sound(file: Path, open_source: Callable[[], OffloadSource]) -> tuple[set[int], set[int]]:
+    """Bytes of which some change goes unnoticed: without consequence, and with one."""
+    whole, content = answers(open_source), file.read_bytes()
+    assert whole is not None
+    harmless, harmful = set(), set()
+    for at in range(len(content)):
+        for change in CHANGES:
+            file.write_bytes(content[:at] + bytes([content[at] ^ change]) + content[at + 1 :])
+            found = answers(open_source)
+            if found is not None:
+                (harmless if found == whole else harmful).add(at)
+    file.write_bytes(content)
+    return harmless, harmful
+
+
+@pytest.mark.slow
+def test_every_byte_of_a_blob_index(tmp_path):
+    """Harmless are fields that reading takes no notice of. The topic's name alone is stored once and without a checksum."""
+    metadata = ledger_metadata(PAYLOADS)
+    writer = BlobWriter(PAYLOADS, block_bytes=200, metadata=metadata)
+    writer.save(tmp_path, UUID_7, 7)
+    harmless, harmful = passed_as_sound(
+        tmp_path / f"{UUID_7}-ledger-7-index", lambda: open_blobs(str(tmp_path), on_error=ErrorPolicy.SKIP)
+    )
+    name = b"lab/main/persistent/orders"
+    named = writer.index.index(name)
+    assert harmful <= set(range(named, named + len(name))) - {
+        named + name.index(b"persistent") + at for at in range(10)
+    }
+    blocks = range(32 + len(metadata), len(writer.index))
+    part_ids = {at for at in blocks if (at - blocks.start) % 20 in range(8, 12)}
+    assert harmless & set(blocks) == part_ids
+    # Up to the state, the metadata has the quorum and ensemble sizes (2 bytes each), the length and the last entry.
+    assert harmless & set(range(36)) == {33, 35}
+    assert not harmless & set(range(36, 42))
+
+
+@pytest.mark.slow
+def test_every_byte_of_a_streamed_index(tmp_path):
+    """With metadata of the topic, which streaming offload needs, nothing is harmful."""
+    data, told = streamed({7: PAYLOADS})
+    (tmp_path / str(UUID_7)).write_bytes(data)
+    (tmp_path / f"{UUID_7}-index").write_bytes(told)
+    info = ManagedLedgerInfo()
+    size = sum(map(len, PAYLOADS))
+    ledger = info.ledger_info.add(ledger_id=7, timestamp=1, entries=len(PAYLOADS), size=size)
+    msb, lsb = (UUID_7.int >> 64), (UUID_7.int & ((1 << 64) - 1)) - (1 << 64)
+    last = len(PAYLOADS) - 1
+    ledger.offload_context.offload_segment.add(uid_msb=msb, uid_lsb=lsb, complete=True, end_entry_id=last)
+    dump = write_dump(tmp_path / "dump.jsonl", {topic_path(): info.SerializeToString()})
+    harmless, harmful = passed_as_sound(
+        tmp_path / f"{UUID_7}-index", lambda: open_blobs(str(tmp_path), metadata_dump=dump, on_error=ErrorPolicy.SKIP)
+    )
+    assert not harmful
+    assert not harmless & set(range(24))
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("compression", list(Compression))
+@pytest.mark.parametrize("name", ["index", ".index.crc", ".data.crc"])
+def test_every_byte_beside_the_data_of_a_map_file(tmp_path, compression, name):
+    """Where there are checksums, no change goes unnoticed, be it in what they cover or in themselves: but for the size of
+    chunks if there is but one, which then covers the same bytes.
+    """
+    directory = tmp_path / "lab/main/persistent/orders" / f"7-{UUID_7}"
+    MapFileWriter(PAYLOADS, compression, sync_every=2, index_every=2).save(directory, checksums=True)
+    harmless, harmful = passed_as_sound(directory / name, lambda: open_map_files(tmp_path))
+    assert not harmful
+    assert harmless <= (set(range(4, 8)) if name.endswith(".crc") else set())
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("compression", list(Compression))
+@pytest.mark.parametrize("name", ["index", "data"])
+def test_every_byte_of_a_map_file_without_checksums(tmp_path, compression, name):
+    """What reading takes no notice of is harmless; nothing is harmful."""
+    directory = tmp_path / "lab/main/persistent/orders" / f"7-{UUID_7}"
+    MapFileWriter(PAYLOADS, compression, sync_every=2, index_every=2).save(directory)
+    _, harmful = passed_as_sound(directory / name, lambda: open_map_files(tmp_path))
+    assert not harmful

@@ -1,0 +1,171 @@
+"""Compressed and claimed sizes: a small input never takes much memory, and the error says which bound it has passed."""
+
+import base64
+import gzip
+import json
+import struct
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+import pytest
+
+from delayed_tracker.pulsar.v1.managed_ledger_pb2 import ManagedLedgerInfoMetadata
+from tests.ledger.list_ledger import topic_of
+from tests.ledger.log_files import header
+from tests.ledger.messages.producer import entry, metadata_of
+from tests.ledger.offload.sequence_files import MapFileWriter
+from tracker.ledger import log_files, metadata_dump
+from tracker.ledger.compaction.rebatch import batch_slots
+from tracker.ledger.compression import Codec, compress, decompress
+from tracker.ledger.entry_logs import open_entry_logs
+from tracker.ledger.errors import CompressedDataInvalid, EntriesUnreadable, LedgerFileInvalid, MetadataInvalid
+from tracker.ledger.managed_ledger import parse_managed_ledger
+from tracker.ledger.messages import MessageOptions
+from tracker.ledger.messages.reader import MessageReader
+from tracker.ledger.metadata_dump import MetadataDump
+from tracker.ledger.offload.map_file import open_map_file
+from tracker.ledger.offload.recent_rows import RecentRows
+from tracker.ledger.offload.sequence_file import Compression
+
+MB = 1 << 20
+
+
+@contextmanager
+def at_most(peak_bytes_max: int) -> Iterator[None]:
+    """Refuse more memory at a time than this."""
+    tracemalloc.start()
+    try:
+        yield
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < peak_bytes_max
+
+
+def zeros_gzip(start: bytes, times: int) -> bytes:
+    """As many times 16 MB of zeros behind something, as gzip files one behind the other, which count as one."""
+    return gzip.compress(start) + gzip.compress(bytes(16 * MB)) * times
+
+
+@pytest.mark.slow
+def test_a_dump_of_one_line_without_end(tmp_path):
+    """A 1.6 MB file that unpacks to 1.6 GB is given up after the longest line that there may be."""
+    file = tmp_path / "dump.jsonl.gz"
+    file.write_bytes(zeros_gzip(b'{"path": "/a"}\n', 100))
+    with (
+        at_most(5 * metadata_dump.LINE_BYTES_MAX),
+        pytest.raises(LedgerFileInvalid, match=r"dump\.jsonl\.gz, line 2 is longer than 33554432 bytes"),
+    ):
+        MetadataDump.load(file)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [b"\n"] * 30_000,
+        [b'{"path": "/%d"}\n' % number for number in range(30_000)],
+        [b'{"path": "/%d", "value": "%s"}\n' % (number, base64.b64encode(bytes(MB))) for number in range(8)],
+    ],
+    ids=["empty", "short", "long"],
+)
+def test_a_dump_of_lines_without_end(tmp_path, monkeypatch, lines):
+    """What nodes take beside their bytes is counted; a plain file, which is as large as it is, has no such bound."""
+    monkeypatch.setattr(metadata_dump, "UNPACKED_BYTES_MAX", 4 * MB)
+    content = b"".join(lines)
+    packed, plain = tmp_path / "dump.jsonl.gz", tmp_path / "dump.jsonl"
+    packed.write_bytes(gzip.compress(content, 1))
+    plain.write_bytes(content)
+    with at_most(12 * MB), pytest.raises(LedgerFileInvalid, match=r"dump\.jsonl\.gz unpacks to more than .* by gunzip"):
+        MetadataDump.load(packed)
+    assert len(MetadataDump.load(plain)) in {0, len(lines)}
+
+
+def test_a_path_of_many_levels(tmp_path):
+    """Costs its own length, and not that of every level."""
+    path = "/a" * 50_000
+    (tmp_path / "dump.jsonl").write_text(json.dumps({"path": path}) + "\n")
+    with at_most(4 * MB):
+        dump = MetadataDump.load(tmp_path / "dump.jsonl")
+        assert dump.children(path[:-2]) == ["a"]
+        assert dump.children("/a/a") == ["a"]
+
+
+def test_a_line_of_many_brackets(tmp_path):
+    """Nesting that the parser gives up is an error that names the line."""
+    (tmp_path / "dump.jsonl").write_bytes(b'{"path": "/a", "more": ' + b"[" * 100_000 + b"\n")
+    with pytest.raises(LedgerFileInvalid, match=r"dump\.jsonl, line 1: .*recursion"):
+        MetadataDump.load(tmp_path / "dump.jsonl")
+
+
+@pytest.mark.slow
+def test_a_packed_log_without_end(tmp_path, monkeypatch):
+    """It takes disk and not memory, up to what a bookie may write; what is there is read, and the rest is said."""
+    monkeypatch.setattr(log_files, "UNPACKED_BYTES_MAX", 8 * MB)
+    (tmp_path / "0.log").write_bytes(header())
+    open_entry_logs([tmp_path / "0.log"]).close()  # Kernels are loaded.
+    (tmp_path / "0.log.gz").write_bytes(zeros_gzip(header(), 20))
+    with at_most(6 * MB), open_entry_logs([tmp_path / "0.log.gz"]) as logs:
+        (bad,) = logs.damage
+    assert "unpacks to more than 8388608 bytes" in bad.reason
+    assert "unpack it by gunzip" in bad.reason
+
+
+def bomb(codec: Codec, size: int) -> bytes:
+    """A stream that honestly gives so many bytes; one ZSTD frame behind the other counts as one stream."""
+    if codec is Codec.ZSTD:
+        return compress(codec, bytes(16 * MB)) * (size // (16 * MB))
+    return compress(codec, bytes(size))
+
+
+@pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZLIB, Codec.ZSTD, Codec.SNAPPY])
+def test_messages_that_become_larger_than_the_limit(codec):
+    """Whatever they claim: refused before anything is allocated, or at the claim."""
+    size = 128 * MB if codec is Codec.ZSTD else 24 * MB
+    stream = bomb(codec, size)
+    options = MessageOptions(message_bytes_max=8 * MB)
+    for claimed, says, peak in (
+        (size, "more than the limit of 8388608; .*--message-bytes-max", 2 * MB),
+        (MB, f"bytes of {codec.name} ", 4 * MB),
+    ):
+        log = topic_of({1: [entry(metadata_of(uncompressed_size=claimed, compression=codec), stream)]})
+        kept = len(stream) * 4
+        with at_most(peak + kept), pytest.raises(EntriesUnreadable, match=says):
+            list(MessageReader(log, options).read())
+    with at_most(MB + len(stream)), pytest.raises(CompressedDataInvalid, match=f"{codec.name} claim to decompress to"):
+        decompress(codec, stream, 1 << 30, size_max=64 * MB)
+
+
+def test_a_small_zstd_batch_that_claims_a_gigabyte():
+    """32 KB of it honestly give 1 GiB; compaction keeps such a batch as it is, and readers refuse it."""
+    stream = bomb(Codec.ZSTD, 1 << 30)
+    assert len(stream) < 128 << 10
+    metadata = metadata_of(uncompressed_size=1 << 30, compression=Codec.ZSTD, num_messages_in_batch=1)
+    with at_most(MB):
+        with pytest.raises(CompressedDataInvalid, match=r"claim to decompress to 1073741824 bytes.* 0 to 67108864"):
+            batch_slots(metadata, stream)
+        with pytest.raises(EntriesUnreadable, match="more than the limit of 67108864"):
+            list(MessageReader(topic_of({1: [entry(metadata, stream)]})).read())
+
+
+def test_a_metadata_value_that_claims_a_gigabyte():
+    """A value of the metadata store has a bound of its own."""
+    claims = ManagedLedgerInfoMetadata(compression_type=Codec.ZSTD, uncompressed_size=1 << 30).SerializeToString()
+    stored = b"\x47\x78" + struct.pack(">i", len(claims)) + claims + bomb(Codec.ZSTD, 1 << 30)
+    with at_most(MB), pytest.raises(MetadataInvalid, match="out of range 0 to 16777216"):
+        parse_managed_ledger(stored)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compression", [Compression.RECORD, Compression.BLOCK])
+def test_values_of_a_map_file_that_become_large(tmp_path, compression):
+    """Two kilobytes each, two megabytes inflated: held a few at a time."""
+    payloads = [bytes(2 * MB)] * 40
+    writer = MapFileWriter(payloads, compression, sync_every=2)
+    ledger = open_map_file(writer.save(tmp_path / str(UUID(int=1))), 7, RecentRows())
+    with at_most(50 * MB):
+        for piece in ledger.scan(0, 39):
+            assert not piece.bad_entries
+            del piece
