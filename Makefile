@@ -7,7 +7,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DEV_LOCK := conf/locks/dev.txt
 SERVER_LOCK := conf/locks/server.txt
+GENERATOR_LOCK := conf/locks/generator.txt
+CLIENT_LOCKS := conf/locks/client
 READY := $(VENV)/.project-installed
+GENERATOR := $(VENV)/.generator-installed
 JAVA := $(VENV)/.java-home
 # Override to test one part: make test TESTS=tests/core
 TESTS ?= tests
@@ -20,7 +23,7 @@ JAVA_TRACKER_BENCH ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: bench bench-peers boards deep-others deep-property demo format help install java lint lock metrics-docs proto pulsar-classes serve settings-docs test test-deep
+.PHONY: bench bench-peers boards client-environments deep-others deep-property demo format help install java lint lock metrics-docs proto pulsar-classes serve settings-docs test test-deep
 
 help:  ## print each target and what it does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -50,11 +53,12 @@ deep-property: $(READY)  ## the half of test-deep that tries the properties of t
 deep-others: $(READY)  ## the other half of test-deep
 	$(DEEP_PYTEST) $(PYTEST_ARGS) --ignore=tests/property tests
 
-lint: $(READY)  ## check style, types, imports between layers, and that generated files are fresh
+lint: $(READY) $(GENERATOR)  ## check style, types, imports between layers, and that generated files are fresh
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	.ci/buf/lint
 	$(BIN)/python proto/regenerate.py --check
 	$(BIN)/python -m tracker.service.settings_docs --check
 	$(BIN)/python -m tracker.service.metrics.docs --check
@@ -70,11 +74,14 @@ bench: $(READY) $(JAVA)  ## measure everything (minutes) and write tests/benchma
 bench-peers: $(READY) $(JAVA)  ## the same, with Redis and (JAVA_TRACKER_BENCH=DIR) Pulsar's own trackers beside it
 	$(BIN)/python -m tests.benchmarks --peers --java-bench "$(JAVA_TRACKER_BENCH)" $(BENCH_ARGS)
 
-proto: $(READY)  ## regenerate the protobuf code beside every proto/**/*.proto
+proto: $(READY) $(GENERATOR)  ## regenerate the protobuf code beside every proto/**/*.proto
 	$(BIN)/python proto/regenerate.py
 
 pulsar-classes: $(READY)  ## fetch the classes of Pulsar that tests/jvm compares with (needs a JDK and Maven; 15 MB)
 	$(BIN)/python -m tests.jvm.pulsar_classes
+
+client-environments: $(READY)  ## fetch what tests/dependency_bounds tries the client with (140 MB)
+	$(BIN)/python -m tests.dependency_bounds.environments
 
 settings-docs: $(READY)  ## regenerate conf/tracker.conf and README's table from the settings in code
 	$(BIN)/python -m tracker.service.settings_docs --write
@@ -87,9 +94,13 @@ metrics-docs: $(READY)  ## regenerate README's table of metrics from the catalog
 
 lock:  ## resolve the dependencies anew into conf/locks (needs uv; UPGRADE=--upgrade takes newer versions)
 	@command -v uv >/dev/null || { echo "make lock needs uv on the PATH: pip install uv" >&2; exit 1; }
-	mkdir -p $(dir $(DEV_LOCK))
+	mkdir -p $(CLIENT_LOCKS)
 	uv pip compile pyproject.toml --extra dev --output-file $(DEV_LOCK) $(LOCK_OPTIONS)
 	uv pip compile pyproject.toml --extra server --constraint $(DEV_LOCK) --output-file $(SERVER_LOCK) $(LOCK_OPTIONS)
+	uv pip compile --group generator --no-deps --output-file $(GENERATOR_LOCK) $(LOCK_OPTIONS)
+	uv pip compile pyproject.toml --resolution lowest-direct --output-file $(CLIENT_LOCKS)/oldest.txt $(LOCK_OPTIONS)
+	uv pip compile pyproject.toml --group protobuf-6 --output-file $(CLIENT_LOCKS)/protobuf-6.txt $(LOCK_OPTIONS)
+	uv pip compile pyproject.toml --constraint $(DEV_LOCK) --output-file $(CLIENT_LOCKS)/newest.txt $(LOCK_OPTIONS)
 
 # One version of each package for every Python, so that lint and tests judge the same everywhere.
 LOCK_OPTIONS = --quiet --universal --fork-strategy fewest --python-version 3.11 --generate-hashes \
@@ -104,6 +115,10 @@ install: $(READY)  ## create or update the virtual environment, if that is neede
 $(VENV)/.lock-installed: $(DEV_LOCK)
 	@PYTHON="$(PYTHON)" .ci/setup dependencies $(VENV) $(DEV_LOCK)
 	@touch $@
+
+# It has an environment of its own: the generator is older than what runs its code.
+$(GENERATOR): $(GENERATOR_LOCK) | $(READY)
+	@.ci/setup generator $(VENV) $<
 
 # Looked for once.
 $(JAVA): | $(READY)

@@ -1,24 +1,30 @@
 """Regenerates the checked-in protobuf code, or checks that it is fresh.
 
 Every ``.proto`` file below this directory gives ``_pb2.py`` and ``_pb2.pyi`` beside it, and ``_pb2_grpc.py`` if it
-defines a service. The generator is pinned in ``conf/locks/dev.txt``, so that the same sources give the same bytes.
+defines a service. The generator is pinned in ``conf/locks/generator.txt``, so that the same sources give the same
+bytes, and has an environment of its own below this one's (``make`` creates it): it is much older than the packages of
+developers, because generated code never runs with a protobuf or grpcio older than its generator.
 
     python proto/regenerate.py            write the files
     python proto/regenerate.py --check    compare only; exit 1 names every file that is stale, missing or left over
 """
 
 import argparse
+import os
 import re
+import subprocess
 import sys
 import tempfile
-from importlib import resources
 from pathlib import Path
 
-from grpc_tools import protoc
-
+GENERATOR = Path(sys.prefix) / "generator" / "bin" / "python"
 PROTO_ROOT = Path(__file__).resolve().parent
 GENERATED_SUFFIXES = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py")
 SERVICE = re.compile(r"^service\s+\w+", re.MULTILINE)
+
+
+class NoGenerator(Exception):
+    """The generator's environment is absent; the message says what to do."""
 
 
 def generate(proto_root: Path, output_root: Path) -> dict[str, bytes]:
@@ -26,6 +32,7 @@ def generate(proto_root: Path, output_root: Path) -> dict[str, bytes]:
 
     Raises:
         SystemExit: a source does not compile; the compiler has printed why.
+        NoGenerator: it is not installed.
     """
     sources = sorted(path.relative_to(proto_root).as_posix() for path in proto_root.rglob("*.proto"))
     services = [source for source in sources if SERVICE.search((proto_root / source).read_text(encoding="utf-8"))]
@@ -54,7 +61,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--check", action="store_true", help="compare only, write nothing")
     check = parser.parse_args(arguments).check
     with tempfile.TemporaryDirectory() as directory:
-        fresh = generate(PROTO_ROOT, Path(directory))
+        try:
+            fresh = generate(PROTO_ROOT, Path(directory))
+        except NoGenerator as missing:
+            print(missing, file=sys.stderr)
+            return 1 if os.environ.get("CI") or not check else 0
     rows = differences(fresh, _generated_files(PROTO_ROOT))
     if check:
         for row in rows:
@@ -72,9 +83,11 @@ def main(arguments: list[str]) -> int:
 
 
 def _compile(proto_root: Path, sources: list[str], *options: str) -> None:
-    well_known = resources.files("grpc_tools") / "_proto"
-    arguments = ["protoc", f"--proto_path={proto_root}", f"--proto_path={well_known}", *options, *sources]
-    if protoc.main(arguments) != 0:
+    if not GENERATOR.exists():
+        raise NoGenerator("generated code not checked: its generator is not installed; run `make lint`")
+    # The module finds the well-known types by itself.
+    command = [str(GENERATOR), "-m", "grpc_tools.protoc", f"--proto_path={proto_root}", *options, *sources]
+    if subprocess.run(command, check=False).returncode != 0:  # noqa: S603  # our own arguments
         raise SystemExit(1)
 
 

@@ -1,9 +1,15 @@
-"""What every test shares: the Hypothesis profiles. Event loops run in debug mode by ``asyncio_debug`` in pyproject."""
+"""What every test shares: the Hypothesis profiles, and the wheel. Event loops run in debug mode by ``asyncio_debug`` in pyproject."""
 
 import os
 import signal
+import subprocess
+import sys
+import zipfile
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.project_tree import ROOT
 
 # dev: quick, new examples each run. ci: the same examples each run, so that a red build is red again on a laptop.
 # deep: `make test-deep`, many more examples. The tests of tests/property, where a whole life of a tracker is an example,
@@ -26,3 +32,13 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 # A shell starts jobs in the background with Ctrl-C ignored, and what the tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """What users install, built from the checkout."""
+    directory = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(directory)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (built,) = directory.glob("*.whl")
+    return zipfile.ZipFile(built)

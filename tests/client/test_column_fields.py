@@ -27,7 +27,7 @@ TRACKER = pb.TrackerRef(topic="persistent://shop/orders/events", subscription="b
 KINDS: dict[type, tuple[ColumnFields, dict[str, object]]] = {
     pb.AddMessagesRequest: (ADD_COLUMNS, {"tracker": TRACKER, "epoch": 2**63}),
     pb.AckMessagesRequest: (ACK_COLUMNS, {"tracker": TRACKER, "epoch": 1, "lease_id": 300}),
-    pb.NackMessagesRequest: (NACK_COLUMNS, {"tracker": TRACKER, "lease_id": 1, "deliver_at_ms": 2**64 - 1}),
+    pb.NackMessagesRequest: (NACK_COLUMNS, {"tracker": TRACKER, "lease_id": 1, "deliver_at_ms": -1}),
     pb.ExtendLeaseRequest: (EXTEND_COLUMNS, {"tracker": TRACKER, "epoch": 9, "lease_ms": 2**32 - 1}),
     pb.CancelMessagesRequest: (CANCEL_COLUMNS, {"tracker": TRACKER, "epoch": 128}),
     pb.ContainsMessagesRequest: (CONTAINS_COLUMNS, {"tracker": TRACKER}),
@@ -44,15 +44,15 @@ KINDS: dict[type, tuple[ColumnFields, dict[str, object]]] = {
     pb.PeekMessagesResponse: (PEEKED_COLUMNS, {"leased_offsets": [0, 3, 200], "truncated": True}),
 }
 
-values = st.lists(st.integers(0, 2**64 - 1), max_size=40)
+values = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=40)
 
 
 def little_endian(column):
-    return b"".join(value.to_bytes(8, "little") for value in column)
+    return b"".join(value.to_bytes(8, "little", signed=True) for value in column)
 
 
 def columns_of(kind):
-    return [field for field in kind.DESCRIPTOR.fields if field.is_repeated and field.type == field.TYPE_FIXED64]
+    return [field for field in kind.DESCRIPTOR.fields if field.is_repeated and field.type == field.TYPE_SFIXED64]
 
 
 def as_protobuf(kind, encoded):

@@ -85,8 +85,8 @@ _BAD = [
         lambda e: pb.AddMessagesRequest(tracker=REF, epoch=e, deliver_at_ms=[1, 2], ledger_ids=[1], entry_ids=[1]),
         "deliver_at_ms",
     ),
-    ("AddMessages", lambda e: add(e, (INT63_MAX + 1, 1, 1)), "deliver_at_ms[0]"),
-    ("AddMessages", lambda e: add(e, (1, 1, 1), (1, 2**64 - 1, 1)), "ledger_ids[1]"),
+    ("AddMessages", lambda e: add(e, (-1, 1, 1)), "deliver_at_ms[0]"),
+    ("AddMessages", lambda e: add(e, (1, 1, 1), (1, -(2**63), 1)), "ledger_ids[1]"),
     ("AddMessages", lambda e: add(e, (1, 1, ENTRY_ID_MAX + 1)), "entry_ids[0]"),
     ("PollScheduledMessages", lambda e: poll(e, max_messages=0), "max_messages"),
     ("PollScheduledMessages", lambda e: poll(e, max_messages=101), "max_messages"),
@@ -97,6 +97,11 @@ _BAD = [
     ("AckMessages", lambda e: pb.AckMessagesRequest(tracker=REF, epoch=e, lease_id=99), "lease_id"),
     ("AckMessages", lambda e: pb.AckMessagesRequest(tracker=REF, epoch=e, ledger_ids=[1]), "ledger_ids"),
     ("NackMessages", lambda e: pb.NackMessagesRequest(tracker=REF, epoch=e, lease_id=0), "lease_id"),
+    (
+        "NackMessages",
+        lambda e: pb.NackMessagesRequest(tracker=REF, epoch=e, lease_id=1, deliver_at_ms=-1),
+        "deliver_at_ms",
+    ),
     ("ContainsMessages", lambda e: pb.ContainsMessagesRequest(tracker=REF, entry_ids=[1]), "ledger_ids"),
     ("AdvanceMarkDelete", lambda e: pb.AdvanceMarkDeleteRequest(tracker=REF, epoch=e), "mark_delete"),
     (
@@ -117,7 +122,7 @@ _BAD = [
     ("ExtendLease", lambda e: _extend(e, lease_ms=LIMITS.lease_max_ms + 1), "lease_ms"),
     ("ExtendLease", lambda e: _extend(e, ledger_ids=[1]), "ledger_ids"),
     ("ExtendLease", lambda e: _extend(e, entry_ids=[1]), "ledger_ids"),
-    ("ExtendLease", lambda e: _extend(e, ledger_ids=[INT63_MAX + 1], entry_ids=[1]), "ledger_ids[0]"),
+    ("ExtendLease", lambda e: _extend(e, ledger_ids=[-1], entry_ids=[1]), "ledger_ids[0]"),
     ("CancelMessages", lambda e: pb.CancelMessagesRequest(tracker=REF), "epoch"),
     ("CancelMessages", lambda e: pb.CancelMessagesRequest(tracker=REF, epoch=e, entry_ids=[1]), "ledger_ids"),
     (
@@ -204,7 +209,7 @@ async def test_bytes_that_are_no_request_are_the_callers_fault(service, request_
 
 async def test_many_bad_offsets_fit_into_the_answer(service, epoch):
     """The first thousand are listed compactly, the total is given, and gRPC carries it."""
-    good, bad = 5, 2**63
+    good, bad = 5, -(2**63)
     # As scattered and as long as offsets get in a full batch.
     deliver_at = [bad if offset % 2 else good for offset in range(LIMITS.batch_max)]
     deliver_at[:50_001] = [good] * 50_001

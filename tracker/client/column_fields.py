@@ -1,6 +1,6 @@
-"""Columns beside their message: ``repeated fixed64`` fields as bytes, never as one Python integer per value.
+"""Columns beside their message: ``repeated sfixed64`` fields as bytes, never as one Python integer per value.
 
-A packed ``repeated fixed64`` has the wire form of a ``bytes`` field. So columns are cut out of an encoded message, and
+A packed ``repeated sfixed64`` has the wire form of a ``bytes`` field. So columns are cut out of an encoded message, and
 put into one, without a look at their values, and protobuf sees only the few bytes around them. The service uses this
 for requests and answers, the client for the reverse. What protobuf allows besides (unpacked values, a column in several
 pieces) is left to protobuf, and gives the same columns more slowly.
@@ -38,7 +38,7 @@ class ColumnFields(Generic[HeadT]):
 
     Args:
         kind: the generated class.
-        fields: names of its columns, all of them ``repeated fixed64`` with numbers below 16.
+        fields: names of its columns, all of them ``repeated sfixed64`` with numbers below 16.
     """
 
     def __init__(self, kind: type[HeadT], *fields: str) -> None:
@@ -127,7 +127,7 @@ class ColumnFields(Generic[HeadT]):
 
 
 def _packed(values: Sequence[int]) -> bytes:
-    column = array("Q", values)
+    column = array("q", values)
     if sys.byteorder == "big":
         column.byteswap()
     return column.tobytes()

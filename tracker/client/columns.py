@@ -29,7 +29,7 @@ class IntColumn(Protocol):
 
 
 def pack(field: str, values: IntColumn, *, maximum: int = INT63_MAX) -> bytes:
-    """The column as packed fixed64.
+    """The column as packed sfixed64.
 
     Args:
         field: its name, for errors.

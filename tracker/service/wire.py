@@ -67,7 +67,7 @@ def to_indexes(columns: Sequence[bytes], *, batch_max: int) -> IndexColumns:
     if (_all_of(deadlines) | _all_of(ledgers)) >= 0 and 0 <= _all_of(entries) <= ENTRY_ID_MAX:
         return IndexColumns(deadlines, ledgers, entries)
     try:
-        return index_columns(*(column.view(np.uint64) for column in (deadlines, ledgers, entries)))
+        return index_columns(deadlines, ledgers, entries)
     except InvalidInput as error:
         raise _in_words_of_the_api(error) from error
 
@@ -81,7 +81,7 @@ def to_positions(columns: Sequence[bytes], *, batch_max: int) -> PositionColumns
     if _all_of(ledgers) >= 0 and 0 <= _all_of(entries) <= ENTRY_ID_MAX:
         return PositionColumns(ledgers, entries)
     try:
-        return position_columns(ledgers.view(np.uint64), entries.view(np.uint64))
+        return position_columns(ledgers, entries)
     except InvalidInput as error:
         raise _in_words_of_the_api(error) from error
 

@@ -3,8 +3,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable, Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -51,7 +50,7 @@ class SeekByTimeRequest(_message.Message):
     topic: str
     timestamp_ms: int
     read_compacted: bool
-    def __init__(self, topic: _Optional[str] = ..., timestamp_ms: _Optional[int] = ..., read_compacted: _Optional[bool] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., timestamp_ms: _Optional[int] = ..., read_compacted: bool = ...) -> None: ...
 
 class SeekByTimeResponse(_message.Message):
     __slots__ = ("position", "behind_end")
@@ -59,7 +58,7 @@ class SeekByTimeResponse(_message.Message):
     BEHIND_END_FIELD_NUMBER: _ClassVar[int]
     position: _tracker_pb2.Position
     behind_end: bool
-    def __init__(self, position: _Optional[_Union[_tracker_pb2.Position, _Mapping]] = ..., behind_end: _Optional[bool] = ...) -> None: ...
+    def __init__(self, position: _Optional[_Union[_tracker_pb2.Position, _Mapping]] = ..., behind_end: bool = ...) -> None: ...
 
 class GetLastMessagePositionRequest(_message.Message):
     __slots__ = ("topic", "read_compacted")
@@ -67,7 +66,7 @@ class GetLastMessagePositionRequest(_message.Message):
     READ_COMPACTED_FIELD_NUMBER: _ClassVar[int]
     topic: str
     read_compacted: bool
-    def __init__(self, topic: _Optional[str] = ..., read_compacted: _Optional[bool] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., read_compacted: bool = ...) -> None: ...
 
 class GetLastMessagePositionResponse(_message.Message):
     __slots__ = ("message_id",)

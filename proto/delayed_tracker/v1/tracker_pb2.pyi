@@ -2,8 +2,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable, Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -133,7 +132,7 @@ class PollScheduledMessagesRequest(_message.Message):
     lease_ms: int
     hand_off: bool
     share_messages: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., epoch: _Optional[int] = ..., max_messages: _Optional[int] = ..., wait_ms: _Optional[int] = ..., lease_ms: _Optional[int] = ..., hand_off: _Optional[bool] = ..., share_messages: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., epoch: _Optional[int] = ..., max_messages: _Optional[int] = ..., wait_ms: _Optional[int] = ..., lease_ms: _Optional[int] = ..., hand_off: bool = ..., share_messages: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class LeasedShare(_message.Message):
     __slots__ = ("lease_id", "message_count")
@@ -165,7 +164,7 @@ class PollScheduledMessagesResponse(_message.Message):
     replay_required: bool
     pause_reading: bool
     shares: _containers.RepeatedCompositeFieldContainer[LeasedShare]
-    def __init__(self, lease_id: _Optional[int] = ..., lease_expires_at_ms: _Optional[int] = ..., deliver_at_ms: _Optional[_Iterable[int]] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., entry_ids: _Optional[_Iterable[int]] = ..., next_delivery_at_ms: _Optional[int] = ..., server_time_ms: _Optional[int] = ..., replay_required: _Optional[bool] = ..., pause_reading: _Optional[bool] = ..., shares: _Optional[_Iterable[_Union[LeasedShare, _Mapping]]] = ...) -> None: ...
+    def __init__(self, lease_id: _Optional[int] = ..., lease_expires_at_ms: _Optional[int] = ..., deliver_at_ms: _Optional[_Iterable[int]] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., entry_ids: _Optional[_Iterable[int]] = ..., next_delivery_at_ms: _Optional[int] = ..., server_time_ms: _Optional[int] = ..., replay_required: bool = ..., pause_reading: bool = ..., shares: _Optional[_Iterable[_Union[LeasedShare, _Mapping]]] = ...) -> None: ...
 
 class AckMessagesRequest(_message.Message):
     __slots__ = ("tracker", "epoch", "lease_id", "ledger_ids", "entry_ids", "leases")
@@ -373,7 +372,7 @@ class GetTrackerStatsResponse(_message.Message):
     merged_index_count: int
     memory_bytes: int
     handed_out_count: int
-    def __init__(self, epoch: _Optional[int] = ..., owner: _Optional[str] = ..., pending_count: _Optional[int] = ..., leased_count: _Optional[int] = ..., loaded_count: _Optional[int] = ..., mutable_count: _Optional[int] = ..., late_count: _Optional[int] = ..., bucket_count: _Optional[int] = ..., snapshot_bytes: _Optional[int] = ..., membership_bytes: _Optional[int] = ..., next_delivery_at_ms: _Optional[int] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ..., added_count: _Optional[int] = ..., recovered_count: _Optional[int] = ..., acked_count: _Optional[int] = ..., handed_off_count: _Optional[int] = ..., cancelled_count: _Optional[int] = ..., trimmed_count: _Optional[int] = ..., cleared_count: _Optional[int] = ..., refused_as_due_count: _Optional[int] = ..., dropped_as_corrupt_count: _Optional[int] = ..., due_on_offer_count: _Optional[int] = ..., duplicate_count: _Optional[int] = ..., lease_expired_count: _Optional[int] = ..., effects_failed_count: _Optional[int] = ..., orphans_swept_count: _Optional[int] = ..., snapshots_missing_count: _Optional[int] = ..., snapshots_corrupt_count: _Optional[int] = ..., replay_required: _Optional[bool] = ..., server_time_ms: _Optional[int] = ..., pause_reading: _Optional[bool] = ..., merge_count: _Optional[int] = ..., merged_index_count: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., handed_out_count: _Optional[int] = ...) -> None: ...
+    def __init__(self, epoch: _Optional[int] = ..., owner: _Optional[str] = ..., pending_count: _Optional[int] = ..., leased_count: _Optional[int] = ..., loaded_count: _Optional[int] = ..., mutable_count: _Optional[int] = ..., late_count: _Optional[int] = ..., bucket_count: _Optional[int] = ..., snapshot_bytes: _Optional[int] = ..., membership_bytes: _Optional[int] = ..., next_delivery_at_ms: _Optional[int] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ..., added_count: _Optional[int] = ..., recovered_count: _Optional[int] = ..., acked_count: _Optional[int] = ..., handed_off_count: _Optional[int] = ..., cancelled_count: _Optional[int] = ..., trimmed_count: _Optional[int] = ..., cleared_count: _Optional[int] = ..., refused_as_due_count: _Optional[int] = ..., dropped_as_corrupt_count: _Optional[int] = ..., due_on_offer_count: _Optional[int] = ..., duplicate_count: _Optional[int] = ..., lease_expired_count: _Optional[int] = ..., effects_failed_count: _Optional[int] = ..., orphans_swept_count: _Optional[int] = ..., snapshots_missing_count: _Optional[int] = ..., snapshots_corrupt_count: _Optional[int] = ..., replay_required: bool = ..., server_time_ms: _Optional[int] = ..., pause_reading: bool = ..., merge_count: _Optional[int] = ..., merged_index_count: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., handed_out_count: _Optional[int] = ...) -> None: ...
 
 class ListBucketsRequest(_message.Message):
     __slots__ = ("tracker",)
@@ -563,7 +562,7 @@ class TrackerSummary(_message.Message):
     leased_count: int
     bucket_count: int
     next_delivery_at_ms: int
-    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., open: _Optional[bool] = ..., recovering: _Optional[bool] = ..., owner: _Optional[str] = ..., epoch: _Optional[int] = ..., pending_count: _Optional[int] = ..., leased_count: _Optional[int] = ..., bucket_count: _Optional[int] = ..., next_delivery_at_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., open: bool = ..., recovering: bool = ..., owner: _Optional[str] = ..., epoch: _Optional[int] = ..., pending_count: _Optional[int] = ..., leased_count: _Optional[int] = ..., bucket_count: _Optional[int] = ..., next_delivery_at_ms: _Optional[int] = ...) -> None: ...
 
 class ListTrackersResponse(_message.Message):
     __slots__ = ("trackers", "next_page_token")
@@ -597,7 +596,7 @@ class PeekMessagesResponse(_message.Message):
     entry_ids: _containers.RepeatedScalarFieldContainer[int]
     leased_offsets: _containers.RepeatedScalarFieldContainer[int]
     truncated: bool
-    def __init__(self, deliver_at_ms: _Optional[_Iterable[int]] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., entry_ids: _Optional[_Iterable[int]] = ..., leased_offsets: _Optional[_Iterable[int]] = ..., truncated: _Optional[bool] = ...) -> None: ...
+    def __init__(self, deliver_at_ms: _Optional[_Iterable[int]] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., entry_ids: _Optional[_Iterable[int]] = ..., leased_offsets: _Optional[_Iterable[int]] = ..., truncated: bool = ...) -> None: ...
 
 class ExplainMessageRequest(_message.Message):
     __slots__ = ("tracker", "position")

@@ -5,8 +5,10 @@ import warnings
 
 from delayed_tracker.v1 import tracker_pb2 as delayed__tracker_dot_v1_dot_tracker__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.65.5'
 GRPC_VERSION = grpc.__version__
+EXPECTED_ERROR_RELEASE = '1.66.0'
+SCHEDULED_RELEASE_DATE = 'August 6, 2024'
 _version_not_supported = False
 
 try:
@@ -16,16 +18,19 @@ except ImportError:
     _version_not_supported = True
 
 if _version_not_supported:
-    raise RuntimeError(
+    warnings.warn(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in delayed_tracker/v1/tracker_pb2_grpc.py depends on'
+        + f' but the generated code in delayed_tracker/v1/tracker_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
+        + f' This warning will become an error in {EXPECTED_ERROR_RELEASE},'
+        + f' scheduled for release on {SCHEDULED_RELEASE_DATE}.',
+        RuntimeWarning
     )
 
 
-class DelayedDeliveryTrackerServiceStub:
+class DelayedDeliveryTrackerServiceStub(object):
     """Missing associated documentation comment in .proto file."""
 
     def __init__(self, channel):
@@ -161,7 +166,7 @@ class DelayedDeliveryTrackerServiceStub:
                 _registered_method=True)
 
 
-class DelayedDeliveryTrackerServiceServicer:
+class DelayedDeliveryTrackerServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def OpenTracker(self, request, context):
@@ -489,7 +494,7 @@ def add_DelayedDeliveryTrackerServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class DelayedDeliveryTrackerService:
+class DelayedDeliveryTrackerService(object):
     """Missing associated documentation comment in .proto file."""
 
     @staticmethod

@@ -1,0 +1,78 @@
+"""Clean environments with the client's dependencies alone: the oldest it declares, the last with protobuf 6, the newest.
+
+    python -m tests.dependency_bounds.environments      # creates them all, or says in a line why it cannot
+
+Each holds what one lock below ``conf/locks/client`` pins. They stay in ``delayed-tracker/client-environments`` under
+``XDG_CACHE_HOME``, one directory for each lock and Python.
+"""
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from tests.project_tree import ROOT
+
+LOCKS: Final = tuple(sorted((ROOT / "conf/locks/client").glob("*.txt")))
+FETCH_TIMEOUT_S: Final = 300
+
+
+class NoEnvironment(Exception):
+    """The packages cannot be had here; the message says why."""
+
+
+def environment(lock: Path) -> Path:
+    """The interpreter of the environment with what a lock pins; fetches that if it is not here yet.
+
+    Raises:
+        NoEnvironment: nothing can be fetched.
+    Cost: some ten seconds the first time, while others who want it wait.
+    """
+    key = hashlib.sha256(lock.read_bytes() + sys.version.encode()).hexdigest()[:16]
+    directory = _cache() / f"{lock.stem}-{key}"
+    whole = directory / "whole"
+    if not whole.exists():
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with (directory.parent / "lock").open("w") as waiting:
+            fcntl.flock(waiting, fcntl.LOCK_EX)
+            if not whole.exists():
+                _fetch(lock, directory)
+                whole.touch()
+    return directory / "bin" / "python"
+
+
+def _fetch(lock: Path, directory: Path) -> None:
+    command = [str(ROOT / ".ci/setup"), "dependencies", str(directory), str(lock)]
+    given = os.environ | {"PYTHON": sys.executable}
+    try:
+        ran = subprocess.run(
+            command, cwd=ROOT, env=given, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise NoEnvironment(f"{lock.name} was not installed in {FETCH_TIMEOUT_S} s: try again") from error
+    if ran.returncode:
+        said = (ran.stderr.strip() or "nothing").splitlines()[-1]
+        raise NoEnvironment(f"{lock.name} could not be installed (status {ran.returncode}); it says: {said}")
+
+
+def _cache() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "delayed-tracker" / "client-environments"
+
+
+def main() -> int:
+    """Create all of them; returns the exit code."""
+    try:
+        for lock in LOCKS:
+            environment(lock)
+    except NoEnvironment as missing:
+        print(missing, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
