@@ -1,12 +1,17 @@
 """A started registry, or a whole service, on a manual clock and a storage under control."""
 
 import asyncio
+import io
+import logging
+from collections.abc import Callable, Iterator
 
 import pytest
+import structlog
 
 from tests.service.imports import FAR_MS, snapshot
 from tests.service.shell import ControlledStorage, elapse, make_registry, running_service
 from tracker.service.clock import ManualClock
+from tracker.service.logs import configure_logging
 
 
 @pytest.fixture
@@ -40,3 +45,26 @@ def two(service):
     """Two buckets that are far from due, of ledgers 10 and 11."""
     far = service.clock.now_ms() + FAR_MS
     return [snapshot(*((far + 400 * entry, ledger, entry) for entry in range(7))) for ledger in (10, 11)]
+
+
+@pytest.fixture
+def unchanged_logging() -> Iterator[None]:
+    """Whatever a test configures is undone after it."""
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    yield
+    root.handlers = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def written_log(unchanged_logging: None) -> Callable[[str, str], io.StringIO]:
+    """Configures logging with a format and a level, and returns where the lines go."""
+
+    def configured(log_format: str, level: str) -> io.StringIO:
+        stream = io.StringIO()
+        configure_logging(log_format, level, stream=stream)
+        return stream
+
+    return configured

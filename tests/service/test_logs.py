@@ -3,23 +3,17 @@
 import io
 import json
 import logging
-from collections.abc import Iterator
 
+import grpc
 import pytest
 import structlog
 
+from tests.service.rpc import add
+from tracker.service.log_size import LINE_BYTES_MAX
 from tracker.service.logs import configure_logging
 
 
-@pytest.fixture(autouse=True)
-def unchanged_logging() -> Iterator[None]:
-    """Whatever a test configures is undone after it."""
-    root = logging.getLogger()
-    handlers, level = root.handlers, root.level
-    yield
-    root.handlers = handlers
-    root.setLevel(level)
-    structlog.reset_defaults()
+pytestmark = pytest.mark.usefixtures("unchanged_logging")
 
 
 def test_json_lines_are_objects_with_event_level_time_and_fields():
@@ -83,3 +77,124 @@ def test_configuring_again_replaces_the_former_setup():
     structlog.stdlib.get_logger("ours").error("once")
     assert first.getvalue() == ""
     assert len(second.getvalue().splitlines()) == 1
+
+
+def written(written_log, log_format, tell):
+    """What is written of one event."""
+    stream = written_log(log_format, "debug")
+    tell(structlog.stdlib.get_logger("ours"))
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_a_traceback_shows_no_values_of_variables(written_log, log_format):
+    """Variables may hold a caller's credentials: the log has the place and the message only."""
+
+    def fails(credentials: str) -> None:
+        raise ValueError(f"{len(credentials)} letters")
+
+    def tell(log):
+        try:
+            fails("-".join(["hush"] * 2))
+        except ValueError:
+            log.exception("failed")
+
+    lines = written(written_log, log_format, tell)
+    assert "9 letters" in lines
+    assert "test_logs.py" in lines
+    assert "hush-hush" not in lines
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"text": "x" * 1_000_000}, id="a text"),
+        pytest.param({"names": ["n" * 50] * 10_000}, id="a list"),
+        pytest.param({f"field{number}": "y" * 4_000 for number in range(20)}, id="many fields"),
+        pytest.param({"text": "\x1b" * 100_000}, id="escapes"),
+        pytest.param({"message": add(1, *((1, 1, entry) for entry in range(20_000)))}, id="a message"),
+    ],
+)
+def test_no_line_is_longer_than_its_bound(written_log, log_format, fields):
+    """The longest fields lose their middle, and the line says how many bytes it lacks."""
+    line = written(written_log, log_format, lambda log: log.warning("large", topic="orders", **fields))
+    assert len(line.encode()) <= LINE_BYTES_MAX + 1
+    assert line.count("\n") == 1
+    assert "left_out_bytes" in line
+    assert "orders" in line
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_a_record_with_an_exception_has_the_same_bound(written_log, log_format):
+    """A message of a megabyte and a hundred causes are cut like everything else, a library's too."""
+
+    def fails(depth: int) -> None:
+        try:
+            if depth:
+                fails(depth - 1)
+        finally:
+            raise ValueError("m" * 10_000)
+
+    def tell(_log):
+        try:
+            fails(100)
+        except ValueError:
+            logging.getLogger("theirs").exception("x" * 100_000)
+
+    text = written(written_log, log_format, tell)
+    assert len(text.encode()) <= LINE_BYTES_MAX + 1
+    assert "left_out_bytes" in text
+
+
+def test_ordinary_lines_are_not_cut(written_log):
+    """What fits says nothing about sizes, and keeps its types."""
+    line = written(written_log, "json", lambda log: log.info("ready", ports=[1, 2], topic="t" * 1_000, slow=True))
+    row = json.loads(line)
+    assert (row["ports"], row["topic"], row["slow"]) == ([1, 2], "t" * 1_000, True)
+    assert "left_out_bytes" not in row
+
+
+@pytest.mark.parametrize("hostile", ["\x1b[2J", "\x9b31m", "a\rb", "a\nb", "\u202egnp", "\u2066x", "\x7f", "\u2028", "\x00"])
+def test_the_console_shows_control_characters_as_escapes(written_log, hostile):
+    """No name can clear the screen, begin a line of its own or turn text around, whichever field it stands in."""
+
+    def tell(log):
+        log.info(f"event {hostile}", topic=hostile, names=[hostile], **{f"key{hostile}": 1})
+
+    line = written(written_log, "console", tell)
+    assert line.endswith("\n")
+    assert line[:-1].isprintable()
+
+
+def test_the_console_shows_an_exceptions_message_escaped_and_indented(written_log):
+    """Nothing that an exception quotes looks like a line of its own."""
+
+    def tell(log):
+        try:
+            raise ValueError("\x1b]0;title\x07\n2026-01-01 [info] forged")
+        except ValueError:
+            log.exception("failed")
+
+    _, *more = written(written_log, "console", tell).splitlines()
+    assert all(line.isprintable() and line.startswith("    ") for line in more)
+
+
+def test_gRPC_tells_nothing_about_clients_that_left(written_log):  # noqa: N802  # its name
+    """An answer that could not be sent is no error of the service; other errors of gRPC are logged."""
+    stream = written_log("json", "debug")
+    logger = logging.getLogger("grpc._cython.cygrpc")
+    for error in (grpc.aio.InternalError("Failed execute_batch"), ValueError("a bug")):
+        try:
+            raise error
+        except Exception:  # noqa: BLE001  # as gRPC does
+            logger.exception("raised by servicer method")
+    (line,) = stream.getvalue().splitlines()
+    assert json.loads(line)["exception"][0]["exc_type"] == "ValueError"
+
+
+def test_a_line_that_cannot_be_made_is_told_without_its_arguments(written_log):
+    """Python would print a traceback and the arguments, whatever they hold."""
+    stream = written_log("json", "info")
+    logging.getLogger("theirs").error("%d things", "secret")
+    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == ["log line lost: TypeError"]

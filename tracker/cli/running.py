@@ -36,6 +36,7 @@ def make_app(program: str, about: str) -> typer.Typer:
         name=program,
         help=about,
         pretty_exceptions_enable=False,
+        pretty_exceptions_show_locals=False,
         add_completion=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )

@@ -32,6 +32,11 @@ class Columned(Generic[HeadT]):
     columns: tuple[bytes, ...]
     """Little-endian 64-bit values, in the order that the fields were named in; empty if absent."""
 
+    @property
+    def row_count(self) -> int:
+        """Values of the longest column."""
+        return max(map(len, self.columns)) // _VALUE_BYTES
+
 
 class ColumnFields(Generic[HeadT]):
     """The columns of one type of message.

@@ -7,9 +7,21 @@ the remedy.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 OFFSETS_REPORTED_MAX = 1_000
 """At most this many bad offsets are listed in one error; the total is always given."""
+VALUE_CHARACTERS_MAX: Final = 400
+"""A longer value is shown without its middle: errors travel in gRPC trailers of 8 KiB, and stand in one log line."""
+
+
+def shown_value(value: object) -> str:
+    """Return a value as errors show it: its representation, without the middle if it is long."""
+    text = repr(value)
+    if len(text) <= VALUE_CHARACTERS_MAX:
+        return text
+    half = VALUE_CHARACTERS_MAX // 2
+    return f"{text[:half]}...{text[-half:]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +63,7 @@ class InvalidInput(DelayedTrackerError):
             shown = ", ".join(str(offset) for offset in offsets[:5])
             where = f" at offset{'s' if count > 1 else ''} {shown}{', ...' if count > 5 else ''}"
             where += f" ({count} in all)" if count > 1 else ""
-        super().__init__(f"{field}: {value!r}{where} is not valid; {remedy}", metadata={"field": field})
+        super().__init__(f"{field}: {shown_value(value)}{where} is not valid; {remedy}", metadata={"field": field})
         self.field = field
         self.value = value
         self.remedy = remedy
@@ -62,7 +74,7 @@ class InvalidInput(DelayedTrackerError):
     def violations(self) -> tuple[FieldViolation, ...]:
         """What is wrong, one row for each bad offset, or a single row for the field itself."""
         if not self.offsets:
-            return (FieldViolation(self.field, f"{self.value!r}: {self.remedy}"),)
+            return (FieldViolation(self.field, f"{shown_value(self.value)}: {self.remedy}"),)
         return tuple(FieldViolation(f"{self.field}[{offset}]", self.remedy) for offset in self.offsets)
 
 

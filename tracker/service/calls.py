@@ -8,6 +8,7 @@ from typing import TypeVar
 from tracker.service.clock import Clock, SystemClock
 from tracker.service.errors import Overloaded, ShuttingDown
 from tracker.service.limits import ServiceLimits
+from tracker.service.loop_share import LoopShare
 from tracker.service.metrics.call_counts import CallCounts
 from tracker.service.spans import Spans
 
@@ -22,6 +23,7 @@ class Calls:
         self.spans: Spans | None = None
         """Where calls are traced; to be set before they are served."""
         self.counts = CallCounts(clock or SystemClock())
+        self.loop_share = LoopShare()
         self._limits = limits
         self._stopping = False
         self._waits: set[asyncio.Timeout] = set()

@@ -3,19 +3,27 @@
 Every line is an event name with fields: ``console`` for people, ``json`` (one object for each line) for machines.
 """
 
+import contextlib
 import logging
 import sys
 from typing import TextIO
 
 import structlog
-from structlog.typing import Processor
+from grpc.aio import InternalError
+from structlog.typing import EventDict, Processor
 
 from tracker.service.call_identity import with_call
+from tracker.service.log_size import bound_line
+from tracker.service.printable import printable, printable_lines
+from tracker.service.tracebacks import exception_as_objects, exception_as_text
 
 _QUIET_LOGGERS = {"uvicorn": logging.ERROR, "asyncio": logging.WARNING}
 """Libraries whose lines below this level say nothing an operator of this service needs. uvicorn warns of every request
 that is no HTTP: any client could fill the log.
 """
+_GRPC_LOGGER = "grpc._cython.cygrpc"
+_SEVERAL_LINES = ("exception", "stack")
+"""Fields that the console shows below their line."""
 
 
 def configure_logging(log_format: str, level: str, *, stream: TextIO | None = None) -> None:
@@ -41,13 +49,17 @@ def configure_logging(log_format: str, level: str, *, stream: TextIO | None = No
     )
     rendering: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
     if log_format == "json":
-        rendering += [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer(sort_keys=True)]
+        rendering += [exception_as_objects(), bound_line, structlog.processors.JSONRenderer(sort_keys=True)]
     else:
-        rendering.append(structlog.dev.ConsoleRenderer(colors=target.isatty()))
-    handler = logging.StreamHandler(target)
+        console = structlog.dev.ConsoleRenderer(
+            colors=target.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
+        rendering += [exception_as_text(), _escape, bound_line, console]
+    handler = _LineHandler(target)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=rendering))
     root = logging.getLogger()
     root.handlers = [handler]
+    logging.getLogger(_GRPC_LOGGER).addFilter(_is_news)
     set_log_level(level)
 
 
@@ -57,3 +69,36 @@ def set_log_level(level: str) -> None:
     logging.getLogger().setLevel(threshold)
     for name, least in _QUIET_LOGGERS.items():
         logging.getLogger(name).setLevel(max(threshold, least))
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether a line of gRPC tells more than that a client left while it was being answered."""
+    return not (record.exc_info and isinstance(record.exc_info[1], InternalError))
+
+
+def _escape(_logger: object, _method: str, fields: EventDict) -> EventDict:
+    """A processor of structlog for the console: what callers sent neither begins a line nor reaches the terminal raw."""
+    return {
+        printable(key): _escaped(value, several_lines=key in _SEVERAL_LINES) if isinstance(value, str) else value
+        for key, value in fields.items()
+    }
+
+
+def _escaped(text: str, *, several_lines: bool) -> str:
+    return printable_lines(text) if several_lines else printable(text)
+
+
+class _LineHandler(logging.StreamHandler[TextIO]):
+    """Writes lines; of one that cannot be made it tells so, without the arguments that Python's own would print."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the name that logging gives it
+        """Write a line without fields in place of the one that failed; if that fails, too, there is no place to say so."""
+        kind = sys.exc_info()[0]
+        assert kind is not None
+        if issubclass(kind, OSError):
+            return
+        line = logging.LogRecord(
+            record.name, logging.ERROR, "", 0, "log line lost: %s", (kind.__name__,), exc_info=None
+        )
+        with contextlib.suppress(OSError):
+            self.stream.write(self.format(line) + self.terminator)

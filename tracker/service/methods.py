@@ -4,6 +4,7 @@ Each method is wrapped once, when the server is made; a call pays for nothing th
 bytes (``tracker.client.wire_columns``), every error becomes its status (``status.py``), and calls are counted.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_status import rpc_status
 
 from delayed_tracker.v1 import ledger_pb2, tracker_pb2
+from tracker.client.column_fields import Columned
 from tracker.client.exchange import Answered
 from tracker.client.wire_columns import (
     ACK_COLUMNS,
@@ -84,7 +86,10 @@ def _handler(method: MethodDescriptor, behaviour: Behaviour, calls: Calls) -> "g
             raise InvalidInput("request", f"{len(encoded)} bytes", remedy) from error
 
     async def parse_and_answer(encoded: bytes, context: "Context[Any, Any]") -> Any:
-        return await behaviour(parsed(encoded), context)
+        arrived = parsed(encoded)
+        if isinstance(arrived, Columned):
+            await calls.loop_share.take(arrived.row_count)
+        return await behaviour(arrived, context)
 
     if method.client_streaming and not method.server_streaming:
         return grpc.stream_unary_rpc_method_handler(
@@ -123,6 +128,10 @@ def _answering(method: MethodDescriptor, behaviour: Behaviour, calls: Calls) -> 
             with calls.enter():
                 answered = await behaviour(request, context)
             code = grpc.StatusCode.OK
+        except grpc.aio.InternalError as error:
+            # What was being sent or received failed because the caller is gone: there is nobody to answer, and gRPC
+            # has a debug line for calls that are cancelled.
+            raise asyncio.CancelledError from error
         except Exception as error:  # noqa: BLE001  # the process boundary: nothing is swallowed, all is answered
             code = code_of(error)
             if code is grpc.StatusCode.INTERNAL:

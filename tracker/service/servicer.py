@@ -199,6 +199,7 @@ class TrackerServicer(InspectionServicer):
         first: tracker_pb2.AddMessagesRequest | None = None
         async for columned in self._registry.calls.requests_until_stopping(requests):
             first = first or columned.head
+            await self._registry.calls.loop_share.take(columned.row_count)
             answer = self._added(_completed(columned.head, first), columned.columns)
             await context.write(tracker_pb2.AddMessagesStreamResponse(added=answer))
 
