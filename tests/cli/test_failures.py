@@ -8,7 +8,7 @@ import pytest
 
 from tracker.cli.failures import OPTION_OF_FIELD, CommandLine, print_error
 from tracker.cli.main import command_names
-from tracker.core.errors import InvalidInput
+from tracker.core.errors import DelayedTrackerError, InvalidInput
 from tracker.service.exit_codes import ExitCode
 
 TRACKER = ["--topic", "persistent://lab/main/delayed", "--subscription", "sub-1"]
@@ -149,3 +149,9 @@ def test_a_problem_that_stands_in_no_file_has_no_line(command, monkeypatch):
     (problem,) = json.loads(command("config", "--json").err)["error"]["problems"]
     assert (problem["origin"], problem["line"]) == ("environment TRACKER_LOG_FORMAT", None)
     assert "environment TRACKER_LOG_FORMAT: " in command("config").err
+
+
+def test_an_error_shows_control_characters_as_escapes(capsys):
+    """What an error quotes of its input neither moves the cursor nor turns text around."""
+    print_error(DelayedTrackerError("no file \x1b]0;x\x07 \x9b \u202eexe"), CommandLine(["stats"], ["stats"]))
+    assert capsys.readouterr().err == "delayed-tracker: no file \\x1b]0;x\\x07 \\x9b \\u202eexe\n"

@@ -1,8 +1,24 @@
 """Values as JSON and as people read them."""
 
-import pytest
+import json
 
-from tracker.cli.output import answer_console, duration, instant, jsonable, progress, say, show, size, table
+import pytest
+from rich.text import Text
+
+from tracker.cli.output import (
+    answer_console,
+    duration,
+    instant,
+    jsonable,
+    notice_console,
+    print_json,
+    print_json_lines,
+    progress,
+    say,
+    show,
+    size,
+    table,
+)
 from tracker.client import BucketState, MarkDeleteAnswer, Position
 
 
@@ -54,6 +70,47 @@ def test_names_are_printed_as_they_are(capsys, name):
     rows.add_row(name)
     answer_console().print(rows)
     assert capsys.readouterr().out.count(name) == 2
+
+
+HOSTILE = "a\x1b[2Jb\x9b31m\u202e\x7f\rc\nd"
+"""Clears a screen, colours, turns text around, and forges a line."""
+SHOWN = r"a\x1b[2Jb\x9b31m\u202e\x7f\rc\nd"
+
+
+def test_no_control_character_of_a_name_reaches_the_terminal(capsys, narrow):
+    """Titles, columns, cells, sentences and progress show escapes, on one line each; colours of our own stay."""
+    rows = table(f"title {HOSTILE}", "column")
+    rows.add_row(HOSTILE)
+    show(rows)
+    say(HOSTILE)
+    answer_console().print(HOSTILE, style="bold", soft_wrap=True)
+    notice_console().print(Text(HOSTILE), soft_wrap=True)
+    with progress(f"reading {HOSTILE}", "entries") as shown:
+        shown(1, 1)
+    captured = capsys.readouterr()
+    for character in "\x9b\u202e\x7f":
+        assert character not in captured.out + captured.err
+    assert "\x1b[2J" not in captured.out + captured.err
+    assert captured.out.count(SHOWN) == 3
+
+
+def test_columns_stay_aligned_around_escapes(capsys):
+    """A cell is as wide as it is shown."""
+    rows = table("title", "name", "more")
+    rows.add_row(HOSTILE, "x")
+    rows.add_row("short", "y")
+    show(rows)
+    _, *drawn = capsys.readouterr().out.splitlines()
+    assert len({len(line) for line in drawn}) == 1
+
+
+@pytest.mark.parametrize("printed", [print_json, lambda value: print_json_lines([value])])
+def test_json_has_the_value_and_no_control_character(capsys, printed):
+    """Machines read the name as it is; a terminal gets JSON's escapes."""
+    printed({"name": HOSTILE})
+    out = capsys.readouterr().out
+    assert json.loads(out) == {"name": HOSTILE}
+    assert all(line.isprintable() for line in out.splitlines())
 
 
 def test_progress_without_a_terminal_is_a_log_line(capsys):

@@ -7,7 +7,7 @@ import pytest
 
 from delayed_tracker.v1 import tracker_pb2 as pb
 from delayed_tracker.v1 import tracker_pb2_grpc
-from tests.service.rpc import REF, add, opened, stats_of
+from tests.service.rpc import add, opened, stats_of
 from tests.service.shell import until
 
 COUNT = 20_000

@@ -12,7 +12,6 @@ from tests.service.rpc import add
 from tracker.service.log_size import LINE_BYTES_MAX
 from tracker.service.logs import configure_logging
 
-
 pytestmark = pytest.mark.usefixtures("unchanged_logging")
 
 
@@ -155,12 +154,15 @@ def test_ordinary_lines_are_not_cut(written_log):
     assert "left_out_bytes" not in row
 
 
-@pytest.mark.parametrize("hostile", ["\x1b[2J", "\x9b31m", "a\rb", "a\nb", "\u202egnp", "\u2066x", "\x7f", "\u2028", "\x00"])
+@pytest.mark.parametrize(
+    "hostile", ["\x1b[2J", "\x9b31m", "a\rb", "a\nb", "\u202egnp", "\u2066x", "\x7f", "\u2028", "\x00"]
+)
 def test_the_console_shows_control_characters_as_escapes(written_log, hostile):
     """No name can clear the screen, begin a line of its own or turn text around, whichever field it stands in."""
 
     def tell(log):
-        log.info(f"event {hostile}", topic=hostile, names=[hostile], **{f"key{hostile}": 1})
+        event = f"event {hostile}"
+        log.info(event, topic=hostile, names=[hostile], **{f"key{hostile}": 1})
 
     line = written(written_log, "console", tell)
     assert line.endswith("\n")
@@ -171,24 +173,18 @@ def test_the_console_shows_an_exceptions_message_escaped_and_indented(written_lo
     """Nothing that an exception quotes looks like a line of its own."""
 
     def tell(log):
-        try:
-            raise ValueError("\x1b]0;title\x07\n2026-01-01 [info] forged")
-        except ValueError:
-            log.exception("failed")
+        log.error("failed", exc_info=ValueError("\x1b]0;title\x07\n2026-01-01 [info] forged"))
 
     _, *more = written(written_log, "console", tell).splitlines()
     assert all(line.isprintable() and line.startswith("    ") for line in more)
 
 
-def test_gRPC_tells_nothing_about_clients_that_left(written_log):  # noqa: N802  # its name
+def test_gRPC_tells_nothing_about_clients_that_left(written_log):  # its name
     """An answer that could not be sent is no error of the service; other errors of gRPC are logged."""
     stream = written_log("json", "debug")
     logger = logging.getLogger("grpc._cython.cygrpc")
     for error in (grpc.aio.InternalError("Failed execute_batch"), ValueError("a bug")):
-        try:
-            raise error
-        except Exception:  # noqa: BLE001  # as gRPC does
-            logger.exception("raised by servicer method")
+        logger.error("raised by servicer method", exc_info=error)
     (line,) = stream.getvalue().splitlines()
     assert json.loads(line)["exception"][0]["exc_type"] == "ValueError"
 

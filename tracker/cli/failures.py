@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import typer
 
 from tracker.core.errors import DelayedTrackerError
+from tracker.service.printable import printable_lines
 from tracker.service.settings_load import InvalidSettings
 
 OPTION_OF_FIELD = {
@@ -124,7 +125,7 @@ def print_error(error: DelayedTrackerError, line: CommandLine) -> None:
             document["problems"] = [dataclasses.asdict(problem) for problem in error.problems]
         sys.stderr.write(json.dumps({"error": document}) + "\n")
     else:
-        sys.stderr.write(f"{line.program}: {message}\n")
+        sys.stderr.write(f"{line.program}: {printable_lines(message)}\n")
 
 
 def _low(sentence: str) -> str:

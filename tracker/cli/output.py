@@ -1,6 +1,7 @@
 """What commands print: tables for people, JSON for machines, progress while they wait.
 
-Answers go to stdout, everything else (progress, log lines, errors) to stderr, so that answers can be piped.
+Answers go to stdout, everything else (progress, log lines, errors) to stderr, so that answers can be piped. Names that
+users chose may hold control characters: nothing of that kind leaves here but as an escape.
 """
 
 import dataclasses
@@ -13,14 +14,17 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich import progress as bars
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
+from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
 from tracker.ledger.progress import Progress
+from tracker.service.printable import printable, printable_json, printable_lines
 
 PLAIN_WIDTH = 140
 """Columns of a line when nobody's terminal says otherwise."""
@@ -45,7 +49,18 @@ def notice_console() -> Console:
 def _console(*, stderr: bool, markup: bool) -> Console:
     stream = sys.stderr if stderr else _stdout()
     width = None if stream.isatty() else PLAIN_WIDTH
-    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False, markup=markup, emoji=False)
+    return _PrintableConsole(stderr=stderr, width=width, highlight=False, soft_wrap=False, markup=markup, emoji=False)
+
+
+class _PrintableConsole(Console):
+    """Shows control characters as escapes: in text before it is laid out, and in whatever was laid out elsewhere."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable_lines(text), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable_lines(segment.text))
 
 
 def _stdout() -> TextIO:
@@ -77,7 +92,7 @@ def jsonable(value: object) -> Json:
 def print_json(value: object) -> None:
     """One JSON document on stdout."""
     stream = _stdout()
-    stream.write(json.dumps(jsonable(value), indent=2, ensure_ascii=_escapes_needed()) + "\n")
+    stream.write(printable_json(json.dumps(jsonable(value), indent=2, ensure_ascii=_escapes_needed())) + "\n")
     stream.flush()
 
 
@@ -85,7 +100,7 @@ def print_json_lines(values: Iterable[object]) -> None:
     """JSON documents on stdout, one a line."""
     stream = _stdout()
     escaped = _escapes_needed()
-    stream.writelines(json.dumps(jsonable(value), ensure_ascii=escaped) + "\n" for value in values)
+    stream.writelines(printable_json(json.dumps(jsonable(value), ensure_ascii=escaped)) + "\n" for value in values)
     stream.flush()
 
 
@@ -96,14 +111,14 @@ def _escapes_needed() -> bool:
 
 def say(sentence: str) -> None:
     """A sentence on stdout, on one line however long: terminals wrap it, and what is piped can be searched."""
-    answer_console().print(sentence, soft_wrap=True)
+    answer_console().print(printable(sentence), soft_wrap=True)
 
 
 def show(rows: Table) -> None:
     """A table on stdout, below its title. Where a terminal is too narrow for it, each value has a line of its own."""
     console = answer_console()
     if rows.title:
-        console.print(rows.title, style="bold", soft_wrap=True)
+        console.print(printable(str(rows.title)), style="bold", soft_wrap=True)
         rows.title = None
     needed = Measurement.get(console, console.options.update(width=_WIDTH_MAX), rows)
     if not console.is_terminal:
@@ -124,10 +139,17 @@ def show(rows: Table) -> None:
 
 def table(title: str, *columns: str, numbers: Sequence[str] = ()) -> Table:
     """An empty table; columns named in ``numbers`` are aligned to the right."""
-    made = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    made = _OneLineCells(title=printable(title), title_justify="left", title_style="bold", header_style="bold")
     for column in columns:
         made.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
     return made
+
+
+class _OneLineCells(Table):
+    """A table in which a line break in a name is an escape, too: nothing in a cell looks like another row."""
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+        super().add_row(*(printable(cell) if isinstance(cell, str) else cell for cell in cells), **options)
 
 
 def instant(ms: int | None) -> str:
@@ -173,14 +195,14 @@ def progress(title: str, unit: str) -> Iterator[Progress]:
         yield _LogLines(console, title, unit)
         return
     columns = (
-        bars.TextColumn(title),
+        bars.TextColumn("{task.description}", markup=False),
         bars.BarColumn(),
         bars.MofNCompleteColumn(),
         bars.TextColumn(unit),
         bars.TimeRemainingColumn(),
     )
     with bars.Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(title, total=None)
+        task = bar.add_task(printable(title), total=None)
 
         def show(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
@@ -193,7 +215,7 @@ class _LogLines:
 
     def __init__(self, console: Console, title: str, unit: str) -> None:
         self._console = console
-        self._title = title
+        self._title = printable(title)
         self._unit = unit
         self._said_at = monotonic()
         self._said_done = 0

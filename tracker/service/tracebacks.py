@@ -19,9 +19,7 @@ _INDENT: Final = "    "
 
 def exception_as_objects() -> Processor:
     """For JSON: a list of objects, the exception itself and then its causes."""
-    transform = structlog.tracebacks.ExceptionDictTransformer(
-        show_locals=False, use_rich=False, max_frames=FRAMES_MAX
-    )
+    transform = structlog.tracebacks.ExceptionDictTransformer(show_locals=False, use_rich=False, max_frames=FRAMES_MAX)
     return structlog.processors.ExceptionRenderer(transform)
 
 

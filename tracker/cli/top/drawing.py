@@ -11,6 +11,7 @@ from rich.text import Text
 
 from tracker.cli.output import duration, instant, size, table
 from tracker.cli.top.rows import Rates, Row, Sort, View
+from tracker.service.printable import printable
 
 HEAD_LINES: Final = 4
 """Lines above the table: two of totals, one for trouble, and the table's own head."""
@@ -31,7 +32,7 @@ def _rate(part: Callable[[Rates], float]) -> Callable[[Row], str]:
 
 
 _COLUMNS: Final = (
-    _Column("subscription", lambda row: row.subscription, 0),
+    _Column("subscription", lambda row: printable(row.subscription), 0),
     _Column("pending", lambda row: str(row.pending_count), 0),
     _Column("leased", lambda row: str(row.leased_count), 4),
     _Column("added/s", _rate(lambda rates: rates.added), 1),
@@ -112,7 +113,9 @@ def live_table(view: View, width: int) -> Table:
         made.add_column(column.title, no_wrap=True, overflow="ellipsis", justify="right" if right else "left")
     for number, row in enumerate(view.trackers):
         late = "yellow" if row.overdue_ms is not None else ""
-        made.add_row(_end_of(row.topic, room - _GAP), *(cells[column.title][number] for column in kept), style=late)
+        made.add_row(
+            _end_of(printable(row.topic), room - _GAP), *(cells[column.title][number] for column in kept), style=late
+        )
     return made
 
 
