@@ -28,7 +28,9 @@ def bound_line(_logger: object, _method: str, fields: EventDict) -> EventDict:
     if sum(sizes.values()) + names_bytes + len("{}") <= LINE_BYTES_MAX:
         return plain
     value_bytes_max = _level(sizes, LINE_BYTES_MAX - names_bytes - _RESERVED_BYTES)
-    cut = {key: value if sizes[key] <= value_bytes_max else _cut(value, value_bytes_max) for key, value in plain.items()}
+    cut = {
+        key: value if sizes[key] <= value_bytes_max else _cut(value, value_bytes_max) for key, value in plain.items()
+    }
     return cut | {LEFT_OUT_BYTES: sum(sizes.values()) - sum(map(_size, cut.values()))}
 
 
