@@ -27,13 +27,15 @@ from tracker.service.http_connections import (
 )
 from tracker.service.http_framing import RequestFraming
 from tracker.service.metrics.exporter import ServiceMetrics
+from tracker.service.metrics.scrape_turns import ScrapeTurns
 
 _CLOSE_SECONDS = 1
 """Requests take milliseconds: whoever has not read its answer by then is cut off at the stop."""
 
 
 def build_app(health: Health, metrics: ServiceMetrics, *more: Route) -> Starlette:
-    """The application; it holds no state of its own."""
+    """The application. Of its own it holds only the turns of scrapes."""
+    turns = ScrapeTurns(metrics)
 
     async def live(_: Request) -> Response:
         return JSONResponse({"status": "live"})
@@ -44,7 +46,7 @@ def build_app(health: Health, metrics: ServiceMetrics, *more: Route) -> Starlett
         return JSONResponse({"status": "not ready", "reason": health.stage.value}, status_code=503)
 
     async def scrape(request: Request) -> Response:
-        exposition, content_type = await metrics.scrape(request.headers.get("accept", ""))
+        exposition, content_type = await turns.scrape(request.headers.get("accept", ""))
         return Response(exposition, headers={"content-type": content_type})
 
     return Starlette(

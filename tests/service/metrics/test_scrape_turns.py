@@ -1,0 +1,70 @@
+"""Scrapes share what is rendered, and leave time for everything else."""
+
+import asyncio
+
+from tracker.service.metrics.scrape_turns import ScrapeTurns
+
+TEXT = "text/plain"
+OPEN = "application/openmetrics-text"
+RENDER_S = 0.02
+
+
+class Renderer:
+    """Numbers its expositions; each takes a while."""
+
+    def __init__(self):
+        self.begun_at = []
+        self.ended_at = []
+
+    async def scrape(self, accept=""):
+        self.begun_at.append(asyncio.get_running_loop().time())
+        number = len(self.begun_at)
+        await asyncio.sleep(RENDER_S)
+        self.ended_at.append(asyncio.get_running_loop().time())
+        return str(number).encode(), accept
+
+
+async def test_scrapes_at_the_same_time_share_one_exposition():
+    """Of each form one is rendered, for whoever asked before it began."""
+    renderer = Renderer()
+    turns = ScrapeTurns(renderer)
+    answers = await asyncio.gather(*(turns.scrape(form) for form in [TEXT, OPEN] * 50))
+    assert len(renderer.begun_at) == 2
+    assert {(body, form) for body, form in answers} == {(b"1", TEXT), (b"2", OPEN)}
+
+
+async def test_a_scrape_never_gets_what_was_begun_before_it_asked():
+    """Who asks while one is being rendered waits for the next."""
+    renderer = Renderer()
+    turns = ScrapeTurns(renderer)
+    first = asyncio.create_task(turns.scrape(TEXT))
+    while not renderer.begun_at:  # noqa: ASYNC110  # a yield
+        await asyncio.sleep(0)
+    assert (await turns.scrape(TEXT))[0] == b"2"
+    assert (await first)[0] == b"1"
+
+
+async def test_the_next_rendering_pauses_four_times_as_long():
+    """Scrapes without end take a fifth of the time at most; the first one waits for nothing."""
+    renderer = Renderer()
+    turns = ScrapeTurns(renderer)
+    for _ in range(3):
+        await turns.scrape(TEXT)
+    for begun, ended, next_begun in zip(renderer.begun_at, renderer.ended_at, renderer.begun_at[1:], strict=False):
+        assert next_begun - ended >= 3.9 * (ended - begun)
+
+
+async def test_an_error_is_told_and_the_next_scrape_works():
+    """A rendering that fails fails for those who waited for it."""
+
+    class Failing(Renderer):
+        async def scrape(self, accept=""):
+            answer = await super().scrape(accept)
+            if len(self.begun_at) == 1:
+                raise ValueError(accept)
+            return answer
+
+    turns = ScrapeTurns(Failing())
+    outcomes = await asyncio.gather(turns.scrape(TEXT), turns.scrape(TEXT), return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [ValueError, ValueError]
+    assert (await turns.scrape(TEXT))[0] == b"2"
