@@ -23,6 +23,8 @@ SILENT = 400
 """More connections than the service may open files."""
 CALL_SECONDS = 5
 FAR_MS = 10_000_000_000_000
+HTTP2_BEGIN = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0" + b"\0\0\0\4\1\0\0\0\0"
+"""The preface, empty settings, and the acknowledgement of the server's."""
 OWN = [("grpc.use_local_subchannel_pool", 1)]
 """A channel with a connection of its own."""
 
@@ -89,12 +91,19 @@ async def test_silent_connections_do_not_disturb_those_that_work(tmp_path: Path)
 
 
 async def test_silent_connections_are_closed_in_time(tmp_path: Path):
-    """A client that does not begin to speak HTTP/2, or to send a request, loses its connection."""
-    options = ("--set", "grpcHandshakeTimeoutMillis=200", "--set", "httpClientTimeoutMillis=200")
+    """A client that does not begin to speak HTTP/2, does not answer a probe, or sends no request loses its connection."""
+    settings = {
+        "grpcHandshakeTimeoutMillis": 200,
+        "httpClientTimeoutMillis": 200,
+        "grpcKeepaliveMillis": 1_000,
+        "grpcKeepaliveTimeoutMillis": 200,
+    }
+    options = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
     async with serving_process(tmp_path, *options) as service:
-        for address in (service.grpc, service.http):
+        for address, sent in ((service.grpc, b""), (service.grpc, HTTP2_BEGIN), (service.http, b"")):
             host, _, port = address.rpartition(":")
             reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(sent)
             async with asyncio.timeout(10):
                 while await reader.read(1_024):
                     pass

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracker.service.listen import AddressInUse, AddressUnusable, listen
+from tracker.service.listen import AddressInUse, AddressUnusable, address_count, listen
 from tracker.service.settings_keys import Address
 
 
@@ -42,3 +42,11 @@ async def test_unknown_host_is_unusable():
     """A host name that resolves to nothing is named."""
     with pytest.raises(AddressUnusable, match=r"no-such-host\.invalid"):
         await listen("grpcListenAddress", Address("no-such-host.invalid", 1))
+
+
+async def test_addresses_of_a_host_are_counted():
+    """An address is one; a name may stand for several, and an unknown one is an error that names the key."""
+    assert await address_count("grpcListenAddress", Address("127.0.0.1", 0)) == 1
+    assert await address_count("grpcListenAddress", Address("localhost", 0)) >= 1
+    with pytest.raises(AddressUnusable, match=r"grpcListenAddress=no\.such\.host\.invalid:0"):
+        await address_count("grpcListenAddress", Address("no.such.host.invalid", 0))

@@ -48,6 +48,14 @@ def test_caps_beyond_the_limit_are_refused(grpc: int, http: int, key: str):
     assert refused.value.field == key
 
 
+def test_what_is_open_already_is_not_given_to_connections():
+    """Ledgers keep their logs open: ports get what these leave, and the start says so if that is nothing."""
+    caps = ConnectionCaps.within(1_024, storage_operations_max=128, open_count=664)
+    assert caps == ConnectionCaps(grpc=126, http=42)
+    with pytest.raises(OpenFilesLimitTooLow, match="the limit of open files is 1024, the service needs 1172"):
+        ConnectionCaps.within(1_024, storage_operations_max=128, open_count=964)
+
+
 def test_a_limit_no_service_can_work_with_is_refused():
     """Better at the start than at the first snapshot."""
     with pytest.raises(OpenFilesLimitTooLow, match="the limit of open files is 127, the service needs 128"):

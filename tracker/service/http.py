@@ -119,6 +119,10 @@ class HttpServer:
         """Let connections wait this long for their clients; those that wait already, too."""
         self.connections.limits = dataclasses.replace(self.connections.limits, client_timeout_ms=timeout_ms)
 
+    def set_connections_max(self, connections_max: int) -> None:
+        """Hold this many connections at most; those above it go when the next one comes."""
+        self.connections.limits = dataclasses.replace(self.connections.limits, connections_max=connections_max)
+
     async def start(self) -> None:
         """Return once requests are answered."""
         serving = asyncio.create_task(self._server.serve(sockets=[]))

@@ -50,3 +50,16 @@ async def listen(key: str, address: Address) -> tuple[socket.socket, Address]:
             raise AddressInUse(key, address) from error
         raise AddressUnusable(key, address, error.strerror or str(error)) from error
     return listener, Address(address.host, listener.getsockname()[1])
+
+
+async def address_count(key: str, address: Address) -> int:
+    """How many addresses a host stands for; one, unless it is a name.
+
+    Raises:
+        AddressUnusable: the host is unknown.
+    """
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise AddressUnusable(key, address, error.strerror or str(error)) from error
+    return len({target for *_, target in found})

@@ -7,6 +7,7 @@ on for those that it has.
 import contextlib
 import resource
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from tracker.core.errors import DelayedTrackerError, InvalidInput
@@ -17,6 +18,7 @@ _RAISED_TO_MAX: Final = 2**20
 """Containers often have a hard limit of 10**9, for which some libraries allocate tables."""
 _PROCESS_FILES: Final = 128
 """For the process itself: libraries, logs, ledgers that are read, sockets that are accepted only to be closed."""
+_CONNECTIONS_MIN: Final = 16
 _GRPC_DEFAULT_MAX: Final = 10_000
 """An idle connection takes 13 KB of memory: 130 MB for so many."""
 _HTTP_DEFAULT_MAX: Final = 256
@@ -27,11 +29,10 @@ class OpenFilesLimitTooLow(DelayedTrackerError):
 
     reason = "OPEN_FILES_LIMIT_TOO_LOW"
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, required: int) -> None:
         super().__init__(
-            f"the limit of open files is {limit}, the service needs {OPEN_FILES_MIN}: raise it (ulimit -n, LimitNOFILE= of "
-            "systemd)",
-            metadata={"limit": str(limit), "required": str(OPEN_FILES_MIN)},
+            f"the limit of open files is {limit}, the service needs {required}: raise it (ulimit -n, LimitNOFILE= of systemd)",
+            metadata={"limit": str(limit), "required": str(required)},
         )
 
 
@@ -44,13 +45,14 @@ class ConnectionCaps:
 
     @classmethod
     def within(
-        cls, open_files_max: int, *, storage_operations_max: int, grpc: int = 0, http: int = 0
+        cls, open_files_max: int, *, storage_operations_max: int, open_count: int = 0, grpc: int = 0, http: int = 0
     ) -> "ConnectionCaps":
         """Divide a limit of open files.
 
         Args:
             open_files_max: the limit of the process.
             storage_operations_max: descriptors that storage may need at the same time.
+            open_count: files open already; ledgers keep one for each of their logs.
             grpc: connections as configured; 0 takes what is left, up to 10,000.
             http: connections as configured; 0 takes a quarter of what is left, up to 256.
 
@@ -59,9 +61,12 @@ class ConnectionCaps:
             InvalidInput: the configured connections do not fit into it.
         """
         if open_files_max < OPEN_FILES_MIN:
-            raise OpenFilesLimitTooLow(open_files_max)
+            raise OpenFilesLimitTooLow(open_files_max, OPEN_FILES_MIN)
         reserved = min(_PROCESS_FILES + storage_operations_max, open_files_max // 2)
-        available = open_files_max - reserved
+        kept_open = max(open_count - _PROCESS_FILES // 2, 0)
+        available = open_files_max - reserved - kept_open
+        if available < _CONNECTIONS_MIN:
+            raise OpenFilesLimitTooLow(open_files_max, open_files_max + _CONNECTIONS_MIN - available)
         if max(grpc, 1) + max(http, 1) > available:
             key, wanted = ("grpcConnectionsMax", grpc) if grpc >= http else ("httpConnectionsMax", http)
             remedy = (
@@ -77,6 +82,11 @@ def open_files_limit() -> int:
     """How many files this process may have open at the same time."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _RAISED_TO_MAX if soft == resource.RLIM_INFINITY else soft
+
+
+def open_files_count() -> int:
+    """How many files this process has open."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def raise_open_files_limit() -> None:

@@ -36,13 +36,13 @@ from tracker.service.http_message_id import AdminHooks, message_id_routes
 from tracker.service.kernel_start import KernelStart
 from tracker.service.ledger_access import LedgerAccess, LedgerAnswers
 from tracker.service.ledger_servicer import LedgerServicer
-from tracker.service.listen import AddressInUse, listen
+from tracker.service.listen import AddressInUse, address_count, listen
 from tracker.service.logs import set_log_level
 from tracker.service.methods import serve_ledgers, serve_tracker
 from tracker.service.metrics.exporter import Names, ServiceMetrics
 from tracker.service.metrics.loop_lag import LoopLag
 from tracker.service.metrics.measured_storage import MeasuredStorage
-from tracker.service.open_files import ConnectionCaps, open_files_limit, raise_open_files_limit
+from tracker.service.open_files import ConnectionCaps, open_files_count, open_files_limit, raise_open_files_limit
 from tracker.service.reflection import Reflection
 from tracker.service.registry import TrackerRegistry
 from tracker.service.reloading import Reloader
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from tracker.service.tracing import Tracing
 
 _STORAGE_KEY = "bucketSnapshotStorageUrl"
-_KEEPALIVE_TIMEOUT_MS = 10_000
 _UNLIMITED = 2**31 - 1
 _STREAMS_BEYOND_CALLS = 100
 """Of one connection: so that the call above the limit is refused with a reason, and health is answered meanwhile."""
@@ -123,7 +122,7 @@ class TrackerServer:
         """
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(self.trackers.close)
-            caps = self._connection_caps()
+            caps = self._connection_caps(open_count=0)
             # gRPC cannot give back an address before it has served; until the storage is open, a plain socket holds it.
             held, grpc_address = await listen("grpcListenAddress", self.settings.grpc_address)
             undo.callback(held.close)
@@ -147,7 +146,11 @@ class TrackerServer:
             undo.push_async_callback(self.ledgers.close)
             await self.ledgers.start()
             held.close()
-            server = self._bound_grpc(grpc_address, caps.grpc)
+            caps = self._connection_caps(open_count=open_files_count())
+            http.set_connections_max(caps.http)
+            # gRPC listens on each address that a host name stands for, and counts the connections of each apart.
+            each = max(caps.grpc // await address_count("grpcListenAddress", grpc_address), 1)
+            server = self._bound_grpc(grpc_address, each)
             await server.start()
             undo.pop_all()
         self._grpc, self._http = server, http
@@ -165,9 +168,10 @@ class TrackerServer:
         if settings.log_level != before.log_level:
             set_log_level(settings.log_level)
 
-    def _connection_caps(self) -> ConnectionCaps:
+    def _connection_caps(self, *, open_count: int) -> ConnectionCaps:
         return ConnectionCaps.within(
             open_files_limit(),
+            open_count=open_count,
             storage_operations_max=self.settings.storage_operations_max,
             grpc=self.settings.grpc_connections_max,
             http=self.settings.http_connections_max,
@@ -243,7 +247,9 @@ class TrackerServer:
             ("grpc.max_receive_message_length", self.settings.grpc_message_bytes_max),
             ("grpc.max_send_message_length", self.settings.grpc_message_bytes_max),
             ("grpc.keepalive_time_ms", keepalive_ms),
-            ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+            ("grpc.keepalive_timeout_ms", self.settings.grpc_keepalive_timeout_ms),
+            # gRPC waits this long for the answer to any ping, a minute by default, whatever the timeout above is.
+            ("grpc.http2.ping_timeout_ms", self.settings.grpc_keepalive_timeout_ms),
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.min_ping_interval_without_data_ms", keepalive_ms),
         ]

@@ -32,6 +32,15 @@ class ConnectionSettings:
         minimum=1,
         maximum=_HOUR_MS,
     )
+    grpc_keepalive_timeout_ms: int = setting(
+        10_000,
+        "grpcKeepaliveTimeoutMillis",
+        Group.SERVER,
+        "A connection to the gRPC port that does not answer a probe (grpcKeepaliveMillis) by then is closed.",
+        unit="ms",
+        minimum=1,
+        maximum=_HOUR_MS,
+    )
     http_connections_max: int = setting(
         0,
         "httpConnectionsMax",
