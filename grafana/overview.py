@@ -221,6 +221,21 @@ def _service(made: builders.Dashboard) -> None:
             "short",
             Query(total("delayed_tracker_waiting_polls"), "waiting polls"),
             Query(total("delayed_tracker_open_calls"), "open calls"),
+            Query(total("delayed_tracker_open_streams"), "open streams"),
+        ),
+        graph(
+            "Bytes in flight",
+            "Requests and large answers that are in memory, and the bounds; at a bound calls wait, and streams are held back.",
+            "bytes",
+            Query(total("delayed_tracker_in_flight_bytes", "direction"), "{{direction}}s"),
+            Query(total("delayed_tracker_in_flight_bytes_max", "direction"), "{{direction}}s at most"),
+        ),
+        graph(
+            "Calls without room",
+            "Calls that wait for room in flight, and those refused for want of it, a second.",
+            "short",
+            Query(total("delayed_tracker_in_flight_waiting_calls", "direction"), "waiting: {{direction}}"),
+            Query(rate("delayed_tracker_in_flight_refused_total", "direction"), "refused: {{direction}}"),
         ),
         graph(
             "Trackers without series of their own",

@@ -201,7 +201,10 @@ async def test_a_message_above_the_limit_is_refused():
 @pytest.mark.slow
 async def test_calls_that_come_all_at_once_are_all_answered():
     """Left alone, gRPC cancels calls at random once a thousand wait for the event loop."""
-    async with running(settings()) as (_, bound), grpc.aio.insecure_channel(str(bound.grpc)) as channel:
+    async with (
+        running(settings(grpc_receive_ms_max=600_000)) as (_, bound),
+        grpc.aio.insecure_channel(str(bound.grpc)) as channel,
+    ):
         stub = pb_grpc.DelayedDeliveryTrackerServiceStub(channel)
         epoch = (await stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="test"))).epoch
         entries = range(1_500)
@@ -236,3 +239,35 @@ def test_bound_addresses_travel_as_json():
     """What --ready-file holds can be read by any script."""
     bound = BoundAddresses(Address("127.0.0.1", 1), Address("::1", 2))
     assert json.loads(bound.to_json()) | {"pid": 0} == {"grpc": "127.0.0.1:1", "http": "[::1]:2", "pid": 0}
+
+
+@pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate], ids=str)
+async def test_the_limit_of_a_message_holds_for_what_it_decompresses_to(compression: grpc.Compression):
+    """A few kilobytes that become megabytes are refused like megabytes."""
+    given = settings(grpc_message_bytes_max=1024 * 1024, batch_positions_max=10_000, poll_messages_max=10_000)
+    async with (
+        running(given) as (_, bound),
+        grpc.aio.insecure_channel(str(bound.grpc), compression=compression) as channel,
+    ):
+        bomb = bytes((0xFA, 0x3F, 0x80, 0x80, 0x80, 0x20)) + bytes(64 * 1024 * 1024)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await channel.unary_unary("/grpc.health.v1.Health/Check", None, None)(bomb)
+        assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert await health_of(channel) == SERVING
+
+
+async def test_a_large_request_of_health_or_reflection_is_refused():
+    """They carry a name, and reflection sends back what it was sent."""
+    padding = bytes((0xFA, 0x3F, 0x80, 0x80, 0x08)) + bytes(128 * 1024)
+    async with running(settings()) as (_, bound), grpc.aio.insecure_channel(str(bound.grpc)) as channel:
+        for method in ("/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/List"):
+            with pytest.raises(grpc.aio.AioRpcError, match=r"131077 bytes.*send at most 65536 bytes"):
+                await channel.unary_unary(method, None, None)(padding)
+        for method in (
+            "/grpc.health.v1.Health/Watch",
+            "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+        ):
+            call = channel.stream_stream(method, None, None)()
+            await call.write(padding)
+            with pytest.raises(grpc.aio.AioRpcError, match=r"131077 bytes.*send at most 65536 bytes"):
+                await call.read()

@@ -6,10 +6,12 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from tracker.service.clock import Clock, SystemClock
+from tracker.service.delivering import Delivering
 from tracker.service.errors import Overloaded, ShuttingDown
 from tracker.service.limits import ServiceLimits
 from tracker.service.loop_share import LoopShare
 from tracker.service.metrics.call_counts import CallCounts
+from tracker.service.receiving import Receiving
 from tracker.service.spans import Spans
 
 Request = TypeVar("Request")
@@ -24,6 +26,8 @@ class Calls:
         """Where calls are traced; to be set before they are served."""
         self.counts = CallCounts(clock or SystemClock())
         self.loop_share = LoopShare()
+        self.receiving = Receiving(limits)
+        self.delivering = Delivering(limits)
         self._limits = limits
         self._stopping = False
         self._waits: set[asyncio.Timeout] = set()

@@ -289,7 +289,7 @@ class TrackerHost(HostResults):
             max_count: 1 or more.
             wait_ms: 0 answers at once.
             lease_ms: 0 hands off without a lease.
-            abandoned: asked right before anything is taken; true takes nothing.
+            abandoned: asked right before anything is taken; if it is true, or raises, nothing is taken.
         Raises:
             Overloaded, LeasesExhausted: a limit is reached; nothing was taken.
             PollEnded, ShuttingDown: while it waited.

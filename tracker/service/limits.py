@@ -23,6 +23,18 @@ class ServiceLimits:
     """Polls waiting at once in the whole service; more are refused with OVERLOADED."""
     calls_max: int = 20_000
     """Calls under way at once in the whole service, waiting polls included; more are refused with OVERLOADED."""
+    message_bytes_max: int = 16 * 2**20
+    """The largest request and the largest answer."""
+    request_bytes_in_flight_max: int = 128 * 2**20
+    """Requests of all calls, from before they are read until their calls end; more wait unread, then are refused."""
+    answer_bytes_in_flight_max: int = 128 * 2**20
+    """Large answers of all calls, until their callers have taken them; more wait unmade, then are refused."""
+    unread_calls_max: int = 4_000
+    """Calls that wait to be read; more are refused with OVERLOADED."""
+    receive_max_ms: int = 30_000
+    """A call waits this long to be read, and has this long to send its request; then it is refused with OVERLOADED."""
+    streams_max: int = 2_000
+    """Streams open at once in the whole service; more are refused with OVERLOADED."""
     trackers_max: int = 100_000
     """Trackers open at once; more are refused with OVERLOADED."""
     lease_default_ms: int = 30_000

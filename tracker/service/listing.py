@@ -14,6 +14,7 @@ from tracker.service.registry import TrackerRegistry
 
 PAGE_SIZE_DEFAULT = 1_000
 PAGE_SIZE_MAX = 10_000
+_ROW_NUMBERS_BYTES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,12 @@ class TrackerRow:
 
     key: TrackerKey
     host: TrackerHost | None
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its row in an answer, about."""
+        names = (*self.key, self.host.owner if self.host else "")
+        return _ROW_NUMBERS_BYTES + sum(len(name.encode()) for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +42,8 @@ class TrackerPage:
 async def tracker_page(registry: TrackerRegistry, *, topic_prefix: str, page_size: int, page_token: str) -> TrackerPage:
     """One page of the trackers whose topic begins with a prefix.
 
-    A page begins after the last tracker of the one before, so that trackers which come or go meanwhile shift nothing.
+    A page is shorter than asked for if its names would take more than half of what an answer may have. The next begins
+    after its last tracker, so that trackers which come or go meanwhile shift nothing.
 
     Args:
         registry: of the trackers.
@@ -58,8 +66,15 @@ async def tracker_page(registry: TrackerRegistry, *, topic_prefix: str, page_siz
             if key.topic.startswith(topic_prefix) and (after is None or key > after)
         ),
     )
-    rows = [TrackerRow(key, registry.loaded(key)) for key in found[:size]]
-    return TrackerPage(rows, _token(rows[-1].key) if len(found) > size else "")
+    bytes_left = registry.service_limits.message_bytes_max // 2
+    rows: list[TrackerRow] = []
+    for key in found[:size]:
+        row = TrackerRow(key, registry.loaded(key))
+        bytes_left -= row.size_bytes
+        if rows and bytes_left < 0:
+            break
+        rows.append(row)
+    return TrackerPage(rows, _token(rows[-1].key) if len(found) > len(rows) else "")
 
 
 async def is_stored(registry: TrackerRegistry, key: TrackerKey) -> bool | None:

@@ -1,12 +1,14 @@
 """The API as gRPC serves it: bytes in, one method of a servicer, bytes out. The process boundary.
 
+A request is read when there is room for it (``receiving.py``), and an answer counts until it was taken (``delivering.py``).
+
 Each method is wrapped once, when the server is made; a call pays for nothing that could be decided then. Columns stay
 bytes (``tracker.client.wire_columns``), every error becomes its status (``status.py``), and calls are counted.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import grpc
 import structlog
@@ -30,6 +32,7 @@ from tracker.client.wire_columns import (
 from tracker.core.errors import InvalidInput
 from tracker.service.call_identity import begin_call
 from tracker.service.calls import Calls
+from tracker.service.delivering import LISTING_METHODS
 from tracker.service.ledger_servicer import LedgerServicer
 from tracker.service.servicer import TrackerServicer
 from tracker.service.status import code_of, status_of
@@ -51,6 +54,8 @@ _log = structlog.stdlib.get_logger("tracker.service")
 
 Context = grpc.aio.ServicerContext
 Behaviour = Callable[[Any, "Context[Any, Any]"], Awaitable[Any]]
+Answering = Callable[["Context[Any, Any]"], Awaitable[Any]]
+RequestT = TypeVar("RequestT")
 
 
 def serve_tracker(servicer: TrackerServicer, server: grpc.aio.Server, calls: Calls) -> None:
@@ -76,47 +81,68 @@ def _serve(service: ServiceDescriptor, servicer: object, server: grpc.aio.Server
 
 def _handler(method: MethodDescriptor, behaviour: Behaviour, calls: Calls) -> "grpc.RpcMethodHandler[Any, Any]":
     name = method.name
-    request: Answered[object] = _COLUMNED.get(name) or GetMessageClass(method.input_type)
+    receiving, delivering = calls.receiving, calls.delivering
+    parsed = parser_of(name, _COLUMNED.get(name) or GetMessageClass(method.input_type))
 
-    def parsed(encoded: bytes) -> object:
+    async def answer_request(context: "Context[Any, Any]") -> bytes:
+        with await receiving.budget.seat(name) as hold:
+            request = parsed(await receiving.request(hold, context))
+            if isinstance(request, Columned):
+                await calls.loop_share.take(request.row_count)
+            encoded = _encoded(await behaviour(request, context))
+            delivering.until_taken(name, encoded, context)
+            return encoded
+
+    async def list_with_room(context: "Context[Any, Any]") -> bytes:
+        with await receiving.budget.seat(name) as hold:
+            request = parsed(await receiving.request(hold, context))
+            with await delivering.budget.seat(name):
+                encoded = _encoded(await behaviour(request, context))
+                delivering.until_taken(name, encoded, context)
+                return encoded
+
+    async def answer_stream(context: "Context[Any, Any]") -> Any:
+        # Requests are parsed where the behaviour asks for the next one, so errors reach `_answering`, too.
+        with receiving.stream(name, context, parsed) as requests:
+            return await behaviour(requests, context)
+
+    if method.client_streaming and method.server_streaming:
+        return grpc.stream_stream_rpc_method_handler(
+            _answering(method, answer_stream, calls), response_serializer=_encoded
+        )
+    if method.client_streaming:
+        return grpc.stream_unary_rpc_method_handler(
+            _answering(method, answer_stream, calls), response_serializer=_encoded
+        )
+    # To gRPC one request is a stream, too: it would read the only one of a unary method before anybody is asked.
+    answer = list_with_room if name in LISTING_METHODS else answer_request
+    return grpc.stream_unary_rpc_method_handler(_answering(method, answer, calls))
+
+
+def parser_of(method: str, request: Answered[RequestT]) -> Callable[[bytes], RequestT]:
+    """Parses a method's requests; gRPC itself would answer UNKNOWN to bytes that are no message, with a traceback."""
+
+    def parsed(encoded: bytes) -> RequestT:
         try:
             return request.FromString(encoded)
         except DecodeError as error:
-            remedy = f"send the message that {name} takes, with text in UTF-8"
+            remedy = f"send the message that {method} takes, with text in UTF-8"
             raise InvalidInput("request", f"{len(encoded)} bytes", remedy) from error
 
-    async def parse_and_answer(encoded: bytes, context: "Context[Any, Any]") -> Any:
-        arrived = parsed(encoded)
-        if isinstance(arrived, Columned):
-            await calls.loop_share.take(arrived.row_count)
-        return await behaviour(arrived, context)
-
-    if method.client_streaming and not method.server_streaming:
-        return grpc.stream_unary_rpc_method_handler(
-            _answering(method, behaviour, calls), request_deserializer=parsed, response_serializer=_encoded
-        )
-    if method.client_streaming:
-        # Requests of a stream are parsed where the behaviour asks for the next one, so errors reach `_answering`, too.
-        return grpc.stream_stream_rpc_method_handler(
-            _answering(method, behaviour, calls), request_deserializer=parsed, response_serializer=_encoded
-        )
-    # gRPC itself would answer UNKNOWN to bytes that are no message, with a traceback.
-    return grpc.unary_unary_rpc_method_handler(
-        _answering(method, parse_and_answer, calls), response_serializer=_encoded
-    )
+    return parsed
 
 
 def _encoded(answer: Message | bytes) -> bytes:
     return answer if isinstance(answer, bytes) else answer.SerializeToString()
 
 
-def _answering(method: MethodDescriptor, behaviour: Behaviour, calls: Calls) -> Behaviour:
-    """The behaviour, counted, with every error answered by its status; unexpected ones are logged here, once."""
+def _answering(method: MethodDescriptor, receive_and_answer: Answering, calls: Calls) -> Behaviour:
+    """The call, counted, with every error answered by its status; unexpected ones are logged here, once."""
     counts, spans = calls.counts, calls.spans
     service, name = method.containing_service.full_name, method.name
     counted = counts.serve(service, name, is_stream=method.client_streaming)
 
-    async def answer(request: Any, context: "Context[Any, Any]") -> Any:
+    async def answer(_requests: object, context: "Context[Any, Any]") -> Any:
         begun_ms, code = counts.begin(counted), grpc.StatusCode.CANCELLED
         metadata = context.invocation_metadata() or ()
         identity = begin_call(metadata)
@@ -126,7 +152,7 @@ def _answering(method: MethodDescriptor, behaviour: Behaviour, calls: Calls) -> 
             identity.trace_id = span.trace_id
         try:
             with calls.enter():
-                answered = await behaviour(request, context)
+                answered = await receive_and_answer(context)
             code = grpc.StatusCode.OK
         except grpc.aio.InternalError as error:
             # What was being sent or received failed because the caller is gone: there is nobody to answer, and gRPC

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 import grpc
 import structlog
-from grpc_health.v1 import health, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
+from grpc_health.v1 import health
+from grpc_reflection.v1alpha import reflection
 
 from snapshot_storage.errors import StorageBackendMissing, UnknownStorageScheme
 from snapshot_storage.protocol import SnapshotStore
@@ -49,6 +49,7 @@ from tracker.service.reloading import Reloader
 from tracker.service.servicer import TrackerServicer
 from tracker.service.settings import Settings
 from tracker.service.settings_keys import Address
+from tracker.service.standard_methods import serve_health, serve_reflection
 
 if TYPE_CHECKING:
     from tracker.service.tracing import Tracing
@@ -221,10 +222,9 @@ class TrackerServer:
         server = grpc.aio.server(options=self._grpc_options(connections_max))
         serve_tracker(TrackerServicer(self.trackers), server, self.trackers.calls)
         serve_ledgers(LedgerServicer(self.ledgers), server, self.trackers.calls)
-        health_pb2_grpc.add_HealthServicer_to_server(self.health, server)
+        serve_health(self.health, server, self.trackers.calls.receiving)
         names = (SERVICE_NAME, LEDGER_SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflected = Reflection(names, self.trackers.calls)
-        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflected, server)
+        serve_reflection(Reflection(names, self.trackers.calls), server, self.trackers.calls.receiving)
         try:
             server.add_insecure_port(str(address))
         except RuntimeError as error:
@@ -244,6 +244,9 @@ class TrackerServer:
             ("grpc.server.max_pending_requests", _UNLIMITED),
             ("grpc.server.max_pending_requests_hard_limit", _UNLIMITED),
             ("grpc.max_concurrent_streams", self.settings.calls_max + _STREAMS_BEYOND_CALLS),
+            # With its probes gRPC would soon take megabytes of each call that nobody reads, instead of 64 KiB. A message
+            # that is asked for has a window of its own size all the same.
+            ("grpc.http2.bdp_probe", 0),
             ("grpc.max_receive_message_length", self.settings.grpc_message_bytes_max),
             ("grpc.max_send_message_length", self.settings.grpc_message_bytes_max),
             ("grpc.keepalive_time_ms", keepalive_ms),

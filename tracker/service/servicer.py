@@ -87,12 +87,17 @@ class TrackerServicer(InspectionServicer):
         if not 1 <= request.max_messages <= limits.poll_messages_max:
             raise InvalidInput("max_messages", request.max_messages, f"give 1 to {limits.poll_messages_max}")
         epoch, lease_ms, shares = require_epoch(request.epoch), self._lease_ms(request), _shares(request)
+
+        def abandoned() -> bool:
+            self._registry.calls.delivering.require_room()  # an answer that there is no room for takes nothing
+            return context.cancelled() or context.done()
+
         delivery = await host.poll(
             epoch,
             max_count=request.max_messages,
             wait_ms=min(request.wait_ms, limits.poll_wait_max_ms),
             lease_ms=lease_ms,
-            abandoned=lambda: context.cancelled() or context.done(),
+            abandoned=abandoned,
         )
         # No await from here on: what was taken is answered.
         deliveries = host.divide(epoch, delivery, shares)

@@ -14,6 +14,7 @@ from tracker.core.errors import InvalidInput
 from tracker.core.limits import TrackerKind, TrackerLimits
 from tracker.service.limits import ServiceLimits
 from tracker.service.settings_connections import ConnectionSettings
+from tracker.service.settings_in_flight import InFlightSettings
 from tracker.service.settings_keys import Address, Group, SettingKey, SettingValue, setting, setting_of
 from tracker.service.settings_ledger import LedgerSettings
 from tracker.service.settings_pulsar import PulsarSettings
@@ -31,7 +32,7 @@ _INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(ConnectionSettings, LedgerSettings, StorageSettings, PulsarSettings):
+class Settings(ConnectionSettings, InFlightSettings, LedgerSettings, StorageSettings, PulsarSettings):
     """Every setting of one service. Constructing it validates each value and how they fit together.
 
     Raises:
@@ -252,6 +253,11 @@ class Settings(ConnectionSettings, LedgerSettings, StorageSettings, PulsarSettin
             ("mutableIndexesMax", self.mutable_indexes_max),
         )
         _check_order(("defaultLeaseMillis", self.default_lease_ms), ("leaseMillisMax", self.lease_max_ms))
+        for key, in_flight in (
+            ("grpcRequestBytesInFlightMax", self.grpc_request_bytes_in_flight_max),
+            ("grpcAnswerBytesInFlightMax", self.grpc_answer_bytes_in_flight_max),
+        ):
+            _check_order(("grpcMessageBytesMax", self.grpc_message_bytes_max), (key, in_flight))
         bytes_max = self.grpc_message_bytes_max - _MESSAGE_OVERHEAD_BYTES
         for key, count, fitting in (
             ("batchPositionsMax", self.batch_positions_max, bytes_max // _POSITION_BYTES),
@@ -313,6 +319,12 @@ class Settings(ConnectionSettings, LedgerSettings, StorageSettings, PulsarSettin
             poll_wait_max_ms=self.poll_wait_max_ms,
             waiting_polls_max=self.waiting_polls_max,
             calls_max=self.calls_max,
+            message_bytes_max=self.grpc_message_bytes_max,
+            request_bytes_in_flight_max=self.grpc_request_bytes_in_flight_max,
+            answer_bytes_in_flight_max=self.grpc_answer_bytes_in_flight_max,
+            unread_calls_max=self.grpc_unread_calls_max,
+            receive_max_ms=self.grpc_receive_ms_max,
+            streams_max=self.grpc_streams_max,
             trackers_max=self.trackers_max,
             lease_default_ms=self.default_lease_ms,
             lease_max_ms=self.lease_max_ms,

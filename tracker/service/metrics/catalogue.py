@@ -18,6 +18,7 @@ from tracker.service.metrics.recovery_times import RECOVERY_OUTCOMES
 TRACKER_LABELS: Final[dict[str, tuple[str, ...]]] = {"cluster": (), "namespace": (), "topic": (), "subscription": ()}
 
 _COUNTER, _GAUGE, _HISTOGRAM = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+_DIRECTIONS: Final[dict[str, tuple[str, ...]]] = {"direction": ("request", "answer")}
 _OF_TYPE: Final[dict[str, tuple[str, ...]]] = {"type": OPERATIONS}
 
 # -- Pulsar's, by tracker ----------------------------------------------------------------------------------------------
@@ -238,6 +239,33 @@ AGGREGATED_TOTAL: Final = Family(
 WAITING_POLLS: Final = Family("delayed_tracker_waiting_polls", _GAUGE, "Polls waiting for a message now.")
 OPEN_CALLS: Final = Family(
     "delayed_tracker_open_calls", _GAUGE, "Calls under way now, waiting polls and open streams included."
+)
+IN_FLIGHT: Final = Family(
+    "delayed_tracker_in_flight_bytes",
+    _GAUGE,
+    "Requests being received or worked on now, and large answers being made or not taken yet.",
+    _DIRECTIONS,
+)
+IN_FLIGHT_MAX: Final = Family(
+    "delayed_tracker_in_flight_bytes_max",
+    _GAUGE,
+    "What may be in flight: grpcRequestBytesInFlightMax and grpcAnswerBytesInFlightMax.",
+    _DIRECTIONS,
+)
+IN_FLIGHT_WAITING: Final = Family(
+    "delayed_tracker_in_flight_waiting_calls",
+    _GAUGE,
+    "Calls that wait now for room in flight, their requests unread or their answers unmade.",
+    _DIRECTIONS,
+)
+IN_FLIGHT_REFUSED: Final = Family(
+    "delayed_tracker_in_flight_refused_total",
+    _COUNTER,
+    "Calls refused because there was no room in flight.",
+    _DIRECTIONS,
+)
+OPEN_STREAMS: Final = Family(
+    "delayed_tracker_open_streams", _GAUGE, "Streams open now, watches of health and reflection included."
 )
 RECOVERING: Final = Family("delayed_tracker_recovering_trackers", _GAUGE, "Trackers being recovered now.")
 LONGEST_RECOVERY: Final = Family(

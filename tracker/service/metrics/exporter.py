@@ -145,11 +145,13 @@ class ServiceMetrics:
             (catalogue.AGGREGATED_TOTAL, rows.aggregated_total),
             (catalogue.WAITING_POLLS, trackers.waiting_poll_count),
             (catalogue.OPEN_CALLS, trackers.calls.open_count),
+            (catalogue.OPEN_STREAMS, trackers.calls.receiving.stream_count),
             (catalogue.RECOVERING, trackers.recovering_count),
             (catalogue.LONGEST_RECOVERY, measured.recoveries.longest_ms / 1_000),
             (catalogue.EARLY, measured.early_count),
         ):
             yield family, (sample(family.name, "", value).encode(),)
+        yield from self._in_flight()
         for family, histograms in (
             (catalogue.BUCKET_DURATIONS, _labelled("type", measured.operations)),
             (catalogue.LATENESS, [("", measured.lateness.histogram())]),
@@ -163,6 +165,23 @@ class ServiceMetrics:
         yield from self._storage_space()
         yield catalogue.GRPC_STARTED, self._calls_started()
         yield catalogue.GRPC_HANDLED, self._calls_handled()
+
+    def _in_flight(self) -> Iterator[tuple[Family, Iterable[bytes]]]:
+        calls = self._trackers.calls
+        requests, answers = calls.receiving.budget, calls.delivering.budget
+        for family, of_requests, of_answers in (
+            (catalogue.IN_FLIGHT, requests.held_bytes, answers.held_bytes),
+            (catalogue.IN_FLIGHT_MAX, requests.bytes_max, answers.bytes_max),
+            (catalogue.IN_FLIGHT_WAITING, requests.waiting_count, answers.waiting_count),
+            (catalogue.IN_FLIGHT_REFUSED, requests.refused_count, answers.refused_count),
+        ):
+            yield (
+                family,
+                (
+                    sample(family.name, 'direction="request"', of_requests).encode(),
+                    sample(family.name, 'direction="answer"', of_answers).encode(),
+                ),
+            )
 
     def _storage_durations(self) -> Iterator[tuple[str, Histogram]]:
         if self._storage is not None:
