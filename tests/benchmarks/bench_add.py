@@ -5,7 +5,7 @@ from time import perf_counter_ns
 
 from tests.benchmarks.measure import Run, require
 from tests.benchmarks.rows import Row, Unit, per_index
-from tests.benchmarks.shapes import NOW_MS, Shape, batches, offered
+from tests.benchmarks.shapes import NOW, Shape, batches, offered
 from tracker.core.columns import IndexColumns
 from tracker.core.core import TrackerCore
 from tracker.core.effects import StoreSnapshot
@@ -38,7 +38,7 @@ def _plain(run: Run, shape: Shape) -> Row:
 
     def add(core: TrackerCore) -> None:
         for part in parts:
-            core.add(part, NOW_MS)
+            core.add(part, NOW)
 
     readings = run.measure(
         f"add, {shape.value}",
@@ -57,7 +57,7 @@ def _sealing(run: Run, key: str, what: str, shape: Shape, *, indexes: IndexColum
         sealing_ns = []
         for part in parts:
             started_ns = perf_counter_ns()
-            core.add(part, NOW_MS)
+            core.add(part, NOW)
             elapsed_ns = perf_counter_ns() - started_ns
             if any(isinstance(effect, StoreSnapshot) for effect in core.take_effects()):
                 sealing_ns.append(elapsed_ns)

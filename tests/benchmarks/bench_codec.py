@@ -7,7 +7,7 @@ import numpy as np
 from snapshot_storage.codec import decode_metadata, decode_segments, encode_snapshot
 from tests.benchmarks.measure import Run
 from tests.benchmarks.rows import Row, per_index
-from tests.benchmarks.shapes import NOW_MS, Shape, batches, offered
+from tests.benchmarks.shapes import NOW, Shape, batches, offered
 from tracker.core.columns import IndexColumns
 from tracker.core.core import TrackerCore
 from tracker.core.effects import StoreSnapshot
@@ -33,8 +33,8 @@ def frozen_bucket(indexes: IndexColumns) -> FrozenIndexes:
     """What the core hands over to be sealed once these were added in batches."""
     core = TrackerCore(TrackerLimits(min_index_count_per_bucket=2 * len(indexes)))
     for part in batches(indexes):
-        core.add(part, NOW_MS)
-    core.seal_now(NOW_MS)
+        core.add(part, NOW)
+    core.seal_now(NOW)
     (effect,) = [effect for effect in core.take_effects() if isinstance(effect, StoreSnapshot)]
     return effect.frozen
 

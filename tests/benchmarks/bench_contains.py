@@ -48,8 +48,8 @@ def _drained_until(run: Run, now_ms: int) -> tuple[TrackerCore, int]:
     limits = default_limits(run.scale)
     shell = Shell(TrackerCore(limits), now_ms=NOW_MS)
     for bucket in buckets(Shape.WEEK, run.scale, run.scale.buckets):
-        shell.core.add(bucket, NOW_MS)
-        shell.core.seal_now(NOW_MS)
+        shell.core.add(bucket, shell.now)
+        shell.core.seal_now(shell.now)
         shell.perform_all()
     shell.pass_time(now_ms - NOW_MS)
     shell.perform_all()

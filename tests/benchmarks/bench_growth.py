@@ -11,6 +11,7 @@ from tests.benchmarks.shapes import BATCH, NOW_MS, Shape, batches, buckets, defa
 from tests.core.shell import Shell
 from tracker.core.columns import IndexColumns, index_columns
 from tracker.core.core import TrackerCore
+from tracker.core.instant import Instant
 
 ABOUT = (
     "The core with nothing pending, then with 1 M and 10 M in sealed buckets over 7 days. 40,000 indexes of a new ledger "
@@ -42,8 +43,8 @@ def _fill(run: Run, shell: Shell, pending: int) -> None:
     run.note(f"filling up to {pending:,} pending")
     for number, bucket in enumerate(buckets(Shape.WEEK, run.scale, pending // run.scale.bucket), start=1):
         if number > there:
-            shell.core.add(bucket, NOW_MS)
-            shell.core.seal_now(NOW_MS)
+            shell.core.add(bucket, shell.now)
+            shell.core.seal_now(shell.now)
             shell.perform_all()
     require(f"{pending:,} pending", len(shell.core) == pending)
 
@@ -53,6 +54,7 @@ def _add_and_pop(run: Run, shell: Shell, pending: int) -> tuple[list[Reading], l
     count = run.scale.growth_adds
     adds, pops = [], []
     ledger = 10_000_000 + pending
+    all_due = Instant(NOW_MS + 11 * SPAN_MS, 11 * SPAN_MS)
     for counts in run.repeats(f"add and pop with {pending:,} pending"):
         ledger += 1
         deadlines = NOW_MS + 10 * SPAN_MS + np.random.default_rng(ledger).integers(0, SPAN_MS, count)
@@ -61,10 +63,10 @@ def _add_and_pop(run: Run, shell: Shell, pending: int) -> tuple[list[Reading], l
         popped: list[IndexColumns] = []
         with Stopwatch() as adding:
             for part in parts:
-                shell.core.add(part, NOW_MS)
+                shell.core.add(part, shell.now)
         require("add", len(shell.core) == pending + count)
         with Stopwatch() as popping:
-            while len(block := shell.core.pop_due(BATCH, NOW_MS + 11 * SPAN_MS, lease_ms=0).indexes):
+            while len(block := shell.core.pop_due(BATCH, all_due, lease_ms=0).indexes):
                 popped.append(block)
         taken = IndexColumns.concat(popped)
         require("pop", np.array_equal(np.sort(taken.entry_id), indexes.entry_id) and len(shell.core) == pending)

@@ -7,7 +7,7 @@ import numpy as np
 from tests.benchmarks.bench_codec import same_rows
 from tests.benchmarks.measure import Run
 from tests.benchmarks.rows import Row, per_index
-from tests.benchmarks.shapes import ALL_DUE_MS, BATCH, NOW_MS, WEEK_MS, Shape, offered
+from tests.benchmarks.shapes import ALL_DUE, BATCH, NOW_MS, WEEK_MS, Shape, offered
 from tests.core.shell import Shell
 from tracker.core.columns import IndexColumns
 from tracker.core.core import TrackerCore
@@ -43,14 +43,14 @@ def _pop(run: Run, shape: Shape, lease_ms: int) -> Row:
         popped.clear()
         shell = Shell(TrackerCore(limits), now_ms=NOW_MS)
         for start in range(0, count, run.scale.run_length):
-            shell.core.add(indexes.take(slice(start, start + run.scale.run_length)), NOW_MS)
-            shell.core.seal_now(NOW_MS)
+            shell.core.add(indexes.take(slice(start, start + run.scale.run_length)), shell.now)
+            shell.core.seal_now(shell.now)
             shell.perform_all()
         assert shell.core.stats().loaded_count == count
         return shell.core
 
     def drain(core: TrackerCore) -> None:
-        while len(block := core.pop_due(BATCH, ALL_DUE_MS, lease_ms=lease_ms).indexes):
+        while len(block := core.pop_due(BATCH, ALL_DUE, lease_ms=lease_ms).indexes):
             popped.append(block)
 
     def verify(core: TrackerCore) -> bool:

@@ -7,9 +7,11 @@ import numpy as np
 
 from tests.benchmarks.scale import Scale
 from tracker.core.columns import IndexColumns, PositionColumns, index_columns
+from tracker.core.instant import Instant
 from tracker.core.limits import TrackerLimits
 
 NOW_MS = 1_700_000_000_000
+NOW = Instant(NOW_MS, 0)
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 WEEK_MS = 7 * 24 * HOUR_MS
@@ -35,6 +37,7 @@ class Shape(enum.Enum):
 
 
 ALL_DUE_MS = NOW_MS + SOON_MS + WEEK_MS
+ALL_DUE = Instant(ALL_DUE_MS, SOON_MS + WEEK_MS)
 """A moment at which every index of every shape is due."""
 
 

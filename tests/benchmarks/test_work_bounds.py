@@ -12,7 +12,7 @@ import pytest
 from numba import config
 
 from tests.benchmarks.hosted import hosted_over
-from tests.benchmarks.shapes import ALL_DUE_MS, BATCH, NOW_MS, WEEK_MS, Shape, batches, offered
+from tests.benchmarks.shapes import ALL_DUE, ALL_DUE_MS, BATCH, NOW, NOW_MS, WEEK_MS, Shape, batches, offered
 from tests.benchmarks.work import CountingStorage, StorageWork, Work, work_of
 from tests.core.shell import Shell
 from tests.service.shell import InlineExecutor, until
@@ -47,7 +47,7 @@ def test_work_of_adding():
 
     def add(core: TrackerCore) -> TrackerCore:
         for part in PARTS:
-            core.add(received(part), NOW_MS)
+            core.add(received(part), NOW)
         return core
 
     limits = TrackerLimits(min_index_count_per_bucket=2 * COUNT)
@@ -72,14 +72,14 @@ def test_work_of_popping_what_is_in_memory():
     def loaded() -> TrackerCore:
         shell = Shell(TrackerCore(limits), now_ms=NOW_MS)
         for part in PARTS:
-            shell.core.add(received(part), NOW_MS)
-        shell.core.seal_now(NOW_MS)
+            shell.core.add(received(part), shell.now)
+        shell.core.seal_now(shell.now)
         shell.perform_all()
         assert shell.core.stats().loaded_count == COUNT
         return shell.core
 
     def drain(core: TrackerCore) -> None:
-        while len(core.pop_due(BATCH, ALL_DUE_MS, lease_ms=0).indexes):
+        while len(core.pop_due(BATCH, ALL_DUE, lease_ms=0).indexes):
             pass
         assert len(core) == 0
 

@@ -57,8 +57,8 @@ class LeasingService:
             positions = to_positions(columned.columns, batch_max=self.batch_max)
             if request.leases:
                 acks = to_lease_acks(request, positions, positions_max=self.batch_max)
-                return from_acked(acks, self.shell.core.ack_leases(acks, self.shell.now_ms))
-            outcome = self.shell.core.ack(request.lease_id, positions, self.shell.now_ms)
+                return from_acked(acks, self.shell.core.ack_leases(acks, self.shell.now))
+            outcome = self.shell.core.ack(request.lease_id, positions, self.shell.now)
             return pb.AckMessagesResponse(
                 acked_count=outcome.changed_count, stale_offsets=outcome.stale, unknown_offsets=outcome.unknown
             )

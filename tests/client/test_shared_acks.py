@@ -154,7 +154,7 @@ async def test_an_error_in_naming_is_only_theirs_who_were_named():
     """The others were answered by the first call."""
     service = Held(5)
     late = service.whole(2)
-    service.shell.core.ack(late.lease_id, positions((1, 0)), service.shell.now_ms)
+    service.shell.core.ack(late.lease_id, positions((1, 0)), service.shell.now)
     tasks = await service.begin(late, service.whole(3))
     await service.let()
     await service.let(error=Unavailable("away"))

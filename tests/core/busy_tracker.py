@@ -33,15 +33,15 @@ class BusyTracker:
         for ledger, first_ms in ((LOADING, NEAR_MS), (IDLE, FAR_MS), (WAITING, NEAR_MS + 10)):
             # In three segments; of those that are near the first stays in memory, the second is asked for.
             shell.add(*[(first_ms + entry // 2, ledger, entry) for entry in range(6)])
-            shell.core.seal_now(shell.now_ms)
+            shell.core.seal_now(shell.now)
             shell.store()
         _, failing = shell.asked(LoadSegments)
-        shell.core.segment_load_failed(failing.effect_id, shell.now_ms, lost=False)
+        shell.core.segment_load_failed(failing.effect_id, shell.now, lost=False)
         shell.add(*[(FAR_MS + entry, RETRYING, entry) for entry in range(4)])
-        shell.core.seal_now(shell.now_ms)
+        shell.core.seal_now(shell.now)
         shell.fail_store()
         shell.add(*[(FAR_MS + entry, SEALING, entry) for entry in range(4)])
-        shell.core.seal_now(shell.now_ms)
+        shell.core.seal_now(shell.now)
         assert len(shell.asked(StoreSnapshot)) == 1
         shell.add(*[(FAR_MS + entry, MUTABLE, entry) for entry in range(4)])
         shell.add((FAR_MS, LATE, 0), (FAR_MS, LATE, 1))

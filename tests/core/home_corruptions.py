@@ -4,6 +4,7 @@ from tests.core.busy_tracker import IDLE, LATE, MUTABLE, SEALING, BusyTracker
 from tests.core.corruption import Corruption, Corruptions, one
 from tracker.core.columns import Position
 from tracker.core.homes import Home, MemoryCopies
+from tracker.core.instant import Instant
 from tracker.core.outcomes import BucketState
 
 CORRUPTIONS = Corruptions()
@@ -209,7 +210,7 @@ def a_lookup_outlives_the_bits_it_was_made_of(busy):
     while not busy.state.members.lookup_bytes:
         busy.core.contains(one(IDLE, 2))
     outlived = busy.state.members._lookup
-    busy.core.cancel(one(IDLE, 2), 0)
+    busy.core.cancel(one(IDLE, 2), Instant(0, 0))
     busy.state.members._lookup = outlived
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from tests.core.two_clocks import TwoClocks
 from tracker.core.columns import IndexColumns, PositionColumns
 from tracker.core.core import TrackerCore
 from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, StoreSnapshot
@@ -24,7 +25,7 @@ def positions(*pairs: tuple[int, int]) -> PositionColumns:
 
 
 @dataclass
-class Shell:
+class Shell(TwoClocks):
     """One core, a clock that a test moves, and a storage that is a dictionary."""
 
     core: TrackerCore
@@ -38,10 +39,10 @@ class Shell:
         return cls(TrackerCore(limits, epoch=1))
 
     def add(self, *rows: Row) -> AddOutcome:
-        return self.core.add(IndexColumns.of(rows), self.now_ms)
+        return self.core.add(IndexColumns.of(rows), self.now)
 
     def pop(self, count: int = 1_000, *, lease_ms: int = 0) -> Delivery:
-        return self.core.pop_due(count, self.now_ms, lease_ms=lease_ms)
+        return self.core.pop_due(count, self.now, lease_ms=lease_ms)
 
     def pop_rows(self, count: int = 1_000, *, lease_ms: int = 0) -> list[Row]:
         return list(self.pop(count, lease_ms=lease_ms).indexes)
@@ -51,7 +52,7 @@ class Shell:
 
     def pass_time(self, delta_ms: int) -> None:
         self.now_ms += delta_ms
-        self.core.wake(self.now_ms)
+        self.core.wake(self.now)
 
     def asked(self, kind: type[E]) -> list[E]:
         """Effects of one kind that wait for their result."""
@@ -70,11 +71,11 @@ class Shell:
         self.last_bucket_id += 1
         sealed = seal(effect.frozen)
         self.snapshots[self.last_bucket_id] = sealed
-        self.core.snapshot_stored(effect.effect_id, self.last_bucket_id, sealed, snapshot_bytes=100, now_ms=self.now_ms)
+        self.core.snapshot_stored(effect.effect_id, self.last_bucket_id, sealed, snapshot_bytes=100, now=self.now)
         return self.last_bucket_id
 
     def fail_store(self) -> None:
-        self.core.snapshot_failed(self.next(StoreSnapshot).effect_id, self.now_ms)
+        self.core.snapshot_failed(self.next(StoreSnapshot).effect_id, self.now)
 
     def segments(self, effect: LoadSegments) -> IndexColumns:
         sealed = self.snapshots[effect.bucket_id]
@@ -84,11 +85,11 @@ class Shell:
     def load(self) -> LoadSegments:
         """Let the first waiting load succeed."""
         effect = self.next(LoadSegments)
-        self.core.segments_loaded(effect.effect_id, self.segments(effect), self.now_ms)
+        self.core.segments_loaded(effect.effect_id, self.segments(effect), self.now)
         return effect
 
     def fail_load(self, *, lost: bool = False) -> None:
-        self.core.segment_load_failed(self.next(LoadSegments).effect_id, self.now_ms, lost=lost)
+        self.core.segment_load_failed(self.next(LoadSegments).effect_id, self.now, lost=lost)
 
     def perform_all(self) -> None:
         """Let everything succeed that is asked for, and what follows from it."""
@@ -110,7 +111,7 @@ class Shell:
         rows: list[Row] = []
         while len(self.core):
             self.perform_all()
-            wakeup_ms = self.core.next_wakeup_ms()
+            wakeup_ms = self.next_wakeup_ms()
             assert wakeup_ms is not None
             self.pass_time(max(0, wakeup_ms - self.now_ms))
             self.perform_all()

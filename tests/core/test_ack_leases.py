@@ -18,7 +18,7 @@ def some(lease_id, *pairs):
 
 def acked(shell, *acks):
     """How many each of them acknowledged; what else was answered is for positions that were named."""
-    outcomes = shell.core.ack_leases(acks, shell.now_ms)
+    outcomes = shell.core.ack_leases(acks, shell.now)
     shell.core.check()
     return [outcome.changed_count for outcome in outcomes]
 
@@ -47,7 +47,7 @@ def test_what_is_left_of_a_lease_counts():
     """A part of it was acknowledged, and another extended, so that it ends at two moments."""
     shell = due_shell(5)
     lease_id = shell.pop(lease_ms=50).lease_id
-    shell.core.extend(lease_id, positions((1, 0), (1, 3)), shell.now_ms, lease_ms=500)
+    shell.core.extend(lease_id, positions((1, 0), (1, 3)), shell.now, lease_ms=500)
     assert acked(shell, some(lease_id, (1, 1)), whole(lease_id, 4)) == [1, 4]
     assert shell.core.stats().leased_count == 0
     assert shell.contains((1, 0), (1, 1), (1, 4)) == [False] * 3
@@ -66,7 +66,7 @@ def test_what_is_below_mark_delete_must_be_named():
     """The lease holds the rest, whoever looked at it first."""
     shell = due_shell(4)
     lease_ids = [shell.pop(2, lease_ms=50).lease_id for _ in range(2)]
-    shell.core.advance_mark_delete(Position(1, 0), shell.now_ms)
+    shell.core.advance_mark_delete(Position(1, 0), shell.now)
     assert acked(shell, whole(lease_ids[0], 2), whole(lease_ids[1], 2)) == [0, 2]
     assert acked(shell, whole(lease_ids[0], 1)) == [1]
 
@@ -88,7 +88,7 @@ def test_outcomes_are_each_acks_own():
     shell = due_shell(4)
     first, second = (shell.pop(2, lease_ms=50).lease_id for _ in range(2))
     acks = [some(first, (1, 0)), some(second, (1, 0), (1, 1), (1, 2)), whole(first, 1)]
-    outcomes = shell.core.ack_leases(acks, shell.now_ms)
+    outcomes = shell.core.ack_leases(acks, shell.now)
     assert [outcome.changed_count for outcome in outcomes] == [1, 1, 1]
     assert [outcome.stale.tolist() for outcome in outcomes] == [[], [1], []]
     assert [outcome.unknown.tolist() for outcome in outcomes] == [[], [0], []]

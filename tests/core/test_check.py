@@ -6,6 +6,7 @@ from tests.core import copy_corruptions, effect_corruptions, home_corruptions
 from tests.core.busy_tracker import FAR_MS, LIMITS, NEAR_MS, BusyTracker
 from tests.core.shell import Shell
 from tracker.core.errors import InvariantViolation
+from tracker.core.instant import Wakeup
 from tracker.core.invariants import check_invariants
 from tracker.core.outcomes import BucketState
 
@@ -34,22 +35,23 @@ def test_check_finds(name):
 def test_check_finds_that_the_next_delivery_is_wrong(shift_ms):
     """The next delivery must be exact: neither lost nor early nor late."""
     core = BusyTracker().core
-    next_delivery_ms, next_wakeup_ms = core.next_delivery_ms(), core.next_wakeup_ms()
+    next_delivery_ms, next_wakeup = core.next_delivery_ms(), core.next_wakeup()
     assert next_delivery_ms is not None
     wrong_ms = None if shift_ms is None else next_delivery_ms + shift_ms
     with pytest.raises(InvariantViolation, match="next delivery"):
-        check_invariants(core._state, core._lifecycle, wrong_ms, next_wakeup_ms)
+        check_invariants(core._state, core._lifecycle, wrong_ms, next_wakeup)
 
 
-@pytest.mark.parametrize("shift_ms", [None, 1])
-def test_check_finds_that_a_wake_up_is_lost(shift_ms):
-    """A wake-up may come early, never late or not at all."""
+@pytest.mark.parametrize("clock", ["wall_ms", "elapsed_ms"])
+@pytest.mark.parametrize("late", [False, True], ids=["lost", "late"])
+def test_check_finds_that_a_wake_up_is_lost(clock, late):
+    """A wake-up by either clock may come early, never late or not at all."""
     core = BusyTracker().core
-    next_delivery_ms, next_wakeup_ms = core.next_delivery_ms(), core.next_wakeup_ms()
-    assert next_wakeup_ms is not None
-    wrong_ms = None if shift_ms is None else next_wakeup_ms + shift_ms
+    wakeup = core.next_wakeup()
+    wrong = wakeup._replace(**{clock: FAR_MS + 1_000_000 if late else None})
+    check_invariants(core._state, core._lifecycle, core.next_delivery_ms(), wakeup)
     with pytest.raises(InvariantViolation, match="wake"):
-        check_invariants(core._state, core._lifecycle, next_delivery_ms, wrong_ms)
+        check_invariants(core._state, core._lifecycle, core.next_delivery_ms(), wrong)
 
 
 def test_check_finds_that_nobody_wakes_up_for_a_lease():
@@ -58,18 +60,21 @@ def test_check_finds_that_nobody_wakes_up_for_a_lease():
     shell.add((NEAR_MS, 1, 0))
     shell.now_ms = NEAR_MS
     shell.pop(lease_ms=20)
-    check_invariants(shell.core._state, shell.core._lifecycle, None, NEAR_MS + 20)
+    expiry_ms = shell.now.elapsed_ms + 20
+    check_invariants(shell.core._state, shell.core._lifecycle, None, Wakeup(None, expiry_ms))
     with pytest.raises(InvariantViolation, match="wake"):
-        check_invariants(shell.core._state, shell.core._lifecycle, None, NEAR_MS + 21)
+        check_invariants(shell.core._state, shell.core._lifecycle, None, Wakeup(None, expiry_ms + 1))
 
 
 def test_check_finds_that_nobody_wakes_up_for_a_retry():
     """A failed store needs a wake-up before anything in it is due."""
     shell = Shell.with_limits(LIMITS)
     shell.add((FAR_MS, 1, 0))
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     shell.fail_store()
     retry_ms = shell.now_ms + LIMITS.retry_backoff_ms
-    assert shell.core.next_wakeup_ms() == retry_ms
+    assert shell.next_wakeup_ms() == retry_ms
     with pytest.raises(InvariantViolation, match="wake"):
-        check_invariants(shell.core._state, shell.core._lifecycle, FAR_MS, retry_ms + 1)
+        check_invariants(
+            shell.core._state, shell.core._lifecycle, FAR_MS, Wakeup(FAR_MS, retry_ms - shell.ahead_ms + 1)
+        )

@@ -61,7 +61,7 @@ def test_due_is_checked_before_duplicate_and_clears_the_bit():
     assert (outcome.due.tolist(), outcome.duplicate.tolist()) == ([0], [])
     assert shell.contains((1, 0)) == [False]
     assert shell.core.stats().refused_as_due_count == 1
-    assert shell.core.next_wakeup_ms() is None
+    assert shell.next_wakeup_ms() is None
     shell.pass_time(60_000)
     assert shell.pop_rows() == []
 
@@ -117,7 +117,7 @@ def test_a_tracked_position_beyond_the_maximum_delay_is_a_duplicate():
 def test_positions_at_or_below_mark_delete_are_not_tracked():
     """They are acknowledged, due or not."""
     shell = Shell.with_limits(STRICT)
-    shell.core.advance_mark_delete(Position(1, 5), shell.now_ms)
+    shell.core.advance_mark_delete(Position(1, 5), shell.now)
     outcome = shell.add((LATER_MS, 1, 5), (LATER_MS, 1, 6), (0, 0, 9))
     assert (outcome.below_mark_delete.tolist(), outcome.added_count) == ([0, 2], 1)
 
@@ -127,12 +127,12 @@ def test_deadlines_at_the_end_of_time_are_tracked():
     shell = Shell.with_limits(TrackerLimits())
     shell.add((INT63_MAX, INT63_MAX, 2**32 - 1))
     assert shell.core.next_delivery_ms() == INT63_MAX - 1_000
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     shell.perform_all()
     shell.core.check()
     shell.now_ms = INT63_MAX - 1_000
     shell.perform_all()
-    shell.core.wake(shell.now_ms)
+    shell.core.wake(shell.now)
     shell.perform_all()
     assert shell.pop_rows() == [(INT63_MAX, INT63_MAX, 2**32 - 1)]
 
@@ -177,7 +177,7 @@ def test_late_positions_become_a_bucket_of_their_own():
     """Above the maximum; the mutable bucket is not touched."""
     shell = Shell.with_limits(TrackerLimits(strict=True, late_indexes_max=2))
     shell.add((LATER_MS, 9, 0))
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     shell.perform_all()
     shell.add((LATER_MS, 10, 0), (LATER_MS, 3, 0), (LATER_MS, 9, 0), (LATER_MS, 8, 5))
     (effect,) = shell.asked(StoreSnapshot)
@@ -190,7 +190,7 @@ def test_positions_stay_visible_while_they_are_sealed():
     """Contained, counted and delivered from memory before the store has ended."""
     shell = Shell.with_limits(STRICT)
     shell.add((START_MS + 5, 1, 0), (LATER_MS, 1, 1))
-    assert shell.core.seal_now(shell.now_ms)
+    assert shell.core.seal_now(shell.now)
     assert shell.contains((1, 0), (1, 1)) == [True, True]
     shell.now_ms += 5
     assert shell.pop_rows() == [(START_MS + 5, 1, 0)]
@@ -202,7 +202,7 @@ def test_positions_stay_visible_while_they_are_sealed():
 def test_sealing_nothing_answers_false():
     """An empty bucket is not stored."""
     shell = Shell.with_limits(STRICT)
-    assert not shell.core.seal_now(shell.now_ms)
+    assert not shell.core.seal_now(shell.now)
     assert shell.core.take_effects() == []
 
 
@@ -210,9 +210,9 @@ def test_an_index_that_fails_to_persist_stays_in_memory_and_is_tried_again():
     """After the back-off, and with what is left of it then."""
     shell = Shell.with_limits(TrackerLimits(strict=True, retry_backoff_ms=10))
     shell.add((START_MS + 5, 1, 0), (LATER_MS, 1, 1))
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     shell.fail_store()
-    assert shell.core.next_wakeup_ms() == START_MS + 5
+    assert shell.next_wakeup_ms() == START_MS + 5
     shell.pass_time(9)
     assert shell.asked(StoreSnapshot) == []
     assert shell.pop_rows() == [(START_MS + 5, 1, 0)]
@@ -231,9 +231,9 @@ def test_what_is_nearly_due_stays_loaded_when_it_is_stored(cancelled_count):
     )
     near = [(START_MS + 5, 1, entry) for entry in range(3)]
     shell.add(*near, (LATER_MS, 1, 3))
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     left, cancelled = near[: 3 - cancelled_count], near[3 - cancelled_count :]
-    shell.core.cancel(positions(*[row[1:] for row in cancelled]), shell.now_ms)
+    shell.core.cancel(positions(*[row[1:] for row in cancelled]), shell.now)
     shell.store()
     shell.core.check()
     assert shell.core.stats().loaded_count == len(left)
@@ -248,11 +248,11 @@ def test_memory_of_a_sealed_bucket_follows_what_it_loses(is_measured_when_stored
     shell = Shell.with_limits(STRICT)
     rows = [(LATER_MS, 1, entry) for entry in range(10_000)]
     shell.add(*rows)
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     if is_measured_when_stored:
         shell.store()
         assert shell.core.stats().membership_bytes < 1_000
-    shell.core.cancel(positions(*[row[1:] for row in rows[::3]]), shell.now_ms)
+    shell.core.cancel(positions(*[row[1:] for row in rows[::3]]), shell.now)
     if not is_measured_when_stored:
         shell.store()
     assert 8_192 < shell.core.stats().membership_bytes < 9_000
@@ -265,11 +265,11 @@ def test_what_stays_loaded_does_not_keep_the_rest_of_its_bucket_in_memory():
         TrackerLimits(strict=True, prefetch_window_ms=10, load_indexes_min=1, max_indexes_per_segment=1)
     )
     shell.add((START_MS + 5, 1, 0), (LATER_MS, 1, 1))
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     effect = shell.next(StoreSnapshot)
     sealed = seal(effect.frozen)
     columns = [weakref.ref(getattr(sealed.indexes, field.name)) for field in fields(sealed.indexes)]
-    shell.core.snapshot_stored(effect.effect_id, 1, sealed, snapshot_bytes=100, now_ms=shell.now_ms)
+    shell.core.snapshot_stored(effect.effect_id, 1, sealed, snapshot_bytes=100, now=shell.now)
     assert shell.core.stats().loaded_count == 1
     del effect, sealed
     assert [column() for column in columns] == [None, None, None]
@@ -279,7 +279,7 @@ def test_a_bucket_drained_while_it_is_stored_is_deleted_afterwards():
     """New object, commit, switch, delete the old: never another order."""
     shell = Shell.with_limits(STRICT)
     shell.add((START_MS + 5, 1, 0))
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     shell.now_ms += 5
     shell.pop()
     assert shell.asked(DeleteSnapshots) == []
@@ -295,8 +295,8 @@ def test_a_closed_tracker_refuses_and_keeps_its_snapshots():
     shell.add((START_MS + 5, 1, 0), (LATER_MS, 1, 1))
     shell.now_ms += 5
     shell.pop(lease_ms=100)
-    shell.core.close(shell.now_ms)
-    shell.core.close(shell.now_ms)
+    shell.core.close(shell.now)
+    shell.core.close(shell.now)
     assert shell.core.stats().leased_count == 0
     assert shell.core.take_effects() == []
     with pytest.raises(TrackerClosed):
@@ -309,9 +309,9 @@ def test_a_deleted_tracker_refuses_adds():
     """Its positions are dropped, its snapshots asked to be deleted."""
     shell = Shell.with_limits(STRICT)
     shell.add((LATER_MS, 1, 0))
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     bucket_id = shell.store()
-    assert shell.core.delete(shell.now_ms) == 1
+    assert shell.core.delete(shell.now) == 1
     (effect,) = shell.asked(DeleteSnapshots)
     assert effect.bucket_ids == (bucket_id,)
     with pytest.raises(TrackerClosed):

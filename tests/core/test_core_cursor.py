@@ -13,21 +13,21 @@ def test_mark_delete_drops_bits_and_leases_at_or_below():
     """What is acknowledged in the cursor is neither pending nor leased."""
     shell = due_shell()
     shell.pop(2, lease_ms=50)
-    outcome = shell.core.advance_mark_delete(Position(1, 0), shell.now_ms)
+    outcome = shell.core.advance_mark_delete(Position(1, 0), shell.now)
     assert (outcome.mark_delete, outcome.trimmed_count) == (Position(1, 0), 1)
     assert shell.contains((1, 0), (1, 1)) == [False, True]
     assert shell.core.stats().leased_count == 1
-    assert shell.core.advance_mark_delete(Position(2, 0), shell.now_ms).trimmed_count == 3
-    assert shell.core.next_wakeup_ms() is None
+    assert shell.core.advance_mark_delete(Position(2, 0), shell.now).trimmed_count == 3
+    assert shell.next_wakeup_ms() is None
     shell.core.check()
 
 
 def test_a_lower_mark_delete_is_ignored_and_the_current_one_answered():
     """Calls may overtake each other."""
     shell = due_shell()
-    shell.core.advance_mark_delete(Position(1, 1), shell.now_ms)
+    shell.core.advance_mark_delete(Position(1, 1), shell.now)
     for lower in (Position(1, 0), Position(1, 1), Position(0, 99)):
-        outcome = shell.core.advance_mark_delete(lower, shell.now_ms)
+        outcome = shell.core.advance_mark_delete(lower, shell.now)
         assert (outcome.mark_delete, outcome.trimmed_count) == (Position(1, 1), 0)
     assert shell.core.mark_delete == Position(1, 1)
 
@@ -36,8 +36,8 @@ def test_later_acks_below_mark_delete_succeed_without_effect():
     """They are no-ops, answered unknown."""
     shell = due_shell()
     lease_id = shell.pop(lease_ms=50).lease_id
-    shell.core.advance_mark_delete(Position(1, 1), shell.now_ms)
-    outcome = shell.core.ack(lease_id, positions((1, 0), (1, 1), (1, 2)), shell.now_ms)
+    shell.core.advance_mark_delete(Position(1, 1), shell.now)
+    outcome = shell.core.ack(lease_id, positions((1, 0), (1, 1), (1, 2)), shell.now)
     assert (outcome.changed_count, outcome.stale.tolist(), outcome.unknown.tolist()) == (1, [], [0, 1])
 
 
@@ -46,16 +46,16 @@ def test_a_mark_delete_that_is_no_position_is_refused(position):
     """Entry -1 of a ledger is legal, a negative ledger is not."""
     shell = due_shell()
     with pytest.raises(InvalidInput, match="mark_delete"):
-        shell.core.advance_mark_delete(position, shell.now_ms)
+        shell.core.advance_mark_delete(position, shell.now)
     assert len(shell.core) == 4
 
 
 def test_a_bucket_wholly_below_mark_delete_is_deleted():
     """From the catalogue and the storage, also while one of its segments is loading."""
     shell = due_shell()
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     bucket_id = shell.store()
-    shell.core.advance_mark_delete(Position(2, 0), shell.now_ms)
+    shell.core.advance_mark_delete(Position(2, 0), shell.now)
     (effect,) = shell.asked(DeleteSnapshots)
     assert effect.bucket_ids == (bucket_id,)
     assert shell.core.buckets() == []
@@ -65,27 +65,27 @@ def test_a_bucket_wholly_below_mark_delete_is_deleted():
 def test_a_failed_deletion_is_tried_again():
     """Until it is reported done, with the same bucket."""
     shell = due_shell(limits=TrackerLimits(strict=True, retry_backoff_ms=5))
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     bucket_id = shell.store()
-    shell.core.advance_mark_delete(Position(2, 0), shell.now_ms)
-    assert shell.core.delete_failed(shell.next(DeleteSnapshots).effect_id, shell.now_ms)
-    assert shell.core.next_wakeup_ms() == shell.now_ms + 5
+    shell.core.advance_mark_delete(Position(2, 0), shell.now)
+    assert shell.core.delete_failed(shell.next(DeleteSnapshots).effect_id, shell.now)
+    assert shell.next_wakeup_ms() == shell.now_ms + 5
     shell.pass_time(5)
     again = shell.next(DeleteSnapshots)
     assert again.bucket_ids == (bucket_id,)
     assert shell.core.snapshots_deleted(again.effect_id)
-    assert shell.core.next_wakeup_ms() is None
+    assert shell.next_wakeup_ms() is None
 
 
 def test_clear_forgets_everything_and_answers_how_much():
     """Pending and leased alike; snapshots are asked to be deleted under a new epoch."""
     shell = due_shell()
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     bucket_id = shell.store()
     shell.pop(2, lease_ms=50)
     shell.add((LATER_MS, 3, 0))
-    assert shell.core.clear(shell.now_ms) == 5
-    assert (len(shell.core), shell.core.epoch, shell.core.next_wakeup_ms()) == (0, 2, None)
+    assert shell.core.clear(shell.now) == 5
+    assert (len(shell.core), shell.core.epoch, shell.next_wakeup_ms()) == (0, 2, None)
     (effect,) = shell.asked(DeleteSnapshots)
     assert (effect.epoch, effect.bucket_ids) == (2, (bucket_id,))
     assert shell.core.buckets() == []
@@ -95,21 +95,21 @@ def test_clear_forgets_everything_and_answers_how_much():
 def test_clear_is_legal_when_there_is_nothing_and_with_only_mutable_ones():
     """In any state; it still fences older writers."""
     shell = Shell.with_limits(STRICT)
-    assert shell.core.clear(shell.now_ms) == 0
+    assert shell.core.clear(shell.now) == 0
     assert [effect.bucket_ids for effect in shell.asked(DeleteSnapshots)] == [()]
     shell.add((LATER_MS, 1, 0))
-    assert shell.core.clear(shell.now_ms) == 1
+    assert shell.core.clear(shell.now) == 1
     shell.core.check()
 
 
 def test_results_of_effects_from_before_a_clear_are_ignored():
     """A store that ends after the barrier must be removed by its runner; the answer says so."""
     shell = due_shell()
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     shell.asked(StoreSnapshot)
-    shell.core.clear(shell.now_ms)
+    shell.core.clear(shell.now)
     effect = shell.next(StoreSnapshot)
-    assert not shell.core.snapshot_failed(effect.effect_id, shell.now_ms)
+    assert not shell.core.snapshot_failed(effect.effect_id, shell.now)
     shell.pending.insert(0, effect)
     shell.store()
     assert (len(shell.core), shell.core.buckets()) == (0, [])
@@ -118,9 +118,9 @@ def test_results_of_effects_from_before_a_clear_are_ignored():
 def test_a_new_epoch_returns_all_leases_at_once():
     """The new owner gets what the old one held; effects in flight stay valid."""
     shell = due_shell()
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     rows = shell.pop_rows(lease_ms=50_000)
-    shell.core.begin_epoch(2, shell.now_ms)
+    shell.core.begin_epoch(2, shell.now)
     assert shell.core.stats().leased_count == 0
     assert shell.pop_rows(lease_ms=50) == rows
     shell.store()
@@ -134,5 +134,5 @@ def test_an_epoch_must_rise(epoch):
     shell = due_shell()
     shell.pop(lease_ms=50)
     with pytest.raises(InvalidInput, match="epoch"):
-        shell.core.begin_epoch(epoch, shell.now_ms)
+        shell.core.begin_epoch(epoch, shell.now)
     assert shell.core.stats().leased_count == 3

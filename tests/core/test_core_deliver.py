@@ -32,7 +32,7 @@ def test_an_answer_is_ordered_by_deadline_then_position():
     for row in rows:
         shell.add(row)
         if row[0] == DUE_MS:
-            shell.core.seal_now(shell.now_ms)
+            shell.core.seal_now(shell.now)
             shell.perform_all()
     shell.now_ms = DUE_MS + 2
     assert shell.pop_rows() == sorted(rows)
@@ -62,7 +62,7 @@ def test_nothing_due_makes_no_lease():
     """An empty answer has lease id 0."""
     shell = Shell.with_limits(STRICT)
     assert shell.pop(lease_ms=50).lease_id == 0
-    assert shell.core.next_wakeup_ms() is None
+    assert shell.next_wakeup_ms() is None
 
 
 @pytest.mark.parametrize(("count", "lease_ms"), [(0, 10), (-1, 10), (1, -1), (1, INT63_MAX)])
@@ -78,7 +78,7 @@ def test_what_is_loaded_does_not_wait_for_what_is_loading():
     """A slow storage delays its own segments only."""
     limits = TrackerLimits(strict=True, max_indexes_per_segment=2, load_indexes_max=2, retry_backoff_ms=5)
     shell = due_shell(4, limits)
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     shell.store()
     assert shell.asked(LoadSegments) != []
     assert shell.pop_rows() == [(DUE_MS, 1, 0), (DUE_MS, 1, 1)]
@@ -99,7 +99,7 @@ def test_a_load_takes_following_segments_along(load_indexes_min, last_segment):
     )
     shell = Shell.with_limits(limits)
     shell.add(*[(DUE_MS + 10 * (entry // 2), 1, entry) for entry in range(12)])
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     shell.store()
     assert shell.core.stats().loaded_count == 0
     shell.pass_time(DUE_MS - START_MS)
@@ -113,9 +113,9 @@ def test_a_failed_load_is_tried_again_and_delivers_once():
     limits = TrackerLimits(strict=True, prefetch_window_ms=10, retry_backoff_ms=5)
     shell = due_shell(2, limits)
     shell.now_ms = START_MS
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     shell.store()
-    assert shell.core.next_wakeup_ms() == DUE_MS - 10
+    assert shell.next_wakeup_ms() == DUE_MS - 10
     shell.pass_time(90)
     for _ in range(2):
         shell.fail_load()
@@ -131,7 +131,7 @@ def test_a_lost_snapshot_drops_its_positions_and_asks_for_a_replay():
     limits = TrackerLimits(strict=True, prefetch_window_ms=0, max_indexes_per_segment=2)
     shell = due_shell(2, limits)
     shell.now_ms = START_MS
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     shell.store()
     shell.pass_time(100)
     shell.fail_load(lost=True)
@@ -139,7 +139,7 @@ def test_a_lost_snapshot_drops_its_positions_and_asks_for_a_replay():
     assert shell.contains((1, 0), (1, 1), (2, 0)) == [False, False, False]
     assert shell.core.stats().dropped_as_corrupt_count == 3
     assert len(shell.asked(DeleteSnapshots)) == 1
-    shell.core.begin_epoch(2, shell.now_ms)
+    shell.core.begin_epoch(2, shell.now)
     assert not shell.core.replay_required
 
 
@@ -148,12 +148,12 @@ def test_loaded_rows_that_contradict_the_bounds_are_a_lost_snapshot():
     limits = TrackerLimits(strict=True, prefetch_window_ms=0)
     shell = due_shell(2, limits)
     shell.now_ms = START_MS
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     shell.store()
     shell.pass_time(100)
     effect = shell.next(LoadSegments)
     rows = shell.segments(effect)
-    assert shell.core.segments_loaded(effect.effect_id, rows.take(slice(0, 1)), shell.now_ms)
+    assert shell.core.segments_loaded(effect.effect_id, rows.take(slice(0, 1)), shell.now)
     assert shell.core.replay_required
     shell.core.check()
 
@@ -162,12 +162,12 @@ def test_rows_that_were_stored_in_another_order_are_delivered_in_time_order():
     """Foreign segments need not be sorted inside."""
     shell = due_shell(3, TrackerLimits(strict=True, prefetch_window_ms=0))
     shell.now_ms = START_MS
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     shell.store()
     shell.pass_time(100)
     effect = shell.next(LoadSegments)
     rows = shell.segments(effect)
-    assert shell.core.segments_loaded(effect.effect_id, rows.take(np.array([3, 2, 0, 1])), shell.now_ms)
+    assert shell.core.segments_loaded(effect.effect_id, rows.take(np.array([3, 2, 0, 1])), shell.now)
     assert shell.pop_rows() == [(DUE_MS, 1, 0), (DUE_MS, 1, 1), (DUE_MS, 1, 2)]
     shell.core.check()
 
@@ -176,11 +176,11 @@ def test_results_of_forgotten_effects_are_ignored():
     """Each answers False and changes nothing."""
     shell = due_shell()
     rows = shell.pop(lease_ms=50).indexes
-    assert not shell.core.snapshot_failed(99, shell.now_ms)
-    assert not shell.core.segments_loaded(99, rows, shell.now_ms)
-    assert not shell.core.segment_load_failed(99, shell.now_ms, lost=True)
+    assert not shell.core.snapshot_failed(99, shell.now)
+    assert not shell.core.segments_loaded(99, rows, shell.now)
+    assert not shell.core.segment_load_failed(99, shell.now, lost=True)
     assert not shell.core.snapshots_deleted(99)
-    assert not shell.core.delete_failed(99, shell.now_ms)
+    assert not shell.core.delete_failed(99, shell.now)
     assert shell.core.stats().effects_failed_count == 0
     shell.core.check()
 
@@ -213,7 +213,7 @@ def test_cancelled_positions_leave_a_bounded_number_of_copies():
     memory = shell.core._state.mutable.memory
     assert memory is not None
     assert len(memory.ghosts or ()) <= 1_024
-    assert shell.core.next_wakeup_ms() is None
+    assert shell.next_wakeup_ms() is None
 
 
 def test_leases_that_run_out_again_and_again_leave_one_copy_of_each():
@@ -233,13 +233,13 @@ def test_leases_that_run_out_again_and_again_leave_one_copy_of_each():
 def test_drained_trackers_hold_nothing(count):
     """No copy, no lease, no bucket, no wake-up."""
     shell = due_shell(count, TrackerLimits(strict=True, min_index_count_per_bucket=3, max_indexes_per_segment=2))
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     assert len(shell.drain()) == count + 1
     shell.perform_all()
     stats = shell.core.stats()
     assert (stats.pending_count, stats.loaded_count, stats.bucket_count, stats.snapshot_bytes) == (0, 0, 0, 0)
     assert stats.membership_bytes == 0
-    assert shell.core.next_wakeup_ms() is None
+    assert shell.next_wakeup_ms() is None
     assert not shell.snapshots
 
 
@@ -249,11 +249,11 @@ def test_dead_copies_between_two_that_count_are_leapt_over():
     count = 100_000
     shell.add((5_000, 2, 0), (7_000, 2, 1))
     dead = np.zeros(count, np.int64)
-    shell.core.add(index_columns(dead + 6_000, dead + 1, np.arange(count)), shell.now_ms)
-    shell.core.seal_now(shell.now_ms)
+    shell.core.add(index_columns(dead + 6_000, dead + 1, np.arange(count)), shell.now)
+    shell.core.seal_now(shell.now)
     shell.perform_all()
     shell.pass_time(10_000)
-    shell.core.advance_mark_delete(Position(1, count), shell.now_ms)
+    shell.core.advance_mark_delete(Position(1, count), shell.now)
     started = time.perf_counter()
     assert shell.pop_rows(2, lease_ms=10) == [(5_000, 2, 0), (7_000, 2, 1)]
     assert time.perf_counter() - started < 1.0
@@ -274,12 +274,12 @@ def test_clear_leaves_nothing_to_replay():
     """What was lost before has been cleared as well."""
     shell = Shell.with_limits(TrackerLimits(min_index_count_per_bucket=1, tick_ms=0, prefetch_window_ms=0))
     shell.add((50_000, 1, 0))
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     shell.store()
     shell.pass_time(50_000)
     shell.fail_load(lost=True)
     assert shell.core.replay_required
-    shell.core.clear(shell.now_ms)
+    shell.core.clear(shell.now)
     assert not shell.core.replay_required
 
 
@@ -291,7 +291,7 @@ def test_what_is_in_memory_anyway_does_not_use_up_the_budget_for_loading():
     shell = Shell.with_limits(limits)
     for ledger in range(6):
         shell.add(*[(50_000, ledger, entry) for entry in range(2)])
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     shell.perform_all()
     shell.add(*[(10**9, 9, entry) for entry in range(30)])
     shell.pass_time(50_000)
@@ -307,7 +307,7 @@ def test_loads_under_way_count_against_the_budget_too():
     shell = Shell.with_limits(limits)
     for ledger in range(12):
         shell.add(*[(50_000, ledger, entry) for entry in range(10)])
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     shell.perform_all()
     shell.pass_time(50_000)
     assert len(shell.asked(LoadSegments)) == 2

@@ -20,7 +20,7 @@ def test_an_unacknowledged_lease_returns_at_its_expiry():
     """A lost answer loses no message; the moment is a wake-up."""
     shell = due_shell()
     delivery = shell.pop(lease_ms=50)
-    assert delivery.expires_at_ms == DUE_MS + 50 == shell.core.next_wakeup_ms()
+    assert delivery.expires_at_ms == DUE_MS + 50 == shell.next_wakeup_ms()
     shell.pass_time(49)
     assert shell.pop_rows() == []
     shell.now_ms += 1
@@ -32,10 +32,10 @@ def test_ack_forgets_positions():
     """And answers unknown for what is not tracked."""
     shell = due_shell()
     lease_id = shell.pop(lease_ms=50).lease_id
-    outcome = shell.core.ack(lease_id, positions((1, 1), (7, 7), (1, 0)), shell.now_ms)
+    outcome = shell.core.ack(lease_id, positions((1, 1), (7, 7), (1, 0)), shell.now)
     assert (outcome.changed_count, outcome.stale.tolist(), outcome.unknown.tolist()) == (2, [], [1])
     assert shell.contains((1, 0), (1, 1), (1, 2)) == [False, False, True]
-    again = shell.core.ack(lease_id, positions((1, 0)), shell.now_ms)
+    again = shell.core.ack(lease_id, positions((1, 0)), shell.now)
     assert (again.changed_count, again.unknown.tolist()) == (0, [0])
 
 
@@ -43,7 +43,7 @@ def test_ack_of_a_position_repeated_in_the_call_counts_once():
     """The repeat succeeds with it: it is neither stale nor unknown."""
     shell = due_shell()
     lease_id = shell.pop(lease_ms=50).lease_id
-    outcome = shell.core.ack(lease_id, positions((1, 0), (1, 0)), shell.now_ms)
+    outcome = shell.core.ack(lease_id, positions((1, 0), (1, 0)), shell.now)
     assert (outcome.changed_count, outcome.stale.tolist(), outcome.unknown.tolist()) == (1, [], [])
 
 
@@ -52,7 +52,7 @@ def test_ack_of_an_expired_lease_succeeds():
     shell = due_shell(1)
     lease_id = shell.pop(lease_ms=50).lease_id
     shell.pass_time(50)
-    assert shell.core.ack(lease_id, positions((1, 0)), shell.now_ms).changed_count == 1
+    assert shell.core.ack(lease_id, positions((1, 0)), shell.now).changed_count == 1
     assert shell.pop_rows() == []
     shell.core.check()
 
@@ -63,10 +63,10 @@ def test_ack_of_an_expired_lease_is_stale_once_leased_again():
     first = shell.pop(lease_ms=50).lease_id
     shell.pass_time(50)
     second = shell.pop(lease_ms=50).lease_id
-    outcome = shell.core.ack(first, positions((1, 0)), shell.now_ms)
+    outcome = shell.core.ack(first, positions((1, 0)), shell.now)
     assert (outcome.changed_count, outcome.stale.tolist()) == (0, [0])
     assert shell.contains((1, 0)) == [True]
-    assert shell.core.ack(second, positions((1, 0)), shell.now_ms).changed_count == 1
+    assert shell.core.ack(second, positions((1, 0)), shell.now).changed_count == 1
 
 
 @pytest.mark.parametrize("verb", ["ack", "nack"])
@@ -84,7 +84,7 @@ def test_nack_returns_at_once():
     """Due again with its own deadline; the others stay leased."""
     shell = due_shell()
     lease_id = shell.pop(lease_ms=50).lease_id
-    assert shell.core.nack(lease_id, positions((1, 1)), shell.now_ms).changed_count == 1
+    assert shell.core.nack(lease_id, positions((1, 1)), shell.now).changed_count == 1
     assert shell.pop_rows() == [(DUE_MS, 1, 1)]
     assert shell.core.stats().leased_count == 2
 
@@ -94,14 +94,14 @@ def test_nack_with_a_deadline_replaces_it(sealed):
     """Also when the snapshot says otherwise; it comes out once, at the new deadline."""
     shell = due_shell()
     if sealed:
-        shell.core.seal_now(shell.now_ms)
+        shell.core.seal_now(shell.now)
         shell.perform_all()
     lease_id = shell.pop(lease_ms=50).lease_id
-    outcome = shell.core.nack(lease_id, positions((1, 0)), shell.now_ms, deliver_at_ms=DUE_MS + 7)
+    outcome = shell.core.nack(lease_id, positions((1, 0)), shell.now, deliver_at_ms=DUE_MS + 7)
     assert outcome.changed_count == 1
     assert shell.core.next_delivery_ms() == DUE_MS + 7
     shell.core.check()
-    shell.core.ack(lease_id, positions((1, 1), (1, 2)), shell.now_ms)
+    shell.core.ack(lease_id, positions((1, 1), (1, 2)), shell.now)
     shell.now_ms += 6
     assert shell.pop_rows() == []
     shell.now_ms += 1
@@ -114,7 +114,7 @@ def test_nack_of_what_is_not_leased_is_stale_or_unknown():
     first = shell.pop(1, lease_ms=50).lease_id
     second = shell.pop(1, lease_ms=500).lease_id
     shell.pass_time(50)
-    outcome = shell.core.nack(first, positions((1, 0), (1, 1), (7, 7)), shell.now_ms, deliver_at_ms=LATER_MS)
+    outcome = shell.core.nack(first, positions((1, 0), (1, 1), (7, 7)), shell.now, deliver_at_ms=LATER_MS)
     assert (outcome.changed_count, outcome.stale.tolist(), outcome.unknown.tolist()) == (0, [0, 1], [2])
     assert shell.pop_rows() == [(DUE_MS, 1, 0)]
     assert second == 2
@@ -126,7 +126,7 @@ def test_nack_to_a_deadline_out_of_range_changes_nothing(deliver_at_ms):
     shell = due_shell()
     lease_id = shell.pop(lease_ms=50).lease_id
     with pytest.raises(InvalidInput, match="deliver_at_ms"):
-        shell.core.nack(lease_id, positions((1, 0)), shell.now_ms, deliver_at_ms=deliver_at_ms)
+        shell.core.nack(lease_id, positions((1, 0)), shell.now, deliver_at_ms=deliver_at_ms)
     assert shell.core.stats().leased_count == 3
 
 
@@ -134,7 +134,7 @@ def test_leased_positions_are_sealed_with_the_rest():
     """What has a bit must be in the snapshot, or a crash would lose it."""
     shell = due_shell()
     shell.pop(2, lease_ms=500)
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     (effect,) = shell.asked(StoreSnapshot)
     assert len(effect.frozen) == 4
     shell.perform_all()

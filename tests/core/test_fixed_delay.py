@@ -105,13 +105,13 @@ def test_an_emptied_tracker_begins_anew(emptied_by):
             assert len(shell.pop().indexes) == LOOKAHEAD
         case "ack":
             taken = shell.pop(lease_ms=1_000)
-            shell.core.ack(taken.lease_id, taken.indexes.positions, shell.now_ms)
+            shell.core.ack(taken.lease_id, taken.indexes.positions, shell.now)
         case "trim":
-            shell.core.advance_mark_delete(Position(2, 0), shell.now_ms)
+            shell.core.advance_mark_delete(Position(2, 0), shell.now)
         case "clear":
-            shell.core.clear(shell.now_ms)
+            shell.core.clear(shell.now)
         case "cancel":
-            shell.core.cancel(_rows(range(LOOKAHEAD)).positions, shell.now_ms)
+            shell.core.cancel(_rows(range(LOOKAHEAD)).positions, shell.now)
     assert not len(shell.core)
     shell.now_ms = START_MS
     shell.add(*[(START_MS + 1_000 + entry, 3, entry) for entry in range(LOOKAHEAD)])
@@ -123,7 +123,7 @@ def test_an_offer_that_empties_the_tracker_does_not_begin_anew():
     shell = Shell.with_limits(FIXED)
     shell.add((START_MS + DELAY_MS, 1, 0))
     shell.add((0, 1, 0))
-    shell.core.wake(shell.now_ms)
+    shell.core.wake(shell.now)
     shell.add(*[(START_MS + DELAY_MS + entry, 2, entry) for entry in range(LOOKAHEAD)])
     assert not _pauses(shell)
 
@@ -133,11 +133,11 @@ def test_a_nack_to_an_earlier_deadline_ends_it_and_a_plain_one_does_not():
     shell = _filled(LOOKAHEAD + 1)
     shell.now_ms = START_MS + DELAY_MS
     taken = shell.pop(1, lease_ms=1_000)
-    shell.core.nack(taken.lease_id, taken.indexes.positions, shell.now_ms)
+    shell.core.nack(taken.lease_id, taken.indexes.positions, shell.now)
     assert not _pauses(shell), "it is due"
     taken = shell.pop(1, lease_ms=1_000)
     assert _pauses(shell)
-    shell.core.nack(taken.lease_id, taken.indexes.positions, shell.now_ms, deliver_at_ms=shell.now_ms + 1)
+    shell.core.nack(taken.lease_id, taken.indexes.positions, shell.now, deliver_at_ms=shell.now_ms + 1)
     assert not _pauses(shell)
 
 

@@ -14,15 +14,15 @@ DUE_MS = 1_500
 ROWS = [(DUE_MS if ledger < 3 else LATER_MS, ledger, entry) for ledger in range(1, 6) for entry in range(4)]
 
 MEANWHILE: dict[str, Callable[[Shell], object]] = {
-    "cancel": lambda shell: shell.core.cancel(positions((1, 0), (3, 1), (5, 3)), shell.now_ms),
+    "cancel": lambda shell: shell.core.cancel(positions((1, 0), (3, 1), (5, 3)), shell.now),
     "hand off": lambda shell: (shell.pass_time(1_000), shell.pop(5)),
     "ack": lambda shell: (
         shell.pass_time(1_000),
-        shell.core.ack(shell.pop(5, lease_ms=10).lease_id, FEW, shell.now_ms),
+        shell.core.ack(shell.pop(5, lease_ms=10).lease_id, FEW, shell.now),
     ),
     "offer as due": lambda shell: shell.add((0, 2, 2), (0, 4, 2)),
-    "trim": lambda shell: shell.core.advance_mark_delete(Position(3, 1), shell.now_ms),
-    "clear": lambda shell: shell.core.clear(shell.now_ms),
+    "trim": lambda shell: shell.core.advance_mark_delete(Position(3, 1), shell.now),
+    "clear": lambda shell: shell.core.clear(shell.now),
 }
 FEW = positions((1, 0), (1, 3), (4, 1))
 ALL = positions(*[row[1:] for row in ROWS])
@@ -33,7 +33,7 @@ def sealing_shell() -> Shell:
         TrackerLimits(strict=True, max_num_buckets=1, prefetch_window_ms=1_000, retry_backoff_ms=9_000)
     )
     shell.add(*ROWS)
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     return shell
 
 
@@ -69,7 +69,7 @@ def test_a_store_that_is_tried_again_holds_what_is_left_by_then(meanwhile):
     left = sorted(tuple(position) for position in ALL.take(shell.core.contains(ALL)))
     shell.pass_time(10_000)
     for effect in shell.asked(StoreSnapshot):
-        shell.core.cancel(positions((5, 0)), shell.now_ms)
+        shell.core.cancel(positions((5, 0)), shell.now)
         assert sorted(row[1:] for row in seal(effect.frozen).indexes) == left
         shell.store()
     shell.core.check()
@@ -82,11 +82,11 @@ def test_what_is_being_merged_stays_as_it_was(meanwhile):
     shell = sealing_shell()
     shell.store()
     shell.add((LATER_MS, 9, 0))
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     shell.store()
     (merge,) = [effect for effect in shell.core.take_effects() if isinstance(effect, MergeSnapshots)]
     MEANWHILE[meanwhile](shell)
     merged = sorted(tuple(position) for source in merge.sources for position in source.live.to_columns())
     assert merged == sorted([*(tuple(position) for position in ALL), (9, 0)])
-    assert shell.core.merge_failed(merge.effect_id, shell.now_ms) == (meanwhile != "clear")
+    assert shell.core.merge_failed(merge.effect_id, shell.now) == (meanwhile != "clear")
     shell.core.check()

@@ -105,7 +105,7 @@ def sealed_shell() -> Shell:
     )
     shell.add((shell.now_ms + 1, 1, 1), *[(LATER_MS + entry, 1, entry) for entry in range(2, BUCKET)])
     shell.add(*[(LATER_MS + entry, 2, entry) for entry in range(10)])
-    shell.core.seal_now(shell.now_ms)
+    shell.core.seal_now(shell.now)
     shell.perform_all()
     shell.add((LATER_MS, 3, 5))
     shell.pass_time(1)
@@ -126,13 +126,13 @@ def test_much_asking_makes_a_lookup_that_counts_as_memory():
 CHANGES = {
     "add": lambda shell: shell.add((LATER_MS, 4, 0)),
     "add late": lambda shell: shell.add((LATER_MS, 1, BUCKET)),
-    "ack": lambda shell: shell.core.ack(1, PositionColumns.of([(1, 1)]), shell.now_ms),
-    "cancel": lambda shell: shell.core.cancel(PositionColumns.of([(1, 9), (3, 5)]), shell.now_ms),
-    "advance": lambda shell: shell.core.advance_mark_delete(Position(1, 20), shell.now_ms),
+    "ack": lambda shell: shell.core.ack(1, PositionColumns.of([(1, 1)]), shell.now),
+    "cancel": lambda shell: shell.core.cancel(PositionColumns.of([(1, 9), (3, 5)]), shell.now),
+    "advance": lambda shell: shell.core.advance_mark_delete(Position(1, 20), shell.now),
     "hand off": lambda shell: (shell.pass_time(LATER_MS), shell.perform_all(), shell.pop()),
-    "nack": lambda shell: shell.core.nack(1, PositionColumns.of([(1, 1)]), shell.now_ms, deliver_at_ms=LATER_MS),
+    "nack": lambda shell: shell.core.nack(1, PositionColumns.of([(1, 1)]), shell.now, deliver_at_ms=LATER_MS),
     "lose": lambda shell: (shell.pass_time(LATER_MS - 900), shell.fail_load(lost=True)),
-    "clear": lambda shell: shell.core.clear(shell.now_ms),
+    "clear": lambda shell: shell.core.clear(shell.now),
 }
 
 
@@ -156,8 +156,8 @@ def test_one_ledger_may_have_several_buckets():
     """A ledger that never rolls over: its bitmaps are looked up as one."""
     shell = Shell.with_limits(TrackerLimits())
     for first in (0, 100, 200):
-        shell.core.add(IndexColumns.of([(LATER_MS, 1, entry) for entry in range(first, first + 50)]), shell.now_ms)
-        shell.core.seal_now(shell.now_ms)
+        shell.core.add(IndexColumns.of([(LATER_MS, 1, entry) for entry in range(first, first + 50)]), shell.now)
+        shell.core.seal_now(shell.now)
         shell.perform_all()
     assert looked_up(shell) > 0
     assert (

@@ -8,6 +8,7 @@ from tests.core.shell import Shell
 from tracker.core.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
 from tracker.core.core import TrackerCore
 from tracker.core.effects import DeleteSnapshots, LoadSegments, StoreSnapshot
+from tracker.core.instant import Instant
 from tracker.core.limits import TrackerLimits
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.recovery import RecoverableBucket, RecoveryPlan, needs_metadata, plan_recovery
@@ -243,7 +244,9 @@ def test_a_recovered_tracker_delivers_what_the_plan_kept():
     rows = [(2_000 + 7 * number, 1, number) for number in range(30)]
     limits = TrackerLimits(strict=True, max_step_per_segment_ms=STEP_MS, prefetch_window_ms=50)
     found = plan(bucket(4, rows), bucket(5, [(500, 0, 0)]), cutoff_ms=1_000)
-    core = TrackerCore.recovered(limits, found, epoch=3, mark_delete=BEFORE_ALL, now_ms=1_000, lost_bucket_ids=(6,))
+    core = TrackerCore.recovered(
+        limits, found, epoch=3, mark_delete=BEFORE_ALL, now=Instant(1_000, 0), lost_bucket_ids=(6,)
+    )
     shell = Shell(core, snapshots={4: sealed_of(rows)})
     core.check()
     (deletion,) = shell.asked(DeleteSnapshots)
@@ -259,7 +262,7 @@ def test_a_recovered_tracker_asks_at_once_for_what_is_nearly_due():
     """The first answer must not wait for a wake-up."""
     limits = TrackerLimits(strict=True, prefetch_window_ms=50)
     found = plan(bucket(4, [(1_040, 1, 0), (9_000, 1, 1)]), cutoff_ms=1_000)
-    core = TrackerCore.recovered(limits, found, epoch=1, mark_delete=BEFORE_ALL, now_ms=1_000)
+    core = TrackerCore.recovered(limits, found, epoch=1, mark_delete=BEFORE_ALL, now=Instant(1_000, 0))
     (load,) = core.take_effects()
     assert isinstance(load, LoadSegments)
     assert (load.bucket_id, load.first, load.last) == (4, 0, 0)
@@ -273,38 +276,38 @@ def test_seal_numbers_go_on_above_the_catalogues_highest():
             plan(bucket(4, [(9_000, 5, 0)])),
             epoch=1,
             mark_delete=BEFORE_ALL,
-            now_ms=1_000,
+            now=Instant(1_000, 0),
             last_seal_number=41,
         )
     )
     for number in (42, 43):
         shell.add((9_000, 6, number))
-        shell.core.seal_now(shell.now_ms)
+        shell.core.seal_now(shell.now)
         assert shell.next(StoreSnapshot).seal_number == number
-        shell.core.clear(shell.now_ms)
+        shell.core.clear(shell.now)
 
 
 def test_positions_below_a_recovered_bucket_are_late():
     """The sealed frontier is recovered too, so a replay does not reopen old ranges."""
     found = plan(bucket(4, [(9_000, 5, 0)]))
-    core = TrackerCore.recovered(TrackerLimits(), found, epoch=1, mark_delete=BEFORE_ALL, now_ms=1_000)
-    core.add(IndexColumns.of([(9_000, 4, 0), (9_000, 5, 0), (9_000, 5, 1)]), 1_000)
+    core = TrackerCore.recovered(TrackerLimits(), found, epoch=1, mark_delete=BEFORE_ALL, now=Instant(1_000, 0))
+    core.add(IndexColumns.of([(9_000, 4, 0), (9_000, 5, 0), (9_000, 5, 1)]), Instant(1_000, 0))
     assert (core.stats().late_count, core.stats().mutable_count, core.stats().duplicate_count) == (1, 1, 1)
 
 
 def test_leases_of_before_a_restart_are_known_and_are_nobody_elses():
     """A late acknowledgement succeeds, unless somebody has the position in hands again: then it is stale."""
     found = plan(bucket(4, [(1_000, 1, 0), (1_000, 1, 1), (9_000, 1, 2)], by_segment=False))
-    shell = Shell(TrackerCore.recovered(TrackerLimits(), found, epoch=1, mark_delete=BEFORE_ALL, now_ms=0))
+    shell = Shell(TrackerCore.recovered(TrackerLimits(), found, epoch=1, mark_delete=BEFORE_ALL, now=Instant(0, 0)))
     shell.snapshots[4] = sealed_of([(1_000, 1, 0), (1_000, 1, 1), (9_000, 1, 2)])
     shell.perform_all()
     before = shell.pop(2, lease_ms=100)
-    shell.core = TrackerCore.recovered(TrackerLimits(), found, epoch=2, mark_delete=BEFORE_ALL, now_ms=0)
+    shell.core = TrackerCore.recovered(TrackerLimits(), found, epoch=2, mark_delete=BEFORE_ALL, now=Instant(0, 0))
     shell.perform_all()
     again = shell.pop(1, lease_ms=100)
     assert next(iter(before.indexes.positions)) == next(iter(again.indexes.positions)) == Position(1, 0)
     assert again.lease_id != before.lease_id
-    outcome = shell.core.ack(before.lease_id, before.indexes.positions, shell.now_ms)
+    outcome = shell.core.ack(before.lease_id, before.indexes.positions, shell.now)
     assert (outcome.changed_count, outcome.stale.tolist()) == (1, [0])
 
 
@@ -321,7 +324,7 @@ def test_a_foreign_segment_without_rows_is_loaded_like_any_other():
         4, one.first, one.last, bounds, segment_bits=[PositionBitmap(), PositionBitmap.of(one.indexes.positions)]
     )
     limits = TrackerLimits(strict=True, prefetch_window_ms=0, load_indexes_max=1)
-    core = TrackerCore.recovered(limits, plan(foreign), epoch=1, mark_delete=BEFORE_ALL, now_ms=1_000)
+    core = TrackerCore.recovered(limits, plan(foreign), epoch=1, mark_delete=BEFORE_ALL, now=Instant(1_000, 0))
     shell = Shell(core, snapshots={4: SealedIndexes(one.indexes, bounds, one.first, one.last)})
     assert shell.drain() == [(2_000, 1, 0)]
     core.check()
@@ -334,7 +337,9 @@ def foreign_shell(snapshot: SealedIndexes, *segment_bits: list[tuple[int, int]],
         4, snapshot.first, snapshot.last, snapshot.bounds, segment_bits=bits, is_foreign=True
     )
     tracker_limits = TrackerLimits(strict=True, prefetch_window_ms=0, **limits)
-    core = TrackerCore.recovered(tracker_limits, plan(everything), epoch=1, mark_delete=BEFORE_ALL, now_ms=1_000)
+    core = TrackerCore.recovered(
+        tracker_limits, plan(everything), epoch=1, mark_delete=BEFORE_ALL, now=Instant(1_000, 0)
+    )
     return Shell(core, snapshots={4: snapshot})
 
 
@@ -362,7 +367,7 @@ def test_a_foreign_bit_without_a_row_does_not_hide_a_dead_copy():
     shell = foreign_shell(sealed_of([(2_000, 1, 0), (2_000, 1, 1), (9_000, 1, 2)]), [(1, 0), (1, 1), (1, 7)], [(1, 2)])
     shell.pass_time(1_000)
     shell.load()
-    assert shell.core.cancel(PositionColumns.of([(1, 0)]), shell.now_ms).cancelled_count == 1
+    assert shell.core.cancel(PositionColumns.of([(1, 0)]), shell.now).cancelled_count == 1
     assert shell.pop_rows() == [(2_000, 1, 1)]
     shell.core.check()
 

@@ -16,7 +16,7 @@ class Model:
     tracked: dict[Position, int] = field(default_factory=dict)
     leased: dict[Position, int] = field(default_factory=dict)
     expiry: dict[Position, int] = field(default_factory=dict)
-    """When the lease of a leased position ends."""
+    """When the lease of a leased position ends, in elapsed time."""
     mark_delete: Position = BEFORE_ALL
 
     def add(self, rows: list[Row], now_ms: int) -> tuple[list[int], list[int], list[int]]:
@@ -46,9 +46,9 @@ class Model:
             if position not in self.leased and deliver_at_ms <= cutoff_ms
         )
 
-    def expire(self, now_ms: int) -> None:
+    def expire(self, elapsed_ms: int) -> None:
         self.leased = {
-            position: lease_id for position, lease_id in self.leased.items() if self.expiry[position] > now_ms
+            position: lease_id for position, lease_id in self.leased.items() if self.expiry[position] > elapsed_ms
         }
 
     def void_leases(self) -> None:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from tests.core.two_clocks import TwoClocks
 from tests.property.model import Model, Row
 from tracker.core.columns import IndexColumns, Position, PositionColumns
 from tracker.core.core import TrackerCore
@@ -13,7 +14,7 @@ from tracker.core.seal import SealedIndexes, seal
 from tracker.core.segment import cut_segments
 
 
-class StoredWorld:
+class StoredWorld(TwoClocks):
     """The core, its model, and what is stored; ``hits`` counts the rare paths that were taken."""
 
     def __init__(self, limits: TrackerLimits) -> None:
@@ -71,13 +72,13 @@ class StoredWorld:
         if fate != "ok" or stale:
             self.hits["failed store"] += fate != "ok"
             self.hits["stale epoch"] += stale
-            self.core.snapshot_failed(effect.effect_id, self.now_ms)
+            self.core.snapshot_failed(effect.effect_id, self.now)
             return
         bucket_id, self.next_bucket_id = self.next_bucket_id, self.next_bucket_id + 1
         sealed = seal(effect.frozen)
         self.stored[bucket_id] = self.catalogue[bucket_id] = sealed
         self.seal_numbers[bucket_id] = effect.seal_number
-        if not self.core.snapshot_stored(effect.effect_id, bucket_id, sealed, snapshot_bytes=100, now_ms=self.now_ms):
+        if not self.core.snapshot_stored(effect.effect_id, bucket_id, sealed, snapshot_bytes=100, now=self.now):
             self.hits["stale epoch"] += 1
             del self.stored[bucket_id], self.catalogue[bucket_id]
 
@@ -86,11 +87,11 @@ class StoredWorld:
             sealed = self.stored[effect.bucket_id]
             starts = sealed.bounds.starts
             rows = sealed.indexes.take(slice(int(starts[effect.first]), int(starts[effect.last + 1])))
-            self.hits["load"] += self.core.segments_loaded(effect.effect_id, rows, self.now_ms)
+            self.hits["load"] += self.core.segments_loaded(effect.effect_id, rows, self.now)
             return
         lost = fate == "lost" or effect.bucket_id not in self.stored
         dropped = self.core.stats().dropped_as_corrupt_count
-        if self.core.segment_load_failed(effect.effect_id, self.now_ms, lost=lost) and lost:
+        if self.core.segment_load_failed(effect.effect_id, self.now, lost=lost) and lost:
             sealed = self.stored[effect.bucket_id]
             unread = sealed.indexes.take(slice(int(sealed.bounds.starts[effect.first]), None))
             behind = {(ledger_id, entry_id) for _, ledger_id, entry_id in unread}
@@ -104,7 +105,7 @@ class StoredWorld:
 
     def _delete(self, effect: DeleteSnapshots, fate: str) -> None:
         if fate != "ok" or effect.epoch < self.catalogue_epoch:
-            self.core.delete_failed(effect.effect_id, self.now_ms)
+            self.core.delete_failed(effect.effect_id, self.now)
             return
         self.catalogue_epoch = effect.epoch
         for bucket_id in effect.bucket_ids:
@@ -117,7 +118,7 @@ class StoredWorld:
         stale = effect.epoch < self.catalogue_epoch
         if fate == "lost":
             tracked = dict(self.model.tracked)
-            if self.core.merge_failed(effect.effect_id, self.now_ms, lost_bucket_ids=ids[:1]):
+            if self.core.merge_failed(effect.effect_id, self.now, lost_bucket_ids=ids[:1]):
                 for position in tracked:
                     if not self.core.contains(PositionColumns.of([position]))[0]:
                         self.model.forget(position)
@@ -125,7 +126,7 @@ class StoredWorld:
             return
         if fate != "ok" or stale or any(bucket_id not in self.catalogue for bucket_id in ids):
             self.hits["failed merge"] += 1
-            self.core.merge_failed(effect.effect_id, self.now_ms)
+            self.core.merge_failed(effect.effect_id, self.now)
             return
         parts = [self.stored[source.bucket_id].indexes for source in effect.sources]
         live = [
@@ -140,7 +141,7 @@ class StoredWorld:
             del self.catalogue[source_id]
         stored = PositionBitmap.of(rows.positions)
         if self.core.snapshots_merged(
-            effect.effect_id, bucket_id, bounds, snapshot_bytes=100, stored=stored, now_ms=self.now_ms
+            effect.effect_id, bucket_id, bounds, snapshot_bytes=100, stored=stored, now=self.now
         ):
             self.hits["merge"] += 1
         else:
@@ -188,7 +189,7 @@ class StoredWorld:
             plan,
             epoch=self.catalogue_epoch,
             mark_delete=self.model.mark_delete,
-            now_ms=self.now_ms,
+            now=self.now,
             last_seal_number=max((self.seal_numbers.get(bucket_id, 0) for bucket_id in self.catalogue), default=0),
         )
         self.hits["restart with buckets"] += bool(expected)

@@ -126,7 +126,7 @@ class CutAndWhole:
 
     def advance_mark_delete(self, ledger: int, entry: int) -> None:
         for shell in (self.whole, self.cut):
-            shell.core.advance_mark_delete(Position(ledger, entry), shell.now_ms)
+            shell.core.advance_mark_delete(Position(ledger, entry), shell.now)
 
     def perform_all(self) -> None:
         self.whole.perform_all()
@@ -146,7 +146,7 @@ class CutAndWhole:
         # Bitmaps with the same bits may take different memory, and dead copies are dropped when somebody comes by.
         measured = {name: getattr(whole.core.stats(), name) for name in MEASURED}
         assert whole.core.stats() == replace(cut.core.stats(), **measured)
-        assert whole.core.next_wakeup_ms() == cut.core.next_wakeup_ms()
+        assert whole.next_wakeup_ms() == cut.next_wakeup_ms()
         assert whole.core.pause_reading(whole.now_ms) == cut.core.pause_reading(cut.now_ms)
         to_store = [[effect.frozen.live for effect in shell.asked(StoreSnapshot)] for shell in (whole, cut)]
         assert to_store[0] == to_store[1]

@@ -73,7 +73,7 @@ steps = st.one_of(
     st.tuples(st.just("nack"), numbers, positions, st.one_of(st.none(), st.integers(-5, 30))),
     st.tuples(st.just("pass_time"), st.integers(0, 25)),
     st.tuples(st.just("pass_time"), st.integers(0, 25)),
-    st.tuples(st.just("set_clock_back"), st.integers(1, 40)),
+    st.tuples(st.just("step_clock"), st.integers(-40, 40)),
     st.tuples(st.just("advance_mark_delete"), st.builds(Position, ledgers, st.integers(-1, 6))),
     st.tuples(st.just("clear")),
     st.tuples(st.just("new_owner")),

@@ -17,6 +17,7 @@ from tests.property.outcomes import plain
 from tests.property.tiny_limits import tiny_limits
 from tracker.core.columns import IndexColumns, Position, PositionColumns
 from tracker.core.effects import LoadSegments
+from tracker.core.instant import Instant
 from tracker.core.limits import TrackerKind, TrackerLimits
 
 pytestmark = pytest.mark.timeout(3_600)  # thousands of examples take their time
@@ -98,6 +99,10 @@ class BothKinds:
     def now_ms(self) -> int:
         return self.memory.now_ms
 
+    @property
+    def now(self) -> Instant:
+        return self.memory.now
+
     def same(self, verb: str, *arguments, **options):
         answers = []
         for shell in (self.bucket, self.memory):
@@ -127,11 +132,11 @@ class BothKinds:
 
     def add(self, offered: list[tuple[int, int, int]]) -> None:
         rows = [(self.now_ms + delay_ms, ledger, entry) for delay_ms, ledger, entry in offered]
-        self.same("add", IndexColumns.of(rows), self.now_ms)
+        self.same("add", IndexColumns.of(rows), self.now)
 
     def pop(self, count: int, lease_ms: int) -> None:
-        self.same("wake", self.now_ms)
-        delivery = self.same("pop_due", count, self.now_ms, lease_ms=lease_ms)
+        self.same("wake", self.now)
+        delivery = self.same("pop_due", count, self.now, lease_ms=lease_ms)
         if delivery["lease_id"]:
             self.last_lease_id = delivery["lease_id"]
             self.leased = [Position(ledger, entry) for _, ledger, entry in delivery["indexes"]]
@@ -149,17 +154,17 @@ class BothKinds:
 
     def ack(self, number: int, places: list[Position]) -> None:
         if self.last_lease_id:
-            self.same("ack", *self._named(number, places), self.now_ms)
+            self.same("ack", *self._named(number, places), self.now)
 
     def nack(self, number: int, places: list[Position], delay_ms: int | None) -> None:
         if self.last_lease_id:
             deliver_at_ms = None if delay_ms is None else self.now_ms + delay_ms
-            self.same("nack", *self._named(number, places), self.now_ms, deliver_at_ms=deliver_at_ms)
+            self.same("nack", *self._named(number, places), self.now, deliver_at_ms=deliver_at_ms)
 
     def extend(self, number: int, places: list[Position] | None, lease_ms: int) -> None:
         if self.last_lease_id:
             lease_id, named = self._named(number, places or [])
-            self.same("extend", lease_id, None if places is None else named, self.now_ms, lease_ms=lease_ms)
+            self.same("extend", lease_id, None if places is None else named, self.now, lease_ms=lease_ms)
 
     def _some_tracked(self, count: int) -> list[Position]:
         homes = self.memory.core._state.members.homes.values()
@@ -167,7 +172,7 @@ class BothKinds:
 
     def cancel(self, places: list[Position], tracked_count: int) -> None:
         places = list(dict.fromkeys([*places, *self._some_tracked(tracked_count)]))
-        self.same("cancel", PositionColumns.of(places), self.now_ms)
+        self.same("cancel", PositionColumns.of(places), self.now)
 
     def send_now(self, count: int) -> None:
         """Offer tracked positions as due, as a replay does that is late."""
@@ -182,19 +187,19 @@ class BothKinds:
     def pass_time(self, delta_ms: int) -> None:
         for shell in (self.bucket, self.memory):
             shell.now_ms += delta_ms
-        self.same("wake", self.now_ms)
+        self.same("wake", self.now)
 
     def advance_mark_delete(self, position: Position) -> None:
-        self.same("advance_mark_delete", position, self.now_ms)
+        self.same("advance_mark_delete", position, self.now)
 
     def reset_cursor(self, position: Position) -> None:
-        self.same("reset_cursor", position, self.now_ms)
+        self.same("reset_cursor", position, self.now)
 
     def clear(self) -> None:
-        self.same("clear", self.now_ms)
+        self.same("clear", self.now)
 
     def new_owner(self) -> None:
-        self.same("begin_epoch", self.memory.core.epoch + 1, self.now_ms)
+        self.same("begin_epoch", self.memory.core.epoch + 1, self.now)
 
     def finish(self) -> None:
         stats = self.memory.core.stats()
@@ -207,7 +212,7 @@ class BothKinds:
         for _ in range(200):
             if not len(self.memory.core):
                 return
-            wakeup_ms = self.memory.core.next_wakeup_ms()
+            wakeup_ms = self.memory.next_wakeup_ms()
             assert wakeup_ms is not None
             self.pass_time(max(0, wakeup_ms - self.now_ms))
             self.pop(100, 0)

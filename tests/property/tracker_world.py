@@ -18,7 +18,7 @@ class World(StoredWorld):
         frontier = self.core._state.members.frontier()
         due, duplicate, below = self.model.add(rows, self.now_ms)
         sealing, late_key = self._stores(), self.core._state.late.key
-        outcome = self.core.add(IndexColumns.of(rows), self.now_ms)
+        outcome = self.core.add(IndexColumns.of(rows), self.now)
         assert outcome.due.tolist() == due
         assert outcome.duplicate.tolist() == duplicate
         assert outcome.below_mark_delete.tolist() == below
@@ -40,10 +40,10 @@ class World(StoredWorld):
         return [effect for effect in self.pending if isinstance(effect, StoreSnapshot)]
 
     def pop(self, count: int, lease_ms: int) -> None:
-        self.model.expire(self.now_ms)
+        self.model.expire(self.now.elapsed_ms)
         due = self.model.due(self.now_ms)
         unloaded_min = self.core._state.segments.first_min_ms()
-        delivery = self.core.pop_due(count, self.now_ms, lease_ms=lease_ms)
+        delivery = self.core.pop_due(count, self.now, lease_ms=lease_ms)
         rows = list(delivery.indexes)
         assert rows == sorted(set(rows)), "in order, each once"
         assert set(rows) <= set(due), "only what is due, under its own deadline, and not leased"
@@ -58,7 +58,7 @@ class World(StoredWorld):
             for position in each.indexes.positions:
                 if lease_ms:
                     self.model.leased[position] = each.lease_id
-                    self.model.expiry[position] = self.now_ms + lease_ms
+                    self.model.expiry[position] = self.now.elapsed_ms + lease_ms
                 else:
                     self.model.forget(position)
             self.last_lease_id = max(self.last_lease_id, each.lease_id)
@@ -114,7 +114,7 @@ class World(StoredWorld):
         positions = self._with_some_of(lease_id, positions)
         stale = [o for o, p in enumerate(positions) if self.model.leased.get(p, lease_id) != lease_id]
         unknown = [o for o, p in enumerate(positions) if p not in self.model.tracked]
-        outcome = self.core.ack(lease_id, PositionColumns.of(positions), self.now_ms)
+        outcome = self.core.ack(lease_id, PositionColumns.of(positions), self.now)
         assert outcome.stale.tolist() == stale
         assert outcome.unknown.tolist() == unknown
         assert outcome.changed_count == len(positions) - len(stale) - len(unknown)
@@ -135,7 +135,7 @@ class World(StoredWorld):
         some = self._with_some_of(second, positions)
         whole = LeaseAck(first, None, len(held) + off_by)
         acks = [whole, LeaseAck(second, PositionColumns.of(some))]
-        all_of_it, part = self.core.ack_leases(acks, self.now_ms)
+        all_of_it, part = self.core.ack_leases(acks, self.now)
         assert all_of_it.changed_count == (0 if off_by else len(held))
         assert not len(all_of_it.stale)
         assert not len(all_of_it.unknown)
@@ -160,7 +160,7 @@ class World(StoredWorld):
         held = [o for o, p in enumerate(positions) if self.model.leased.get(p) == lease_id]
         unknown = [o for o, p in enumerate(positions) if p not in self.model.tracked]
         deliver_at_ms = None if delay_ms is None else self.now_ms + delay_ms
-        outcome = self.core.nack(lease_id, PositionColumns.of(positions), self.now_ms, deliver_at_ms=deliver_at_ms)
+        outcome = self.core.nack(lease_id, PositionColumns.of(positions), self.now, deliver_at_ms=deliver_at_ms)
         assert outcome.changed_count == len(held)
         assert outcome.unknown.tolist() == unknown
         assert outcome.stale.tolist() == [o for o in range(len(positions)) if o not in held and o not in unknown]
@@ -174,18 +174,18 @@ class World(StoredWorld):
     def pass_time(self, delta_ms: int) -> None:
         self.now_ms += delta_ms
         before = len(self.model.leased)
-        self.model.expire(self.now_ms)
+        self.model.expire(self.now.elapsed_ms)
         if len(self.model.leased) < before:
             self.hits["lease expiry"] += 1
-        self.core.wake(self.now_ms)
+        self.core.wake(self.now)
         self.settle()
 
     def expire_leases(self, delta_ms: int) -> None:
         """Time passes, and all that happens is that leases run out."""
         self.now_ms += delta_ms
         before = len(self.model.leased)
-        self.model.expire(self.now_ms)
-        assert self.core.expire_leases(self.now_ms) == before - len(self.model.leased)
+        self.model.expire(self.now.elapsed_ms)
+        assert self.core.expire_leases(self.now) == before - len(self.model.leased)
         self.settle()
 
     def seal_now(self) -> None:
@@ -193,20 +193,19 @@ class World(StoredWorld):
         stats = self.core.stats()
         count = 0 if self.limits.kind is TrackerKind.IN_MEMORY else stats.mutable_count
         stores = len(self._stores())
-        assert self.core.seal_now(self.now_ms) == count
+        assert self.core.seal_now(self.now) == count
         self.settle()
         assert len(self._stores()) == stores + bool(count)
         self.hits["explicit seal"] += bool(count)
 
-    def set_clock_back(self, by_ms: int) -> None:
-        self.now_ms -= by_ms
-        self.core.set_clock_back(by_ms)
-        self.model.expiry = {position: at_ms - by_ms for position, at_ms in self.model.expiry.items()}
-        self.core.wake(self.now_ms)
+    def step_clock(self, by_ms: int) -> None:
+        """Step the wall clock forward or back; leases end when they would have."""
+        self.step_wall(max(by_ms, -self.now_ms))
+        self.core.wake(self.now)
         self.settle()
 
     def advance_mark_delete(self, position: Position) -> None:
-        outcome = self.core.advance_mark_delete(position, self.now_ms)
+        outcome = self.core.advance_mark_delete(position, self.now)
         if any(isinstance(effect, StoreSnapshot) for effect in self.pending):
             self.hits["trim during create"] += position > self.model.mark_delete
         self.model.mark_delete = max(self.model.mark_delete, position)
@@ -224,7 +223,7 @@ class World(StoredWorld):
         positions = list(dict.fromkeys([*positions, *tracked[number : number + 2]]))
         leased = [o for o, p in enumerate(positions) if p in self.model.leased]
         unknown = [o for o, p in enumerate(positions) if p not in self.model.tracked]
-        outcome = self.core.cancel(PositionColumns.of(positions), self.now_ms)
+        outcome = self.core.cancel(PositionColumns.of(positions), self.now)
         assert outcome.leased.tolist() == leased
         assert outcome.unknown.tolist() == unknown
         assert outcome.cancelled_count == len(positions) - len(leased) - len(unknown)
@@ -247,11 +246,11 @@ class World(StoredWorld):
         lease_id = self._lease(number)
         if lease_id is None:
             return
-        self.model.expire(self.now_ms)
+        self.model.expire(self.now.elapsed_ms)
         held = [position for position, holder in self.model.leased.items() if holder == lease_id]
         positions = held if whole else list(dict.fromkeys([*positions, *held[:1]]))
         columns = None if whole else PositionColumns.of(positions)
-        outcome = self.core.extend(lease_id, columns, self.now_ms, lease_ms=lease_ms)
+        outcome = self.core.extend(lease_id, columns, self.now, lease_ms=lease_ms)
         extended = [position for position in positions if position in held]
         assert outcome.extended_count == len(extended)
         if not whole:
@@ -259,14 +258,14 @@ class World(StoredWorld):
             assert outcome.stale.tolist() == stale
             assert outcome.unknown.tolist() == [o for o, p in enumerate(positions) if p not in self.model.tracked]
         for position in extended:
-            self.model.expiry[position] = self.now_ms + lease_ms
+            self.model.expiry[position] = self.now.elapsed_ms + lease_ms
             self.hits["extend"] += 1
         self.settle()
 
     def reset_cursor(self, position: Position) -> None:
         if any(isinstance(effect, MergeSnapshots) for effect in self.pending):
             self.hits["reset during merge"] += 1
-        assert self.core.reset_cursor(position, self.now_ms) == len(self.model.tracked)
+        assert self.core.reset_cursor(position, self.now) == len(self.model.tracked)
         self.model.tracked.clear()
         self.model.void_leases()
         self.model.mark_delete = position
@@ -284,13 +283,13 @@ class World(StoredWorld):
     def clear(self) -> None:
         if any(isinstance(effect, StoreSnapshot | LoadSegments) for effect in self.pending):
             self.hits["clear while in flight"] += 1
-        assert self.core.clear(self.now_ms) == len(self.model.tracked)
+        assert self.core.clear(self.now) == len(self.model.tracked)
         self.model.tracked.clear()
         self.model.void_leases()
         self.settle()
 
     def new_owner(self) -> None:
-        self.core.begin_epoch(self.core.epoch + 1, self.now_ms)
+        self.core.begin_epoch(self.core.epoch + 1, self.now)
         self.catalogue_epoch = self.core.epoch
         self.model.void_leases()
         self.settle()
@@ -301,15 +300,15 @@ class World(StoredWorld):
 
     def close_and_restart(self, number: int) -> None:
         """Close in order: leases end, verbs are refused, results still come in; then everything in memory is gone."""
-        self.core.close(self.now_ms)
-        self.core.close(self.now_ms)
+        self.core.close(self.now)
+        self.core.close(self.now)
         self.model.void_leases()
         self.settle()
         self.core.check()
         with pytest.raises(TrackerClosed):
-            self.core.add(IndexColumns.of([(self.now_ms + 10, 1, 1)]), self.now_ms)
+            self.core.add(IndexColumns.of([(self.now_ms + 10, 1, 1)]), self.now)
         with pytest.raises(TrackerClosed):
-            self.core.pop_due(1, self.now_ms, lease_ms=0)
+            self.core.pop_due(1, self.now, lease_ms=0)
         for _ in range(min(number, len(self.pending))):
             self.hits["result after close"] += 1
             self.finish_effect(0, "ok")
@@ -328,7 +327,7 @@ class World(StoredWorld):
 
     def lose_next_load(self) -> None:
         """Wait for the next segment to be wanted, and lose its snapshot."""
-        timer_ms = self.core.next_timer_ms()
+        timer_ms = self.next_timer_ms()
         if timer_ms is not None:
             self.pass_time(max(0, timer_ms - self.now_ms))
         for number, effect in enumerate(self.pending):
@@ -344,19 +343,19 @@ class World(StoredWorld):
             self.core.check()
             if not self.model.tracked:
                 break
-            wakeup_ms = self.core.next_wakeup_ms()
+            wakeup_ms = self.next_wakeup_ms()
             assert wakeup_ms is not None, "something is tracked, so somebody must wake up"
             self.pass_time(max(0, wakeup_ms - self.now_ms))
             self.pop(100, 0)
-            next_ms = self.core.next_wakeup_ms()
+            next_ms = self.next_wakeup_ms()
             if not self.pending and next_ms is not None and next_ms <= self.now_ms:
-                timer_ms = self.core.next_timer_ms()
+                timer_ms = self.next_timer_ms()
                 assert timer_ms is not None, "what is due but cannot be loaded now has a retry"
                 self.pass_time(max(0, timer_ms - self.now_ms))
         assert not self.model.tracked, "nothing is lost"
         while self.pending:
             self.finish_effect(0, "ok")
-        while (wakeup_ms := self.core.next_wakeup_ms()) is not None:
+        while (wakeup_ms := self.next_wakeup_ms()) is not None:
             self.pass_time(max(1, wakeup_ms - self.now_ms))
             while self.pending:
                 self.finish_effect(0, "ok")

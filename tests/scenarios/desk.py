@@ -8,6 +8,7 @@ their kind is in ``held``; kinds in ``failing`` fail.
 from collections.abc import Iterable
 from dataclasses import replace
 
+from tests.core.two_clocks import TwoClocks
 from tracker.core.columns import IndexColumns, Position, PositionColumns
 from tracker.core.core import TrackerCore
 from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, MergeSnapshots, StoreSnapshot
@@ -21,7 +22,7 @@ from tracker.core.segment import cut_segments
 CREATE, LOAD, DELETE, MERGE = StoreSnapshot, LoadSegments, DeleteSnapshots, MergeSnapshots
 
 
-class Desk:
+class Desk(TwoClocks):
     """One tracker, its clock, its storage and its catalogue."""
 
     def __init__(
@@ -59,35 +60,35 @@ class Desk:
         return self.offer(IndexColumns.of(table))
 
     def offer(self, indexes: IndexColumns) -> AddOutcome:
-        outcome = self.core.add(indexes, self.now_ms)
+        outcome = self.core.add(indexes, self.now)
         self.perform()
         return outcome
 
     def due(self, count: int = 1_000, *, lease_ms: int = 0) -> list[Position]:
-        delivery = self.core.pop_due(count, self.now_ms, lease_ms=lease_ms)
+        delivery = self.core.pop_due(count, self.now, lease_ms=lease_ms)
         self.perform()
         return list(delivery.indexes.positions)
 
     def sleep(self, delta_ms: int) -> None:
         """Let time pass; the tracker is woken whenever it asked for it."""
         end_ms = self.now_ms + delta_ms
-        while (timer_ms := self.core.next_timer_ms()) is not None and timer_ms <= end_ms:
+        while (timer_ms := self.next_timer_ms()) is not None and timer_ms <= end_ms:
             self.now_ms = max(self.now_ms, timer_ms)
-            self.core.wake(self.now_ms)
+            self.core.wake(self.now)
             self.perform()
         self.now_ms = end_ms
-        self.core.wake(end_ms)
+        self.core.wake(self.now)
         self.perform()
 
     def drain(self) -> list[Position]:
         """Everything that is still to come, in the order in which it comes, acting only on wake-ups."""
         handed_out: list[Position] = []
-        while (wakeup_ms := self.core.next_wakeup_ms()) is not None:
+        while (wakeup_ms := self.next_wakeup_ms()) is not None:
             before = (self.now_ms, len(handed_out), len(self.performed))
             self.sleep(max(0, wakeup_ms - self.now_ms))
             handed_out += self.due()
             if before == (self.now_ms, len(handed_out), len(self.performed)):
-                timer_ms = self.core.next_timer_ms()
+                timer_ms = self.next_timer_ms()
                 assert timer_ms is not None, "something is tracked that nobody will wake up for"
                 self.sleep(timer_ms - self.now_ms)
         return handed_out
@@ -96,7 +97,7 @@ class Desk:
         return self.core.contains(PositionColumns.of(positions)).tolist()
 
     def mark_delete(self, ledger_id: int, entry_id: int = -1) -> int:
-        outcome = self.core.advance_mark_delete(Position(ledger_id, entry_id), self.now_ms)
+        outcome = self.core.advance_mark_delete(Position(ledger_id, entry_id), self.now)
         self.unacked = {p: at for p, at in self.unacked.items() if p > (ledger_id, entry_id)}
         self.perform()
         return outcome.trimmed_count
@@ -142,35 +143,33 @@ class Desk:
         fails = type(effect) in self.failing
         match effect:
             case StoreSnapshot() if fails:
-                self.core.snapshot_failed(effect.effect_id, self.now_ms)
+                self.core.snapshot_failed(effect.effect_id, self.now)
             case StoreSnapshot():
                 bucket_id = len(self.performed)
                 sealed = seal(effect.frozen)
                 self.snapshots[bucket_id] = sealed
                 self.catalogue.append(bucket_id)
                 self.seal_numbers[bucket_id] = effect.seal_number
-                known = self.core.snapshot_stored(
-                    effect.effect_id, bucket_id, sealed, snapshot_bytes=1, now_ms=self.now_ms
-                )
+                known = self.core.snapshot_stored(effect.effect_id, bucket_id, sealed, snapshot_bytes=1, now=self.now)
                 if not known:
                     self.catalogue.remove(bucket_id)
                     del self.snapshots[bucket_id]
             case LoadSegments() if effect.bucket_id not in self.snapshots:
-                self.core.segment_load_failed(effect.effect_id, self.now_ms, lost=True)
+                self.core.segment_load_failed(effect.effect_id, self.now, lost=True)
             case LoadSegments() if fails:
-                self.core.segment_load_failed(effect.effect_id, self.now_ms, lost=False)
+                self.core.segment_load_failed(effect.effect_id, self.now, lost=False)
             case LoadSegments():
                 starts = self.snapshots[effect.bucket_id].bounds.starts
                 rows = slice(int(starts[effect.first]), int(starts[effect.last + 1]))
                 loaded = self.snapshots[effect.bucket_id].indexes.take(rows)
                 self.rows_read += len(loaded)
-                self.core.segments_loaded(effect.effect_id, loaded, self.now_ms)
+                self.core.segments_loaded(effect.effect_id, loaded, self.now)
             case MergeSnapshots() if fails or any(source.bucket_id not in self.snapshots for source in effect.sources):
-                self.core.merge_failed(effect.effect_id, self.now_ms)
+                self.core.merge_failed(effect.effect_id, self.now)
             case MergeSnapshots():
                 self._merge(effect)
             case DeleteSnapshots() if fails:
-                self.core.delete_failed(effect.effect_id, self.now_ms)
+                self.core.delete_failed(effect.effect_id, self.now)
             case DeleteSnapshots():
                 for bucket_id in effect.bucket_ids:
                     if bucket_id in self.catalogue:
@@ -194,7 +193,7 @@ class Desk:
         self.catalogue = [known for known in self.catalogue if known not in gone] + [bucket_id]
         stored = PositionBitmap.of(rows.positions)
         if not self.core.snapshots_merged(
-            effect.effect_id, bucket_id, bounds, snapshot_bytes=1, stored=stored, now_ms=self.now_ms
+            effect.effect_id, bucket_id, bounds, snapshot_bytes=1, stored=stored, now=self.now
         ):
             self.catalogue.remove(bucket_id)
             del self.snapshots[bucket_id]
@@ -226,7 +225,7 @@ class Desk:
             plan,
             epoch=self.core.epoch + 1,
             mark_delete=mark_delete,
-            now_ms=self.now_ms,
+            now=self.now,
             lost_bucket_ids=lost,
             last_seal_number=max((self.seal_numbers[bucket_id] for bucket_id in self.catalogue), default=0),
         )

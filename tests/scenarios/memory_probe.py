@@ -15,10 +15,12 @@ import numpy as np
 from tracker.core.columns import Int64Array, index_columns
 from tracker.core.core import TrackerCore
 from tracker.core.effects import LoadSegments, StoreSnapshot
+from tracker.core.instant import Instant
 from tracker.core.limits import TrackerKind, TrackerLimits
 from tracker.core.seal import SealedIndexes, seal
 
 NOW_MS = 1_700_000_000_000
+NOW = Instant(NOW_MS, 0)
 HOUR_MS = 3_600_000
 WEEK_MS = 7 * 24 * HOUR_MS
 COUNT = 1_000_000
@@ -46,7 +48,7 @@ class Filled:
         for start in range(0, count, batch):
             rows = np.arange(start, start + batch)
             deadlines = NOW_MS + HOUR_MS + draw.integers(0, WEEK_MS, batch)
-            self.core.add(index_columns(deadlines, rows // per_ledger, 2 * (rows % per_ledger)), NOW_MS)
+            self.core.add(index_columns(deadlines, rows // per_ledger, 2 * (rows % per_ledger)), NOW)
             self.perform()
 
     def perform(self) -> None:
@@ -55,17 +57,17 @@ class Filled:
             assert not isinstance(effect, LoadSegments)
             if isinstance(effect, StoreSnapshot):
                 sealed: SealedIndexes = seal(effect.frozen)
-                self.core.snapshot_stored(effect.effect_id, effect.effect_id, sealed, snapshot_bytes=1, now_ms=NOW_MS)
+                self.core.snapshot_stored(effect.effect_id, effect.effect_id, sealed, snapshot_bytes=1, now=NOW)
 
     def seal(self) -> "Filled":
-        self.core.seal_now(NOW_MS)
+        self.core.seal_now(NOW)
         self.perform()
         return self
 
     def take_half(self, *, lease_ms: int = 0) -> "Filled":
         """Until half of the week is over, a thousand at a time."""
         self.now_ms = NOW_MS + HOUR_MS + WEEK_MS // 2
-        while len(self.core.pop_due(BATCH, self.now_ms, lease_ms=lease_ms).indexes):
+        while len(self.core.pop_due(BATCH, Instant(self.now_ms, 0), lease_ms=lease_ms).indexes):
             self.perform()
         return self
 
@@ -74,7 +76,7 @@ class Filled:
         rows: Int64Array = np.arange(0, self.count, 2)
         for part in np.array_split(rows, 500):
             columns = index_columns(part, part // BUCKET, 2 * (part % BUCKET))
-            self.core.cancel(columns.positions, NOW_MS)
+            self.core.cancel(columns.positions, NOW)
         return self
 
 

@@ -112,7 +112,7 @@ def test_row_75_delayed_messages_in_front_of_a_plain_one_cost_no_waiting() -> No
     for first in range(0, 100_000, 1_000):
         desk.core.add(
             index_columns(np.full(1_000, now_ms + FAR), np.ones(1_000, np.int64), np.arange(first, first + 1_000)),
-            now_ms,
+            desk.now,
         )
     assert desk.A(1, 100_000, 0).due.tolist() == [0]
     assert list(desk.core.filter_range(1, 0, 100_000)) == [(100_000, 100_000)]

@@ -148,7 +148,7 @@ def test_row_17_a_merge_that_ends_after_close_leaves_one_truth() -> None:
     desk = Desk(seal_at=5, seg=2, max_num_buckets=1)
     desk.held.add(MERGE)
     seal_buckets(desk, [5, 5])
-    desk.core.close(desk.now_ms)
+    desk.core.close(desk.now)
     desk.release(MERGE)
     desk.restart()
     assert desk.count == 10
@@ -175,7 +175,7 @@ def test_a_merge_that_fails_where_none_was_possible_before_is_tried_again_once()
     def fail(**how: bool) -> None:
         (merge,) = (effect for effect in desk.waiting if isinstance(effect, MergeSnapshots))
         desk.waiting.remove(merge)
-        desk.core.merge_failed(merge.effect_id, desk.now_ms, **how)
+        desk.core.merge_failed(merge.effect_id, desk.now, **how)
         desk.perform()
 
     seal_buckets(desk, [2] * 5)
@@ -185,15 +185,15 @@ def test_a_merge_that_fails_where_none_was_possible_before_is_tried_again_once()
     (merge,) = (effect for effect in desk.waiting if isinstance(effect, MergeSnapshots))
     merging = {source.bucket_id for source in merge.sources}
     spared = next(view for view in desk.core.buckets() if view.bucket_id and view.bucket_id not in merging)
-    desk.core.cancel(PositionColumns.of([(spared.first.ledger_id, entry_id) for entry_id in range(2)]), desk.now_ms)
+    desk.core.cancel(PositionColumns.of([(spared.first.ledger_id, entry_id) for entry_id in range(2)]), desk.now)
     desk.perform()
     fail()
-    timer_ms = desk.core.next_timer_ms()
+    timer_ms = desk.next_timer_ms()
     assert timer_ms == desk.now_ms + desk.limits.retry_backoff_ms
     desk.now_ms = timer_ms
-    desk.core.wake(timer_ms)
+    desk.core.wake(desk.now)
     desk.perform()
-    timer_ms = desk.core.next_timer_ms()
+    timer_ms = desk.next_timer_ms()
     assert timer_ms is None or timer_ms > desk.now_ms
 
 
@@ -217,7 +217,7 @@ def test_row_41_moving_the_cursor_invalidates_what_was_derived_from_it(loaded: b
     seal_buckets(desk, [3, 3, 3])
     if not loaded:
         desk.restart()
-    assert desk.core.reset_cursor(Position(-1, -1), desk.now_ms) in (9, 10)
+    assert desk.core.reset_cursor(Position(-1, -1), desk.now) in (9, 10)
     desk.release(MERGE)
     desk.perform()
     assert (desk.catalogue, desk.snapshots) == ([], {})
@@ -231,7 +231,7 @@ def test_row_41_a_reset_may_move_back() -> None:
     desk = Desk()
     desk.mark_delete(5, 9)
     assert desk.A(5, 3, FAR).below_mark_delete.tolist() == [0]
-    desk.core.reset_cursor(Position(5, 2), desk.now_ms)
+    desk.core.reset_cursor(Position(5, 2), desk.now)
     assert desk.core.mark_delete == Position(5, 2)
     assert desk.A(5, 3, FAR).added_count == 1
 
@@ -241,7 +241,7 @@ def test_a_cancelled_position_added_anew_comes_at_its_new_deadline_only() -> Non
     for sealed in (False, True):
         desk = Desk(seal_at=2 if sealed else 100, max_num_buckets=1)
         seal_buckets(desk, [2, 2], in_ms=1_000)
-        desk.core.cancel(IndexColumns.of([(0, 1, 0)]).positions, desk.now_ms)
+        desk.core.cancel(IndexColumns.of([(0, 1, 0)]).positions, desk.now)
         desk.perform()
         desk.A(1, 0, 50_000)
         desk.sleep(10_000)

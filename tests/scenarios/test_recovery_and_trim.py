@@ -83,7 +83,7 @@ def test_row_36_deleting_a_subscription_deletes_its_snapshots() -> None:
     desk = Desk(seal_at=3)
     seal_buckets(desk, 3)
     desk.restart()
-    assert desk.core.delete(desk.now_ms) == 9
+    assert desk.core.delete(desk.now) == 9
     desk.perform()
     assert (desk.catalogue, desk.snapshots) == ([], {})
 
@@ -93,7 +93,7 @@ def test_row_38_consumers_coming_and_going_change_nothing() -> None:
     desk = Desk(seal_at=3)
     seal_buckets(desk, 3)
     for _ in range(10):
-        desk.core.begin_epoch(desk.core.epoch + 1, desk.now_ms)
+        desk.core.begin_epoch(desk.core.epoch + 1, desk.now)
         assert desk.rescan() == []
     assert len(desk.catalogue) == 3
     assert not any(isinstance(effect, DeleteSnapshots) for effect in desk.performed)
@@ -104,12 +104,12 @@ def test_row_39_clear_leaves_nothing() -> None:
     """With only mutable positions, and with a bucket that is being created: count 0, no copies, storage empty."""
     desk = Desk(seal_at=3)
     desk.add([(1, 0, FAR), (1, 1, FAR)])
-    assert desk.core.clear(desk.now_ms) == 2
+    assert desk.core.clear(desk.now) == 2
     desk.held.add(CREATE)
     seal_buckets(desk, 2)
-    assert desk.core.clear(desk.now_ms) == 7
+    assert desk.core.clear(desk.now) == 7
     desk.release(CREATE)
-    assert (desk.count, desk.core.stats().loaded_count, desk.core.next_wakeup_ms()) == (0, 0, None)
+    assert (desk.count, desk.core.stats().loaded_count, desk.next_wakeup_ms()) == (0, 0, None)
     assert (desk.catalogue, desk.snapshots) == ([], {})
     desk.restart()
     assert desk.count == 0
@@ -121,7 +121,7 @@ def test_row_08_clear_does_not_wait_for_a_pending_create() -> None:
     desk.held |= {CREATE, DELETE}
     seal_buckets(desk, 1)
     epoch = desk.core.epoch
-    assert desk.core.clear(desk.now_ms) == 4
+    assert desk.core.clear(desk.now) == 4
     assert desk.core.epoch == epoch + 1
     desk.A(1, 0, 2 * FAR)
     desk.release(CREATE)
@@ -136,7 +136,7 @@ def test_row_42_close_does_not_wait_for_a_create() -> None:
     desk = Desk(seal_at=3)
     desk.held.add(CREATE)
     seal_buckets(desk, 1)
-    desk.core.close(desk.now_ms)
+    desk.core.close(desk.now)
     desk.release(CREATE)
     assert len(desk.catalogue) == 1
 
@@ -154,9 +154,9 @@ def test_row_43_contains_is_true_for_whatever_is_accepted_and_not_handed_out() -
     desk.sleep(2_000)
     assert desk.tracked(*everything) == [True] * 4
     desk.release(LOAD)
-    delivery = desk.core.pop_due(10, desk.now_ms, lease_ms=50)
+    delivery = desk.core.pop_due(10, desk.now, lease_ms=50)
     assert desk.tracked(*everything) == [True] * 4
-    desk.core.ack(delivery.lease_id, delivery.indexes.positions, desk.now_ms)
+    desk.core.ack(delivery.lease_id, delivery.indexes.positions, desk.now)
     desk.perform()
     assert desk.tracked(*everything) == [False, False, False, True]
     assert desk.catalogue == []
@@ -224,7 +224,7 @@ def test_acks_below_mark_delete_are_no_ops() -> None:
     desk = Desk()
     desk.A(1, 0, 5)
     desk.now_ms += 10
-    delivery = desk.core.pop_due(1, desk.now_ms, lease_ms=1_000)
+    delivery = desk.core.pop_due(1, desk.now, lease_ms=1_000)
     desk.mark_delete(1, 0)
-    outcome = desk.core.ack(delivery.lease_id, PositionColumns.of([(1, 0)]), desk.now_ms)
+    outcome = desk.core.ack(delivery.lease_id, PositionColumns.of([(1, 0)]), desk.now)
     assert (outcome.changed_count, outcome.stale.tolist(), outcome.unknown.tolist()) == (0, [], [0])

@@ -15,13 +15,13 @@ SOON, LATER = 10_000, 990_000
 def seal(desk: Desk, *rows: tuple[int, int, int]) -> None:
     """Add some rows and make a bucket of them."""
     desk.add(rows)
-    desk.core.seal_now(desk.now_ms)
+    desk.core.seal_now(desk.now)
     desk.perform()
 
 
 def add_again(desk: Desk, in_ms: int, *, beside: int = 1) -> None:
     """Cancel the position and add it with another deadline, beside others of one late bucket that is sealed at once."""
-    desk.core.cancel(PositionColumns.of([MOVED]), desk.now_ms)
+    desk.core.cancel(PositionColumns.of([MOVED]), desk.now)
     desk.perform()
     desk.add([(*MOVED, in_ms), *((3, entry_id, FAR) for entry_id in range(beside))])
 

@@ -97,7 +97,7 @@ def test_row_17_results_after_close_are_taken_quietly() -> None:
     desk.held.add(CREATE)
     fill(desk, 1, 2)
     desk.A(2, 0, FAR)
-    desk.core.close(desk.now_ms)
+    desk.core.close(desk.now)
     desk.release(CREATE)
     assert len(desk.catalogue) == len(desk.snapshots) == 1
     desk.restart()
@@ -165,10 +165,10 @@ def test_row_22_sealing_a_million_costs_the_caller_nothing() -> None:
     entries = np.arange(1_000_000)
     deadlines = desk.now_ms + FAR + entries[::-1] % 604_800_000
     for part in np.array_split(entries, 100):
-        desk.core.add(index_columns(deadlines[part], np.full(len(part), 1), part), desk.now_ms)
+        desk.core.add(index_columns(deadlines[part], np.full(len(part), 1), part), desk.now)
     copied_before = [chunk.deliver_at_ms for run in desk.core._state.heap for chunk in run.chunks()]
 
-    desk.core.add(IndexColumns.of([(desk.now_ms + FAR, 2, 0)]), desk.now_ms)
+    desk.core.add(IndexColumns.of([(desk.now_ms + FAR, 2, 0)]), desk.now)
 
     (effect,) = desk.core.take_effects()
     assert isinstance(effect, StoreSnapshot)

@@ -16,7 +16,7 @@ def test_row_49_a_quiet_topic_is_delivered_by_its_own_wakeups(strict: bool) -> N
     desk.add([(1, 0, 3_000), (1, 1, 5_000)])
     delivered = {}
     while desk.count:
-        wakeup_ms = desk.core.next_wakeup_ms()
+        wakeup_ms = desk.next_wakeup_ms()
         assert wakeup_ms is not None
         desk.now_ms = max(desk.now_ms, wakeup_ms)
         for position in desk.due():
@@ -51,7 +51,7 @@ def test_row_58_what_was_handed_out_is_not_accepted_again_in_the_same_window() -
     desk.add([(1, entry_id, 2_000 + entry_id) for entry_id in range(1_000)])
     start_ms, polls = desk.now_ms, 0
     while desk.count:
-        wakeup_ms = desk.core.next_wakeup_ms()
+        wakeup_ms = desk.next_wakeup_ms()
         assert wakeup_ms is not None
         desk.now_ms = max(desk.now_ms + 500, wakeup_ms)
         handed_out = desk.due(10_000)
@@ -80,7 +80,7 @@ def test_row_61_a_due_position_left_behind_has_a_wakeup() -> None:
     desk.add([(1, 0, 100), (1, 1, 100)])
     desk.now_ms += 200
     assert desk.due(1) == [Position(1, 0)]
-    wakeup_ms = desk.core.next_wakeup_ms()
+    wakeup_ms = desk.next_wakeup_ms()
     assert wakeup_ms is not None
     assert wakeup_ms <= desk.now_ms
     assert desk.due(1) == [Position(1, 1)]
@@ -100,10 +100,11 @@ def test_row_65_and_66_replays_make_no_copies(rewinds: int) -> None:
 def test_row_68_and_69_clear_is_legal_in_any_state() -> None:
     """Clearing 100 tracked positions leaves none, late ones included; clearing nothing is fine."""
     desk = Desk()
-    assert desk.core.clear(desk.now_ms) == 0
+    assert desk.core.clear(desk.now) == 0
     desk.add([(1, entry_id, 1_000) for entry_id in range(100)])
-    desk.core.pop_due(10, desk.now_ms + 1_000, lease_ms=5_000)
-    assert desk.core.clear(desk.now_ms + 1_000) == 100
+    desk.now_ms += 1_000
+    desk.core.pop_due(10, desk.now, lease_ms=5_000)
+    assert desk.core.clear(desk.now) == 100
     assert desk.core.stats().leased_count == 0
     desk.now_ms += 60_000
     assert (desk.count, desk.due()) == (0, [])
@@ -115,9 +116,9 @@ def test_row_64_and_74_what_a_poll_took_returns_unless_it_is_acknowledged() -> N
     desk.A(1, 0, 100)
     desk.A(1, 1, 100)
     desk.now_ms += 100
-    lost_answer = desk.core.pop_due(1, desk.now_ms, lease_ms=1_000)
-    failed_read = desk.core.pop_due(1, desk.now_ms, lease_ms=60_000)
-    desk.core.nack(failed_read.lease_id, failed_read.indexes.positions, desk.now_ms)
+    lost_answer = desk.core.pop_due(1, desk.now, lease_ms=1_000)
+    failed_read = desk.core.pop_due(1, desk.now, lease_ms=60_000)
+    desk.core.nack(failed_read.lease_id, failed_read.indexes.positions, desk.now)
     assert desk.due(lease_ms=60_000) == [Position(1, 1)]
     desk.sleep(1_000)
     assert desk.core.stats().lease_expired_count == 1
@@ -136,10 +137,10 @@ def test_row_77_a_deadline_that_passes_without_consumer_is_not_lost() -> None:
 def test_row_55_growth_is_by_chunks() -> None:
     """A million adds in a thousand batches copy nothing that was there before."""
     desk = Desk(mutable_indexes_max=10_000_000)
-    desk.core.add(IndexColumns.of([(desk.now_ms + FAR, 1, 0)]), desk.now_ms)
+    desk.core.add(IndexColumns.of([(desk.now_ms + FAR, 1, 0)]), desk.now)
     (run,) = desk.core._state.heap
     for number in range(1, 100):
-        desk.core.add(IndexColumns.of([(desk.now_ms + FAR, 1, number)]), desk.now_ms)
+        desk.core.add(IndexColumns.of([(desk.now_ms + FAR, 1, number)]), desk.now)
     assert len(run.chunks()) == 100
 
 
@@ -162,11 +163,11 @@ def test_an_expired_lease_may_still_be_acknowledged() -> None:
     desk = Desk()
     desk.add([(1, 0, 100), (1, 1, 100)])
     desk.now_ms += 100
-    first = desk.core.pop_due(2, desk.now_ms, lease_ms=10)
+    first = desk.core.pop_due(2, desk.now, lease_ms=10)
     desk.sleep(20)
-    second = desk.core.pop_due(1, desk.now_ms, lease_ms=1_000)
+    second = desk.core.pop_due(1, desk.now, lease_ms=1_000)
     assert list(second.indexes.positions) == [Position(1, 0)]
-    outcome = desk.core.ack(first.lease_id, PositionColumns.of([(1, 0), (1, 1)]), desk.now_ms)
+    outcome = desk.core.ack(first.lease_id, PositionColumns.of([(1, 0), (1, 1)]), desk.now)
     assert (outcome.changed_count, outcome.stale.tolist()) == (1, [0])
     assert desk.count == 1
 

@@ -2,8 +2,13 @@
 
 from contextvars import ContextVar
 
+from tracker.core.instant import Wakeup
 from tracker.service.clock import ManualClock
 from tracker.service.wakeups import WAKES_PER_TURN_MAX, WakeupQueue
+
+
+def at(when_ms):
+    return Wakeup(when_ms, None)
 
 
 class _Sleeper:
@@ -23,13 +28,13 @@ def test_each_sleeper_wakes_at_its_own_moment_and_once():
     clock = ManualClock(0)
     queue = WakeupQueue(clock)
     early, moved, never = (_Sleeper(clock) for _ in range(3))
-    queue.arm(early, 10)
-    queue.arm(moved, 5)
-    queue.arm(moved, 20)
-    queue.arm(moved, 15)
-    queue.arm(never, 7)
-    queue.arm(never, None)
-    queue.arm(never, None)
+    queue.arm(early, at(10))
+    queue.arm(moved, at(5))
+    queue.arm(moved, at(20))
+    queue.arm(moved, at(15))
+    queue.arm(never, at(7))
+    queue.disarm(never)
+    queue.disarm(never)
 
     clock.advance(100)
 
@@ -42,8 +47,8 @@ def test_a_sleeper_may_arm_itself_from_its_wake():
     """The next wake-up is arranged while waking."""
     clock = ManualClock(0)
     queue = WakeupQueue(clock)
-    sleeper = _Sleeper(clock, again=lambda one: queue.arm(one, clock.now_ms() + 10))
-    queue.arm(sleeper, 10)
+    sleeper = _Sleeper(clock, again=lambda one: queue.arm(one, at(clock.now_ms() + 10)))
+    queue.arm(sleeper, at(10))
     clock.advance(35)
     assert sleeper.woken_at == [10, 20, 30]
 
@@ -55,10 +60,10 @@ def test_many_sleepers_share_one_timer():
     sleepers = [_Sleeper(clock) for _ in range(10_000)]
     for round_ in range(5):
         for number, sleeper in enumerate(sleepers):
-            queue.arm(sleeper, 1_000 + number + round_)
+            queue.arm(sleeper, at(1_000 + number + round_))
     live_timers = [timer for heap in (clock._at, clock._after) for _, _, timer in heap if timer.callback]
     assert len(live_timers) == 1
-    assert len(queue._heap) < 3 * len(sleepers)
+    assert len(queue._wall._heap) < 3 * len(sleepers)
 
 
 def test_a_crowd_is_woken_in_turns():
@@ -67,7 +72,7 @@ def test_a_crowd_is_woken_in_turns():
     queue = WakeupQueue(clock)
     sleepers = [_Sleeper(clock) for _ in range(2 * WAKES_PER_TURN_MAX + 1)]
     for sleeper in sleepers:
-        queue.arm(sleeper, 5)
+        queue.arm(sleeper, at(5))
     clock._elapsed_ms = 5
     clock._fire_one()
     assert sum(bool(sleeper.woken_at) for sleeper in sleepers) == WAKES_PER_TURN_MAX
@@ -81,8 +86,8 @@ def test_a_failing_sleeper_takes_no_timer_from_the_others():
     queue = WakeupQueue(clock)
     broken = _Sleeper(clock, again=lambda _: 1 / 0)
     healthy = _Sleeper(clock)
-    queue.arm(broken, 5)
-    queue.arm(healthy, 6)
+    queue.arm(broken, at(5))
+    queue.arm(healthy, at(6))
     try:
         clock.advance(5)
     except ZeroDivisionError:
@@ -96,6 +101,6 @@ def test_what_a_sleeper_does_is_not_done_for_the_call_that_armed_the_timer():
     queue = WakeupQueue(clock)
     sleeper = _Sleeper(clock, again=lambda _: seen.append(variable.get()))
     variable.set("somebody's")
-    queue.arm(sleeper, 10)
+    queue.arm(sleeper, at(10))
     clock.advance(10)
     assert seen == ["nobody's"]

@@ -35,6 +35,7 @@ class World:
     delays_ms = (0, 30, 500, 3_000, 20_000, 60_000)
     pauses_ms = (1, 40, 600, 2_500, 8_000)
     drain_pause_ms = 2_000
+    clock_steps_ms = (-30_000, -700, 700, 30_000)
 
     def __init__(self, seed, kind=TrackerKind.BUCKET):
         self.seed = seed
@@ -50,14 +51,15 @@ class World:
         )
         self.ledger, self.entry = 1, 0
         self.deadlines = {}  # position -> the message's own deadline
-        self.not_before = {}  # position -> a later one, from a nack, as long as no crash can have lost it
+        self.not_before = {}  # position -> the one that a nack gave it, as long as no crash can have lost it
         self.acked = set()
         self.delivered = set()
         self.cleared = set()  # gone for good: the cursor was cleared as well
-        self.leases = {}  # lease id -> (expires, positions)
+        self.leases = {}  # lease id -> (expires, in elapsed time; positions)
         self.mark_delete = BEFORE_ALL
         self.polls = []
         self.crash_count = self.lost_count = self.stored_count = self.merged_count = self.imported_count = 0
+        self.stepped_ms = 0
 
     def note(self, *event):
         self.trace.append((self.clock.now_ms(), *event))
@@ -173,19 +175,20 @@ class World:
             self.offer(self.random.sample(unacked, min(5, len(unacked))))
 
     def take(self, delivery):
-        now = self.host.now_ms()
+        now, elapsed = self.host.now()
         taken = [Position(ledger, entry) for _, ledger, entry in delivery.indexes]
         self.note("polled", len(taken))
         for position in taken:
-            deadline = max(self.deadlines[position], self.not_before.get(position, 0))
+            deadline = self.not_before.get(position, self.deadlines[position])
             assert deadline <= self.limits.cutoff_ms(now), f"{position} was handed out before {deadline}"
             assert position not in self.cleared, f"{position} came back after a clear"
             assert position not in self.acked or position > self.mark_delete, f"{position} is below mark-delete"
             for expires_ms, others in self.leases.values():
-                assert now >= expires_ms or position not in others, f"{position} is leased"
+                assert elapsed >= expires_ms or position not in others, f"{position} is leased"
             self.delivered.add(position)
         if taken and delivery.lease_id:
-            self.leases[delivery.lease_id] = (delivery.expires_at_ms, set(taken))
+            assert delivery.expires_at_ms == now + LEASE_MS
+            self.leases[delivery.lease_id] = (elapsed + LEASE_MS, set(taken))
         elif taken:
             self.acked.update(taken)  # handed off: the dispatcher has them, and deals with them
         return taken
@@ -232,10 +235,8 @@ class World:
             outcome = self.host.nack(self.epoch, lease_id, columns, deliver_at_ms=later)
             unchanged = {chosen[offset] for offset in (*outcome.stale, *outcome.unknown)}
             positions -= set(chosen)
-            for position in set(chosen) - unchanged:
-                self.not_before.pop(position, None)
-                if later is not None and later > self.deadlines[position]:
-                    self.not_before[position] = later
+            for position in set(chosen) - unchanged if later is not None else ():
+                self.not_before[position] = later
             self.note("nacked", len(chosen), outcome.changed_count, later)
         if not positions:
             del self.leases[lease_id]
@@ -288,6 +289,12 @@ class World:
         _, terms = await stream.terms()
         return await SnapshotImport(self.registry, KEY, terms).run(stream.buckets())
 
+    def step_clock(self, by_ms):
+        """Somebody, or a time daemon, sets the wall clock; durations go on as before."""
+        self.clock.step_wall(by_ms)
+        self.stepped_ms += by_ms
+        self.note("clock stepped", by_ms)
+
     def change_weather(self):
         self.storage.plan = replace(
             self.storage.plan,
@@ -307,8 +314,10 @@ class World:
             self.offer_again()
         elif roll < 0.50:
             await self.poll()
-        elif roll < 0.65:
+        elif roll < 0.64:
             self.settle_lease()
+        elif roll < 0.65:
+            self.step_clock(self.random.choice(self.clock_steps_ms))
         elif roll < 0.88:
             await elapse(self.clock, self.random.choice(self.pauses_ms))
         elif roll < 0.92:
@@ -354,7 +363,8 @@ class World:
         await self.end()
 
     async def end(self):
-        """Fair weather, and time enough: everything comes out. Then nothing is left anywhere."""
+        """Fair weather, a clock put right, and time enough: everything comes out. Then nothing is left anywhere."""
+        self.step_clock(max(0, -self.stepped_ms))
         self.storage.plan = replace(CALM, seed=self.seed)
         self.leases.clear()
         for _ in range(200):

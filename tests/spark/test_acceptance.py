@@ -7,12 +7,14 @@ from hypothesis import strategies as st
 from spark_rebuild.acceptance import Acceptance, Fate
 from tracker.core.columns import IndexColumns, Position
 from tracker.core.core import TrackerCore
+from tracker.core.instant import Instant
 from tracker.core.limits import TrackerLimits
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.ledger.cursor import CursorState, nothing_acked
 from tracker.ledger.transactions import TransactionOutcome
 
 NOW_MS = 100_000
+NOW = Instant(NOW_MS, 0)
 limits = st.builds(
     TrackerLimits, tick_ms=st.sampled_from((0, 7)), strict=st.booleans(), max_delay_ms=st.sampled_from((0, 9))
 )
@@ -32,8 +34,8 @@ def test_equals_the_answers_of_a_core(indexes, limits, mark_delete):
     committed = np.full(len(indexes), TransactionOutcome.COMMITTED, np.uint8)
     fate = Acceptance(limits, NOW_MS).fates(indexes, committed, cursor(mark_delete, IndexColumns.empty()))
     core = TrackerCore(limits, epoch=1)
-    core.advance_mark_delete(mark_delete, NOW_MS)
-    outcome = core.add(indexes, NOW_MS)
+    core.advance_mark_delete(mark_delete, NOW)
+    outcome = core.add(indexes, NOW)
     assert np.flatnonzero(fate == Fate.DUE).tolist() == outcome.due.tolist()
     assert np.flatnonzero(fate == Fate.BEYOND_MAX_DELAY).tolist() == outcome.beyond_max_delay.tolist()
     assert np.flatnonzero(fate == Fate.ACKNOWLEDGED).tolist() == outcome.below_mark_delete.tolist()

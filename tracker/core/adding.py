@@ -3,6 +3,7 @@
 import numpy as np
 
 from tracker.core.columns import BoolArray, IndexColumns, Position, PositionColumns
+from tracker.core.instant import Instant
 from tracker.core.limits import TrackerKind
 from tracker.core.outcomes import AddOutcome, CancelOutcome
 from tracker.core.placement import SealTarget, Stop, first_stop
@@ -12,7 +13,7 @@ from tracker.core.results import EffectResults
 class AddingVerbs(EffectResults):
     """Add, cancel, and seal what was added."""
 
-    def add(self, indexes: IndexColumns, now_ms: int) -> AddOutcome:
+    def add(self, indexes: IndexColumns, now: Instant) -> AddOutcome:
         """Track indexes, in order, in one step; any order of ledgers is legal.
 
         Of a position repeated in the batch the first wins. A leased position stays as it is; otherwise due is checked
@@ -24,20 +25,20 @@ class AddingVerbs(EffectResults):
         Source: ``BucketDelayedDeliveryTracker.addMessage``, which checks duplicates first (apache/pulsar #26230).
         """
         self._require_open()
-        if self._add_above(indexes, now_ms):
+        if self._add_above(indexes, now):
             accepted, outcome = indexes, AddOutcome.all_added(len(indexes))
         else:
-            accepted, outcome = self._add_any(indexes, now_ms)
+            accepted, outcome = self._add_any(indexes, now)
         counters = self._state.counters
         counters.added += len(accepted)
         counters.due_on_offer += len(outcome.due)
         counters.duplicate += len(outcome.duplicate)
-        self._finish(now_ms)
+        self._finish(now)
         if self._state.fixed_delay is not None:
             self._state.fixed_delay.note_offered(accepted, any_due=bool(len(outcome.due)))
         return outcome
 
-    def _add_above(self, indexes: IndexColumns, now_ms: int) -> bool:
+    def _add_above(self, indexes: IndexColumns, now: Instant) -> bool:
         """Track a batch if it is what most are: ascending entries of one ledger, above all that is tracked of it.
 
         False: it is not, nothing was done. Such a batch can hold no repeat, no duplicate and nothing late or leased, so
@@ -63,14 +64,14 @@ class AddingVerbs(EffectResults):
         ):
             return False
         earliest_ms = int(indexes.deliver_at_ms.min())
-        if earliest_ms <= limits.cutoff_ms(now_ms) or (
-            limits.max_delay_ms and int(indexes.deliver_at_ms.max()) > now_ms + limits.max_delay_ms
+        if earliest_ms <= limits.cutoff_ms(now.wall_ms) or (
+            limits.max_delay_ms and int(indexes.deliver_at_ms.max()) > now.wall_ms + limits.max_delay_ms
         ):
             return False
         state.put_above(state.mutable, ledger_id, indexes, earliest_ms)
         return True
 
-    def _add_any(self, indexes: IndexColumns, now_ms: int) -> tuple[IndexColumns, AddOutcome]:
+    def _add_any(self, indexes: IndexColumns, now: Instant) -> tuple[IndexColumns, AddOutcome]:
         """Track what is new of a batch; returns that, and what became of each."""
         state, limits = self._settled(), self._state.limits
         positions = indexes.positions
@@ -78,14 +79,14 @@ class AddingVerbs(EffectResults):
         undecided = ~below
         duplicate = undecided & (positions.repeats() | state.leases.bits.contains(positions))
         undecided &= ~duplicate
-        due = undecided & (indexes.deliver_at_ms <= limits.cutoff_ms(now_ms))
+        due = undecided & (indexes.deliver_at_ms <= limits.cutoff_ms(now.wall_ms))
         tracked = state.members.contains(positions)
         refused = due & tracked
         duplicate |= undecided & ~due & tracked
         undecided &= ~(due | tracked)
         beyond = np.zeros(len(indexes), np.bool_)
         if limits.max_delay_ms:
-            beyond = undecided & (indexes.deliver_at_ms > now_ms + limits.max_delay_ms)
+            beyond = undecided & (indexes.deliver_at_ms > now.wall_ms + limits.max_delay_ms)
             undecided &= ~beyond
         accepted = indexes if undecided.all() else indexes.take(undecided)
         if refused.any():
@@ -162,17 +163,17 @@ class AddingVerbs(EffectResults):
                 self._lifecycle.seal(state.mutable if stop.seal is SealTarget.MUTABLE else state.late)
             indexes = indexes.take(slice(stop.row_count, None))
 
-    def seal_now(self, now_ms: int) -> int:
+    def seal_now(self, now: Instant) -> int:
         """Seal the mutable bucket, whatever it holds; returns how many positions that are, 0 in memory-only trackers."""
         self._require_open()
         self._settled()
         count = 0 if self._state.limits.kind is TrackerKind.IN_MEMORY else len(self._state.mutable.bits)
         if count:
             self._lifecycle.seal(self._state.mutable)
-            self._finish(now_ms)
+            self._finish(now)
         return count
 
-    def cancel(self, positions: PositionColumns, now_ms: int) -> CancelOutcome:
+    def cancel(self, positions: PositionColumns, now: Instant) -> CancelOutcome:
         """Forget positions that nobody holds. A replay adds them again unless the cursor acknowledges them too."""
         self._require_open()
         state = self._settled()
@@ -183,5 +184,5 @@ class AddingVerbs(EffectResults):
             cancelled, homes = state.drop(positions.take(tracked))
             state.counters.cancelled += cancelled
             self._retire(homes)
-        self._finish(now_ms)
+        self._finish(now)
         return CancelOutcome(cancelled, np.flatnonzero(leased), np.flatnonzero(~tracked & ~leased))

@@ -1,7 +1,7 @@
 """TrackerCore: the verbs of one tracker. Calls in, outcomes and effects out; no waiting, no clock, no randomness.
 
-After each call the owner drains :meth:`TrackerCore.take_effects` and looks at :meth:`TrackerCore.next_wakeup_ms`. An error
-applies nothing. Times are wall-clock milliseconds; before ``now_ms`` steps back, :meth:`TrackerCore.set_clock_back` is told.
+After each call the owner drains :meth:`TrackerCore.take_effects` and looks at :meth:`TrackerCore.next_wakeup`. An error
+applies nothing. Time enters with each verb: the wall clock for deadlines, which may step, and elapsed time for durations.
 """
 
 import copy
@@ -11,6 +11,7 @@ from tracker.core.columns import BEFORE_ALL, Position
 from tracker.core.errors import InvalidInput, InvariantViolation
 from tracker.core.handing_out import HandingOutVerbs
 from tracker.core.homes import SnapshotSegments
+from tracker.core.instant import Instant, Wakeup
 from tracker.core.invariants import check_invariants
 from tracker.core.limits import TrackerLimits
 from tracker.core.outcomes import TrimOutcome
@@ -46,7 +47,7 @@ class TrackerCore(HandingOutVerbs):
         *,
         epoch: int,
         mark_delete: Position,
-        now_ms: int,
+        now: Instant,
         lost_bucket_ids: Sequence[int] = (),
         last_seal_number: int = 0,
     ) -> "TrackerCore":
@@ -63,7 +64,7 @@ class TrackerCore(HandingOutVerbs):
         gone = (*plan.delete, *lost_bucket_ids)
         if gone:
             core._lifecycle.delete(gone)
-        core._finish(now_ms)
+        core._finish(now)
         return core
 
     def _insert(self, plan: RecoveryPlan) -> None:
@@ -82,7 +83,7 @@ class TrackerCore(HandingOutVerbs):
 
     # -- the cursor and the owner --------------------------------------------------------------------------------------
 
-    def advance_mark_delete(self, position: Position, now_ms: int) -> TrimOutcome:
+    def advance_mark_delete(self, position: Position, now: Instant) -> TrimOutcome:
         """Drop everything at or below a position, leased or not; a position below the current one changes nothing.
 
         Raises: InvalidInput for a ledger below 0 or an entry below -1, TrackerClosed.
@@ -98,10 +99,10 @@ class TrackerCore(HandingOutVerbs):
         trimmed, homes = state.trim(position)
         state.counters.trimmed += trimmed
         self._retire(homes)
-        self._finish(now_ms)
+        self._finish(now)
         return TrimOutcome(position, trimmed)
 
-    def begin_epoch(self, epoch: int, now_ms: int) -> None:
+    def begin_epoch(self, epoch: int, now: Instant) -> None:
         """A new owner: all leases return at once. Effects in flight stay valid; the old epoch may fail to commit."""
         self._require_open()
         if epoch <= self._state.epoch:
@@ -109,16 +110,16 @@ class TrackerCore(HandingOutVerbs):
         self._settled().epoch = epoch
         self._release_all()
         self._lifecycle.replay_required = False
-        self._finish(now_ms)
+        self._finish(now)
 
-    def clear(self, now_ms: int) -> int:
+    def clear(self, now: Instant) -> int:
         """Forget every position and delete every snapshot; returns how many positions there were.
 
         A barrier: the epoch rises, leases are void, and results of effects asked for earlier are ignored.
         """
         self._require_open()
         cleared = self._forget_everything()
-        self._finish(now_ms)
+        self._finish(now)
         return cleared
 
     def _forget_everything(self, unwanted: Sequence[int] = ()) -> int:
@@ -132,7 +133,7 @@ class TrackerCore(HandingOutVerbs):
         state.counters.cleared += cleared
         return cleared
 
-    def adopt(self, plan: RecoveryPlan, *, mark_delete: Position, now_ms: int) -> int:
+    def adopt(self, plan: RecoveryPlan, *, mark_delete: Position, now: Instant) -> int:
         """Put the buckets that a plan keeps in the place of every position; returns how many positions there were.
 
         A barrier, as :meth:`clear`. The higher of the two mark-delete positions is in force from now on. Whoever opens the
@@ -146,7 +147,7 @@ class TrackerCore(HandingOutVerbs):
         trimmed, homes = state.trim(state.mark_delete)
         state.counters.trimmed += trimmed
         self._retire(homes)
-        self._finish(now_ms)
+        self._finish(now)
         return replaced
 
     def next_seal_number(self) -> int:
@@ -154,7 +155,7 @@ class TrackerCore(HandingOutVerbs):
         self._require_open()
         return self._state.next_seal_number()
 
-    def reset_cursor(self, mark_delete: Position, now_ms: int) -> int:
+    def reset_cursor(self, mark_delete: Position, now: Instant) -> int:
         """The cursor was moved, forward or back: clear, and take its new position. The replay brings everything again.
 
         Raises: InvalidInput for a position that is neither BEFORE_ALL nor a ledger from 0 and an entry from -1.
@@ -163,15 +164,15 @@ class TrackerCore(HandingOutVerbs):
         if mark_delete != BEFORE_ALL and (mark_delete.ledger_id < 0 or mark_delete.entry_id < -1):
             raise InvalidInput("mark_delete", str(mark_delete), "give a ledger from 0 and an entry from -1")
         self._state.mark_delete = mark_delete
-        return self.clear(now_ms)
+        return self.clear(now)
 
-    def delete(self, now_ms: int) -> int:
+    def delete(self, now: Instant) -> int:
         """Clear, and refuse everything from now on: the subscription is gone."""
-        cleared = self.clear(now_ms)
+        cleared = self.clear(now)
         self._closed = True
         return cleared
 
-    def close(self, now_ms: int) -> None:
+    def close(self, now: Instant) -> None:
         """Void all leases and refuse verbs; snapshots stay, the mutable bucket is not sealed (a replay covers it).
 
         Results of effects in flight are still taken. Closing twice is harmless.
@@ -179,41 +180,33 @@ class TrackerCore(HandingOutVerbs):
         if not self._closed:
             self._settled()
             self._release_all()
-            self._finish(now_ms)
+            self._finish(now)
             self._closed = True
 
-    def set_clock_back(self, by_ms: int) -> None:
-        """The wall clock was set back by so much: deadlines stay, but leases and retries last no longer for it."""
-        if self._settle_at_ms is not None:
-            self._settle_at_ms -= by_ms
-        self._state.leases.set_back(by_ms)
-        self._lifecycle.set_back(by_ms)
-        self._merger.set_back(by_ms)
-
-    def wake(self, now_ms: int) -> None:
+    def wake(self, now: Instant) -> None:
         """Do everything that time alone causes: expire leases, retry failed effects, load what is nearly due."""
         if not self._closed:
-            if self._settle_at_ms is not None and self._settle_at_ms <= now_ms:
+            if self._settle_at_ms is not None and self._settle_at_ms <= now.elapsed_ms:
                 self._settled()
-            self._expire(now_ms)
-            self._finish(now_ms)
+            self._expire(now)
+            self._finish(now)
 
     def check(self) -> None:
         """Verify every invariant of design 3.3 that can be seen from inside. Raises InvariantViolation. O(everything)."""
         # Looking at bits would settle them: a tracker that defers goes on as if nobody had.
         twin = copy.deepcopy(self) if self._state.defers else self
-        wakeup_ms = self.next_wakeup_ms()
-        settled_ms = twin.settle_and_check()
-        if settled_ms is not None and (wakeup_ms is None or wakeup_ms > settled_ms):
-            raise InvariantViolation(f"nobody wakes up at {settled_ms}; before bits were settled, at {wakeup_ms}")
+        wakeup = self.next_wakeup()
+        for moment, settled in zip(wakeup, twin.settle_and_check(), strict=True):
+            if settled is not None and (moment is None or moment > settled):
+                raise InvariantViolation(f"nobody wakes up at {settled}; before bits were settled, at {moment}")
 
-    def settle_and_check(self) -> int | None:
+    def settle_and_check(self) -> Wakeup:
         """Verify everything after putting bits and runs in their places; returns the next wake-up."""
         state = self._settled()
         state.settle()
         self._merger.check(planning=not self._closed)
-        check_invariants(state, self._lifecycle, self.next_delivery_ms(), self.next_wakeup_ms())
-        return self.next_wakeup_ms()
+        check_invariants(state, self._lifecycle, self.next_delivery_ms(), self.next_wakeup())
+        return self.next_wakeup()
 
 
 __all__ = ["TrackerClosed", "TrackerCore"]

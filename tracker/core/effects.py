@@ -18,8 +18,8 @@ class StoreSnapshot:
     """Seal the frozen indexes and make them durable.
 
     Steps: ``sealed = seal(frozen)`` away from the caller's thread; encode; create the snapshot; add it to the catalogue
-    under ``epoch``; report ``snapshot_stored(effect_id, bucket_id, sealed, snapshot_bytes=..., now_ms=...)``. If the
-    catalogue refuses, delete the object again. On any failure report ``snapshot_failed(effect_id, now_ms)``.
+    under ``epoch``; report ``snapshot_stored(effect_id, bucket_id, sealed, snapshot_bytes=..., now=...)``. If the
+    catalogue refuses, delete the object again. On any failure report ``snapshot_failed(effect_id, now)``.
     """
 
     effect_id: int
@@ -33,8 +33,8 @@ class StoreSnapshot:
 class LoadSegments:
     """Read and decode segments ``first`` to ``last`` (0-based, inclusive; storage entry = segment + 1).
 
-    Report ``segments_loaded(effect_id, indexes, now_ms)`` with the rows of all of them in order, or
-    ``segment_load_failed(effect_id, now_ms, lost=...)``: ``lost=True`` if the snapshot is missing or corrupt.
+    Report ``segments_loaded(effect_id, indexes, now)`` with the rows of all of them in order, or
+    ``segment_load_failed(effect_id, now, lost=...)``: ``lost=True`` if the snapshot is missing or corrupt.
     """
 
     effect_id: int
@@ -49,7 +49,7 @@ class DeleteSnapshots:
     """Remove the buckets from the catalogue under ``epoch`` in one step, then delete their snapshots.
 
     With no bucket ids it only records the epoch, which fences writers of older ones. Report
-    ``snapshots_deleted(effect_id)`` or ``delete_failed(effect_id, now_ms)``; a retry repeats both steps harmlessly.
+    ``snapshots_deleted(effect_id)`` or ``delete_failed(effect_id, now)``; a retry repeats both steps harmlessly.
     """
 
     effect_id: int
@@ -74,7 +74,7 @@ class MergeSnapshots:
     Two passes over the sources' segments: bounds and bitmaps first, then bytes. Create the merged snapshot; in one
     catalogue step under ``epoch`` remove the sources and add it; report ``snapshots_merged(effect_id, bucket_id, ...)``;
     the core asks for the sources' deletion afterwards. On failure everything is as before: report
-    ``merge_failed(effect_id, now_ms, ...)``, naming sources that are missing or corrupt, or that the merged snapshot
+    ``merge_failed(effect_id, now, ...)``, naming sources that are missing or corrupt, or that the merged snapshot
     would be too large for one metadata entry.
     """
 

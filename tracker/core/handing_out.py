@@ -8,6 +8,7 @@ import numpy as np
 from tracker.core.adding import AddingVerbs
 from tracker.core.columns import INT63_MAX, BoolArray, IndexColumns, PositionColumns
 from tracker.core.errors import InvalidInput
+from tracker.core.instant import Instant
 from tracker.core.leases import LeaseAck
 from tracker.core.outcomes import Delivery, ExtendOutcome, LeaseOutcome
 from tracker.core.position_bitmap import PositionBitmap
@@ -17,12 +18,12 @@ from tracker.core.runs import Run
 class HandingOutVerbs(AddingVerbs):
     """Pop, and the life of a lease."""
 
-    def pop_due(self, max_count: int, now_ms: int, *, lease_ms: int) -> Delivery:
+    def pop_due(self, max_count: int, now: Instant, *, lease_ms: int) -> Delivery:
         """Hand out the earliest due indexes that are in memory; what is loading is not waited for.
 
         Args:
             max_count: at most this many, >= 1.
-            now_ms: leases that have run out by now return first.
+            now: leases that have run out by now return first.
             lease_ms: how long they are leased; 0 hands off and forgets them (PIP-195's behaviour).
         Returns: rows ascending by (deliver_at_ms, ledger_id, entry_id), each position once.
         Raises: InvalidInput, TrackerClosed.
@@ -31,12 +32,12 @@ class HandingOutVerbs(AddingVerbs):
         self._require_open()
         if max_count < 1:
             raise InvalidInput("max_messages", max_count, "give 1 or more")
-        if not 0 <= lease_ms <= INT63_MAX - now_ms:
+        if not 0 <= lease_ms <= INT63_MAX - max(now):
             raise InvalidInput("lease_ms", lease_ms, "give 0 or more milliseconds")
-        self._expire(now_ms)
+        self._expire(now)
         parts: list[IndexColumns] = []
         missing = max_count
-        cutoff_ms = self._state.limits.cutoff_ms(now_ms)
+        cutoff_ms = self._state.limits.cutoff_ms(now.wall_ms)
         while missing:
             block = self._pop_block(cutoff_ms, missing, taken=() if lease_ms == 0 else parts)
             if block is None:
@@ -53,10 +54,10 @@ class HandingOutVerbs(AddingVerbs):
         indexes = IndexColumns.concat(parts)
         delivery = Delivery(indexes)
         if len(indexes) and lease_ms:
-            expires_at_ms = now_ms + lease_ms
-            delivery = Delivery(indexes, self._state.leases.grant(indexes, expires_at_ms), expires_at_ms)
-        self._settle_soon(now_ms)
-        self._finish(now_ms)
+            lease_id = self._state.leases.grant(indexes, now.elapsed_ms + lease_ms)
+            delivery = Delivery(indexes, lease_id, now.wall_ms + lease_ms)
+        self._settle_soon(now)
+        self._finish(now)
         return delivery
 
     def _pop_block(self, cutoff_ms: int, count: int, *, taken: Sequence[IndexColumns]) -> IndexColumns | None:
@@ -96,7 +97,7 @@ class HandingOutVerbs(AddingVerbs):
 
     # -- leases --------------------------------------------------------------------------------------------------------
 
-    def ack(self, lease_id: int, positions: PositionColumns, now_ms: int) -> LeaseOutcome:
+    def ack(self, lease_id: int, positions: PositionColumns, now: Instant) -> LeaseOutcome:
         """Forget positions that were dealt with.
 
         An ended lease is good enough, unless the position was leased again meanwhile: then it is ``stale``.
@@ -104,11 +105,11 @@ class HandingOutVerbs(AddingVerbs):
         Raises: InvalidInput for a lease id never given out, TrackerClosed.
         """
         self._require_open()
-        outcome = self._ack(lease_id, positions, now_ms)
-        self._finish(now_ms)
+        outcome = self._ack(lease_id, positions, now)
+        self._finish(now)
         return outcome
 
-    def ack_leases(self, acks: Sequence[LeaseAck], now_ms: int) -> list[LeaseOutcome]:
+    def ack_leases(self, acks: Sequence[LeaseAck], now: Instant) -> list[LeaseOutcome]:
         """Forget what was dealt with of several leases, in order.
 
         Returns: for each what :meth:`ack` does; of a lease that holds another number of positions than it should,
@@ -125,15 +126,15 @@ class HandingOutVerbs(AddingVerbs):
             if ack.positions is None and len(positions) != ack.held_count:
                 outcomes.append(LeaseOutcome.all_done(0))
             else:
-                outcomes.append(self._ack(ack.lease_id, positions, now_ms))
-        self._finish(now_ms)
+                outcomes.append(self._ack(ack.lease_id, positions, now))
+        self._finish(now)
         return outcomes
 
-    def _ack(self, lease_id: int, positions: PositionColumns, now_ms: int) -> LeaseOutcome:
+    def _ack(self, lease_id: int, positions: PositionColumns, now: Instant) -> LeaseOutcome:
         if self._state.leases.end_whole(lease_id, positions):
             self._state.forget_soon(positions)
             self._state.counters.acked += len(positions)
-            self._settle_soon(now_ms)
+            self._settle_soon(now)
             return LeaseOutcome.all_done(len(positions))
         state = self._settled()
         held, stale, free = self._sort_out(lease_id, positions)
@@ -155,7 +156,7 @@ class HandingOutVerbs(AddingVerbs):
         return LeaseOutcome(acked, np.flatnonzero(stale), np.flatnonzero(unknown))
 
     def nack(
-        self, lease_id: int, positions: PositionColumns, now_ms: int, *, deliver_at_ms: int | None = None
+        self, lease_id: int, positions: PositionColumns, now: Instant, *, deliver_at_ms: int | None = None
     ) -> LeaseOutcome:
         """Give leased positions back: due again at once, or at a new deadline that replaces the old one.
 
@@ -184,34 +185,33 @@ class HandingOutVerbs(AddingVerbs):
                 self._retire(homes)
                 if state.fixed_delay is not None:
                     state.fixed_delay.note_offered(dated_anew, any_due=False)
-        self._finish(now_ms)
+        self._finish(now)
         return LeaseOutcome(len(returned), np.flatnonzero(stale), np.flatnonzero(free))
 
-    def extend(self, lease_id: int, positions: PositionColumns | None, now_ms: int, *, lease_ms: int) -> ExtendOutcome:
+    def extend(self, lease_id: int, positions: PositionColumns | None, now: Instant, *, lease_ms: int) -> ExtendOutcome:
         """Set a new expiry, counted from now, for positions that a lease holds.
 
         Args:
             lease_id: as a poll answered it.
             positions: None is everything the lease still holds.
-            now_ms: what has run out by now returns first, and is stale.
+            now: what has run out by now returns first, and is stale.
             lease_ms: 1 or more.
         Raises: InvalidInput for a lease id never given out or a lease time out of range, TrackerClosed.
         """
         self._require_open()
-        if not 1 <= lease_ms <= INT63_MAX - now_ms:
+        if not 1 <= lease_ms <= INT63_MAX - max(now):
             raise InvalidInput("lease_ms", lease_ms, "give 1 or more milliseconds")
         self._settled().leases.require_issued(lease_id)
-        self._expire(now_ms)
+        self._expire(now)
         if positions is None:
             positions = self._state.leases.of(lease_id).positions
         held, stale, free = self._sort_out(lease_id, positions)
         tracked = free & self._state.members.contains(positions)
-        expires_at_ms = now_ms + lease_ms
         if held.any():
-            self._state.leases.extend(lease_id, positions.take(held), expires_at_ms)
-        self._finish(now_ms)
+            self._state.leases.extend(lease_id, positions.take(held), now.elapsed_ms + lease_ms)
+        self._finish(now)
         return ExtendOutcome(
-            int(held.sum()), expires_at_ms, np.flatnonzero(stale | tracked), np.flatnonzero(free & ~tracked)
+            int(held.sum()), now.wall_ms + lease_ms, np.flatnonzero(stale | tracked), np.flatnonzero(free & ~tracked)
         )
 
     def _sort_out(self, lease_id: int, positions: PositionColumns) -> tuple[BoolArray, BoolArray, BoolArray]:
@@ -223,19 +223,19 @@ class HandingOutVerbs(AddingVerbs):
         stale = leases.bits.contains(positions) & ~held
         return held & first, stale, ~held & ~stale
 
-    def expire_leases(self, now_ms: int) -> int:
+    def expire_leases(self, now: Instant) -> int:
         """Take back every position whose lease has run out; returns how many."""
         self._require_open()
-        count = self._expire(now_ms)
-        self._finish(now_ms)
+        count = self._expire(now)
+        self._finish(now)
         return count
 
-    def _expire(self, now_ms: int) -> int:
+    def _expire(self, now: Instant) -> int:
         first_ms = self._state.leases.next_expiry_ms()
-        if first_ms is None or first_ms > now_ms:
+        if first_ms is None or first_ms > now.elapsed_ms:
             return 0
         # Together: one by one, 100 leases that run out at once are sorted and joined 100 times.
-        expired = IndexColumns.concat(self._state.leases.expire(now_ms))
+        expired = IndexColumns.concat(self._state.leases.expire(now.elapsed_ms))
         self._state.give_back(expired)
         self._state.counters.lease_expired += len(expired)
         return len(expired)

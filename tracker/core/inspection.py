@@ -9,6 +9,7 @@ import numpy as np
 
 from tracker.core.columns import INT63_MAX, BoolArray, IndexColumns, Position, PositionColumns
 from tracker.core.homes import Home
+from tracker.core.instant import Instant
 from tracker.core.outcomes import Explanation, MessagePlace
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.seal import without_repeats
@@ -27,7 +28,7 @@ class UnloadedSegments:
     """A copy of the positions that the bucket still tracks, in memory or not."""
 
 
-def explain(state: TrackerState, position: Position) -> Explanation:
+def explain(state: TrackerState, position: Position, now: Instant) -> Explanation:
     """Where a position is and when it would be handed out. O(copies in memory of its home)."""
     if position <= state.mark_delete:
         return Explanation(MessagePlace.ACKNOWLEDGED)
@@ -39,7 +40,8 @@ def explain(state: TrackerState, position: Position) -> Explanation:
     if lease is not None:
         rows = lease.outstanding()
         deadline = int(rows.deliver_at_ms[_is_at(rows.positions, position)][0])
-        return Explanation(MessagePlace.LEASED, deadline, lease.expires_at_ms, bucket_id, lease.lease_id)
+        expires_at_ms = now.wall_ms + lease.expires_at_ms - now.elapsed_ms
+        return Explanation(MessagePlace.LEASED, deadline, expires_at_ms, bucket_id, lease.lease_id)
     deadline_in_memory = _deadline_in_memory(state, home, position)
     if deadline_in_memory is not None:
         place = MessagePlace.MEMORY if home.snapshot is None else MessagePlace.LOADED_SEGMENT

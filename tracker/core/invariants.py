@@ -3,6 +3,7 @@
 from tracker.core.columns import IndexColumns
 from tracker.core.errors import InvariantViolation
 from tracker.core.homes import Home, MemoryCopies
+from tracker.core.instant import Wakeup, earliest
 from tracker.core.lifecycle import BucketLifecycle
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.seal import without_repeats
@@ -10,7 +11,7 @@ from tracker.core.state import TrackerState
 
 
 def check_invariants(
-    state: TrackerState, lifecycle: BucketLifecycle, next_delivery_ms: int | None, next_wakeup_ms: int | None
+    state: TrackerState, lifecycle: BucketLifecycle, next_delivery_ms: int | None, next_wakeup: Wakeup
 ) -> None:
     """Raise InvariantViolation if the state contradicts itself. O(everything)."""
     tracked = state.members.check()
@@ -42,7 +43,7 @@ def check_invariants(
             first_deadlines.append(int(live.deliver_at_ms.min()))
         if home.bits:
             _check_reachable(state, home, live)
-    _check_wakeups(state, lifecycle, first_deadlines, next_delivery_ms, next_wakeup_ms)
+    _check_wakeups(state, lifecycle, first_deadlines, next_delivery_ms, next_wakeup)
 
 
 def _holds_at_or_below_mark_delete(state: TrackerState) -> bool:
@@ -113,7 +114,7 @@ def _check_wakeups(
     lifecycle: BucketLifecycle,
     first_deadlines: list[int],
     next_delivery_ms: int | None,
-    next_wakeup_ms: int | None,
+    next_wakeup: Wakeup,
 ) -> None:
     """The next deadline is exact, and nothing waits without a wake-up."""
     unloaded = [home.snapshot.next_min_ms for home in state.members.homes.values() if home.snapshot is not None]
@@ -121,8 +122,9 @@ def _check_wakeups(
     expected = state.limits.due_from_ms(min(deadlines)) if deadlines else None
     if next_delivery_ms != expected:
         raise InvariantViolation(f"the next delivery is announced for {next_delivery_ms}, it is {expected}")
-    for moment in (expected, state.leases.next_expiry_ms(), *lifecycle.waiting_moments()):
-        if moment is not None and (next_wakeup_ms is None or next_wakeup_ms > moment):
-            raise InvariantViolation(f"nobody wakes up at {moment}; the next wake-up is {next_wakeup_ms}")
-    if state.counters.tracked and next_wakeup_ms is None:
+    durations = earliest((state.leases.next_expiry_ms(), *lifecycle.waiting_moments()))
+    for moment, wakeup in zip((expected, durations), next_wakeup, strict=True):
+        if moment is not None and (wakeup is None or wakeup > moment):
+            raise InvariantViolation(f"nobody wakes up at {moment}; the next wake-up is {wakeup}")
+    if state.counters.tracked and next_wakeup == (None, None):
         raise InvariantViolation(f"{state.counters.tracked} positions are tracked and nothing will ever wake up")

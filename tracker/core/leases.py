@@ -43,6 +43,7 @@ class Lease:
         self.part = part
         """Tells parts that end at the same moment apart."""
         self.expires_at_ms = expires_at_ms
+        """In elapsed time, as every moment in this module: a step of the wall clock ends no lease."""
         self.indexes = indexes
         # Most leases end whole: their bits are made when somebody asks for a part.
         self._bits: PositionBitmap | None = None
@@ -226,24 +227,16 @@ class LeaseTable:
         """When the first lease ends, or None. O(1)."""
         return self._expiries.first()[0][0] if self._expiries else None
 
-    def expire(self, now_ms: int) -> list[IndexColumns]:
-        """End every lease whose time is up at ``now_ms``; returns what was outstanding."""
+    def expire(self, elapsed_ms: int) -> list[IndexColumns]:
+        """End every lease whose time is up by then; returns what was outstanding."""
         returned = []
-        while self._expiries and self._expiries.first()[0][0] <= now_ms:
+        while self._expiries and self._expiries.first()[0][0] <= elapsed_ms:
             lease = self._expiries.first()[1]
             lease.bits.remove_through(self._dropped_through)
             returned.append(lease.outstanding())
             self.bits.subtract(lease.bits)
             self._end(lease)
         return returned
-
-    def set_back(self, by_ms: int) -> None:
-        """Let every lease end that much earlier. O(leases)."""
-        self._expiries.clear()
-        for parts in self._leases.values():
-            for lease in parts:
-                lease.expires_at_ms -= by_ms
-                self._expiries[lease.expires_at_ms, lease.part] = lease
 
     def release_all(self) -> list[IndexColumns]:
         """End every lease; returns what was outstanding."""

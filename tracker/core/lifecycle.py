@@ -12,6 +12,7 @@ from tracker.core.columns import IndexColumns
 from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, StoreSnapshot
 from tracker.core.errors import InvariantViolation
 from tracker.core.homes import Home, SnapshotSegments
+from tracker.core.instant import Instant, Wakeup, earliest
 from tracker.core.ordered_map import OrderedMap
 from tracker.core.outcomes import BucketState
 from tracker.core.packed_bounds import PackedBounds
@@ -93,7 +94,7 @@ class BucketLifecycle:
         return frozen
 
     def snapshot_stored(
-        self, effect_id: int, bucket_id: int, sealed: SealedIndexes, snapshot_bytes: int, now_ms: int
+        self, effect_id: int, bucket_id: int, sealed: SealedIndexes, snapshot_bytes: int, now: Instant
     ) -> bool:
         """Switch a home from its copies in memory to its snapshot."""
         home = self._stores.pop(effect_id, None)
@@ -105,7 +106,7 @@ class BucketLifecycle:
         state.forget_copies(home)
         snapshot = SnapshotSegments(bucket_id, PackedBounds(sealed.bounds), snapshot_bytes)
         # What is nearly due is at hand: keep it instead of reading it back.
-        snapshot.next_segment = self._near_segments(snapshot, 0, now_ms)
+        snapshot.next_segment = self._near_segments(snapshot, 0, now)
         state.enter_snapshot(home, snapshot, sealed.ledger_bytes)
         near = sealed.indexes.take(slice(0, int(sealed.bounds.starts[snapshot.next_segment])))
         # As a rule nothing was consumed while it was stored; looking up a million rows would hold up every add for 50 ms.
@@ -113,7 +114,7 @@ class BucketLifecycle:
         self.retire_if_drained(home)
         return True
 
-    def snapshot_failed(self, effect_id: int, now_ms: int) -> bool:
+    def snapshot_failed(self, effect_id: int, now: Instant) -> bool:
         """Keep the home in memory and try again later, with what is left of it then."""
         home = self._stores.pop(effect_id, None)
         if home is None:
@@ -121,7 +122,7 @@ class BucketLifecycle:
         home.bits.end_loan()
         home.store_failed = True
         self._state.counters.effects_failed += 1
-        self._retry_later(home, now_ms)
+        self._retry_later(home, now)
         self.retire_if_drained(home)
         return True
 
@@ -133,26 +134,18 @@ class BucketLifecycle:
         waiting = [what for what in self._retries.values() if isinstance(what, Home)]
         return sum(len(home.bits) for home in (*self._stores.values(), *waiting) if home.store_failed)
 
-    def _retry_later(self, what: Home | tuple[int, ...], now_ms: int) -> None:
-        self._retries[now_ms + self._state.limits.retry_backoff_ms, self.new_effect_id()] = what
+    def _retry_later(self, what: Home | tuple[int, ...], now: Instant) -> None:
+        self._retries[now.elapsed_ms + self._state.limits.retry_backoff_ms, self.new_effect_id()] = what
 
-    def set_back(self, by_ms: int) -> None:
-        """Try every failed effect again that much earlier."""
-        self._state.segments.set_back(by_ms)
-        waiting = list(self._retries.items())
-        self._retries.clear()
-        for (moment, number), what in waiting:
-            self._retries[moment - by_ms, number] = what
-
-    def is_retry_due(self, now_ms: int) -> bool:
+    def is_retry_due(self, now: Instant) -> bool:
         """Whether :meth:`retry_due` has a store or a deletion to ask for again."""
-        return bool(self._retries) and self._retries.first()[0][0] <= now_ms
+        return bool(self._retries) and self._retries.first()[0][0] <= now.elapsed_ms
 
-    def retry_due(self, now_ms: int) -> None:
+    def retry_due(self, now: Instant) -> None:
         """Ask again for every failed effect whose waiting time is over."""
         state = self._state
-        state.segments.release_retries(now_ms)
-        while self._retries and self._retries.first()[0][0] <= now_ms:
+        state.segments.release_retries(now.elapsed_ms)
+        while self._retries and self._retries.first()[0][0] <= now.elapsed_ms:
             _, what = self._retries.pop_first()
             if isinstance(what, tuple):
                 self.delete(what)
@@ -161,10 +154,10 @@ class BucketLifecycle:
 
     # -- loading -----------------------------------------------------------------------------------------------------
 
-    def _near_segments(self, snapshot: SnapshotSegments, first: int, now_ms: int) -> int:
+    def _near_segments(self, snapshot: SnapshotSegments, first: int, now: Instant) -> int:
         """One past the last segment worth loading together with ``first`` (or ``first``, if that is not near)."""
         limits = self._state.limits
-        horizon_ms = limits.cutoff_ms(now_ms) + limits.prefetch_window_ms
+        horizon_ms = limits.cutoff_ms(now.wall_ms) + limits.prefetch_window_ms
         near_count = snapshot.bounds.end_before(first, horizon_ms) - first
         if not near_count:
             return first
@@ -173,19 +166,19 @@ class BucketLifecycle:
         fitting_count = int(np.searchsorted(rows, limits.load_indexes_max, side="right"))
         return first + min(max(near_count, worth_count), max(1, fitting_count), len(rows))
 
-    def prefetch(self, now_ms: int) -> None:
+    def prefetch(self, now: Instant) -> None:
         """Ask for every segment that is nearly due, within the budget of loaded indexes."""
         state = self._state
         while (wanted := state.segments.first_idle()) is not None:
             min_ms, key = wanted
             wanted_at_ms = self._prefetch_at_ms(min_ms)
-            if wanted_at_ms is None or now_ms < wanted_at_ms:
+            if wanted_at_ms is None or now.wall_ms < wanted_at_ms:
                 return
             home = state.members.homes[key]
             snapshot = home.snapshot
             assert snapshot is not None
             first = snapshot.next_segment
-            end = max(first + 1, self._near_segments(snapshot, first, now_ms))
+            end = max(first + 1, self._near_segments(snapshot, first, now))
             effect = LoadSegments(self.new_effect_id(), state.epoch, snapshot.bucket_id, first, end - 1)
             snapshot.load_effect_id, snapshot.load_first, snapshot.next_segment = effect.effect_id, first, end
             self._loads[effect.effect_id] = (effect, home)
@@ -220,13 +213,14 @@ class BucketLifecycle:
             loaded -= sum(map(len, state.heap.of_home(home.key)))
         return loaded >= loaded_max
 
-    def next_wakeup_ms(self) -> int | None:
-        """The next prefetch or retry, or None."""
-        moments = [self._retries.first()[0][0] if self._retries else None, self._state.segments.next_retry_ms()]
+    def next_wakeup(self) -> Wakeup:
+        """The next prefetch, which deadlines decide, and the next retry."""
         wanted = self._state.segments.first_idle()
-        if wanted is not None:
-            moments.append(self._prefetch_at_ms(wanted[0]))
-        return min((moment for moment in moments if moment is not None), default=None)
+        retry_ms = self._retries.first()[0][0] if self._retries else None
+        return Wakeup(
+            None if wanted is None else self._prefetch_at_ms(wanted[0]),
+            earliest((retry_ms, self._state.segments.next_retry_ms())),
+        )
 
     def _forget_load(self, load: LoadSegments, home: Home) -> SnapshotSegments:
         snapshot = home.snapshot
@@ -235,7 +229,7 @@ class BucketLifecycle:
         snapshot.load_effect_id = None
         return snapshot
 
-    def segments_loaded(self, effect_id: int, indexes: IndexColumns, now_ms: int) -> bool:
+    def segments_loaded(self, effect_id: int, indexes: IndexColumns, now: Instant) -> bool:
         """Put loaded rows on the heap; rows that contradict the segment bounds are a lost snapshot."""
         if effect_id not in self._loads:
             return False
@@ -250,7 +244,7 @@ class BucketLifecycle:
                 or int(indexes.deliver_at_ms.max()) > int(bounds.max_deliver_at_ms.max())
             )
         ):
-            return self.segment_load_failed(effect_id, now_ms, lost=True)
+            return self.segment_load_failed(effect_id, now, lost=True)
         del self._loads[effect_id]
         self._forget_load(load, home)
         self._put_loaded(home, _live_rows(home, indexes))
@@ -267,7 +261,7 @@ class BucketLifecycle:
         if len(rows):
             self._state.heap.new_run(home.key, rows if rows.ascend() else rows.sorted())
 
-    def segment_load_failed(self, effect_id: int, now_ms: int, *, lost: bool) -> bool:
+    def segment_load_failed(self, effect_id: int, now: Instant, *, lost: bool) -> bool:
         """Try again later, or give up what is only in a lost snapshot."""
         if effect_id not in self._loads:
             return False
@@ -277,7 +271,7 @@ class BucketLifecycle:
         snapshot = self._forget_load(load, home)
         if not lost:
             snapshot.next_segment = load.first
-            state.segments.retry_later(home, now_ms + state.limits.retry_backoff_ms)
+            state.segments.retry_later(home, now.elapsed_ms + state.limits.retry_backoff_ms)
             return True
         self.give_up_snapshot(home)
         return True
@@ -341,13 +335,13 @@ class BucketLifecycle:
         """Forget a deletion that has happened."""
         return self._deletes.pop(effect_id, None) is not None
 
-    def delete_failed(self, effect_id: int, now_ms: int) -> bool:
+    def delete_failed(self, effect_id: int, now: Instant) -> bool:
         """Ask again later."""
         bucket_ids = self._deletes.pop(effect_id, None)
         if bucket_ids is None:
             return False
         self._state.counters.effects_failed += 1
-        self._retry_later(bucket_ids, now_ms)
+        self._retry_later(bucket_ids, now)
         return True
 
     def undeleted(self) -> frozenset[int]:

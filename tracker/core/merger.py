@@ -17,6 +17,7 @@ from tracker.core.columns import Position
 from tracker.core.effects import MergeSnapshots, MergeSource
 from tracker.core.errors import InvariantViolation
 from tracker.core.homes import Home, SnapshotSegments
+from tracker.core.instant import Instant
 from tracker.core.lifecycle import BucketLifecycle
 from tracker.core.merge_plan import group_to_merge
 from tracker.core.outcomes import BucketState
@@ -46,14 +47,9 @@ class BucketMerger:
         self._too_large: frozenset[tuple[int, ...]] = _NONE
         """Groups, by bucket ids, whose merged metadata would exceed an entry."""
 
-    def next_wakeup_ms(self) -> int | None:
-        """When a merge that failed is tried again, or None."""
+    def next_retry_ms(self) -> int | None:
+        """When a merge that failed is tried again, in elapsed time, or None."""
         return self._retry_at_ms
-
-    def set_back(self, by_ms: int) -> None:
-        """Try a merge that failed again that much earlier."""
-        if self._retry_at_ms is not None:
-            self._retry_at_ms -= by_ms
 
     @property
     def backlog(self) -> int:
@@ -61,7 +57,7 @@ class BucketMerger:
         limit = self._state.limits.max_num_buckets
         return 0 if limit == -1 else max(0, self._state.sealed_count - limit)
 
-    def is_wanted(self, now_ms: int) -> bool:
+    def is_wanted(self, now: Instant) -> bool:
         """Whether :meth:`merge_if_needed` has to look for buckets to merge. O(1)."""
         state = self._state
         if self._effect_id is not None or state.limits.max_num_buckets == -1:
@@ -71,11 +67,11 @@ class BucketMerger:
             return False
         if state.sealed_count == self._barren_count:
             return False
-        return self._retry_at_ms is None or now_ms >= self._retry_at_ms
+        return self._retry_at_ms is None or now.elapsed_ms >= self._retry_at_ms
 
-    def merge_if_needed(self, now_ms: int) -> None:
+    def merge_if_needed(self, now: Instant) -> None:
         """Ask for a merge if there are more sealed buckets than allowed and none is under way. O(1) if not."""
-        if not self.is_wanted(now_ms):
+        if not self.is_wanted(now):
             return
         self._retry_at_ms = None
         group = self._choose()
@@ -170,7 +166,7 @@ class BucketMerger:
         return True
 
     def failed(
-        self, effect_id: int, now_ms: int, *, lost_bucket_ids: Sequence[int] = (), too_large: bool = False
+        self, effect_id: int, now: Instant, *, lost_bucket_ids: Sequence[int] = (), too_large: bool = False
     ) -> bool:
         """Leave everything as it was, and try again later: without what is lost, with another group if it was too large."""
         if effect_id != self._effect_id:
@@ -180,7 +176,7 @@ class BucketMerger:
         if too_large:
             self._too_large |= {_bucket_ids(sources)}
         else:
-            self._retry_at_ms = now_ms + self._state.limits.retry_backoff_ms
+            self._retry_at_ms = now.elapsed_ms + self._state.limits.retry_backoff_ms
         for home in sources:
             if home.snapshot is not None and home.snapshot.bucket_id in lost_bucket_ids:
                 self._lifecycle.give_up_snapshot(home)

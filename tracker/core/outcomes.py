@@ -39,6 +39,7 @@ class Delivery:
     lease_id: int = 0
     """0: there is no lease (nothing was due, or it was a hand-off)."""
     expires_at_ms: int = 0
+    """When the lease ends, on the wall clock as it stands now: a step of that clock does not move the end."""
 
 
 @dataclass(frozen=True, slots=True)

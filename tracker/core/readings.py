@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 from tracker.core.columns import BoolArray, IndexColumns, Position, PositionColumns
 from tracker.core.inspection import UnloadedSegments, explain, filter_range, loaded_between, unloaded
+from tracker.core.instant import Instant, Wakeup, earliest
 from tracker.core.lifecycle import BucketLifecycle
 from tracker.core.limits import TrackerLimits
 from tracker.core.merger import BucketMerger
@@ -66,23 +67,24 @@ class TrackerReadings:
         """When a poll would succeed, or None. Unloaded segments count from their first deadline."""
         state = self._state
         moments = (state.heap.head_ms, state.segments.first_min_ms())
-        deadline = min((moment for moment in moments if moment is not None), default=None)
+        deadline = earliest(moments)
         return None if deadline is None else state.limits.due_from_ms(deadline)
 
-    def next_wakeup_ms(self) -> int | None:
-        """The earliest of next delivery, next prefetch, next lease expiry and next retry; None if there is none."""
-        moments = (self.next_delivery_ms(), self.next_timer_ms())
-        return min((moment for moment in moments if moment is not None), default=None)
+    def next_wakeup(self) -> Wakeup:
+        """By the wall clock the next delivery or prefetch; in elapsed time the next lease expiry or retry."""
+        timer = self.next_timer()
+        return Wakeup(earliest((self.next_delivery_ms(), timer.wall_ms)), timer.elapsed_ms)
 
-    def next_timer_ms(self) -> int | None:
-        """When :meth:`wake` has something to do even if nobody polls; None if never."""
-        moments = (
-            self._lifecycle.next_wakeup_ms(),
-            self._merger.next_wakeup_ms(),
+    def next_timer(self) -> Wakeup:
+        """When :meth:`wake` has something to do even if nobody polls."""
+        prefetch_ms, retry_ms = self._lifecycle.next_wakeup()
+        durations = (
+            retry_ms,
+            self._merger.next_retry_ms(),
             self._state.leases.next_expiry_ms(),
             self._settle_at_ms,
         )
-        return min((moment for moment in moments if moment is not None), default=None)
+        return Wakeup(prefetch_ms, earliest(durations))
 
     def pause_reading(self, now_ms: int) -> bool:
         """Whether the dispatcher may stop reading ahead until the next delivery; a hint of the in-memory tracker.
@@ -129,9 +131,9 @@ class TrackerReadings:
         """Buckets whose deletion was asked for and has not been reported: the catalogue may still name them."""
         return self._lifecycle.undeleted()
 
-    def explain(self, position: Position) -> Explanation:
+    def explain(self, position: Position, now: Instant) -> Explanation:
         """Where a position is and when it would be handed out. O(copies in memory of its home)."""
-        return explain(self._settled(), position)
+        return explain(self._settled(), position, now)
 
     def loaded_between(self, from_ms: int, until_ms: int | None = None) -> tuple[IndexColumns, BoolArray]:
         """Tracked rows in memory with a deadline in [from_ms, until_ms), sorted, and which are leased. O(copies)."""

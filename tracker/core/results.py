@@ -6,6 +6,7 @@ from tracker.core.columns import IndexColumns
 from tracker.core.effects import Effect
 from tracker.core.errors import DelayedTrackerError
 from tracker.core.homes import Home
+from tracker.core.instant import Instant
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.readings import TrackerReadings
 from tracker.core.seal import SealedIndexes
@@ -35,32 +36,32 @@ class EffectResults(TrackerReadings):
         return self._lifecycle.take_effects()
 
     def snapshot_stored(
-        self, effect_id: int, bucket_id: int, sealed: SealedIndexes, *, snapshot_bytes: int, now_ms: int
+        self, effect_id: int, bucket_id: int, sealed: SealedIndexes, *, snapshot_bytes: int, now: Instant
     ) -> bool:
         """StoreSnapshot succeeded. False: the effect is forgotten, so the snapshot must be removed again."""
         self._settled()
-        known = self._lifecycle.snapshot_stored(effect_id, bucket_id, sealed, snapshot_bytes, now_ms)
-        self._finish(now_ms)
+        known = self._lifecycle.snapshot_stored(effect_id, bucket_id, sealed, snapshot_bytes, now)
+        self._finish(now)
         return known
 
-    def snapshot_failed(self, effect_id: int, now_ms: int) -> bool:
+    def snapshot_failed(self, effect_id: int, now: Instant) -> bool:
         """StoreSnapshot failed: its indexes stay in memory, and it is asked for again later."""
         self._settled()
-        known = self._lifecycle.snapshot_failed(effect_id, now_ms)
-        self._finish(now_ms)
+        known = self._lifecycle.snapshot_failed(effect_id, now)
+        self._finish(now)
         return known
 
-    def segments_loaded(self, effect_id: int, indexes: IndexColumns, now_ms: int) -> bool:
+    def segments_loaded(self, effect_id: int, indexes: IndexColumns, now: Instant) -> bool:
         """LoadSegments succeeded, with the rows of all its segments."""
-        known = self._lifecycle.segments_loaded(effect_id, indexes, now_ms)
-        self._finish(now_ms)
+        known = self._lifecycle.segments_loaded(effect_id, indexes, now)
+        self._finish(now)
         return known
 
-    def segment_load_failed(self, effect_id: int, now_ms: int, *, lost: bool) -> bool:
+    def segment_load_failed(self, effect_id: int, now: Instant, *, lost: bool) -> bool:
         """LoadSegments failed: for now, or (``lost``) because the snapshot is missing or corrupt."""
         self._settled()
-        known = self._lifecycle.segment_load_failed(effect_id, now_ms, lost=lost)
-        self._finish(now_ms)
+        known = self._lifecycle.segment_load_failed(effect_id, now, lost=lost)
+        self._finish(now)
         return known
 
     def snapshots_merged(
@@ -71,48 +72,48 @@ class EffectResults(TrackerReadings):
         *,
         snapshot_bytes: int,
         stored: PositionBitmap,
-        now_ms: int,
+        now: Instant,
     ) -> bool:
         """MergeSnapshots succeeded, with these positions. False: forgotten, the merged snapshot must be removed again."""
         self._settled()
         known = self._merger.merged(effect_id, bucket_id, bounds, snapshot_bytes=snapshot_bytes, stored=stored)
-        self._finish(now_ms)
+        self._finish(now)
         return known
 
     def merge_failed(
-        self, effect_id: int, now_ms: int, *, lost_bucket_ids: Sequence[int] = (), too_large: bool = False
+        self, effect_id: int, now: Instant, *, lost_bucket_ids: Sequence[int] = (), too_large: bool = False
     ) -> bool:
         """MergeSnapshots failed: for now, because of lost sources, or because the merged metadata is too large."""
         self._settled()
-        known = self._merger.failed(effect_id, now_ms, lost_bucket_ids=lost_bucket_ids, too_large=too_large)
-        self._finish(now_ms)
+        known = self._merger.failed(effect_id, now, lost_bucket_ids=lost_bucket_ids, too_large=too_large)
+        self._finish(now)
         return known
 
     def snapshots_deleted(self, effect_id: int) -> bool:
         """DeleteSnapshots succeeded."""
         return self._lifecycle.snapshots_deleted(effect_id)
 
-    def delete_failed(self, effect_id: int, now_ms: int) -> bool:
+    def delete_failed(self, effect_id: int, now: Instant) -> bool:
         """DeleteSnapshots failed; it is asked for again later."""
-        return self._lifecycle.delete_failed(effect_id, now_ms)
+        return self._lifecycle.delete_failed(effect_id, now)
 
     def _retire(self, homes: Sequence[Home]) -> None:
         for home in homes:
             self._lifecycle.retire_if_drained(home)
 
-    def _finish(self, now_ms: int) -> None:
+    def _finish(self, now: Instant) -> None:
         """What every change ends with: an exact next deadline, retries that are due, segments that came near."""
         self._state.settle()
         if self._state.fixed_delay is not None:
             self._state.fixed_delay.note_tracked(self._state.counters.tracked)
         if not self._closed:
-            if self._lifecycle.is_retry_due(now_ms) or self._merger.is_wanted(now_ms):
+            if self._lifecycle.is_retry_due(now) or self._merger.is_wanted(now):
                 self._settled()
-            self._lifecycle.retry_due(now_ms)
-            self._merger.merge_if_needed(now_ms)
-            self._lifecycle.prefetch(now_ms)
+            self._lifecycle.retry_due(now)
+            self._merger.merge_if_needed(now)
+            self._lifecycle.prefetch(now)
 
-    def _settle_soon(self, now_ms: int) -> None:
+    def _settle_soon(self, now: Instant) -> None:
         """Put away what is merged ahead once it is used up, and see that bits are cleared soon, if not at once."""
         state = self._state
         if not state.heap.ready:
@@ -120,7 +121,7 @@ class EffectResults(TrackerReadings):
             if state.gone_count and (not state.leases.leased_count or state.gone_count >= _GONE_MAX):
                 self._settled()
         if self._settle_at_ms is None and not state.is_settled:
-            self._settle_at_ms = now_ms + _SETTLE_AFTER_MS
+            self._settle_at_ms = now.elapsed_ms + _SETTLE_AFTER_MS
 
     def _require_open(self) -> None:
         if self._closed:

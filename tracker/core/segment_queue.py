@@ -43,26 +43,19 @@ class SegmentQueue:
             self._idle[snapshot.next_min_ms, home.key] = None
 
     def retry_later(self, home: Home, retry_at_ms: int) -> None:
-        """Keep a home from being loaded before ``retry_at_ms``: its last load failed."""
+        """Keep a home from being loaded before ``retry_at_ms`` of elapsed time: its last load failed."""
         self.update(home)
         place = (self._place[home.key], home.key)
         del self._idle[place]
         self._retry_at[home.key] = retry_at_ms
         self._retry_order[retry_at_ms, home.key] = None
 
-    def release_retries(self, now_ms: int) -> None:
+    def release_retries(self, elapsed_ms: int) -> None:
         """Make homes whose waiting time is over idle again."""
-        while self._retry_order and self._retry_order.first()[0][0] <= now_ms:
+        while self._retry_order and self._retry_order.first()[0][0] <= elapsed_ms:
             (_, key), _ = self._retry_order.pop_first()
             del self._retry_at[key]
             self._idle[self._place[key], key] = None
-
-    def set_back(self, by_ms: int) -> None:
-        """Try everything that waits that much earlier."""
-        self._retry_order.clear()
-        for key, retry_at_ms in self._retry_at.items():
-            self._retry_at[key] = retry_at_ms - by_ms
-            self._retry_order[retry_at_ms - by_ms, key] = None
 
     def remove(self, key: int) -> None:
         """Forget a home; unknown ones are no matter."""

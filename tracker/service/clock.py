@@ -2,8 +2,9 @@
 
 Deadlines of messages are wall-clock milliseconds, so timers are set for wall-clock moments. Between two looks at the
 clock it may be stepped: :class:`SystemClock` looks again at least every ``WALL_CHECK_MS``, so that a step forward is
-noticed within a second, and a timer never fires before the wall clock shows its moment. Durations (how long a poll
-waits, how long a retry holds back) are not moments: they are unaffected by steps.
+noticed within a second, and a timer never fires before the wall clock shows its moment. Durations (leases, how long a poll
+waits, how long a retry holds back) are measured on the monotonic clock, which no step moves. On Linux and macOS it stands
+still while the machine is suspended: a lease outlives a suspend, since whoever holds it may have been suspended as well.
 """
 
 import asyncio
@@ -32,7 +33,10 @@ class Clock(Protocol):
         ...
 
     def elapsed_ms(self) -> float:
-        """Milliseconds since some moment; only differences mean something. It never steps, whatever the wall clock does."""
+        """Milliseconds since some moment; only differences mean something.
+
+        It never steps, whatever the wall clock does, and does not count the time for which the machine was suspended.
+        """
         ...
 
     def call_at(self, when_ms: int, callback: Callable[[], None]) -> Timer:

@@ -41,7 +41,7 @@ async def explain(host: TrackerHost, access: StorageAccess, position: Position) 
     Raises:
         StorageUnavailable: try again.
     """
-    found = host.to_read().explain(position)
+    found = host.to_read().explain(position, host.now())
     segment, damage = None, ""
     while found.place in _ON_DISK and found.bucket_id is not None:
         asked = found
@@ -50,7 +50,7 @@ async def explain(host: TrackerHost, access: StorageAccess, position: Position) 
         except (SnapshotNotFound, SnapshotCorrupt) as error:
             damage = error.message
             deliver_at_ms = None
-        found = host.to_read().explain(position)
+        found = host.to_read().explain(position, host.now())
         if found != asked:
             segment, damage = None, ""
             continue  # It moved while its segment was read.

@@ -104,9 +104,9 @@ class TrackerHost(HostResults):
         else:
             await self._raise_epoch(owner)
         self.owner = owner
-        with self._step() as (core, now_ms):
+        with self._step() as (core, now):
             if mark_delete is not None:
-                core.advance_mark_delete(mark_delete, now_ms)
+                core.advance_mark_delete(mark_delete, now)
         return Opened(
             epoch=core.epoch,
             mark_delete=core.mark_delete,
@@ -133,8 +133,8 @@ class TrackerHost(HostResults):
             finally:
                 # Also if the storage did not answer: it may have taken the epoch, and effects of the old one conflict.
                 if self.state is HostState.READY:
-                    with self._step() as (core, now_ms):
-                        core.begin_epoch(max(epoch, core.epoch + 1), now_ms)
+                    with self._step() as (core, now):
+                        core.begin_epoch(max(epoch, core.epoch + 1), now)
                         self.owner = owner
                         self._polls.end_all(lambda: PollEnded(self.key, "FENCED"))
             self._note_durable(epoch, ())
@@ -178,8 +178,8 @@ class TrackerHost(HostResults):
                 await writer.undo([entry.bucket_id for entry in entries], replaced)
                 raise
             self.owner = owner
-            with self._step(epoch) as (core, now_ms):
-                replaced_count = core.adopt(plan, mark_delete=mark_delete, now_ms=now_ms)
+            with self._step(epoch) as (core, now):
+                replaced_count = core.adopt(plan, mark_delete=mark_delete, now=now)
                 self._polls.end_all(lambda: PollEnded(self.key, "FENCED"))
                 stats, deleting = core.stats(), core.undeleted()
         await self._durable(stats.epoch, deleting)
@@ -205,7 +205,7 @@ class TrackerHost(HostResults):
         if self.state is HostState.CLOSED:
             return
         self.state = HostState.CLOSED
-        self._shared.wakeups.arm(self, None)
+        self._shared.wakeups.disarm(self)
 
         def error() -> ServiceError:
             if reason == ShuttingDown.reason:
@@ -220,7 +220,7 @@ class TrackerHost(HostResults):
                 future.set_exception(error())
         if self._core is not None and not self._broken:
             with suppress(TrackerBroken), self._whole():
-                self._core.close(self.now_ms())
+                self._core.close(self._begin_step())
 
     async def finish_close(self) -> None:
         """Return when every effect has ended and what was consumed is on record; of a broken core nothing is."""
@@ -270,8 +270,8 @@ class TrackerHost(HostResults):
 
     def add(self, epoch: int, indexes: IndexColumns) -> AddOutcome:
         """Offer indexes, in order, in one step."""
-        with self._step(epoch) as (core, now_ms):
-            return core.add(indexes, now_ms)
+        with self._step(epoch) as (core, now):
+            return core.add(indexes, now)
 
     async def poll(
         self,
@@ -321,9 +321,9 @@ class TrackerHost(HostResults):
             core = self._require_core(epoch)
             if abandoned():
                 raise PollEnded(self.key, "CANCELLED")
-            now_ms = self.now_ms()
+            now = self._begin_step()
             if lease_ms:
-                core.expire_leases(now_ms)
+                core.expire_leases(now)
                 leased_max = self._shared.limits.leased_positions_max
                 room = leased_max - core.leased_count
                 if room <= 0:
@@ -332,7 +332,7 @@ class TrackerHost(HostResults):
                         retry_after_ms=self._shared.limits.retry_after_ms,
                     )
                 max_count = min(max_count, room)
-            delivery = core.pop_due(max_count, now_ms, lease_ms=lease_ms)
+            delivery = core.pop_due(max_count, now, lease_ms=lease_ms)
             answers = len(delivery.indexes) > 0 or self._has_news(core)
             if core.replay_required:
                 self._replay_told_epoch = core.epoch
@@ -343,39 +343,39 @@ class TrackerHost(HostResults):
             if len(delivery.indexes):
                 self.counters.handed_out += len(delivery.indexes)
                 self._shared.instruments.note_handed_out(
-                    self.key, delivery.indexes, core.limits.cutoff_ms(now_ms), now_ms
+                    self.key, delivery.indexes, core.limits.cutoff_ms(now.wall_ms), now.wall_ms
                 )
             return delivery, answers
 
     def ack(self, epoch: int, lease_id: int, positions: PositionColumns) -> LeaseOutcome:
         """Acknowledge leased positions."""
-        with self._step(epoch) as (core, now_ms):
-            return core.ack(lease_id, positions, now_ms)
+        with self._step(epoch) as (core, now):
+            return core.ack(lease_id, positions, now)
 
     def ack_leases(self, epoch: int, acks: Sequence[LeaseAck]) -> list[LeaseOutcome]:
         """Acknowledge what several leases hold, in order, in one step."""
-        with self._step(epoch) as (core, now_ms):
-            return core.ack_leases(acks, now_ms)
+        with self._step(epoch) as (core, now):
+            return core.ack_leases(acks, now)
 
     def nack(self, epoch: int, lease_id: int, positions: PositionColumns, *, deliver_at_ms: int | None) -> LeaseOutcome:
         """Give leased positions back, at once or for a new deadline."""
-        with self._step(epoch) as (core, now_ms):
-            return core.nack(lease_id, positions, now_ms, deliver_at_ms=deliver_at_ms)
+        with self._step(epoch) as (core, now):
+            return core.nack(lease_id, positions, now, deliver_at_ms=deliver_at_ms)
 
     def extend(self, epoch: int, lease_id: int, positions: PositionColumns | None, *, lease_ms: int) -> ExtendOutcome:
         """Set a new expiry, counted from now, for leased positions; None is everything the lease still holds."""
-        with self._step(epoch) as (core, now_ms):
-            return core.extend(lease_id, positions, now_ms, lease_ms=lease_ms)
+        with self._step(epoch) as (core, now):
+            return core.extend(lease_id, positions, now, lease_ms=lease_ms)
 
     def cancel(self, epoch: int, positions: PositionColumns) -> CancelOutcome:
         """Forget positions that nobody holds."""
-        with self._step(epoch) as (core, now_ms):
-            return core.cancel(positions, now_ms)
+        with self._step(epoch) as (core, now):
+            return core.cancel(positions, now)
 
     def seal(self, epoch: int) -> int:
         """Seal what the mutable bucket holds; returns how many positions that are."""
-        with self._step(epoch) as (core, now_ms):
-            return core.seal_now(now_ms)
+        with self._step(epoch) as (core, now):
+            return core.seal_now(now)
 
     def to_read(self) -> TrackerReadings:
         """The tracker, to be looked at before the next await.
@@ -409,10 +409,10 @@ class TrackerHost(HostResults):
 
     def advance_mark_delete(self, epoch: int, position: Position) -> TrimOutcome:
         """Drop everything up to and including a position; one below the position in force changes nothing."""
-        with self._step(epoch) as (core, now_ms):
+        with self._step(epoch) as (core, now):
             if position == BEFORE_ALL:
                 return TrimOutcome(core.mark_delete, 0)
-            return core.advance_mark_delete(position, now_ms)
+            return core.advance_mark_delete(position, now)
 
     async def clear(self, epoch: int, *, reset_to: Position | None = None) -> Cleared:
         """Forget every position; returns when that is durable. Waiting polls end.
@@ -421,8 +421,8 @@ class TrackerHost(HostResults):
             epoch: the owner's.
             reset_to: the cursor was moved, and this is its new mark-delete position.
         """
-        with self._step(epoch) as (core, now_ms):
-            cleared_count = core.clear(now_ms) if reset_to is None else core.reset_cursor(reset_to, now_ms)
+        with self._step(epoch) as (core, now):
+            cleared_count = core.clear(now) if reset_to is None else core.reset_cursor(reset_to, now)
             self._polls.end_all(lambda: PollEnded(self.key, "CLEARED"))
             cleared = Cleared(core.epoch, cleared_count)
             deleting = core.undeleted()

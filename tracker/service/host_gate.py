@@ -19,6 +19,7 @@ import structlog
 from tracker.core.core import TrackerCore
 from tracker.core.effects import DeleteSnapshots
 from tracker.core.errors import DelayedTrackerError, InvariantViolation
+from tracker.core.instant import Instant, Wakeup
 from tracker.core.numbers import EVENTS, NOTHING_COUNTED
 from tracker.service.clock import Clock
 from tracker.service.errors import Fenced, Recovering, TrackerBroken, TrackerKey, TrackerNotOpen
@@ -67,11 +68,11 @@ class HostGate:
         "_broken",
         "_core",
         "_durable_epoch",
-        "_latest_ms",
         "_polls",
         "_replay_told_epoch",
         "_runner",
         "_shared",
+        "_stepped_at_ms",
         "_unclaimed",
         "counters",
         "key",
@@ -94,21 +95,24 @@ class HostGate:
         self._core: TrackerCore | None = None
         self._broken = False
         self._polls = PollQueue(shared.clock, shared.polls)
-        self._latest_ms = 0
+        self._stepped_at_ms = 0  # by the wall clock
         self._replay_told_epoch = 0
         self._unclaimed = True
         # A clear waits for: an epoch on record, and these buckets deleted.
         self._awaiting_durable: list[tuple[int, frozenset[int], asyncio.Future[None]]] = []
 
     def now_ms(self) -> int:
-        """The wall clock. If it was set back, deadlines wait for it, and durations do not: leases and retries move along."""
-        earlier_ms, self._latest_ms = self._latest_ms, self._shared.clock.now_ms()
-        if self._latest_ms < earlier_ms and self._core is not None and not self._broken:
-            with self._whole():
-                self._core.set_clock_back(earlier_ms - self._latest_ms)
-                if self.state is HostState.READY:
-                    self._arm(self._core)
-        return self._latest_ms
+        """The wall clock, which may have been stepped since the last look."""
+        return self._shared.clock.now_ms()
+
+    def now(self) -> Instant:
+        """The moment by both clocks: what every verb of the core is given."""
+        return Instant(self._shared.clock.now_ms(), int(self._shared.clock.elapsed_ms()))
+
+    def _begin_step(self) -> Instant:
+        now = self.now()
+        self._stepped_at_ms = now.wall_ms
+        return now
 
     def _require_core(self, epoch: int | None = None) -> TrackerCore:
         """The core, if verbs may reach it; with an epoch, only for who opened the tracker last."""
@@ -136,11 +140,11 @@ class HostGate:
         self._require_core(epoch)
 
     @contextmanager
-    def _step(self, epoch: int | None = None) -> Iterator[tuple[TrackerCore, int]]:
+    def _step(self, epoch: int | None = None) -> Iterator[tuple[TrackerCore, Instant]]:
         with self._whole():
             core = self._require_core(epoch)
             try:
-                yield core, self.now_ms()
+                yield core, self._begin_step()
             except InvariantViolation:
                 raise
             except DelayedTrackerError:
@@ -194,23 +198,23 @@ class HostGate:
 
     def _arm(self, core: TrackerCore) -> bool:
         """Arrange the next wake-up; tells whether a waiting poll could succeed right now."""
-        when_ms = core.next_timer_ms()
+        when_ms, elapsed_ms = core.next_timer()
         due_now = False
         if self._polls and (delivery_ms := core.next_delivery_ms()) is not None:
             # What is due but still being loaded needs no wake-up: the load's report is one.
-            due_now = delivery_ms <= self._latest_ms
+            due_now = delivery_ms <= self._stepped_at_ms
             if not due_now:
                 when_ms = delivery_ms if when_ms is None else min(when_ms, delivery_ms)
-        self._shared.wakeups.arm(self, when_ms)
+        self._shared.wakeups.arm(self, Wakeup(when_ms, elapsed_ms))
         return due_now
 
     def wake(self) -> None:
         """Do what time alone causes: leases end, segments are fetched ahead, failed effects are tried again."""
         # Nobody called: whoever does next learns that it is closed.
-        with suppress(TrackerBroken), self._step() as (core, now_ms):
-            core.wake(now_ms)
+        with suppress(TrackerBroken), self._step() as (core, now):
+            core.wake(now)
 
-    def _result(self, tell: Callable[[TrackerCore, int], bool]) -> bool:
+    def _result(self, tell: Callable[[TrackerCore, Instant], bool]) -> bool:
         """The gate for results, which a closing host still takes: what became durable stays.
 
         A core that was given up is told nothing, and whatever it asked for stays as it is, as after a crash.
@@ -221,7 +225,7 @@ class HostGate:
                 return True
             core = self._core
             assert core is not None
-            known = tell(core, self.now_ms())
+            known = tell(core, self._begin_step())
             if self.state is HostState.READY:
                 self._settle(core)
             else:

@@ -59,14 +59,14 @@ class HostResults(HostGate):
     ) -> bool:
         """A snapshot is durable and catalogued."""
         return self._result(
-            lambda core, now_ms: core.snapshot_stored(
-                effect.effect_id, bucket_id, sealed, snapshot_bytes=snapshot_bytes, now_ms=now_ms
+            lambda core, now: core.snapshot_stored(
+                effect.effect_id, bucket_id, sealed, snapshot_bytes=snapshot_bytes, now=now
             )
         )
 
     def snapshot_failed(self, effect: StoreSnapshot) -> bool:
         """A snapshot is neither durable nor catalogued."""
-        return self._result(lambda core, now_ms: core.snapshot_failed(effect.effect_id, now_ms))
+        return self._result(lambda core, now: core.snapshot_failed(effect.effect_id, now))
 
     def snapshots_merged(
         self,
@@ -79,8 +79,8 @@ class HostResults(HostGate):
     ) -> bool:
         """A merged snapshot stands in the place of its sources."""
         return self._result(
-            lambda core, now_ms: core.snapshots_merged(
-                effect.effect_id, bucket_id, bounds, snapshot_bytes=snapshot_bytes, stored=stored, now_ms=now_ms
+            lambda core, now: core.snapshots_merged(
+                effect.effect_id, bucket_id, bounds, snapshot_bytes=snapshot_bytes, stored=stored, now=now
             )
         )
 
@@ -98,18 +98,18 @@ class HostResults(HostGate):
     ) -> bool:
         """Snapshots are as they were before their merge."""
         return self._result(
-            lambda core, now_ms: core.merge_failed(
-                effect.effect_id, now_ms, lost_bucket_ids=lost_bucket_ids, too_large=too_large
+            lambda core, now: core.merge_failed(
+                effect.effect_id, now, lost_bucket_ids=lost_bucket_ids, too_large=too_large
             )
         )
 
     def segments_loaded(self, effect: LoadSegments, indexes: IndexColumns) -> bool:
         """Segments were read."""
-        return self._result(lambda core, now_ms: core.segments_loaded(effect.effect_id, indexes, now_ms))
+        return self._result(lambda core, now: core.segments_loaded(effect.effect_id, indexes, now))
 
     def segment_load_failed(self, effect: LoadSegments, *, lost: bool) -> bool:
         """Segments could not be read, now or ever."""
-        return self._result(lambda core, now_ms: core.segment_load_failed(effect.effect_id, now_ms, lost=lost))
+        return self._result(lambda core, now: core.segment_load_failed(effect.effect_id, now, lost=lost))
 
     def snapshots_deleted(self, effect: DeleteSnapshots) -> bool:
         """Snapshots are gone, and the catalogue carries the effect's epoch."""
@@ -121,7 +121,7 @@ class HostResults(HostGate):
 
     def delete_failed(self, effect: DeleteSnapshots) -> bool:
         """Snapshots may still be there."""
-        return self._result(lambda core, now_ms: core.delete_failed(effect.effect_id, now_ms))
+        return self._result(lambda core, now: core.delete_failed(effect.effect_id, now))
 
     def catalogue_fenced(self, epoch: int) -> None:
         """The catalogue refused this epoch: if it is the newest of this process, somebody else owns the tracker."""

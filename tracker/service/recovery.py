@@ -22,6 +22,7 @@ from snapshot_storage.summary import BucketSummary, decode_summary
 from tracker.core.columns import BEFORE_ALL, Position
 from tracker.core.core import TrackerCore
 from tracker.core.errors import InvalidInput
+from tracker.core.instant import Instant
 from tracker.core.limits import TrackerKind, TrackerLimits
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.recovery import RecoverableBucket, RecoveryPlan, needs_metadata, plan_recovery
@@ -49,7 +50,7 @@ class TrackerRecovery:
         self.corrupt_count = 0
         """Those that were there and not readable."""
 
-    async def run(self, limits: TrackerLimits, *, mark_delete: Position | None, now_ms: int) -> TrackerCore:
+    async def run(self, limits: TrackerLimits, *, mark_delete: Position | None, now: Instant) -> TrackerCore:
         """A core with everything the catalogue still holds, under a new epoch; an in-memory one deletes all of it.
 
         Raises:
@@ -62,8 +63,8 @@ class TrackerRecovery:
         if limits.kind is TrackerKind.IN_MEMORY:
             # The replay brings everything again; what a bucket tracker left would come back stale after the next switch.
             await self._delete_all(state, epoch=state.epoch, mark_delete=in_force)
-            return TrackerCore.recovered(limits, RecoveryPlan(), epoch=state.epoch, mark_delete=in_force, now_ms=now_ms)
-        buckets = await self.buckets(state.entries, limits.cutoff_ms(now_ms))
+            return TrackerCore.recovered(limits, RecoveryPlan(), epoch=state.epoch, mark_delete=in_force, now=now)
+        buckets = await self.buckets(state.entries, limits.cutoff_ms(now.wall_ms))
         lost = [entry.bucket_id for entry, found in zip(state.entries, buckets, strict=True) if found is None]
         lost += state.corrupt
         self._counters.snapshots_corrupt += len(state.corrupt)
@@ -75,7 +76,7 @@ class TrackerRecovery:
             [found for found in buckets if found is not None],
             epoch=state.epoch,
             mark_delete=in_force,
-            now_ms=now_ms,
+            now=now,
             lost_bucket_ids=lost,
             last_seal_number=state.last_seal_number,
         )
@@ -323,17 +324,17 @@ def _build(
     *,
     epoch: int,
     mark_delete: Position,
-    now_ms: int,
+    now: Instant,
     lost_bucket_ids: Sequence[int],
     last_seal_number: int,
 ) -> TrackerCore:
-    plan = plan_recovery(buckets, mark_delete=mark_delete, cutoff_ms=limits.cutoff_ms(now_ms))
+    plan = plan_recovery(buckets, mark_delete=mark_delete, cutoff_ms=limits.cutoff_ms(now.wall_ms))
     return TrackerCore.recovered(
         limits,
         plan,
         epoch=epoch,
         mark_delete=mark_delete,
-        now_ms=now_ms,
+        now=now,
         lost_bucket_ids=lost_bucket_ids,
         last_seal_number=last_seal_number,
     )

@@ -284,7 +284,7 @@ class TrackerRegistry:
     async def _recover(self, host: TrackerHost, mark_delete: Position | None) -> None:
         recovery = TrackerRecovery(host.key, self._shared.access, host.counters)
         with self.instruments.recoveries.measured(), self.life.recovering(host, recovery):
-            host.ready(await recovery.run(self.limits, mark_delete=mark_delete, now_ms=host.now_ms()))
+            host.ready(await recovery.run(self.limits, mark_delete=mark_delete, now=host.now()))
         self._shared.access.trouble.over(host.key, RECOVERY_FAILED)
 
     def _recovery_ended(self, host: TrackerHost, task: asyncio.Task[None]) -> None:

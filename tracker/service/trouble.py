@@ -30,10 +30,10 @@ _log = structlog.stdlib.get_logger("tracker.service")
 
 @dataclass(slots=True)
 class _Trouble:
-    begun_ms: int
+    begun_ms: float
     attempts: int
     suppressed: int
-    logged_at_ms: int
+    logged_at_ms: float
 
 
 class TroubleLog:
@@ -56,14 +56,13 @@ class TroubleLog:
             retried: whether it is begun again by itself.
             fields: what else the line says, such as ``bucket_id``.
         """
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.elapsed_ms()
         kinds = self._lasting.setdefault(key, {})
         trouble = kinds.get(event)
         if trouble is None:
             trouble = kinds[event] = _Trouble(now_ms, 0, 0, now_ms - REPEATED_AFTER_MS)
         trouble.attempts += 1
-        # A clock that was set back must not silence it.
-        if 0 <= now_ms - trouble.logged_at_ms < REPEATED_AFTER_MS:
+        if now_ms - trouble.logged_at_ms < REPEATED_AFTER_MS:
             trouble.suppressed += 1
             return
         if retried:
@@ -93,7 +92,7 @@ class TroubleLog:
             subscription=key.subscription,
             trouble=event,
             attempts=trouble.attempts,
-            lasted_ms=max(0, self._clock.now_ms() - trouble.begun_ms),
+            lasted_ms=round(self._clock.elapsed_ms() - trouble.begun_ms),
         )
 
     def forget(self, key: TrackerKey) -> None:
