@@ -85,6 +85,21 @@ def test_wheel_holds_every_source_file(wheel: zipfile.ZipFile):
 
 
 @pytest.mark.slow
+def test_an_installed_service_brings_its_files(wheel: zipfile.ZipFile, tmp_path: Path):
+    """Without a checkout, ``delayed-tracker assets`` writes the configuration, the rules and the boards."""
+    installed, written = tmp_path / "installed", tmp_path / "written"
+    wheel.extractall(installed)
+    command = [sys.executable, "-c", "from tracker.cli.entry import run; run()", "assets", str(written)]
+    given = {"PYTHONPATH": str(installed), "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(tmp_path)}
+    result = subprocess.run(command, cwd=tmp_path, env=given, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    found = {path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file()}
+    assert found >= {"conf/tracker.conf", "conf/prometheus/alerting_rules.yml", "grafana/dashboards/overview.json"}
+    assert len(found) == len(result.stdout.splitlines())
+    assert all((written / name).read_bytes() == (ROOT / name).read_bytes() for name in found)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["tracker.client", "delayed_tracker.v1.tracker_pb2_grpc"])
 def test_client_needs_only_the_base_dependencies(module: str):
     """With everything else made absent, a dispatcher can import what it needs."""

@@ -12,7 +12,7 @@ from tracker.service.exit_codes import ExitCode
 
 COMMANDS = [
     "serve", "replay", "demo", "trackers", "open", "add", "poll", "cancel", "seal", "delete", "stats", "buckets", "peek",
-    "explain", "histogram", "verify", "config", "top", "warm",
+    "explain", "histogram", "verify", "config", "assets", "top", "warm",
 ]  # fmt: skip
 GROUPS = {
     "topics": [

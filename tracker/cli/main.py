@@ -2,6 +2,7 @@
 
 from tracker.cli import (
     add,
+    assets,
     buckets,
     cancel,
     config,
@@ -53,6 +54,7 @@ app.command("explain")(explain.explain)
 app.command("histogram")(histogram.histogram)
 app.command("verify")(verify.verify)
 app.command("config")(config.config)
+app.command("assets")(assets.assets)
 app.command("warm")(warm.warm)
 app.add_typer(topics.app, name="topics")
 app.add_typer(ledgers.app, name="ledgers")
