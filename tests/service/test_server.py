@@ -10,14 +10,18 @@ from pathlib import Path
 import grpc
 import httpx
 import pytest
+from google.protobuf import descriptor_pool
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2
 
 from delayed_tracker.v1 import tracker_pb2 as pb
 from delayed_tracker.v1 import tracker_pb2_grpc as pb_grpc
 from snapshot_storage.errors import StorageInUse, UnknownStorageScheme
 from tracker.core.errors import InvalidInput
-from tracker.service.health import SERVICE_NAME
+from tracker.service.health import LEDGER_SERVICE_NAME, SERVICE_NAME
 from tracker.service.listen import AddressInUse, AddressUnusable
 from tracker.service.server import BoundAddresses, TrackerServer, serve
 from tracker.service.settings import Settings
@@ -62,13 +66,44 @@ async def test_a_started_service_answers_on_both_edges():
             assert "delayed_tracker_open_trackers 1\n" in (await http.get(f"http://{bound.http}/metrics")).text
 
 
-async def test_reflection_names_the_services():
-    """Tools such as grpcurl need no proto files."""
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
+async def test_reflection_names_and_describes_the_services(version: str):
+    """Tools such as grpcurl need no proto files, whichever version of reflection they ask for, reflection's own included."""
+
+    async def ask(**request: str) -> reflection_pb2.ServerReflectionResponse:
+        return await reflect(iter([reflection_pb2.ServerReflectionRequest(**request)])).read()
+
     async with running(settings()) as (_, bound), grpc.aio.insecure_channel(str(bound.grpc)) as channel:
-        asked = reflection_pb2.ServerReflectionRequest(list_services="")
-        stream = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter([asked]))
-        listed = [row.name for row in (await stream.read()).list_services_response.service]
-        assert {SERVICE_NAME, "grpc.health.v1.Health"} <= set(listed)
+        reflect = channel.stream_stream(
+            f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
+            request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
+            response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
+        )
+        listed = {row.name for row in (await ask(list_services="")).list_services_response.service}
+        assert listed == {
+            SERVICE_NAME,
+            LEDGER_SERVICE_NAME,
+            "grpc.health.v1.Health",
+            "grpc.reflection.v1.ServerReflection",
+            "grpc.reflection.v1alpha.ServerReflection",
+        }
+        for name in listed:
+            pool = DescriptorPool()
+            described = (await ask(file_containing_symbol=name)).file_descriptor_response.file_descriptor_proto
+            for file in sorted(map(FileDescriptorProto.FromString, described), key=lambda file: len(file.dependency)):
+                pool.Add(file)
+            assert pool.FindServiceByName(name).methods
+
+
+async def test_both_versions_of_reflection_are_the_same_messages():
+    """What v1alpha encodes is what v1 means: field by field, the numbers and types are equal."""
+    async with running(settings()):
+        pass
+    v1 = GetMessageClass(descriptor_pool.Default().FindMessageTypeByName("grpc.reflection.v1.ServerReflectionRequest"))
+    asked = reflection_pb2.ServerReflectionRequest(
+        host="h", file_containing_extension=reflection_pb2.ExtensionRequest(containing_type="a.B", extension_number=7)
+    )
+    assert str(v1.FromString(asked.SerializeToString())) == str(asked)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 import grpc
 import structlog
 from grpc_health.v1 import health
-from grpc_reflection.v1alpha import reflection
 
 from snapshot_storage.errors import StorageBackendMissing, UnknownStorageScheme
 from snapshot_storage.protocol import SnapshotStore
@@ -223,7 +222,7 @@ class TrackerServer:
         serve_tracker(TrackerServicer(self.trackers), server, self.trackers.calls)
         serve_ledgers(LedgerServicer(self.ledgers), server, self.trackers.calls)
         serve_health(self.health, server, self.trackers.calls.receiving)
-        names = (SERVICE_NAME, LEDGER_SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        names = (SERVICE_NAME, LEDGER_SERVICE_NAME, health.SERVICE_NAME)
         serve_reflection(Reflection(names, self.trackers.calls), server, self.trackers.calls.receiving)
         try:
             server.add_insecure_port(str(address))

@@ -17,13 +17,12 @@ from tracker.core.errors import DelayedTrackerError, InvalidInput
 from tracker.service.health import Health
 from tracker.service.methods import RequestT, parser_of
 from tracker.service.receiving import Context, Receiving
-from tracker.service.reflection import Reflection
+from tracker.service.reflection import Reflection, reflection_names
 from tracker.service.status import status_of
 
 _REQUEST_BYTES_MAX: Final = 64 * 2**10
 """A name is all that they carry, and reflection sends it back."""
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
-_REFLECTION: Final = reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"].full_name
 
 Behaviour = Callable[[Context], Awaitable[Any]]
 
@@ -60,7 +59,7 @@ def serve_health(health: Health, server: grpc.aio.Server, receiving: Receiving) 
 
 
 def serve_reflection(reflection: Reflection, server: grpc.aio.Server, receiving: Receiving) -> None:
-    """Add reflection to a server that has not started."""
+    """Add reflection, under each of its names, to a server that has not started."""
     name = "ServerReflectionInfo"
     parsed = _parser_of(name, reflection_pb2.ServerReflectionRequest)
 
@@ -70,7 +69,8 @@ def serve_reflection(reflection: Reflection, server: grpc.aio.Server, receiving:
                 await context.write(answer)
 
     handlers = {name: grpc.stream_stream_rpc_method_handler(_refusing(reflect), response_serializer=_encoded)}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_REFLECTION, handlers),))
+    served = (grpc.method_handlers_generic_handler(service, handlers) for service in reflection_names())
+    server.add_generic_rpc_handlers(tuple(served))
 
 
 def _parser_of(method: str, request: Answered[RequestT]) -> Callable[[bytes], RequestT]:
