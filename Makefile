@@ -16,6 +16,8 @@ JAVA := $(VENV)/.java-home
 TESTS ?= tests
 # More options for pytest: make test PYTEST_ARGS="-x -k seal"
 PYTEST_ARGS ?=
+# How tests are spread over processes: one for each core, at most eight. One after the other: make test PARALLEL=
+PARALLEL ?= --numprocesses=auto --maxprocesses=8 --dist=loadgroup
 # Options for the benchmarks: make bench BENCH_ARGS="--only add,pop"
 BENCH_ARGS ?=
 # The harness around Pulsar's own trackers, for make bench-peers; without it they are left out
@@ -35,7 +37,7 @@ serve: $(READY)  ## run the service with conf/tracker.conf until interrupted
 	$(BIN)/delayed-tracker serve --config conf/tracker.conf
 
 test: $(READY) $(JAVA)  ## run the tests
-	$(BIN)/python -m pytest -m "not deep" $(PYTEST_ARGS) $(TESTS)
+	$(BIN)/python -m pytest -m "not deep" $(PARALLEL) $(PYTEST_ARGS) $(TESTS)
 
 test-deep: $(READY) $(JAVA)  ## run all tests, the deep ones included, with many more random examples
 ifeq ($(TESTS),tests)

@@ -1,4 +1,7 @@
-"""What every test shares: the Hypothesis profiles, and the wheel. Event loops run in debug mode by ``asyncio_debug`` in pyproject."""
+"""Hypothesis profiles, the wheel, kernels compiled before the first test, and how tests are spread over processes.
+
+Event loops run in debug mode by ``asyncio_debug`` in pyproject.
+"""
 
 import os
 import signal
@@ -8,8 +11,10 @@ import zipfile
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist import is_xdist_worker
 
 from tests.project_tree import ROOT
+from tracker.service.kernels import load_kernels
 
 # dev: quick, new examples each run. ci: the same examples each run, so that a red build is red again on a laptop.
 # deep: `make test-deep`, many more examples. The tests of tests/property, where a whole life of a tracker is an example,
@@ -42,3 +47,23 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (built,) = directory.glob("*.whl")
     return zipfile.ZipFile(built)
+
+
+ONE_PROCESS = ("spark", "prometheus", "jvm")
+"""Directories of tests whose session fixture is a Spark, a Prometheus or a Java: one of each, not one for each process."""
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile kernels once, before any test and any service that one starts would do so beside the others."""
+    if not is_xdist_worker(session):
+        load_kernels()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep tests that share a costly process together, and begin with them, so that they are not left for the end."""
+    for item in items:
+        directory = item.path.relative_to(ROOT / "tests").parts[0]
+        if directory in ONE_PROCESS:
+            item.add_marker(pytest.mark.xdist_group(directory))
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)

@@ -23,8 +23,8 @@ from tests.benchmarks.shapes import Shape
 @pytest.mark.timeout(600)  # Spark starts four times
 @pytest.mark.skipif(sys.platform != "linux", reason="time and memory of processes are read from /proc")
 @pytest.mark.parametrize("benchmark", [
-    # Spark's starts it four times, which takes minutes; tests/spark does what it measures.
-    pytest.param(benchmark, id=benchmark.name, marks=[pytest.mark.deep] if benchmark.name == "spark" else [])
+    # The others take from three seconds to minutes each, and change seldom.
+    pytest.param(benchmark, id=benchmark.name, marks=[] if benchmark.name in {"add", "growth"} else [pytest.mark.deep])
     for benchmark in BENCHMARKS
 ])  # fmt: skip
 def test_each_benchmark_runs_and_verifies_its_output(benchmark: Benchmark, tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tracker.cli.demo.sample import BUNDLED_SAMPLE
-from tracker.cli.main import command_names
+from tracker.cli.main import PROGRAM
 from tracker.service.exit_codes import ExitCode
 
 COMMANDS = [
@@ -50,10 +50,10 @@ def test_help_of_a_group_lists_its_commands(command, group):
     for name in GROUPS[group]:
         assert f" {name} " in ran.out
     in_groups = [f"{group} {name}" for group, names in GROUPS.items() for name in names]
-    assert sorted([*COMMANDS, *GROUPS, *in_groups]) == sorted(command_names())
+    assert sorted([*COMMANDS, *GROUPS, *in_groups]) == sorted(PROGRAM.command_names())
 
 
-@pytest.mark.parametrize("name", [name for name in command_names() if name not in GROUPS])
+@pytest.mark.parametrize("name", [name for name in PROGRAM.command_names() if name not in GROUPS])
 def test_each_command_explains_itself(command, name):
     """With an example that can be copied, and JSON for machines."""
     ran = command(*name.split(), "--help")

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tracker.cli.failures import OPTION_OF_FIELD, CommandLine, print_error
-from tracker.cli.main import command_names
+from tracker.cli.main import PROGRAM
 from tracker.core.errors import DelayedTrackerError, InvalidInput
 from tracker.service.exit_codes import ExitCode
 
@@ -95,7 +95,7 @@ def test_a_storage_path_that_cannot_be_opened_is_said_by_its_key(command, tmp_pa
 
 def test_options_that_errors_name_exist(command):
     """Each is in the help of some command."""
-    helps = [command(*name.split(), "--help").out for name in command_names()]
+    helps = [command(*name.split(), "--help").out for name in PROGRAM.command_names()]
     known = {option for text in helps for option in re.findall(r"--[a-z-]+", text)}
     assert set(OPTION_OF_FIELD.values()) <= known
 

@@ -17,10 +17,11 @@ SUM = """
 import sys
 from pathlib import Path
 import numpy as np
-from tracker.core.jit import COLUMN, Kernels, call_before_compiling
+from tracker.core.compile_notice import call_once_before_compiling
+from tracker.core.jit import COLUMN, Kernels
 
 kernels = Kernels()
-call_before_compiling(lambda: print("compiling"))
+call_once_before_compiling(lambda: print("compiling"))
 
 @kernels.add(COLUMN)
 def total(values):

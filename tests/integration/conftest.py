@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from tests.client.shells import Shell
 from tests.integration.lab import TOPIC
@@ -30,10 +31,31 @@ async def service(tmp_path: Path, storage_url: str, service_settings: dict[str, 
         await running.ensure_gone()
 
 
+@pytest.fixture(scope="module")
+def shared_settings() -> dict[str, str]:
+    """Override for other settings of the service that all tests of a module share."""
+    return {}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_service(tmp_path_factory: pytest.TempPathFactory, shared_settings: dict[str, str]):
+    """One service for all tests of a module: starting one takes two seconds of a core."""
+    directory = tmp_path_factory.mktemp("shared")
+    url = f"sqlite:{directory / 'tracker.db'}"
+    running = await ServiceProcess.start(directory, storage_url=url, settings=shared_settings)
+    try:
+        yield running
+    finally:
+        await running.ensure_gone()
+
+
 @pytest.fixture(params=Shell, ids=lambda shell: shell.value)
-async def client(request, service):
-    async with request.param.connect(service.grpc_address) as connected:
+async def client(request, shared_service):
+    """Connected through each shell; no tracker is left to the next test."""
+    async with request.param.connect(shared_service.grpc_address) as connected:
         yield connected
+        for tracker in [tracker async for tracker in connected.list_trackers()]:
+            await connected.delete_tracker(tracker.topic, tracker.subscription)
 
 
 @pytest.fixture

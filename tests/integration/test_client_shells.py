@@ -16,8 +16,8 @@ from tracker.client import (
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def service_settings() -> dict[str, str]:
+@pytest.fixture(scope="module")
+def shared_settings() -> dict[str, str]:
     return SETTINGS
 
 

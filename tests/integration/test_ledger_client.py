@@ -12,8 +12,8 @@ pytestmark = pytest.mark.slow
 PLAIN = f"{MAIN}plain"
 
 
-@pytest.fixture
-def service_settings() -> dict[str, str]:
+@pytest.fixture(scope="module")
+def shared_settings() -> dict[str, str]:
     """With ledgers, and configured as the broker was that wrote them."""
     return {
         "ledgerSourceUrl": PULSAR,

@@ -14,6 +14,11 @@ from tracker.service.exit_codes import ExitCode
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(scope="module")
+def shared_settings() -> dict[str, str]:
+    return SETTINGS
+
+
 @pytest.fixture
 def service_settings() -> dict[str, str]:
     return {**SETTINGS, "shutdownGraceMillis": "5000"}
@@ -28,9 +33,9 @@ async def refused(directory: Path, storage_url: str, settings: dict[str, str]) -
 
 
 @pytest.mark.parametrize("key", ["grpcListenAddress", "httpListenAddress"])
-async def test_a_port_in_use_is_refused(service, tmp_path, key):
+async def test_a_port_in_use_is_refused(shared_service, tmp_path, key):
     """With the key, the address and a status of its own."""
-    taken = service.grpc_address if key.startswith("grpc") else service.http_address
+    taken = shared_service.grpc_address if key.startswith("grpc") else shared_service.http_address
     error = await refused(tmp_path / "second", "memory:", {key: taken})
     assert error.exit_status == ExitCode.ADDRESS_IN_USE
     assert f"{key}={taken}" in str(error)
@@ -62,36 +67,36 @@ async def test_sigterm_ends_waiting_polls_and_keeps_snapshots(service, tmp_path)
         await again.ensure_gone()
 
 
-@pytest.mark.parametrize(
-    ("topic", "subscription"),
-    [
+async def test_odd_names_are_kept_verbatim(service, tmp_path):
+    """Long topics, and subscriptions with spaces, slashes, percent signs; through a crash, too."""
+    names = [
         ("persistent://lab/main/" + "x" * 178, "s"),
         ("persistent://lab/main/delayed", "a b/c%2Fd%"),
         ("persistent://lab/main/delayed", "späť 日本 \N{PILE OF POO}"),
-    ],
-)
-async def test_odd_names_are_kept_verbatim(service, tmp_path, topic, subscription):
-    """Long topics, and subscriptions with spaces, slashes, percent signs; through a crash, too."""
+    ]
     rows = [(ledger_id, entry_id) for ledger_id in (1, 2) for entry_id in range(60)]
-    async with connect(service.grpc_address) as client, await client.open_tracker(topic, subscription) as session:
-        await session.add_columns([now_ms() + 3_600_000] * 120, [row[0] for row in rows], [row[1] for row in rows])
-        while not any(bucket.bucket_id for bucket in await session.buckets()):
-            pass
+    async with connect(service.grpc_address) as client:
+        for name in names:
+            session = await client.open_tracker(*name)
+            await session.add_columns([now_ms() + 3_600_000] * 120, [row[0] for row in rows], [row[1] for row in rows])
+            while not any(bucket.bucket_id for bucket in await session.buckets()):
+                pass
     await service.kill()
     again = await ServiceProcess.start(tmp_path, storage_url=f"sqlite:{tmp_path / 'tracker.db'}", settings=SETTINGS)
     try:
         async with connect(again.grpc_address) as client:
-            async with await client.open_tracker(topic, subscription) as session:
-                assert session.opened.recovered_count == 60
-            async with await client.open_tracker(topic, subscription + " ") as other:
-                assert other.opened.recovered_count == 0
+            for topic, subscription in names:
+                async with await client.open_tracker(topic, subscription) as session:
+                    assert session.opened.recovered_count == 60
+                async with await client.open_tracker(topic, subscription + " ") as other:
+                    assert other.opened.recovered_count == 0
     finally:
         await again.ensure_gone()
 
 
-async def test_owners_are_fenced_and_closed_trackers_say_so(service):
+async def test_owners_are_fenced_and_closed_trackers_say_so(shared_service):
     """The client's exceptions are what the real service means."""
-    async with connect(service.grpc_address) as client:
+    async with connect(shared_service.grpc_address) as client:
         with pytest.raises(TrackerNotOpen):
             await client.view_tracker("t", "s").stats()
         first = await client.open_tracker("t", "s", owner="first")
@@ -107,11 +112,11 @@ async def test_owners_are_fenced_and_closed_trackers_say_so(service):
             await client.open_tracker("", "s")
 
 
-async def test_a_waiting_poll_ends_when_the_tracker_is_cleared(service):
+async def test_a_waiting_poll_ends_when_the_tracker_is_cleared(shared_service):
     """With an error of its own, so that a dispatcher does not take it for an empty answer."""
-    async with connect(service.grpc_address) as client, await client.open_tracker("t", "s") as session:
+    async with connect(shared_service.grpc_address) as client, await client.open_tracker("t", "s") as session:
         waiting = asyncio.create_task(session.poll(1, wait_ms=30_000))
-        async with httpx.AsyncClient(base_url=f"http://{service.http_address}") as http:
+        async with httpx.AsyncClient(base_url=f"http://{shared_service.http_address}") as http:
             while "delayed_tracker_waiting_polls 1\n" not in (await http.get("/metrics")).text:
                 pass
         await session.clear()

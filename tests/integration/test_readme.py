@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from tracker.cli.demo.sample import BUNDLED_SAMPLE
-from tracker.cli.main import command_names
+from tracker.cli.main import PROGRAM
 from tracker.client import MessagePlace
 from tracker.service.exit_codes import ExitCode
 
@@ -74,10 +74,10 @@ def test_blocks_of_the_storage_guide_are_what_they_say():
 
 def test_every_command_of_the_readme_is_run_here_or_elsewhere():
     """So that none is forgotten: make targets and serve have tests of their own."""
-    groups = {name.partition(" ")[0] for name in command_names() if " " in name}
+    groups = {name.partition(" ")[0] for name in PROGRAM.command_names() if " " in name}
     words = [shlex.split(command) for command in COMMANDS if not command.startswith("export ")]
     typed = {" ".join(rest[:2] if rest[0] in groups else rest[:1]) for _, *rest in words}
-    assert typed == set(command_names()) - groups | {"demo", "test"}
+    assert typed == set(PROGRAM.command_names()) - groups | {"demo", "test"}
 
 
 def test_make_targets_that_the_readme_names_exist():

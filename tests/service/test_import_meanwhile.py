@@ -15,12 +15,24 @@ from tests.service.shell import KEY, Gate, elapse, failing, settle, until
 from tracker.service.limits import ServiceLimits
 
 
+class Arrival:
+    """A hook that counts the calls that have come to it."""
+
+    def __init__(self):
+        self.count = 0
+
+    async def __call__(self, *_args, **_kwargs):
+        self.count += 1
+
+
 async def half_sent(service, sent):
     """An import whose stream stands still after its first bucket was stored."""
+    stored = Arrival()
+    service.storage.after["create_bucket_snapshot"] = stored
     call = service.stub.ImportSnapshots()
     for request in sent[:4]:
         await call.write(request)
-    await until(lambda: "create_bucket_snapshot" in service.storage.calls)
+    await until(lambda: stored.count == 1)
     await settle()
     return call
 

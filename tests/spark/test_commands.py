@@ -11,7 +11,7 @@ from tests.cli.ledger_sources import damaged_sample
 from tests.spark.clusters import Cursor, Entry, Topic, write_cluster
 from tracker.cli.demo.sample import BUNDLED_SAMPLE
 from tracker.cli.demo.service_process import ServiceProcess
-from tracker.cli.spark.main import command_names
+from tracker.cli.spark.main import PROGRAM
 from tracker.cli.spark.service_commit import OWNER, ServiceCommit
 from tracker.client import DelayedTrackerClient, Fenced, Position
 from tracker.core.columns import BEFORE_ALL
@@ -268,7 +268,7 @@ def test_a_pattern_that_no_topic_fits_is_named(command, tmp_path, words):
     assert not (tmp_path / "table").exists()
 
 
-@pytest.mark.parametrize("name", command_names())
+@pytest.mark.parametrize("name", PROGRAM.command_names())
 def test_every_command_has_help_with_an_example(command, name):
     """So that nobody has to guess."""
     ran = command(name, "--help")

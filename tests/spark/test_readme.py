@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from spark_rebuild.schema import ENTRY_COLUMNS
 from spark_rebuild.source_options import OPTIONS
 from tests.project_tree import ROOT
-from tracker.cli.spark.main import command_names
+from tracker.cli.spark.main import PROGRAM
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 EXAMPLES = [block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "pyspark" in block]
@@ -55,7 +55,7 @@ def test_the_commands_work(command, tmp_path, monkeypatch):
     monkeypatch.setenv(*source.groups())
     monkeypatch.chdir(ROOT)
     typed = [shlex.split(line) for line in re.findall(r"^\$ spark-rebuild (.+)$", README, re.MULTILINE)]
-    assert {name for name, *_ in typed} == set(command_names()) - {"script"}
+    assert {name for name, *_ in typed} == set(PROGRAM.command_names()) - {"script"}
     for words in typed:
         ran = command(*(word.replace("data/", f"{tmp_path}/") for word in words))
         assert ran.status == 0, (words, ran.err)

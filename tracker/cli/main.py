@@ -1,70 +1,40 @@
 """``delayed-tracker``: the subcommands."""
 
-from tracker.cli import (
-    add,
-    assets,
-    buckets,
-    cancel,
-    config,
-    delete,
-    explain,
-    histogram,
-    open_tracker,
-    peek,
-    poll,
-    replay,
-    seal,
-    serve,
-    stats,
-    trackers,
-    verify,
-    warm,
-)
-from tracker.cli.demo import command as demo
-from tracker.cli.ledgers import commands as ledgers
-from tracker.cli.running import make_app, names_of, run_app
-from tracker.cli.top import command as top
-from tracker.cli.topics import commands as topics
+from tracker.cli.running import Program
 
-PROGRAM = "delayed-tracker"
-
-app = make_app(
-    PROGRAM,
+PROGRAM = Program(
+    "delayed-tracker",
     about=(
         "Tracks delayed messages of ledger-based message brokers: which are due, never early, never lost.\n\n"
         "Exit status: 0 done, 1 failed or a check did not hold, 2 bad option or configuration, 3 address in use, 4 storage "
         "unusable, 5 service unavailable, 6 tracker not open or somebody else's, 7 damaged or missing data."
     ),
+    commands={
+        "serve": "tracker.cli.serve:serve",
+        "replay": "tracker.cli.replay:replay",
+        "demo": "tracker.cli.demo.command:demo",
+        "trackers": "tracker.cli.trackers:trackers",
+        "open": "tracker.cli.open_tracker:open_tracker",
+        "add": "tracker.cli.add:add",
+        "poll": "tracker.cli.poll:poll",
+        "cancel": "tracker.cli.cancel:cancel",
+        "seal": "tracker.cli.seal:seal",
+        "delete": "tracker.cli.delete:delete",
+        "top": "tracker.cli.top.command:top",
+        "stats": "tracker.cli.stats:stats",
+        "buckets": "tracker.cli.buckets:buckets",
+        "peek": "tracker.cli.peek:peek",
+        "explain": "tracker.cli.explain:explain",
+        "histogram": "tracker.cli.histogram:histogram",
+        "verify": "tracker.cli.verify:verify",
+        "config": "tracker.cli.config:config",
+        "assets": "tracker.cli.assets:assets",
+        "warm": "tracker.cli.warm:warm",
+    },
+    groups={"topics": "tracker.cli.topics.commands:app", "ledgers": "tracker.cli.ledgers.commands:app"},
 )
-app.command("serve")(serve.serve)
-app.command("replay")(replay.replay)
-app.command("demo")(demo.demo)
-app.command("trackers")(trackers.trackers)
-app.command("open")(open_tracker.open_tracker)
-app.command("add")(add.add)
-app.command("poll")(poll.poll)
-app.command("cancel")(cancel.cancel)
-app.command("seal")(seal.seal)
-app.command("delete")(delete.delete)
-app.command("top")(top.top)
-app.command("stats")(stats.stats)
-app.command("buckets")(buckets.buckets)
-app.command("peek")(peek.peek)
-app.command("explain")(explain.explain)
-app.command("histogram")(histogram.histogram)
-app.command("verify")(verify.verify)
-app.command("config")(config.config)
-app.command("assets")(assets.assets)
-app.command("warm")(warm.warm)
-app.add_typer(topics.app, name="topics")
-app.add_typer(ledgers.app, name="ledgers")
-
-
-def command_names() -> list[str]:
-    """All commands, those of a group behind its name."""
-    return names_of(app)
 
 
 def run() -> None:
     """Entry point of the installed command."""
-    run_app(app, PROGRAM)
+    PROGRAM.run()

@@ -4,28 +4,31 @@ import io
 import os
 import signal
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.metadata import version as version_of
 from pathlib import Path
-from typing import Annotated, Final, NoReturn, TextIO
+from typing import Annotated, Any, Final, NoReturn, TextIO
 
 import typer
 
 from tracker.cli.failures import CommandLine, bad_usage, print_error
 from tracker.cli.output import notice_console
+from tracker.core.compile_notice import call_once_before_compiling
 from tracker.core.errors import DelayedTrackerError
-from tracker.core.jit import call_before_compiling
 from tracker.service.exit_codes import ExitCode, exit_code_of
 
 READER_GONE: Final = 128 + signal.SIGPIPE
 """How a command ends whose answer nobody reads any more: as shells report who ends by SIGPIPE."""
 
 
-_TELL_OF_COMPILING: Final = (["serve"], ["warm"])
+_TELL_OF_COMPILING: Final = (["serve"], ["warm"], ["demo"])
 """Commands that tell of it in their own way."""
 
 
-def make_app(program: str, about: str) -> typer.Typer:
+def _make_app(program: str, about: str) -> typer.Typer:
     """A program without commands yet, which can say its version.
 
     Args:
@@ -58,18 +61,51 @@ def make_app(program: str, about: str) -> typer.Typer:
     return app
 
 
-def run_app(app: typer.Typer, program: str) -> NoReturn:
-    """Run what the command line says, and exit.
+@dataclass(frozen=True, slots=True)
+class Program:
+    """An installed program: its commands are imported when they are asked for, since some need numba or Spark."""
 
-    Args:
-        app: the commands.
-        program: its name, for messages.
-    """
+    name: str
+    about: str
+    """The first paragraphs of its help."""
+    commands: Mapping[str, str]
+    """Where each command's function is: ``module:function``."""
+    groups: Mapping[str, str] = field(default_factory=dict)
+    """Where the ``typer.Typer`` of each group of commands is."""
+
+    def app(self, arguments: Sequence[str] = ()) -> typer.Typer:
+        """Import the command that the arguments begin with; all of them if they begin with none, as for help."""
+        app = _make_app(self.name, self.about)
+        chosen = next(iter(arguments), None)
+        is_known = chosen in self.commands or chosen in self.groups
+        for name, place in self.commands.items():
+            if name == chosen or not is_known:
+                app.command(name)(_imported(place))
+        for name, place in self.groups.items():
+            if name == chosen or not is_known:
+                app.add_typer(_imported(place), name=name)
+        return app
+
+    def command_names(self) -> list[str]:
+        """Name all commands, those of a group behind its name; imports all of them."""
+        return _names_of(self.app())
+
+    def run(self) -> NoReturn:
+        """Run what the command line says, and exit."""
+        _run_program(self.app(sys.argv[1:]), self.name)
+
+
+def _imported(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
+def _run_program(app: typer.Typer, program: str) -> NoReturn:
     _prepare_streams()
     if sys.argv[1:2] not in _TELL_OF_COMPILING:
-        call_before_compiling(_tell_of_compiling)
+        call_once_before_compiling(_tell_of_compiling)
     try:
-        _run(app, CommandLine(sys.argv[1:], names_of(app), program))
+        _run(app, CommandLine(sys.argv[1:], _names_of(app), program))
     except BrokenPipeError:
         pass
     except SystemExit as ended:
@@ -109,8 +145,8 @@ def _tell_of_compiling() -> None:
     )
 
 
-def names_of(app: typer.Typer) -> list[str]:
-    """All commands, groups included; those of a group behind its name: "topics", "topics list"."""
+def _names_of(app: typer.Typer) -> list[str]:
+    """Name the commands that are imported, groups included; those of a group behind its name: "topics", "topics list"."""
     names = [command.name for command in app.registered_commands if command.name]
     for group in app.registered_groups:
         assert group.name is not None

@@ -26,6 +26,8 @@ from numba.core import event
 from numba.core.compiler_lock import global_compiler_lock
 from numba.misc.appdirs import user_cache_dir
 
+from tracker.core import compile_notice
+
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
 
@@ -71,8 +73,9 @@ class Kernel(Generic[Arguments, Answer]):
         """Have the machine code ready. Milliseconds from the cache, else up to some seconds."""
         if self._running is not None and self._is_loaded:
             return self._running
-        if _settings.DISABLE_JIT:
-            return self._run_from_now_on(self.function)
+        if self.load_cached():
+            return self.load()
+        compile_notice.tell()
         try:
             return self._run_from_now_on(self._compile(cached=True))
         except (OSError, EOFError, UnpicklingError):
@@ -84,7 +87,7 @@ class Kernel(Generic[Arguments, Answer]):
         if self._is_loaded:
             return True
         if _settings.DISABLE_JIT:
-            self.load()
+            self._run_from_now_on(self.function)
             return True
         try:
             # Nothing but this can begin to compile while the lock is held.
@@ -192,23 +195,3 @@ class Kernels(Sequence[Kernel[..., Any]]):
         """Load all of them, so that no later call has to."""
         for kernel in self._kernels:
             kernel.load()
-
-
-def call_before_compiling(announce: Callable[[], None]) -> None:
-    """Have the first compilation of this process, which takes seconds, call back before it begins."""
-    event.register("numba:compile", _FirstStart(announce))  # type: ignore[no-untyped-call]
-
-
-class _FirstStart(event.Listener):
-    """Calls back at the first start of a compilation."""
-
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self._callback: Callable[[], None] | None = callback
-
-    def on_start(self, _event: event.Event) -> None:
-        callback, self._callback = self._callback, None
-        if callback is not None:
-            callback()
-
-    def on_end(self, _event: event.Event) -> None:
-        pass

@@ -4,27 +4,26 @@ from pathlib import Path
 
 import typer
 
-from tracker.cli.running import make_app, names_of, run_app
-from tracker.cli.spark import index, inspection, rebuild, verify
+from tracker.cli.running import Program
 
-PROGRAM = "spark-rebuild"
 SCRIPT = Path(__file__).parent / "submit" / "job.py"
-
-app = make_app(
-    PROGRAM,
+PROGRAM = Program(
+    "spark-rebuild",
     about=(
         "Rebuilds the index of delayed messages from the ledgers, with Spark.\n\n"
         "Exit status: 0 done, 1 failed or a check did not hold, 2 bad option or no Java, 4 storage or staging unusable, "
         "5 service or ZooKeeper unavailable, 6 tracker somebody else's, 7 damaged or missing data."
     ),
+    commands={
+        "rebuild": "tracker.cli.spark.rebuild:rebuild_command",
+        "verify": "tracker.cli.spark.verify:verify_command",
+        "index": "tracker.cli.spark.index:index_command",
+        "inspect": "tracker.cli.spark.inspection:inspect_command",
+        "script": "tracker.cli.spark.main:script",
+    },
 )
-app.command("rebuild")(rebuild.rebuild_command)
-app.command("verify")(verify.verify_command)
-app.command("index")(index.index_command)
-app.command("inspect")(inspection.inspect_command)
 
 
-@app.command("script")
 def script() -> None:
     """Print the file that spark-submit is to be given, in the place of this program.
 
@@ -33,11 +32,6 @@ def script() -> None:
     typer.echo(SCRIPT)
 
 
-def command_names() -> list[str]:
-    """All commands."""
-    return names_of(app)
-
-
 def run() -> None:
     """Entry point of the installed command."""
-    run_app(app, PROGRAM)
+    PROGRAM.run()
