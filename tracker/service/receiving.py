@@ -19,6 +19,7 @@ from tracker.core.errors import InvalidInput
 from tracker.service.byte_budget import ByteBudget, Hold
 from tracker.service.errors import Overloaded
 from tracker.service.limits import ServiceLimits
+from tracker.service.read_deadlines import ReadDeadlines
 
 RequestT = TypeVar("RequestT")
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -44,6 +45,7 @@ class Receiving:
             wait_max_ms=limits.receive_max_ms,
             retry_after_ms=limits.retry_after_ms,
         )
+        self._deadlines = ReadDeadlines(limits.receive_max_ms)
         self.stream_count = 0
         self._seat_seconds = _SEAT_SECONDS_MAX
         self._limits = limits
@@ -57,8 +59,7 @@ class Receiving:
         """
         receive_max_ms = self._limits.receive_max_ms
         try:
-            async with asyncio.timeout(receive_max_ms / 1_000):
-                encoded = await context.read()
+            encoded = await self._deadlines.within(context.read())
         except TimeoutError as error:
             raise Overloaded(
                 f"the request did not arrive within {receive_max_ms} ms", retry_after_ms=self._limits.retry_after_ms
