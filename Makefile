@@ -25,7 +25,7 @@ JAVA_TRACKER_BENCH ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: bench bench-peers boards client-environments deep-others deep-property demo format help install java lint lock metrics-docs proto pulsar-classes serve settings-docs test test-deep
+.PHONY: bench bench-peers boards client-environments deep-others deep-property demo format help install java lint lock metrics-docs other-languages proto pulsar-classes serve settings-docs test test-deep
 
 help:  ## print each target and what it does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -81,6 +81,9 @@ proto: $(READY) $(GENERATOR)  ## regenerate the protobuf code beside every proto
 
 pulsar-classes: $(READY)  ## fetch the classes of Pulsar that tests/jvm compares with (needs a JDK and Maven; 15 MB)
 	$(BIN)/python -m tests.jvm.pulsar_classes
+
+other-languages: $(READY) $(GENERATOR)  ## compile the dispatchers of tests/other_languages (needs Go, a JDK and Maven; 100 MB)
+	$(BIN)/python -m tests.other_languages.dispatchers
 
 client-environments: $(READY)  ## fetch what tests/dependency_bounds tries the client with (140 MB)
 	$(BIN)/python -m tests.dependency_bounds.environments

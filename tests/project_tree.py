@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 _LEFT_BY_TOOLS = {"__pycache__", "build", "data", "dist"}
-_TEXT_SUFFIXES = {"", ".conf", ".java", ".md", ".proto", ".py", ".pyi", ".toml", ".txt", ".xml", ".yaml", ".yml"}
+_TEXT_SUFFIXES = {"", ".conf", ".go", ".java", ".md", ".proto", ".py", ".pyi", ".toml", ".txt", ".xml", ".yaml", ".yml"}
 
 
 def top_level() -> list[str]:

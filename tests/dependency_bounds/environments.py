@@ -18,6 +18,8 @@ from tests.project_tree import ROOT
 
 LOCKS: Final = tuple(sorted((ROOT / "conf/locks/client").glob("*.txt")))
 FETCH_TIMEOUT_S: Final = 300
+_WHOLE: Final = "whole"
+"""A file that says that nothing is missing."""
 
 
 class NoEnvironment(Exception):
@@ -25,15 +27,21 @@ class NoEnvironment(Exception):
 
 
 def environment(lock: Path) -> Path:
-    """The interpreter of the environment with what a lock pins; fetches that if it is not here yet.
+    """The interpreter of the environment with what a lock pins. Raises NoEnvironment if it has not been created."""
+    directory = _directory(lock)
+    if not (directory / _WHOLE).exists():
+        raise NoEnvironment(f"there is no environment for {lock.name}: `make client-environments` creates it")
+    return directory / "bin" / "python"
+
+
+def create(lock: Path) -> None:
+    """Create the environment with what a lock pins unless it is there, in some ten seconds.
 
     Raises:
         NoEnvironment: nothing can be fetched.
-    Cost: some ten seconds the first time, while others who want it wait.
     """
-    key = hashlib.sha256(lock.read_bytes() + sys.version.encode()).hexdigest()[:16]
-    directory = _cache() / f"{lock.stem}-{key}"
-    whole = directory / "whole"
+    directory = _directory(lock)
+    whole = directory / _WHOLE
     if not whole.exists():
         directory.parent.mkdir(parents=True, exist_ok=True)
         with (directory.parent / "lock").open("w") as waiting:
@@ -41,7 +49,11 @@ def environment(lock: Path) -> Path:
             if not whole.exists():
                 _fetch(lock, directory)
                 whole.touch()
-    return directory / "bin" / "python"
+
+
+def _directory(lock: Path) -> Path:
+    key = hashlib.sha256(lock.read_bytes() + sys.version.encode()).hexdigest()[:16]
+    return _cache() / f"{lock.stem}-{key}"
 
 
 def _fetch(lock: Path, directory: Path) -> None:
@@ -67,7 +79,7 @@ def main() -> int:
     """Create all of them; returns the exit code."""
     try:
         for lock in LOCKS:
-            environment(lock)
+            create(lock)
     except NoEnvironment as missing:
         print(missing, file=sys.stderr)
         return 1

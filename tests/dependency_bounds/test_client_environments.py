@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.dependency_bounds.environments import FETCH_TIMEOUT_S, LOCKS, NoEnvironment, environment
+from tests.dependency_bounds.environments import LOCKS, NoEnvironment, environment
 from tests.project_tree import PROJECT
 from tracker.service.server import TrackerServer
 from tracker.service.settings import Settings
@@ -19,7 +19,7 @@ DISPATCHER = Path(__file__).with_name("dispatcher.py")
 PINNED = re.compile(r"^([a-z0-9._-]+)==(\S+)", re.MULTILINE)
 OLDEST = {"grpcio": "1.68", "protobuf": "5.28"}
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(FETCH_TIMEOUT_S + 60)]
+pytestmark = pytest.mark.slow
 
 
 def pins_of(lock: Path) -> dict[str, str]:
@@ -28,7 +28,7 @@ def pins_of(lock: Path) -> dict[str, str]:
 
 @pytest.fixture
 def python(lock: Path) -> Path:
-    """Without the package registry the tests are skipped; CI has fetched what they need, or has failed to."""
+    """Where there is no environment the tests are skipped; CI has created them, or has failed to."""
     try:
         return environment(lock)
     except NoEnvironment as missing:
