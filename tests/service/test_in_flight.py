@@ -120,9 +120,9 @@ async def test_a_stream_holds_nothing_while_it_waits_for_its_next_message(servic
     assert await stream.read() is grpc.aio.EOF
 
 
-@pytest.mark.slow
 async def test_a_stream_that_sends_nothing_leaves_its_seat(service, requests):
     """Its message is taken whenever it comes."""
+    service.registry.calls.receiving.seat_seconds = 0.05
     epoch = await opened(service)
     stream = service.stub.AddMessagesStream()
     await until(lambda: requests.held_bytes == SEAT)

@@ -25,8 +25,8 @@ RequestT = TypeVar("RequestT")
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 SMALL_MESSAGE_BYTES: Final = 256 * 2**10
-_SEAT_SECONDS_MAX: Final = 1.0
-"""Enough for the messages that all seats together receive over a network of 1 Gbit/s."""
+_SEAT_SECONDS_MAX: Final = 3.0
+"""Enough for the messages that all seats together receive over a network of 1 Gbit/s, on a busy machine too."""
 _SEAT_SECONDS_MIN: Final = 0.02
 _SHORTENED: Final = 0.9
 """Each stream that leaves its seat in vain shortens the stay of the next ones: streams opened in advance, by the
@@ -47,7 +47,8 @@ class Receiving:
         )
         self._deadlines = ReadDeadlines(limits.receive_max_ms)
         self.stream_count = 0
-        self._seat_seconds = _SEAT_SECONDS_MAX
+        self.seat_seconds = _SEAT_SECONDS_MAX
+        """A stream that may send a large message keeps its seat this long."""
         self._limits = limits
 
     async def request(self, hold: Hold, context: Context) -> bytes:
@@ -78,9 +79,9 @@ class Receiving:
 
         def leave() -> None:
             hold.release()
-            self._seat_seconds = max(self._seat_seconds * _SHORTENED, _SEAT_SECONDS_MIN)
+            self.seat_seconds = max(self.seat_seconds * _SHORTENED, _SEAT_SECONDS_MIN)
 
-        leaving = asyncio.get_running_loop().call_later(self._seat_seconds, leave)
+        leaving = asyncio.get_running_loop().call_later(self.seat_seconds, leave)
         try:
             return await context.read()
         finally:
@@ -88,7 +89,7 @@ class Receiving:
 
     def large_message_came(self) -> None:
         """Give the next streams time for theirs."""
-        self._seat_seconds = _SEAT_SECONDS_MAX
+        self.seat_seconds = _SEAT_SECONDS_MAX
 
     def enter_stream(self) -> None:
         """Count one more stream.
