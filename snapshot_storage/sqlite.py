@@ -27,6 +27,7 @@ from snapshot_storage.sqlite_snapshots import Draft
 from snapshot_storage.sqlite_threads import Job, SqliteThreads, T, transaction
 from tracker.core.columns import Position
 from tracker.core.errors import InvalidInput
+from tracker.core.home_paths import refuse_home_path
 
 CHUNK_BYTES: Final = 1024 * 1024
 """A create commits whenever this much has arrived: a bucket of default settings takes one or two commits."""
@@ -236,4 +237,5 @@ def open_sqlite(path: str) -> SqliteStorage:
     """
     if not path or path == ":memory:":
         raise InvalidInput("storage URL", f"sqlite:{path}", "write sqlite:PATH; for a storage in memory, write memory:")
+    refuse_home_path("storage URL", f"sqlite:{path}", path)
     return SqliteStorage(Path(path).resolve())

@@ -7,6 +7,7 @@ job that undoes the first, nothing.
 
 import asyncio
 import contextlib
+import errno
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -32,6 +33,8 @@ def storage_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise InvalidInput("sqlite path", str(path), f"{error.strerror}; give a shorter one") from error
         raise StorageUnavailable(
             f"{path}: {error.strerror or error}; make the file and its directory writable for this user"
         ) from error
@@ -116,9 +119,9 @@ class SqliteThreads:
         return await asyncio.shield(loop.run_in_executor(self._writer_thread, self._open, recover))
 
     def _open(self, recover: Job[T]) -> T:
-        if self._path.is_dir():
-            raise InvalidInput("sqlite path", str(self._path), "this is a directory; name a file in it")
         with storage_errors(self._path), contextlib.ExitStack() as undo:
+            if self._path.is_dir():
+                raise InvalidInput("sqlite path", str(self._path), "this is a directory; name a file in it")
             _ensure_directory(self._path)
             undo.callback(self._release)
             # The file is looked into only under its lock: closing it takes away the locks that SQLite has on it in the same

@@ -8,6 +8,7 @@ from rich.text import Text
 from tracker.cli.output import (
     answer_console,
     duration,
+    for_machines,
     instant,
     jsonable,
     notice_console,
@@ -179,3 +180,10 @@ def test_a_table_that_fits_the_terminal_is_drawn(capsys, narrow):
     drawn = capsys.readouterr().out
     assert f"of {NAME}" in drawn
     assert "│ sub-1 │       1 │" in drawn
+
+
+def test_progress_is_silent_for_machines(capsys):
+    """With --json stderr has the error object and nothing before it."""
+    with for_machines(True), progress("reading entries", "entries") as shown:
+        shown(20, 20)
+    assert capsys.readouterr().err == ""

@@ -383,3 +383,45 @@ def test_a_file_that_cannot_be_read_later_is_named(command, tmp_path):
         f"--source: '{url}' is not valid; {log}: Too many levels of symbolic links; name files that can be read"
         in ran.err
     )
+
+
+def test_with_json_an_error_is_alone_on_stderr(command):
+    """Progress of opening the source does not stand before the object."""
+    ran = command("topics", "entries", *SOURCE, "--topic", "persistent://lab/main/nope", "--json")
+    assert ran.status == ExitCode.BAD_DATA
+    assert json.loads(ran.err)["error"]["reason"] == "TOPIC_NOT_FOUND"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["config", "--config", "~/tracker.conf"], "--config"),
+        (["config", "--broker-conf", "~/broker.conf"], "--broker-conf"),
+        (["demo", "--sample", "~/sample"], "--sample"),
+        (["ledgers", "import", *SOURCE, "--into", "~/ledgers"], "--into"),
+        (["topics", "list", "--source", "ledger:~/ledgers"], "--source"),
+        (["topics", "list", "--source", "bookkeeper+file:/ledgers?metadata=~/dump"], "--source"),
+    ],
+)
+def test_a_path_below_a_home_is_refused_by_every_option(command, tmp_path, monkeypatch, arguments, option):
+    """Nothing is made under the name ~."""
+    monkeypatch.chdir(tmp_path)
+    ran = command(*arguments)
+    assert ran.status == ExitCode.USAGE
+    assert ran.err.startswith(f"delayed-tracker: {option}: ")
+    assert "write the path out" in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a" * 300 + "/inner"])
+def test_a_name_too_long_is_refused_by_every_option(command, tmp_path, monkeypatch, name):
+    """The status is that of a bad option, and the message says what the system said."""
+    monkeypatch.chdir(tmp_path)
+    for arguments in (
+        ["config", "--config", name],
+        ["ledgers", "import", *SOURCE, "--into", name],
+        ["topics", "list", "--source", f"bookkeeper+file:{name}?metadata={name}"],
+    ):
+        ran = command(*arguments)
+        assert ran.status == ExitCode.USAGE, arguments
+        assert "File name too long" in ran.err or "make the directory" in ran.err

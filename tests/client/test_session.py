@@ -68,6 +68,26 @@ async def test_a_message_above_a_size_limit_names_the_limit_and_the_setting(serv
     assert raised.value.metadata == {"size_bytes": "300", "limit_bytes": "200"}
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        "received metadata size exceeds soft limit (9554 vs. 8192);  :path:99B x-large:9037B",
+        "received metadata size exceeds hard limit (value length 9554 vs. 8192)",
+        "Stream removed (received metadata size exceeds soft limit (9554 vs. 8192))",
+    ],
+)
+async def test_metadata_above_the_limit_is_no_reason_to_try_again(service, session, told):
+    """It is gRPC that refuses it, with the code of an overload; the error says that less must be sent."""
+
+    async def refuse(request, context):
+        await abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, told)
+
+    service.on("AddMessages", refuse)
+    with pytest.raises(InvalidArgument, match="has 9554 bytes, and the limit is 8192; send less metadata") as raised:
+        await session.add_columns([10], [1], [0])
+    assert raised.value.metadata == {"size_bytes": "9554", "limit_bytes": "8192"}
+
+
 async def test_calls_carry_tracker_and_epoch(service, session):
     """Every mutating call names the tracker and the epoch its open answered."""
     service.on("AddMessages", pb.AddMessagesResponse(added_count=2))

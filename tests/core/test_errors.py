@@ -1,6 +1,6 @@
 """What errors say: the value that was wrong, however large it is."""
 
-from tracker.core.errors import VALUE_CHARACTERS_MAX, InvalidInput
+from tracker.core.errors import VALUE_BYTES_MAX, InvalidInput
 
 
 def test_a_short_value_is_shown_whole():
@@ -14,6 +14,6 @@ def test_a_long_value_loses_its_middle_everywhere():
     error = InvalidInput("owner", "b" * 1_000_000 + "end", "give a shorter one")
     (row,) = error.violations
     for text in (error.message, row.description):
-        assert len(text) < VALUE_CHARACTERS_MAX + 100
+        assert len(text) < VALUE_BYTES_MAX + 100
         assert "bbb...bbb" in text
         assert "end'" in text

@@ -8,6 +8,9 @@ from snapshot_storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageUn
 from tests.service.rpc import REF, add, opened, poll, refused, stats_of
 from tests.service.shell import Gate, elapse, failing, settle, until
 from tracker.cli.output import instant
+from tracker.core.columns import INT63_MAX
+from tracker.core.errors import InvalidInput
+from tracker.service.histogram import Bars
 from tracker.service.time_span import in_two_units
 
 FAR_MS = 1_000_000
@@ -216,3 +219,25 @@ async def test_a_histogram_accounts_for_everything(service, epoch, far):
     assert found.before_count + sum(found.counts) + found.after_count == COUNT + 1 - 6
     assert found.estimated_count == 6
     assert "get_bucket_snapshot_segments" not in service.storage.calls
+
+
+@pytest.mark.parametrize(
+    ("from_ms", "step_ms", "count", "field", "remedy"),
+    [
+        (INT63_MAX, 1, 24, "from_ms", f"give at most {INT63_MAX - 24}: 24 bars follow"),
+        (INT63_MAX - 23, 1, 24, "from_ms", f"give at most {INT63_MAX - 24}: 24 bars follow"),
+        (0, INT63_MAX, 2, "step_ms", f"give 1 to {INT63_MAX // 2} ms, so that 2 bars end in range"),
+        (0, 0, 2, "step_ms", f"give 1 to {INT63_MAX // 2} ms"),
+    ],
+)
+def test_bars_beyond_the_range_of_time_are_refused_with_what_fits(from_ms, step_ms, count, field, remedy):
+    """No remedy asks for what cannot be given."""
+    with pytest.raises(InvalidInput) as refused:
+        Bars(from_ms, step_ms, count)
+    assert refused.value.field == field
+    assert remedy in refused.value.message
+
+
+def test_the_last_bars_of_time_can_be_asked_for():
+    """What the remedy names is taken."""
+    assert Bars(INT63_MAX - 24, 1, 24).edges[-1] == INT63_MAX

@@ -219,7 +219,7 @@ async def test_a_stop_without_grace_still_closes_everything(tmp_path: Path):
 
 async def test_ready_file_that_cannot_be_written_stops_the_start(tmp_path: Path):
     """The error names the option and the path, and the service does not stay behind."""
-    with pytest.raises(InvalidInput, match=r"--ready-file.*name a writable file"):
+    with pytest.raises(InvalidInput, match=r"--ready-file.*name a file in a directory"):
         await serve(settings(), ready_file=tmp_path / "absent" / "ready.json")
 
 
@@ -306,3 +306,13 @@ async def test_a_large_request_of_health_or_reflection_is_refused():
             await call.write(padding)
             with pytest.raises(grpc.aio.AioRpcError, match=r"131077 bytes.*send at most 65536 bytes"):
                 await call.read()
+
+
+async def test_metadata_is_taken_or_refused_by_its_size_alone():
+    """GRPC would refuse some calls between two limits of its own, and not others; there is one limit."""
+    async with running(settings()) as (_, bound), grpc.aio.insecure_channel(str(bound.grpc)) as channel:
+        stub = pb_grpc.DelayedDeliveryTrackerServiceStub(channel)
+        for _ in range(20):
+            await stub.ListTrackers(pb.ListTrackersRequest(), metadata=[("x-large", "a" * 15_000)])
+            with pytest.raises(grpc.aio.AioRpcError, match="metadata size exceeds"):
+                await stub.ListTrackers(pb.ListTrackersRequest(), metadata=[("x-large", "a" * 16_384)])

@@ -1,5 +1,8 @@
 """Errors and the statuses they become."""
 
+import base64
+import urllib.parse
+
 import grpc
 import pytest
 
@@ -83,3 +86,23 @@ def test_every_error_of_the_service_is_mapped():
 def test_offsets_are_written_as_ranges(offsets, short):
     """Neighbours share a range."""
     assert as_ranges(offsets) == short
+
+
+@pytest.mark.parametrize("letter", ["a", "\U0001f600", "\x1b", "漢"])
+@pytest.mark.parametrize(
+    "error_of",
+    [
+        pytest.param(lambda name: errors.TrackerNotOpen(errors.TrackerKey(name, name), stored=False), id="not open"),
+        pytest.param(
+            lambda name: errors.Fenced(errors.TrackerKey(name, name), given_epoch=1, epoch=2, owner=name), id="fenced"
+        ),
+        pytest.param(lambda name: InvalidInput("owner", name, "give a shorter one"), id="a bad value"),
+        pytest.param(lambda name: MessageNotFound(name, 1), id="a topic"),
+    ],
+)
+def test_a_status_fits_the_trailers_of_any_client(letter, error_of):
+    """Most clients refuse more than 8 KiB of metadata, some of them at random: no name makes an answer so long."""
+    status = status_of(error_of(letter * 4_096), "r" * 128)
+    # As they travel: the message percent-encoded, the details in base64.
+    size = len(urllib.parse.quote(status.message)) + len(base64.b64encode(status.SerializeToString()))
+    assert size < 8_000

@@ -368,17 +368,20 @@ async def test_a_creation_cut_short_is_finished(tmp_path):
 
 
 async def test_paths_that_cannot_be_are_named_with_a_remedy(tmp_path):
-    """Two missing directories, a file as directory, a directory, no path, memory by SQLite's name."""
+    """Two missing directories, a file as directory, a directory, long names, no path, memory by SQLite's name."""
     (tmp_path / "file").touch()
     for path, remedy in (
         (tmp_path / "missing" / "too" / "db", f"create the directory {tmp_path / 'missing'} first"),
         (tmp_path / "file" / "db", f"{tmp_path / 'file'} is not a directory"),
         (tmp_path, "name a file in it"),
+        (tmp_path / ("a" * 300), "File name too long; give a shorter one"),
+        (tmp_path / ("a" * 252), "File name too long; give a shorter one"),
+        (tmp_path / ("a" * 300) / "db", "File name too long; give a shorter one"),
     ):
         with pytest.raises(InvalidInput, match=remedy):
             await open_sqlite(str(path)).start()
-    for rest in ("", ":memory:"):
-        with pytest.raises(InvalidInput, match="write sqlite:PATH"):
+    for rest, remedy in (("", "write sqlite:PATH"), (":memory:", "write sqlite:PATH"), ("~/db", "write the path out")):
+        with pytest.raises(InvalidInput, match=remedy):
             open_sqlite(rest)
 
 

@@ -1,9 +1,20 @@
 """Options that several subcommands share, declared once."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from tracker.core.home_paths import refuse_home_path
+
+
+def written_out(param: typer.CallbackParam, value: Any) -> Any:
+    """Refuse paths that begin with ``~``, which the shell has left as it is; the callback of options that take a path."""
+    for path in value if isinstance(value, list) else [value]:
+        if path is not None:
+            refuse_home_path(param.opts[0], str(path), str(path))
+    return value
+
 
 DEFAULT_SERVER = "127.0.0.1:7650"
 
@@ -23,7 +34,12 @@ Subscription = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables.")]
 Config = Annotated[
     Path | None,
-    typer.Option("--config", help="Configuration in broker.conf syntax; default: the built-in values.", metavar="FILE"),
+    typer.Option(
+        "--config",
+        help="Configuration in broker.conf syntax; default: the built-in values.",
+        metavar="FILE",
+        callback=written_out,
+    ),
 ]
 BrokerConf = Annotated[
     Path | None,
@@ -31,6 +47,7 @@ BrokerConf = Annotated[
         "--broker-conf",
         help="A broker.conf of Pulsar, taken as it is: keys of others are ignored. --config overrides it.",
         metavar="FILE",
+        callback=written_out,
     ),
 ]
 Set = Annotated[

@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
@@ -109,9 +110,9 @@ def _escapes_needed() -> bool:
     return (sys.stdout.encoding or "").lower() not in {"utf-8", "utf8"}
 
 
-def say(sentence: str) -> None:
-    """A sentence on stdout, on one line however long: terminals wrap it, and what is piped can be searched."""
-    answer_console().print(printable(sentence), soft_wrap=True)
+def say(*sentences: str) -> None:
+    """Sentences on stdout, each on one line however long: terminals wrap it, and what is piped can be searched."""
+    answer_console().print("\n".join(map(printable, sentences)), soft_wrap=True)
 
 
 def show(rows: Table) -> None:
@@ -187,9 +188,30 @@ def size(byte_count: int) -> str:
     raise AssertionError("the last unit takes any amount")
 
 
+_read_by_machine: ContextVar[bool] = ContextVar("read_by_machine", default=False)
+
+
+@contextmanager
+def for_machines(wanted: bool) -> Iterator[None]:
+    """Say nothing of progress within the block, if so: with ``--json`` stderr has the error and nothing else."""
+    before = _read_by_machine.set(wanted)
+    try:
+        yield
+    finally:
+        _read_by_machine.reset(before)
+
+
+def progress_shown() -> bool:
+    """Whether long work says how far it is."""
+    return not _read_by_machine.get()
+
+
 @contextmanager
 def progress(title: str, unit: str) -> Iterator[Progress]:
-    """Show progress: a bar on a terminal, a log line now and then elsewhere."""
+    """Show progress: a bar on a terminal, a log line now and then elsewhere; nothing with ``--json``."""
+    if not progress_shown():
+        yield lambda _done, _total: None
+        return
     console = notice_console()
     if not console.is_terminal:
         yield _LogLines(console, title, unit)

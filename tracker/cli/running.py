@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, NoReturn, TextIO
 import typer
 
 from tracker.cli.failures import CommandLine, bad_usage, print_error
-from tracker.cli.output import notice_console
+from tracker.cli.output import for_machines, notice_console, progress_shown
 from tracker.core.compile_notice import call_once_before_compiling
 from tracker.core.errors import DelayedTrackerError
 from tracker.service.exit_codes import ExitCode, exit_code_of
@@ -119,7 +119,8 @@ def _run_program(app: typer.Typer, program: str) -> NoReturn:
 def _run(app: typer.Typer, line: CommandLine) -> NoReturn:
     try:
         # Without standalone mode the status of typer.Exit is returned, and usage errors are ours to print.
-        status = app(args=list(line.arguments) or ["--help"], standalone_mode=False)
+        with for_machines(line.as_json):
+            status = app(args=list(line.arguments) or ["--help"], standalone_mode=False)
         if sys.stdout is not None:
             # At the end of the interpreter it would be too late to say that this failed.
             sys.stdout.flush()
@@ -127,8 +128,9 @@ def _run(app: typer.Typer, line: CommandLine) -> NoReturn:
     except BrokenPipeError:
         raise
     except OSError as error:
-        # Files that commands are given have errors of their own; what is left is a place that takes no answer.
-        print_error(DelayedTrackerError(f"the answer cannot be written: {error.strerror or error}"), line)
+        # Files that commands are given have errors of their own; what is left is mostly a place that takes no answer.
+        what, done = ("the answer", "written") if error.filename is None else (str(error.filename), "used")
+        print_error(DelayedTrackerError(f"{what} cannot be {done}: {error.strerror or error}"), line)
         _drop_what_is_unsaid()
         sys.exit(ExitCode.FAILURE)
     except typer.TyperException as error:
@@ -140,6 +142,8 @@ def _run(app: typer.Typer, line: CommandLine) -> NoReturn:
 
 
 def _tell_of_compiling() -> None:
+    if not progress_shown():
+        return
     notice_console().print(
         "compiling kernels, once for each version and user; `delayed-tracker warm` does so ahead", soft_wrap=True
     )

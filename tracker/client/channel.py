@@ -59,6 +59,8 @@ _RETRY_POLICY: Final = {
     "retryableStatusCodes": ["UNAVAILABLE"],
 }
 _ANSWER_BYTES_MAX: Final = 64 * 2**20
+METADATA_BYTES_MAX: Final = 16 * 1_024
+"""Of a call, and of its answer: names and values, and 32 bytes for each."""
 _KEEPALIVE_MS: Final = 60_000
 _KEEPALIVE_TIMEOUT_MS: Final = 10_000
 _PORT_MAX: Final = 65_535
@@ -103,6 +105,9 @@ def channel_options(settings: ClientSettings) -> Sequence[tuple[str, str | int]]
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
         ("grpc.max_receive_message_length", _ANSWER_BYTES_MAX),
+        # Alike, or gRPC would refuse at random between the two.
+        ("grpc.max_metadata_size", METADATA_BYTES_MAX),
+        ("grpc.absolute_max_metadata_size", METADATA_BYTES_MAX),
     )
 
 

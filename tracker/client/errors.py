@@ -43,6 +43,10 @@ _TOO_LARGE = re.compile(
     r"(?:(?P<side>CLIENT|SERVER): )?(?P<what>Received|Sent) message larger than max \((?P<size>\d+) vs\. (?P<limit>\d+)\)"
 )
 
+_METADATA_TOO_LARGE = re.compile(
+    r"metadata size exceeds (?:soft|hard) limit \((?:value length )?(?P<size>\d+) vs\. (?P<limit>\d+)\)"
+)
+
 
 class TrackerCallError(DelayedTrackerError):
     """Base of what a call to the service can raise."""
@@ -238,6 +242,8 @@ def call_error(error: FailedCall) -> TrackerCallError:
             retry_after_s = retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9
     if not reason and (too_large := _TOO_LARGE.search(error.details() or "")):
         return _message_too_large(**too_large.groupdict())
+    if not reason and (too_large := _METADATA_TOO_LARGE.search(error.details() or "")):
+        return _metadata_too_large(**too_large.groupdict())
     kind = _BY_REASON.get(reason) or _BY_CODE.get(error.code(), ServiceFault)
     said = error.details() or error.code().name
     return kind(
@@ -259,6 +265,14 @@ def _message_too_large(side: str | None, what: str, size: str, limit: str) -> Tr
         f"the {name} has {size} bytes, and the service's limit is {limit}; send or ask for less in one call, or raise "
         "grpcMessageBytesMax in the service's configuration",
         metadata=metadata,
+    )
+
+
+def _metadata_too_large(size: str, limit: str) -> TrackerCallError:
+    return InvalidArgument(
+        f"the metadata of the call or of its answer has {size} bytes, and the limit is {limit}; send less metadata: what "
+        "proxies and interceptors add counts, too",
+        metadata={"size_bytes": size, "limit_bytes": limit},
     )
 
 

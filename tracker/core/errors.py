@@ -11,17 +11,22 @@ from typing import Final
 
 OFFSETS_REPORTED_MAX = 1_000
 """At most this many bad offsets are listed in one error; the total is always given."""
-VALUE_CHARACTERS_MAX: Final = 400
+VALUE_BYTES_MAX: Final = 400
 """A longer value is shown without its middle: errors travel in gRPC trailers of 8 KiB, and stand in one log line."""
 
 
 def shown_value(value: object) -> str:
     """Return a value as errors show it: its representation, without the middle if it is long."""
-    text = repr(value)
-    if len(text) <= VALUE_CHARACTERS_MAX:
+    return without_middle(repr(value), VALUE_BYTES_MAX)
+
+
+def without_middle(text: str, bytes_max: int) -> str:
+    """Return a text of at most about so many bytes of UTF-8: the beginning and the end of a longer one."""
+    encoded = text.encode("utf-8", "backslashreplace")
+    if len(encoded) <= bytes_max:
         return text
-    half = VALUE_CHARACTERS_MAX // 2
-    return f"{text[:half]}...{text[-half:]}"
+    half = bytes_max // 2
+    return f"{encoded[:half].decode('utf-8', 'ignore')}...{encoded[-half:].decode('utf-8', 'ignore')}"
 
 
 @dataclass(frozen=True, slots=True)

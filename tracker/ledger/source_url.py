@@ -17,6 +17,7 @@ from typing import Final
 from urllib.parse import parse_qsl, quote, unquote
 
 from tracker.core.errors import InvalidInput
+from tracker.core.home_paths import refuse_home_path
 from tracker.ledger.combined_source import CombinedSource
 from tracker.ledger.errors import ErrorPolicy
 from tracker.ledger.local.source import open_local_ledgers
@@ -92,7 +93,7 @@ def parse_source_url(text: str) -> SourceUrl:
     """Take a URL apart.
 
     Raises:
-        InvalidInput: it has no scheme, no place, or an option twice or without a value.
+        InvalidInput: it has no scheme, no place, an option twice or without a value, or a path that begins with ``~``.
     """
     scheme, colon, rest = text.partition(":")
     place, _, query = rest.partition("?")
@@ -103,7 +104,10 @@ def parse_source_url(text: str) -> SourceUrl:
     options = dict(pairs)
     if len(options) < len(pairs) or not all(options.values()):
         raise InvalidInput("source", text, "give each option once, as option=value, divided by &")
-    return SourceUrl(text, scheme, place, options)
+    url = SourceUrl(text, scheme, place, options)
+    for path in (*url.paths, options.get("metadata", "")):
+        refuse_home_path("source", text, path)
+    return url
 
 
 def open_source(

@@ -5,9 +5,9 @@ An error applies nothing. ``retry_after_ms`` is set where trying the same call a
 
 from typing import NamedTuple
 
-from tracker.core.errors import DelayedTrackerError
+from tracker.core.errors import DelayedTrackerError, without_middle
 
-SHOWN_NAME_MAX = 200
+SHOWN_NAME_BYTES_MAX = 200
 
 
 class TrackerKey(NamedTuple):
@@ -22,10 +22,7 @@ class TrackerKey(NamedTuple):
 
 def shortened(name: str) -> str:
     """A name as messages show it: long ones lose their middle, because a gRPC status has 8 KiB for everything."""
-    if len(name) <= SHOWN_NAME_MAX:
-        return name
-    kept = SHOWN_NAME_MAX // 2
-    return f"{name[:kept]}...{name[-kept:]}"
+    return without_middle(name, SHOWN_NAME_BYTES_MAX)
 
 
 class ServiceError(DelayedTrackerError):

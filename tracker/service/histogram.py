@@ -34,9 +34,14 @@ class Bars:
             raise InvalidInput("from_ms", self.from_ms, "give 0 or more")
         if not 1 <= self.count <= BARS_MAX:
             raise InvalidInput("bar_count", self.count, f"give 1 to {BARS_MAX}")
-        if not 1 <= self.step_ms <= (INT63_MAX - self.from_ms) // self.count:
+        widest_ms = (INT63_MAX - self.from_ms) // self.count
+        if not widest_ms:
             raise InvalidInput(
-                "step_ms", self.step_ms, f"give 1 to {(INT63_MAX - self.from_ms) // self.count} for so many bars"
+                "from_ms", self.from_ms, f"give at most {INT63_MAX - self.count}: {self.count} bars follow"
+            )
+        if not 1 <= self.step_ms <= widest_ms:
+            raise InvalidInput(
+                "step_ms", self.step_ms, f"give 1 to {widest_ms} ms, so that {self.count} bars end in range"
             )
 
     @property

@@ -100,5 +100,5 @@ class _LineHandler(logging.StreamHandler[TextIO]):
         line = logging.LogRecord(
             record.name, logging.ERROR, "", 0, "log line lost: %s", (kind.__name__,), exc_info=None
         )
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):  # the place is full, or closed
             self.stream.write(self.format(line) + self.terminator)

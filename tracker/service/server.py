@@ -25,6 +25,7 @@ from grpc_health.v1 import health
 from snapshot_storage.errors import StorageBackendMissing, UnknownStorageScheme
 from snapshot_storage.protocol import SnapshotStore
 from snapshot_storage.registry import open_storage
+from tracker.client.channel import METADATA_BYTES_MAX
 from tracker.core.errors import InvalidInput
 from tracker.service.clock import Clock, SystemClock
 from tracker.service.freed_memory import FreedMemory, allocate_in_two_arenas, trim_of_this_process
@@ -42,6 +43,7 @@ from tracker.service.metrics.exporter import Names, ServiceMetrics
 from tracker.service.metrics.loop_lag import LoopLag
 from tracker.service.metrics.measured_storage import MeasuredStorage
 from tracker.service.open_files import ConnectionCaps, open_files_count, open_files_limit, raise_open_files_limit
+from tracker.service.ready_file import ReadyFile
 from tracker.service.reflection import Reflection
 from tracker.service.registry import TrackerRegistry
 from tracker.service.reloading import Reloader
@@ -246,6 +248,9 @@ class TrackerServer:
             # With its probes gRPC would soon take megabytes of each call that nobody reads, instead of 64 KiB. A message
             # that is asked for has a window of its own size all the same.
             ("grpc.http2.bdp_probe", 0),
+            # Alike, or gRPC would refuse at random between the two.
+            ("grpc.max_metadata_size", METADATA_BYTES_MAX),
+            ("grpc.absolute_max_metadata_size", METADATA_BYTES_MAX),
             ("grpc.max_receive_message_length", self.settings.grpc_message_bytes_max),
             ("grpc.max_send_message_length", self.settings.grpc_message_bytes_max),
             ("grpc.keepalive_time_ms", keepalive_ms),
@@ -307,22 +312,25 @@ async def serve(
     """
     allocate_in_two_arenas()
     raise_open_files_limit()
+    ready = ReadyFile(ready_file)
+    ready.prepare()
     server = TrackerServer(settings, clock=clock)
     stop = asyncio.Event()
     reloader = Reloader(reread, current=lambda: server.settings, apply=server.apply)
     reloading = asyncio.create_task(reloader.run())
     with _handled({signal.SIGTERM: stop.set, signal.SIGINT: stop.set, signal.SIGHUP: reloader.ask}):
-        _remove(ready_file)
         try:
             bound = await server.start()
             # What is loaded by now stays: a full collection that walks through it would hold up every call for 50 ms.
             gc.collect()
             gc.freeze()
-            _announce(settings, bound, ready_file)
+            _warn_of_open_addresses(bound)
+            ready.write(f"{bound.to_json()}\n")
+            _log.info("ready", grpc=str(bound.grpc), http=str(bound.http), storage=settings.storage_url)
             await stop.wait()
             _log.info("stopping", grace_ms=server.settings.shutdown_grace_ms)
         finally:
-            _remove(ready_file)
+            ready.remove()
             await server.stop()
             reloading.cancel()
             await asyncio.wait([reloading])
@@ -345,20 +353,7 @@ def _handled(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[
             signal.signal(number, found[number])
 
 
-def _announce(settings: Settings, bound: BoundAddresses, ready_file: Path | None) -> None:
+def _warn_of_open_addresses(bound: BoundAddresses) -> None:
     for key, address in (("grpcListenAddress", bound.grpc), ("httpListenAddress", bound.http)):
         if not address.is_loopback:
             _log.warning("reachable from other machines without authentication", key=key, address=str(address))
-    if ready_file is not None:
-        written = ready_file.with_name(f"{ready_file.name}.{os.getpid()}")
-        try:
-            written.write_text(f"{bound.to_json()}\n", encoding="utf-8")
-            written.replace(ready_file)
-        except OSError as error:
-            raise InvalidInput("--ready-file", str(ready_file), f"{error.strerror}: name a writable file") from error
-    _log.info("ready", grpc=str(bound.grpc), http=str(bound.http), storage=settings.storage_url)
-
-
-def _remove(ready_file: Path | None) -> None:
-    if ready_file is not None:
-        ready_file.unlink(missing_ok=True)

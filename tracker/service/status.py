@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
 from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
-from tracker.core.errors import DelayedTrackerError, InvalidInput
+from tracker.core.errors import VALUE_BYTES_MAX, DelayedTrackerError, InvalidInput, without_middle
 from tracker.ledger.errors import (
     BrokerMetadataMissing,
     LedgerError,
@@ -46,6 +46,8 @@ from tracker.service.errors import (
 ERROR_DOMAIN: Final = "delayed-tracker"
 STORAGE_RETRY_AFTER_MS: Final = 1_000
 VIOLATION_ROWS_MAX: Final = 10
+MESSAGE_BYTES_MAX: Final = 1_000
+"""A longer message loses its middle; it is in the trailer twice, once with three bytes for each that is not ASCII."""
 
 _CODES: Final[tuple[tuple[type[DelayedTrackerError], grpc.StatusCode], ...]] = (
     (InvalidInput, grpc.StatusCode.INVALID_ARGUMENT),
@@ -95,8 +97,8 @@ def status_of(error: Exception, request_id: str = "") -> status_pb2.Status:
         message = "the service failed; its log says why"
         details: list[Message] = [error_details_pb2.ErrorInfo(reason=DelayedTrackerError.reason, domain=ERROR_DOMAIN)]
     else:
-        message = error.message
-        metadata = dict(error.metadata)
+        message = without_middle(error.message, MESSAGE_BYTES_MAX)
+        metadata = {key: without_middle(value, VALUE_BYTES_MAX) for key, value in error.metadata.items()}
         if isinstance(error, InvalidInput) and error.offsets:
             metadata |= {"offsets": as_ranges(error.offsets), "offset_count": str(error.offset_count)}
         details = [error_details_pb2.ErrorInfo(reason=error.reason, domain=ERROR_DOMAIN, metadata=metadata)]

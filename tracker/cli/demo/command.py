@@ -17,7 +17,7 @@ from tracker.cli.demo.checks import Checks, Claim
 from tracker.cli.demo.delivery_part import DeliveryReport, show_delivery
 from tracker.cli.demo.sample import BUNDLED_SAMPLE, Sample, open_sample
 from tracker.cli.demo.spark_part import RebuiltSubscription, has_spark, show_rebuild
-from tracker.cli.options import AsJson
+from tracker.cli.options import AsJson, written_out
 from tracker.cli.output import answer_console, print_json
 from tracker.cli.warm import load_with_progress
 from tracker.core.errors import DelayedTrackerError
@@ -60,7 +60,11 @@ def demo(
     sample: Annotated[
         Path,
         typer.Option(
-            "--sample", help="Directory of another sample with its manifest.", metavar="DIR", show_default=False
+            "--sample",
+            help="Directory of another sample with its manifest.",
+            metavar="DIR",
+            show_default=False,
+            callback=written_out,
         ),
     ] = BUNDLED_SAMPLE,
     as_json: AsJson = False,

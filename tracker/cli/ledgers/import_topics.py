@@ -11,7 +11,7 @@ import typer
 
 from tracker.cli.ledger_source import Source, opened
 from tracker.cli.ledgers.all_topics import open_all_topics
-from tracker.cli.options import AsJson
+from tracker.cli.options import AsJson, written_out
 from tracker.cli.output import print_json, progress, say, show, table
 from tracker.cli.replay import BAD_ENTRIES_SHOWN, OnErrorOption
 from tracker.core.errors import InvalidInput
@@ -44,6 +44,7 @@ def import_topics(
             help="Directory of local ledgers; made if the directory above it is there.",
             metavar="DIR",
             file_okay=False,
+            callback=written_out,
         ),
     ],
     topic: Annotated[
@@ -61,8 +62,7 @@ def import_topics(
     Example: delayed-tracker ledgers import --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
     --topic persistent://lab/main/delayed --into ledgers
     """
-    if not into.parent.is_dir():
-        raise InvalidInput("--into", str(into), f"make the directory {into.parent} first")
+    _require_parent(into)
     with _writable(into):
         _require_place(into, source)
     reports: dict[str, ImportReport] = {}
@@ -117,6 +117,15 @@ def import_topics(
         say(f"bad: {bad}")
     if len(bad_entries) > BAD_ENTRIES_SHOWN:
         say(f"... and {len(bad_entries) - BAD_ENTRIES_SHOWN} more; --json lists all")
+
+
+def _require_parent(into: Path) -> None:
+    try:
+        is_there = into.parent.is_dir()
+    except OSError as error:
+        raise InvalidInput("--into", str(into), f"{error.strerror}; {_ANOTHER}") from error
+    if not is_there:
+        raise InvalidInput("--into", str(into), f"make the directory {into.parent} first")
 
 
 def _require_place(into: Path, sources: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ import typer
 
 from spark_rebuild.commit import CommitTarget, StorageCommit
 from tracker.cli.spark.service_commit import SCHEME, ServiceCommit
+from tracker.core.errors import InvalidInput
 
 _SQLITE: Final = "sqlite:"
 
@@ -37,11 +38,16 @@ def refuse_early(url: str, target: CommitTarget) -> None:
     A storage that is not there yet is not made: something else may be wrong.
 
     Raises:
+        InvalidInput: no file can have that name.
         StorageInUse: somebody has it open.
         Unavailable: no service answers there.
     """
     file = storage_file(url)
-    if file is None or file.exists():
+    try:
+        is_there = file is None or file.exists()
+    except OSError as error:
+        raise InvalidInput("--commit", url, f"{error.strerror}; give a file that can be written") from error
+    if is_there:
         with target:
             pass
 

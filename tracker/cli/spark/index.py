@@ -8,7 +8,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
 from spark_rebuild.message_index import MESSAGE_INDEX_SCHEMA, READ_SCHEMA, count_others, index_messages, write_parquet
-from tracker.cli.options import AsJson
+from tracker.cli.options import AsJson, written_out
 from tracker.cli.output import print_json, say
 from tracker.cli.spark.job_errors import SparkJobFailed, first_said, job_error
 from tracker.cli.spark.options import (
@@ -52,7 +52,10 @@ def index_command(
     output: Annotated[
         str,
         typer.Option(
-            "--output", help="Directory or URL of the table, as the driver and all workers see it.", metavar="URL"
+            "--output",
+            help="Directory or URL of the table, as the driver and all workers see it.",
+            metavar="URL",
+            callback=written_out,
         ),
     ],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Take the place of a table that is there.")] = False,

@@ -8,7 +8,7 @@ from spark_rebuild.job import rebuild
 from spark_rebuild.settings import INDEXES_PER_TASK, RebuildSettings
 from spark_rebuild.summary import Summary, TrackerSummary
 from tracker.cli.config import settings_from
-from tracker.cli.options import AsJson, BrokerConf, Config, Set
+from tracker.cli.options import AsJson, BrokerConf, Config, Set, written_out
 from tracker.cli.output import notice_console, print_json, say, show, size, table
 from tracker.cli.spark.commit_target import Commit, commit_target, refuse_early
 from tracker.cli.spark.options import (
@@ -64,6 +64,7 @@ def rebuild_command(
             "--staging",
             help="Where tasks leave their work: a directory, or s3://, gs://, az://, that driver and workers reach.",
             metavar="URL",
+            callback=written_out,
         ),
     ] = "",
     dry_run: Annotated[

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 from rich import progress as bars
 
-from spark_rebuild.session import build_session, is_submitted
+from spark_rebuild.session import build_session
 from tracker.cli.ledger_source import READABLE_FILES, files_usable
 from tracker.cli.output import LOG_LINE_EVERY_S, notice_console
 from tracker.cli.spark.job_errors import job_error
@@ -50,7 +50,7 @@ def spark_job(
         options: settings of Spark, each NAME=VALUE.
         command: its name.
         source: what it reads, for errors.
-        as_json: the answer is JSON. Under spark-submit, which makes one stream of both, nothing else is said then.
+        as_json: the answer is JSON, and nothing else is said: stderr has the error, and spark-submit makes one stream of both.
     Raises:
         InvalidInput: an option is not of that form, or a file cannot be read.
         SourceUnreadable: a bucket cannot be read.
@@ -60,7 +60,7 @@ def spark_job(
     settings = spark_options(options)
     with (
         _session(master, settings, command, " ".join(source)) as session,
-        _progress(session, "starting", is_quiet=as_json and is_submitted()) as report,
+        _progress(session, "starting", is_quiet=as_json) as report,
     ):
         yield session, report
 

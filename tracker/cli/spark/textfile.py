@@ -10,6 +10,7 @@ from tempfile import TemporaryFile
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
 from tracker.core.errors import InvalidInput
+from tracker.core.home_paths import refuse_home_path
 
 _MEANINGS = {
     "read_entries": "Entries read by the last job",
@@ -44,6 +45,7 @@ def writable(path: Path | None) -> Path | None:
     """
     if path is None:
         return None
+    refuse_home_path("--prometheus", str(path), str(path))
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

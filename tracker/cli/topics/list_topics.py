@@ -26,4 +26,4 @@ def list_topics(
     if as_json:
         print_json({"topics": names})
     elif names:
-        say("\n".join(names))
+        say(*names)

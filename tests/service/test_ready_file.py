@@ -1,0 +1,67 @@
+"""The ready file: unusable places are refused before anything is opened, and a leftover keeps nothing from closing."""
+
+import os
+
+import pytest
+
+from tracker.core.errors import InvalidInput
+from tracker.service.ready_file import ReadyFile
+
+
+def test_it_appears_whole_and_disappears(tmp_path):
+    """Beside it nothing is left; a stale one is gone once the service begins to start."""
+    path = tmp_path / "ready.json"
+    path.write_text("stale")
+    ready = ReadyFile(path)
+    ready.prepare()
+    assert list(tmp_path.iterdir()) == []
+    ready.write("{}\n")
+    assert [(found, found.read_text()) for found in tmp_path.iterdir()] == [(path, "{}\n")]
+    ready.remove()
+    ready.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("a" * 300, "File name too long"),
+        ("a" * 252, "File name too long"),
+        ("directory", "Is a directory"),
+        ("file/ready", "Not a directory"),
+        ("missing/ready", "No such file or directory"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_refused_at_once(tmp_path, name, said):
+    """The error has the option, the path and what to do."""
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidInput, match=f"--ready-file: .*{said}: name a file in a directory that"):
+        ReadyFile(tmp_path / name).prepare()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_directory_is_refused_at_once(tmp_path):
+    """Not when everything has been opened."""
+    tmp_path.chmod(0o555)
+    with pytest.raises(InvalidInput, match="Permission denied"):
+        ReadyFile(tmp_path / "ready").prepare()
+
+
+def test_that_it_cannot_be_removed_keeps_nothing_from_closing(tmp_path, written_log):
+    """It is a warning: the service still has its storage to close."""
+    log = written_log("json", "info")
+    path = tmp_path / "ready"
+    ready = ReadyFile(path)
+    ready.prepare()
+    path.mkdir()
+    ready.remove()
+    assert "ready file not removed" in log.getvalue()
+
+
+def test_without_a_file_nothing_is_done():
+    """The option may be left out."""
+    ready = ReadyFile(None)
+    ready.prepare()
+    ready.write("{}")
+    ready.remove()
