@@ -258,6 +258,19 @@ def test_a_recovered_tracker_delivers_what_the_plan_kept():
     core.check()
 
 
+def test_the_replay_answers_for_segments_wholly_due_when_the_tracker_is_opened():
+    """No delivery has them; offered again they are due, and a segment that falls due later is delivered."""
+    rows = [(900, 1, 0), (901, 1, 1), (5_000, 1, 2)]
+    found = plan(bucket(4, rows), cutoff_ms=1_000)
+    core = TrackerCore.recovered(TrackerLimits(), found, epoch=3, mark_delete=BEFORE_ALL, now=Instant(1_000, 0))
+    shell = Shell(core, snapshots={4: sealed_of(rows)})
+
+    assert shell.pop_rows() == []
+    replayed = shell.add(*rows)
+    assert (replayed.added_count, replayed.due.tolist(), replayed.duplicate.tolist()) == (0, [0, 1], [2])
+    assert shell.drain() == rows[2:]
+
+
 def test_a_recovered_tracker_asks_at_once_for_what_is_nearly_due():
     """The first answer must not wait for a wake-up."""
     limits = TrackerLimits(strict=True, prefetch_window_ms=50)

@@ -1,5 +1,6 @@
 """The ledgers that a real Pulsar wrote, with its own answers; see tests/data/pulsar-a/README.md."""
 
+import base64
 import gzip
 import json
 from collections.abc import Iterator
@@ -19,6 +20,12 @@ def expected(name: str) -> Iterator[dict[str, Any]]:
     """The rows of one file of answers."""
     with gzip.open(PACK / "expected" / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
         yield from map(json.loads, lines)
+
+
+def metadata_nodes() -> dict[str, bytes]:
+    """Path and value of every node of the metadata store."""
+    with gzip.open(METADATA, "rt", encoding="utf-8") as lines:
+        return {row["path"]: base64.b64decode(row["value"] or "") for row in map(json.loads, lines)}
 
 
 def read_topic(reader: TopicReader, topic: str) -> list[LedgerRead]:

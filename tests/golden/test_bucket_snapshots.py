@@ -94,7 +94,7 @@ def test_metadata_decodes_to_what_pulsar_decodes(bucket: Bucket):
     for bits, segment in zip(metadata.segment_bits, bucket.segments, strict=True):
         expected = {Position(int(ledger), entry) for ledger, entries in segment["bitmaps"].items() for entry in entries}
         assert set(bits.to_columns()) == expected
-    assert metadata.bounds.count.tolist() == [len(bits) for bits in metadata.segment_bits]
+    assert metadata.bounds.count.tolist() == [len(segment["indexes"]) for segment in bucket.segments]
 
 
 def test_segments_encode_to_what_pulsar_stored(bucket: Bucket):
@@ -146,9 +146,11 @@ def test_bitmaps_encode_to_what_pulsar_stored(bucket: Bucket):
 
 
 def test_segments_are_cut_where_pulsar_cut_them(bucket: Bucket):
-    """The same deadlines under the same settings give the same segments."""
+    """The same deadlines under the same settings give the same segments, with the same bounds."""
     bounds = cut_segments(bucket.sealed.indexes.deliver_at_ms, step_ms=STEP_MS, count_max=COUNT_MAX)
     assert bounds.count.tolist() == [len(segment["indexes"]) for segment in bucket.segments]
+    assert bounds.min_deliver_at_ms.tolist() == [segment["min"] for segment in bucket.segments]
+    assert bounds.max_deliver_at_ms.tolist() == [segment["max"] for segment in bucket.segments]
 
 
 def test_bits_are_those_of_the_rows(bucket: Bucket):

@@ -107,7 +107,10 @@ class ListWriter(list[bytes]):
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_our_compaction_is_pulsars(disk, recorded, topic):
-    """Byte by byte, save what LZ4 compressed: compressors choose differently there, but metadata and slots are the same."""
+    """Byte by byte, but for what LZ4 compressed; there metadata and slots are the same.
+
+    Both topics' batches are uncompressed, ZLIB or LZ4. Whose bytes each compressor gives is in test_compression.
+    """
     compacted = disk.compacted_log(topic)
     theirs = compacted.ledger.read(0, compacted.ledger.last_entry_id).entries
     compaction = Compaction(log=disk.topic_log(topic), through=compacted.horizon)
@@ -120,6 +123,7 @@ def test_our_compaction_is_pulsars(disk, recorded, topic):
     assert dict(plan.custom_metadata) == dict(disk.catalogue.ledger(compacted.ledger.ledger_id).custom)
     assert summary.entry_count == len(ours) == len(theirs) == len(recorded[topic])
     assert summary.payload_bytes == sum(map(len, ours))
+    assert {row["compression"] for row in recorded[topic]} == {None, Codec.ZLIB.name, Codec.LZ4.name}
     for row, compacted_entry in enumerate(ours):
         if recorded[topic][row]["compression"] == Codec.LZ4.name:
             assert decompressed(compacted_entry) == decompressed(theirs.payload(row))

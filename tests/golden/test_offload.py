@@ -58,7 +58,7 @@ def assert_ledger_reads_as_pulsar_does(ledger, known):
 
 @pytest.mark.parametrize("compression", MAP_FILE_TOPICS)
 def test_every_map_file(known, compression):
-    """All four ledgers of each compression, checksums and all."""
+    """All four ledgers of each compression; each file is compared with its .crc file while it is read."""
     with open_source(f"offload+mapfile:{MAP_FILES / compression}") as source:
         assert source.topics() == [MAP_FILE_TOPICS[compression]]
         ledgers = source.topic_log(MAP_FILE_TOPICS[compression]).ledgers
@@ -94,6 +94,7 @@ def test_one_entry_near_the_end_fetches_one_block(known, bucket):
 
 def test_metadata_says_which_ledgers_a_topic_has(known, bucket):
     """Alone, tiered storage lacks the ledger that is still written to; with the bookies' disk nothing is missing."""
+    properties = {row["topic"]: row["properties"] for row in expected("topics")}
     urls = {topic: f"offload+mapfile:{MAP_FILES / name}" for name, topic in MAP_FILE_TOPICS.items()}
     urls |= dict.fromkeys(BLOB_TOPICS, f"offload+blob:{bucket}")
     for topic, url in urls.items():
@@ -110,14 +111,14 @@ def test_metadata_says_which_ledgers_a_topic_has(known, bucket):
             kinds = [type(ledger).__name__ for ledger in log.ledgers]
             assert set(kinds[:-1]) <= {"MapFileLedger", "BlobLedger"}
             assert kinds[-1] == "LoggedLedger"
-            assert log.properties["index"]
+            assert log.properties == properties[topic]
             for ledger in log.ledgers:
                 assert entries_of(ledger.scan(0, ledger.last_entry_id)) == known[ledger.ledger_id]
 
 
-def test_the_first_source_that_has_a_ledger_is_read(bucket):
+def test_the_first_source_that_has_a_ledger_is_read(disk, bucket):
     """Bookies first, as no ledger was deleted from them."""
     with open_sources([f"bookkeeper+file:{BOOKIE}?metadata={METADATA}", f"offload+blob:{bucket}"]) as source:
         ledgers = source.topic_log("persistent://lab/s3/stored").ledgers
         assert {type(ledger).__name__ for ledger in ledgers} == {"LoggedLedger"}
-        assert len(source.topics()) > 10
+        assert source.topics() == disk.topics()

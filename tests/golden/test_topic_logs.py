@@ -8,10 +8,14 @@ from tracker.core.columns import Position
 
 
 def test_every_entry_of_every_topic(disk):
-    """Positions, lengths and bytes, piece by piece; nothing more, nothing less."""
+    """Positions, lengths and bytes, piece by piece; nothing more, nothing less.
+
+    No rows were recorded of a namespace's own topics, `__change_events` and `__transaction_buffer_snapshot`.
+    """
     known = defaultdict(list)
     for row in expected("entries"):
         known[row["topic"]].append((row["ledger"], row["entry"], row["length"], row["sha256"]))
+    assert set(known) == {topic for topic in disk.topics() if "/__" not in topic}
     for topic, rows in known.items():
         ours = []
         for piece in disk.topic_log(topic).scan():
@@ -27,12 +31,15 @@ def test_every_entry_of_every_topic(disk):
 
 
 def test_one_entry_at_random(disk):
-    """What a ledger reads at a position is what a scan from there begins with."""
+    """What a ledger reads at a position is what Pulsar reads there, and what a scan from there begins with."""
     log = disk.topic_log("persistent://lab/main/plain")
     at = Position(log.ledgers[1].ledger_id, 42)
 
     entries = log.ledger(at.ledger_id).read(at.entry_id, at.entry_id).entries
 
+    (row,) = (row for row in expected("entries") if (row["ledger"], row["entry"]) == at)
+    assert hashlib.sha256(entries.payload(0)).hexdigest() == row["sha256"]
+    assert list(entries.positions) == [at]
     assert entries.payload(0) == next(log.scan(at)).entries.payload(0)
 
 
@@ -44,4 +51,10 @@ def test_what_compaction_left(disk):
 
     assert compacted.ledger.ledger_id == rows[0]["compacted_ledger"]
     assert compacted.ledger.last_entry_id == rows[-1]["compacted_entry"]
+    (cursor,) = (
+        row
+        for row in expected("cursors")
+        if (row["managed_ledger"], row["cursor"]) == ("lab/main/persistent/compacted", "__compaction")
+    )
+    assert compacted.horizon == (cursor["mark_delete_ledger"], cursor["mark_delete_entry"])
     assert disk.compacted_log("persistent://lab/main/plain") is None

@@ -339,15 +339,56 @@ def test_cursor_entry_that_does_not_parse(disk):
     assert disk.pending(on_error=ErrorPolicy.SKIP).mark_delete == Position(5, 0)
 
 
-def test_empty_or_lost_cursor_ledger_leaves_the_fallback(disk):
+def test_cursor_ledger_that_was_closed_empty_leaves_the_fallback(disk):
     """As Pulsar does: the position in the node."""
     info = cursor_at(5, 1)
     info.cursors_ledger_id = 12
     disk.add_cursor(info)
+    disk.add_ledger(12, [], of_topic=False)
 
     assert disk.pending().mark_delete == Position(5, 1)
-    disk.add_ledger(12, [], of_topic=False)
-    assert disk.pending().mark_delete == Position(5, 1)
+
+
+def test_lost_cursor_ledger_is_an_error(disk):
+    """By default; under SKIP it is listed, and the position in the node counts, as in Pulsar."""
+    disk.add_ledger(12, [cursor_entry(8, 0)], of_topic=False)
+    info = cursor_at(5, 1)
+    info.cursors_ledger_id = 12
+    disk.add_cursor(info)
+
+    # Records that outlive a deleted ledger are nobody's state.
+    del disk.metadata[ledger_path(12)]
+    with pytest.raises(
+        EntriesUnreadable, match="ledger 12: it holds a cursor's state, and BookKeeper's metadata of it is"
+    ):
+        disk.pending()
+    report = disk.pending(on_error=ErrorPolicy.SKIP)
+    assert report.mark_delete == Position(5, 1)
+    assert [(bad.ledger_id, bad.entry_id) for bad in report.bad_entries] == [(12, None)]
+
+
+@pytest.mark.parametrize("open_ledgers", OpenLedgers)
+def test_open_cursor_ledger_that_no_disk_has_is_an_error(disk, open_ledgers):
+    """A cursor names a ledger once its first entry is stored, so the disks at hand lack it."""
+    disk.add_ledger(12, [], closed=False, of_topic=False)
+    info = cursor_at(5, 1)
+    info.cursors_ledger_id = 12
+    disk.add_cursor(info)
+
+    with pytest.raises(EntriesUnreadable, match="entry 12:0: no log has it"):
+        disk.pending(open_ledgers=open_ledgers)
+    report = disk.pending(open_ledgers=open_ledgers, on_error=ErrorPolicy.SKIP)
+    assert report.mark_delete == Position(5, 1)
+
+
+def test_first_entry_of_an_open_cursor_ledger_counts_while_its_writer_lives(disk):
+    """No later entry confirms it; the cursor's node does, by naming the ledger."""
+    disk.add_ledger(12, [cursor_entry(5, 2)], closed=False, of_topic=False)
+    info = cursor_at(5, 1)
+    info.cursors_ledger_id = 12
+    disk.add_cursor(info)
+
+    assert disk.pending(open_ledgers=OpenLedgers.LIVE).mark_delete == Position(5, 2)
 
 
 def test_subscriptions_of_any_name(disk):

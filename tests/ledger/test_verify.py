@@ -7,6 +7,7 @@ from typing import Self
 import pytest
 
 from tests.ledger.compaction.compacting import COMPACTED_LEDGER_ID, compacted
+from tests.ledger.disks import DiskFiles, cursor_at
 from tests.ledger.list_ledger import ListLedger, topic_of
 from tests.ledger.log_files import flipped
 from tests.ledger.messages.producer import single
@@ -125,6 +126,23 @@ def test_what_compaction_left_is_verified():
     assert verdict.sound_count == 1
     assert str(bad).startswith("entry 3:1: CRC32C of the message is not the stored")
     assert str(bad).endswith(f"; compaction kept it as {COMPACTED_LEDGER_ID}:1")
+
+
+def test_a_lost_compaction_cursor_hides_no_ledger(tmp_path):
+    """Nobody can say what compaction left; the topic's own ledgers are verified as ever."""
+    files = DiskFiles(tmp_path)
+    files.add_ledger(5, SOUND)
+    info = cursor_at(5, -1)
+    info.cursors_ledger_id = 12
+    files.add_cursor(info, "__compaction")
+
+    with files.open() as disk:
+        lost, verdict = verify_topics(disk, disk.topics())
+
+    assert (lost.ledger_id, lost.sound) == (None, False)
+    assert lost.problem is not None
+    assert lost.problem.startswith("ledger 12: it holds a cursor's state")
+    assert (verdict.ledger_id, verdict.entry_count, verdict.sound_count) == (5, 2, 2)
 
 
 def test_progress_counts_every_entry_once():

@@ -86,7 +86,7 @@ def cursor_state(
     Args:
         info: the cursor's node.
         state_entry: the last entry of ``info.cursors_ledger_id``; None when the state is in the node, or when that
-            ledger is empty or lost and the node's mark-delete position is all there is.
+            ledger was closed empty or is lost, and the node's mark-delete position is all there is.
         last_entry_ids: last entry of each ledger of the topic, for ranges that span ledgers.
     Raises:
         MetadataInvalid: positions that cannot be, such as a range that ends before it starts.

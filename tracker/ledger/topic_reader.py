@@ -149,31 +149,46 @@ class TopicReader:
             topic: an existing topic.
             subscription: its plain name.
             spans: of the topic's ledgers.
-            on_error: SKIP goes back to the newest state that can be read; what was acknowledged since is then pending
-                again, which is safe.
+            on_error: SKIP goes back to the newest state that can be read, and without any to the stale position in the
+                metadata, as Pulsar does; what was acknowledged since is then pending again.
         Raises:
             SubscriptionNotFound: the topic has no such subscription.
             MetadataInvalid: the cursor's metadata is damaged.
-            EntriesUnreadable: the last state in the cursor's ledger cannot be read and the policy says to fail.
+            EntriesUnreadable: the cursor's ledger is gone, or its last entry is missing or damaged, and the policy says
+                to fail.
         """
         info = self.catalogue.cursor(topic, subscription)
-        state_entry, bad = None, []
-        span = None if info.cursors_ledger_id == NO_LEDGER else self.span(info.cursors_ledger_id)
-        # A lost ledger leaves the stale position in the metadata, for us as for Pulsar.
-        if span is not None and span.state is not None:
-            # The last entry is the state; one that is damaged sends us to the one before it.
-            for entry_id in range(span.last_entry_id, -1, -1):
-                state_entry, unreadable = self._cursor_entry(span, entry_id)
-                if state_entry is not None:
-                    break
-                bad += unreadable
-                if on_error is ErrorPolicy.FAIL:
-                    raise EntriesUnreadable(bad)
+        state_entry: pb.PositionInfo | None = None
+        bad: list[BadEntry] = []
+        if info.cursors_ledger_id != NO_LEDGER:
+            state_entry, bad = self._state_entry(info.cursors_ledger_id, on_error)
         last_entry_ids = {span.ledger_id: span.last_entry_id for span in spans}
         try:
             return CursorRead(cursor_state(info, state_entry, last_entry_ids), tuple(bad))
         except MetadataInvalid as error:
             raise MetadataInvalid(f"cursor {subscription!r} of {topic}: {error.message}") from error
+
+    def _state_entry(self, ledger_id: int, on_error: ErrorPolicy) -> tuple[pb.PositionInfo | None, list[BadEntry]]:
+        """The newest readable entry of a cursor's ledger, None without any, and the bad ones that are newer."""
+        span = self.span(ledger_id)
+        # A cursor names a ledger once the first entry is stored there: one without a known end has that at least.
+        last_entry_id = span.last_entry_id if span.end_known else max(span.last_entry_id, 0)
+        bad: list[BadEntry] = []
+        if span.state is None:
+            reason = "it holds a cursor's state, and BookKeeper's metadata of it is gone"
+            bad.append(BadEntry(ledger_id, None, None, None, reason))
+            # Records of a deleted ledger may be left, of a time before somebody reset the cursor.
+            last_entry_id = -1
+        for entry_id in range(last_entry_id, -1, -1):
+            state_entry, unreadable = self._cursor_entry(span, entry_id)
+            if state_entry is not None:
+                return state_entry, bad
+            bad += unreadable
+            if on_error is ErrorPolicy.FAIL:
+                break
+        if bad and on_error is ErrorPolicy.FAIL:
+            raise EntriesUnreadable(bad)
+        return None, bad
 
     def _cursor_entry(self, span: LedgerSpan, entry_id: int) -> tuple[pb.PositionInfo | None, list[BadEntry]]:
         stored = self.logs.read(span.ledger_id, entry_id, entry_id, span.digest)

@@ -31,7 +31,7 @@ class LedgerVerdict:
     topic: str | None
     """None: nothing says whose it is."""
     ledger_id: int | None
-    """None: the topic's metadata is of no use, or nothing says which ledger it is."""
+    """None: the topic's metadata, or what compaction left of it, is of no use, or nothing says which ledger it is."""
     entry_count: int
     """That should be there."""
     payload_bytes: int
@@ -75,11 +75,12 @@ def verify_topics(
     checks: list[_Check] = []
     for topic in topics:
         try:
-            log, compacted = source.topic_log(topic), source.compacted_log(topic)
+            log = source.topic_log(topic)
+            checks += (_Check(log.name, ledger) for ledger in log.ledgers)
+            compacted = source.compacted_log(topic)
         except LedgerError as error:
             yield LedgerVerdict(topic, None, 0, 0, problem=error.message)
             continue
-        checks += (_Check(log.name, ledger) for ledger in log.ledgers)
         if compacted is not None:
             checks.append(_Check(log.name, compacted.ledger, compacted=True))
     total = sum(check.entry_count for check in checks)

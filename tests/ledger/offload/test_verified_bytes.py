@@ -7,10 +7,11 @@ from uuid import UUID
 import pytest
 
 from delayed_tracker.pulsar.v1.managed_ledger_pb2 import ManagedLedgerInfo
-from tests.ledger.log_files import message, topic_path, write_dump
+from tests.ledger.log_files import flipped, message, topic_path, write_dump
 from tests.ledger.offload.blob_files import BlobWriter, streamed
 from tests.ledger.offload.sequence_files import MapFileWriter, ledger_metadata
 from tracker.ledger.errors import ErrorPolicy, LedgerError
+from tracker.ledger.frame import split_frame
 from tracker.ledger.offload.blob_source import open_blobs
 from tracker.ledger.offload.map_file_source import open_map_files
 from tracker.ledger.offload.offload_source import OffloadSource
@@ -78,6 +79,31 @@ def test_every_byte_of_a_blob_index(tmp_path):
     # Up to the state, the metadata has the quorum and ensemble sizes (2 bytes each), the length and the last entry.
     assert harmless & set(range(36)) == {33, 35}
     assert not harmless & set(range(36, 42))
+
+
+def test_what_the_broker_put_in_front_has_no_checksum_in_a_blob(tmp_path):
+    """Its time and its message index are in front of what the producer's CRC32C covers; MapFiles have their own."""
+    framed = [message(index=number) for number in range(4)]
+    frame = split_frame(framed[0])
+    BlobWriter(framed, metadata=ledger_metadata(framed)).save(tmp_path / "blobs", UUID_7, 7)
+    map_file = tmp_path / "map-files/lab/main/persistent/orders" / f"7-{UUID_7}"
+    MapFileWriter(framed, Compression.NONE).save(map_file, checksums=True)
+    places = (
+        (tmp_path / "blobs" / f"{UUID_7}-ledger-7", lambda: open_blobs(str(tmp_path / "blobs"))),
+        (map_file / "data", lambda: open_map_files(tmp_path / "map-files")),
+    )
+
+    unnoticed = []
+    for file, open_source in places:
+        whole, content = answers(open_source), file.read_bytes()
+        assert whole is not None
+        # The last byte of the broker's metadata is the message index.
+        for of_entry in (frame.broker_end - 1, frame.metadata_end):
+            file.write_bytes(flipped(content, content.index(framed[2]) + of_entry, 0x01))
+            found = answers(open_source)
+            unnoticed.append(found is not None and found != whole)
+        file.write_bytes(content)
+    assert unnoticed == [True, False, False, False]
 
 
 @pytest.mark.slow

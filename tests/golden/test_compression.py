@@ -1,0 +1,78 @@
+"""Golden: what each codec makes of the bytes that Pulsar's clients compressed."""
+
+import zlib
+from collections import defaultdict
+
+import pytest
+
+from tests.golden.pulsar_pack import expected, read_topic
+from tracker.ledger.compression import MESSAGE_BYTES_MAX, Codec, compress, decompress
+from tracker.ledger.frame import parse_message_metadata, split_frame
+
+
+@pytest.fixture(scope="module")
+def payloads(reader) -> dict[tuple[Codec, str], list[tuple[bytes, int]]]:
+    """Stored payloads that no key and no other entry is needed for, and their uncompressed sizes, by codec and client."""
+    found = defaultdict(list)
+    for topic in sorted({row["topic"] for row in expected("entries")}):
+        for ledger in read_topic(reader, topic):
+            stored = ledger.columns.stored
+            for row in range(len(stored)):
+                entry = stored.payload(row)
+                frame = split_frame(entry)
+                metadata = parse_message_metadata(entry, frame)
+                if metadata.compression and not metadata.encryption_keys and metadata.num_chunks_from_msg <= 1:
+                    client = "C++" if topic.endswith("-py") else "Java"
+                    payload = entry[frame.metadata_end :], metadata.uncompressed_size
+                    found[Codec(metadata.compression), client].append(payload)
+    return found
+
+
+def again(codec: Codec, stored: list[tuple[bytes, int]]) -> list[bool]:
+    """For each payload, whether we compress what is in it to the same bytes; those of ours always read back."""
+    same = []
+    for payload, size in stored:
+        plain = decompress(codec, payload, size, size_max=MESSAGE_BYTES_MAX)
+        ours = compress(codec, plain)
+        assert decompress(codec, ours, size, size_max=MESSAGE_BYTES_MAX) == plain
+        same.append(ours == payload)
+    return same
+
+
+@pytest.mark.skipif(
+    "zlib-ng" in zlib.ZLIB_RUNTIME_VERSION, reason="zlib-ng gives other bytes than zlib, which Java has"
+)
+def test_zlib_gives_the_bytes_of_pulsars_java(payloads):
+    """Which is what brokers compact with. The C++ client finishes its streams, and they come out longer or shorter."""
+    stored = payloads[Codec.ZLIB, "Java"]
+
+    assert len(stored) == 86
+    assert all(again(Codec.ZLIB, stored))
+    assert not any(again(Codec.ZLIB, payloads[Codec.ZLIB, "C++"]))
+
+
+@pytest.mark.parametrize("codec", [Codec.LZ4, Codec.SNAPPY])
+@pytest.mark.parametrize("client", ["Java", "C++"])
+def test_lz4_and_snappy_give_the_same_bytes_now_and_then(payloads, codec, client):
+    """Their formats leave choices to the compressor; whatever it chooses reads back."""
+    same = again(codec, payloads[codec, client])
+
+    assert len(same) >= 37
+    assert any(same)
+    assert not all(same)
+
+
+def test_zstd_never_gives_the_bytes_of_pulsars_java(payloads):
+    """Its frames end with a checksum of the content, ours do not, as those of the C++ client."""
+    java, cpp = payloads[Codec.ZSTD, "Java"], payloads[Codec.ZSTD, "C++"]
+
+    assert (len(java), len(cpp)) == (41, 37)
+    assert all(has_content_checksum(payload) for payload, _ in java)
+    assert not any(has_content_checksum(payload) for payload, _ in cpp)
+    assert not has_content_checksum(compress(Codec.ZSTD, b"hello"))
+    assert not any(again(Codec.ZSTD, java))
+
+
+def has_content_checksum(frame: bytes) -> bool:
+    """A flag in the descriptor behind the magic of a ZSTD frame (RFC 8878, 3.1.1.1.1)."""
+    return bool(frame[4] & 1 << 2)
