@@ -1,6 +1,7 @@
 """The session against a service that answers as told."""
 
 import asyncio
+import time
 
 import grpc
 import pytest
@@ -240,6 +241,24 @@ async def test_calls_that_may_be_repeated_are(service, session):
     assert len(service.requests_of("AddMessages")) == 3
 
 
+async def test_an_add_that_finds_no_room_is_made_again(service, session):
+    """Refused as OVERLOADED, nothing of it was applied; the session waits as long as the service says, and goes on."""
+    refusals = iter([True, True])
+    retry = error_details_pb2.RetryInfo(retry_delay=Duration(nanos=20_000_000))
+    refuse = failing(grpc.StatusCode.RESOURCE_EXHAUSTED, reason("OVERLOADED"), retry)
+    started_s = time.monotonic()
+
+    async def third_time(request, context):
+        if next(refusals, False):
+            return await refuse(request, context)
+        return pb.AddMessagesResponse(added_count=1)
+
+    service.on("AddMessages", third_time)
+    assert (await session.add_columns([1], [1], [1])).added_count == 1
+    assert len(service.requests_of("AddMessages")) == 3
+    assert time.monotonic() - started_s >= 0.04
+
+
 @pytest.mark.parametrize(
     ("code", "word", "kind"),
     [
@@ -256,14 +275,15 @@ async def test_calls_that_may_be_repeated_are(service, session):
 )
 async def test_reasons_become_exceptions(service, session, code, word, kind):
     """Each reason is one exception, with the service's words and the time to wait."""
-    retry = error_details_pb2.RetryInfo(retry_delay=Duration(nanos=250_000_000))
+    # Longer than the call may take: it is not made again.
+    retry = error_details_pb2.RetryInfo(retry_delay=Duration(seconds=60, nanos=250_000_000))
     service.on("ClearMessages", failing(code, reason(word, owner="somebody"), retry))
     with pytest.raises(kind, match="the service says no") as caught:
         await session.clear()
     assert type(caught.value) is kind
     assert caught.value.reason == word
     assert caught.value.metadata == {"owner": "somebody"}
-    assert caught.value.retry_after_s == 0.25
+    assert caught.value.retry_after_s == 60.25
 
 
 async def test_violations_are_handed_on(service, session):

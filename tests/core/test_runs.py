@@ -21,18 +21,29 @@ def test_an_unsorted_run_announces_its_earliest_deadline():
 
 
 def test_a_run_knows_its_last_deadline_however_it_came():
-    """Sorted, waiting to be sorted, or consumed in part; what was looked at is not looked at again."""
+    """Sorted, waiting to be sorted, joined, or consumed in part; what was looked at is not looked at again."""
     run = Run(1, 1, rows((5, 1, 0), (8, 1, 1)))
     assert run.max_deliver_at_ms == 8
     run.append(rows((9, 1, 2), (6, 1, 3)), 6)
     run.append(rows((7, 1, 4)), 7)
     assert run.max_deliver_at_ms == 9
     run.append(rows((11, 1, 5)), 11)
-    assert (run.max_deliver_at_ms, run._latest) == (11, (3, 11))
+    assert (run.max_deliver_at_ms, run._latest) == (11, (1, 11))
     run.sort()
     run.advance(5)
     assert run.max_deliver_at_ms == 11
     run.check()
+
+
+def test_single_rows_take_little_more_memory_than_rows():
+    """They are joined as they come, so that a thousand of them are a few chunks; no row is lost or out of place."""
+    run = Run(1, 1)
+    for number in range(1_000):
+        run.append(rows((2_000 - number, 1, number)), 2_000 - number)
+    assert len(run.chunks()) <= 12
+    assert run.nbytes < 2 * 24 * 1_000
+    run.check()
+    assert [entry_id for chunk in run.chunks() for entry_id in chunk.entry_id.tolist()] == list(range(1_000))
 
 
 def test_an_exhausted_run_that_is_filled_again_forgets_its_old_minimum():

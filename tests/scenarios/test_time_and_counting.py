@@ -135,13 +135,16 @@ def test_row_77_a_deadline_that_passes_without_consumer_is_not_lost() -> None:
 
 
 def test_row_55_growth_is_by_chunks() -> None:
-    """A million adds in a thousand batches copy nothing that was there before."""
+    """Batch after batch copies nothing that was there before; single adds are joined with few others."""
     desk = Desk(mutable_indexes_max=10_000_000)
-    desk.core.add(IndexColumns.of([(desk.now_ms + FAR, 1, 0)]), desk.now)
+    for number in range(100):
+        desk.core.add(IndexColumns.of([(desk.now_ms + FAR, number, entry) for entry in range(300)]), desk.now)
     (run,) = desk.core._state.heap
-    for number in range(1, 100):
-        desk.core.add(IndexColumns.of([(desk.now_ms + FAR, 1, number)]), desk.now)
-    assert len(run.chunks()) == 100
+    assert [len(chunk) for chunk in run.chunks()] == [300] * 100
+    for number in range(1_000):
+        desk.core.add(IndexColumns.of([(desk.now_ms + FAR, 100, number)]), desk.now)
+    assert max(len(chunk) for chunk in run.chunks()) == 300
+    assert len(run.chunks()) < 120
 
 
 def test_row_56_memory_follows_what_is_left() -> None:

@@ -18,6 +18,7 @@ from snapshot_storage.summary import decode_summary, encode_summary
 from tests.service.shell import KEY, ControlledStorage, InlineExecutor, failing, settle
 from tracker.core.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
 from tracker.core.effects import DeleteSnapshots, MergeSnapshots, MergeSource
+from tracker.core.load_budget import LoadBudget
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.seal import FrozenIndexes, SealedIndexes, seal
 from tracker.service.clock import ManualClock
@@ -77,7 +78,12 @@ class Bench:
         self.reports = Reported()
         self.limits = ServiceLimits(**limits)
         access = StorageAccess(
-            self.storage, self.limits, clock=self.clock, rng=random.Random(1), workers=InlineExecutor()
+            self.storage,
+            self.limits,
+            clock=self.clock,
+            rng=random.Random(1),
+            workers=InlineExecutor(),
+            loads=LoadBudget(1_000_000),
         )
         account = EffectAccount(self.clock, Instruments(self.clock).operations)
         self.counters = account.counters

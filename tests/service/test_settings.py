@@ -59,6 +59,8 @@ def test_every_limit_of_the_service_can_be_configured():
         "default_lease_ms": 17,
         "lease_max_ms": 18,
         "leased_positions_max": 19,
+        "unstored_indexes_max": 190,
+        "tracker_unstored_indexes_max": 180,
         "retry_after_ms": 20,
         "storage_operations_max": 21,
         "tracker_operations_max": 22,

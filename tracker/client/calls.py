@@ -1,6 +1,7 @@
 """One place where calls leave an asyncio program: the channel, per-call timeouts, and errors made ours."""
 
 import asyncio
+import random
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TypeVar, cast
@@ -12,6 +13,7 @@ from delayed_tracker.v1 import tracker_pb2 as pb
 from tracker.client.channel import channel_options, method_path, nobody_answers, require_address, serialized
 from tracker.client.errors import FailedCall, SessionClosed, TrackerCallError, call_error
 from tracker.client.exchange import Call, Exchange
+from tracker.client.overload import pause_before_retry_s
 from tracker.client.settings import ClientSettings
 
 Result = TypeVar("Result")
@@ -115,10 +117,21 @@ class Calls:
                 response_deserializer=call.answer.FromString,
             )
             self._methods[call.method] = performer
-        try:
-            return await performer(call.request, timeout=call.timeout_s or self.settings.call_timeout_s)
-        except grpc.aio.AioRpcError as error:
-            raise self.failure(error) from error
+        clock = asyncio.get_running_loop().time
+        left_s = call.timeout_s or self.settings.call_timeout_s
+        ends_s = clock() + left_s
+        while True:
+            try:
+                return await performer(call.request, timeout=left_s)
+            except grpc.aio.AioRpcError as error:
+                failure = self.failure(error)
+                chance = random.random()  # noqa: S311  # jitter, not a secret
+                pause_s = pause_before_retry_s(failure, left_s=ends_s - clock(), chance=chance)
+                if pause_s is None:
+                    raise failure from error
+            await asyncio.sleep(pause_s)
+            self._require_open()
+            left_s = ends_s - clock()
 
     def _require_open(self) -> None:
         if self._closed:

@@ -38,6 +38,17 @@ class AddingVerbs(EffectResults):
             self._state.fixed_delay.note_offered(accepted, any_due=bool(len(outcome.due)))
         return outcome
 
+    def would_track(self, indexes: IndexColumns, now: Instant) -> bool:
+        """Whether adding a batch would track a position that is not tracked yet. O(n), changes nothing."""
+        self._require_open()
+        state, limits = self._settled(), self._state.limits
+        fresh = (indexes.deliver_at_ms > limits.cutoff_ms(now.wall_ms)) & ~indexes.positions.at_or_below(
+            state.mark_delete
+        )
+        if limits.max_delay_ms:
+            fresh &= indexes.deliver_at_ms <= now.wall_ms + limits.max_delay_ms
+        return bool(fresh.any()) and not bool(state.members.contains(indexes.positions.take(fresh)).all())
+
     def _add_above(self, indexes: IndexColumns, now: Instant) -> bool:
         """Track a batch if it is what most are: ascending entries of one ledger, above all that is tracked of it.
 
@@ -162,6 +173,22 @@ class AddingVerbs(EffectResults):
             if stop.seal is not SealTarget.NOTHING:
                 self._lifecycle.seal(state.mutable if stop.seal is SealTarget.MUTABLE else state.late)
             indexes = indexes.take(slice(stop.row_count, None))
+
+    def seal_open(self, now: Instant) -> int:
+        """Seal the mutable bucket and the late positions, however few, to be stored soon; returns how many that are.
+
+        A tracker in memory seals nothing.
+        """
+        self._require_open()
+        state = self._settled()
+        if state.limits.kind is TrackerKind.IN_MEMORY:
+            return 0
+        filled = [home for home in (state.mutable, state.late) if home.bits]
+        count = sum(len(home.bits) for home in filled)
+        for home in filled:
+            self._lifecycle.seal(home)
+        self._finish(now)
+        return count
 
     def seal_now(self, now: Instant) -> int:
         """Seal the mutable bucket, whatever it holds; returns how many positions that are, 0 in memory-only trackers."""

@@ -14,6 +14,7 @@ from tracker.core.homes import SnapshotSegments
 from tracker.core.instant import Instant, Wakeup
 from tracker.core.invariants import check_invariants
 from tracker.core.limits import TrackerLimits
+from tracker.core.load_budget import LoadBudget, LoadShare
 from tracker.core.outcomes import TrimOutcome
 from tracker.core.packed_bounds import PackedBounds
 from tracker.core.recovery import RecoveryPlan
@@ -37,7 +38,8 @@ class TrackerCore(HandingOutVerbs):
     """
 
     def __init__(self, limits: TrackerLimits, *, epoch: int = 0, mark_delete: Position = BEFORE_ALL) -> None:
-        super().__init__(TrackerState(limits, epoch=epoch, mark_delete=mark_delete))
+        alone = LoadBudget(limits.loaded_indexes_max).share()
+        super().__init__(TrackerState(limits, epoch=epoch, mark_delete=mark_delete), alone)
 
     @classmethod
     def recovered(
@@ -50,10 +52,12 @@ class TrackerCore(HandingOutVerbs):
         now: Instant,
         lost_bucket_ids: Sequence[int] = (),
         last_seal_number: int = 0,
+        loads: bool = True,
     ) -> "TrackerCore":
         """A tracker with the buckets that a plan keeps; effects delete the others and load what is nearly due.
 
-        Seal numbers go on above ``last_seal_number``, the highest in the catalogue.
+        Seal numbers go on above ``last_seal_number``, the highest in the catalogue. Without ``loads`` it loads nothing
+        before :meth:`load_within`.
         """
         core = cls(limits, epoch=epoch, mark_delete=mark_delete)
         state = core._state
@@ -64,8 +68,16 @@ class TrackerCore(HandingOutVerbs):
         gone = (*plan.delete, *lost_bucket_ids)
         if gone:
             core._lifecycle.delete(gone)
-        core._finish(now)
+        if loads:
+            core._finish(now)
         return core
+
+    def load_within(self, share: LoadShare, now: Instant) -> None:
+        """Load only what a budget leaves that is shared with others; before anything was loaded."""
+        self._require_open()
+        assert not self._lifecycle.load_share.held_count
+        self._lifecycle.load_share = share
+        self._finish(now)
 
     def _insert(self, plan: RecoveryPlan) -> None:
         state = self._state
@@ -169,6 +181,7 @@ class TrackerCore(HandingOutVerbs):
     def delete(self, now: Instant) -> int:
         """Clear, and refuse everything from now on: the subscription is gone."""
         cleared = self.clear(now)
+        self.load_share.stop_waiting()
         self._closed = True
         return cleared
 
@@ -181,6 +194,7 @@ class TrackerCore(HandingOutVerbs):
             self._settled()
             self._release_all()
             self._finish(now)
+            self.load_share.stop_waiting()
             self._closed = True
 
     def wake(self, now: Instant) -> None:

@@ -29,7 +29,8 @@ class MemoryCopies:
     """The run that adds go to; None after it was sorted for a hand-out."""
     ghosts: PositionBitmap | None = None
     """Positions without a bit that still have a copy; None for none, which most trackers have always."""
-    redated: dict[Position, int] = field(default_factory=dict)
+    redated: dict[Position, int] | None = None
+    """Deadlines of positions that have an older copy; None for none."""
     dead_count: int = 0
     """At most this many dead copies lie in the runs, so that copies are bounded by bits plus this."""
     last_ledger_id: int = -1
@@ -53,13 +54,16 @@ class MemoryCopies:
         if not self.ghosts:
             return
         again = indexes.take(self.ghosts.contains(indexes.positions))
+        if len(again) and self.redated is None:
+            self.redated = {}
         for deliver_at_ms, ledger_id, entry_id in again:
+            assert self.redated is not None
             self.redated[Position(ledger_id, entry_id)] = deliver_at_ms
 
     def forget_dead(self) -> None:
         """All runs were rebuilt without dead copies."""
         self.ghosts = None
-        self.redated.clear()
+        self.redated = None
         self.dead_count = 0
 
 
@@ -122,6 +126,8 @@ class Home:
     """Positions of one ledger, on average, at that time."""
     membership_bytes: int = 0
     """Memory of the bits as it was last accounted; 0 while it is open for adds."""
+    sealing_count: int = 0
+    """Positions that no snapshot has, as it was last accounted; 0 while it is open for adds."""
     min_deliver_at_ms: int = 0
     max_deliver_at_ms: int = 0
     merging: bool = False

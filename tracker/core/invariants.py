@@ -57,6 +57,9 @@ def _check_sizes(state: TrackerState) -> None:
         raise InvariantViolation("the snapshot bytes are not the sum over the stored buckets")
     if state.sealed_count != sum(home.snapshot is not None for home in homes):
         raise InvariantViolation(f"{state.sealed_count} stored buckets are counted, there are others")
+    sealing = sum(len(home.bits) for home in homes if home.memory is not None and not home.is_open)
+    if state.sealing_count != sealing:
+        raise InvariantViolation(f"{state.sealing_count} positions are counted as being stored, {sealing} are")
     if any(home.membership_bytes != (0 if home.is_open else home.bits_bytes) for home in homes):
         raise InvariantViolation("the membership bytes of a home were not accounted when its bits changed")
     if state.membership_bytes != sum(home.membership_bytes for home in homes):

@@ -13,6 +13,7 @@ from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, StoreSna
 from tracker.core.errors import InvariantViolation
 from tracker.core.homes import Home, SnapshotSegments
 from tracker.core.instant import Instant, Wakeup, earliest
+from tracker.core.load_budget import LoadShare
 from tracker.core.ordered_map import OrderedMap
 from tracker.core.outcomes import BucketState
 from tracker.core.packed_bounds import PackedBounds
@@ -33,11 +34,14 @@ class BucketLifecycle:
         "_retries",
         "_state",
         "_stores",
+        "load_share",
         "replay_required",
     )
 
-    def __init__(self, state: TrackerState) -> None:
+    def __init__(self, state: TrackerState, load_share: LoadShare) -> None:
         self._state = state
+        self.load_share = load_share
+        """Its part of the rows that all trackers may hold."""
         self._effects: list[Effect] = []
         self._next_effect_id = 1
         self._stores: dict[int, Home] = {}
@@ -67,6 +71,7 @@ class BucketLifecycle:
         """Clear the bits that wait for it, and retire the homes that this has drained."""
         for home in self._state.settle_bits():
             self.retire_if_drained(home)
+        self.note_loaded()
 
     # -- sealing -----------------------------------------------------------------------------------------------------
 
@@ -105,8 +110,9 @@ class BucketLifecycle:
         state = self._state
         state.forget_copies(home)
         snapshot = SnapshotSegments(bucket_id, PackedBounds(sealed.bounds), snapshot_bytes)
-        # What is nearly due is at hand: keep it instead of reading it back.
-        snapshot.next_segment = self._near_segments(snapshot, 0, now)
+        # What is nearly due is at hand: keep it instead of reading it back, as far as there is room.
+        if room := self.load_share.room(snapshot.bounds.earliest_ms(0)):
+            snapshot.next_segment = self._near_segments(snapshot, 0, now, rows_max=room)
         state.enter_snapshot(home, snapshot, sealed.ledger_bytes)
         near = sealed.indexes.take(slice(0, int(sealed.bounds.starts[snapshot.next_segment])))
         # As a rule nothing was consumed while it was stored; looking up a million rows would hold up every add for 50 ms.
@@ -154,8 +160,11 @@ class BucketLifecycle:
 
     # -- loading -----------------------------------------------------------------------------------------------------
 
-    def _near_segments(self, snapshot: SnapshotSegments, first: int, now: Instant) -> int:
-        """One past the last segment worth loading together with ``first`` (or ``first``, if that is not near)."""
+    def _near_segments(self, snapshot: SnapshotSegments, first: int, now: Instant, *, rows_max: int) -> int:
+        """One past the last segment worth loading together with ``first`` (or ``first``, if that is not near).
+
+        They have about ``rows_max`` rows at most, at least one segment.
+        """
         limits = self._state.limits
         horizon_ms = limits.cutoff_ms(now.wall_ms) + limits.prefetch_window_ms
         near_count = snapshot.bounds.end_before(first, horizon_ms) - first
@@ -163,62 +172,71 @@ class BucketLifecycle:
             return first
         rows = snapshot.bounds.rows_through(first, first + max(near_count, limits.load_indexes_min))
         worth_count = int(np.searchsorted(rows, limits.load_indexes_min)) + 1
-        fitting_count = int(np.searchsorted(rows, limits.load_indexes_max, side="right"))
+        fitting_count = int(np.searchsorted(rows, min(limits.load_indexes_max, rows_max), side="right"))
         return first + min(max(near_count, worth_count), max(1, fitting_count), len(rows))
 
     def prefetch(self, now: Instant) -> None:
-        """Ask for every segment that is nearly due, within the budget of loaded indexes."""
-        state = self._state
+        """Ask for every segment that is nearly due while there is room for its rows, else for one if it is due."""
+        state, limits, share = self._state, self._state.limits, self.load_share
+        if share.place is not None:
+            share.stop_waiting()
         while (wanted := state.segments.first_idle()) is not None:
             min_ms, key = wanted
-            wanted_at_ms = self._prefetch_at_ms(min_ms)
-            if wanted_at_ms is None or now.wall_ms < wanted_at_ms:
+            due_ms = limits.due_from_ms(min_ms)
+            if now.wall_ms < due_ms - limits.prefetch_window_ms:
                 return
+            room = share.room(min_ms)
+            if not room:
+                share.wait(min_ms)
+                if now.wall_ms < due_ms or self._comes_sooner(min_ms):
+                    return
             home = state.members.homes[key]
             snapshot = home.snapshot
             assert snapshot is not None
             first = snapshot.next_segment
-            end = max(first + 1, self._near_segments(snapshot, first, now))
+            end = max(first + 1, self._near_segments(snapshot, first, now, rows_max=room))
             effect = LoadSegments(self.new_effect_id(), state.epoch, snapshot.bucket_id, first, end - 1)
             snapshot.load_effect_id, snapshot.load_first, snapshot.next_segment = effect.effect_id, first, end
             self._loads[effect.effect_id] = (effect, home)
             self._loading_count += snapshot.bounds.row_count(first, end)
             state.segments.update(home)
             self._effects.append(effect)
+            share.stop_waiting()
+            self.note_loaded()
 
-    def _prefetch_at_ms(self, min_ms: int) -> int | None:
-        """When the idle segment with this first deadline is to be loaded; None: when polls have made room."""
-        state, limits = self._state, self._state.limits
-        due_ms = limits.due_from_ms(min_ms)
-        if not self._is_over_budget():
-            return due_ms - limits.prefetch_window_ms
-        # Over budget only what would be handed out next is loaded: the head of the heap leaves a wake-up for the rest,
-        # and so does a load under way.
-        head_ms = state.heap.head_ms
+    def note_loaded(self) -> None:
+        """Tell the budget how many rows of snapshots are in memory or asked for. O(1)."""
+        count = self._state.heap.stored_count + self._loading_count
+        if count != self.load_share.held_count:
+            self.load_share.hold(count)
+
+    def _comes_sooner(self, min_ms: int) -> bool:
+        """Whether a row in memory, or one that is being loaded, is handed out before one with this deadline.
+
+        The head of the heap leaves a wake-up for the rest, and so does a load under way.
+        """
+        head_ms = self._state.heap.head_ms
         if head_ms is not None and head_ms <= min_ms:
-            return None
-        for load, home in self._loads.values():
-            if home.snapshot is not None and home.snapshot.bounds.earliest_ms(load.first) <= min_ms:
-                return None
-        return due_ms
+            return True
+        return any(
+            home.snapshot is not None and home.snapshot.bounds.earliest_ms(load.first) <= min_ms
+            for load, home in self._loads.values()
+        )
 
-    def _is_over_budget(self) -> bool:
-        """Whether so much was loaded that more must wait. What was never stored has bounds of its own."""
-        state = self._state
-        loaded, loaded_max = state.heap.loaded_count + self._loading_count, state.limits.loaded_indexes_max
-        if loaded < loaded_max:
-            return False
-        retrying = [what for what in self._retries.values() if isinstance(what, Home)]
-        for home in (state.mutable, state.late, *self._stores.values(), *retrying):
-            loaded -= sum(map(len, state.heap.of_home(home.key)))
-        return loaded >= loaded_max
+    def _next_load_ms(self, min_ms: int) -> int | None:
+        """When the idle segment with this first deadline is to be loaded; None: when polls have made room."""
+        limits = self._state.limits
+        due_ms = limits.due_from_ms(min_ms)
+        if self.load_share.place is None:
+            return due_ms - limits.prefetch_window_ms
+        return None if self._comes_sooner(min_ms) else due_ms
 
     def next_wakeup(self) -> Wakeup:
         """The next prefetch, which deadlines decide, and the next retry."""
         wanted = self._state.segments.first_idle()
         retry_ms = self._retries.first()[0][0] if self._retries else None
         return Wakeup(
-            None if wanted is None else self._prefetch_at_ms(wanted[0]),
+            None if wanted is None else self._next_load_ms(wanted[0]),
             earliest((retry_ms, self._state.segments.next_retry_ms())),
         )
 
@@ -259,7 +277,7 @@ class BucketLifecycle:
     def _put_loaded(self, home: Home, rows: IndexColumns) -> None:
         """Put rows that count, with memory of their own, on the heap."""
         if len(rows):
-            self._state.heap.new_run(home.key, rows if rows.ascend() else rows.sorted())
+            self._state.heap.new_run(home.key, rows if rows.ascend() else rows.sorted(), is_stored=True)
 
     def segment_load_failed(self, effect_id: int, now: Instant, *, lost: bool) -> bool:
         """Try again later, or give up what is only in a lost snapshot."""
@@ -392,6 +410,7 @@ class BucketLifecycle:
         )
         if loading != self._loading_count:
             raise InvariantViolation(f"{self._loading_count} rows are counted as loading, {loading} are")
+        self.load_share.check(self._state.heap.stored_count + self._loading_count)
         self._state.segments.check(self._state.members.homes)
 
     def waiting_moments(self) -> list[int]:

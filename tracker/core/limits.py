@@ -45,7 +45,7 @@ class TrackerLimits:
     load_indexes_max: int = 50_000
     """One load asks for whole segments up to about this many indexes (at least one segment)."""
     loaded_indexes_max: int = 1_000_000
-    """Nothing that is not yet due is loaded while this many indexes from snapshots wait in memory."""
+    """Nothing is loaded ahead while all trackers of the process hold this many indexes from snapshots in memory."""
     max_num_buckets: int = -1
     """Above this many sealed buckets, adjacent ones are merged; -1 never merges."""
     max_delay_ms: int = 0

@@ -41,6 +41,11 @@ class StreamMerge:
         self._sources = [_Source(bits.copy()) for bits in live]
         self._cutter = SegmentCutter(step_ms=step_ms, count_max=count_max)
 
+    @property
+    def row_count(self) -> int:
+        """Rows at hand. O(sources)."""
+        return sum(source.row_count for source in self._sources) + self._cutter.row_count
+
     def feed(self, source: int, rows: IndexColumns) -> None:
         """The next rows of a source, at least those of the earlier ones; dead copies and repeats are dropped.
 
@@ -96,6 +101,10 @@ class _Source:
         self.has_ended = False
         self.last: _Key = (-1, -1, -1)
         """The last row fed, dead or not: nothing still to come precedes it."""
+
+    @property
+    def row_count(self) -> int:
+        return len(self._rows)
 
     @property
     def is_starved(self) -> bool:

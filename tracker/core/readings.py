@@ -7,6 +7,7 @@ from tracker.core.inspection import UnloadedSegments, explain, filter_range, loa
 from tracker.core.instant import Instant, Wakeup, earliest
 from tracker.core.lifecycle import BucketLifecycle
 from tracker.core.limits import TrackerLimits
+from tracker.core.load_budget import LoadShare
 from tracker.core.merger import BucketMerger
 from tracker.core.numbers import event_counts, tracker_numbers
 from tracker.core.outcomes import BucketView, Explanation, TrackerStats
@@ -18,9 +19,9 @@ from tracker.core.views import bucket_views, tracker_stats
 class TrackerReadings:
     """The reading half of a tracker. Nothing here has an effect; O(1) unless said otherwise."""
 
-    def __init__(self, state: TrackerState) -> None:
+    def __init__(self, state: TrackerState, load_share: LoadShare) -> None:
         self._state = state
-        self._lifecycle = BucketLifecycle(state)
+        self._lifecycle = BucketLifecycle(state, load_share)
         self._merger = BucketMerger(state, self._lifecycle)
         self._settle_at_ms: int | None = None
 
@@ -54,6 +55,19 @@ class TrackerReadings:
     def leased_count(self) -> int:
         """Positions in somebody's hands. O(1), and looks at no bit."""
         return self._state.leases.leased_count
+
+    def unstored_counts(self) -> tuple[int, int]:
+        """Positions in memory that no snapshot has, and those of them that are being stored or wait to be stored again.
+
+        O(1). Those taken a moment ago may still count.
+        """
+        state = self._state
+        return len(state.mutable.bits) + len(state.late.bits) + state.sealing_count, state.sealing_count
+
+    @property
+    def load_share(self) -> LoadShare:
+        """Its part of the rows of snapshots that trackers may hold in memory together."""
+        return self._lifecycle.load_share
 
     def __len__(self) -> int:
         """Positions tracked, leased ones included."""

@@ -7,6 +7,7 @@ from tracker.core.effects import Effect
 from tracker.core.errors import DelayedTrackerError
 from tracker.core.homes import Home
 from tracker.core.instant import Instant
+from tracker.core.load_budget import LoadShare
 from tracker.core.position_bitmap import PositionBitmap
 from tracker.core.readings import TrackerReadings
 from tracker.core.seal import SealedIndexes
@@ -27,8 +28,8 @@ class TrackerClosed(DelayedTrackerError):
 class EffectResults(TrackerReadings):
     """Effects and their results. Each result names its effect; one that is forgotten is ignored and answers False."""
 
-    def __init__(self, state: TrackerState) -> None:
-        super().__init__(state)
+    def __init__(self, state: TrackerState, load_share: LoadShare) -> None:
+        super().__init__(state, load_share)
         self._closed = False
 
     def take_effects(self) -> list[Effect]:
@@ -111,7 +112,10 @@ class EffectResults(TrackerReadings):
                 self._settled()
             self._lifecycle.retry_due(now)
             self._merger.merge_if_needed(now)
+            self._lifecycle.note_loaded()
             self._lifecycle.prefetch(now)
+        else:
+            self._lifecycle.note_loaded()
 
     def _settle_soon(self, now: Instant) -> None:
         """Put away what is merged ahead once it is used up, and see that bits are cleared soon, if not at once."""

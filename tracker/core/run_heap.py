@@ -22,7 +22,17 @@ _AHEAD_MAX = 65_536
 class RunHeap:
     """All runs, found by id, by home, and by head deadline."""
 
-    __slots__ = ("_ahead_count", "_by_home", "_heap", "_next_run_id", "_runs", "loaded_count", "nbytes", "ready")
+    __slots__ = (
+        "_ahead_count",
+        "_by_home",
+        "_heap",
+        "_next_run_id",
+        "_runs",
+        "loaded_count",
+        "nbytes",
+        "ready",
+        "stored_count",
+    )
 
     def __init__(self) -> None:
         self._runs: dict[int, Run] = {}
@@ -31,6 +41,8 @@ class RunHeap:
         self._next_run_id = 1
         self.loaded_count = 0
         """Copies in all runs that were not passed, dead ones included."""
+        self.stored_count = 0
+        """Copies in runs that a snapshot has, too; what is merged ahead counts until it is put away."""
         self.nbytes = 0
         """Memory that all runs hold; what is merged ahead of them for a moment is not in it."""
         self.ready: ReadyRows | None = None
@@ -47,19 +59,21 @@ class RunHeap:
         """The runs of one home."""
         return list(self._by_home.get(home_key, {}).values())
 
-    def new_run(self, home_key: int, rows: IndexColumns | None = None) -> Run:
-        """Start a run of sorted rows (or none yet) for a home."""
-        run = Run(self._next_run_id, home_key, rows)
+    def new_run(self, home_key: int, rows: IndexColumns | None = None, *, is_stored: bool = False) -> Run:
+        """Start a run of sorted rows (or none yet) for a home; ``is_stored`` says whether a snapshot has them, too."""
+        run = Run(self._next_run_id, home_key, rows, is_stored=is_stored)
         self._next_run_id += 1
         self._runs[run.run_id] = run
         self._by_home.setdefault(home_key, {})[run.run_id] = run
         self.loaded_count += len(run)
+        self.stored_count += len(run) if is_stored else 0
         self.nbytes += run.nbytes
         self._push(run)
         return run
 
     def append(self, run: Run, chunk: IndexColumns, lowest_ms: int) -> None:
         """Put an unsorted, non-empty chunk and its first deadline into a run. O(log runs) if that is the earliest."""
+        assert not run.is_stored
         before = run.min_deliver_at_ms if len(run) else None
         self.nbytes -= run.nbytes
         run.append(chunk, lowest_ms)
@@ -72,6 +86,7 @@ class RunHeap:
         """Consume rows from the front of a sorted run; an empty run is dropped."""
         self.nbytes += run.advance(count)
         self.loaded_count -= count
+        self.stored_count -= count if run.is_stored else 0
         if len(run):
             self._push(run)
         else:
@@ -86,6 +101,7 @@ class RunHeap:
     def drop(self, run: Run) -> None:
         """Forget a run with everything in it."""
         self.loaded_count -= len(run)
+        self.stored_count -= len(run) if run.is_stored else 0
         self._forget(run)
 
     def move(self, run: Run, home_key: int) -> None:
@@ -193,7 +209,7 @@ class RunHeap:
     def clear(self) -> None:
         """Forget everything."""
         self._runs, self._by_home, self._heap, self.ready = {}, {}, [], None
-        self.loaded_count = self.nbytes = 0
+        self.loaded_count = self.stored_count = self.nbytes = 0
 
     def _push(self, run: Run) -> None:
         run.heap_key = run.head_key if len(run) else None
@@ -229,5 +245,9 @@ class RunHeap:
             raise InvariantViolation("the runs of a home are not those that name it")
         if sum(len(run) for run in self._runs.values()) != self.loaded_count:
             raise InvariantViolation(f"{self.loaded_count} loaded copies are counted, the runs hold others")
+        if sum(len(run) for run in self._runs.values() if run.is_stored) != self.stored_count:
+            raise InvariantViolation(
+                f"{self.stored_count} copies are counted that snapshots have, the runs hold others"
+            )
         if sum(run.nbytes for run in self._runs.values()) != self.nbytes:
             raise InvariantViolation(f"{self.nbytes} bytes are counted for the runs, they hold others")

@@ -13,6 +13,9 @@ _ROW_BYTES = 24
 _CHUNK_BYTES = 880
 """Three arrays and what holds them together, beyond the rows."""
 
+_SMALL_CHUNK = 256
+"""Shorter chunks are joined, or single adds would take forty times the memory of their rows."""
+
 HeadKey = tuple[int, int, int]
 """The place of a copy in delivery order: (deadline, ledger, entry)."""
 
@@ -28,14 +31,19 @@ class Run:
         "_rows",
         "heap_key",
         "home_key",
+        "is_stored",
         "min_deliver_at_ms",
         "run_id",
         "suspect",
     )
 
-    def __init__(self, run_id: int, home_key: int, rows: IndexColumns | None = None) -> None:
+    def __init__(
+        self, run_id: int, home_key: int, rows: IndexColumns | None = None, *, is_stored: bool = False
+    ) -> None:
         self.run_id = run_id
         self.home_key = home_key
+        self.is_stored = is_stored
+        """A snapshot has its copies, too."""
         self.suspect = False
         """A copy in here may have died since it was put in unsorted."""
         self.heap_key: HeadKey | None = None
@@ -72,10 +80,22 @@ class Run:
         return max(latest, int(self._rows.deliver_at_ms[-1])) if self._head < len(self._rows) else latest
 
     def append(self, chunk: IndexColumns, lowest_ms: int) -> None:
-        """Put an unsorted, non-empty chunk and its first deadline in. O(1)."""
+        """Put an unsorted, non-empty chunk and its first deadline in. Amortised O(1)."""
         self.min_deliver_at_ms = min(lowest_ms, self.min_deliver_at_ms) if len(self) else lowest_ms
+        count = len(chunk)
+        self._pending += count
         self._chunks.append(chunk)
-        self._pending += len(chunk)
+        if count < _SMALL_CHUNK:
+            self._join_small_chunks()
+
+    def _join_small_chunks(self) -> None:
+        """Join the last chunks, each with one that is as long: a row is copied eight times at most."""
+        chunks = self._chunks
+        while len(chunks) > 1 and len(chunks[-2]) <= len(chunks[-1]) < _SMALL_CHUNK:
+            last = chunks.pop()
+            chunks[-1] = IndexColumns.concat([chunks[-1], last])
+        seen, latest = self._latest
+        self._latest = (min(seen, len(chunks) - 1), latest)
 
     def sort(self) -> None:
         """Sort the waiting chunks in. O(n log n) if there are any."""

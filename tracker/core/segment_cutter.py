@@ -34,6 +34,11 @@ class SegmentCutter:
         self._tail = IndexColumns.empty()
         """Rows that wait for the end of their segment."""
 
+    @property
+    def row_count(self) -> int:
+        """Rows that wait for the end of their segment."""
+        return len(self._tail)
+
     def feed(self, parts: Sequence[IndexColumns]) -> None:
         """Take the next rows, none of them before those fed earlier."""
         self._tail = IndexColumns.concat([self._tail, *parts])

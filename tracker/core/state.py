@@ -44,6 +44,7 @@ class TrackerState:
         "membership_bytes",
         "mutable",
         "sealed_count",
+        "sealing_count",
         "segments",
         "segments_bytes",
         "snapshot_bytes",
@@ -78,6 +79,7 @@ class TrackerState:
         self.membership_bytes = 0
         self.segments_bytes = 0
         self.sealed_count = 0
+        self.sealing_count = 0
 
     def next_seal_number(self) -> int:
         """Take the number of content that is frozen at this moment: higher than that of everything frozen before."""
@@ -92,7 +94,7 @@ class TrackerState:
         live = home.bits.contains(positions)
         if self.leases.bits:
             live &= ~self.leases.bits.contains(positions)
-        return live if home.memory is None else without_old_dates(live, indexes, home.memory.redated)
+        return live if home.memory is None else without_old_dates(live, indexes, home.memory.redated or {})
 
     def is_live_in(self, run: Run, indexes: IndexColumns) -> BoolArray:
         """The same for copies of a run."""
@@ -224,8 +226,9 @@ class TrackerState:
         for home, rows in self.members.locate(indexes.positions):
             returned.setdefault(home.key, []).append(indexes.take(rows))
         for key, parts in returned.items():
-            self.heap.new_run(key, IndexColumns.concat(parts).sorted())
-            self._merge_small_runs(self.members.homes[key])
+            home = self.members.homes[key]
+            self.heap.new_run(key, IndexColumns.concat(parts).sorted(), is_stored=home.memory is None)
+            self._merge_small_runs(home)
 
     def sort_run(self, run: Run) -> None:
         """Make a run ready to be looked into; adds go to a new one from now on."""
@@ -259,7 +262,7 @@ class TrackerState:
         # Copies of leased positions are dropped as well: a lease that ends brings its own.
         rows = rows.take(self.is_live(home, rows)).sorted()
         if len(rows):
-            self.heap.new_run(home.key, rows)
+            self.heap.new_run(home.key, rows, is_stored=home.memory is None)
 
     def _compact_if_mostly_dead(self, home: Home) -> None:
         memory = home.memory
@@ -308,7 +311,7 @@ class TrackerState:
             home_key=home.key,
             chunks=tuple(chunk for chunk in chunks if len(chunk)),
             live=home.bits.lend(),
-            redated=dict(home.memory.redated),
+            redated=dict(home.memory.redated or {}),
             step_ms=self.limits.max_step_per_segment_ms,
             count_max=self.limits.max_indexes_per_segment,
             first=first,
@@ -360,8 +363,11 @@ class TrackerState:
         self.segments.update(home)
 
     def account(self, home: Home) -> None:
-        """Count the memory of a home's bits as it is now: call after each change to one that is not open. O(1)."""
+        """Count the bits of a home, and their memory, as they are now: call after each change to one that is not open. O(1)."""
         if not home.is_open:
+            unstored = 0 if home.memory is None else len(home.bits)
+            self.sealing_count += unstored - home.sealing_count
+            home.sealing_count = unstored
             now_bytes = home.bits_bytes
             self.membership_bytes += now_bytes - home.membership_bytes
             home.membership_bytes = now_bytes
@@ -377,6 +383,7 @@ class TrackerState:
         self.segments.remove(home.key)
         self.members.remove_home(home)
         self.membership_bytes -= home.membership_bytes
+        self.sealing_count -= home.sealing_count
         if home.snapshot is not None:
             self.snapshot_bytes -= home.snapshot.snapshot_bytes
             self.segments_bytes -= home.snapshot.nbytes

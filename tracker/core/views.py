@@ -49,7 +49,7 @@ def tracker_stats(state: TrackerState, next_delivery_ms: int | None, *, replay_r
 
 def memory_beside_bits(state: TrackerState, leases_bytes: int) -> int:
     """Memory of rows, leases, segment bounds, places in the ledger index and the lookup, about. O(1)."""
-    dated_anew = sum(len(home.memory.redated) for home in (state.mutable, state.late) if home.memory is not None)
+    dated_anew = sum(len(home.memory.redated or ()) for home in (state.mutable, state.late) if home.memory is not None)
     return (
         state.heap.nbytes
         + leases_bytes

@@ -16,6 +16,7 @@ from snapshot_storage.protocol import CatalogueEntry
 from tracker.core.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
 from tracker.core.core import TrackerCore
 from tracker.core.leases import LeaseAck
+from tracker.core.limits import TrackerKind
 from tracker.core.outcomes import (
     AddOutcome,
     BucketView,
@@ -85,8 +86,8 @@ class TrackerHost(HostResults):
         assert self.state is HostState.RECOVERING
         self.state = HostState.READY
         self._core = core
-        with self._step():
-            pass  # What recovery asked for is under way now.
+        with self._step() as (ready, now):
+            ready.load_within(self._load_share, now)
 
     async def claim(self, owner: str, mark_delete: Position | None) -> Opened:
         """Make somebody the owner, under an epoch nobody had.
@@ -137,6 +138,7 @@ class TrackerHost(HostResults):
                         core.begin_epoch(max(epoch, core.epoch + 1), now)
                         self.owner = owner
                         self._polls.end_all(lambda: PollEnded(self.key, "FENCED"))
+                        self.unstored.call_all()
             self._note_durable(epoch, ())
 
     async def adopt(
@@ -181,6 +183,7 @@ class TrackerHost(HostResults):
             with self._step(epoch) as (core, now):
                 replaced_count = core.adopt(plan, mark_delete=mark_delete, now=now)
                 self._polls.end_all(lambda: PollEnded(self.key, "FENCED"))
+                self.unstored.call_all()
                 stats, deleting = core.stats(), core.undeleted()
         await self._durable(stats.epoch, deleting)
         return Adopted(
@@ -215,12 +218,19 @@ class TrackerHost(HostResults):
             return PollEnded(self.key, reason)
 
         self._polls.end_all(error)
+        self.unstored.call_all()
         for _, _, future in self._awaiting_durable:
             if not future.done():
                 future.set_exception(error())
         if self._core is not None and not self._broken:
             with suppress(TrackerBroken), self._whole():
                 self._core.close(self._begin_step())
+
+    def forget_memory(self) -> None:
+        """Count nothing of it any more: nobody will ask it for anything."""
+        self._load_share.close()
+        self._shared.load_room.notice(self._load_share, self)
+        self.unstored.close()
 
     async def finish_close(self) -> None:
         """Return when every effect has ended and what was consumed is on record; of a broken core nothing is."""
@@ -269,9 +279,21 @@ class TrackerHost(HostResults):
     # -- verbs -------------------------------------------------------------------------------------------------------
 
     def add(self, epoch: int, indexes: IndexColumns) -> AddOutcome:
-        """Offer indexes, in order, in one step."""
+        """Offer indexes, in order, in one step.
+
+        Raises:
+            Overloaded: some would have to be tracked, and too many are not stored yet; nothing was added.
+        """
         with self._step(epoch) as (core, now):
+            if not self.unstored.has_room and core.would_track(indexes, now):
+                raise self.unstored.refusal(self.key)
             return core.add(indexes, now)
+
+    def has_room_for(self, epoch: int, indexes: IndexColumns) -> bool:
+        """Whether :meth:`add` would not be refused: there is room, or all of it is due or tracked already."""
+        with self._whole():
+            core = self._require_core(epoch)
+            return self.unstored.has_room or not core.would_track(indexes, self.now())
 
     async def poll(
         self,
@@ -358,8 +380,20 @@ class TrackerHost(HostResults):
             return core.ack_leases(acks, now)
 
     def nack(self, epoch: int, lease_id: int, positions: PositionColumns, *, deliver_at_ms: int | None) -> LeaseOutcome:
-        """Give leased positions back, at once or for a new deadline."""
+        """Give leased positions back, at once or for a new deadline.
+
+        Raises:
+            Overloaded: they would go from a snapshot to memory for their new deadline, and there is no room; they stay
+                leased.
+        """
         with self._step(epoch) as (core, now):
+            if (
+                deliver_at_ms is not None
+                and core.limits.kind is TrackerKind.BUCKET
+                and len(positions)
+                and not self.unstored.has_room
+            ):
+                raise self.unstored.refusal(self.key)
             return core.nack(lease_id, positions, now, deliver_at_ms=deliver_at_ms)
 
     def extend(self, epoch: int, lease_id: int, positions: PositionColumns | None, *, lease_ms: int) -> ExtendOutcome:
@@ -376,6 +410,12 @@ class TrackerHost(HostResults):
         """Seal what the mutable bucket holds; returns how many positions that are."""
         with self._step(epoch) as (core, now):
             return core.seal_now(now)
+
+    def seal_open(self) -> None:
+        """Seal what is filling, however little: memory is full of it."""
+        if self.state is HostState.READY and not self._broken:
+            with suppress(TrackerBroken), self._step() as (core, now):
+                core.seal_open(now)
 
     def to_read(self) -> TrackerReadings:
         """The tracker, to be looked at before the next await.
@@ -424,6 +464,7 @@ class TrackerHost(HostResults):
         with self._step(epoch) as (core, now):
             cleared_count = core.clear(now) if reset_to is None else core.reset_cursor(reset_to, now)
             self._polls.end_all(lambda: PollEnded(self.key, "CLEARED"))
+            self.unstored.call_all()
             cleared = Cleared(core.epoch, cleared_count)
             deleting = core.undeleted()
         await self._durable(cleared.epoch, deleting)

@@ -24,11 +24,13 @@ from tracker.core.numbers import EVENTS, NOTHING_COUNTED
 from tracker.service.clock import Clock
 from tracker.service.errors import Fenced, Recovering, TrackerBroken, TrackerKey, TrackerNotOpen
 from tracker.service.limits import ServiceLimits
+from tracker.service.load_room import LoadRoom
 from tracker.service.metrics.instruments import Instruments
 from tracker.service.metrics.tracker_rows import NO_ROW, TrackerRows
 from tracker.service.polls import PollQueue, PollTally
 from tracker.service.runner import EffectRunner
 from tracker.service.storage_access import StorageAccess
+from tracker.service.unstored import UnstoredBound
 from tracker.service.wakeups import WakeupQueue
 
 _log = structlog.stdlib.get_logger("tracker.service")
@@ -51,6 +53,8 @@ class Shared:
     access: StorageAccess
     wakeups: WakeupQueue
     polls: PollTally
+    unstored: UnstoredBound
+    load_room: LoadRoom
     instruments: Instruments
     rows: TrackerRows
     fenced: Callable[[TrackerKey], None]
@@ -68,6 +72,7 @@ class HostGate:
         "_broken",
         "_core",
         "_durable_epoch",
+        "_load_share",
         "_polls",
         "_replay_told_epoch",
         "_runner",
@@ -79,6 +84,7 @@ class HostGate:
         "owner",
         "row_place",
         "state",
+        "unstored",
     )
 
     _runner: EffectRunner
@@ -96,10 +102,12 @@ class HostGate:
         self._broken = False
         self._polls = PollQueue(shared.clock, shared.polls)
         self._stepped_at_ms = 0  # by the wall clock
+        self._load_share = shared.load_room.budget.share()
+        self.unstored = shared.unstored.share()
         self._replay_told_epoch = 0
         self._unclaimed = True
         # A clear waits for: an epoch on record, and these buckets deleted.
-        self._awaiting_durable: list[tuple[int, frozenset[int], asyncio.Future[None]]] = []
+        self._awaiting_durable: tuple[tuple[int, frozenset[int], asyncio.Future[None]], ...] = ()
 
     def now_ms(self) -> int:
         """The wall clock, which may have been stepped since the last look."""
@@ -168,11 +176,20 @@ class HostGate:
                 raise
             self._give_up(error)
             raise TrackerBroken(self.key) from error
+        finally:
+            self._note_memory()
+
+    def _note_memory(self) -> None:
+        """Tell the bounds that all trackers share what this one has in memory now. O(1)."""
+        if self._core is not None and not self._broken:
+            self.unstored.hold(*self._core.unstored_counts())
+        self._shared.load_room.notice(self._load_share, self)
 
     def _give_up(self, error: Exception) -> None:
         if self._broken:
             return
         self._broken = True
+        self._load_share.stop_waiting()
         _log.error(
             "tracker given up, its state is not to be trusted",
             topic=self.key.topic,

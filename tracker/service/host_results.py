@@ -28,11 +28,11 @@ class HostResults(HostGate):
         """Wait until the catalogue carries an epoch without these buckets, however often that has to be tried."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         awaited = (epoch, deleting, future)
-        self._awaiting_durable.append(awaited)
+        self._awaiting_durable = (*self._awaiting_durable, awaited)
         try:
             await future
         finally:
-            self._awaiting_durable.remove(awaited)
+            self._awaiting_durable = tuple(other for other in self._awaiting_durable if other is not awaited)
 
     def _note_durable(self, epoch: int, deleted: Iterable[int]) -> None:
         # A deletion that is tried again keeps its buckets together, and a later clear takes over those of an earlier one.

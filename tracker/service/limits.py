@@ -43,6 +43,10 @@ class ServiceLimits:
     """Longest lease a poll may ask for."""
     leased_positions_max: int = 1_000_000
     """Positions of one tracker leased at once; more are refused with LEASES_EXHAUSTED."""
+    unstored_indexes_max: int = 4_000_000
+    """Indexes of all trackers in memory and in no snapshot: adds wait, or are refused with OVERLOADED, while there are more."""
+    tracker_unstored_indexes_max: int = 2_000_000
+    """The same of one tracker."""
     retry_after_ms: int = 1_000
     """What a refused caller is told to wait."""
     storage_operations_max: int = 128

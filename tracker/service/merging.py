@@ -7,7 +7,7 @@ bounded; the rows of a bucket are never in memory together.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from dataclasses import dataclass
 
 from snapshot_storage.codec import decode_segments, encode_metadata, encode_segments
@@ -109,15 +109,19 @@ class SnapshotMerge:
         )
         readers = [_SourceReader(source, self._read) for source in effect.sources]
         outcome = merge.advance()
-        while outcome is not None:
-            fed: list[tuple[int, int, Sequence[bytes]]] = []
-            if isinstance(outcome, Needed):
-                fed = [
-                    (number, readers[number].bucket_id, await readers[number].read_on()) for number in outcome.sources
-                ]
-            else:
-                yield outcome
-            outcome = await self._access.offload(_go_on, merge, fed)
+        with closing(self._access.loads.share()) as share:
+            while outcome is not None:
+                fed: list[tuple[int, int, Sequence[bytes]]] = []
+                if isinstance(outcome, Needed):
+                    fed = [
+                        (number, readers[number].bucket_id, await readers[number].read_on())
+                        for number in outcome.sources
+                    ]
+                else:
+                    share.hold(merge.row_count + len(outcome.indexes))
+                    yield outcome
+                outcome = await self._access.offload(_go_on, merge, fed)
+                share.hold(merge.row_count)
 
 
 class _SourceReader:

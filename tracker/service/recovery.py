@@ -63,7 +63,9 @@ class TrackerRecovery:
         if limits.kind is TrackerKind.IN_MEMORY:
             # The replay brings everything again; what a bucket tracker left would come back stale after the next switch.
             await self._delete_all(state, epoch=state.epoch, mark_delete=in_force)
-            return TrackerCore.recovered(limits, RecoveryPlan(), epoch=state.epoch, mark_delete=in_force, now=now)
+            return TrackerCore.recovered(
+                limits, RecoveryPlan(), epoch=state.epoch, mark_delete=in_force, now=now, loads=False
+            )
         buckets = await self.buckets(state.entries, limits.cutoff_ms(now.wall_ms))
         lost = [entry.bucket_id for entry, found in zip(state.entries, buckets, strict=True) if found is None]
         lost += state.corrupt
@@ -337,4 +339,5 @@ def _build(
         now=now,
         lost_bucket_ids=lost_bucket_ids,
         last_seal_number=last_seal_number,
+        loads=False,  # the budget is for the event loop's thread
     )

@@ -17,6 +17,7 @@ from snapshot_storage.protocol import SnapshotStore
 from tracker.core.columns import BEFORE_ALL, Position
 from tracker.core.errors import DelayedTrackerError
 from tracker.core.limits import TrackerLimits
+from tracker.core.load_budget import LoadBudget
 from tracker.service.calls import Calls
 from tracker.service.clock import Clock, SystemClock
 from tracker.service.counters import EffectCounters
@@ -25,6 +26,7 @@ from tracker.service.host import Cleared, Opened, TrackerHost
 from tracker.service.host_gate import HostState, Shared
 from tracker.service.life_log import LifeLog
 from tracker.service.limits import ServiceLimits
+from tracker.service.load_room import LoadRoom
 from tracker.service.metrics.instruments import Instruments
 from tracker.service.metrics.tracker_rows import TrackerRows
 from tracker.service.polls import PollTally
@@ -32,6 +34,7 @@ from tracker.service.recovery import TrackerRecovery
 from tracker.service.storage_access import StorageAccess
 from tracker.service.trouble import RECOVERY_FAILED
 from tracker.service.under_way import UnderWay
+from tracker.service.unstored import UnstoredBound
 from tracker.service.wakeups import WakeupQueue
 from tracker.service.worker_threads import worker_threads
 
@@ -74,6 +77,10 @@ class TrackerRegistry:
         self.calls = Calls(self.service_limits, self.clock)
         self._workers = workers or worker_threads(self.service_limits.worker_threads)
         self._polls = PollTally(self.service_limits)
+        self.loads = LoadBudget(limits.loaded_indexes_max)
+        """The rows of snapshots that all trackers hold in memory."""
+        self.unstored = UnstoredBound(self.service_limits, limits.kind, self.hosts)
+        """The indexes of all trackers that are in no snapshot."""
         self.instruments = Instruments(self.clock)
         self.life = LifeLog(self.clock)
         self.rows = TrackerRows(self.service_limits.labelled_trackers_max, self.clock, self.instruments.operations)
@@ -87,9 +94,12 @@ class TrackerRegistry:
                 rng=rng or random.Random(),  # noqa: S311  # jitter, not a secret
                 workers=self._workers,
                 retry_ms=limits.retry_backoff_ms,
+                loads=self.loads,
             ),
             wakeups=WakeupQueue(self.clock),
             polls=self._polls,
+            unstored=self.unstored,
+            load_room=LoadRoom(self.loads),
             instruments=self.instruments,
             rows=self.rows,
             fenced=self._close_fenced,
@@ -305,6 +315,7 @@ class TrackerRegistry:
     def _forget(self, host: TrackerHost) -> None:
         del self._hosts[host.key]
         self.rows.retire(host)
+        host.forget_memory()
 
     async def close_tracker(self, key: TrackerKey, epoch: int) -> None:
         """Unload a tracker; returns when its effects have ended. The closing goes on if the caller goes away.

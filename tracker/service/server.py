@@ -165,6 +165,7 @@ class TrackerServer:
         """Put settings in force that differ from the present ones in reloadable keys only."""
         before, self.settings = self.settings, settings
         self.trackers.service_limits.adopt(settings.service_limits())
+        self.trackers.unstored.call_next()
         if self._http is not None:
             self._http.set_client_timeout(settings.http_client_timeout_ms)
         if settings.log_level != before.log_level:

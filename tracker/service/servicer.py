@@ -204,9 +204,34 @@ class TrackerServicer(InspectionServicer):
         first: tracker_pb2.AddMessagesRequest | None = None
         async for columned in self._registry.calls.requests_until_stopping(requests):
             first = first or columned.head
+            request = _completed(columned.head, first)
             await self._registry.calls.loop_share.take(columned.row_count)
-            answer = self._added(_completed(columned.head, first), columned.columns)
+            await self._until_room(request, columned.columns)
+            answer = self._added(request, columned.columns)
             await context.write(tracker_pb2.AddMessagesStreamResponse(added=answer))
+            # The next one is not even read before there may be room for it.
+            await self._until_room(first)
+
+    async def _until_room(
+        self, request: tracker_pb2.AddMessagesRequest, columns: Sequence[bytes] | None = None
+    ) -> None:
+        """Wait until a stream's request can be added, or, without columns, any. No await may come before it is.
+
+        Raises: what adding does, but for Overloaded.
+        """
+        indexes = None
+        while True:
+            host = self._host(request)
+            epoch = require_epoch(request.epoch)
+            host.require_owner(epoch)
+            if host.unstored.has_room:
+                return
+            if columns is not None:
+                if indexes is None:
+                    indexes = to_indexes(columns, batch_max=self._limits.batch_max)
+                if host.has_room_for(epoch, indexes):
+                    return
+            await host.unstored.turn()
 
     async def ExtendLease(
         self, columned: Columned[tracker_pb2.ExtendLeaseRequest], _context: Context

@@ -252,6 +252,10 @@ class Settings(ConnectionSettings, InFlightSettings, LedgerSettings, StorageSett
             ("delayedDeliveryMinIndexCountPerBucket", self.min_index_count_per_bucket),
             ("mutableIndexesMax", self.mutable_indexes_max),
         )
+        _check_order(
+            ("trackerUnstoredIndexesMax", self.tracker_unstored_indexes_max),
+            ("unstoredIndexesMax", self.unstored_indexes_max),
+        )
         _check_order(("defaultLeaseMillis", self.default_lease_ms), ("leaseMillisMax", self.lease_max_ms))
         for key, in_flight in (
             ("grpcRequestBytesInFlightMax", self.grpc_request_bytes_in_flight_max),
@@ -329,6 +333,8 @@ class Settings(ConnectionSettings, InFlightSettings, LedgerSettings, StorageSett
             lease_default_ms=self.default_lease_ms,
             lease_max_ms=self.lease_max_ms,
             leased_positions_max=self.leased_positions_max,
+            unstored_indexes_max=self.unstored_indexes_max,
+            tracker_unstored_indexes_max=self.tracker_unstored_indexes_max,
             retry_after_ms=self.retry_after_ms,
             storage_operations_max=self.storage_operations_max,
             tracker_operations_max=self.tracker_operations_max,

@@ -67,10 +67,32 @@ class StorageSettings:
         1_000_000,
         "loadedIndexesMax",
         Group.STORAGE,
-        "While a tracker holds this many loaded ones, only what is due is read.",
+        "While all trackers together hold this many that were read from snapshots, each reads only what is due, a segment "
+        "at a time; who waits reads on as others hand out, the nearest deadline first.",
         unit="indexes",
         minimum=1,
         maximum=1_000_000_000,
+    )
+    unstored_indexes_max: int = setting(
+        4_000_000,
+        "unstoredIndexesMax",
+        Group.STORAGE,
+        "Indexes of all trackers that are in memory and in no snapshot yet, or ever, for a tracker in memory. While there "
+        "are this many, a call that adds is refused with OVERLOADED, and a stream waits.",
+        unit="indexes",
+        minimum=1,
+        maximum=1_000_000_000,
+        reloadable=True,
+    )
+    tracker_unstored_indexes_max: int = setting(
+        2_000_000,
+        "trackerUnstoredIndexesMax",
+        Group.STORAGE,
+        "The same of one tracker, so that others have room.",
+        unit="indexes",
+        minimum=1,
+        maximum=1_000_000_000,
+        reloadable=True,
     )
     storage_operations_max: int = setting(
         128,

@@ -11,6 +11,7 @@ from typing import ParamSpec, TypeVar
 
 from snapshot_storage.errors import StorageUnavailable
 from snapshot_storage.protocol import SnapshotStore
+from tracker.core.load_budget import LoadBudget
 from tracker.service.clock import Clock, pause
 from tracker.service.counters import EffectCounters
 from tracker.service.limits import ServiceLimits
@@ -31,9 +32,12 @@ class StorageAccess:
         clock: Clock,
         rng: random.Random,
         workers: Executor,
+        loads: LoadBudget,
         retry_ms: int = 1_000,
     ) -> None:
         self.storage = storage
+        self.loads = loads
+        """Rows that were read and are in memory."""
         self.slots = asyncio.Semaphore(limits.storage_operations_max)
         self.writer = f"{rng.getrandbits(64):016x}"
         """Under this name this process writes to catalogues: an epoch that another process recorded is not ours."""

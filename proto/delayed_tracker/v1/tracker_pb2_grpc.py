@@ -186,7 +186,8 @@ class DelayedDeliveryTrackerServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def AddMessages(self, request, context):
-        """Offers delayed positions, in order, in one step. At least once: repeating a batch is harmless.
+        """Offers delayed positions, in order, in one step. At least once: repeating a batch is harmless. While too many
+        positions are in memory and in no snapshot, a batch with a new one is refused whole: OVERLOADED, with RetryInfo.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -267,7 +268,8 @@ class DelayedDeliveryTrackerServiceServicer(object):
 
     def AddMessagesStream(self, request_iterator, context):
         """AddMessages as a stream: one answer for each request, in order. The stream ends with the first error, which applies
-        nothing of its own request; what was answered before is applied.
+        nothing of its own request; what was answered before is applied. Where AddMessages would answer OVERLOADED for what
+        is in no snapshot, the stream waits: the next request is not read before there is room.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

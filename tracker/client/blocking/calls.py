@@ -1,5 +1,8 @@
 """One place where calls leave a program without an event loop: the channel, timeouts, and errors made ours."""
 
+import random
+import threading
+import time
 from collections.abc import Iterator
 from typing import TypeAlias, TypeVar, cast
 
@@ -10,6 +13,7 @@ from delayed_tracker.v1 import tracker_pb2 as pb
 from tracker.client.channel import channel_options, method_path, nobody_answers, require_address, serialized
 from tracker.client.errors import FailedCall, SessionClosed, TrackerCallError, call_error
 from tracker.client.exchange import Call, Exchange, performed
+from tracker.client.overload import pause_before_retry_s
 from tracker.client.settings import ClientSettings
 
 Result = TypeVar("Result")
@@ -25,7 +29,7 @@ class Calls:
         self.settings = settings
         self._channel = grpc.insecure_channel(address, options=channel_options(settings))
         self._methods: dict[str, grpc.UnaryUnaryMultiCallable[Message | bytes, object]] = {}
-        self._closed = False
+        self._closing = threading.Event()
 
     def connected(self) -> None:
         """Return when the service can be reached.
@@ -80,14 +84,14 @@ class Calls:
 
     def close(self) -> None:
         """Close the channel; calls under way in other threads end with SessionClosed."""
-        self._closed = True
+        self._closing.set()
         self._channel.close()
 
     def failure(self, error: grpc.RpcError) -> TrackerCallError | SessionClosed:
         """The exception for a call that failed, to be raised ``from error``."""
         # Every RpcError of a call is the call, too; gRPC's types do not say so.
         failed = cast("FailedCall", error)
-        if self._closed and failed.code() is grpc.StatusCode.CANCELLED:
+        if self._closing.is_set() and failed.code() is grpc.StatusCode.CANCELLED:
             return SessionClosed("the client was closed while the call was under way; it may have been applied")
         return call_error(failed)
 
@@ -101,13 +105,23 @@ class Calls:
                 response_deserializer=call.answer.FromString,
             )
             self._methods[call.method] = performer
-        try:
-            return performer(call.request, timeout=call.timeout_s or self.settings.call_timeout_s)
-        except grpc.RpcError as error:
-            raise self.failure(error) from error
+        left_s = call.timeout_s or self.settings.call_timeout_s
+        ends_s = time.monotonic() + left_s
+        while True:
+            try:
+                return performer(call.request, timeout=left_s)
+            except grpc.RpcError as error:
+                failure = self.failure(error)
+                chance = random.random()  # noqa: S311  # jitter, not a secret
+                pause_s = pause_before_retry_s(failure, left_s=ends_s - time.monotonic(), chance=chance)
+                if pause_s is None:
+                    raise failure from error
+            self._closing.wait(pause_s)
+            self._require_open()
+            left_s = ends_s - time.monotonic()
 
     def _require_open(self) -> None:
-        if self._closed:
+        if self._closing.is_set():
             raise SessionClosed("the client is closed; connect again")
 
 

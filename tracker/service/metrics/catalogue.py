@@ -161,6 +161,34 @@ DUE: Final = Family(
 )
 MUTABLE: Final = Family("delayed_tracker_mutable_indexes", _GAUGE, "Indexes in buckets that are still filling.")
 LATE: Final = Family("delayed_tracker_late_indexes", _GAUGE, "Indexes below sealed ledgers, in memory.")
+UNSTORED: Final = Family(
+    "delayed_tracker_unstored_indexes",
+    _GAUGE,
+    "Indexes in memory that no snapshot has: a crash forgets them, and a replay brings them again.",
+)
+UNSTORED_MAX: Final = Family(
+    "delayed_tracker_unstored_indexes_max", _GAUGE, "At so many, adds are refused or held back: unstoredIndexesMax."
+)
+READ: Final = Family(
+    "delayed_tracker_read_indexes", _GAUGE, "Rows of snapshots in memory, or being read, for delivery and for merges."
+)
+READ_MAX: Final = Family(
+    "delayed_tracker_read_indexes_max", _GAUGE, "At so many, nothing is read ahead: loadedIndexesMax."
+)
+READ_WAITING: Final = Family(
+    "delayed_tracker_waiting_reads", _GAUGE, "Trackers that would read ahead and wait for others to hand out."
+)
+REFUSED_ADDS: Final = Family(
+    "delayed_tracker_refused_adds_total",
+    _COUNTER,
+    "Calls that were refused because too many indexes are in no snapshot yet.",
+)
+HELD_BACK: Final = Family(
+    "delayed_tracker_held_back_streams", _GAUGE, "Streams of adds that wait for the same reason now."
+)
+HELD_BACK_TOTAL: Final = Family(
+    "delayed_tracker_streams_held_back_total", _COUNTER, "How often a stream of adds began to wait for that."
+)
 FALLBACK: Final = Family(
     "delayed_tracker_fallback_indexes",
     _GAUGE,

@@ -137,7 +137,7 @@ class ServiceMetrics:
 
     def _shell_lines(self, form: Format) -> Iterator[tuple[Family, Iterable[bytes]]]:
         trackers, measured = self._trackers, self._trackers.instruments
-        rows = trackers.rows
+        rows, unstored, loads = trackers.rows, trackers.unstored, trackers.loads
         yield catalogue.BUILD, (sample(catalogue.BUILD.name, label("version", self._version), 1).encode(),)
         for family, value in (
             (catalogue.OPEN_TRACKERS, trackers.tracker_count),
@@ -149,6 +149,14 @@ class ServiceMetrics:
             (catalogue.RECOVERING, trackers.recovering_count),
             (catalogue.LONGEST_RECOVERY, measured.recoveries.longest_ms / 1_000),
             (catalogue.EARLY, measured.early_count),
+            (catalogue.UNSTORED, unstored.unstored_count),
+            (catalogue.UNSTORED_MAX, unstored.limits.unstored_indexes_max),
+            (catalogue.REFUSED_ADDS, unstored.refused_count),
+            (catalogue.HELD_BACK, unstored.waiting_count),
+            (catalogue.HELD_BACK_TOTAL, unstored.held_back_count),
+            (catalogue.READ, loads.held_count),
+            (catalogue.READ_MAX, loads.rows_max),
+            (catalogue.READ_WAITING, loads.waiting_count),
         ):
             yield family, (sample(family.name, "", value).encode(),)
         yield from self._in_flight()

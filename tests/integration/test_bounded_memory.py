@@ -1,0 +1,118 @@
+"""A real service whose disk is full: adds are refused or held back, memory stays, and they go on when there is room."""
+
+import asyncio
+from contextlib import aclosing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.benchmarks.machine import ProcessMeter
+from tests.benchmarks.memory_curve import adding, limit_files
+from tests.integration.dispatcher import now_ms
+from tests.integration.lab import HOUR_MS, TOPIC
+from tracker.cli.demo.service_process import ServiceProcess
+from tracker.client import ClientSettings, DelayedTrackerClient, Overloaded
+
+BATCH = 1_000
+SETTINGS = {
+    "unstoredIndexesMax": "10000",
+    "trackerUnstoredIndexesMax": "8000",
+    "delayedDeliveryMinIndexCountPerBucket": "2000",
+    "retryAfterMillis": "100",
+    "storageRetryMillis": "50",
+    "storageBackoffMillis": "1",
+}
+FULL_BYTES = 1
+NO_LIMIT = -1
+UNSTORED_MAX = 500_000
+
+
+@pytest.fixture
+def service_settings():
+    return SETTINGS
+
+
+def batch(number):
+    """A ledger of its own, so that what came before may be sealed."""
+    return np.full(BATCH, now_ms() + HOUR_MS), np.full(BATCH, number), np.arange(BATCH)
+
+
+@pytest.mark.slow
+async def test_calls_are_refused_while_the_disk_is_full_and_go_on_when_it_is_not(service: ServiceProcess):
+    """The client waits by itself for as long as a call may take; then it is told, and nothing was applied."""
+    impatient = ClientSettings(call_timeout_s=0.5)
+    async with (
+        DelayedTrackerClient.connect(service.grpc_address) as patient,
+        await patient.open_tracker(TOPIC, "patient") as session,
+        DelayedTrackerClient.connect(service.grpc_address, settings=impatient) as client,
+        await client.open_tracker(TOPIC, "impatient") as other,
+    ):
+        limit_files(service, FULL_BYTES)
+        for number in range(8):
+            await session.add_columns(*batch(number))
+        for number in range(2):
+            await other.add_columns(*batch(number))
+        with pytest.raises(Overloaded) as caught:
+            await other.add_columns(*batch(2))
+        assert caught.value.retry_after_s == 0.1
+        assert (await other.stats()).pending_count == 2 * BATCH
+        adding_on = asyncio.create_task(session.add_columns(*batch(8)))
+        assert len((await session.add_columns(*batch(3))).duplicate_offsets) == BATCH
+        assert not adding_on.done()
+        limit_files(service, NO_LIMIT)
+        assert (await adding_on).added_count == BATCH
+        assert (await session.stats()).pending_count == 9 * BATCH
+
+
+@pytest.mark.slow
+async def test_a_stream_is_held_back_while_the_disk_is_full(service: ServiceProcess):
+    """Without an error, and without an end: the same stream goes on once there is room."""
+    async with (
+        DelayedTrackerClient.connect(service.grpc_address) as client,
+        await client.open_tracker(TOPIC, "workers") as session,
+    ):
+        limit_files(service, FULL_BYTES)
+
+        async def batches():
+            for number in range(30):
+                yield batch(number)
+
+        answered = 0
+        async with aclosing(session.add_stream(batches())) as answers:
+            async for answer in answers:
+                answered += answer.added_count
+                if answered == 8 * BATCH:
+                    assert (await session.stats()).pending_count == answered
+                    limit_files(service, NO_LIMIT)
+        assert answered == 30 * BATCH
+        assert (await session.stats()).pending_count == answered
+
+
+@pytest.mark.deep
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("options", [(), ("--stream",)], ids=["calls", "streams"])
+@pytest.mark.parametrize("file_bytes", [3_000 * 1024, NO_LIMIT], ids=["full disk", "healthy disk"])
+async def test_memory_does_not_grow_with_what_is_offered(tmp_path: Path, file_bytes: int, options: tuple[str, ...]):
+    """Three processes add as fast as they can: the curve is flat once the maximum is reached."""
+    service = await ServiceProcess.start(
+        tmp_path,
+        storage_url=f"sqlite:{tmp_path / 'tracker.db'}",
+        settings={"unstoredIndexesMax": str(UNSTORED_MAX), "trackerUnstoredIndexesMax": str(UNSTORED_MAX)},
+    )
+    try:
+        limit_files(service, file_bytes)
+        meter = ProcessMeter(service.process.pid)
+        idle_bytes, curve = meter.resident_bytes, []
+        async with adding(service.grpc_address, 3, *options) as added:
+            for _ in range(20):
+                await asyncio.sleep(1)
+                curve.append(meter.resident_bytes - idle_bytes)
+        print([f"{held / 1e6:.0f} MB" for held in curve], added)
+        assert sum(one.accepted for one in added) >= UNSTORED_MAX
+        assert max(curve) < 200 * UNSTORED_MAX + 50e6
+        if file_bytes == NO_LIMIT:
+            assert sum(one.accepted for one in added) > 4 * UNSTORED_MAX
+    finally:
+        await service.ensure_gone()

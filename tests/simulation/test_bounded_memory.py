@@ -1,0 +1,147 @@
+"""Several trackers, adds faster than a storage that fails and hangs: the maxima hold at every step, and all comes out."""
+
+import asyncio
+import random
+from dataclasses import replace
+
+import pytest
+
+from snapshot_storage.faulty import FaultPlan, FaultyStorage
+from snapshot_storage.memory import MemoryStorage
+from tests.service.registry_life import open_tracker
+from tests.service.shell import KEY, TINY, elapse, make_registry
+from tracker.core.columns import IndexColumns
+from tracker.service.clock import ManualClock, pause
+from tracker.service.errors import Overloaded
+from tracker.service.limits import ServiceLimits
+
+TRACKERS = 6
+BATCH = 8
+UNSTORED_MAX, TRACKER_UNSTORED_MAX, LOADED_MAX = 90, 40, 30
+SEGMENT = 3
+LIMITS = replace(TINY, loaded_indexes_max=LOADED_MAX, max_num_buckets=4)
+
+
+class Crowd:
+    """Dispatchers of several trackers, who offer, take and acknowledge at random; one seed decides it all."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.clock = ManualClock()
+        self.storage = FaultyStorage(
+            MemoryStorage(), FaultPlan(seed=seed), sleep=lambda seconds: pause(self.clock, seconds * 1_000)
+        )
+        self.registry = make_registry(
+            self.storage,
+            self.clock,
+            limits=LIMITS,
+            service_limits=ServiceLimits(
+                unstored_indexes_max=UNSTORED_MAX, tracker_unstored_indexes_max=TRACKER_UNSTORED_MAX
+            ),
+            seed=seed,
+        )
+        self.hosts = []
+        self.next_entry = [0] * TRACKERS
+        self.offered = [set() for _ in range(TRACKERS)]
+        self.taken = [set() for _ in range(TRACKERS)]
+        self.refused_count = self.most_unstored = self.most_loaded = 0
+
+    async def start(self):
+        await self.registry.start()
+        for number in range(TRACKERS):
+            host, given = await open_tracker(self.registry, KEY._replace(subscription=str(number)))
+            self.hosts.append((host, given.epoch))
+
+    def check(self):
+        unstored = self.registry.unstored
+        counts = [sum(host.to_read().unstored_counts()[:1]) for host, _ in self.hosts]
+        assert unstored.unstored_count == sum(counts)
+        assert unstored.unstored_count < UNSTORED_MAX + BATCH
+        assert max(counts) < TRACKER_UNSTORED_MAX + BATCH
+        shares = [host.to_read().load_share.held_count for host, _ in self.hosts]
+        # Beyond the maximum each tracker has one segment, and the last of those read ahead may exceed it.
+        assert sum(shares) < LOADED_MAX + (TRACKERS + 1) * SEGMENT
+        self.most_unstored = max(self.most_unstored, unstored.unstored_count)
+        self.most_loaded = max(self.most_loaded, sum(shares))
+
+    def offer(self, number):
+        host, epoch = self.hosts[number]
+        now = self.clock.now_ms()
+        first, count = self.next_entry[number], self.random.randrange(1, BATCH + 1)
+        rows = [
+            (now + self.random.choice((20, 800, 4_000, 30_000)), 1 + entry // 12, entry % 12)
+            for entry in range(first, first + count)
+        ]
+        try:
+            outcome = host.add(epoch, IndexColumns.of(rows))
+        except Overloaded:
+            self.refused_count += 1
+            return
+        assert outcome.added_count == len(rows)
+        self.next_entry[number] += len(rows)
+        self.offered[number].update((ledger, entry) for _, ledger, entry in rows)
+
+    async def take(self, number):
+        host, epoch = self.hosts[number]
+        due = await host.poll(epoch, max_count=BATCH, wait_ms=0, lease_ms=500)
+        if len(due.indexes) and self.random.random() < 0.8:
+            host.ack(epoch, due.lease_id, due.indexes.positions)
+            rows = zip(due.indexes.ledger_id.tolist(), due.indexes.entry_id.tolist(), strict=True)
+            self.taken[number].update(rows)
+
+    async def step(self):
+        kind = self.random.random()
+        number = self.random.randrange(TRACKERS)
+        if kind < 0.6:
+            self.offer(number)
+        elif kind < 0.75:
+            await self.take(number)
+        elif kind < 0.95:
+            await elapse(self.clock, self.random.choice((1, 60, 700)))
+        else:
+            failing = self.random.random() < 0.6
+            self.storage.plan = replace(
+                self.storage.plan, error_before=0.9 if failing else 0.0, latency_ms=300.0 if failing else 0.0
+            )
+        self.check()
+
+    async def finish(self):
+        """The storage is well, and dispatchers take what comes."""
+        self.storage.plan = replace(self.storage.plan, error_before=0.0, latency_ms=0.0)
+        for _ in range(300):
+            await elapse(self.clock, 600)
+            for number in range(TRACKERS):
+                await self.take(number)
+            self.check()
+            if self.taken == self.offered:
+                return
+        raise AssertionError("something that was taken on is never handed out")
+
+
+async def _run(seed):
+    crowd = Crowd(seed)
+    await crowd.start()
+    for _ in range(250):
+        await crowd.step()
+    await crowd.finish()
+    assert crowd.refused_count, "the storage was never too slow"
+    assert crowd.most_unstored >= UNSTORED_MAX
+    assert crowd.registry.unstored.unstored_count == crowd.registry.loads.held_count == 0
+    closing = asyncio.create_task(crowd.registry.close())
+    await elapse(crowd.clock, 10_000)
+    await closing
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+async def test_the_maxima_hold_and_nobody_starves(seed):
+    """By less than a batch, and by a segment for each tracker; once the storage is well, everything comes out."""
+    await _run(seed)
+
+
+@pytest.mark.deep
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 60))
+async def test_the_maxima_hold_in_many_courses_of_events(seed):
+    """The same."""
+    await _run(seed)
