@@ -231,6 +231,22 @@ class BucketLifecycle:
             return due_ms - limits.prefetch_window_ms
         return None if self._comes_sooner(min_ms) else due_ms
 
+    def settling_may_make_room(self, until_ms: int) -> bool:
+        """Whether something waits for room, wanted by ``until_ms``, that a bucket takes which the bits to be cleared may drain.
+
+        Its copies and its load in flight count until it is known to be drained. O(1) as long as there is room, else
+        O(runs + loads).
+        """
+        state = self._state
+        wanted = state.segments.first_idle()
+        if not state.gone_count or wanted is None or not self._is_over_budget():
+            return False
+        if state.limits.due_from_ms(wanted[0]) - state.limits.prefetch_window_ms > until_ms:
+            return False
+        holding = [state.members.homes[run.home_key] for run in state.heap]
+        holding += [home for _, home in self._loads.values()]
+        return any(home.snapshot is not None and len(home.bits) <= state.gone_count for home in holding)
+
     def next_wakeup(self) -> Wakeup:
         """The next prefetch, which deadlines decide, and the next retry."""
         wanted = self._state.segments.first_idle()
@@ -334,14 +350,25 @@ class BucketLifecycle:
         """
         if home.key in self._state.members.homes:
             self._state.account(home)
-        if home.bits or home.is_open or home.merging or home.key not in self._state.members.homes:
+        if home.bits or home.is_open or home.key not in self._state.members.homes:
             return
         if home in self._stores.values():
+            return
+        if home.merging:
+            self._load_no_more(home)
             return
         if home.snapshot is not None:
             self.forget_load_of(home)
             self.delete((home.snapshot.bucket_id,))
         self._state.remove_home(home)
+
+    def _load_no_more(self, home: Home) -> None:
+        """Drop what a drained home holds in memory or is about to load: its snapshot stays only to be read by a merge."""
+        assert home.snapshot is not None
+        self.forget_load_of(home)
+        self._state.forget_copies(home)
+        home.snapshot.next_segment = len(home.snapshot.bounds)
+        self._state.segments.update(home)
 
     def delete(self, bucket_ids: tuple[int, ...]) -> None:
         """Ask for snapshots to be removed from the catalogue and the storage; with none, only for the epoch's fence."""

@@ -108,7 +108,11 @@ class EffectResults(TrackerReadings):
         if self._state.fixed_delay is not None:
             self._state.fixed_delay.note_tracked(self._state.counters.tracked)
         if not self._closed:
-            if self._lifecycle.is_retry_due(now) or self._merger.is_wanted(now):
+            if (
+                self._lifecycle.is_retry_due(now)
+                or self._merger.is_wanted(now)
+                or self._lifecycle.settling_may_make_room(now.wall_ms + _SETTLE_AFTER_MS)
+            ):
                 self._settled()
             self._lifecycle.retry_due(now)
             self._merger.merge_if_needed(now)
