@@ -75,9 +75,13 @@ class World(StoredWorld):
         """Add ledger after ledger and let every store succeed, so that there is something to merge."""
         for ledger_id in range(6):
             self.add([(self.now_ms + delay_ms + 7 * entry_id, ledger_id, entry_id) for entry_id in range(4)])
-            for number in reversed(range(len(self.pending))):
-                if isinstance(self.pending[number], StoreSnapshot):
-                    self.finish_effect(number, "ok")
+            self.finish_stores()
+
+    def finish_stores(self) -> None:
+        """Let every store under way succeed."""
+        for number in reversed(range(len(self.pending))):
+            if isinstance(self.pending[number], StoreSnapshot):
+                self.finish_effect(number, "ok")
 
     def take_and_date_anew(self, delay_ms: int) -> None:
         """Poll when something is due, and give it back for later."""
@@ -150,6 +154,21 @@ class World(StoredWorld):
         for offset, position in enumerate(some):
             if offset not in stale:
                 self.model.forget(position)
+        self.settle()
+
+    def ack_whole(self, number: int) -> None:
+        """Acknowledge all that one lease holds, by its count."""
+        holders = sorted(set(self.model.leased.values()))
+        if not holders:
+            return
+        lease_id = holders[number % len(holders)]
+        held = [position for position, holder in self.model.leased.items() if holder == lease_id]
+        was_full = self.core._lifecycle._is_over_budget()
+        (outcome,) = self.core.ack_leases([LeaseAck(lease_id, None, len(held))], self.now_ms)
+        assert outcome.changed_count == len(held)
+        for position in held:
+            self.model.forget(position)
+        self.hits["room made by an ack"] += was_full and not self.core._lifecycle._is_over_budget()
         self.settle()
 
     def nack(self, number: int, positions: list[Position], delay_ms: int | None) -> None:
