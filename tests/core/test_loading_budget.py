@@ -25,7 +25,7 @@ def loading_shell(limits: TrackerLimits = LIMITS) -> tuple[Shell, int]:
     shell = Shell.with_limits(limits)
     for rows in ([(DUE_MS, FIRST, 0), (DUE_MS + 20, FIRST, 1)], [(DUE_MS + 30, SECOND, 0), (DUE_MS + 31, SECOND, 1)]):
         shell.add(*rows)
-        shell.core.seal_now(shell.now_ms)
+        shell.core.seal_now(shell.now)
         shell.store()
     shell.add((DUE_MS - 1, 3, 0), (DUE_MS + 10, 3, 1))
     shell.pass_time(DUE_MS - shell.now_ms)
@@ -43,9 +43,9 @@ def loading_shell(limits: TrackerLimits = LIMITS) -> tuple[Shell, int]:
 def test_a_load_for_a_drained_bucket_leaves_its_room_at_once(how: str) -> None:
     """The second bucket is loaded without waiting for a result that nobody needs."""
     shell, lease_id = loading_shell()
-    shell.core.cancel(positions((FIRST, 1)), shell.now_ms)
+    shell.core.cancel(positions((FIRST, 1)), shell.now)
     leased = positions((FIRST, 0)) if how == "acknowledged whole" else positions((FIRST, 0), (9, 9))
-    shell.core.ack(lease_id, leased, shell.now_ms)
+    shell.core.ack(lease_id, leased, shell.now)
     shell.core.check()
     assert shell.asked(LoadSegments)[-1].bucket_id == 2
 
@@ -54,8 +54,8 @@ def test_a_load_for_a_bucket_that_drains_while_it_is_merged_leaves_its_room_at_o
     """The bucket stays until its merge has ended, and loads nothing more."""
     shell, lease_id = loading_shell(replace(LIMITS, max_num_buckets=1))
     assert len([effect for effect in shell.pending if isinstance(effect, MergeSnapshots)]) == 1
-    shell.core.cancel(positions((FIRST, 1)), shell.now_ms)
-    shell.core.ack(lease_id, positions((FIRST, 0)), shell.now_ms)
+    shell.core.cancel(positions((FIRST, 1)), shell.now)
+    shell.core.ack(lease_id, positions((FIRST, 0)), shell.now)
     shell.core.check()
     assert shell.asked(LoadSegments)[-1].bucket_id == 2
     assert shell.core.next_delivery_ms() == DUE_MS + 10
@@ -67,7 +67,7 @@ def test_dead_copies_of_a_drained_bucket_leave_their_room_at_once() -> None:
     """Cancelled after it was loaded, the second position has a copy that counted until its bucket was known to be drained."""
     shell, lease_id = loading_shell()
     shell.load()
-    shell.core.cancel(positions((FIRST, 1)), shell.now_ms)
-    shell.core.ack(lease_id, positions((FIRST, 0)), shell.now_ms)
+    shell.core.cancel(positions((FIRST, 1)), shell.now)
+    shell.core.ack(lease_id, positions((FIRST, 0)), shell.now)
     shell.core.check()
     assert shell.asked(LoadSegments)[-1].bucket_id == 2

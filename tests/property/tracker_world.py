@@ -164,7 +164,7 @@ class World(StoredWorld):
         lease_id = holders[number % len(holders)]
         held = [position for position, holder in self.model.leased.items() if holder == lease_id]
         was_full = self.core._lifecycle._is_over_budget()
-        (outcome,) = self.core.ack_leases([LeaseAck(lease_id, None, len(held))], self.now_ms)
+        (outcome,) = self.core.ack_leases([LeaseAck(lease_id, None, len(held))], self.now)
         assert outcome.changed_count == len(held)
         for position in held:
             self.model.forget(position)

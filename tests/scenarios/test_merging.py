@@ -197,6 +197,33 @@ def test_a_merge_that_fails_where_none_was_possible_before_is_tried_again_once()
     assert timer_ms is None or timer_ms > desk.now_ms
 
 
+def test_another_set_of_as_many_buckets_is_looked_at_again() -> None:
+    """No group of three buckets fits an entry. One of them drains in the step in which another is stored: there are three
+    again, and those that follow each other now are merged.
+    """
+    desk = Desk(seal_at=2, max_num_buckets=1)
+    desk.held.add(MERGE)
+    seal_buckets(desk, [2] * 3, in_ms=1_000)
+    while merges := [effect for effect in desk.waiting if isinstance(effect, MergeSnapshots)]:
+        desk.waiting.remove(merges[0])
+        desk.core.merge_failed(merges[0].effect_id, desk.now, too_large=True)
+        desk.perform()
+    desk.held.add(StoreSnapshot)
+    desk.add([(4, 1, FAR), (5, 0, FAR)])
+    desk.sleep(2_000)
+    leases = {}
+    for _ in range(6):
+        delivery = desk.core.pop_due(1, desk.now, lease_ms=60_000)
+        leases[next(iter(delivery.indexes.positions))] = delivery
+    # What whole leases held is cleared when somebody looks at bits, as long as others are leased.
+    for position in ((2, 0), (2, 1)):
+        desk.core.ack(leases[position].lease_id, leases[position].indexes.positions, desk.now)
+    assert not any(isinstance(effect, MergeSnapshots) for effect in desk.waiting)
+    desk.release(StoreSnapshot)
+    (merge,) = (effect for effect in desk.waiting if isinstance(effect, MergeSnapshots))
+    assert merge.first.ledger_id in (1, 3)
+
+
 def test_a_merge_drops_what_was_acknowledged_meanwhile_from_what_is_tracked() -> None:
     """Positions handed out while the merge ran do not come back with it."""
     desk = Desk(seal_at=5, seg=2, max_num_buckets=1)

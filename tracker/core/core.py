@@ -207,6 +207,8 @@ class TrackerCore(HandingOutVerbs):
 
     def check(self) -> None:
         """Verify every invariant of design 3.3 that can be seen from inside. Raises InvariantViolation. O(everything)."""
+        # Before anything is settled: a bucket that this finds drained lets merges be planned only when it is.
+        self._merger.check(planning=not self._closed)
         # Looking at bits would settle them: a tracker that defers goes on as if nobody had.
         twin = copy.deepcopy(self) if self._state.defers else self
         wakeup = self.next_wakeup()
@@ -218,7 +220,6 @@ class TrackerCore(HandingOutVerbs):
         """Verify everything after putting bits and runs in their places; returns the next wake-up."""
         state = self._settled()
         state.settle()
-        self._merger.check(planning=not self._closed)
         check_invariants(state, self._lifecycle, self.next_delivery_ms(), self.next_wakeup())
         return self.next_wakeup()
 

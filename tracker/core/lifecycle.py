@@ -5,6 +5,7 @@ step leaves the state before it, fully usable, and a wake-up to try again.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -231,21 +232,19 @@ class BucketLifecycle:
             return due_ms - limits.prefetch_window_ms
         return None if self._comes_sooner(min_ms) else due_ms
 
-    def settling_may_make_room(self, until_ms: int) -> bool:
-        """Whether something waits for room, wanted by ``until_ms``, that a bucket takes which the bits to be cleared may drain.
+    def settling_may_make_room(self) -> bool:
+        """Whether a segment waits for room that is taken by a bucket which the bits to be cleared may drain.
 
         Its copies and its load in flight count until it is known to be drained. O(1) as long as there is room, else
         O(runs + loads).
         """
         state = self._state
-        wanted = state.segments.first_idle()
-        if not state.gone_count or wanted is None or not self._is_over_budget():
+        gone_count = state.gone_count
+        if not gone_count or state.segments.first_idle() is None or not self._is_over_budget():
             return False
-        if state.limits.due_from_ms(wanted[0]) - state.limits.prefetch_window_ms > until_ms:
-            return False
-        holding = [state.members.homes[run.home_key] for run in state.heap]
-        holding += [home for _, home in self._loads.values()]
-        return any(home.snapshot is not None and len(home.bits) <= state.gone_count for home in holding)
+        holding = (state.members.homes[run.home_key] for run in state.heap)
+        loading = (home for _, home in self._loads.values())
+        return any(home.snapshot is not None and len(home.bits) <= gone_count for home in chain(holding, loading))
 
     def next_wakeup(self) -> Wakeup:
         """The next prefetch, which deadlines decide, and the next retry."""

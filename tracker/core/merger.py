@@ -34,7 +34,7 @@ _NONE: Final[frozenset[tuple[int, ...]]] = (
 class BucketMerger:
     """At most one merge at a time for each tracker."""
 
-    __slots__ = ("_barren_count", "_effect_id", "_lifecycle", "_retry_at_ms", "_sources", "_state", "_too_large")
+    __slots__ = ("_barren_at", "_effect_id", "_lifecycle", "_retry_at_ms", "_sources", "_state", "_too_large")
 
     def __init__(self, state: TrackerState, lifecycle: BucketLifecycle) -> None:
         self._state = state
@@ -42,8 +42,8 @@ class BucketMerger:
         self._effect_id: int | None = None
         self._sources: Sequence[Home] = ()
         self._retry_at_ms: int | None = None
-        self._barren_count = 0
-        """With so many sealed buckets no group could be merged: no need to look again until a merge begins."""
+        self._barren_at: int | None = None
+        """With the stored buckets of this moment no group could be merged: no need to look again before one comes or goes."""
         self._too_large: frozenset[tuple[int, ...]] = _NONE
         """Groups, by bucket ids, whose merged metadata would exceed an entry."""
 
@@ -65,7 +65,7 @@ class BucketMerger:
         if state.sealed_count <= state.limits.max_num_buckets:
             self._retry_at_ms = None
             return False
-        if state.sealed_count == self._barren_count:
+        if state.sealed_changes == self._barren_at:
             return False
         return self._retry_at_ms is None or now.elapsed_ms >= self._retry_at_ms
 
@@ -76,7 +76,7 @@ class BucketMerger:
         self._retry_at_ms = None
         group = self._choose()
         if not group:
-            self._barren_count = self._state.sealed_count
+            self._barren_at = self._state.sealed_changes
             return
         self._begin(group)
 
@@ -101,8 +101,6 @@ class BucketMerger:
             home.merging = True
             assert home.snapshot is not None
             sources.append(MergeSource(home.snapshot.bucket_id, len(home.snapshot.bounds), home.bits.lend()))
-        # When this ends, the number of buckets may be one that was looked at before, and the buckets others.
-        self._barren_count = 0
         self._effect_id, self._sources = self._lifecycle.new_effect_id(), group
         self._lifecycle.emit(
             MergeSnapshots(
@@ -188,7 +186,7 @@ class BucketMerger:
         """A barrier has passed: the result of a merge under way is ignored."""
         self._end()
         self._retry_at_ms = None
-        self._barren_count = 0
+        self._barren_at = None
         self._too_large = _NONE
 
     def check(self, *, planning: bool) -> None:
@@ -205,7 +203,7 @@ class BucketMerger:
         limit = self._state.limits.max_num_buckets
         over = planning and limit != -1 and self._state.sealed_count > limit
         waits = self._effect_id is not None or self._retry_at_ms is not None
-        if over and not waits and self._barren_count != self._state.sealed_count:
+        if over and not waits and self._barren_at != self._state.sealed_changes:
             raise InvariantViolation("there are too many buckets, and nobody is going to merge them")
 
 

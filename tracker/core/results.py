@@ -111,7 +111,7 @@ class EffectResults(TrackerReadings):
             if (
                 self._lifecycle.is_retry_due(now)
                 or self._merger.is_wanted(now)
-                or self._lifecycle.settling_may_make_room(now.wall_ms + _SETTLE_AFTER_MS)
+                or self._lifecycle.settling_may_make_room()
             ):
                 self._settled()
             self._lifecycle.retry_due(now)

@@ -43,6 +43,7 @@ class TrackerState:
         "members",
         "membership_bytes",
         "mutable",
+        "sealed_changes",
         "sealed_count",
         "sealing_count",
         "segments",
@@ -52,6 +53,8 @@ class TrackerState:
 
     def __init__(self, limits: TrackerLimits, *, epoch: int, mark_delete: Position) -> None:
         self.limits = limits
+        self.sealed_changes = 0
+        """How often a stored bucket has come or gone: as many are not the same ones."""
         self.last_seal_number = 0
         """The last number that a bucket's content took when it was frozen. It never goes back, not by a clear either."""
         self.epoch = epoch
@@ -354,6 +357,7 @@ class TrackerState:
         """
         home.enter(snapshot)
         self.sealed_count += 1
+        self.sealed_changes += 1
         self.snapshot_bytes += snapshot.snapshot_bytes
         self.segments_bytes += snapshot.nbytes
         measured_count = home.sealed_count if ledger_bytes else len(home.bits)
@@ -388,3 +392,4 @@ class TrackerState:
             self.snapshot_bytes -= home.snapshot.snapshot_bytes
             self.segments_bytes -= home.snapshot.nbytes
             self.sealed_count -= 1
+            self.sealed_changes += 1
