@@ -30,7 +30,7 @@ def comes_in(desk: Desk) -> int:
     """After how long the position is handed out."""
     begun_ms = desk.now_ms
     while True:
-        wakeup_ms = desk.core.next_wakeup_ms()
+        wakeup_ms = desk.next_wakeup_ms()
         assert wakeup_ms is not None
         desk.sleep(max(0, wakeup_ms - desk.now_ms))
         if Position(*MOVED) in desk.due():
