@@ -163,12 +163,12 @@ class World(StoredWorld):
             return
         lease_id = holders[number % len(holders)]
         held = [position for position, holder in self.model.leased.items() if holder == lease_id]
-        was_full = self.core._lifecycle._is_over_budget()
+        was_full = self.core.load_share.is_room_missing
         (outcome,) = self.core.ack_leases([LeaseAck(lease_id, None, len(held))], self.now)
         assert outcome.changed_count == len(held)
         for position in held:
             self.model.forget(position)
-        self.hits["room made by an ack"] += was_full and not self.core._lifecycle._is_over_budget()
+        self.hits["room made by an ack"] += was_full and not self.core.load_share.is_room_missing
         self.settle()
 
     def nack(self, number: int, positions: list[Position], delay_ms: int | None) -> None:

@@ -233,14 +233,13 @@ class BucketLifecycle:
         return None if self._comes_sooner(min_ms) else due_ms
 
     def settling_may_make_room(self) -> bool:
-        """Whether a segment waits for room that is taken by a bucket which the bits to be cleared may drain.
+        """Whether some tracker waits for room that a bucket takes here which the bits to be cleared may drain.
 
-        Its copies and its load in flight count until it is known to be drained. O(1) as long as there is room, else
+        Its copies and its load in flight count until it is known to be drained. O(1) as long as nobody waits, else
         O(runs + loads).
         """
         state = self._state
-        gone_count = state.gone_count
-        if not gone_count or state.segments.first_idle() is None or not self._is_over_budget():
+        if not self.load_share.is_room_missing or not (gone_count := state.gone_count):
             return False
         holding = (state.members.homes[run.home_key] for run in state.heap)
         loading = (home for _, home in self._loads.values())

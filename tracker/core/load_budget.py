@@ -67,6 +67,11 @@ class LoadShare:
         self.held_count = 0
         """Rows that the tracker holds in memory or has asked for."""
 
+    @property
+    def is_room_missing(self) -> bool:
+        """Whether any tracker waits for room. O(1)."""
+        return bool(self._budget.line)
+
     def room(self, first_ms: int) -> int:
         """How many rows may be read ahead, the first of them with this deadline; 0 if others want an earlier one.
 
