@@ -69,6 +69,104 @@ def test_ack_of_an_expired_lease_is_stale_once_leased_again():
     assert shell.core.ack(second, positions((1, 0)), shell.now).changed_count == 1
 
 
+def test_a_lease_acknowledges_only_what_it_handed_out():
+    """Another lease's position is stale, one that nobody was given too, and both stay tracked: a slip loses no message."""
+    shell = due_shell(2)
+    first, second = (shell.pop(1, lease_ms=lease_ms).lease_id for lease_ms in (50, 60))
+    slip = positions((1, 1), (2, 0), (7, 7))
+    for _ in range(3):  # while both last, after the first has ended, after both
+        outcome = shell.core.ack(first, slip, shell.now)
+        assert (outcome.changed_count, outcome.stale.tolist(), outcome.unknown.tolist()) == (0, [0, 1], [2])
+        shell.pass_time(50)
+    assert shell.contains((1, 0), (1, 1), (2, 0)) == [True] * 3
+    assert shell.core.ack(second, positions((1, 1)), shell.now).changed_count == 1
+    shell.core.check()
+
+
+def _cancelled_and_added_again(shell, lease_id):
+    shell.core.cancel(positions((1, 0)), shell.now)
+    shell.add((LATER_MS, 1, 0))
+
+
+def _sent_and_added_again(shell, lease_id):
+    shell.add((0, 1, 0))
+    shell.add((LATER_MS, 1, 0))
+
+
+def _handed_off_and_added_again(shell, lease_id):
+    assert shell.pop_rows() == [(DUE_MS, 1, 0)]
+    shell.add((LATER_MS, 1, 0))
+
+
+def _leased_again_by_one_that_ended(shell, lease_id):
+    shell.pop(lease_ms=20)
+    shell.pass_time(20)
+
+
+def _given_back_too_late(shell, lease_id):
+    assert shell.core.nack(lease_id, positions((1, 0)), shell.now).stale.tolist() == [0]
+
+
+def _given_back_by_the_next(shell, lease_id):
+    again = shell.pop(lease_ms=20).lease_id
+    shell.core.nack(again, positions((1, 0)), shell.now, deliver_at_ms=LATER_MS)
+
+
+def _under_a_new_epoch(shell, lease_id):
+    shell.core.begin_epoch(2, shell.now)
+
+
+def _after_ten_minutes(shell, lease_id):
+    shell.pass_time(600_000)
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        _cancelled_and_added_again,
+        _sent_and_added_again,
+        _handed_off_and_added_again,
+        _leased_again_by_one_that_ended,
+        _given_back_too_late,
+        _given_back_by_the_next,
+        _under_a_new_epoch,
+        _after_ten_minutes,
+    ],
+)
+def test_an_ended_lease_no_longer_counts(meanwhile):
+    """The position is tracked for another reason, or the lease is forgotten: stale, and it stays tracked."""
+    shell = due_shell(1)
+    lease_id = shell.pop(lease_ms=50).lease_id
+    shell.pass_time(50)
+    meanwhile(shell, lease_id)
+    outcome = shell.core.ack(lease_id, positions((1, 0)), shell.now)
+    assert (outcome.changed_count, outcome.stale.tolist()) == (0, [0])
+    assert shell.contains((1, 0)) == [True]
+    shell.core.check()
+
+
+def test_an_ended_lease_counts_until_the_last_millisecond_of_its_time():
+    """Ten minutes after its end, whatever the wall clock was set to meanwhile."""
+    shell = due_shell(1)
+    lease_id = shell.pop(lease_ms=50).lease_id
+    shell.step_wall(-50_000)
+    shell.pass_time(50 + 599_999)
+    shell.step_wall(3_600_000)
+    assert shell.core.ack(lease_id, positions((1, 0)), shell.now).changed_count == 1
+
+
+def test_what_ended_leases_held_is_counted_as_memory_and_dropped_in_time():
+    """A tracker that nobody calls any more gives it back by itself."""
+    shell = due_shell(1_000)
+    shell.pop(lease_ms=50)
+    shell.pass_time(50)
+    remembered_bytes = shell.core.stats().memory_bytes
+    shell.add((LATER_MS, 1, 0))
+    while (wakeup_ms := shell.next_timer_ms()) is not None:
+        shell.pass_time(wakeup_ms - shell.now_ms)
+    assert shell.core.stats().memory_bytes <= remembered_bytes - 24 * 1_000
+
+
 @pytest.mark.parametrize("verb", ["ack", "nack"])
 def test_a_lease_id_never_given_out_is_refused(verb):
     """And nothing is changed."""

@@ -6,13 +6,14 @@ from tests.core.shell import positions
 from tracker.core.columns import IndexColumns, Position
 from tracker.core.errors import InvalidInput
 from tracker.core.leases import LeaseTable
+from tracker.core.limits import TrackerLimits
 
 ROWS = [(5, 1, 0), (6, 1, 1), (7, 2, 0)]
 
 
 def granted(*expiries_ms: int) -> LeaseTable:
     """A table with one row of ROWS under each lease."""
-    table = LeaseTable()
+    table = LeaseTable(TrackerLimits())
     for row, expires_at_ms in zip(ROWS, expiries_ms, strict=False):
         table.grant(IndexColumns.of([row]), expires_at_ms)
     return table
@@ -62,7 +63,7 @@ def test_expiry_follows_time_not_the_order_of_grants():
 
 def test_release_ends_a_lease_with_its_last_position():
     """What is released comes back with its deadline; the rest stays leased."""
-    table = LeaseTable()
+    table = LeaseTable(TrackerLimits())
     lease_id = table.grant(IndexColumns.of(ROWS), 100)
     assert list(table.release(lease_id, positions((1, 1)))) == [ROWS[1]]
     assert table.held_by(lease_id, positions((1, 0), (1, 1), (2, 0))).tolist() == [True, False, True]
@@ -107,7 +108,7 @@ def test_a_dropped_lease_that_was_looked_at_waits_for_the_others():
 
 def test_release_all_gives_back_what_is_outstanding():
     """Not what was acknowledged before."""
-    table = LeaseTable()
+    table = LeaseTable(TrackerLimits())
     lease_id = table.grant(IndexColumns.of(ROWS), 100)
     table.release(lease_id, positions((1, 0)))
     assert [list(rows) for rows in table.release_all()] == [ROWS[1:]]

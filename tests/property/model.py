@@ -17,6 +17,8 @@ class Model:
     leased: dict[Position, int] = field(default_factory=dict)
     expiry: dict[Position, int] = field(default_factory=dict)
     """When the lease of a leased position ends, in elapsed time."""
+    ended: dict[Position, tuple[int, int]] = field(default_factory=dict)
+    """The lease that held a position when it ended, and when that was, unless the position was touched since."""
     mark_delete: Position = BEFORE_ALL
 
     def add(self, rows: list[Row], now_ms: int) -> tuple[list[int], list[int], list[int]]:
@@ -30,10 +32,11 @@ class Model:
                 duplicate.append(offset)
             elif deliver_at_ms <= self.limits.cutoff_ms(now_ms):
                 due.append(offset)
-                self.tracked.pop(position, None)
+                self.forget(position)
             elif position in self.tracked:
                 duplicate.append(offset)
             else:
+                self.forget(position)
                 self.tracked[position] = deliver_at_ms
             seen.add(position)
         return due, duplicate, below
@@ -47,13 +50,25 @@ class Model:
         )
 
     def expire(self, elapsed_ms: int) -> None:
-        self.leased = {
-            position: lease_id for position, lease_id in self.leased.items() if self.expiry[position] > elapsed_ms
-        }
+        for position in [position for position in self.leased if self.expiry[position] <= elapsed_ms]:
+            self.ended[position] = (self.leased.pop(position), self.expiry[position])
+
+    def lease(self, position: Position, lease_id: int, expires_ms: int) -> None:
+        self.leased[position], self.expiry[position] = lease_id, expires_ms
+        self.ended.pop(position, None)
+
+    def may_ack(self, lease_id: int, position: Position, elapsed_ms: int) -> bool:
+        """Whether a tracked position is this lease's, or was when that ended."""
+        if position in self.leased:
+            return self.leased[position] == lease_id
+        ended_id, ended_ms = self.ended.get(position, (0, 0))
+        return ended_id == lease_id and ended_ms > elapsed_ms - self.limits.late_ack_ms
 
     def void_leases(self) -> None:
         self.leased.clear()
+        self.ended.clear()
 
     def forget(self, position: Position) -> None:
         self.tracked.pop(position, None)
         self.leased.pop(position, None)
+        self.ended.pop(position, None)

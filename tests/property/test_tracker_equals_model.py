@@ -39,6 +39,7 @@ REQUIRED_SHARES = {
     "overlapping recovery": 0.02,
     "foreign recovery": 0.02,
     "whole ack": 0.01,
+    "late ack": 0.02,
 }
 """Rare paths, and the share of examples that must take them: the strategy may not go timid."""
 
@@ -69,6 +70,7 @@ steps = st.one_of(
     st.tuples(st.just("take_and_date_anew"), st.integers(1, 30)),
     st.tuples(st.just("send_and_date_anew"), numbers, st.integers(4, 40)),
     st.tuples(st.just("ack"), numbers, positions),
+    st.tuples(st.just("expire_and_ack"), st.integers(0, 2), st.integers(1, 6), st.sampled_from([5, 20, 45])),
     st.tuples(st.just("take_and_ack_leases"), st.integers(1, 6), positions, st.sampled_from([0, 0, -1, 1])),
     st.tuples(st.just("nack"), numbers, positions, st.one_of(st.none(), st.integers(-5, 30))),
     st.tuples(st.just("pass_time"), st.integers(0, 25)),

@@ -57,8 +57,7 @@ class World(StoredWorld):
         for each in deliveries:
             for position in each.indexes.positions:
                 if lease_ms:
-                    self.model.leased[position] = each.lease_id
-                    self.model.expiry[position] = self.now.elapsed_ms + lease_ms
+                    self.model.lease(position, each.lease_id, self.now.elapsed_ms + lease_ms)
                 else:
                     self.model.forget(position)
             self.last_lease_id = max(self.last_lease_id, each.lease_id)
@@ -111,12 +110,30 @@ class World(StoredWorld):
         held = [position for position, holder in self.model.leased.items() if holder == lease_id]
         return list(dict.fromkeys([*positions, *held[:3]]))
 
+    def _stale(self, lease_id: int, positions: list[Position]) -> list[int]:
+        model, elapsed_ms = self.model, self.now.elapsed_ms
+        tracked = [(offset, position) for offset, position in enumerate(positions) if position in model.tracked]
+        return [offset for offset, position in tracked if not model.may_ack(lease_id, position, elapsed_ms)]
+
+    def expire_and_ack(self, number: int, count: int, wait_ms: int) -> None:
+        """Take some, let the lease end, and acknowledge it late, or an older one."""
+        self.pop_at_next_delivery(count, 5)
+        self.pass_time(wait_ms)
+        lease_id = max(1, self.last_lease_id - number)
+        late = [p for p, (ended_id, _) in self.model.ended.items() if ended_id == lease_id]
+        if self.last_lease_id:
+            before = len(self.model.tracked)
+            self._ack(lease_id, [*late, *sorted(self.model.tracked.keys() - late)[:2]])
+            self.hits["late ack"] += before > len(self.model.tracked)
+
     def ack(self, number: int, positions: list[Position]) -> None:
         lease_id = self._lease(number)
         if lease_id is None:
             return
-        positions = self._with_some_of(lease_id, positions)
-        stale = [o for o, p in enumerate(positions) if self.model.leased.get(p, lease_id) != lease_id]
+        self._ack(lease_id, self._with_some_of(lease_id, positions))
+
+    def _ack(self, lease_id: int, positions: list[Position]) -> None:
+        stale = self._stale(lease_id, positions)
         unknown = [o for o, p in enumerate(positions) if p not in self.model.tracked]
         outcome = self.core.ack(lease_id, PositionColumns.of(positions), self.now)
         assert outcome.stale.tolist() == stale
@@ -146,7 +163,7 @@ class World(StoredWorld):
         for position in () if off_by else held:
             self.model.forget(position)
             self.hits["whole ack"] += 1
-        stale = [o for o, p in enumerate(some) if self.model.leased.get(p, second) != second]
+        stale = self._stale(second, some)
         unknown = [o for o, p in enumerate(some) if p not in self.model.tracked]
         assert part.stale.tolist() == stale
         assert part.unknown.tolist() == unknown
@@ -185,9 +202,13 @@ class World(StoredWorld):
         assert outcome.stale.tolist() == [o for o in range(len(positions)) if o not in held and o not in unknown]
         for offset in held:
             del self.model.leased[positions[offset]]
+            self.model.ended.pop(positions[offset], None)
             if deliver_at_ms is not None:
                 self.model.tracked[positions[offset]] = deliver_at_ms
                 self.hits["nack to a new deadline"] += 1
+        for position, (ended_id, _) in list(self.model.ended.items()):
+            if ended_id == lease_id and position in positions:
+                del self.model.ended[position]
         self.settle()
 
     def pass_time(self, delta_ms: int) -> None:

@@ -102,3 +102,20 @@ async def test_an_older_epoch_is_fenced(service):
     await opened(service)
     _, info, _ = await refused(service.stub.AckMessages(ack(epoch, whole(first, 2), whole(second, 2))))
     assert info.reason == "FENCED"
+
+
+async def test_a_slip_of_the_lease_id_loses_nothing(service):
+    """Alone or among others, a lease acknowledges only what it handed out, before its end and for ten minutes after."""
+    epoch, (first, second) = await leased(service, 2, 2)
+    wrong = ack(epoch, some(first, 3), whole(first, 3), entries=[0, 2, 3])
+    alone = pb.AckMessagesRequest(tracker=REF, epoch=epoch, lease_id=second, ledger_ids=[1, 1], entry_ids=[1, 3])
+    answer = await service.stub.AckMessages(wrong)
+    assert (answer.acked_counts, answer.stale_offsets) == ([1, 0], [1, 2])
+    service.clock.advance(30_000)
+    assert (await stats_of(service)).lease_expired_count == 3
+    answer = await service.stub.AckMessages(alone)
+    assert (answer.acked_count, answer.stale_offsets) == (1, [0])
+    service.clock.advance(600_000)
+    late = pb.AckMessagesRequest(tracker=REF, epoch=epoch, lease_id=second, ledger_ids=[1], entry_ids=[2])
+    assert (await service.stub.AckMessages(late)).stale_offsets == [0]
+    assert (await stats_of(service)).pending_count == 2

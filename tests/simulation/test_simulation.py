@@ -47,6 +47,7 @@ async def test_simulations_meet_what_they_are_for():
     assert sum(world.imported_count for world in worlds) > 3
     assert any(event[1] == "import failed" for world in worlds for event in world.trace)
     assert sum(world.crash_count for world in worlds) > 5
+    assert sum(event[2] for world in worlds for event in world.trace if event[1] == "slipped") > 20
     stepped = [event[2] for world in worlds for event in world.trace if event[1] == "clock stepped"]
     assert min(stepped) < 0 < max(stepped)
     assert sum("nacked" in event for world in worlds for event in world.trace) > 10

@@ -56,6 +56,7 @@ class World:
         self.delivered = set()
         self.cleared = set()  # gone for good: the cursor was cleared as well
         self.leases = {}  # lease id -> (expires, in elapsed time; positions)
+        self.handed_out = {}  # lease id -> all that it handed out, of this epoch
         self.mark_delete = BEFORE_ALL
         self.polls = []
         self.crash_count = self.lost_count = self.stored_count = self.merged_count = self.imported_count = 0
@@ -101,6 +102,7 @@ class World:
         self.host, self.epoch = self.registry.host(KEY), opened.epoch
         self.note("opened", opened.epoch, opened.recovered_count)
         self.leases.clear()
+        self.handed_out.clear()
         replay = sorted(position for position in self.deadlines if position not in self.acked)
         for start in range(0, len(replay), 7):
             self.offer(replay[start : start + 7])
@@ -189,6 +191,7 @@ class World:
         if taken and delivery.lease_id:
             assert delivery.expires_at_ms == now + LEASE_MS
             self.leases[delivery.lease_id] = (elapsed + LEASE_MS, set(taken))
+            self.handed_out[delivery.lease_id] = set(taken)
         elif taken:
             self.acked.update(taken)  # handed off: the dispatcher has them, and deals with them
         return taken
@@ -241,6 +244,17 @@ class World:
         if not positions:
             del self.leases[lease_id]
 
+    def slip(self):
+        """Acknowledge, with a lease of this epoch, what it never handed out: nothing may come of it."""
+        if not self.handed_out:
+            return
+        lease_id = self.random.choice(sorted(self.handed_out))
+        others = sorted(set(self.deadlines) - self.acked - self.handed_out[lease_id])
+        chosen = self.random.sample(others, min(5, len(others)))
+        outcome = self.host.ack(self.epoch, lease_id, PositionColumns.of(chosen))
+        assert (outcome.changed_count, len(outcome.stale) + len(outcome.unknown)) == (0, len(chosen))
+        self.note("slipped", len(chosen))
+
     def advance_mark_delete(self):
         for position in sorted(self.deadlines):
             if position not in self.acked:
@@ -256,6 +270,7 @@ class World:
         cleared = await self._finished(self.registry.clear(KEY, self.epoch))
         self.epoch = cleared.epoch
         self.leases.clear()
+        self.handed_out.clear()
         self.not_before.clear()
         self.cleared = set(self.deadlines)
         self.acked.update(self.cleared)
@@ -314,8 +329,10 @@ class World:
             self.offer_again()
         elif roll < 0.50:
             await self.poll()
-        elif roll < 0.64:
+        elif roll < 0.62:
             self.settle_lease()
+        elif roll < 0.63:
+            self.slip()
         elif roll < 0.65:
             self.step_clock(self.random.choice(self.clock_steps_ms))
         elif roll < 0.88:
@@ -367,6 +384,7 @@ class World:
         self.step_clock(max(0, -self.stepped_ms))
         self.storage.plan = replace(CALM, seed=self.seed)
         self.leases.clear()
+        self.handed_out.clear()
         for _ in range(200):
             await elapse(self.clock, self.drain_pause_ms)
             delivery = await self.host.poll(self.epoch, max_count=50, wait_ms=0, lease_ms=LEASE_MS)
@@ -375,6 +393,7 @@ class World:
                 self.host.ack(self.epoch, delivery.lease_id, PositionColumns.of(taken))
                 self.acked.update(taken)
                 self.leases.clear()
+                self.handed_out.clear()
         self.count_effects()
         missing = sorted(set(self.deadlines) - self.delivered)
         assert not missing, f"{len(missing)} messages never came out: {missing[:5]}"

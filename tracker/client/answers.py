@@ -106,7 +106,7 @@ class AckAnswer:
 
     acked_count: int
     stale_offsets: tuple[int, ...] = ()
-    """Leased again under another lease meanwhile: unchanged."""
+    """Tracked and not this lease's, or no longer: unchanged, so they are handed out again."""
     unknown_offsets: tuple[int, ...] = ()
     """Not tracked: nothing to do."""
 

@@ -208,6 +208,7 @@ class AddingVerbs(EffectResults):
         tracked = state.members.contains(positions) & ~leased
         cancelled = 0
         if tracked.any():
+            state.leases.ended.forget(positions.take(tracked))
             cancelled, homes = state.drop(positions.take(tracked))
             state.counters.cancelled += cancelled
             self._retire(homes)

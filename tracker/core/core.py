@@ -62,7 +62,7 @@ class TrackerCore(HandingOutVerbs):
         core = cls(limits, epoch=epoch, mark_delete=mark_delete)
         state = core._state
         state.last_seal_number = last_seal_number
-        # Answers of before a restart may still be acknowledged: their lease ids are known, have ended, and mean nobody else.
+        # Acks of leases from before a restart are no errors: their ids are known, and what they handed out is not.
         state.leases.number_after((epoch - 1) << _LEASE_ID_BITS)
         core._insert(plan)
         gone = (*plan.delete, *lost_bucket_ids)
@@ -203,6 +203,7 @@ class TrackerCore(HandingOutVerbs):
             if self._settle_at_ms is not None and self._settle_at_ms <= now.elapsed_ms:
                 self._settled()
             self._expire(now)
+            self._state.leases.ended.sweep(now.elapsed_ms)
             self._finish(now)
 
     def check(self) -> None:

@@ -100,7 +100,8 @@ class HandingOutVerbs(AddingVerbs):
     def ack(self, lease_id: int, positions: PositionColumns, now: Instant) -> LeaseOutcome:
         """Forget positions that were dealt with.
 
-        An ended lease is good enough, unless the position was leased again meanwhile: then it is ``stale``.
+        A lease that has ended is good enough for what it handed out itself, as long as that is remembered and was not
+        leased again, given back or dated anew. Any other tracked position is ``stale``: unchanged.
 
         Raises: InvalidInput for a lease id never given out, TrackerClosed.
         """
@@ -148,8 +149,11 @@ class HandingOutVerbs(AddingVerbs):
         if free.any():
             tracked = free & state.members.contains(positions)
             unknown = free & ~tracked
-            if tracked.any():
-                count, homes = state.drop(positions.take(tracked))
+            late = tracked & state.leases.ended.handed_out_by(lease_id, positions, now.elapsed_ms)
+            stale |= tracked & ~late
+            if late.any():
+                state.leases.ended.forget(positions.take(late))
+                count, homes = state.drop(positions.take(late))
                 acked += count
                 self._retire(homes)
         state.counters.acked += acked
@@ -169,6 +173,9 @@ class HandingOutVerbs(AddingVerbs):
         held, stale, free = self._sort_out(lease_id, positions)
         if free.any():
             tracked = free & state.members.contains(positions)
+            # It was given back, even if too late to matter: no ack of this lease is believed any more.
+            late = tracked & state.leases.ended.handed_out_by(lease_id, positions, now.elapsed_ms)
+            state.leases.ended.forget(positions.take(late))
             stale |= tracked
             free &= ~tracked
         returned = IndexColumns.empty()

@@ -125,7 +125,8 @@ def _check_wakeups(
     expected = state.limits.due_from_ms(min(deadlines)) if deadlines else None
     if next_delivery_ms != expected:
         raise InvariantViolation(f"the next delivery is announced for {next_delivery_ms}, it is {expected}")
-    durations = earliest((state.leases.next_expiry_ms(), *lifecycle.waiting_moments()))
+    leases = state.leases
+    durations = earliest((leases.next_expiry_ms(), leases.ended.next_sweep_ms(), *lifecycle.waiting_moments()))
     for moment, wakeup in zip((expected, durations), next_wakeup, strict=True):
         if moment is not None and (wakeup is None or wakeup > moment):
             raise InvariantViolation(f"nobody wakes up at {moment}; the next wake-up is {wakeup}")

@@ -6,11 +6,14 @@ must not lose its messages.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from tracker.core.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
+from tracker.core.ended_leases import EndedLeases
 from tracker.core.errors import InvalidInput, InvariantViolation
+from tracker.core.limits import TrackerLimits
 from tracker.core.ordered_map import OrderedMap
 from tracker.core.position_bitmap import PositionBitmap
 
@@ -18,6 +21,9 @@ _ROW_BYTES = 24
 _BITS_BYTES = 2
 _LEASE_BYTES = 1_400
 """An entry in both tables, three arrays and what holds them together, beyond rows and bits."""
+
+_NOTHING_ENDED: Final = EndedLeases(kept_ms=1, positions_max=1)
+"""Shared by all trackers without an expired lease: it is only looked into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +82,21 @@ class LeaseTable:
         "_bits",
         "_dropped_count",
         "_dropped_through",
+        "_ended",
         "_expiries",
         "_last_id",
         "_last_part",
         "_leases",
+        "_limits",
         "_parts_bytes",
         "_unlisted",
         "_unlisted_count",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, limits: TrackerLimits) -> None:
+        self._limits = limits
+        # Made when a lease expires: most trackers are idle.
+        self._ended: EndedLeases | None = None
         self._leases: dict[int, list[Lease]] = {}
         self._expiries: OrderedMap[tuple[int, int], Lease] = OrderedMap()
         self._last_id = 0
@@ -100,14 +111,19 @@ class LeaseTable:
         self._unlisted_count = 0
 
     @property
+    def ended(self) -> EndedLeases:
+        """What leases held when they expired."""
+        return _NOTHING_ENDED if self._ended is None else self._ended
+
+    @property
     def nbytes(self) -> int:
         """Memory that all leases hold, about. O(1)."""
-        return self._parts_bytes + self.bits.estimated_nbytes
+        return self._parts_bytes + self.bits.estimated_nbytes + self.ended.nbytes
 
     @property
     def listed_nbytes(self) -> int:
         """The same without a look at what was leased since the last one."""
-        return self._parts_bytes + self._bits.estimated_nbytes
+        return self._parts_bytes + self._bits.estimated_nbytes + self.ended.nbytes
 
     def __len__(self) -> int:
         return len(self._leases)
@@ -136,6 +152,7 @@ class LeaseTable:
 
     def grant(self, indexes: IndexColumns, expires_at_ms: int) -> int:
         """Lease rows that are not leased; returns the lease's id, ever higher."""
+        self.ended.forget(indexes.positions)
         self._last_id += 1
         self._begin(self._last_id, indexes, expires_at_ms)
         return self._last_id
@@ -233,10 +250,18 @@ class LeaseTable:
         while self._expiries and self._expiries.first()[0][0] <= elapsed_ms:
             lease = self._expiries.first()[1]
             lease.bits.remove_through(self._dropped_through)
-            returned.append(lease.outstanding())
+            rows = lease.outstanding()
+            returned.append(rows)
             self.bits.subtract(lease.bits)
             self._end(lease)
+            self._remember(lease.lease_id, rows.positions, lease.expires_at_ms)
         return returned
+
+    def _remember(self, lease_id: int, positions: PositionColumns, ended_ms: int) -> None:
+        if self._ended is None:
+            limits = self._limits
+            self._ended = EndedLeases(kept_ms=limits.late_ack_ms, positions_max=limits.late_ack_positions_max)
+        self._ended.remember(lease_id, positions, ended_ms)
 
     def release_all(self) -> list[IndexColumns]:
         """End every lease; returns what was outstanding."""
@@ -246,6 +271,7 @@ class LeaseTable:
 
     def drop_through(self, position: Position) -> None:
         """Forget leased positions at or below a position: they are never leased again. Amortised O(positions)."""
+        self.ended.forget_through(position)
         self._dropped_through = max(self._dropped_through, position)
         self._dropped_count += self.bits.remove_through(position)
         if self._dropped_count >= len(self._leases):
@@ -266,7 +292,8 @@ class LeaseTable:
         return [lease.outstanding() for parts in self._leases.values() for lease in parts]
 
     def clear(self) -> None:
-        """Forget all leases; ids go on rising."""
+        """Forget all leases, those that have ended too; ids go on rising."""
+        self._ended = None
         self._leases.clear()
         self._expiries.clear()
         self._dropped_through, self._dropped_count = BEFORE_ALL, 0
@@ -297,6 +324,7 @@ class LeaseTable:
                 if union.update(bits) != len(bits):
                     raise InvariantViolation(f"lease {lease_id} holds a position of another lease")
         self.bits.check()
+        self.ended.check(self.bits)
         if union != self.bits:
             raise InvariantViolation("the leased positions are not those that the leases hold")
         if len(self._expiries) != sum(map(len, self._leases.values())):

@@ -54,6 +54,10 @@ class TrackerLimits:
     """In-memory tracker: with this many waiting, all with the same delay, reading may pause; 0 never says so."""
     retry_backoff_ms: int = 1_000
     """A failed effect is tried again after this long."""
+    late_ack_ms: int = 600_000
+    """An ended lease still acknowledges what it handed out, for this long: longer than restarts and retries of callers take."""
+    late_ack_positions_max: int = 1_000_000
+    """So many positions are remembered for that at most, in 26 to 50 MB; as many as may be leased by default."""
 
     def __post_init__(self) -> None:
         """Refuse values no tracker can work with."""
@@ -66,6 +70,8 @@ class TrackerLimits:
             "load_indexes_max",
             "loaded_indexes_max",
             "retry_backoff_ms",
+            "late_ack_ms",
+            "late_ack_positions_max",
         ):
             value = getattr(self, at_least_one)
             if value < 1:

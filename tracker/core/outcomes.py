@@ -48,7 +48,7 @@ class LeaseOutcome:
 
     changed_count: int
     stale: Int64Array
-    """Leased again under another lease, or (nack) no longer leased: unchanged."""
+    """Tracked, and not this lease's: leased by another, or (ack) not handed out by it or forgotten, or (nack) free."""
     unknown: Int64Array
     """Not tracked: nothing to do."""
 

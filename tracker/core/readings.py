@@ -96,6 +96,7 @@ class TrackerReadings:
             retry_ms,
             self._merger.next_retry_ms(),
             self._state.leases.next_expiry_ms(),
+            self._state.leases.ended.next_sweep_ms(),
             self._settle_at_ms,
         )
         return Wakeup(prefetch_ms, earliest(durations))

@@ -60,7 +60,7 @@ class TrackerState:
         self.epoch = epoch
         self.mark_delete = mark_delete
         self.counters = Counters()
-        self.leases = LeaseTable()
+        self.leases = LeaseTable(limits)
         self.fixed_delay: FixedDelayDetector | None = None
         if limits.kind is TrackerKind.IN_MEMORY and limits.fixed_delay_lookahead:
             self.fixed_delay = FixedDelayDetector(lookahead=limits.fixed_delay_lookahead, tick_ms=limits.tick_ms)
@@ -201,12 +201,14 @@ class TrackerState:
         """Add untracked, distinct rows to an open home."""
         if not len(indexes):
             return
+        self.leases.ended.forget(indexes.positions)
         added = self.members.add(home, indexes.positions)
         assert added == len(indexes)
         self._put_copies(home, indexes, int(indexes.ledger_id.max()), int(indexes.deliver_at_ms.min()))
 
     def put_above(self, home: Home, ledger_id: int, indexes: IndexColumns, min_deliver_at_ms: int) -> None:
         """Add rows of one ledger, in ascending order, above all that is tracked of it."""
+        self.leases.ended.forget(indexes.positions)
         self.members.add_above(home, ledger_id, indexes.entry_id)
         self._put_copies(home, indexes, ledger_id, min_deliver_at_ms)
 

@@ -202,7 +202,8 @@ class DelayedDeliveryTrackerServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def AckMessages(self, request, context):
-        """Acknowledges leased positions: they are no longer tracked.
+        """Acknowledges leased positions: they are no longer tracked. A lease acknowledges only what it handed out, also some
+        time after its end.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
