@@ -83,7 +83,7 @@ def hostile(rng: random.Random, message) -> None:
         values = {
             field.TYPE_STRING: ["", "x", "===", *NAMES],
             field.TYPE_INT64: SIGNED,
-            field.TYPE_FIXED64: UNSIGNED,
+            field.TYPE_SFIXED64: SIGNED,
             field.TYPE_UINT64: UNSIGNED,
             field.TYPE_UINT32: [0, 1, 10, 10_001, 2**32 - 1],
             field.TYPE_BOOL: [True, False],
