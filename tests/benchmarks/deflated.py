@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from tests.ledger.offload.sequence_files import ESCAPE, SYNC, MapFileWriter
-from tracker.ledger.offload.inflating import VALUE_BYTES_MAX, inflate, inflate_each
+from tracker.ledger.offload.inflating import VALUE_BYTES_MAX, inflate, inflate_some
 from tracker.ledger.offload.sequence_file import Compression, vint
 
+_PIECE_BYTES_MAX = 16 << 20
 _RECORD_HEAD = struct.Struct(">iiq")
 
 
@@ -33,8 +34,10 @@ def inflate_all(streams: Sequence[bytes], compression: Compression, sizes: list[
     """Inflate everything as a reader would, and note how large it is."""
     if compression is Compression.RECORD:
         # Piece by piece, so that not all of it is in memory at once.
-        for first in range(0, len(streams), 16_384):
-            plain, _ = inflate_each(streams[first : first + 16_384])
+        first = 0
+        while first < len(streams):
+            plain, _ = inflate_some(streams[first : first + 16_384], _PIECE_BYTES_MAX)
             sizes.append(sum(map(len, plain)))
+            first += len(plain)
         return
     sizes.extend(len(inflate(stream, VALUE_BYTES_MAX)) for stream in streams)

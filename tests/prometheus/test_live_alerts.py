@@ -14,7 +14,7 @@ from tests.prometheus.live import Service, eventually, prometheus, scaled_rules,
 from tests.prometheus.queries import RULES
 from tracker.client import DelayedTrackerClient, TrackerSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.deep, pytest.mark.timeout(300)]
 
 TOPIC, HOUR_MS = "persistent://lab/main/delayed", 3_600_000
 FULL = 1_000_000_000_000

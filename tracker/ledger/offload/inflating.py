@@ -5,7 +5,9 @@ With the extra ``offload`` installed, zlib-ng does it in less than half the time
 
 import importlib
 import zlib
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any, Final
 
 from tracker.ledger.errors import CompressedDataInvalid
@@ -15,10 +17,8 @@ VALUE_BYTES_MAX: Final = 1 << 28
 most 5 MB unless ``maxMessageSize`` says otherwise, and blocks are cut at about a megabyte."""
 _EXPANSION_MAX: Final = 1_032
 """Deflate's best."""
-_SAFE_BYTES: Final = 1 << 16
-"""A stream of this size cannot inflate to more than 64 MB."""
 _AT_ONCE_BYTES_MAX: Final = 1 << 19
-"""Nor one of this size to more than twice :data:`VALUE_BYTES_MAX`, which larger ones take while they grow."""
+"""A stream of this size cannot inflate to more than twice :data:`VALUE_BYTES_MAX`, which larger ones take while they grow."""
 _ROOM_BYTES_MAX: Final = 1 << 23
 
 
@@ -79,21 +79,31 @@ def inflate_some(streams: Sequence[bytes], bytes_max: int) -> tuple[list[bytes],
         bytes_max: the stream that reaches it is the last one.
     Returns: what each of them holds, nothing for those that are damaged, and why those are, by row.
     """
-    if max(map(len, streams)) <= _SAFE_BYTES and sum(map(len, streams)) * _EXPANSION_MAX <= bytes_max:
-        try:
-            return list(map(_zlib.decompress, streams)), {}
-        except _StreamError:
-            pass  # One of them. Which one, the slower way tells.
+    ends = list(accumulate(map(len, streams)))
     values: list[bytes] = []
     damaged: dict[int, CompressedDataInvalid] = {}
     left = bytes_max
-    for row, stream in enumerate(streams):
+    while left > 0 and len(values) < len(streams):
+        first = len(values)
+        begin = ends[first] - len(streams[first])
+        # As many as cannot hold more than what is left, whatever they claim; else one, which may.
+        last = max(bisect_right(ends, begin + left // _EXPANSION_MAX), first + 1)
+        values += _inflated_each(streams[first:last], first, damaged)
+        left -= sum(map(len, values[first:]))
+    return values, damaged
+
+
+def _inflated_each(streams: Sequence[bytes], first: int, damaged: dict[int, CompressedDataInvalid]) -> list[bytes]:
+    if len(streams) > 1:
+        try:
+            return list(map(_zlib.decompress, streams))
+        except _StreamError:
+            pass  # One of them. Which one, the slower way tells.
+    values = []
+    for row, stream in enumerate(streams, start=first):
         try:
             values.append(inflate(stream, VALUE_BYTES_MAX))
         except CompressedDataInvalid as error:
             values.append(b"")
             damaged[row] = error
-        left -= len(values[-1])
-        if left <= 0:
-            break
-    return values, damaged
+    return values
