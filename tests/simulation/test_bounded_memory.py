@@ -44,6 +44,8 @@ class Crowd:
         self.next_entry = [0] * TRACKERS
         self.offered = [set() for _ in range(TRACKERS)]
         self.taken = [set() for _ in range(TRACKERS)]
+        self.unsettled = set()
+        """Handed out and not acknowledged: their leases end, and they are in memory again."""
         self.refused_count = self.most_unstored = self.most_loaded = 0
 
     async def start(self):
@@ -59,8 +61,8 @@ class Crowd:
         assert unstored.unstored_count < UNSTORED_MAX + BATCH
         assert max(counts) < TRACKER_UNSTORED_MAX + BATCH
         shares = [host.to_read().load_share.held_count for host, _ in self.hosts]
-        # Beyond the maximum each tracker has one segment, and the last of those read ahead may exceed it.
-        assert sum(shares) < LOADED_MAX + (TRACKERS + 1) * SEGMENT
+        # Beyond the maximum: what leases gave back, a segment of each tracker, and the last that was read ahead.
+        assert sum(shares) < LOADED_MAX + (TRACKERS + 1) * SEGMENT + len(self.unsettled)
         self.most_unstored = max(self.most_unstored, unstored.unstored_count)
         self.most_loaded = max(self.most_loaded, sum(shares))
 
@@ -84,10 +86,12 @@ class Crowd:
     async def take(self, number):
         host, epoch = self.hosts[number]
         due = await host.poll(epoch, max_count=BATCH, wait_ms=0, lease_ms=500)
-        if len(due.indexes) and self.random.random() < 0.8:
+        rows = list(zip(due.indexes.ledger_id.tolist(), due.indexes.entry_id.tolist(), strict=True))
+        self.unsettled.update((number, *row) for row in rows)
+        if rows and self.random.random() < 0.8:
             host.ack(epoch, due.lease_id, due.indexes.positions)
-            rows = zip(due.indexes.ledger_id.tolist(), due.indexes.entry_id.tolist(), strict=True)
             self.taken[number].update(rows)
+            self.unsettled.difference_update((number, *row) for row in rows)
 
     async def step(self):
         kind = self.random.random()

@@ -3,8 +3,8 @@
 A row counts from the moment it is asked for until it is handed out, dropped or leased. While there is room, any tracker
 reads ahead. When there is none, those that want to read wait in the order of their first deadlines, and the first of
 them is the first to find room again. A tracker whose next row is due does not wait: it reads one segment, so that what
-one tracker holds keeps no other from handing out. Rows are therefore bounded by the maximum and one segment for each
-tracker that has something due in a snapshot.
+one tracker holds keeps no other from handing out. Rows are therefore bounded by the maximum, one segment for each tracker
+that has something due in a snapshot, and what leases gave back when others had taken the room.
 
 Room comes and goes with the steps of all trackers; whoever owns them wakes :meth:`LoadBudget.pop_waiting` then.
 """
