@@ -21,7 +21,7 @@ MESSAGE_INDEX_SCHEMA: Final = StructType(
         StructField(schema.BROKER_TIMESTAMP, LongType(), nullable=True),
     ]
 )
-"""One row for each entry: its messages have the indexes from the first to the last, both included."""
+"""One row for each entry: the indexes that the broker counted for it, from the first to the last, both included."""
 READ_SCHEMA: Final = schema.entry_columns(
     schema.TOPIC,
     schema.LEDGER_ID,
@@ -29,6 +29,7 @@ READ_SCHEMA: Final = schema.entry_columns(
     schema.BROKER_TIMESTAMP,
     schema.INDEX,
     schema.NUM_MESSAGES,
+    schema.TXN_ID_MOST,
     schema.ENTRY_COUNT,
     schema.ERROR,
 )
@@ -38,13 +39,15 @@ READ_SCHEMA: Final = schema.entry_columns(
 def index_messages(entries: DataFrame) -> DataFrame:
     """The table of all entries whose index the broker noted.
 
-    Input: topic, ledger_id, entry_id, broker_timestamp, index, num_messages; any order.
-    Output: :data:`MESSAGE_INDEX_SCHEMA`, no order.
+    Input: topic, ledger_id, entry_id, broker_timestamp, index, num_messages, txn_id_most; any order.
+    Output: :data:`MESSAGE_INDEX_SCHEMA`, no order. Ranges of a topic are disjoint.
     """
-    last = F.col(schema.INDEX)
+    last, messages = F.col(schema.INDEX), F.col(schema.NUM_MESSAGES)
+    # A broker counts a transaction's batch as one message, as ``tracker.ledger.message_index`` has it, too.
+    counts_as_many = (messages > 1) & F.col(schema.TXN_ID_MOST).isNull()
     return entries.where(last.isNotNull()).select(
         schema.TOPIC,
-        (last - F.col(schema.NUM_MESSAGES) + 1).alias(FIRST_INDEX),
+        F.when(counts_as_many, last - messages + 1).otherwise(last).alias(FIRST_INDEX),
         last.alias(LAST_INDEX),
         schema.LEDGER_ID,
         schema.ENTRY_ID,

@@ -212,6 +212,7 @@ class _IndexSearch:
         last = self._lookup.index(number)
         assert last is not None
         metadata = self._lookup.metadata(number)
-        # A transaction's batch counts as one message, whatever it holds.
-        batched = metadata.num_messages_in_batch > 1 and not metadata.HasField("txnid_most_bits")
-        return last - metadata.num_messages_in_batch + 1 if batched else last
+        # A transaction's batch counts as one message, whatever it holds. One half of an id is no transaction.
+        in_transaction = metadata.HasField("txnid_most_bits") and metadata.HasField("txnid_least_bits")
+        counts_as_many = metadata.num_messages_in_batch > 1 and not in_transaction
+        return last - metadata.num_messages_in_batch + 1 if counts_as_many else last

@@ -1,0 +1,52 @@
+"""Golden: the table of message indexes has the ranges that a real broker counted."""
+
+from itertools import pairwise
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_rebuild.message_index import READ_SCHEMA, index_messages
+from tests.golden.pulsar_pack import BOOKIE, METADATA, expected
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+Ranges = dict[tuple[str, int, int], tuple[int, int]]
+"""First and last index by topic, ledger and entry."""
+
+
+def broker_ranges() -> Ranges:
+    """Ranges by the broker's counter alone: each entry's begins behind the one before it, the first one's at 0."""
+    rows = sorted(
+        (row["topic"], row["ledger"], row["entry"], row["index"])
+        for row in expected("entries")
+        if row["index"] is not None
+    )
+    ranges: Ranges = {}
+    next_index: dict[str, int] = {}
+    for topic, ledger, entry, last in rows:
+        ranges[topic, ledger, entry] = next_index.get(topic, 0), last
+        next_index[topic] = last + 1
+    return ranges
+
+
+def test_the_ranges_of_all_topics_are_those_that_the_broker_counted(spark: SparkSession):
+    """Batches, batches of transactions (one index each), markers and chunks; ranges of a topic meet without overlap."""
+    entries = (
+        spark.read.format("pulsar_ledger")
+        .schema(READ_SCHEMA)
+        .options(url=f"bookkeeper+file:{BOOKIE}?metadata={METADATA}", onError="fail")
+        .load()
+    )
+    found = {
+        (row["topic"], row["ledger_id"], row["entry_id"]): (row["first_index"], row["last_index"])
+        for row in index_messages(entries).toArrow().to_pylist()
+    }
+    counted = broker_ranges()
+    assert {key: found.get(key) for key in counted if found.get(key) != counted[key]} == {}
+    # Of the broker's own topics there are no recorded answers.
+    assert {topic for topic, _, _ in found.keys() - counted.keys()} == {
+        "persistent://lab/main/__transaction_buffer_snapshot"
+    }
+    assert len(found) > 5_000
+    for (before, (_, last)), (after, (first, _)) in pairwise(sorted(found.items())):
+        assert before[0] != after[0] or last < first, after
