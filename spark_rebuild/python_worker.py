@@ -3,31 +3,35 @@
 import gc
 import itertools
 import sys
+import traceback
 from typing import Final
 
 _tasks: Final = itertools.count()
 """Of this process."""
 
 
-def end_quietly() -> None:
-    """Have a process that Spark keeps for later end without a word when Spark has gone.
+class _WithoutLostConnections:
+    """Module ``traceback`` for Spark's daemon, silent about workers whose connection to Spark is gone."""
 
-    It finds out when it tells Spark so. Over TCP that goes nowhere; over a Unix socket it fails, and Spark's daemon would
-    print the traceback, among what a command says that has long succeeded.
+    format_exc = staticmethod(traceback.format_exc)
+
+    @staticmethod
+    def print_exc() -> None:
+        """Print the exception that is handled, unless it only says that Spark has gone."""
+        if not isinstance(sys.exception(), ConnectionError):
+            traceback.print_exc()
+
+
+def end_quietly() -> None:
+    """Let a worker process of Spark's daemon end without a traceback when Spark has closed its connection.
+
+    A worker notices when it flushes its answer, after its task is done: over TCP the bytes go nowhere, over a Unix socket
+    the flush fails. The daemon would print the traceback among the messages of a command that succeeded. Called when a
+    task imports this package, it covers the task itself and all that follow in the process.
     """
     daemon = sys.modules["__main__"]
-    serve = getattr(daemon, "worker", None)
-    if getattr(daemon.__spec__, "name", None) != "pyspark.daemon" or serve is None or hasattr(serve, "__wrapped__"):
-        return
-
-    def serve_quietly(*given: object) -> object:
-        try:
-            return serve(*given)
-        except BrokenPipeError:
-            return 1
-
-    serve_quietly.__wrapped__ = serve  # type: ignore[attr-defined]
-    daemon.worker = serve_quietly  # type: ignore[attr-defined]
+    if getattr(daemon.__spec__, "name", None) == "pyspark.daemon" and hasattr(daemon, "traceback"):
+        daemon.traceback = _WithoutLostConnections  # type: ignore[attr-defined]
 
 
 def spare_what_stays() -> None:

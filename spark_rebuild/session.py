@@ -3,8 +3,11 @@
 import os
 import sys
 from collections.abc import Mapping
+from subprocess import Popen
 from typing import Final
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from spark_rebuild.java import find_java
@@ -30,7 +33,11 @@ _UNDER_SPARK_SUBMIT: Final = "PYSPARK_GATEWAY_PORT"
 
 
 def build_session(
-    master: str | None = None, *, name: str = "spark-rebuild", options: Mapping[str, str] | None = None
+    master: str | None = None,
+    *,
+    name: str = "spark-rebuild",
+    options: Mapping[str, str] | None = None,
+    output: int | None = None,
 ) -> SparkSession:
     """A session that knows the format ``pulsar_ledger``; the one that is active, if there is one.
 
@@ -39,19 +46,24 @@ def build_session(
             all cores of this machine without it.
         name: what Spark's pages call the job.
         options: settings of Spark that go before those of this function.
+        output: a file descriptor for what Spark's Java process, its Python workers included, writes to stdout and
+            stderr; None leaves it those of this process. Without effect on a Java process that runs already.
     Raises:
         JavaNotFound: no Java of 17 or newer is on this machine, and Spark is not running already.
     Cost: some seconds; sets JAVA_HOME and PYSPARK_PYTHON of this process, which Spark's own processes inherit.
     """
-    builder = SparkSession.builder.appName(name)
+    settings = {"spark.app.name": name, **_ALWAYS, **(options or {})}
     if not is_submitted():
         os.environ["JAVA_HOME"] = str(find_java())
-        builder = builder.master(master or "local[*]")
+        settings["spark.master"] = master or "local[*]"
     elif master is not None:
-        builder = builder.master(master)
+        settings["spark.master"] = master
     # Workers must have the same packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    for key, value in {**_ALWAYS, **(options or {})}.items():
+    if output is not None and not _has_java():
+        _start_context(settings, output)
+    builder = SparkSession.builder
+    for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
@@ -62,6 +74,23 @@ def build_session(
 def is_submitted() -> bool:
     """Whether spark-submit has started this process."""
     return _UNDER_SPARK_SUBMIT in os.environ
+
+
+def java_process() -> Popen[bytes] | None:
+    """Return the Java process that this one has started for Spark; None without one, as under spark-submit."""
+    process: Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001  told nowhere else
+    return process
+
+
+def _has_java() -> bool:
+    return is_submitted() or SparkContext._gateway is not None  # noqa: SLF001  told nowhere else
+
+
+def _start_context(settings: Mapping[str, str], output: int) -> None:
+    """Start Java, and the context that ``SparkSession.builder`` finds then."""
+    conf = SparkConf().setAll(list(settings.items()))
+    gateway = launch_gateway(conf, popen_kwargs={"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
+    SparkContext(conf=conf, gateway=gateway)
 
 
 def register_sources(session: SparkSession) -> None:

@@ -1,6 +1,7 @@
 """Processes that Spark keeps for later, as its daemon runs them."""
 
 import sys
+import traceback
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -10,38 +11,43 @@ from spark_rebuild.python_worker import end_quietly
 
 @pytest.fixture
 def daemon(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The program of this process is Spark's daemon, whose workers raise what they are given."""
-
-    def worker(error: BaseException | None) -> int:
-        if error is not None:
-            raise error
-        return 0
-
+    """The program of this process is Spark's daemon, which prints what ends a worker."""
     program = ModuleType("__main__")
     program.__spec__ = SimpleNamespace(name="pyspark.daemon")  # type: ignore[assignment]
-    program.worker = worker  # type: ignore[attr-defined]
+    program.traceback = traceback  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "__main__", program)
     return program
 
 
-def test_a_worker_ends_without_a_traceback_when_spark_has_gone(daemon):
-    """Its status says that it is of no use any more; nothing else changes, however often it is asked for."""
+def printed(daemon: ModuleType, error: Exception, capsys: pytest.CaptureFixture[str]) -> str:
+    """What the daemon prints when a worker ends with this."""
+
+    def worker() -> None:
+        raise error
+
+    try:
+        worker()
+    except type(error):
+        daemon.traceback.print_exc()
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), ConnectionResetError()])
+def test_a_worker_ends_without_a_traceback_when_spark_has_gone(daemon, capsys, error):
+    """From the task on that imports the package, however often it is imported; other errors are printed as before."""
+    assert type(error).__name__ in printed(daemon, error, capsys)
     end_quietly()
-    quiet = daemon.worker
     end_quietly()
-    assert daemon.worker is quiet
-    assert quiet(BrokenPipeError()) == 1
-    assert quiet(None) == 0
-    with pytest.raises(EOFError):
-        quiet(EOFError())
+    assert printed(daemon, error, capsys) == ""
+    assert "EOFError" in printed(daemon, EOFError(), capsys)
+    assert "NoneType" in daemon.traceback.format_exc()
 
 
 def test_other_programs_are_left_alone(daemon):
     """Drivers, and whatever else imports the package."""
     daemon.__spec__.name = "tracker.cli.spark"
-    before = daemon.worker
     end_quietly()
-    assert daemon.worker is before
+    assert daemon.traceback is traceback
     daemon.__spec__ = None
     end_quietly()
-    assert daemon.worker is before
+    assert daemon.traceback is traceback

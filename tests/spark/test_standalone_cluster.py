@@ -125,11 +125,12 @@ async def test_drivers_that_die_and_jobs_that_race(cluster, undisturbed, tmp_pat
 async def test_a_worker_that_dies_in_the_middle(cluster, undisturbed, tmp_path):
     """Its tasks, and what it has read, are done again by the other one."""
     target = f"sqlite:{tmp_path / 'tracker.db'}"
-    driver = await cluster.driver(*arguments(tmp_path, target), options=BOTH_WORKERS)
+    log = tmp_path / "spark.log"
+    driver = await cluster.driver(*arguments(tmp_path, target), "--spark-log", str(log), options=BOTH_WORKERS)
     await driver.said(r"(?m)^stage \.\.\.")
     await cluster.workers[0].kill()
     assert await driver.ended() == 0, driver.err
-    assert "Lost executor" in driver.err
+    assert "Lost executor" in log.read_text()
     assert await visible(target) == undisturbed
 
 

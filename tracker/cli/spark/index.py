@@ -18,6 +18,7 @@ from tracker.cli.spark.options import (
     OpenLedgers,
     Prometheus,
     Source,
+    SparkLog,
     SparkOptions,
     Topics,
     TopicsPattern,
@@ -66,6 +67,7 @@ def index_command(
     on_error: OnError = "fail",
     master: Master = None,
     spark_option: SparkOptions = None,
+    spark_log: SparkLog = None,
     prometheus: Prometheus = None,
     as_json: AsJson = False,
 ) -> None:
@@ -83,7 +85,10 @@ def index_command(
         open_ledgers=open_ledgers,
         on_error=on_error,
     )
-    with spark_job(master, spark_option, command="index", source=source, as_json=as_json) as (session, report):
+    with spark_job(master, spark_option, command="index", source=source, as_json=as_json, log=spark_log) as (
+        session,
+        report,
+    ):
         stages = Stages(report)
         entries = session.read.format("pulsar_ledger").schema(READ_SCHEMA).options(**options).load()
         with stages.of("write"):

@@ -17,6 +17,7 @@ from tracker.cli.spark.options import (
     OpenLedgers,
     Prometheus,
     Source,
+    SparkLog,
     SparkOptions,
     Topics,
     TopicsPattern,
@@ -57,6 +58,7 @@ def inspect_command(
     bar_count: Annotated[int, typer.Option("--bars", min=1, max=10_000, help="How many bars.")] = 24,
     master: Master = None,
     spark_option: SparkOptions = None,
+    spark_log: SparkLog = None,
     prometheus: Prometheus = None,
     as_json: AsJson = False,
 ) -> None:
@@ -77,7 +79,10 @@ def inspect_command(
         raise InvalidInput(
             "--bars", bar_count, f"with --step-s {step_s} they end beyond 2^63-1 ms: give fewer or narrower"
         )
-    with spark_job(master, spark_option, command="inspect", source=source, as_json=as_json) as (session, report):
+    with spark_job(master, spark_option, command="inspect", source=source, as_json=as_json, log=spark_log) as (
+        session,
+        report,
+    ):
         stages = Stages(report)
         entries = session.read.format("pulsar_ledger").schema(READ_SCHEMA).options(**options).load()
         with stages.of("describe"):

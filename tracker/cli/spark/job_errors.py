@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from tracker.cli.ledger_source import READABLE_FILES, unusable_file
@@ -22,7 +22,7 @@ class SparkJobFailed(DelayedTrackerError):
     reason = "SPARK_JOB_FAILED"
 
 
-def job_error(error: PySparkException | Py4JJavaError, source: str) -> DelayedTrackerError:
+def job_error(error: PySparkException | Py4JError, source: str) -> DelayedTrackerError:
     """What a worker of ours raised, if that ended the job; else that Spark failed.
 
     Args:
@@ -34,7 +34,7 @@ def job_error(error: PySparkException | Py4JJavaError, source: str) -> DelayedTr
     return _ours(said) or _of_files(said, source) or SparkJobFailed(f"Spark ended the job: {first_said(error)}")
 
 
-def first_said(error: PySparkException | Py4JJavaError) -> str:
+def first_said(error: PySparkException | Py4JError) -> str:
     """What Spark said first, in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if isinstance(error, Py4JJavaError):

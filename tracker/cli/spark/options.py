@@ -83,6 +83,15 @@ SparkOptions = Annotated[
     list[str] | None,
     typer.Option("--spark-option", help="A setting of Spark; may be repeated.", metavar="KEY=VALUE"),
 ]
+SparkLog = Annotated[
+    Path | None,
+    typer.Option(
+        "--spark-log",
+        help="Append what Spark and its Python workers say to this file; by default the end of it is kept in a file, "
+        "which the error names, if Spark fails.",
+        metavar="FILE",
+    ),
+]
 Prometheus = Annotated[
     Path | None,
     typer.Option(

@@ -20,6 +20,7 @@ from tracker.cli.spark.options import (
     OpenLedgers,
     Prometheus,
     Source,
+    SparkLog,
     SparkOptions,
     Subscriptions,
     Topics,
@@ -78,6 +79,7 @@ def rebuild_command(
     overrides: Set = None,
     master: Master = None,
     spark_option: SparkOptions = None,
+    spark_log: SparkLog = None,
     prometheus: Prometheus = None,
     as_json: AsJson = False,
 ) -> None:
@@ -115,7 +117,10 @@ def rebuild_command(
     if commit is not None and not dry_run:
         target = commit_target(commit)
         refuse_early(commit, target)
-    with spark_job(master, spark_option, command="rebuild", source=source, as_json=as_json) as (session, report):
+    with spark_job(master, spark_option, command="rebuild", source=source, as_json=as_json, log=spark_log) as (
+        session,
+        report,
+    ):
         summary = rebuild(session, settings, target=target, report=report)
     if prometheus is not None:
         _write_metrics(prometheus, summary)

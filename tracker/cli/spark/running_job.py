@@ -1,23 +1,31 @@
 """A Spark session for one command, and how far its job is: a bar on a terminal, log lines elsewhere."""
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from subprocess import TimeoutExpired
 from threading import Event, Thread
 from time import perf_counter
 from typing import Final
 
-from py4j.protocol import Py4JJavaError
+import pyarrow as pa
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 from rich import progress as bars
 
-from spark_rebuild.session import build_session
+from spark_rebuild.session import build_session, is_submitted, java_process
 from tracker.cli.ledger_source import READABLE_FILES, files_usable
 from tracker.cli.output import LOG_LINE_EVERY_S, notice_console
-from tracker.cli.spark.job_errors import job_error
+from tracker.cli.spark.job_errors import SparkJobFailed, first_said, job_error
 from tracker.cli.spark.options import spark_options
+from tracker.cli.spark.spark_output import SparkOutput
+from tracker.core.errors import InvalidInput
 
 _LOOK_EVERY_S: Final = 0.25
+_JAVA_ENDS_WITHIN_S: Final = 1.0
+"""A process that ends closes its sockets first; it is gone this long after at the latest."""
 
 Report = Callable[[str], None]
 """Called with the name of a stage when it begins."""
@@ -41,7 +49,13 @@ class Stages:
 
 @contextmanager
 def spark_job(
-    master: str | None, options: Sequence[str] | None, *, command: str, source: Sequence[str], as_json: bool
+    master: str | None,
+    options: Sequence[str] | None,
+    *,
+    command: str,
+    source: Sequence[str],
+    as_json: bool,
+    log: Path | None,
 ) -> Iterator[tuple[SparkSession, Report]]:
     """A session for the length of a command, whose progress is shown; one that is active already is used, and goes on.
 
@@ -51,32 +65,93 @@ def spark_job(
         command: its name.
         source: what it reads, for errors.
         as_json: the answer is JSON, and nothing else is said: stderr has the error, and spark-submit makes one stream of both.
+        log: where Spark's processes write; None keeps the end of it, for a failure of Spark's.
     Raises:
-        InvalidInput: an option is not of that form, or a file cannot be read.
+        InvalidInput: an option is not of that form, or a file cannot be read or written.
         SourceUnreadable: a bucket cannot be read.
         JavaNotFound: Spark cannot start.
         SparkJobFailed: it failed in a way that is not ours.
     """
     settings = spark_options(options)
+    if log is not None and is_submitted():
+        raise InvalidInput(
+            "--spark-log", str(log), "spark-submit has started Spark, and says itself where its log goes"
+        )
     with (
-        _session(master, settings, command, " ".join(source)) as session,
+        _session(master, settings, command, " ".join(source), log) as session,
         _progress(session, "starting", is_quiet=as_json) as report,
     ):
         yield session, report
 
 
 @contextmanager
-def _session(master: str | None, options: Mapping[str, str], command: str, source: str) -> Iterator[SparkSession]:
-    is_ours = not _is_running()
-    session = build_session(master, name=f"spark-rebuild {command}", options=options)
+def _session(
+    master: str | None, options: Mapping[str, str], command: str, source: str, log: Path | None
+) -> Iterator[SparkSession]:
+    name = f"spark-rebuild {command}"
+    if _is_running():
+        with _job_errors(source):
+            yield build_session(master, name=name, options=options)
+        return
+    with SparkOutput(log) as output:
+        try:
+            session = _started(master, name, options, output)
+            try:
+                with _job_errors(source):
+                    yield session
+            finally:
+                _stop(session)
+        except SparkJobFailed as error:
+            if is_submitted():
+                raise
+            raise SparkJobFailed(f"{error.message}; {output.place()}") from error
+
+
+def _started(master: str | None, name: str, options: Mapping[str, str], output: SparkOutput) -> SparkSession:
     try:
-        with files_usable(source, READABLE_FILES):
-            yield session
-    except (PySparkException, Py4JJavaError) as error:
+        return build_session(master, name=name, options=options, output=output.fileno())
+    except PySparkRuntimeError as error:
+        # Java has ended before it could say anything to Python.
+        raise SparkJobFailed(f"Spark cannot start: {output.first_error() or first_said(error)}") from error
+    except (PySparkException, Py4JError) as error:
+        raise SparkJobFailed(f"Spark cannot start: {first_said(error)}") from error
+
+
+def _stop(session: SparkSession) -> None:
+    with warnings.catch_warnings(), suppress(Py4JError, OSError):
+        # Where Java has gone there is nothing to stop, and the command has its own error for that.
+        warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark", RuntimeWarning)
+        session.stop()
+
+
+@contextmanager
+def _job_errors(source: str) -> Iterator[None]:
+    """Raise what ended a job as one error of ours."""
+    try:
+        with files_usable(source, READABLE_FILES), _java_runs():
+            yield
+    except (PySparkException, Py4JError) as error:
         raise job_error(error, source) from error
-    finally:
-        if is_ours:
-            session.stop()
+
+
+@contextmanager
+def _java_runs() -> Iterator[None]:
+    """Raise SparkJobFailed for whatever a block finds out by when Spark's Java process ends during it."""
+    try:
+        yield
+    except (Py4JError, EOFError, OSError, pa.ArrowInvalid) as error:
+        java = java_process()
+        is_of_others = (
+            isinstance(error, Py4JJavaError | BrokenPipeError) or getattr(error, "filename", None) is not None
+        )
+        if java is None or is_of_others:
+            raise
+        try:
+            status = java.wait(_JAVA_ENDS_WITHIN_S)
+        except TimeoutExpired:
+            raise error from None
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        raise SparkJobFailed(f"Spark's Java process {how} during the job") from error
 
 
 def _is_running() -> bool:
@@ -95,7 +170,6 @@ def _progress(session: SparkSession, first: str, *, is_quiet: bool) -> Iterator[
         yield lambda _: None
         return
     console = notice_console()
-    ended = Event()
     if console.is_terminal:
         columns = (
             bars.SpinnerColumn(),
@@ -108,31 +182,36 @@ def _progress(session: SparkSession, first: str, *, is_quiet: bool) -> Iterator[
         with bars.Progress(*columns, console=console, transient=True) as bar:
             task = bar.add_task(first, total=None)
 
-            def watch() -> None:
-                while not ended.wait(_LOOK_EVERY_S):
-                    done, total = _tasks(session)
-                    bar.update(task, completed=done, total=total or None)
+            def update(done: int, total: int) -> None:
+                bar.update(task, completed=done, total=total or None)
 
-            with _running(watch, ended):
+            with _watched(session, _LOOK_EVERY_S, update):
                 yield lambda name: bar.update(task, description=name, completed=0, total=None)
         return
     stage = [first]
 
-    def say() -> None:
-        while not ended.wait(LOG_LINE_EVERY_S):
-            done, total = _tasks(session)
-            console.print(f"{stage[0]}: {done} of {total} tasks")
+    def say(done: int, total: int) -> None:
+        console.print(f"{stage[0]}: {done} of {total} tasks")
 
     def report(name: str) -> None:
         stage[0] = name
         console.print(f"{name} ...")
 
-    with _running(say, ended):
+    with _watched(session, LOG_LINE_EVERY_S, say):
         yield report
 
 
 @contextmanager
-def _running(watch: Callable[[], None], ended: Event) -> Iterator[None]:
+def _watched(session: SparkSession, every_s: float, show: Callable[[int, int], None]) -> Iterator[None]:
+    """Show again and again how many tasks are done, and how many there are."""
+    ended = Event()
+
+    def watch() -> None:
+        # Where Java has gone there is nothing to show, and the command finds that out itself.
+        with suppress(Py4JError, OSError):
+            while not ended.wait(every_s):
+                show(*_tasks(session))
+
     thread = Thread(target=watch, name="progress", daemon=True)
     thread.start()
     try:

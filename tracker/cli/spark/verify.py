@@ -22,6 +22,7 @@ from tracker.cli.spark.options import (
     OpenLedgers,
     Prometheus,
     Source,
+    SparkLog,
     SparkOptions,
     Subscriptions,
     Topics,
@@ -59,6 +60,7 @@ def verify_command(
     overrides: Set = None,
     master: Master = None,
     spark_option: SparkOptions = None,
+    spark_log: SparkLog = None,
     prometheus: Prometheus = None,
     as_json: AsJson = False,
 ) -> None:
@@ -86,7 +88,10 @@ def verify_command(
     )
     with (
         live_index(against) as (live, lost),
-        spark_job(master, spark_option, command="verify", source=source, as_json=as_json) as (session, report),
+        spark_job(master, spark_option, command="verify", source=source, as_json=as_json, log=spark_log) as (
+            session,
+            report,
+        ),
     ):
         summary, comparisons = verify(session, settings, live, report=report)
     if prometheus is not None:

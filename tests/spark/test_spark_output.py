@@ -1,0 +1,77 @@
+"""What Spark's own processes say is bounded in memory, and in a file when it is wanted."""
+
+import logging
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tracker.cli.spark.spark_output import KEPT_BYTES_MAX, SparkOutput
+from tracker.core.errors import InvalidInput
+
+
+@pytest.fixture(autouse=True)
+def temporary(monkeypatch, tmp_path):
+    """Temporary files are here."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+def kept(output: SparkOutput) -> bytes:
+    """What the file has that the output names."""
+    named = re.fullmatch("Spark's log is (.+)", output.place())
+    assert named is not None
+    return Path(named[1]).read_bytes()
+
+
+def test_the_last_bytes_are_kept():
+    """However much is written; nobody who writes waits for a reader."""
+    lines = [b"%07d\n" % number for number in range(3 * KEPT_BYTES_MAX // 8)]
+    with SparkOutput(None) as output:
+        with os.fdopen(os.dup(output.fileno()), "wb") as writer:
+            writer.writelines(lines)
+        assert kept(output) == b"".join(lines)[-KEPT_BYTES_MAX:]
+
+
+def test_nothing_is_left_behind_unless_it_is_wanted(temporary):
+    """Neither files nor handlers of log lines."""
+    handlers = [*logging.getLogger().handlers]
+    with SparkOutput(None) as output:
+        os.write(output.fileno(), b"WARN\n")
+    assert logging.getLogger().handlers == handlers
+    assert not list(temporary.iterdir())
+
+
+def test_log_lines_of_libraries_are_taken_too(capsys):
+    """Instead of going to stderr."""
+    with SparkOutput(None) as output:
+        logging.getLogger("py4j").error("Java has gone")
+        assert kept(output) == b"Java has gone\n"
+    assert capsys.readouterr().err == ""
+
+
+def test_a_file_is_appended_to(tmp_path):
+    """What was there is not searched for errors."""
+    file = tmp_path / "spark.log"
+    file.write_text("OldError: yesterday\n")
+    with SparkOutput(file) as output:
+        os.write(output.fileno(), b'loading\nException in thread "main" java.lang.NewError: today\n\tat x\n')
+        assert output.first_error() == "java.lang.NewError: today"
+        assert output.place() == f"Spark's log is {file}"
+    assert file.read_text().startswith("OldError: yesterday\nloading\n")
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    """With its option."""
+    with pytest.raises(
+        InvalidInput, match=r"--spark-log: .* is not valid; Is a directory: give a file that can be written"
+    ):
+        SparkOutput(tmp_path)
+
+
+def test_a_full_disk_costs_the_log_only(monkeypatch, tmp_path):
+    """The error that the log belongs to is still told."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    with SparkOutput(None) as output:
+        assert output.place() == "Spark's log cannot be kept: No such file or directory"
