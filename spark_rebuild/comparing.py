@@ -22,7 +22,11 @@ class LiveIndex(Protocol):
     """An index in use."""
 
     def read(self, topic: str, subscription: str) -> IndexColumns:
-        """All that one subscription is still to get, in any order; a tracker that is not there has nothing."""
+        """All that one subscription is still to get, in any order; a tracker that is not there has nothing.
+
+        Raises:
+            IndexNotReadable: of this subscription; others may be readable.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,24 @@ class Comparison:
     def is_equal(self) -> bool:
         """Whether nothing is missing, extra or different."""
         return not (self.missing or self.extra or self.differing)
+
+
+@dataclass(frozen=True, slots=True)
+class NotCompared:
+    """A subscription whose index cannot be read."""
+
+    topic: str
+    subscription: str
+    expected: int
+    """As in a comparison."""
+    reason: str
+    """A stable word, as errors have it."""
+    message: str
+
+
+def positions_of(indexes: IndexColumns) -> int:
+    """Count the positions of indexes, repeats once."""
+    return len(_one_each(indexes))
 
 
 def compare(

@@ -25,3 +25,9 @@ class StagingUnavailable(SparkRebuildError):
     """Staged work cannot be written, read or listed now. Run the job again: what was staged is used."""
 
     reason = "STAGING_UNAVAILABLE"
+
+
+class IndexNotReadable(SparkRebuildError):
+    """The index of one subscription cannot be read; those of others may. A subclass says why, and what to do."""
+
+    reason = "INDEX_NOT_READABLE"

@@ -1,6 +1,7 @@
 """A whole verification: what the ledgers say, read as a rebuild reads it, against an index that is in use."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -12,8 +13,9 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 from spark_rebuild import schema
 from spark_rebuild.acceptance import Acceptance, Fate
 from spark_rebuild.arrow_columns import longs, numbers
-from spark_rebuild.comparing import Comparison, LiveIndex, compare
+from spark_rebuild.comparing import Comparison, LiveIndex, NotCompared, compare, positions_of
 from spark_rebuild.delayed import Step
+from spark_rebuild.errors import IndexNotReadable
 from spark_rebuild.offers import SubscribersByTopic, offered
 from spark_rebuild.reading import Report, reading
 from spark_rebuild.settings import RebuildSettings
@@ -31,9 +33,25 @@ ACCEPTED_SCHEMA: Final = StructType(
 """One index that one subscription is to get later."""
 
 
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The result of a verification."""
+
+    summary: Summary
+    """As a dry run of a rebuild gives it."""
+    comparisons: tuple[Comparison, ...]
+    not_compared: tuple[NotCompared, ...]
+    """Subscriptions whose index could not be read, in the order of the others."""
+
+    @property
+    def has_differences(self) -> bool:
+        """Whether anything is missing, extra or different in what was compared."""
+        return not all(comparison.is_equal for comparison in self.comparisons)
+
+
 def verify(
     session: SparkSession, settings: RebuildSettings, live: LiveIndex, *, report: Report | None = None
-) -> tuple[Summary, list[Comparison]]:
+) -> Verification:
     """Compare all wanted subscriptions of all wanted topics with an index in use.
 
     Args:
@@ -41,28 +59,38 @@ def verify(
         settings: as for a rebuild; nothing is staged.
         live: the index.
         report: told how far it is.
-    Returns: what a dry run of a rebuild says, and a comparison for each subscription.
-    Raises: as ``spark_rebuild.job.rebuild`` without a target, and what ``live`` raises.
+    Returns: a comparison for each subscription, or why there is none.
+    Raises: as ``spark_rebuild.job.rebuild`` without a target, and what ``live`` raises besides IndexNotReadable.
     Cost: reads each ledger once; the driver holds the indexes of all the subscriptions, 28 bytes each.
     """
     with reading(session, settings, report=report) as work:
         plans, unread = work.plans(), work.unread()
         with work.stages.of("collect"):
             table = work.rows.transform(accepted_indexes(work.shared, work.acceptance)).toArrow()
+        comparisons: list[Comparison] = []
+        not_compared: list[NotCompared] = []
         with work.stages.of("compare"):
-            found = [
-                compare(
-                    plan.subscriber.topic,
-                    plan.subscriber.subscription,
-                    expected,
-                    live.read(*plan.subscriber.key),
-                    tail_first=plan.plan.tail_first,
-                    cutoff_ms=settings.limits.cutoff_ms(settings.now_ms),
-                    unread=unread.positions(plan.subscriber.topic),
+            for plan, expected in zip(plans, _by_subscriber(table, len(plans)), strict=True):
+                topic, subscription = plan.subscriber.key
+                try:
+                    found = live.read(topic, subscription)
+                except IndexNotReadable as error:
+                    count = positions_of(expected)
+                    not_compared.append(NotCompared(topic, subscription, count, error.reason, error.message))
+                    continue
+                comparisons.append(
+                    compare(
+                        topic,
+                        subscription,
+                        expected,
+                        found,
+                        tail_first=plan.plan.tail_first,
+                        cutoff_ms=settings.limits.cutoff_ms(settings.now_ms),
+                        unread=unread.positions(topic),
+                    )
                 )
-                for plan, expected in zip(plans, _by_subscriber(table, len(plans)), strict=True)
-            ]
-        return work.summary([plan.summary() for plan in plans]), found
+        summary = work.summary([plan.summary() for plan in plans])
+        return Verification(summary, tuple(comparisons), tuple(not_compared))
 
 
 def accepted_indexes(subscribers: Broadcast[SubscribersByTopic], acceptance: Acceptance) -> Step:

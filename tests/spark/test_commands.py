@@ -8,13 +8,14 @@ import pytest
 from snapshot_storage.sqlite import SqliteStorage
 from spark_rebuild.commit import RebuiltTracker, StorageCommit
 from tests.cli.ledger_sources import damaged_sample
-from tests.spark.clusters import Cursor, Entry, Topic, write_cluster
+from tests.spark.clusters import NOW_MS, Cursor, Entry, Topic, write_cluster
 from tracker.cli.demo.sample import BUNDLED_SAMPLE
 from tracker.cli.demo.service_process import ServiceProcess
 from tracker.cli.spark.main import PROGRAM
 from tracker.cli.spark.service_commit import OWNER, ServiceCommit
 from tracker.client import DelayedTrackerClient, Fenced, Position
 from tracker.core.columns import BEFORE_ALL
+from tracker.service.exit_codes import ExitCode
 
 SOURCE = f"bookkeeper+file:{BUNDLED_SAMPLE / 'bookie'}?metadata={BUNDLED_SAMPLE / 'metadata.jsonl'}"
 NOW = "2026-11-21T06:00:00Z"
@@ -306,6 +307,42 @@ async def test_a_running_service_imports_what_was_rebuilt(command, tmp_path):
             verified = await asyncio.to_thread(command, *verify)
             assert verified.status == 1
             assert verified.document["trackers"][0]["missing_positions"] == [{"ledger_id": 2, "entry_id": 5}]
+        assert await service.stop() == 0
+    finally:
+        await service.ensure_gone()
+
+
+async def test_trackers_that_are_not_open_are_named_and_the_others_compared(command, tmp_path):
+    """The status says so, unless it tells of a difference; one without pending messages need not be open."""
+    topic = "persistent://lab/main/far"
+    cursors = {"open": Cursor((1, -1)), "closed": Cursor((1, 0)), "finished": Cursor((1, 2))}
+    cluster = [Topic(topic, {1: [Entry(10**12), Entry(10**12 + 1), Entry(10**12 + 2)]}, cursors)]
+    url = write_cluster(tmp_path / "cluster", cluster)
+    service = await ServiceProcess.start(tmp_path, storage_url="memory:", settings={})
+    verify = ("verify", "--source", url, "--against", f"grpc://{service.grpc_address}")
+    due_ms = [NOW_MS + 10**12 + number for number in range(3)]
+    try:
+        async with DelayedTrackerClient.connect(service.grpc_address) as client:
+            session = await client.open_tracker(topic, "open")
+            await session.add_columns(due_ms, [1, 1, 1], [0, 1, 2])
+            ran = await asyncio.to_thread(command, *verify)
+            assert ran.status == ExitCode.TRACKER_CONFLICT, ran.err
+            rows = [[cell.strip() for cell in line.split("│")[2:-1]] for line in ran.out.splitlines() if topic in line]
+            assert [row for row in rows if row] == [
+                ["open", "3", "3", "0", "0", "0"],
+                ["closed", "2", "not open", "-", "-", "-"],
+                ["finished", "0", "not open", "-", "-", "-"],
+            ]
+            assert "agrees with the ledgers where it was compared; 1 trackers were not" in ran.out
+            await session.add_columns([due_ms[0]], [9], [9])
+            ran = await asyncio.to_thread(command, *verify, "--json", "--prometheus", str(tmp_path / "verify.prom"))
+            assert (ran.status, ran.document["equal"]) == (ExitCode.FAILURE, False)
+            assert [(one["subscription"], one["extra"]) for one in ran.document["trackers"]] == [("open", 1)]
+            skipped = {one["subscription"]: (one["expected"], one["reason"]) for one in ran.document["not_compared"]}
+            assert skipped == {"closed": (2, "TRACKER_NOT_OPEN"), "finished": (0, "TRACKER_NOT_OPEN")}
+            assert 'uncompared_trackers{command="verify"} 1.0' in (tmp_path / "verify.prom").read_text()
+            ran = await asyncio.to_thread(command, *verify, "--subscription", "finished", "--json")
+            assert (ran.status, ran.document["equal"]) == (0, True)
         assert await service.stop() == 0
     finally:
         await service.ensure_gone()

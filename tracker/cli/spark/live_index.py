@@ -7,19 +7,26 @@ from typing import Final
 import numpy as np
 
 from spark_rebuild.comparing import LiveIndex
+from spark_rebuild.errors import IndexNotReadable
 from spark_rebuild.stored_index import StoredIndex
 from tracker.cli.spark.commit_target import storage_file
 from tracker.cli.spark.service_commit import SCHEME
 from tracker.client import TrackerNotOpen
 from tracker.client.blocking import DelayedTrackerClient, TrackerView
 from tracker.core.columns import IndexColumns
-from tracker.core.errors import DelayedTrackerError, InvalidInput
+from tracker.core.errors import InvalidInput
 
 _PAGE: Final = 10_000
 """Messages in one answer of a service, at most."""
 
 
-class IndexTooDense(DelayedTrackerError):
+class IndexNotOpen(IndexNotReadable):
+    """Nobody has the tracker open on the service: open it, or compare with the storage."""
+
+    reason = "TRACKER_NOT_OPEN"
+
+
+class IndexTooDense(IndexNotReadable):
     """A service cannot be asked for more messages of one deadline than fit one answer."""
 
     reason = "INDEX_TOO_DENSE"
@@ -49,7 +56,7 @@ def live_index(target: str) -> Iterator[tuple[LiveIndex, list[str]]]:
 
 
 class ServiceIndex:
-    """A ``LiveIndex`` of a service that runs; trackers that nobody has opened are refused."""
+    """A ``LiveIndex`` of a service that runs; it has the trackers that somebody has opened."""
 
     def __init__(self, client: DelayedTrackerClient) -> None:
         self._client = client
@@ -58,16 +65,14 @@ class ServiceIndex:
         """See ``LiveIndex``.
 
         Raises:
-            TrackerNotOpen: nobody has opened it: open it, or compare with the storage.
+            IndexNotOpen: nobody has opened it: open it, or compare with the storage.
             IndexTooDense: more messages have one deadline than fit one answer.
         """
         view = self._client.view_tracker(topic, subscription)
         try:
             return IndexColumns.concat(list(_pages(view)))
         except TrackerNotOpen as error:
-            raise TrackerNotOpen(
-                f"{error.message}, or stop the service and compare with its storage", reason=error.reason
-            ) from error
+            raise IndexNotOpen(f"{error.message}, or stop the service and compare with its storage") from error
 
 
 def _pages(view: TrackerView) -> Iterator[IndexColumns]:

@@ -26,6 +26,7 @@ _MEANINGS = {
     "missing_positions": "Positions that the ledgers have and the compared index lacks",
     "extra_positions": "Positions that the compared index has and the ledgers lack",
     "differing_positions": "Positions with another deadline in the compared index",
+    "uncompared_trackers": "Subscriptions whose index could not be read, with messages to be delivered later",
 }
 _PREFIX = "delayed_tracker_rebuild_"
 _STAGES = f"{_PREFIX}stage_duration_seconds"

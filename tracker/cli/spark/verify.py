@@ -1,18 +1,18 @@
 """``spark-rebuild verify``: whether the index in use is what the ledgers say."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from spark_rebuild.comparing import Comparison
+from spark_rebuild.comparing import NotCompared
 from spark_rebuild.settings import RebuildSettings
-from spark_rebuild.summary import Summary
-from spark_rebuild.verify_job import verify
+from spark_rebuild.verify_job import Verification, verify
 from tracker.cli.config import settings_from
 from tracker.cli.options import AsJson, BrokerConf, Config, Set
 from tracker.cli.output import instant, jsonable, print_json, say, show, table
 from tracker.cli.replay import BAD_ENTRIES_SHOWN
-from tracker.cli.spark.live_index import live_index
+from tracker.cli.spark.live_index import IndexNotOpen, live_index
 from tracker.cli.spark.options import (
     IgnoreAcks,
     Master,
@@ -67,7 +67,8 @@ def verify_command(
     """Compare the index in use with the ledgers: list positions that are missing, extra, or have another deadline.
 
     What is due by now is left out, and what is too recent to fill a bucket is not missed. Ends with 1 if there is any
-    difference, and if any entry could not be read.
+    difference, and if any entry could not be read; else with 6 if trackers that have messages to deliver later are not
+    open on the service: they are named, the others are compared.
 
     Example: spark-rebuild verify --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
     --against sqlite:data/tracker.db
@@ -93,28 +94,41 @@ def verify_command(
             report,
         ),
     ):
-        summary, comparisons = verify(session, settings, live, report=report)
+        found = verify(session, settings, live, report=report)
     if prometheus is not None:
-        _write_metrics(prometheus, summary, comparisons)
-    equal = not (lost or summary.bad_entries) and all(comparison.is_equal for comparison in comparisons)
+        _write_metrics(prometheus, found)
+    status = _status(found, lost)
     if as_json:
         print_json(
             {
-                "equal": equal,
-                "trackers": jsonable(comparisons),
+                "equal": status is ExitCode.OK,
+                "trackers": jsonable(found.comparisons),
+                "not_compared": jsonable(found.not_compared),
                 "unreadable_buckets": lost,
-                "bad_entries": jsonable(summary.bad_entries),
-                "seconds": summary.seconds,
+                "bad_entries": jsonable(found.summary.bad_entries),
+                "seconds": found.summary.seconds,
             }
         )
     else:
-        _show(summary, comparisons, lost)
-    if not equal:
-        raise typer.Exit(ExitCode.FAILURE)
+        _show(found, lost)
+    if status is not ExitCode.OK:
+        raise typer.Exit(status)
 
 
-def _write_metrics(path: Prometheus, summary: Summary, comparisons: list[Comparison]) -> None:
-    assert path is not None
+def _status(found: Verification, lost: list[str]) -> ExitCode:
+    reasons = {one.reason for one in _wanted(found)}
+    if lost or found.summary.bad_entries or found.has_differences or reasons - {IndexNotOpen.reason}:
+        return ExitCode.FAILURE
+    return ExitCode.TRACKER_CONFLICT if reasons else ExitCode.OK
+
+
+def _wanted(found: Verification) -> list[NotCompared]:
+    """Those that a comparison would say something about: without pending messages a tracker need not be open."""
+    return [one for one in found.not_compared if one.expected]
+
+
+def _write_metrics(path: Path, found: Verification) -> None:
+    summary, comparisons = found.summary, found.comparisons
     counts = {
         "read_entries": summary.read,
         "delayed_entries": summary.delayed,
@@ -122,16 +136,21 @@ def _write_metrics(path: Prometheus, summary: Summary, comparisons: list[Compari
         "missing_positions": sum(comparison.missing for comparison in comparisons),
         "extra_positions": sum(comparison.extra for comparison in comparisons),
         "differing_positions": sum(comparison.differing for comparison in comparisons),
+        "uncompared_trackers": len(_wanted(found)),
     }
     write_metrics(path, "verify", counts, summary.seconds)
 
 
-def _show(summary: Summary, comparisons: list[Comparison], lost: list[str]) -> None:
+def _show(found: Verification, lost: list[str]) -> None:
+    comparisons, wanted = found.comparisons, _wanted(found)
     numbers = ("in the ledgers", "in the index", "missing", "extra", "differing")
     rows = table("compared", "topic", "subscription", *numbers, numbers=numbers)
     for one in comparisons:
         counts = (one.expected, one.found, one.missing, one.extra, one.differing)
         rows.add_row(one.topic, one.subscription, *map(str, counts))
+    for skipped in found.not_compared:
+        what = "not open" if skipped.reason == IndexNotOpen.reason else "not readable"
+        rows.add_row(skipped.topic, skipped.subscription, str(skipped.expected), what, "-", "-", "-")
     show(rows)
     for one in comparisons:
         lines = [f"missing: {position}" for position in one.missing_positions]
@@ -146,13 +165,20 @@ def _show(summary: Summary, comparisons: list[Comparison], lost: list[str]) -> N
             say(f"... and {len(lines) - BAD_ENTRIES_SHOWN} more; --json lists them")
     for bucket in lost:
         say(f"unreadable: {bucket}")
-    bad = bad_rows(summary.bad_entries)
+    for skipped in wanted[:BAD_ENTRIES_SHOWN]:
+        say(f"not compared: {skipped.message}")
+    if len(wanted) > BAD_ENTRIES_SHOWN:
+        say(f"... and {len(wanted) - BAD_ENTRIES_SHOWN} more; --json lists them")
+    bad = bad_rows(found.summary.bad_entries)
     say_bad(bad)
-    if lost or not all(comparison.is_equal for comparison in comparisons):
+    if lost or found.has_differences:
         say("the index differs from the ledgers")
-    elif bad.count:
+        return
+    if bad.count:
         say(
             f"the index agrees with what could be read, but {bad.count} entries could not be read: nobody knows about them"
         )
-    else:
+    if wanted:
+        say(f"the index agrees with the ledgers where it was compared; {len(wanted)} trackers were not")
+    if not (bad.count or wanted):
         say("the index is what the ledgers say")
