@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -59,11 +60,15 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         load_kernels()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests that share a costly process together, and begin with them, so that they are not left for the end."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Keep tests that share a costly process together, and begin with them, so that they are not left for the end.
+
+    It wraps the other hooks, since xdist reads the groups in one that comes first.
+    """
     for item in items:
         directory = item.path.relative_to(ROOT / "tests").parts[0]
         if directory in ONE_PROCESS:
             item.add_marker(pytest.mark.xdist_group(directory))
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+    return (yield)
