@@ -26,6 +26,7 @@ BROKER_CONF = "/etc/pulsar/broker.conf"
 """Where the README's reader has it."""
 LOCAL_LEDGERS = "/tmp/local-ledgers"
 """Where the README's reader makes some."""
+ASSETS = "/tmp/delayed-tracker-assets"
 
 COMMANDS = re.findall(r"^\$ (?!spark-)(.+)$", README, re.MULTILINE)
 PYTHON = [block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "pyspark" not in block]
@@ -110,7 +111,10 @@ async def test_the_commands_run_in_the_order_of_the_readme(service, broker_conf,
             continue
         if program == "make" or name == "serve":
             continue
-        moved = [argument.replace(LOCAL_LEDGERS, str(tmp_path / "ledgers")) for argument in arguments]
+        moved = [
+            argument.replace(LOCAL_LEDGERS, str(tmp_path / "ledgers")).replace(ASSETS, str(tmp_path / "assets"))
+            for argument in arguments
+        ]
         status, out = await run(
             sys.executable, "-m", "tracker.cli", name,
             *(str(broker_conf) if argument == BROKER_CONF else argument for argument in moved),

@@ -16,7 +16,8 @@ def config(path: Config = None, broker_conf: BrokerConf = None, overrides: Set =
     loaded = settings_from(path, overrides, broker_conf)
     if loaded.ignored:
         notice_console().print(
-            f"{broker_conf}: {len(loaded.ignored)} keys of others ignored: {', '.join(loaded.ignored)}"
+            f"{broker_conf}: {len(loaded.ignored)} keys of others ignored: {', '.join(loaded.ignored)}",
+            soft_wrap=True,
         )
     if as_json:
         print_json({row.key: {"value": row.value, "origin": row.origin} for row in loaded.rows()})
