@@ -17,7 +17,7 @@ TESTS ?= tests
 # More options for pytest: make test PYTEST_ARGS="-x -k seal"
 PYTEST_ARGS ?=
 # How tests are spread over processes: one for each core, at most eight. One after the other: make test PARALLEL=
-PARALLEL ?= --numprocesses=auto --maxprocesses=8 --dist=loadgroup
+PARALLEL ?= --numprocesses=auto --maxprocesses=8
 # Options for the benchmarks: make bench BENCH_ARGS="--only add,pop"
 BENCH_ARGS ?=
 # The harness around Pulsar's own trackers, for make bench-peers; without it they are left out

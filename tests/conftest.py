@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist import is_xdist_worker
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.project_tree import ROOT
 from tracker.service.kernels import load_kernels
@@ -60,15 +61,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         load_kernels()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Keep tests that share a costly process together, and begin with them, so that they are not left for the end.
+class OneOfEach(LoadScopeScheduling):
+    """Spreads tests one by one, but for those that share a costly process. The largest groups come first."""
 
-    It wraps the other hooks, since xdist reads the groups in one that comes first.
-    """
-    for item in items:
-        directory = item.path.relative_to(ROOT / "tests").parts[0]
-        if directory in ONE_PROCESS:
-            item.add_marker(pytest.mark.xdist_group(directory))
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
-    return (yield)
+    def _split_scope(self, nodeid: str) -> str:
+        directory = nodeid.split("/")[1]
+        return directory if directory in ONE_PROCESS else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneOfEach:
+    """Take the place of ``--dist=loadgroup``, whose marks this pytest does not show to xdist."""
+    return OneOfEach(config, log)
