@@ -63,6 +63,7 @@ def damage(directory: Path) -> None:
     log.write_bytes(log.read_bytes()[:-1])
 
 
+@pytest.mark.deep
 def test_a_command_that_succeeds_says_nothing_but_how_far_it_is(tmp_path, source):
     """Neither log lines of Spark's nor what workers say when Spark ends; a log that was asked for has them."""
     log = tmp_path / "spark.log"
