@@ -59,11 +59,12 @@ def rebuild() -> builders.Dashboard:
         graph("Snapshots", "What was written.", "bytes", _sum("snapshot_bytes")),
         graph(
             "Differences that verify found",
-            "Between the ledgers and the index of the service. Anything but 0 needs a rebuild.",
+            "Between the ledgers and the index of the service. Anything but 0 needs a rebuild, or trackers to be opened.",
             "short",
             _sum("missing_positions"),
             _sum("extra_positions"),
             _sum("differing_positions"),
+            _sum("uncompared_trackers"),
         ),
     )
     return made

@@ -164,7 +164,7 @@ _BAD = [
     ("DeliveryHistogram", lambda e: _histogram(from_ms=-1), "from_ms"),
     ("DeliveryHistogram", lambda e: _histogram(step_ms=0), "step_ms"),
     ("DeliveryHistogram", lambda e: _histogram(step_ms=INT63_MAX), "step_ms"),
-    ("DeliveryHistogram", lambda e: _histogram(from_ms=INT63_MAX), "step_ms"),
+    ("DeliveryHistogram", lambda e: _histogram(from_ms=INT63_MAX), "from_ms"),
     ("DeliveryHistogram", lambda e: _histogram(bar_count=0), "bar_count"),
     ("DeliveryHistogram", lambda e: _histogram(bar_count=10_001), "bar_count"),
     ("VerifySnapshots", lambda e: pb.VerifySnapshotsRequest(), "tracker.topic"),

@@ -170,14 +170,16 @@ class HostGate:
         """
         self._shared.rows.changed.add(self)
         try:
-            yield
+            try:
+                yield
+            finally:
+                self._note_memory()
         except Exception as error:
             if isinstance(error, DelayedTrackerError) and not isinstance(error, InvariantViolation):
                 raise
             self._give_up(error)
-            raise TrackerBroken(self.key) from error
-        finally:
             self._note_memory()
+            raise TrackerBroken(self.key) from error
 
     def _note_memory(self) -> None:
         """Tell the bounds that all trackers share what this one has in memory now. O(1)."""
