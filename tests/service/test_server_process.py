@@ -16,6 +16,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from delayed_tracker.v1 import tracker_pb2 as pb
 from delayed_tracker.v1 import tracker_pb2_grpc as pb_grpc
+from tests.service.service_process import next_line
 
 SERVE = """
 import asyncio, sys
@@ -37,17 +38,6 @@ REF = pb.TrackerRef(topic="t", subscription="s")
 pytestmark = pytest.mark.slow
 
 
-async def line(process: Process, event: str) -> dict[str, object]:
-    """Wait for a log line of that event."""
-    assert process.stderr is not None
-    async with asyncio.timeout(60):
-        async for raw in process.stderr:
-            row = json.loads(raw)
-            if row["event"] == event:
-                return row
-    raise AssertionError(f"the process ended without saying {event!r}")
-
-
 @asynccontextmanager
 async def service(directory: Path, host: str = "127.0.0.1") -> AsyncIterator[Process]:
     arguments = [f"sqlite:{directory / 'tracker.db'}", str(directory / "ready.json"), host]
@@ -64,7 +54,7 @@ async def service(directory: Path, host: str = "127.0.0.1") -> AsyncIterator[Pro
 async def test_a_signal_stops_the_service_in_order(tmp_path: Path, number: signal.Signals):
     """A poll under way is answered, the process exits with 0, and the ready file is gone."""
     async with service(tmp_path) as process, asyncio.timeout(60):
-        ready = await line(process, "ready")
+        ready = await next_line(process, "ready")
         written = json.loads((tmp_path / "ready.json").read_text())
         assert written == {"grpc": ready["grpc"], "http": ready["http"], "pid": process.pid}
         async with grpc.aio.insecure_channel(written["grpc"]) as channel:
@@ -78,7 +68,7 @@ async def test_a_signal_stops_the_service_in_order(tmp_path: Path, number: signa
             with pytest.raises(grpc.aio.AioRpcError) as ended:
                 await poll
             assert ended.value.code() == grpc.StatusCode.UNAVAILABLE
-        await line(process, "stopped")
+        await next_line(process, "stopped")
         assert await process.wait() == 0
     assert list(tmp_path.glob("ready*")) == []
 
@@ -88,7 +78,7 @@ async def test_idle_streams_do_not_delay_a_stop(tmp_path: Path):
     grace period of a minute is over.
     """
     async with service(tmp_path) as process, asyncio.timeout(60):
-        ready = await line(process, "ready")
+        ready = await next_line(process, "ready")
         async with grpc.aio.insecure_channel(str(ready["grpc"])) as channel:
             reflection = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo()
             await reflection.write(reflection_pb2.ServerReflectionRequest(list_services=""))
@@ -103,7 +93,7 @@ async def test_idle_streams_do_not_delay_a_stop(tmp_path: Path):
             await adds.read()
             signalled_at = asyncio.get_running_loop().time()
             process.send_signal(signal.SIGTERM)
-            await line(process, "stopped")
+            await next_line(process, "stopped")
             assert await process.wait() == 0
             assert asyncio.get_running_loop().time() - signalled_at < 15
 
@@ -111,18 +101,18 @@ async def test_idle_streams_do_not_delay_a_stop(tmp_path: Path):
 async def test_a_killed_service_can_be_started_again_at_once(tmp_path: Path):
     """Nothing that a kill -9 leaves behind refuses the next start; the stale ready file is replaced."""
     async with service(tmp_path) as killed:
-        await line(killed, "ready")
+        await next_line(killed, "ready")
         killed.kill()
         await killed.wait()
     assert (tmp_path / "ready.json").exists()
     async with service(tmp_path) as process:
-        await line(process, "ready")
+        await next_line(process, "ready")
         assert json.loads((tmp_path / "ready.json").read_text())["pid"] == process.pid
 
 
 async def test_listening_beyond_loopback_is_warned_about(tmp_path: Path):
     """There is no authentication: the log says so where it matters, and only there."""
     async with service(tmp_path, host="0.0.0.0") as process:
-        row = await line(process, "reachable from other machines without authentication")
+        row = await next_line(process, "reachable from other machines without authentication")
         assert row["key"] == "grpcListenAddress"
         assert row["level"] == "warning"

@@ -56,11 +56,6 @@ class Kernel(Generic[Arguments, Answer]):
         self._is_loaded = False
 
     @property
-    def name(self) -> str:
-        """The function's module and name."""
-        return f"{self.function.__module__}.{self.function.__qualname__}"
-
-    @property
     def is_loaded(self) -> bool:
         """True if calls run machine code, or if nothing is compiled in this process (``NUMBA_DISABLE_JIT=1``)."""
         return self._is_loaded
@@ -98,7 +93,7 @@ class Kernel(Generic[Arguments, Answer]):
         return True
 
     def interpret(self) -> None:
-        """Run calls as the function is written, some hundred times slower, until it is loaded."""
+        """Run calls as the function is written, much slower, until it is loaded."""
         if not self._is_loaded:
             self._running = self.function
 

@@ -1,11 +1,8 @@
 """The first start of a version compiles kernels, for up to a minute; the service answers within seconds all the same.
 
-What the cache has is loaded. What it lacks runs as it is written, some hundred times slower, while a child process compiles into the cache; then the service loads it from there and calls run machine code from one moment to the
+What the cache has is loaded. What it lacks runs as it is written, much slower, while a child process compiles into the cache; then the service loads it from there and calls run machine code from one moment to the
 next. Results are the same in both ways. Where the cache cannot be written, a temporary directory takes its place; where
 the child fails, a thread of this process compiles.
-
-Measured and rejected: compiling in a thread from the start. It holds the interpreter for most of the time, and calls waited
-for up to a second.
 """
 
 import asyncio
