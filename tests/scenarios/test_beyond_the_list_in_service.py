@@ -17,7 +17,9 @@ from snapshot_storage.sqlite_schema import ENTRY_BITS, ENTRY_ID_MAX
 from tests.service.rpc import REF, add, details, opened, poll, refused, stats_of
 from tests.service.shell import (
     KEY,
+    POLL_SECONDS,
     Gate,
+    as_time_passes,
     bucketful,
     elapse,
     indexes,
@@ -156,7 +158,7 @@ async def test_a_full_disk_costs_no_message_and_hurries_none(tmp_path) -> None:
             async with asyncio.timeout(30):
                 while not condition():
                     await elapse(clock, 20)
-                    await asyncio.sleep(0)  # the file has threads of its own
+                    await asyncio.sleep(POLL_SECONDS)  # the file has threads of its own
 
         await pages_max(1)  # SQLite takes the size it has
         for ledger_id in range(7, 15):
@@ -286,9 +288,8 @@ async def test_clear_reset_and_open_while_the_storage_is_away() -> None:
         await elapse(service.clock, 3_000)
         assert (clearing.done(), resetting.done(), len(host.to_read())) == (False, False, 0)
         away = False
-        while not (clearing.done() and resetting.done()):
-            await elapse(service.clock, 100)
-        assert ((await clearing).cleared_count, (await resetting).cleared_count) == (5, 0)
+        cleared, reset = await as_time_passes(service.clock, asyncio.gather(clearing, resetting))
+        assert (cleared.cleared_count, reset.cleared_count) == (5, 0)
         await opened(service)
         await elapse(service.clock, 3_000)
         assert await service.storage.inner.list_bucket_snapshots(*KEY) == []

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Executor, Future
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import grpc
 
@@ -20,6 +21,8 @@ from tracker.service.methods import serve_tracker
 from tracker.service.metrics.measured_storage import MeasuredStorage
 from tracker.service.registry import TrackerRegistry
 from tracker.service.servicer import TrackerServicer
+
+AnswerT = TypeVar("AnswerT")
 
 KEY = TrackerKey("persistent://shop/orders/events", "billing")
 OTHER = TrackerKey("persistent://shop/orders/events", "shipping")
@@ -132,11 +135,28 @@ async def elapse(clock: ManualClock, delay_ms: float):
     raise AssertionError("timers are set again and again without time passing")
 
 
+POLL_SECONDS = 0.001
+"""Between two looks at what other threads do: who looks without a pause keeps Python from them."""
+
+
 async def until(condition: Callable[[], bool]):
     """Let the event loop (and the network) go on until something is so."""
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110  # a yield, not a wait: the condition is not ours to signal
+    async with asyncio.timeout(20):
+        for _ in range(100):
+            if condition():
+                return
             await asyncio.sleep(0)
+        while not condition():  # noqa: ASYNC110  # the condition is not ours to signal
+            await asyncio.sleep(POLL_SECONDS)
+
+
+async def as_time_passes(clock: ManualClock, answer: Awaitable[AnswerT], *, step_ms: float = 100) -> AnswerT:
+    """Wait for what needs time as well as the network or a thread."""
+    waiting = asyncio.ensure_future(answer)
+    while not waiting.done():
+        await elapse(clock, step_ms)
+        await asyncio.wait([waiting], timeout=POLL_SECONDS)
+    return waiting.result()
 
 
 def make_registry(storage, clock, *, limits=TINY, service_limits=None, seed=0, workers=None):

@@ -11,7 +11,7 @@ from delayed_tracker.v1 import tracker_pb2 as pb
 from snapshot_storage.errors import SnapshotConflict, StorageUnavailable
 from tests.service.imports import FAR_MS, catalogued, imported, requests, stored_ids, used, world
 from tests.service.rpc import REF, add, opened, refused, stats_of
-from tests.service.shell import KEY, Gate, elapse, failing, settle, until
+from tests.service.shell import KEY, Gate, as_time_passes, failing, settle, until
 from tracker.service.limits import ServiceLimits
 
 
@@ -174,10 +174,7 @@ async def test_an_exchange_that_fails_changes_nothing(service, two, when):
     before = await world(service)
     hooks = service.storage.before if when == "before" else service.storage.after
     hooks["replace"] = failing(*[StorageUnavailable("down")] * ATTEMPTS)
-    refusal = asyncio.ensure_future(refused(imported(service, requests(*two))))
-    while not refusal.done():
-        await elapse(service.clock, 100)
-    error, info, _ = refusal.result()
+    error, info, _ = await as_time_passes(service.clock, refused(imported(service, requests(*two))))
     assert (error.code(), info.reason) == (grpc.StatusCode.UNAVAILABLE, "STORAGE_UNAVAILABLE")
     after = await world(service)
     assert after[1:] == before[1:]
@@ -190,9 +187,7 @@ async def test_a_listing_that_fails_changes_nothing(service, two):
     await opened(service)
     before = await world(service)
     service.storage.before["list"] = failing(*[StorageUnavailable("down")] * ATTEMPTS)
-    refusal = asyncio.ensure_future(refused(imported(service, requests(*two))))
-    while not refusal.done():
-        await elapse(service.clock, 100)
+    await as_time_passes(service.clock, refused(imported(service, requests(*two))))
     assert (await world(service))[1:] == before[1:]
 
 

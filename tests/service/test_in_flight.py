@@ -1,14 +1,13 @@
 """Bytes of requests and answers in a running service: what counts, what waits, and what is refused."""
 
 import asyncio
-from collections.abc import Callable
 
 import grpc
 import pytest
 
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.service.rpc import REF, add, opened, poll, refused, stats_of
-from tests.service.shell import running_service
+from tests.service.shell import running_service, until
 from tracker.core.limits import TrackerLimits
 from tracker.service.limits import ServiceLimits
 
@@ -19,13 +18,6 @@ LIMITS = ServiceLimits(
 )
 ADD = "/delayed_tracker.v1.DelayedDeliveryTrackerService/AddMessages"
 CONTAINS = "/delayed_tracker.v1.DelayedDeliveryTrackerService/ContainsMessages"
-
-
-async def until(condition: Callable[[], bool]):
-    """Let the service run until something is so."""
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110  # what it looks at signals to nobody
-            await asyncio.sleep(0)
 
 
 @pytest.fixture
@@ -84,7 +76,7 @@ async def test_a_request_that_does_not_arrive_gives_its_seat_back():
         error, info, _ = await refused(silent)
         assert (error.code(), info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED")
         assert "did not arrive within 20 ms" in error.details()
-        await opened(service)
+        await until(lambda: service.registry.calls.receiving.budget.held_bytes == 0)
 
 
 async def test_a_call_without_a_request_is_refused(service):

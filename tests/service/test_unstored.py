@@ -16,6 +16,7 @@ from tests.service.shell import (
     OTHER,
     TINY,
     ControlledStorage,
+    as_time_passes,
     elapse,
     indexes,
     make_registry,
@@ -308,7 +309,8 @@ async def test_a_tracker_that_is_closed_counts_no_more(service, epoch):
     """Its dispatcher replays what was in memory."""
     await filled(service, epoch)
     del service.storage.before["create_bucket_snapshot"]
-    await service.stub.CloseTracker(pb.CloseTrackerRequest(tracker=REF, epoch=epoch))
+    # A store that pauses between two attempts ends when the pause does.
+    await as_time_passes(service.clock, service.stub.CloseTracker(pb.CloseTrackerRequest(tracker=REF, epoch=epoch)))
     assert service.registry.unstored.unstored_count == 0
 
 
