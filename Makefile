@@ -16,12 +16,15 @@ JAVA := $(VENV)/.java-home
 TESTS ?= tests
 # More options for pytest: make test PYTEST_ARGS="-x -k seal"
 PYTEST_ARGS ?=
-# How tests are spread over processes: one for each core, at most eight. One after the other: make test PARALLEL=
-PARALLEL ?= --numprocesses=auto --maxprocesses=8
+# How tests are spread over processes, one more than there are cores. One after the other: make test PARALLEL=
+PARALLEL ?= --numprocesses=auto
 # Options for the benchmarks: make bench BENCH_ARGS="--only add,pop"
 BENCH_ARGS ?=
 # The harness around Pulsar's own trackers, for make bench-peers; without it they are left out
 JAVA_TRACKER_BENCH ?=
+
+# Tests start some hundreds of Pythons: where this is set, each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -47,7 +50,8 @@ else
 endif
 
 # The properties of the tracker take as long as everything else together: on two cores, side by side.
-DEEP_PYTEST = HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest --timeout=3600
+# Event loops in debug mode keep a stack for each task and timer, which doubles what tests of the service take.
+DEEP_PYTEST = HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -o asyncio_debug=true --timeout=3600
 
 deep-property: $(READY)  ## the half of test-deep that tries the properties of the tracker on 20,000 examples each
 	$(DEEP_PYTEST) -p no:cacheprovider $(PYTEST_ARGS) tests/property

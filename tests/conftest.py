@@ -1,7 +1,4 @@
-"""Hypothesis profiles, the wheel, kernels compiled before the first test, and how tests are spread over processes.
-
-Event loops run in debug mode by ``asyncio_debug`` in pyproject.
-"""
+"""Hypothesis profiles, the wheel, kernels compiled before the first test, and how tests are spread over processes."""
 
 import os
 import signal
@@ -23,7 +20,7 @@ from tracker.service.kernels import load_kernels
 # take 20,000 (tests/property/examples.py): at 15 to 35 ms each they are half of the deep run. Those of codecs,
 # columns and readers have small inputs, whose shapes 2,000 examples exhaust; ten times as many would double that run.
 settings.register_profile("dev", max_examples=100, deadline=None)
-settings.register_profile("ci", max_examples=200, deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, print_blob=True)
 settings.register_profile(
     "deep",
     max_examples=2_000,
@@ -59,6 +56,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Compile kernels once, before any test and any service that one starts would do so beside the others."""
     if not is_xdist_worker(session):
         load_kernels()
+
+
+WORKERS_MAX = 8
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more than there are cores: at any time one of them waits, for Spark, a kill, or a timer."""
+    return min(len(os.sched_getaffinity(0)) + 1, WORKERS_MAX)
 
 
 class OneOfEach(LoadScopeScheduling):

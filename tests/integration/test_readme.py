@@ -99,6 +99,7 @@ def broker_conf(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(600)
 async def test_the_commands_run_in_the_order_of_the_readme(service, broker_conf, tmp_path):
     """Each exits with 0, on what the ones before it left, in the environment that they made."""

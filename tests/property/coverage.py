@@ -7,6 +7,8 @@ from typing import Final
 ENOUGH_EXAMPLES: Final = 2_000
 """From here on the shares are those of the strategy. Examples resemble those before them: of 200, half or twice as many
 take a path as of 20,000."""
+COMMON_SHARE: Final = 0.1
+"""A path that so many take is taken by some of any few dozen examples."""
 
 
 class Coverage:
@@ -23,8 +25,14 @@ class Coverage:
         self.taken.update({path for path, count in hits.items() if count})
 
     def require(self) -> None:
-        """Fail, naming the paths that too few examples took; a third of the share will do where there are only some."""
-        strictness = 1.0 if self.examples >= ENOUGH_EXAMPLES else 1 / 3
-        shares = {path: self.taken[path] / self.examples for path in self.required_shares}
-        timid = {path: share for path, share in shares.items() if share < strictness * self.required_shares[path]}
+        """Fail, naming the paths that too few examples took; of few examples, the common paths that none took."""
+        timid = {
+            path: self.taken[path] / self.examples
+            for path, share in self.required_shares.items()
+            if (
+                self.taken[path] < share * self.examples
+                if self.examples >= ENOUGH_EXAMPLES
+                else share >= COMMON_SHARE and not self.taken[path]
+            )
+        }
         assert not timid, f"of {self.examples} examples too few took these paths: {timid}"

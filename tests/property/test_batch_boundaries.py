@@ -32,7 +32,6 @@ REQUIRED_SHARES = {
     TrackerKind.IN_MEMORY: {"refused": 0.60, "pause": 0.03},
 }
 MEASURED = ("membership_bytes", "memory_bytes", "loaded_count")
-EXAMPLES_MIN = 300
 TICK_MS_MAX = 3
 
 Row = tuple[int, int, int]
@@ -157,7 +156,7 @@ def test_where_a_batch_is_cut_changes_nothing(kind: TrackerKind) -> None:
     """Answers, what is tracked, hand-outs, what is sealed and when to ask again: all are those of the whole batches."""
     coverage = Coverage(REQUIRED_SHARES[kind])
 
-    @tracker_examples(EXAMPLES_MIN)
+    @tracker_examples()
     @given(limits=limits_of(kind), script=st.lists(steps, min_size=10, max_size=30))
     def play(limits: TrackerLimits, script: list[tuple[object, ...]]) -> None:
         both = CutAndWhole(limits)

@@ -22,7 +22,6 @@ REQUIRED_SHARES = {
     "cancel and re-add": 0.10,
     "extend": 0.01,
 }
-EXAMPLES_MIN = 200
 
 # Leases are the same without buckets; what is left takes the rare paths as often as it did.
 in_memory_steps = steps.filter(lambda step: step[0] not in ("restart_beside_foreign", "take_and_ack_leases"))
@@ -33,7 +32,7 @@ def test_in_memory_core_equals_model() -> None:
     """Answers, counts and wake-ups; a restart forgets everything, which the replay brings again."""
     coverage = Coverage(REQUIRED_SHARES)
 
-    @tracker_examples(EXAMPLES_MIN)
+    @tracker_examples()
     @given(limits=bucket_limits, script=st.lists(in_memory_steps, min_size=20, max_size=40))
     def play(limits: TrackerLimits, script: list[tuple[object, ...]]) -> None:
         world = World(replace(limits, kind=TrackerKind.IN_MEMORY, fixed_delay_lookahead=3))

@@ -12,7 +12,6 @@ from tracker.core.limits import TrackerLimits
 
 REQUIRED_SHARES = {"seal": 0.5, "load": 0.3, "room made by an ack": 0.1, "merge": 0.05}
 
-EXAMPLES_MIN = 100
 
 room_limits = st.builds(
     TrackerLimits,
@@ -79,7 +78,7 @@ def test_what_drains_makes_room() -> None:
     """Every invariant holds after each step, the wake-up for what waits for room among them, and everything comes out."""
     coverage = Coverage(REQUIRED_SHARES)
 
-    @tracker_examples(EXAMPLES_MIN)
+    @tracker_examples()
     @given(limits=room_limits, script=st.lists(steps, min_size=5, max_size=20))
     def play(limits: TrackerLimits, script: list[tuple[object, ...]]) -> None:
         world = RoomWorld(limits)

@@ -43,8 +43,6 @@ REQUIRED_SHARES = {
 }
 """Rare paths, and the share of examples that must take them: the strategy may not go timid."""
 
-EXAMPLES_MIN = 500
-"""Fewer would say little about shares."""
 
 ledgers = st.integers(0, 5)
 entries = st.integers(0, 6)
@@ -112,7 +110,7 @@ def test_core_equals_model() -> None:
     """Whatever happens, answers, counts and wake-ups equal the model's, and everything tracked comes out at the end."""
     coverage = Coverage(REQUIRED_SHARES)
 
-    @tracker_examples(EXAMPLES_MIN)
+    @tracker_examples()
     @given(limits=bucket_limits, script=st.lists(steps, min_size=20, max_size=40))
     def play(limits: TrackerLimits, script: list[tuple[object, ...]]) -> None:
         world = World(limits)

@@ -33,7 +33,6 @@ REQUIRED_SHARES = {
     "lease expired": 0.12,
     "trimmed": 0.07,
 }
-EXAMPLES_MIN = 300
 
 SAME_COUNTS = (
     "epoch",
@@ -223,7 +222,7 @@ def test_both_trackers_give_the_same_answers() -> None:
     """Outcomes of every verb, what is tracked, and every count."""
     coverage = Coverage(REQUIRED_SHARES)
 
-    @tracker_examples(EXAMPLES_MIN)
+    @tracker_examples()
     @given(limits=bucket_limits, script=st.lists(steps, min_size=15, max_size=40))
     def play(limits: TrackerLimits, script: list[tuple[object, ...]]) -> None:
         both = BothKinds(limits)

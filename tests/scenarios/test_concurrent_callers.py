@@ -53,12 +53,12 @@ def _open_handles() -> int:
 
 @pytest.mark.slow
 async def test_row_44_loading_opens_no_handles(tmp_path: Path) -> None:
-    """10,000 loads of ten buckets, many at once, need no more open files than the first few."""
+    """2,000 loads of ten buckets, many at once, need no more open files than the first few."""
     async with started(tmp_path / "db") as storage:
         buckets = [await create(storage, [b"1", b"2", b"3"]) for _ in range(10)]
         await asyncio.gather(*(storage.get_bucket_snapshot_segments(bucket, 1, 3) for bucket in buckets))
         before = _open_handles()
-        for _ in range(100):
+        for _ in range(20):
             await asyncio.gather(*(storage.get_bucket_snapshot_segments(bucket, 1, 3) for bucket in buckets * 10))
         assert _open_handles() <= before
         for bucket in buckets:

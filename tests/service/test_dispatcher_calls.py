@@ -6,6 +6,7 @@ import grpc
 import pytest
 
 from delayed_tracker.v1 import tracker_pb2 as pb
+from delayed_tracker.v1 import tracker_pb2_grpc
 from snapshot_storage.errors import StorageUnavailable
 from tests.service.rpc import REF, add, details, opened, poll, refused, stats_of
 from tests.service.shell import KEY, Gate, elapse, failing, running_service, settle, until
@@ -394,7 +395,9 @@ async def test_a_stream_of_a_fenced_owner_ends(service, epoch):
 
 async def test_a_stream_whose_answers_nobody_reads_holds_its_sender_back(service, epoch):
     """The answers fill the connection's window, then requests wait: the service reads no further ahead."""
-    stream = service.stub.AddMessagesStream()
+    # A window that stays as it is fills sooner.
+    channel = grpc.aio.insecure_channel(service.address, options=[("grpc.http2.bdp_probe", 0)])
+    stream = tracker_pb2_grpc.DelayedDeliveryTrackerServiceStub(channel).AddMessagesStream()
     batch = stream_request(epoch, *((1, 1, entry) for entry in range(1_000)))
     written = 0
 
@@ -416,6 +419,7 @@ async def test_a_stream_whose_answers_nobody_reads_holds_its_sender_back(service
     writing.cancel()
     stream.cancel()
     await asyncio.wait([writing])
+    await channel.close()
 
 
 async def test_an_idle_stream_does_not_keep_the_service_from_stopping(service, epoch):

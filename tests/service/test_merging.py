@@ -365,11 +365,11 @@ async def _peak_bytes(path, count):
 
 @pytest.mark.slow
 def test_memory_of_a_merge_does_not_depend_on_the_size_of_its_buckets(tmp_path):
-    """Two buckets of 10 thousand and of a million indexes each. A hundred times the rows cost their metadata, which has
-    a limit, and nothing else; the rows of one large bucket alone would take 24 MB.
+    """Two buckets of 10 thousand and of 300 thousand indexes each. Thirty times the rows cost their metadata, which has
+    a limit, and nothing else; the rows of one large bucket alone would take 7 MB.
     """
     small = asyncio.run(_peak_bytes(tmp_path / "small.db", 10_000))
-    large = asyncio.run(_peak_bytes(tmp_path / "large.db", 1_000_000))
+    large = asyncio.run(_peak_bytes(tmp_path / "large.db", 300_000))
     print(f"peak {small:,} and {large:,} bytes")
     assert large < small + 2 * 2**20
     assert large < 4 * 2**20

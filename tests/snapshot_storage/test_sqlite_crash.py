@@ -16,7 +16,6 @@ from tests.project_tree import ROOT
 from tests.snapshot_storage.crash_worker import TOPIC, catalogue_of, entries_of
 from tests.snapshot_storage.sqlite_files import ask, started
 
-KILLS = 10
 NUMBERS_PER_RUN = 1_000_000
 CHUNK_BYTES = 20_000
 """Most snapshots take several transactions."""
@@ -111,7 +110,8 @@ async def audit(storage: SqliteStorage, ledger: Ledger) -> None:
     assert state in [CatalogueState(version, catalogue_of(version)) for version in versions] or not ledger.replaced
 
 
-async def test_ten_kills_at_random_moments(tmp_path: Path):
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.deep)])
+async def test_kills_at_random_moments(tmp_path: Path, kills: int):
     """One file lives through them all, with creates, replaces and deletes under way each time."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
@@ -119,7 +119,7 @@ async def test_ten_kills_at_random_moments(tmp_path: Path):
     path = tmp_path / "db"
     ledger = Ledger()
     swept = 0
-    for kill in range(KILLS):
+    for kill in range(kills):
         first = 1 + kill * NUMBERS_PER_RUN
         await run_worker(path, ledger, first=first, kill_after_lines=rng.randrange(2, 300))
         async with started(path) as storage:
@@ -128,7 +128,7 @@ async def test_ten_kills_at_random_moments(tmp_path: Path):
             # A replacement may be there whose answer was not heard, and the next life may end before it makes another.
             ledger.replaced = ledger.replaces_begun = (await storage.list(TOPIC, "c")).epoch
     print(f"{len(ledger.created)} created, {len(ledger.deleted)} deleted, {ledger.replaced} replaced, {swept} swept")
-    assert len(ledger.created) > KILLS
+    assert len(ledger.created) > kills
     assert ask(path, "PRAGMA integrity_check") == [("ok",)]
     nobodys = "SELECT count(*) FROM entries WHERE entry_key >> 24 NOT IN (SELECT bucket_id FROM snapshots)"
     assert ask(path, nobodys) == [(0,)]

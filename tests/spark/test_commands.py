@@ -230,7 +230,8 @@ def test_metadata_that_cannot_be_read_is_named(command, tmp_path, words):
         assert f"is not valid; {file}: {reason}; name files that can be read" in ran.err.splitlines()[-1]
 
 
-@pytest.mark.parametrize("words", [pytest.param(("rebuild", "--dry-run"), marks=pytest.mark.deep), ("inspect",)])
+@pytest.mark.deep
+@pytest.mark.parametrize("words", [("rebuild", "--dry-run"), ("inspect",)])
 def test_a_zookeeper_that_does_not_answer_is_named(command, words):
     """In one line, with the status of a service that cannot be reached."""
     ran = command(*words, "--source", f"bookkeeper+file:{BUNDLED_SAMPLE / 'bookie'}", "--metadata", "zk:127.0.0.1:1")

@@ -43,7 +43,12 @@ SPECULATION = {
     "spark.eventLog.rolling.enabled": "false",
 }
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.deep,
+    pytest.mark.timeout(600),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
