@@ -71,7 +71,10 @@ class OneOfEach(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         directory = nodeid.split("/")[1]
-        return directory if directory in ONE_PROCESS else nodeid
+        if directory in ONE_PROCESS:
+            return directory
+        # Tests of one file share a service.
+        return nodeid.split("::")[0] if directory == "integration" else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneOfEach:

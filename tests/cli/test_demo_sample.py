@@ -47,7 +47,7 @@ def with_flipped_byte_of(log: bytes, ledger_id: int) -> bytes:
     return bytes(changed)
 
 
-@pytest.mark.parametrize("ledger_id", [88, 123, 128])
+@pytest.mark.parametrize("ledger_id", [88, *(pytest.param(ledger, marks=pytest.mark.deep) for ledger in (123, 128))])
 def test_a_dropped_ledger_is_noticed(command, tmp_path, ledger_id):
     """Even if somebody made the manifest's checksums fit."""
     copy = tampered(tmp_path, "bookie/0.log", lambda log: without_ledger(log, ledger_id))
@@ -64,7 +64,7 @@ def test_a_dropped_snapshot_of_pulsars_is_noticed(command, tmp_path):
     assert "91:0" in ran.err
 
 
-@pytest.mark.parametrize("ledger_id", [88, 91])
+@pytest.mark.parametrize("ledger_id", [88, pytest.param(91, marks=pytest.mark.deep)])
 def test_a_flipped_byte_is_noticed(command, tmp_path, ledger_id):
     """By the entry's own checksum, if somebody made the manifest's fit."""
     copy = tampered(tmp_path, "bookie/0.log", lambda log: with_flipped_byte_of(log, ledger_id))
@@ -73,7 +73,10 @@ def test_a_flipped_byte_is_noticed(command, tmp_path, ledger_id):
     assert f"{ledger_id}:0" in ran.err
 
 
-@pytest.mark.parametrize("count", ["delayed", "due_at_capture", "bucket_segments"])
+@pytest.mark.parametrize(
+    "count",
+    ["delayed", *(pytest.param(name, marks=pytest.mark.deep) for name in ("due_at_capture", "bucket_segments"))],
+)
 def test_a_claim_that_does_not_hold_fails_the_demo(command, tmp_path, count):
     """What was expected and what was seen are told, and the second part is not played."""
 

@@ -7,8 +7,8 @@ from typing import Final
 ENOUGH_EXAMPLES: Final = 2_000
 """From here on the shares are those of the strategy. Examples resemble those before them: of 200, half or twice as many
 take a path as of 20,000."""
-COMMON_SHARE: Final = 0.1
-"""A path that so many take is taken by some of any few dozen examples."""
+COMMON_SHARE: Final = 0.3
+"""A path that so many take is taken by some of any few dozen examples, however alike they are."""
 
 
 class Coverage:

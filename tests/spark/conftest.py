@@ -27,6 +27,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.local.dir": str(directory),
             "spark.sql.warehouse.dir": str(directory / "warehouse"),
             "spark.sql.catalogImplementation": "in-memory",
+            # Most of what a short test costs is what compiles it for a long one.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         },
     )
     yield session

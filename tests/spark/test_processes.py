@@ -73,6 +73,7 @@ def test_a_command_that_succeeds_says_nothing_but_how_far_it_is(tmp_path, source
     assert "log4j" in log.read_text()
 
 
+@pytest.mark.deep
 def test_an_error_of_ours_is_the_only_line(tmp_path, source):
     """One that a worker raised; nothing is kept of what Spark said about it."""
     damage(tmp_path)
