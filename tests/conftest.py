@@ -1,5 +1,6 @@
 """Hypothesis profiles, the wheel, kernels compiled before the first test, and how tests are spread over processes."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -66,6 +67,12 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return min(len(os.sched_getaffinity(0)) + 1, WORKERS_MAX)
 
 
+def pytest_collection_finish() -> None:
+    """Leave what was imported and collected, half a million objects, out of each collection of garbage in a test."""
+    gc.collect()
+    gc.freeze()
+
+
 class OneOfEach(LoadScopeScheduling):
     """Spreads tests one by one, but for those that share a costly process. The largest groups come first."""
 
@@ -74,7 +81,7 @@ class OneOfEach(LoadScopeScheduling):
         if directory in ONE_PROCESS:
             return directory
         # Tests of one file share a service.
-        return nodeid.split("::")[0] if directory == "integration" else nodeid
+        return nodeid.split("::", maxsplit=1)[0] if directory == "integration" else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneOfEach:
