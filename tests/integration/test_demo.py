@@ -34,10 +34,8 @@ async def demo(*arguments: str) -> tuple[int, str, str]:
     return process.returncode, out.decode(), err.decode()
 
 
-@pytest.mark.parametrize(
-    "number",
-    [signal.SIGTERM, *(pytest.param(number, marks=pytest.mark.deep) for number in (signal.SIGINT, signal.SIGHUP))],
-)
+@pytest.mark.deep
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_a_demo_that_is_stopped_leaves_nothing_behind(tmp_path, number):
     """Its service ends with it, and its files go."""
     process = await asyncio.create_subprocess_exec(

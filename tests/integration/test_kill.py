@@ -116,7 +116,8 @@ async def test_kills_at_random_moments(tmp_path: Path, kills: int):
     assert dispatcher.delivered_count > kills * 20 or kills < KILLS_DEEP, "the load must have delivered messages"
 
 
-@pytest.mark.parametrize("kills", [KILLS, pytest.param(KILLS_DEEP, marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("kills", [KILLS, KILLS_DEEP])
 async def test_kills_while_buckets_are_merged_and_trimmed(tmp_path: Path, kills: int):
     """Buckets merge all the time and the cursor moves on: nothing is lost or early, the counts agree with the truth, and
     snapshots that no catalogue names are swept.
