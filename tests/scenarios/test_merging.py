@@ -224,6 +224,26 @@ def test_another_set_of_as_many_buckets_is_looked_at_again() -> None:
     assert merge.first.ledger_id in (1, 3)
 
 
+def test_groups_that_were_too_large_are_forgotten_with_their_buckets() -> None:
+    """A tracker that seals and drains for months remembers only what could be tried again."""
+    desk = Desk(seal_at=2, max_num_buckets=1)
+    desk.held.add(MERGE)
+    for round_number in range(5):
+        first = 10 * round_number + 1
+        desk.add([(ledger, entry, FAR) for ledger in range(first, first + 4) for entry in range(2)])
+        while merges := [effect for effect in desk.waiting if isinstance(effect, MergeSnapshots)]:
+            desk.waiting.remove(merges[0])
+            desk.core.merge_failed(merges[0].effect_id, desk.now, too_large=True)
+            desk.perform()
+        known = {view.bucket_id for view in desk.core.buckets()}
+        barred = desk.core._merger._too_large
+        assert barred
+        assert all(known.issuperset(group) for group in barred)
+        drained = PositionColumns.of([(ledger, entry) for ledger in range(first, first + 3) for entry in range(2)])
+        desk.core.cancel(drained, desk.now)
+        desk.perform()
+
+
 def test_a_merge_drops_what_was_acknowledged_meanwhile_from_what_is_tracked() -> None:
     """Positions handed out while the merge ran do not come back with it."""
     desk = Desk(seal_at=5, seg=2, max_num_buckets=1)

@@ -87,6 +87,9 @@ class BucketMerger:
             if home.state is BucketState.SEALED and not home.snapshot_lost
         ]
         sealed.sort(key=lambda home: (*_range(home), home.key))
+        # Groups of which a bucket has gone never come again.
+        ids = set(_bucket_ids(sealed))
+        self._too_large = frozenset(group for group in self._too_large if ids.issuperset(group))
         found = group_to_merge(
             [len(home.bits) for home in sealed],
             self._state.limits.max_num_buckets,
