@@ -8,6 +8,7 @@ segments does, too. Whoever makes something cheaper lowers them, and whoever rai
 import asyncio
 from dataclasses import fields
 
+import numpy as np
 import pytest
 from numba import config
 
@@ -16,7 +17,7 @@ from tests.benchmarks.shapes import ALL_DUE, ALL_DUE_MS, BATCH, NOW, NOW_MS, WEE
 from tests.benchmarks.work import CountingStorage, StorageWork, Work, work_of
 from tests.core.shell import Shell
 from tests.service.shell import InlineExecutor, until
-from tracker.core.columns import IndexColumns
+from tracker.core.columns import IndexColumns, Position
 from tracker.core.core import TrackerCore
 from tracker.core.limits import TrackerLimits
 
@@ -61,6 +62,37 @@ def test_work_of_adding():
             peak_objects=950,
             kept_bytes=2_730_000,
             peak_bytes=2_790_000,
+        ),
+    )
+
+
+def test_work_of_leaping_over_dead_copies():
+    """Two positions are due, and 100,000 between them are below the mark-delete: they are not passed over two by two."""
+
+    def sealed_and_trimmed() -> Shell:
+        shell = Shell.with_limits(TrackerLimits(min_index_count_per_bucket=1, tick_ms=0))
+        shell.add((5_000, 2, 0), (7_000, 2, 1))
+        dead = np.zeros(COUNT, np.int64)
+        shell.core.add(IndexColumns(dead + 6_000, dead + 1, np.arange(COUNT)), shell.now)
+        shell.core.seal_now(shell.now)
+        shell.perform_all()
+        shell.pass_time(10_000)
+        shell.core.advance_mark_delete(Position(1, COUNT), shell.now)
+        return shell
+
+    def pop(shell: Shell) -> None:
+        assert shell.pop_rows(2, lease_ms=10) == [(5_000, 2, 0), (7_000, 2, 1)]
+
+    within(
+        work_of(sealed_and_trimmed, pop),
+        Work(
+            python_calls=1_010,
+            native_calls=870,
+            kernel_calls=5,
+            lines=2_950,
+            peak_objects=350,
+            kept_bytes=12_000,
+            peak_bytes=5_700_000,
         ),
     )
 

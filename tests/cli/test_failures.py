@@ -83,9 +83,11 @@ def test_a_bad_storage_url_is_said_by_its_key(command):
 
 def test_a_storage_path_that_cannot_be_opened_is_said_by_its_key(command, tmp_path):
     """What the storage finds out at its start, too, and with the URL as it was typed."""
-    ran = command(
-        "serve", "--set", f"bucketSnapshotStorageUrl=sqlite:{tmp_path}", "--set", "grpcListenAddress=127.0.0.1:0"
+    settings = (
+        f"bucketSnapshotStorageUrl=sqlite:{tmp_path}",
+        *(f"{p}ListenAddress=127.0.0.1:0" for p in ("grpc", "http")),
     )
+    ran = command("serve", *(word for setting in settings for word in ("--set", setting)))
     assert ran.status == ExitCode.USAGE
     assert ran.err.splitlines()[-1] == (
         f"delayed-tracker: bucketSnapshotStorageUrl: 'sqlite:{tmp_path}' is not valid; "

@@ -1,12 +1,10 @@
 """Polls and what they leave behind: what a dispatcher may rely on, one sentence a test (design 3.6)."""
 
-import time
-
 import numpy as np
 import pytest
 
 from tests.core.shell import DUE_MS, LATER_MS, START_MS, STRICT, Shell, due_shell
-from tracker.core.columns import INT63_MAX, Position, index_columns
+from tracker.core.columns import INT63_MAX
 from tracker.core.effects import DeleteSnapshots, LoadSegments
 from tracker.core.errors import InvalidInput
 from tracker.core.limits import TrackerLimits
@@ -241,22 +239,6 @@ def test_drained_trackers_hold_nothing(count):
     assert stats.membership_bytes == 0
     assert shell.next_wakeup_ms() is None
     assert not shell.snapshots
-
-
-def test_dead_copies_between_two_that_count_are_leapt_over():
-    """They would be passed over two by two."""
-    shell = Shell.with_limits(TrackerLimits(min_index_count_per_bucket=1, tick_ms=0))
-    count = 100_000
-    shell.add((5_000, 2, 0), (7_000, 2, 1))
-    dead = np.zeros(count, np.int64)
-    shell.core.add(index_columns(dead + 6_000, dead + 1, np.arange(count)), shell.now)
-    shell.core.seal_now(shell.now)
-    shell.perform_all()
-    shell.pass_time(10_000)
-    shell.core.advance_mark_delete(Position(1, count), shell.now)
-    started = time.perf_counter()
-    assert shell.pop_rows(2, lease_ms=10) == [(5_000, 2, 0), (7_000, 2, 1)]
-    assert time.perf_counter() - started < 1.0
 
 
 def test_adds_and_polls_in_turn_leave_few_runs():

@@ -1,7 +1,6 @@
 """One entry log: which records it has, whole, damaged or cut short."""
 
 import struct
-import time
 from pathlib import Path
 
 import numpy as np
@@ -203,12 +202,12 @@ def test_a_long_record_that_is_cut_is_a_cut(payload):
         assert (len(records), records.damage, records.truncated_at) == (3, (), 1024 + sum(map(len, RECORDS)))
 
 
+@pytest.mark.timeout(60)
 def test_damage_all_over_costs_one_look_at_each_byte():
-    """A log of which nothing is left is given up at once."""
+    """A log of which nothing is left is given up at once; a look at the rest from each byte would take days."""
     log = header() + b"\0\0\1\1\0\0\0\0\0\0\0\7" * 1_000_000
-    begin = time.perf_counter()
-    scan_log(log, "0.log")
-    assert time.perf_counter() - begin < 10
+    records = scan_log(log, "0.log")
+    assert (len(records), bool(records.damage)) == (0, True)
 
 
 @pytest.mark.parametrize(("ledger_id", "entry_id"), [(-5, 0), (7, -1), (7, -0x1000)])
