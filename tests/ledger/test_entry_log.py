@@ -206,8 +206,7 @@ def test_a_long_record_that_is_cut_is_a_cut(payload):
 def test_damage_all_over_costs_one_look_at_each_byte():
     """A log of which nothing is left is given up at once; a look at the rest from each byte would take days."""
     log = header() + b"\0\0\1\1\0\0\0\0\0\0\0\7" * 1_000_000
-    records = scan_log(log, "0.log")
-    assert (len(records), bool(records.damage)) == (0, True)
+    assert scan_log(log, "0.log").damage
 
 
 @pytest.mark.parametrize(("ledger_id", "entry_id"), [(-5, 0), (7, -1), (7, -0x1000)])
