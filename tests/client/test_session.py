@@ -28,6 +28,7 @@ from tracker.client import (
     SessionClosed,
     TrackerNotOpen,
     Unavailable,
+    WrongEventLoop,
 )
 
 ENDS = [("CloseTracker", pb.CloseTrackerResponse()), ("DeleteTracker", pb.DeleteTrackerResponse(deleted_count=1))]
@@ -382,3 +383,29 @@ def test_settings_that_cannot_work_are_refused():
     """By field and value."""
     with pytest.raises(InvalidInput, match="batch_max: 0"):
         ClientSettings(batch_max=0)
+
+
+async def test_a_call_from_another_event_loop_is_refused_and_harms_nobody(service):
+    """Nothing is sent, and calls of the client's own loop go on as if it had not been made."""
+    service.on("AddMessages", pb.AddMessagesResponse(added_count=1))
+    async with DelayedTrackerClient.connect(service.address) as client:
+        session = await client.open_tracker(TOPIC, "billing")
+        for call in (
+            lambda: session.add(1, 1, 1),
+            lambda: session.add_columns([1], [1], [1]),
+            lambda: session.poll(1),
+            lambda: session.ack(1, [1], [1]),
+            session.stats,
+        ):
+            with pytest.raises(WrongEventLoop, match="run_coroutine_threadsafe"):
+                await asyncio.to_thread(asyncio.run, call())
+        assert [name for name, _ in service.requests] == ["OpenTracker"]
+        assert await session.add(1, 1, 2) is AddResult.ADDED
+
+
+async def test_a_session_of_a_client_that_was_closed_takes_no_adds(service, shell):
+    """Whatever the buffer was doing."""
+    async with shell.connect(service.address) as client:
+        session = await client.open_tracker(TOPIC, "billing")
+    with pytest.raises(SessionClosed, match="connect again"):
+        await session.add(1, 1, 1)

@@ -36,6 +36,7 @@ from tracker.client.errors import (
     TrackerNotOpen,
     Unanswerable,
     Unavailable,
+    WrongEventLoop,
 )
 from tracker.client.importing import ImportAnswer, SnapshotToImport
 from tracker.client.lease import Lease
@@ -121,4 +122,5 @@ __all__ = [
     "Unanswerable",
     "Unavailable",
     "UnreadableEntries",
+    "WrongEventLoop",
 ]

@@ -55,7 +55,7 @@ class AddBuffer:
         async with self._room:
             if self._closed:
                 raise refused()
-            if self._sender is None:
+            if self._sender is None or self._sender.done():
                 self._sender = asyncio.create_task(self._send_batches(), name="delayed-tracker add buffer")
             outcome: asyncio.Future[AddResult] = asyncio.get_running_loop().create_future()
             self._queue.put(WaitingAdd(deliver_at_ms, ledger_id, entry_id, outcome))

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tracker.client.channel import channel_options, method_path, nobody_answers, require_address, serialized
-from tracker.client.errors import FailedCall, SessionClosed, TrackerCallError, call_error
+from tracker.client.errors import FailedCall, SessionClosed, TrackerCallError, WrongEventLoop, call_error
 from tracker.client.exchange import Call, Exchange
 from tracker.client.overload import pause_before_retry_s
 from tracker.client.settings import ClientSettings
@@ -30,6 +30,7 @@ class Calls:
         self._channel = grpc.aio.insecure_channel(address, options=channel_options(settings))
         self._methods: dict[str, grpc.aio.UnaryUnaryMultiCallable[Message | bytes, object]] = {}
         self._closed = False
+        self._loop = asyncio.get_running_loop()
 
     async def connected(self) -> None:
         """Return when the service can be reached.
@@ -67,7 +68,7 @@ class Calls:
 
     def add_stream(self) -> StreamCall:
         """Begin a stream of adds; the caller writes, reads and ends it."""
-        self._require_open()
+        self.require_open()
         performer = self._channel.stream_stream(
             method_path("AddMessagesStream"),
             request_serializer=serialized,
@@ -77,7 +78,7 @@ class Calls:
 
     async def import_stream(self, requests: Iterator[pb.ImportSnapshotsRequest]) -> pb.ImportSnapshotsResponse:
         """Send an import and return its answer. An error in making a request ends the call: nothing is imported."""
-        self._require_open()
+        self.require_open()
         performer = self._channel.stream_unary(
             method_path("ImportSnapshots"),
             request_serializer=serialized,
@@ -108,7 +109,7 @@ class Calls:
         await self._channel.close(None)
 
     async def _make(self, call: Call) -> object:
-        self._require_open()
+        self.require_open()
         performer = self._methods.get(call.method)
         if performer is None:
             performer = self._channel.unary_unary(
@@ -130,9 +131,17 @@ class Calls:
                 if pause_s is None:
                     raise failure from error
             await asyncio.sleep(pause_s)
-            self._require_open()
+            self.require_open()
             left_s = ends_s - clock()
 
-    def _require_open(self) -> None:
+    def require_open(self) -> None:
+        """Refuse a call that could never be made.
+
+        Raises:
+            SessionClosed: the client was closed.
+            WrongEventLoop: the channel, and whatever the session shares, belong to another event loop.
+        """
+        if asyncio.get_running_loop() is not self._loop:
+            raise WrongEventLoop
         if self._closed:
             raise SessionClosed("the client is closed; connect again")

@@ -19,6 +19,7 @@
         +-- ServiceFault          anything else: a fault of the service, or of a proxy in between
     InvalidInput                  a value this client refused before sending it
     SessionClosed                 the session, or its client, was closed by this program
+    WrongEventLoop                called from another event loop than the client's own
 
 A failed call applied nothing, except after CallTimedOut and Unavailable, where the answer may be what got lost.
 """
@@ -153,6 +154,18 @@ class SessionClosed(DelayedTrackerError):
     """The session was closed by the program that holds it; open the tracker again."""
 
     reason = "SESSION_CLOSED"
+
+
+class WrongEventLoop(DelayedTrackerError):
+    """An asyncio client was called from another event loop than the one it was made in. Nothing was sent."""
+
+    reason = "WRONG_EVENT_LOOP"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this client belongs to another event loop: connect within this one, hand the call over with"
+            " asyncio.run_coroutine_threadsafe, or use tracker.client.blocking"
+        )
 
 
 _BY_REASON: Mapping[str, type[TrackerCallError]] = {

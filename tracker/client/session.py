@@ -82,6 +82,7 @@ class TrackerSession(TrackerView):
             InvalidInput: a value out of range; nothing was buffered.
             TrackerCallError: its batch failed; unless the answer was lost, nothing of it was applied.
         """
+        self._calls.require_open()
         pack_indexes([deliver_at_ms], [ledger_id], [entry_id])
         return await self._buffer.add(deliver_at_ms, ledger_id, entry_id)
 
@@ -95,6 +96,7 @@ class TrackerSession(TrackerView):
         Raises:
             InvalidInput: unequal lengths or values out of range, by column and offset; nothing was sent.
         """
+        self._calls.require_open()
         columns = pack_indexes(deliver_at_ms, ledger_ids, entry_ids)
         return await self._adds.add(columns, len(deliver_at_ms))
 
@@ -156,6 +158,7 @@ class TrackerSession(TrackerView):
         return (await self._poll(max_messages, wait_ms, PollTerms(None, is_hand_off=True))).messages
 
     async def _poll(self, max_messages: int, wait_ms: int, terms: PollTerms) -> Taken:
+        self._calls.require_open()
         self._rules.require_poll(max_messages, wait_ms, terms)
         return await self._polls.poll(max_messages, wait_ms, terms)
 
@@ -165,10 +168,12 @@ class TrackerSession(TrackerView):
         Two calls of a session are under way at most; acks that come meanwhile share the next, each with its own answer.
         One that is cancelled before it left is not sent.
         """
+        self._calls.require_open()
         return await self._acks.ack(self._rules.ack(lease_id, ledger_ids, entry_ids))
 
     async def ack_whole(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
         """Acknowledge all that a lease still holds, as far as the caller knows; by its id, if the service agrees."""
+        self._calls.require_open()
         return await self._acks.ack(self._rules.ack_whole(lease_id, ledger_ids, entry_ids))
 
     async def nack(
