@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tracker.cli.demo.sample import BUNDLED_SAMPLE
+
 READER_GONE = 141
 """What shells report of who ends by SIGPIPE."""
+
+SAMPLE = f"bookkeeper+file:{BUNDLED_SAMPLE / 'bookie'}?metadata={BUNDLED_SAMPLE / 'metadata.jsonl'}"
 
 pytestmark = pytest.mark.slow
 
@@ -41,6 +45,23 @@ def test_a_reader_of_errors_may_go_away_too():
     """As in ``2>&1 | head``."""
     ran = run_without_reader("config", "--set", "x=1", stderr=True)
     assert (ran.returncode, ran.stdout) == (READER_GONE, b"")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "is_answered"),
+    [
+        (["topics", "list", "--source", SAMPLE], 0, True),
+        (["ledgers", "verify", "--source", SAMPLE], 0, True),
+        (["stats", "--topic", "t", "--subscription", "s", "--server", "nowhere"], 2, False),
+    ],
+)
+def test_progress_and_errors_that_do_not_fit_change_no_answer(arguments, status, is_answered):
+    """As in ``2>log`` on a full disk: what goes to stderr is lost, and nothing else."""
+    with Path("/dev/full").open("wb") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "tracker.cli", *arguments], stdout=subprocess.PIPE, stderr=full, check=False
+        )
+    assert (ran.returncode, bool(ran.stdout)) == (status, is_answered)
 
 
 def test_an_answer_that_does_not_fit_is_a_failure():

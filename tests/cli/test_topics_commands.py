@@ -398,6 +398,8 @@ def test_with_json_an_error_is_alone_on_stderr(command):
         (["config", "--config", "~/tracker.conf"], "--config"),
         (["config", "--broker-conf", "~/broker.conf"], "--broker-conf"),
         (["demo", "--sample", "~/sample"], "--sample"),
+        (["assets", "~/monitoring"], "directory"),
+        (["topics", "message", *SOURCE, "--topic", "t", "1:0", "--key", "a=~/k.pem"], "--key"),
         (["ledgers", "import", *SOURCE, "--into", "~/ledgers"], "--into"),
         (["topics", "list", "--source", "ledger:~/ledgers"], "--source"),
         (["topics", "list", "--source", "bookkeeper+file:/ledgers?metadata=~/dump"], "--source"),

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from tracker.cli.options import AsJson
+from tracker.cli.options import AsJson, written_out
 from tracker.cli.output import counted, print_json, say
 from tracker.core.errors import DelayedTrackerError, InvalidInput
 
@@ -46,7 +46,9 @@ class AssetsDiffer(DelayedTrackerError):
 
 
 def assets(
-    directory: Annotated[Path, typer.Argument(help="Where to write them; created if it is missing.", metavar="DIR")],
+    directory: Annotated[
+        Path, typer.Argument(help="Where to write them; created if it is missing.", metavar="DIR", callback=written_out)
+    ],
     *,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that differ.")] = False,
     as_json: AsJson = False,

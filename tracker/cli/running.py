@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, NoReturn, TextIO
 import typer
 
 from tracker.cli.failures import CommandLine, bad_usage, print_error
+from tracker.cli.full_stderr import survive_full_stderr
 from tracker.cli.output import for_machines, notice_console, progress_shown
 from tracker.core.compile_notice import call_once_before_compiling
 from tracker.core.errors import DelayedTrackerError
@@ -176,3 +177,4 @@ def _prepare_streams() -> None:
     if stderr is None:
         # Closed by whoever started us: what would be said there is not wanted.
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # open as long as the process
+    survive_full_stderr()

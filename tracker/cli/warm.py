@@ -1,11 +1,13 @@
 """``delayed-tracker warm``: compile kernels ahead, as when an image is built."""
 
+import os
 from typing import Annotated
 
 import typer
 
 from tracker.cli.output import counted, print_json, progress, say
 from tracker.core.errors import InvalidInput
+from tracker.core.home_paths import refuse_home_path
 
 
 def warm(
@@ -23,6 +25,9 @@ def warm(
     from tracker.core.jit import cache_directory  # noqa: PLC0415
     from tracker.service.kernels import SERVICE_KERNELS, is_cache_writable  # noqa: PLC0415
 
+    for variable in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME"):
+        directory = os.environ.get(variable, "")
+        refuse_home_path(variable, directory, directory)
     if not is_cache_writable():
         remedy = "name a directory that can be written, in NUMBA_CACHE_DIR or XDG_CACHE_HOME"
         raise InvalidInput("cache directory", cache_directory(), remedy)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tracker.cli.offering import parse_instant
+from tracker.cli.options import written_out
 from tracker.cli.spark.textfile import writable
 from tracker.core.errors import InvalidInput
 
@@ -90,6 +91,7 @@ SparkLog = Annotated[
         help="Append what Spark and its Python workers say to this file; by default the end of it is kept in a file, "
         "which the error names, if Spark fails.",
         metavar="FILE",
+        callback=written_out,
     ),
 ]
 Prometheus = Annotated[

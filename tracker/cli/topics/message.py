@@ -11,6 +11,7 @@ from tracker.cli.output import Json, instant, jsonable, print_json, show, size, 
 from tracker.cli.positions import parse_position
 from tracker.core.columns import Position
 from tracker.core.errors import InvalidInput
+from tracker.core.home_paths import refuse_home_path
 from tracker.ledger.compression import MESSAGE_BYTES_MAX
 from tracker.ledger.messages import KeyLoader, Message, MessageOptions, load_key_files
 from tracker.ledger.messages.one_entry import messages_of_entry
@@ -71,6 +72,7 @@ def _keys(texts: list[str]) -> KeyLoader | None:
         name, equals, file = text.partition("=")
         if not equals or not name or not file:
             raise InvalidInput("--key", text, "give NAME=FILE, such as orders-key=private.pem")
+        refuse_home_path("--key", text, file)
         files[name] = file
     return load_key_files(files) if files else None
 
