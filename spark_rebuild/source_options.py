@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from tracker.core.errors import InvalidInput
 from tracker.ledger.errors import ErrorPolicy
-from tracker.ledger.source_url import parse_source_url
+from tracker.ledger.source_url import parse_source_url, require_source
 from tracker.ledger.topic_name import TopicName
 from tracker.ledger.topic_reader import OpenLedgers
 
@@ -134,7 +134,9 @@ def _completed(text: str, metadata: str, open_ledgers: str) -> str:
         added["metadata"] = metadata
     if open_ledgers and not url.scheme.startswith("offload"):
         added["openLedgers"] = _choice("openLedgers", open_ledgers, OpenLedgers).value
-    return url.with_defaults(added)
+    complete = url.with_defaults(added)
+    require_source(complete)
+    return complete
 
 
 def _pattern(text: str) -> re.Pattern[str]:

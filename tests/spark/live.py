@@ -47,12 +47,14 @@ async def live_catalogue(
     # A batch holds less than a bucket, so that at most one is sealed in it.
     batch = max(1, min(batch, limits.min_index_count_per_bucket - 1, limits.mutable_indexes_max - 1))
     ranges: dict[int, tuple[Position, Position]] = {}
+    groups: set[tuple[int, ...]] = set()
     for start in range(0, len(indexes), batch):
         host.add(opened.epoch, indexes.take(slice(start, start + batch)))
         while host._runner.in_flight_count:
             await asyncio.sleep(0)
+            groups |= host._core._merger._too_large  # which forgets them with their buckets
             ranges |= {entry.bucket_id: (entry.first, entry.last) for entry in (await storage.list(*key)).entries}
-    too_large = {(ranges[group[0]][0], ranges[group[-1]][1]) for group in host._core._merger._too_large}
+    too_large = {(ranges[group[0]][0], ranges[group[-1]][1]) for group in groups}
     await registry.close()
     await storage.start()
     live = await stored(storage, key)

@@ -3,6 +3,7 @@
 import pytest
 
 from spark_rebuild.source_options import KeptEntries, parse_options
+from tracker.cli.spark.options import source_options
 from tracker.core.errors import InvalidInput
 from tracker.ledger.errors import ErrorPolicy
 
@@ -63,3 +64,19 @@ def test_metadata_and_open_ledgers_are_for_urls_that_do_not_say():
 def test_wrong_options_say_what_to_give(given: dict[str, str], message: str):
     with pytest.raises(InvalidInput, match=message):
         parse_options(given)
+
+
+@pytest.mark.parametrize(
+    ("url", "named"),
+    [
+        ("nope:foo", "known schemes are "),
+        ("ledger:/tmp?metadta=x", "options of ledger are openLedgers"),
+        ("bookkeeper+file:/tmp", "add metadata=...: "),
+        ("offload+blob:/tmp?openLedgers=live", "options of offload.blob are metadata"),
+        ("ledger:/tmp?openLedgers=maybe", "openLedgers is "),
+    ],
+)
+def test_a_source_that_is_no_source_is_refused_before_spark_is_started(url, named):
+    """Whoever mistyped it need not wait for Java."""
+    with pytest.raises(InvalidInput, match=named):
+        source_options([url], metadata=None, topic=None, topics_pattern=None, open_ledgers=None, on_error="fail")

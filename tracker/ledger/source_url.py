@@ -126,12 +126,29 @@ def open_source(
         MetadataInvalid: the metadata is damaged.
         OSError: a bucket or ZooKeeper does not answer.
     """
-    url = parse_source_url(text)
-    opener = _OPENERS.get(url.scheme)
-    if opener is None:
-        raise InvalidInput("source", text, f"known schemes are {', '.join(sorted(_OPENERS))}")
+    url = require_source(text)
     with named_by_source(url):
-        return opener(url, progress, on_error)
+        return _OPENERS[url.scheme](url, progress, on_error)
+
+
+def require_source(text: str) -> SourceUrl:
+    """Take a URL apart and check its scheme and its options, without a look at its place.
+
+    Raises:
+        InvalidInput: there is no such scheme, option or value, or an option is missing.
+    """
+    url = parse_source_url(text)
+    match url.scheme:
+        case "bookkeeper+file":
+            bookie_disk_options(url)
+        case "ledger":
+            url.expect("openLedgers")
+            _open_ledgers(url, OpenLedgers.LIVE)
+        case "offload+blob" | "offload+mapfile":
+            url.expect("metadata")
+        case _:
+            raise InvalidInput("source", text, f"known schemes are {', '.join(sorted(_OPENERS))}")
+    return url
 
 
 @contextmanager
@@ -195,17 +212,14 @@ def bookie_disk_options(url: SourceUrl) -> tuple[str, OpenLedgers]:
 
 
 def _open_local_ledgers(url: SourceUrl, _progress: Progress | None, _on_error: ErrorPolicy) -> LedgerSource:
-    url.expect("openLedgers")
     return open_local_ledgers(url.one_path(), open_ledgers=_open_ledgers(url, OpenLedgers.LIVE))
 
 
 def _open_map_files(url: SourceUrl, _progress: Progress | None, _on_error: ErrorPolicy) -> LedgerSource:
-    url.expect("metadata")
     return open_map_files(url.one_path(), metadata_dump=url.options.get("metadata"))
 
 
 def _open_blobs(url: SourceUrl, _progress: Progress | None, on_error: ErrorPolicy) -> LedgerSource:
-    url.expect("metadata")
     place = url.place if "://" in url.place else url.one_path()
     return open_blobs(place, metadata_dump=url.options.get("metadata"), on_error=on_error)
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from spark_rebuild.source_options import parse_options
 from tracker.cli.offering import parse_instant
 from tracker.cli.options import written_out
 from tracker.cli.spark.textfile import writable
@@ -114,7 +115,7 @@ def source_options(
     open_ledgers: str | None,
     on_error: str,
 ) -> dict[str, str]:
-    """Options of the format ``pulsar_ledger``; it checks them when it is used."""
+    """Options of the format ``pulsar_ledger``, checked before Spark is started for them. Raises InvalidInput."""
     given = {
         "url": " ".join(source),
         "metadata": metadata,
@@ -123,7 +124,9 @@ def source_options(
         "openLedgers": open_ledgers,
         "onError": on_error,
     }
-    return {name: value for name, value in given.items() if value is not None}
+    options = {name: value for name, value in given.items() if value is not None}
+    parse_options(options)
+    return options
 
 
 def spark_options(given: Sequence[str] | None) -> dict[str, str]:
