@@ -19,7 +19,7 @@ def remembers(ended, lease_id, positions, elapsed_ms=0):
     return int(ended.handed_out_by(lease_id, positions, elapsed_ms).sum())
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(6, 20))])
 def test_it_equals_a_dictionary(seed):
     """Whatever is remembered, forgotten and asked for in whatever order."""
     draw = np.random.default_rng(seed)

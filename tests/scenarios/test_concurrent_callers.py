@@ -52,13 +52,14 @@ def _open_handles() -> int:
 
 
 @pytest.mark.slow
-async def test_row_44_loading_opens_no_handles(tmp_path: Path) -> None:
-    """2,000 loads of ten buckets, many at once, need no more open files than the first few."""
+@pytest.mark.parametrize("rounds", [20, pytest.param(100, marks=pytest.mark.deep)])
+async def test_row_44_loading_opens_no_handles(tmp_path: Path, rounds: int) -> None:
+    """A hundred loads of ten buckets in each round, many at once, need no more open files than the first few."""
     async with started(tmp_path / "db") as storage:
         buckets = [await create(storage, [b"1", b"2", b"3"]) for _ in range(10)]
         await asyncio.gather(*(storage.get_bucket_snapshot_segments(bucket, 1, 3) for bucket in buckets))
         before = _open_handles()
-        for _ in range(20):
+        for _ in range(rounds):
             await asyncio.gather(*(storage.get_bucket_snapshot_segments(bucket, 1, 3) for bucket in buckets * 10))
         assert _open_handles() <= before
         for bucket in buckets:

@@ -364,12 +364,13 @@ async def _peak_bytes(path, count):
 
 
 @pytest.mark.slow
-def test_memory_of_a_merge_does_not_depend_on_the_size_of_its_buckets(tmp_path):
-    """Two buckets of 10 thousand and of 300 thousand indexes each. Thirty times the rows cost their metadata, which has
-    a limit, and nothing else; the rows of one large bucket alone would take 7 MB.
+@pytest.mark.parametrize("count", [300_000, pytest.param(1_000_000, marks=pytest.mark.deep)])
+def test_memory_of_a_merge_does_not_depend_on_the_size_of_its_buckets(tmp_path, count):
+    """Two buckets of 10 thousand indexes each, and of 300 thousand or a million. So many times the rows cost their metadata, which has
+    a limit, and nothing else; the rows of one large bucket alone would take 7 or 24 MB.
     """
     small = asyncio.run(_peak_bytes(tmp_path / "small.db", 10_000))
-    large = asyncio.run(_peak_bytes(tmp_path / "large.db", 300_000))
+    large = asyncio.run(_peak_bytes(tmp_path / "large.db", count))
     print(f"peak {small:,} and {large:,} bytes")
     assert large < small + 2 * 2**20
     assert large < 4 * 2**20

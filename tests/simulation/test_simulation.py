@@ -24,14 +24,14 @@ async def _run(seed, step_count, kind=TrackerKind.BUCKET):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(3, 12))])
 async def test_nothing_is_lost_or_early_whatever_fails(seed):
     """Faults, latency, crashes, reopening: every message comes out, none before its time, none twice under a lease."""
     await _run(seed, 250)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [*range(2), pytest.param(2, marks=pytest.mark.deep)])
 async def test_the_in_memory_tracker_loses_nothing_either(seed):
     """The same rules; a crash forgets everything, and the replay brings it again."""
     world = await _run(seed, 250, TrackerKind.IN_MEMORY)
