@@ -44,13 +44,17 @@ async def serving(hooks: AdminHooks | None = None, **settings: object) -> AsyncI
 
 @pytest.mark.slow
 async def test_every_recorded_answer():
-    """Status, body and type of the content, byte for byte what matters to a client; only Jetty's page is not ours."""
-    pages = 0
+    """Status, body and type of the content; but for Jetty's page, and for a call without an index, which is refused."""
+    pages = unasked = 0
     async with serving(
         message_id_by_index_mode="pulsar-compatible", broker_entry_metadata_interceptors=INTERCEPTORS
     ) as client:
         for row in expected("message_id_by_index"):
             answer = await client.get(row["path"])
+            if "index=" not in row["path"]:
+                unasked += 1
+                assert (answer.status_code, row["status"]) == (400, 200)
+                continue
             assert answer.status_code == row["status"], row
             if isinstance(row["body"], str):
                 pages += 1
@@ -59,7 +63,7 @@ async def test_every_recorded_answer():
             else:
                 assert answer.json() == row["body"], row
                 assert answer.headers["content-type"] == row["content_type"]
-    assert pages == 1
+    assert (pages, unasked) == (1, 1)
 
 
 async def test_the_mode_is_a_setting():
@@ -92,13 +96,31 @@ async def test_topics_that_are_not_persistent():
 
 @pytest.mark.parametrize(
     ("query", "entry_id"),
-    [("", 0), ("?index=", 0), ("?index=%2B7", 7), ("?index=007", 7), ("?index=7&authoritative=true", 7)],
+    [("?index=0", 0), ("?index=%2B7", 7), ("?index=007", 7), ("?index=7&authoritative=true", 7)],
 )
 async def test_how_an_index_may_be_written(query: str, entry_id: int):
-    """As Java reads a number; none at all is 0."""
+    """As Java reads a number."""
     async with serving() as client:
         answer = await client.get(PLAIN + query)
     assert (answer.status_code, answer.json()["entryId"]) == (200, entry_id)
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("", "index: it is missing; give index=NUMBER, once"),
+        ("?idx=3", "index: it is missing; give index=NUMBER, once"),
+        ("?index=", "index: it is empty; give index=NUMBER, once"),
+        ("?index=%20", "index: it is empty; give index=NUMBER, once"),
+        ("?index=1&index=2", "index: it is there 2 times; give index=NUMBER, once"),
+        ("?index=1&index=1", "index: it is there 2 times; give index=NUMBER, once"),
+    ],
+)
+async def test_a_call_names_one_index(query: str, said: str):
+    """None, a misspelt or an empty one, and several are refused by the parameter's name: an answer would be of index 0."""
+    async with serving() as client:
+        answer = await client.get(PLAIN + query)
+    assert (answer.status_code, answer.json()) == (400, {"reason": said})
 
 
 @pytest.mark.parametrize(
@@ -123,7 +145,7 @@ async def test_what_is_no_index(index: str):
 async def test_encoded_names(path: str, topic: str):
     """A name is what Java's decoder makes of it."""
     async with serving() as client:
-        answer = await client.get(f"/admin/v2/persistent/{path}/getMessageIdByIndex")
+        answer = await client.get(f"/admin/v2/persistent/{path}/getMessageIdByIndex?index=0")
     assert (answer.status_code, answer.json()) == (404, {"reason": f"Topic {topic} not found"})
 
 
@@ -131,7 +153,7 @@ async def test_encoded_names(path: str, topic: str):
 async def test_names_with_a_cluster(path: str):
     """With a slash in it a name is of the kind that had a cluster before the namespace, encoded or not, as in Pulsar."""
     async with serving() as client:
-        answer = await client.get(f"/admin/v2/persistent/{path}/getMessageIdByIndex")
+        answer = await client.get(f"/admin/v2/persistent/{path}/getMessageIdByIndex?index=0")
     assert (answer.status_code, answer.json()) == (404, {"reason": "Namespace not found"})
 
 
@@ -139,7 +161,7 @@ async def test_names_with_a_cluster(path: str):
 async def test_names_that_are_none(path: str):
     """Refused in our own words."""
     async with serving() as client:
-        answer = await client.get(f"/admin/v2/persistent/{path}/getMessageIdByIndex")
+        answer = await client.get(f"/admin/v2/persistent/{path}/getMessageIdByIndex?index=0")
     assert answer.status_code in {404, 412}
     assert answer.json()["reason"]
 
@@ -190,7 +212,7 @@ async def test_a_caller_who_may_not():
         answer = await client.get("/admin/v2/persistent/nobody/none/missing/getMessageIdByIndex?index=0")
         assert answer.status_code == 403
         assert answer.json() == {"reason": "no word for persistent://nobody/none/missing"}
-        assert (await client.get(PLAIN, headers={"authorization": "word"})).status_code == 307
+        assert (await client.get(f"{PLAIN}?index=0", headers={"authorization": "word"})).status_code == 307
         assert (await client.get(f"{PLAIN}?index=-1")).status_code == 404
 
 

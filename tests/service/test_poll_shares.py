@@ -68,16 +68,26 @@ async def test_the_first_share_waits_for_all(service):
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "field", "said"),
     [
-        {"share_messages": [4, 5]},
-        {"share_messages": [10, 0]},
-        {"share_messages": [5, 5], "hand_off": True},
+        ({"share_messages": [4, 5]}, "share_messages", "9 is not valid; give shares that make up max_messages (10)"),
+        ({"share_messages": [10, 0]}, "share_messages[1]", "0 at offset 1 is not valid; give 1 or more for each share"),
+        (
+            {"share_messages": [0, 9, 0, 2**31 - 1], "max_messages": 3},
+            "share_messages[0]",
+            "0 at offsets 0, 2 (2 in all) is not valid; give 1 or more for each share",
+        ),
+        (
+            {"share_messages": [5, 5], "hand_off": True},
+            "share_messages",
+            "2 is not valid; leave it unset when hand_off is set",
+        ),
     ],
 )
-async def test_shares_that_do_not_fit_are_refused(service, wrong):
-    """They are 1 or more each, make up max_messages, and are for leases; the answer names the field."""
+async def test_shares_that_do_not_fit_are_refused(service, wrong, field, said):
+    """They are 1 or more each, make up max_messages, and are for leases; the answer names what is wrong."""
     epoch = await opened(service)
-    _, info, found = await refused(service.stub.PollScheduledMessages(poll(epoch, **wrong)))
+    error, info, found = await refused(service.stub.PollScheduledMessages(poll(epoch, **wrong)))
     assert info.reason == "INVALID_INPUT"
-    assert found["BadRequest"].field_violations[0].field == "share_messages"
+    assert found["BadRequest"].field_violations[0].field == field
+    assert said in error.details()

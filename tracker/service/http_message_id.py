@@ -2,6 +2,7 @@
 
     200  {"ledgerId": ..., "entryId": ..., "partitionIndex": ..., "batchIndex": -1, "batchSize": 0}
     307  another process owns the topic
+    400  the index is not given, or more than once (Pulsar answers for index 0, or for the first; its client always gives one)
     403  the caller may not look into the topic
     404  no such topic or namespace, an index that is no number, is negative or above the last
     405  the topic is partitioned: ask one of its partitions
@@ -102,9 +103,13 @@ def message_id_routes(ledgers: LedgerAccess, hooks: AdminHooks) -> list[Route]:
 
 
 async def _answer(request: Request, ledgers: LedgerAccess, hooks: AdminHooks) -> Response:
-    index = _index(request)
+    given = request.query_params.getlist("index")
+    if len(given) != 1 or not given[0].strip():
+        wrong = f"there {len(given)} times" if len(given) > 1 else "empty" if given else "missing"
+        return _refused(400, f"index: it is {wrong}; give index=NUMBER, once")
+    index = _whole_number(given[0])
     if index is None:
-        return _refused(404, f"index: {request.query_params['index']!r} is not a whole number of 64 bits")
+        return _refused(404, f"index: {given[0]!r} is not a whole number of 64 bits")
     topic = _topic(request)
     authoritative = request.query_params.get("authoritative", "").lower() == "true"
     try:
@@ -123,9 +128,9 @@ async def _answer(request: Request, ledgers: LedgerAccess, hooks: AdminHooks) ->
         return _refused(*_status_and_reason(error, topic))
 
 
-def _index(request: Request) -> int | None:
-    """The index asked for; None for what is no number. One that is missing or empty is 0, as in Pulsar."""
-    text = request.query_params.get("index", "").strip() or "0"
+def _whole_number(text: str) -> int | None:
+    """Return the number that a text is, as Java reads one; None for what is none of 64 bits."""
+    text = text.strip()
     if not _WHOLE_NUMBER.fullmatch(text) or not -_INT64_MAX - 1 <= int(text) <= _INT64_MAX:
         return None
     return int(text)

@@ -195,9 +195,9 @@ class TrackerServicer(InspectionServicer):
         """See tracker.proto."""
         epoch = require_epoch(request.epoch) if request.HasField("epoch") else None
         key = to_key(request.tracker)
-        deleted = await self._registry.delete(key, epoch)
-        self._registry.life.deleted(key, deleted)
-        return tracker_pb2.DeleteTrackerResponse(deleted_count=deleted.position_count)
+        deleted_count = await self._registry.delete(key, epoch)
+        self._registry.life.deleted(key, deleted_count)
+        return tracker_pb2.DeleteTrackerResponse(deleted_count=deleted_count)
 
     async def AddMessagesStream(self, requests: AddRequests, context: Context) -> None:
         """See tracker.proto. One request is read at a time, so that a slow answer holds its sender back."""
@@ -323,7 +323,10 @@ def _shares(request: tracker_pb2.PollScheduledMessagesRequest) -> Sequence[int]:
         return (request.max_messages,)
     if request.hand_off:
         raise InvalidInput("share_messages", len(shares), "leave it unset when hand_off is set")
-    if min(shares) < 1 or sum(shares) != request.max_messages:
-        remedy = f"give 1 or more for each share, max_messages ({request.max_messages}) in all"
+    too_small = [offset for offset, share in enumerate(shares) if share < 1]
+    if too_small:
+        raise InvalidInput("share_messages", shares[too_small[0]], "give 1 or more for each share", offsets=too_small)
+    if sum(shares) != request.max_messages:
+        remedy = f"give shares that make up max_messages ({request.max_messages})"
         raise InvalidInput("share_messages", sum(shares), remedy)
     return shares
