@@ -51,6 +51,10 @@ class Comparison:
     missing: int
     extra: int
     differing: int
+    too_recent: int
+    """Positions of the ledgers that the index lacks and that fill no bucket yet: the dispatcher offers them again."""
+    replay_from: Position | None
+    """The position from which it offers, when it opens the tracker; None if all is in buckets."""
     missing_positions: tuple[Position, ...]
     extra_positions: tuple[Position, ...]
     differing_positions: tuple[Moved, ...]
@@ -59,6 +63,11 @@ class Comparison:
     def is_equal(self) -> bool:
         """Whether nothing is missing, extra or different."""
         return not (self.missing or self.extra or self.differing)
+
+    @property
+    def compared(self) -> int:
+        """Positions that both the ledgers and the index have."""
+        return self.expected - self.missing - self.too_recent
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +96,7 @@ def compare(
     *,
     tail_first: Position | None,
     cutoff_ms: int,
+    replay_from: Position | None = None,
     unread: PositionBitmap | None = None,
 ) -> Comparison:
     """Compare one subscription.
@@ -98,6 +108,7 @@ def compare(
         found: what the index has; any order.
         tail_first: from this position on nothing is missed; None misses everything.
         cutoff_ms: deadlines at or before it are due.
+        replay_from: the position from which a dispatcher offers again what is in no bucket, for the answer.
         unread: what the ledgers may have there, and nobody can read: it is not extra.
     Cost: O(n log n).
     """
@@ -105,9 +116,9 @@ def compare(
     found = _one_each(found.take(found.deliver_at_ms > cutoff_ms))
     here, there = _keys(expected, found)
     both, at_expected, at_found = np.intersect1d(here, there, assume_unique=True, return_indices=True)
-    missing = ~np.isin(here, both, assume_unique=True)
+    lacking = missing = ~np.isin(here, both, assume_unique=True)
     if tail_first is not None:
-        missing &= expected.positions.at_or_below(_before(tail_first))
+        missing = lacking & expected.positions.at_or_below(_before(tail_first))
     extra = ~np.isin(there, both, assume_unique=True)
     if unread is not None:
         extra &= ~unread.contains(found.positions)
@@ -122,6 +133,8 @@ def compare(
         missing=int(missing.sum()),
         extra=int(extra.sum()),
         differing=int(differ.sum()),
+        too_recent=int(lacking.sum() - missing.sum()),
+        replay_from=replay_from,
         missing_positions=_positions(expected.take(missing)),
         extra_positions=_positions(found.take(extra)),
         differing_positions=tuple(Moved(*row) for row in moved),

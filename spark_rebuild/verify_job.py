@@ -65,12 +65,13 @@ def verify(
     """
     with reading(session, settings, report=report) as work:
         plans, unread = work.plans(), work.unread()
+        accounts = [plan.summary() for plan in plans]
         with work.stages.of("collect"):
             table = work.rows.transform(accepted_indexes(work.shared, work.acceptance)).toArrow()
         comparisons: list[Comparison] = []
         not_compared: list[NotCompared] = []
         with work.stages.of("compare"):
-            for plan, expected in zip(plans, _by_subscriber(table, len(plans)), strict=True):
+            for plan, account, expected in zip(plans, accounts, _by_subscriber(table, len(plans)), strict=True):
                 topic, subscription = plan.subscriber.key
                 try:
                     found = live.read(topic, subscription)
@@ -86,11 +87,11 @@ def verify(
                         found,
                         tail_first=plan.plan.tail_first,
                         cutoff_ms=settings.limits.cutoff_ms(settings.now_ms),
+                        replay_from=account.replay_from,
                         unread=unread.positions(topic),
                     )
                 )
-        summary = work.summary([plan.summary() for plan in plans])
-        return Verification(summary, tuple(comparisons), tuple(not_compared))
+        return Verification(work.summary(accounts), tuple(comparisons), tuple(not_compared))
 
 
 def accepted_indexes(subscribers: Broadcast[SubscribersByTopic], acceptance: Acceptance) -> Step:

@@ -88,6 +88,23 @@ async def test_what_differs_is_listed_and_the_status_says_so(command, rebuilt, t
     assert f"bucket {lost.bucket_id}" in ran.document["unreadable_buckets"][0]
 
 
+def test_an_empty_index_is_not_called_sound(command, tmp_path):
+    """Where everything is too recent to fill a bucket nothing is missed, and nothing was compared: the answer says so."""
+    with StorageCommit(f"sqlite:{tmp_path / 'tracker.db'}"):
+        pass  # Nothing is in it.
+    verify = of("verify", "--against", f"sqlite:{tmp_path / 'tracker.db'}", "--set", SMALL.replace("50", "50000"))
+    ran = command(*verify)
+    assert ran.status == 0, ran.err
+    rows = [[cell.strip() for cell in line.split("│")[2:-1]] for line in ran.out.splitlines() if TOPIC in line]
+    assert rows == [[SUBSCRIPTION, "343", "0", "343", "0", "0", "0", "92:16"]]
+    assert ran.out.splitlines()[-1] == (
+        "nothing was compared: of what is not due, the ledgers and the index have no position in common; 343 positions of "
+        "the ledgers are too recent to be missed: the dispatcher offers them again"
+    )
+    (tracker,) = command(*verify, "--json").document["trackers"]
+    assert (tracker["too_recent"], tracker["replay_from"]) == (343, {"ledger_id": 92, "entry_id": 16})
+
+
 def test_acknowledged_messages_are_extra_to_who_takes_them_for_pending(command, rebuilt):
     """The other way round: what the ledgers have more is missing."""
     target, _ = rebuilt
@@ -177,8 +194,11 @@ def test_a_rebuild_goes_on_past_damage_if_it_is_to(command, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (of("rebuild"), "--commit: 'nothing'"),
-        (of("rebuild", "--commit", "sqlite:x.db"), "--staging: 'nothing'"),
+        (of("rebuild"), "missing option '--commit': give sqlite:PATH or grpc://HOST:PORT, or --dry-run"),
+        (
+            of("rebuild", "--commit", "sqlite:x.db"),
+            "missing option '--staging': give a directory or URL that the driver",
+        ),
         (of("rebuild", "--dry-run", "--spark-option", "x=1"), "--spark-option: 'x=1'"),
         (of("rebuild", "--dry-run", "--set", "noSuchKey=1"), "noSuchKey"),
         (of("rebuild", "--commit", "nosuch:x", "--staging", "s"), "nosuch"),
@@ -330,9 +350,9 @@ async def test_trackers_that_are_not_open_are_named_and_the_others_compared(comm
             assert ran.status == ExitCode.TRACKER_CONFLICT, ran.err
             rows = [[cell.strip() for cell in line.split("│")[2:-1]] for line in ran.out.splitlines() if topic in line]
             assert [row for row in rows if row] == [
-                ["open", "3", "3", "0", "0", "0"],
-                ["closed", "2", "not open", "-", "-", "-"],
-                ["finished", "0", "not open", "-", "-", "-"],
+                ["open", "3", "3", "0", "0", "0", "0", "1:0"],
+                ["closed", "2", "not open", "-", "-", "-", "-", "-"],
+                ["finished", "0", "not open", "-", "-", "-", "-", "-"],
             ]
             assert "agrees with the ledgers where it was compared; 1 trackers were not" in ran.out
             await session.add_columns([due_ms[0]], [9], [9])

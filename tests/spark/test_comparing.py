@@ -45,6 +45,8 @@ def test_differences_are_those_of_dictionaries(expected, found, tail):
         map(len, (one.missing_positions, one.extra_positions, one.differing_positions))
     )
     assert one.is_equal == (not (missing or one.extra or one.differing))
+    recent = [place for place in expected.keys() - found.keys() if tail is not None and place >= tail]
+    assert (one.too_recent, one.compared) == (len(recent), len(expected.keys() & found.keys()))
 
 
 def test_what_is_due_in_the_index_is_not_extra():

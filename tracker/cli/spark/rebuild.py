@@ -8,6 +8,7 @@ from spark_rebuild.job import rebuild
 from spark_rebuild.settings import INDEXES_PER_TASK, RebuildSettings
 from spark_rebuild.summary import Summary, TrackerSummary
 from tracker.cli.config import settings_from
+from tracker.cli.failures import BadUsage
 from tracker.cli.options import AsJson, BrokerConf, Config, Set, written_out
 from tracker.cli.output import notice_console, print_json, say, show, size, table
 from tracker.cli.spark.commit_target import Commit, commit_target, refuse_early
@@ -31,7 +32,6 @@ from tracker.cli.spark.options import (
 from tracker.cli.spark.running_job import spark_job
 from tracker.cli.spark.shown import bad_rows, say_bad
 from tracker.cli.spark.textfile import write_metrics
-from tracker.core.errors import InvalidInput
 
 _ACCOUNT = (
     ("delayed", "delayed"),
@@ -92,9 +92,9 @@ def rebuild_command(
     --staging /shared/staging --commit sqlite:data/tracker.db
     """
     if not dry_run and commit is None:
-        raise InvalidInput("--commit", "nothing", "give sqlite:PATH or grpc://HOST:PORT, or --dry-run to write nothing")
+        raise BadUsage("missing option '--commit': give sqlite:PATH or grpc://HOST:PORT, or --dry-run to write nothing")
     if not dry_run and not staging:
-        raise InvalidInput("--staging", "nothing", "give a directory or URL that the driver and all workers reach")
+        raise BadUsage("missing option '--staging': give a directory or URL that the driver and all workers reach")
     limits = settings_from(config, overrides, broker_conf).settings
     settings = RebuildSettings(
         source=source_options(

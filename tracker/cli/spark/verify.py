@@ -1,16 +1,17 @@
 """``spark-rebuild verify``: whether the index in use is what the ledgers say."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from spark_rebuild.comparing import NotCompared
+from spark_rebuild.comparing import Comparison, NotCompared
 from spark_rebuild.settings import RebuildSettings
 from spark_rebuild.verify_job import Verification, verify
 from tracker.cli.config import settings_from
 from tracker.cli.options import AsJson, BrokerConf, Config, Set
-from tracker.cli.output import instant, jsonable, print_json, say, show, table
+from tracker.cli.output import counted, instant, jsonable, print_json, say, show, table
 from tracker.cli.replay import BAD_ENTRIES_SHOWN
 from tracker.cli.spark.live_index import IndexNotOpen, live_index
 from tracker.cli.spark.options import (
@@ -66,7 +67,7 @@ def verify_command(
 ) -> None:
     """Compare the index in use with the ledgers: list positions that are missing, extra, or have another deadline.
 
-    What is due by now is left out, and what is too recent to fill a bucket is not missed. Ends with 1 if there is any
+    What is due by now is left out, and what is too recent to fill a bucket is not missed, but counted. Ends with 1 if there is any
     difference, and if any entry could not be read; else with 6 if trackers that have messages to deliver later are not
     open on the service: they are named, the others are compared.
 
@@ -143,14 +144,15 @@ def _write_metrics(path: Path, found: Verification) -> None:
 
 def _show(found: Verification, lost: list[str]) -> None:
     comparisons, wanted = found.comparisons, _wanted(found)
-    numbers = ("in the ledgers", "in the index", "missing", "extra", "differing")
-    rows = table("compared", "topic", "subscription", *numbers, numbers=numbers)
+    numbers = ("in the ledgers", "in the index", "too recent to be missed", "missing", "extra", "differing")
+    rows = table("compared", "topic", "subscription", *numbers, "replay from", numbers=numbers)
     for one in comparisons:
-        counts = (one.expected, one.found, one.missing, one.extra, one.differing)
-        rows.add_row(one.topic, one.subscription, *map(str, counts))
+        counts = (one.expected, one.found, one.too_recent, one.missing, one.extra, one.differing)
+        replay_from = "-" if one.replay_from is None else str(one.replay_from)
+        rows.add_row(one.topic, one.subscription, *map(str, counts), replay_from)
     for skipped in found.not_compared:
         what = "not open" if skipped.reason == IndexNotOpen.reason else "not readable"
-        rows.add_row(skipped.topic, skipped.subscription, str(skipped.expected), what, "-", "-", "-")
+        rows.add_row(skipped.topic, skipped.subscription, str(skipped.expected), what, "-", "-", "-", "-", "-")
     show(rows)
     for one in comparisons:
         lines = [f"missing: {position}" for position in one.missing_positions]
@@ -174,11 +176,35 @@ def _show(found: Verification, lost: list[str]) -> None:
     if lost or found.has_differences:
         say("the index differs from the ledgers")
         return
-    if bad.count:
-        say(
-            f"the index agrees with what could be read, but {bad.count} entries could not be read: nobody knows about them"
-        )
-    if wanted:
-        say(f"the index agrees with the ledgers where it was compared; {len(wanted)} trackers were not")
-    if not (bad.count or wanted):
-        say("the index is what the ledgers say")
+    for line in agreement(comparisons, bad.count, len(wanted)):
+        say(line)
+
+
+def agreement(comparisons: Sequence[Comparison], bad_count: int, uncompared_count: int) -> Iterator[str]:
+    """Conclude from comparisons without a difference; what compared nothing does not speak for the index.
+
+    Args:
+        comparisons: of all subscriptions whose index could be read.
+        bad_count: entries that could not be read.
+        uncompared_count: trackers whose index could not be read.
+    """
+    recent = sum(one.too_recent for one in comparisons)
+    offered = (
+        f"{counted(recent, 'position')} of the ledgers are too recent to be missed: the dispatcher offers them again"
+    )
+    if not any(one.compared for one in comparisons):
+        nothing = "nothing was compared: of what is not due, the ledgers and the index have no position in common"
+        yield f"{nothing}; {offered}" if recent else nothing
+        if bad_count:
+            yield f"{bad_count} entries could not be read: nobody knows about them"
+        if uncompared_count:
+            yield f"{counted(uncompared_count, 'tracker')} could not be compared"
+        return
+    if bad_count:
+        yield f"the index agrees with what could be read, but {bad_count} entries could not be read: nobody knows about them"
+    if uncompared_count:
+        yield f"the index agrees with the ledgers where it was compared; {uncompared_count} trackers were not"
+    if not (bad_count or uncompared_count):
+        yield "the index is what the ledgers say"
+    if recent:
+        yield offered
