@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from tracker.core.errors import InvalidInput
 from tracker.ledger.errors import ErrorPolicy
-from tracker.ledger.source_url import parse_source_url, require_source
+from tracker.ledger.source_url import parse_source_url, require_source, split_sources
 from tracker.ledger.topic_name import TopicName
 from tracker.ledger.topic_reader import OpenLedgers
 
@@ -112,7 +112,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         values[option.name] = value
     if values["topic"] and values["topicsPattern"]:
         raise InvalidInput("topicsPattern", values["topicsPattern"], "give this or topic, not both")
-    urls = values["url"].split()
+    urls = split_sources(values["url"])
     if not urls:
         raise InvalidInput("url", values["url"], "say where the ledgers are, such as ledger:DIRECTORY")
     return SourceOptions(

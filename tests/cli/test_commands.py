@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.ledger.test_input_bounds import at_most
 from tracker.cli.demo.sample import BUNDLED_SAMPLE
 from tracker.cli.main import PROGRAM
+from tracker.ledger import metadata_store
 from tracker.service.exit_codes import ExitCode
+from tracker.service.settings_load import CONFIG_BYTES_MAX
 
 COMMANDS = [
     "serve", "replay", "demo", "trackers", "open", "add", "poll", "cancel", "seal", "delete", "stats", "buckets", "peek",
@@ -101,6 +104,20 @@ def test_config_takes_a_broker_conf_and_lists_what_it_ignores(command, tmp_path)
     ran = command("config", "--broker-conf", str(path), "--json")
     assert json.loads(ran.out)["delayedDeliveryTickTimeMillis"] == {"value": "500", "origin": f"{path}:2"}
     assert "2 keys of others ignored: advertisedAddress, numIOThreads" in " ".join(ran.err.split())
+    path.write_text("advertisedAddress=lab\n")
+    assert "1 key of others ignored: advertisedAddress" in " ".join(
+        command("config", "--broker-conf", str(path)).err.split()
+    )
+
+
+@pytest.mark.parametrize("option", ["--config", "--broker-conf"])
+def test_a_configuration_without_end_is_refused(command, option):
+    """A device and all else that never ends is read up to a bound; one that ends at once is an empty file."""
+    with at_most(5 * CONFIG_BYTES_MAX):
+        ran = command("config", option, "/dev/zero")
+    assert ran.status == ExitCode.USAGE
+    assert f"command line: {option}=/dev/zero: it has more than 1048576 bytes: name a readable file" in ran.err
+    assert command("config", option, "/dev/null").status == 0
 
 
 def test_a_misspelt_key_is_one_line_with_the_nearest_known(command, tmp_path):
@@ -161,6 +178,26 @@ def test_replay_says_what_is_missing(command, change, names):
     assert ran.status in {ExitCode.BAD_DATA, ExitCode.USAGE}
     assert names in ran.err
     assert "Traceback" not in ran.err
+
+
+def test_replay_takes_metadata_from_zookeeper(command, monkeypatch):
+    """A place that names one is no file: who does not answer there is named, with the status of a service."""
+    monkeypatch.setattr(metadata_store, "_CONNECT_S", 0.05)
+    ran = command("replay", *SAMPLE, *TRACKER, *NOBODY, "--metadata", "zk:127.0.0.1:1")
+    assert ran.status == ExitCode.SERVICE_UNAVAILABLE
+    assert "zk:127.0.0.1:1 does not answer within 0.05 s; start it or correct the address" in ran.err
+    ran = command("replay", *SAMPLE, *TRACKER, *NOBODY, "--metadata", "zk:")
+    assert ran.status == ExitCode.USAGE
+    assert ran.err.startswith("delayed-tracker: --metadata: 'zk:' is not valid; give zk:HOST:PORT")
+
+
+@pytest.mark.parametrize("place", ["", "nowhere"])
+def test_replay_says_which_metadata_cannot_be_read(command, tmp_path, place):
+    """A directory, or a file that is not there: with the option, and all that it takes."""
+    ran = command("replay", *SAMPLE, *TRACKER, *NOBODY, "--metadata", str(tmp_path / place))
+    assert ran.status == ExitCode.USAGE
+    assert ran.err.startswith(f"delayed-tracker: --metadata: '{tmp_path / place}' is not valid; ")
+    assert ran.err.endswith(": give a dump of the metadata store that can be read, or zk:HOST:PORT\n")
 
 
 def test_replay_refuses_a_moment_that_is_none(command):

@@ -2,7 +2,8 @@
 
 import json
 import os
-from errno import EACCES, EIO, ENOSPC, EROFS
+import shutil
+from errno import EACCES, EFBIG, EIO, ENOSPC, EROFS
 from pathlib import Path
 from uuid import UUID
 
@@ -182,24 +183,46 @@ def test_a_directory_of_something_else_is_not_imported_into(command, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("errno", "remedy"),
+    ("errno", "status", "said"),
     [
-        (ENOSPC, "No space left on device; make room for what is written"),
-        (EROFS, "Read-only file system; give a directory that can be written to"),
-        (EACCES, "Permission denied; give a directory that can be written to"),
-        (EIO, "Input/output error; see to the disk, or give a directory on another one"),
+        (ENOSPC, 4, "cannot be written: No space left on device; make room for what is written, and run it again"),
+        (EFBIG, 4, "cannot be written: File too large; make room for what is written, and run it again"),
+        (EIO, 4, "cannot be written: Input/output error; see to the disk, or give a directory on another one"),
+        (EROFS, 2, "is not valid; Read-only file system; give a directory that can be written to"),
+        (EACCES, 2, "is not valid; Permission denied; give a directory that can be written to"),
     ],
 )
-def test_what_keeps_an_import_from_writing_is_said_of_its_directory(command, tmp_path, monkeypatch, errno, remedy):
-    """Also of a file that is open, of which the system does not say the name."""
+def test_what_keeps_an_import_from_writing_is_said_of_its_directory(
+    command, tmp_path, monkeypatch, *, errno, status, said
+):
+    """Also of a file that is open, of which the system does not say the name; a full disk is no slip of the caller's."""
 
     def refuse(*_arguments: object) -> int:
         raise OSError(errno, os.strerror(errno))
 
     monkeypatch.setattr(Disk, "write", refuse)
     ran = command("ledgers", "import", "--source", SAMPLE, "--into", str(tmp_path / "local"))
-    assert (ran.status, ran.out) == (ExitCode.USAGE, "")
-    assert f"--into: '{tmp_path / 'local'}' is not valid; {remedy}\n" in ran.err
+    assert (ran.status, ran.out) == (status, "")
+    assert f"--into: '{tmp_path / 'local'}' {said}\n" in ran.err
+
+
+def test_a_damaged_copy_is_passed_over_and_can_be_made_anew(command, tmp_path):
+    """An import does not look into what is there; verify does, and without its directory a topic is copied again."""
+    local = tmp_path / "local"
+    arguments = ["ledgers", "import", *SOURCE, "--topic", f"{MAIN}txn", "--into", str(local), "--json"]
+    command(*arguments)
+    (log,) = local.rglob("36.log")  # 54
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 1
+    log.write_bytes(content)
+    (again,) = document(command(*arguments))["topics"]
+    assert (again["present_ledger_ids"], again["bad_entries"]) == ([54, 58], [])
+    verify = ["ledgers", "verify", "--source", f"ledger:{local}"]
+    assert command(*verify).status == ExitCode.FAILURE
+    shutil.rmtree(log.parent)
+    (again,) = document(command(*arguments))["topics"]
+    assert (again["copied_ledger_ids"], again["present_ledger_ids"]) == ([54, 58], [])
+    assert command(*verify).status == ExitCode.OK
 
 
 @pytest.mark.parametrize("place", ["ledger:{0}", "ledger:{0}/../local", "ledger:file://{0}"])

@@ -3,6 +3,9 @@
 import base64
 import hashlib
 import json
+import os
+import shutil
+from errno import ENOSPC
 
 import pytest
 
@@ -10,7 +13,9 @@ from delayed_tracker.pulsar.v1.entry_pb2 import KeyValue
 from tests.cli.ledger_sources import KEY, MAIN, PULSAR, SAMPLE, SAMPLE_TOPIC, damaged_sample
 from tests.golden.pulsar_pack import METADATA, PACK, expected
 from tests.ledger.messages.producer import batch, single, slot
+from tracker.cli.demo.sample import BUNDLED_SAMPLE
 from tracker.cli.ledger_source import SourceUnreadable, files_usable
+from tracker.ledger.local.disk import Disk
 from tracker.ledger.local.opening import open_writer
 from tracker.service.exit_codes import ExitCode, exit_code_of
 
@@ -254,6 +259,20 @@ def test_several_sources_are_not_compacted(command, monkeypatch, tmp_path):
     assert "0:0" in command("topics", "compact", *topic).out
 
 
+def test_a_full_disk_ends_a_compaction_with_the_status_of_storages(command, monkeypatch, tmp_path):
+    """The option is right, and the ledgers are sound."""
+    with open_writer(tmp_path / "local", f"{MAIN}there", now_ms=0) as writer:
+        writer.append_many([single(b"a", partition_key="a")], now_ms=0)
+
+    def refuse(*_arguments: object) -> int:
+        raise OSError(ENOSPC, os.strerror(ENOSPC))
+
+    monkeypatch.setattr(Disk, "write", refuse)
+    ran = command("topics", "compact", "--topic", f"{MAIN}there", "--source", f"ledger:{tmp_path / 'local'}")
+    assert (ran.status, ran.out) == (4, "")
+    assert f"--source: 'ledger:{tmp_path / 'local'}' cannot be written: No space left on device; make room" in ran.err
+
+
 def test_several_sources_are_one(command):
     """What one does not have, another has."""
     tiered = f"offload+mapfile:{PACK / 'offload-filesystem' / 'none'}?metadata={METADATA}"
@@ -294,6 +313,11 @@ WRONG = [
     ([], 2, "missing command; see `delayed-tracker topics --help`"),
     (["stats", *of("plane")], 7, f"no topic {MAIN}plane; near names: {MAIN}plain"),
     (["stats", *SOURCE, "--topic", "a/b"], 2, "--topic: 'a/b' is not valid; give persistent://tenant/namespace/name"),
+    (
+        ["stats", *SOURCE, "--topic", "\udcff"],
+        2,
+        "--topic: '\\udcff' is not valid; give a name that can be written in UTF",
+    ),
     (["stats", *of("parted")], 2, f"{MAIN}parted is partitioned; name one of its partitions: {MAIN}parted-partition-0"),
     (["entries", *of("plain"), "--from", "7"], 2, "--from: '7' is not valid; give LEDGER:ENTRY, such as 7:3"),
     (["entries", *of("plain"), "--limit", "0"], 2, "--limit: '0' is not valid; input should be greater than or"),
@@ -358,6 +382,21 @@ def test_a_bucket_that_cannot_be_read_is_said_so():
 def test_the_source_can_be_named_once(command, monkeypatch):
     """In the environment, for many commands."""
     monkeypatch.setenv("DELAYED_TRACKER_SOURCE", SAMPLE)
+    assert SAMPLE_TOPIC in command("topics", "list").out
+
+
+def test_a_path_that_a_space_has_cut_is_said_so(command, monkeypatch, tmp_path):
+    """In the environment spaces divide sources, so that one in a path is percent-encoded."""
+    monkeypatch.setenv("DELAYED_TRACKER_SOURCE", "bookkeeper+file:/with space/x?metadata=y")
+    ran = command("topics", "list")
+    assert ran.status == 2
+    assert ran.err.endswith(
+        "DELAYED_TRACKER_SOURCE: 'bookkeeper+file:/with space/x?metadata=y' is not valid; spaces divide sources, and "
+        "'space/x?metadata=y' is none: write %20 for a space that is part of a path\n"
+    )
+    shutil.copytree(BUNDLED_SAMPLE, tmp_path / "with space")
+    place = f"{tmp_path}/with%20space"
+    monkeypatch.setenv("DELAYED_TRACKER_SOURCE", f"bookkeeper+file:{place}/bookie?metadata={place}/metadata.jsonl")
     assert SAMPLE_TOPIC in command("topics", "list").out
 
 

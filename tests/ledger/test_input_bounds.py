@@ -3,10 +3,13 @@
 import base64
 import gzip
 import json
+import os
 import struct
 import tracemalloc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -16,6 +19,7 @@ from tests.ledger.list_ledger import topic_of
 from tests.ledger.log_files import header
 from tests.ledger.messages.producer import entry, metadata_of
 from tests.ledger.offload.sequence_files import MapFileWriter
+from tracker.core.errors import InvalidInput
 from tracker.ledger import log_files, metadata_dump
 from tracker.ledger.compaction.rebatch import batch_slots
 from tracker.ledger.compression import Codec, compress, decompress
@@ -23,6 +27,7 @@ from tracker.ledger.entry_logs import open_entry_logs
 from tracker.ledger.errors import CompressedDataInvalid, EntriesUnreadable, LedgerFileInvalid, MetadataInvalid
 from tracker.ledger.managed_ledger import parse_managed_ledger
 from tracker.ledger.messages import MessageOptions
+from tracker.ledger.messages.keys import KEY_BYTES_MAX, load_key_files
 from tracker.ledger.messages.reader import MessageReader
 from tracker.ledger.metadata_dump import MetadataDump
 from tracker.ledger.offload.map_file import open_map_file
@@ -47,6 +52,36 @@ def at_most(peak_bytes_max: int) -> Iterator[None]:
 def zeros_gzip(start: bytes, times: int) -> bytes:
     """As many times 16 MB of zeros behind something, as gzip files one behind the other, which count as one."""
     return gzip.compress(start) + gzip.compress(bytes(16 * MB)) * times
+
+
+def test_a_key_file_without_end():
+    """A device that is named instead of a key is read up to the bound of keys."""
+    with at_most(5 * KEY_BYTES_MAX), pytest.raises(InvalidInput, match="it has more than 65536 bytes"):
+        load_key_files({"key": "/dev/zero"})
+
+
+def test_a_dump_from_a_pipe_without_end(tmp_path, monkeypatch):
+    """The size of a file bounds what it takes; a pipe has none, and is held to the bound of compressed dumps."""
+    monkeypatch.setattr(metadata_dump, "UNPACKED_BYTES_MAX", MB)
+    pipe = tmp_path / "dump"
+    os.mkfifo(pipe)
+    lines = (b'{"path": "/%d"}\n' % number for number in range(10**5))
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(_write_until_closed, pipe, lines)
+        with (
+            at_most(20 * MB),
+            pytest.raises(LedgerFileInvalid, match=r"dump holds more than 1048576 bytes of metadata"),
+        ):
+            MetadataDump.load(pipe)
+        assert isinstance(written.exception(), BrokenPipeError)
+    file = tmp_path / "dump.jsonl"
+    file.write_bytes(b'{"path": "/a"}\n' * (2 * MB // 16))
+    assert len(MetadataDump.load(file)) == 1
+
+
+def _write_until_closed(pipe: Path, lines: Iterator[bytes]) -> None:
+    with pipe.open("wb") as opened:
+        opened.writelines(lines)
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import pytest
 from tests.ledger.disks import DiskFiles
 from tests.ledger.log_files import TOPIC
 from tracker.core.errors import InvalidInput
-from tracker.ledger.source_url import open_source, parse_source_url
+from tracker.ledger.source_url import open_source, parse_source_url, split_sources
 from tracker.ledger.topic_reader import OpenLedgers
 
 
@@ -16,6 +16,15 @@ def bookie(tmp_path):
     disk.add_ledger(3, [b"a", b"bb"])
     disk.open().close()
     return f"bookkeeper+file:{disk.directory}/ledgers".replace(" ", "%20"), disk.directory / "dump.jsonl.gz"
+
+
+def test_spaces_divide_sources():
+    """What is behind a space and is no source is the rest of a path, which the error says."""
+    assert split_sources(" ledger:a\t offload+mapfile:b?metadata=c ") == ["ledger:a", "offload+mapfile:b?metadata=c"]
+    assert split_sources("ledger:a nosuch:b") == ["ledger:a", "nosuch:b"]
+    assert split_sources("") == []
+    with pytest.raises(InvalidInput, match="spaces divide sources, and 'b/c' is none: write %20"):
+        split_sources("ledger:a b/c")
 
 
 def test_the_disks_of_bookies(bookie):

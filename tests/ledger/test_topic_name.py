@@ -95,6 +95,13 @@ def test_incomplete_topics_are_refused(topic):
         TopicName.parse(topic)
 
 
+def test_topics_that_are_no_text_are_refused():
+    """Half of a surrogate pair is what a byte that is no UTF-8 becomes on a command line; the error names the field."""
+    with pytest.raises(InvalidInput, match="give a name that can be written in UTF-8") as refused:
+        TopicName.parse("persistent://lab/main/\udcff")
+    assert refused.value.field == "topic"
+
+
 def test_topics_without_ledgers_are_refused():
     """Non-persistent topics store nothing."""
     with pytest.raises(InvalidInput, match="only topics that start with persistent://"):

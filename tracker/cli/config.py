@@ -3,7 +3,7 @@
 import os
 
 from tracker.cli.options import AsJson, BrokerConf, Config, Set
-from tracker.cli.output import notice_console, print_json, show, table
+from tracker.cli.output import counted, notice_console, print_json, show, table
 from tracker.core.errors import InvalidInput
 from tracker.service.settings_load import LoadedSettings, load_settings
 
@@ -16,7 +16,7 @@ def config(path: Config = None, broker_conf: BrokerConf = None, overrides: Set =
     loaded = settings_from(path, overrides, broker_conf)
     if loaded.ignored:
         notice_console().print(
-            f"{broker_conf}: {len(loaded.ignored)} keys of others ignored: {', '.join(loaded.ignored)}",
+            f"{broker_conf}: {counted(len(loaded.ignored), 'key')} of others ignored: {', '.join(loaded.ignored)}",
             soft_wrap=True,
         )
     if as_json:

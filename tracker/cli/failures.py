@@ -39,8 +39,10 @@ OPTION_OF_FIELD = {
 _TYPED_AS = {
     **OPTION_OF_FIELD,
     "key file": "--key",
+    "metadata": "--metadata",
     "position": "LEDGER:ENTRY",
     "staging": "--staging",
+    "subscription": "--subscription",
     "storage URL": "bucketSnapshotStorageUrl",
     "topicsPattern": "--topics-pattern",
 }

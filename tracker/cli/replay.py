@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from tracker.cli.ledger_source import SourceUnreadable
 from tracker.cli.offering import OfferOutcome, offer, parse_instant, server_now_ms, shifted
-from tracker.cli.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
+from tracker.cli.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic, written_out
 from tracker.cli.output import duration, print_json, progress, say, show, table
 from tracker.client import DelayedTrackerClient, Position
 from tracker.core.columns import BEFORE_ALL, IndexColumns
@@ -90,13 +91,12 @@ def replay(
         ),
     ],
     metadata: Annotated[
-        Path,
+        str,
         typer.Option(
             "--metadata",
-            help="Dump of the metadata store, one JSON node a line.",
-            metavar="FILE",
-            exists=True,
-            dir_okay=False,
+            help="Dump of the metadata store, one JSON node a line, or zk:HOST:PORT,HOST:PORT/ROOT.",
+            metavar="DUMP",
+            callback=written_out,
         ),
     ],
     topic: Topic,
@@ -155,7 +155,7 @@ def replay(
 
 def read_pending(
     log_directories: list[Path],
-    metadata: Path,
+    metadata: str | Path,
     topic: str,
     subscription: str,
     *,
@@ -168,6 +168,7 @@ def read_pending(
     Raises:
         LedgerError: files or metadata are damaged, or lack the topic or the subscription.
         InvalidInput: a file cannot be read at all.
+        SourceUnreadable: ZooKeeper does not answer any more.
     """
     try:
         with (
@@ -184,7 +185,13 @@ def read_pending(
                 progress=read,
             )
     except OSError as error:
-        raise InvalidInput("file", str(error.filename), f"{error.strerror}: give files that can be read") from error
+        if error.filename is None:
+            raise SourceUnreadable(f"{error}; see to it, and try again") from error
+        file = str(error.filename)
+        if file == str(metadata):
+            remedy = "give a dump of the metadata store that can be read, or zk:HOST:PORT"
+            raise InvalidInput("--metadata", file, f"{error.strerror}: {remedy}") from error
+        raise InvalidInput("file", file, f"{error.strerror}: give files that can be read") from error
 
 
 def reconcile(

@@ -207,7 +207,8 @@ class TopicCatalogue:
             SubscriptionNotFound: the topic has none of this name; the message lists those it has.
             MetadataInvalid: the stored value is damaged; names topic and subscription.
         """
-        stored = self._source.get(f"{_ROOT}/{topic.managed_ledger}/{encode_name(subscription)}")
+        encoded = encode_name(subscription, "subscription")
+        stored = self._source.get(f"{_ROOT}/{topic.managed_ledger}/{encoded}")
         if stored is None:
             raise SubscriptionNotFound(
                 f"{topic} has no subscription {subscription!r}; it has {_listed(self.subscriptions(topic))}",

@@ -4,10 +4,11 @@ A dump is one JSON object per line, optionally gzip: ``path`` and ``value`` (bas
 are those below the cluster's root: /managed-ledgers/... and /ledgers/...
 
 A dump is read line by line. Its size on disk bounds the memory that a plain one takes; a gzip one could unpack to a
-thousand times its size, and is refused beyond :data:`UNPACKED_BYTES_MAX`.
+thousand times its size, and a pipe has no size: both are refused beyond :data:`UNPACKED_BYTES_MAX`.
 """
 
 import gzip
+import os
 import zlib
 from binascii import Error as Base64Error
 from binascii import a2b_base64
@@ -15,6 +16,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from io import BufferedReader
 from pathlib import Path
+from stat import S_ISREG
 from typing import Final, Protocol
 
 import msgspec
@@ -24,7 +26,7 @@ from tracker.ledger.errors import LedgerFileInvalid
 LINE_BYTES_MAX: Final = 32 << 20
 """A node in base64. ZooKeeper refuses values above 1 MB, and those who raise ``jute.maxbuffer`` raise it to some 10 MB."""
 UNPACKED_BYTES_MAX: Final = 512 << 20
-"""What a gzip dump may unpack to, counting :data:`_LINE_OVERHEAD_BYTES` for each line."""
+"""What a gzip dump may unpack to and a pipe may bring, counting :data:`_LINE_OVERHEAD_BYTES` for each line."""
 _LINE_OVERHEAD_BYTES: Final = 200
 """What a node takes in memory beside its path and value, about: lines may have no more than ten characters."""
 _GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -104,25 +106,32 @@ class MetadataDump:
 
 
 def _lines(file: Path) -> Iterator[bytes]:
-    """The lines of a dump, each within its bound, and all of a gzip dump together within theirs."""
+    """The lines of a dump, each within its bound, and all of a gzip dump or a pipe together within theirs."""
     with file.open("rb") as opened:
         if not opened.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC):
-            yield from _bounded_lines(opened, file)
+            lines = _bounded_lines(opened, file)
+            if S_ISREG(os.fstat(opened.fileno()).st_mode):
+                yield from lines
+            else:
+                yield from _bounded_sum(lines, f"{file} holds", "write it to a file")
             return
-        taken_bytes = 0
         try:
             with gzip.open(opened) as unpacked:
-                for line in _bounded_lines(unpacked, file):
-                    taken_bytes += len(line) + _LINE_OVERHEAD_BYTES
-                    if taken_bytes > UNPACKED_BYTES_MAX:
-                        raise LedgerFileInvalid(
-                            f"{file} unpacks to more than {UNPACKED_BYTES_MAX} bytes of metadata, with "
-                            f"{_LINE_OVERHEAD_BYTES} for each line; if it should, unpack it by gunzip and give the plain "
-                            "file, which has no such bound"
-                        )
-                    yield line
+                yield from _bounded_sum(_bounded_lines(unpacked, file), f"{file} unpacks to", "unpack it by gunzip")
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise LedgerFileInvalid(f"{file} is cut short or damaged: {error}; give the whole file") from error
+
+
+def _bounded_sum(lines: Iterator[bytes], said: str, remedy: str) -> Iterator[bytes]:
+    taken_bytes = 0
+    for line in lines:
+        taken_bytes += len(line) + _LINE_OVERHEAD_BYTES
+        if taken_bytes > UNPACKED_BYTES_MAX:
+            raise LedgerFileInvalid(
+                f"{said} more than {UNPACKED_BYTES_MAX} bytes of metadata, with {_LINE_OVERHEAD_BYTES} for each line; if it "
+                f"should, {remedy} and give the plain file, which has no such bound"
+            )
+        yield line
 
 
 def _bounded_lines(opened: BufferedReader | gzip.GzipFile, file: Path) -> Iterator[bytes]:

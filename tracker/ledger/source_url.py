@@ -9,6 +9,7 @@
 A place is a path, ``file://`` or not; percent-encoding stands for characters that mean something in a URL.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -87,6 +88,20 @@ class SourceUrl:
         if not value:
             raise InvalidInput("source", self.text, f"add {option}=...: {why}")
         return value
+
+
+def split_sources(text: str) -> list[str]:
+    """Divide URLs at the spaces between them.
+
+    Raises:
+        InvalidInput: a space lies within a path, so that what follows it has no scheme.
+    """
+    texts = text.split()
+    for rest in texts[1:]:
+        if not _SCHEME.match(rest):
+            remedy = f"spaces divide sources, and {rest!r} is none: write %20 for a space that is part of a path"
+            raise InvalidInput("source", text, remedy)
+    return texts
 
 
 def parse_source_url(text: str) -> SourceUrl:
@@ -233,6 +248,7 @@ def _open_ledgers(url: SourceUrl, default: OpenLedgers) -> OpenLedgers:
         raise InvalidInput("source", url.text, f"openLedgers is {allowed}") from error
 
 
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+]*:")
 _PARTS: Final = frozenset({"base", "blob store", "directory", "log_directories", "metadata"})
 """Fields by which what opens a source names what it was given."""
 _OPENERS: Final[Mapping[str, Callable[[SourceUrl, Progress | None, ErrorPolicy], LedgerSource]]] = {

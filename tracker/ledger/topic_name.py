@@ -16,9 +16,12 @@ _PREFIX: Final = "persistent://"
 _PARTITION: Final = re.compile(r"-partition-(0|[1-9][0-9]{0,8})$")
 
 
-def encode_name(name: str) -> str:
+def encode_name(name: str, field: str = "name") -> str:
     """A local topic name or a subscription as part of a metadata path.
 
+    Args:
+        name: any text.
+        field: which field it is, for the error.
     Raises:
         InvalidInput: the name has half of a surrogate pair, which no UTF-8 can hold.
     """
@@ -26,7 +29,7 @@ def encode_name(name: str) -> str:
         # Java leaves "*" alone and encodes "~"; Python does the opposite.
         return quote_plus(name, safe="*").replace("~", "%7E")
     except UnicodeEncodeError as error:
-        raise InvalidInput("name", name, "give a name that can be written in UTF-8") from error
+        raise InvalidInput(field, name, "give a name that can be written in UTF-8") from error
 
 
 def decode_name(encoded: str) -> str:
@@ -76,7 +79,7 @@ class TopicName:
             topic: ``persistent://tenant/namespace/name``, the same without the scheme, or a bare name in
                 ``public/default``.
         Raises:
-            InvalidInput: an empty part, or a topic that has no ledgers.
+            InvalidInput: an empty part, half of a surrogate pair, or a topic that has no ledgers.
         """
         scheme, separator, path = topic.partition("://")
         if not separator:
@@ -86,6 +89,7 @@ class TopicName:
         parts = path.split("/", 3)
         if len(parts) < 3 or not all(parts):
             raise InvalidInput("topic", topic, f"give {_PREFIX}tenant/namespace/name")
+        encode_name(topic, "topic")
         return cls(parts[0], "/".join(parts[1:-1]), parts[-1])
 
     @classmethod

@@ -17,7 +17,7 @@ class ExitCode(enum.IntEnum):
     ADDRESS_IN_USE = 3
     """Another process listens where the service should: stop that one, or configure another address."""
     STORAGE_UNUSABLE = 4
-    """The storage is open in another process, of a newer format, damaged or out of reach."""
+    """The storage is open in another process, of a newer format, damaged, full or out of reach."""
     SERVICE_UNAVAILABLE = 5
     """The service cannot be reached, or cannot answer now: try again later."""
     TRACKER_CONFLICT = 6
@@ -44,6 +44,7 @@ _BY_REASON = {
     "INVALID_SETTINGS": ExitCode.USAGE,
     "JAVA_NOT_FOUND": ExitCode.USAGE,
     "LEASES_EXHAUSTED": ExitCode.SERVICE_UNAVAILABLE,
+    "LEDGERS_NOT_WRITTEN": ExitCode.STORAGE_UNUSABLE,
     "LEDGER_DAMAGED": ExitCode.BAD_DATA,
     "LEDGER_ERROR": ExitCode.BAD_DATA,
     "LEDGER_FILE_INVALID": ExitCode.BAD_DATA,

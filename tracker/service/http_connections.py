@@ -122,9 +122,7 @@ class HttpConnections:
         self.open: set[BoundedConnection] = set()
         self._listener = listener
         self._clock = clock
-        self._budget = LineBudget(
-            clock, lines_max=_LINES_MAX, left_out=lambda event, count: _log.warning(event, suppressed=count)
-        )
+        self._budget = LineBudget(clock, lines_max=_LINES_MAX)
 
     @property
     def client_timeout_s(self) -> float:
@@ -182,5 +180,6 @@ class HttpConnections:
         return True
 
     def _tell(self, event: str, **fields: object) -> None:
-        if self._budget.allows(event):
-            _log.warning(event, **fields)
+        more = self._budget.fields(event)
+        if more is not None:
+            _log.warning(event, **fields, **more)

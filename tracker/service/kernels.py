@@ -5,6 +5,7 @@ many. It ends early when its standard input does, so it never outlives the servi
 """
 
 import os
+import sys
 import tempfile
 import threading
 from collections.abc import Sequence
@@ -25,8 +26,6 @@ import tracker.ledger.offload.kernels
 from tracker.core.jit import Kernel, cache_directory
 from tracker.ledger.progress import Progress
 from tracker.service.worker_threads import NICENESS
-
-_STANDARD_INPUT: Final = 0
 
 SERVICE_KERNELS: Final[Sequence[Kernel[..., Any]]] = (
     *tracker.core.kernels.KERNELS,
@@ -66,9 +65,7 @@ def is_cache_writable() -> bool:
 
 
 def _end_with_standard_input() -> None:
-    # Not through sys.stdin: Python aborts at its end while a thread holds the lock of that buffer.
-    while os.read(_STANDARD_INPUT, 1):
-        pass
+    sys.stdin.buffer.read()
     os._exit(1)
 
 

@@ -9,7 +9,7 @@ from tracker.core.errors import InvalidInput
 from tracker.ledger.async_queries import AsyncTopicQueries
 from tracker.ledger.message_index import IndexLookupMode
 from tracker.ledger.messages import MessageId
-from tracker.ledger.source_url import open_sources
+from tracker.ledger.source_url import open_sources, split_sources
 from tracker.service.errors import BrokerMetadataDisabled, LedgerSourceNotSet, Recovering
 from tracker.service.settings import Settings
 
@@ -80,7 +80,7 @@ class LedgerAccess:
             return
         _log.info("opening ledgers", source=self._source_url)
         try:
-            self._queries = await AsyncTopicQueries.open(lambda: open_sources(self._source_url.split()))
+            self._queries = await AsyncTopicQueries.open(lambda: open_sources(split_sources(self._source_url)))
         except InvalidInput as error:
             raise InvalidInput("ledgerSourceUrl", self._source_url, error.remedy) from error
         except OSError as error:

@@ -1,7 +1,6 @@
 """Log lines about the life of trackers: recovered, opened, taken over, cleared, closed, deleted, imported, cut off.
 
-One line for each, and a hundred of a kind a minute at most, since ten thousand trackers that open after a restart are no
-news; the minute's last line counts the others.
+One line for each, and a hundred of a kind a minute at most: ten thousand trackers that open after a restart are no news.
 Losses are told whatever else is going on.
 """
 
@@ -15,7 +14,7 @@ from tracker.service.clock import Clock
 from tracker.service.errors import ShuttingDown, TrackerBroken, TrackerKey, shortened
 from tracker.service.host import Adopted, Cleared, Opened, TrackerHost
 from tracker.service.line_budget import LineBudget
-from tracker.service.recovery import Deleted, TrackerRecovery
+from tracker.service.recovery import TrackerRecovery
 
 LINES_MAX: Final = 100
 """Of one event, each minute."""
@@ -28,9 +27,7 @@ class LifeLog:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._budget = LineBudget(
-            clock, lines_max=LINES_MAX, left_out=lambda event, count: _log.info(event, suppressed=count)
-        )
+        self._budget = LineBudget(clock, lines_max=LINES_MAX)
 
     @contextmanager
     def recovering(self, host: TrackerHost, recovery: TrackerRecovery) -> Iterator[None]:
@@ -64,10 +61,9 @@ class LifeLog:
         """Every position was forgotten, or the cursor was moved."""
         self._tell("tracker cleared", key, epoch=cleared.epoch, position_count=cleared.cleared_count)
 
-    def deleted(self, key: TrackerKey, deleted: Deleted) -> None:
-        """It is gone, with all that was stored; that there was none is no news."""
-        if deleted.existed:
-            self._tell("tracker deleted", key, position_count=deleted.position_count)
+    def deleted(self, key: TrackerKey, position_count: int) -> None:
+        """It is gone, with all that was stored."""
+        self._tell("tracker deleted", key, position_count=position_count)
 
     def imported(self, key: TrackerKey, adopted: Adopted) -> None:
         """Snapshots made elsewhere have taken the place of everything."""
@@ -90,8 +86,8 @@ class LifeLog:
         _log.warning("grace period over, what is under way is cut off", tracker_count=tracker_count)
 
     def _tell(self, event: str, key: TrackerKey, **fields: object) -> None:
-        if self._budget.allows(event):
-            _log.info(event, **_names(key), **fields)
+        if (left_out := self._budget.fields(event)) is not None:
+            _log.info(event, **_names(key), **fields, **left_out)
 
 
 def _names(key: TrackerKey) -> dict[str, str]:

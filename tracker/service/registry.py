@@ -30,7 +30,7 @@ from tracker.service.load_room import LoadRoom
 from tracker.service.metrics.instruments import Instruments
 from tracker.service.metrics.tracker_rows import TrackerRows
 from tracker.service.polls import PollTally
-from tracker.service.recovery import Deleted, TrackerRecovery
+from tracker.service.recovery import TrackerRecovery
 from tracker.service.storage_access import StorageAccess
 from tracker.service.trouble import RECOVERY_FAILED
 from tracker.service.under_way import UnderWay
@@ -369,8 +369,8 @@ class TrackerRegistry:
         recovery = TrackerRecovery(key, self._shared.access, self.own_counters)
         return Cleared(*await self.alone(key, recovery.clear(epoch, reset_to=reset_to)))
 
-    async def delete(self, key: TrackerKey, epoch: int | None) -> Deleted:
-        """Forget a tracker and everything it stored, loaded or not.
+    async def delete(self, key: TrackerKey, epoch: int | None) -> int:
+        """Forget a tracker and everything it stored, loaded or not; returns how many positions it tracked.
 
         A loaded one is closed first, and one that is being recovered is waited for. The deletion goes on if the caller
         goes away.
@@ -383,21 +383,22 @@ class TrackerRegistry:
             StorageUnavailable: some may still be there; try again.
         """
         await self._until_recovered(key)
-        closing, loaded_count = None, 0
+        closing, deleted_count = None, 0
         if (host := self._hosts.get(key)) is not None:
             if epoch is not None:
                 host.require_owner(epoch)
-            loaded_count = len(host.to_read())
+            deleted_count = len(host.to_read())
             closing = self._close(host, "CLEARED")
-        deleted = await self.alone(key, self._delete(key, closing, epoch))
-        return deleted if closing is None else Deleted(existed=True, position_count=loaded_count)
+        return deleted_count + await self.alone(key, self._delete(key, closing, epoch))
 
-    async def _delete(self, key: TrackerKey, closing: asyncio.Task[None] | None, epoch: int | None) -> Deleted:
+    async def _delete(self, key: TrackerKey, closing: asyncio.Task[None] | None, epoch: int | None) -> int:
+        """Delete what is stored; returns how many positions there were that nobody has counted yet."""
         recovery = TrackerRecovery(key, self._shared.access, self.own_counters)
         if closing is None:
             return await recovery.delete(epoch)
         await asyncio.wait([closing])
-        return await recovery.delete(None)
+        await recovery.delete(None)
+        return 0
 
     async def until_settled(self, key: TrackerKey) -> None:
         """Wait until a tracker is neither closing nor being removed, by whoever asked for that before."""

@@ -19,12 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from tracker.core.errors import DelayedTrackerError, InvalidInput
+from tracker.ledger.whole_file import read_whole
 from tracker.service.settings import Settings, setting_fields
 from tracker.service.settings_file import Assignment, MalformedLine, parse_properties
 from tracker.service.settings_keys import SettingKey
 
 ENVIRONMENT_PREFIX = "TRACKER_"
 DEFAULT_ORIGIN = "default"
+CONFIG_BYTES_MAX = 2**20
+"""A larger file is refused; Pulsar's broker.conf has some 80 kB, most of it comments."""
 _SLIP_SIMILARITY = 0.9
 """In a broker.conf a key at least this similar to one of ours is a slip of the pen; most of its keys are like none."""
 _DELAYED_DELIVERY = "delayeddelivery"
@@ -139,7 +142,7 @@ def load_settings(
 
 def _assignments(path: Path, option: str, problems: list[SettingProblem]) -> list[Assignment]:
     try:
-        return parse_properties(path.read_bytes())
+        return parse_properties(read_whole(path, CONFIG_BYTES_MAX))
     except OSError as error:
         reason = error.strerror or str(error)
         problems.append(SettingProblem("command line", option, str(path), f"{reason}: name a readable file"))

@@ -10,8 +10,6 @@ from tracker.service.line_budget import LineBudget
 LINES_MAX: Final = 10
 """Of one operation, each minute."""
 
-_SLOW: Final = "storage is slow"
-
 _log = structlog.stdlib.get_logger("tracker.service")
 
 
@@ -25,13 +23,12 @@ class SlowStorage:
 
     def __init__(self, clock: Clock, *, slow_ms: int) -> None:
         self._slow_ms = slow_ms or float("inf")
-        self._budget = LineBudget(clock, lines_max=LINES_MAX, left_out=_left_out)
+        self._budget = LineBudget(clock, lines_max=LINES_MAX)
 
     def ended(self, operation: str, where: dict[str, str | int], *, took_ms: float, outcome: str) -> None:
         """A call has ended."""
-        if took_ms > self._slow_ms and self._budget.allows(operation):
-            _log.warning(_SLOW, operation=operation, duration_ms=round(took_ms), outcome=outcome, **where)
-
-
-def _left_out(operation: str, count: int) -> None:
-    _log.warning(_SLOW, operation=operation, suppressed=count)
+        if took_ms <= self._slow_ms or (left_out := self._budget.fields(operation)) is None:
+            return
+        _log.warning(
+            "storage is slow", operation=operation, duration_ms=round(took_ms), outcome=outcome, **where, **left_out
+        )

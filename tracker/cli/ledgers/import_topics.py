@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from tracker.cli.ledger_source import Source, opened
+from tracker.cli.ledger_source import LedgersNotWritten, Source, opened
 from tracker.cli.ledgers.all_topics import open_all_topics
 from tracker.cli.options import AsJson, written_out
 from tracker.cli.output import print_json, progress, say, show, table
@@ -21,17 +21,18 @@ from tracker.ledger.local.importing import ImportReport, import_topic, require_a
 from tracker.ledger.local.layout import LedgerDirectory
 from tracker.ledger.source_url import parse_source_url
 
-_MAKE_ROOM: Final = "make room for what is written"
 _ANOTHER: Final = "give a directory that can be written to"
-_REMEDIES: Final = {
-    errno.EDQUOT: _MAKE_ROOM,
-    errno.ENOSPC: _MAKE_ROOM,
-    errno.EACCES: _ANOTHER,
-    errno.ENOENT: _ANOTHER,
-    errno.ENOTDIR: _ANOTHER,
-    errno.EPERM: _ANOTHER,
-    errno.EROFS: _ANOTHER,
+_WRONG_PLACE: Final = {
+    errno.EACCES,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
 }
+"""Errors of a place that cannot be written to by this user, or at all; others are the disk's."""
 
 
 def import_topics(
@@ -150,7 +151,8 @@ def _writable(into: Path) -> Iterator[None]:
     """Say what keeps files from being written; what cannot be read of a source is for others to say.
 
     Raises:
-        InvalidInput: names the option and the remedy.
+        InvalidInput: the place cannot be written to; names the option and the remedy.
+        LedgersNotWritten: the disk is full, or fails.
     """
     try:
         yield
@@ -160,8 +162,9 @@ def _writable(into: Path) -> Iterator[None]:
         is_named = error.filename is not None
         if error.errno is None or (is_named and not Path(error.filename).is_relative_to(into)):
             raise
-        remedy = _REMEDIES.get(error.errno, "see to the disk, or give a directory on another one")
-        raise InvalidInput("--into", str(into), f"{error.strerror}; {remedy}") from error
+        if error.errno in _WRONG_PLACE:
+            raise InvalidInput("--into", str(into), f"{error.strerror}; {_ANOTHER}") from error
+        raise LedgersNotWritten("--into", str(into), error) from error
 
 
 def _refuse(unreadable: Mapping[str, LedgerError]) -> None:

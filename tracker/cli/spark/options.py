@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from spark_rebuild.source_options import parse_options
+from tracker.cli.ledger_source import SOURCE_VARIABLE, sources_given
 from tracker.cli.offering import parse_instant
 from tracker.cli.options import written_out
 from tracker.cli.spark.textfile import writable
@@ -17,7 +18,8 @@ Source = Annotated[
     list[str],
     typer.Option(
         "--source",
-        envvar="DELAYED_TRACKER_SOURCE",
+        envvar=SOURCE_VARIABLE,
+        callback=sources_given,
         help="Where the ledgers are, as the driver and all workers see it: bookkeeper+file:DIR[,DIR...]?metadata=DUMP, "
         "offload+mapfile:DIR, offload+blob:URL, ledger:DIR. May be repeated: each ledger is read from the first source "
         "that has all of it.",
@@ -117,7 +119,8 @@ def source_options(
 ) -> dict[str, str]:
     """Options of the format ``pulsar_ledger``, checked before Spark is started for them. Raises InvalidInput."""
     given = {
-        "url": " ".join(source),
+        # The format divides its option at spaces, which a path may have.
+        "url": " ".join(url.replace(" ", "%20") for url in source),
         "metadata": metadata,
         "topic": topic,
         "topicsPattern": topics_pattern,

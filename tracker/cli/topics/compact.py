@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli.ledger_source import files_usable
+from tracker.cli.ledger_source import SOURCE_VARIABLE, disk_usable, files_usable, sources_given
 from tracker.cli.options import AsJson, Topic
 from tracker.cli.output import print_json, progress, say, show, size, table
 from tracker.cli.replay import BAD_ENTRIES_SHOWN, OnErrorOption
@@ -21,7 +21,8 @@ def compact(
         list[str],
         typer.Option(
             "--source",
-            envvar="DELAYED_TRACKER_SOURCE",
+            envvar=SOURCE_VARIABLE,
+            callback=sources_given,
             help="Local ledgers, ledger:DIR, and no other source; import others first.",
             metavar="URL",
         ),
@@ -54,6 +55,7 @@ def compact(
     with (
         files_usable(url.text, remedy),
         named_by_source(url, remedy),
+        disk_usable("--source", url.text),
         progress("compacting", "entries, each twice") as shown,
     ):
         made = compact_local_topic(

@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 from tracker.core.errors import InvalidInput
 from tracker.ledger.errors import DecryptionFailed
+from tracker.ledger.whole_file import read_whole
+
+KEY_BYTES_MAX: Final = 2**16
+"""A larger file is no private key: one of 16,384 bits has 13 kB."""
 
 
 class KeyLoader(Protocol):
@@ -22,12 +26,12 @@ def load_key_files(files: Mapping[str, str | Path]) -> KeyLoader:
     Args:
         files: key name -> PEM file; read here, once.
     Raises:
-        InvalidInput: a file cannot be read.
+        InvalidInput: a file cannot be read, or is larger than a key.
     """
     keys: dict[str, bytes] = {}
     for name, file in files.items():
         try:
-            keys[name] = Path(file).read_bytes()
+            keys[name] = read_whole(file, KEY_BYTES_MAX)
         except OSError as error:
             raise InvalidInput("key file", str(file), f"give a PEM file that can be read: {error.strerror}") from error
     return keys.get
