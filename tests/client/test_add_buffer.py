@@ -135,3 +135,32 @@ async def test_close_sends_what_is_buffered_and_refuses_more():
     with pytest.raises(SessionClosed, match="open the tracker again"):
         await adds.add(1, 2, 6)
     await adds.close()
+
+
+async def test_a_buffer_that_has_nothing_to_send_has_no_task():
+    """So it can be dropped without a word; the next add starts another."""
+    adds = buffer(Sent(), flush_delay_s=0.0)
+    for _ in range(2):
+        assert await adds.add(1, 2, 9) is AddResult.ADDED
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("death", [RuntimeError, asyncio.CancelledError])
+async def test_a_sender_that_died_is_replaced(death):
+    """Its batch and what was buffered are told so, and the next add is sent."""
+    sent = Sent()
+    sent.gate.clear()
+    adds = buffer(sent, flush_count=2)
+    lost = [asyncio.create_task(adds.add(1, 2, entry)) for entry in range(3)]
+    await sent.arrived.wait()
+    sent.error = death()
+    sent.gate.set()
+    on_its_way, _, buffered = await asyncio.gather(*lost, return_exceptions=True)
+    assert isinstance(on_its_way, SessionClosed)
+    assert "may be tracked" in str(on_its_way)
+    assert isinstance(buffered, SessionClosed)
+    assert "before this add was sent" in str(buffered)
+    sent.error = None
+    assert await asyncio.gather(adds.add(1, 2, 3), adds.add(1, 2, 4)) == [AddResult.ADDED] * 2
+    await adds.close()

@@ -143,3 +143,37 @@ def test_many_threads_lose_nothing():
     assert sorted(entry for batch in sent.batches for entry in batch) == list(range(2_000))
     assert max(map(len, sent.batches)) <= 50
     assert outcomes.count(AddResult.DUE) == len(sent.batches)
+
+
+def senders() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "delayed-tracker add buffer"]
+
+
+def test_a_thread_that_has_nothing_to_send_ends():
+    """So a buffer that is dropped leaves none behind; the next add starts another."""
+    before = set(senders())
+    adds = AddBuffer(Sent(), flush_count=1, flush_delay_s=0.0, buffer_max=9, idle_s=0.01)
+    for _ in range(2):
+        assert adds.add(1, 2, 9).result(PATIENCE_S) is AddResult.DUE
+        for thread in set(senders()) - before:
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_sender_that_died_is_replaced():
+    """Its batch and what was buffered are told so, and the next add is sent."""
+    sent = Sent()
+    sent.gate.clear()
+    adds = buffer(sent, flush_count=2)
+    lost = [adds.add(1, 2, entry) for entry in range(3)]
+    assert sent.arrived.wait(PATIENCE_S)
+    sent.error = RuntimeError()
+    sent.gate.set()
+    for outcome, said in zip(lost, ["may be tracked", "may be tracked", "before this add was sent"], strict=True):
+        with pytest.raises(SessionClosed, match=said):
+            outcome.result(PATIENCE_S)
+    sent.error = None
+    later = [adds.add(1, 2, entry) for entry in (3, 4)]
+    assert [outcome.result(PATIENCE_S) for outcome in later] == [AddResult.DUE, AddResult.ADDED]
+    adds.close()

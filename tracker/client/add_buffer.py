@@ -27,7 +27,10 @@ _Batch = list[WaitingAdd["asyncio.Future[AddResult]"]]
 
 
 class AddBuffer:
-    """Gathers single adds and sends them ``flush_count`` at a time, or ``flush_delay_s`` after the first."""
+    """Gathers single adds and sends them ``flush_count`` at a time, or ``flush_delay_s`` after the first.
+
+    Its task lives as long as something is buffered or on its way: a buffer that is dropped leaves none behind.
+    """
 
     def __init__(self, send: SendBatch, *, flush_count: int, flush_delay_s: float, buffer_max: int) -> None:
         self._send = send
@@ -36,10 +39,13 @@ class AddBuffer:
         self._queue: AddQueue[asyncio.Future[AddResult]] = AddQueue(
             flush_count=flush_count, wanted=lambda outcome: not outcome.done()
         )
-        self._some = asyncio.Event()
         self._enough = asyncio.Event()
         self._closed = False
         self._sender: asyncio.Task[None] | None = None
+
+    def warn_when_dropped(self, session: object) -> None:
+        """Warn if adds are buffered when their session is dropped, or when the program ends."""
+        self._queue.warn_when_dropped(session)
 
     def __len__(self) -> int:
         """Adds that are buffered and not yet on their way."""
@@ -55,33 +61,27 @@ class AddBuffer:
         async with self._room:
             if self._closed:
                 raise refused()
-            if self._sender is None or self._sender.done():
-                self._sender = asyncio.create_task(self._send_batches(), name="delayed-tracker add buffer")
             outcome: asyncio.Future[AddResult] = asyncio.get_running_loop().create_future()
             self._queue.put(WaitingAdd(deliver_at_ms, ledger_id, entry_id, outcome))
-            self._some.set()
             if self._queue.full:
                 self._enough.set()
+            if self._sender is None or self._sender.done():
+                self._sender = asyncio.create_task(self._send_batches(), name="delayed-tracker add buffer")
             return await outcome
 
     async def close(self) -> None:
         """Send what is buffered and refuse more; closing twice is harmless."""
         self._closed = True
-        self._some.set()
         self._enough.set()
         if self._sender is not None:
             await self._sender
 
     async def _send_batches(self) -> None:
         try:
-            while True:
-                await self._some.wait()
+            while self._queue:
                 await self._gather()
-                batch = self._take()
-                if batch:
+                if batch := self._take():
                     await self._answer(batch)
-                elif self._closed:
-                    return
         finally:
             fail(self._queue.take_all(), not_sent())
 
@@ -95,11 +95,8 @@ class AddBuffer:
 
     def _take(self) -> _Batch:
         batch = self._queue.take()
-        if not self._closed:
-            if not self._queue:
-                self._some.clear()
-            if not self._queue.full:
-                self._enough.clear()
+        if not self._closed and not self._queue.full:
+            self._enough.clear()
         return batch
 
     async def _answer(self, batch: _Batch) -> None:

@@ -4,8 +4,10 @@ The part of the add buffers that neither waits nor locks. Whoever waits for an a
 asyncio, or of threads.
 """
 
+import warnings
+import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -51,6 +53,10 @@ class AddQueue(Generic[WaitingOutcome]):
         self._flush_count = flush_count
         self._wanted = wanted
         self._waiting: deque[WaitingAdd[WaitingOutcome]] = deque()
+
+    def warn_when_dropped(self, session: object) -> None:
+        """Warn if adds still wait when their session is dropped without being left, or when the program ends."""
+        weakref.finalize(session, _warn_of_buffered, self._waiting)
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -105,9 +111,20 @@ def fail(batch: Sequence[WaitingAdd[WaitingOutcome]], error: DelayedTrackerError
             add.outcome.set_exception(error)
 
 
+def _warn_of_buffered(waiting: Collection[WaitingAdd[WaitingOutcome]]) -> None:
+    # A copy, for the thread of a blocking client may be taking from it.
+    if count := sum(not add.outcome.done() for add in tuple(waiting)):
+        warnings.warn(
+            f"a session was dropped while it had {count} adds buffered: close the session, or leave its block, to have"
+            " them sent and answered",
+            ResourceWarning,
+            stacklevel=2,
+        )
+
+
 def refused() -> SessionClosed:
-    """The error for an add that comes after the end."""
-    return SessionClosed("the session is closed; open the tracker again before adding to it")
+    """The error for a call that comes after the end."""
+    return SessionClosed("the session is closed; open the tracker again to go on")
 
 
 def not_sent() -> SessionClosed:

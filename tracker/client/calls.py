@@ -141,7 +141,11 @@ class Calls:
             SessionClosed: the client was closed.
             WrongEventLoop: the channel, and whatever the session shares, belong to another event loop.
         """
-        if asyncio.get_running_loop() is not self._loop:
-            raise WrongEventLoop
+        self.require_loop()
         if self._closed:
             raise SessionClosed("the client is closed; connect again")
+
+    def require_loop(self) -> None:
+        """Refuse what another event loop asks for; raises WrongEventLoop."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise WrongEventLoop

@@ -151,7 +151,7 @@ class ServiceFault(TrackerCallError):
 
 
 class SessionClosed(DelayedTrackerError):
-    """The session was closed by the program that holds it; open the tracker again."""
+    """The session, or its client, was left or closed by the program that holds it; open the tracker again."""
 
     reason = "SESSION_CLOSED"
 

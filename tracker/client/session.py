@@ -24,8 +24,10 @@ from tracker.client.answers import (
 )
 from tracker.client.calls import Calls, StreamCall
 from tracker.client.columns import IntColumn, pack_indexes
+from tracker.client.exchange import Exchange, Result
 from tracker.client.lease import Lease
 from tracker.client.poll_queue import PollTerms, Taken
+from tracker.client.session_end import SessionEnd
 from tracker.client.session_rules import SessionRules
 from tracker.client.shared_acks import SharedAcks
 from tracker.client.shared_adds import SharedAdds
@@ -37,34 +39,36 @@ class TrackerSession(TrackerView):
     """Owns one tracker for one epoch; made by ``DelayedTrackerClient.open_tracker``.
 
     Whoever opens the tracker next fences this session: its calls then raise Fenced. As a context it leaves the tracker
-    loaded and sends what is buffered; :meth:`close` unloads it.
+    loaded and sends what is buffered; :meth:`close` unloads it. After either every call raises SessionClosed.
     """
 
     _rules: SessionRules
 
     def __init__(self, calls: Calls, topic: str, subscription: str, opened: OpenAnswer) -> None:
         settings = calls.settings
-        super().__init__(calls, SessionRules(settings, topic, subscription, opened))
+        rules = SessionRules(settings, topic, subscription, opened)
+        super().__init__(calls, rules)
         self.opened = opened
-        self._adds = SharedAdds(
-            lambda columns, count: calls.perform(self._rules.add_packed(columns, count)),
-            batch_max=lambda: self._rules.batch_max,
+        self._end = SessionEnd()
+        # None of these holds the session: it goes when the program drops it, and they when they have nothing to do.
+        adds = self._adds = SharedAdds(
+            lambda columns, count: calls.perform(rules.add_packed(columns, count)),
+            batch_max=lambda: rules.batch_max,
         )
         self._polls = SharedPolls(
-            lambda shares, wait_ms, terms: calls.perform(self._rules.poll(shares, wait_ms=wait_ms, terms=terms)),
-            lambda rest: self.nack(rest.lease_id, rest.messages.ledger_ids, rest.messages.entry_ids),
+            lambda shares, wait_ms, terms: calls.perform(rules.poll(shares, wait_ms=wait_ms, terms=terms)),
+            lambda rest: calls.perform(rules.give_back(rest)),
             share_max=settings.batch_max,
-            epoch=lambda: self._rules.epoch,
+            epoch=lambda: rules.epoch,
         )
-        self._acks = SharedAcks(
-            lambda acks: calls.perform(self._rules.acked(acks)), batch_max=lambda: self._rules.batch_max
-        )
+        self._acks = SharedAcks(lambda acks: calls.perform(rules.acked(acks)), batch_max=lambda: rules.batch_max)
         self._buffer = AddBuffer(
-            self.add_columns,
+            lambda *columns: adds.add(pack_indexes(*columns), len(columns[0])),
             flush_count=settings.flush_count,
             flush_delay_s=settings.flush_delay_s,
             buffer_max=settings.buffer_max,
         )
+        self._buffer.warn_when_dropped(self)
 
     @property
     def epoch(self) -> int:
@@ -82,7 +86,7 @@ class TrackerSession(TrackerView):
             InvalidInput: a value out of range; nothing was buffered.
             TrackerCallError: its batch failed; unless the answer was lost, nothing of it was applied.
         """
-        self._calls.require_open()
+        self._require_open()
         pack_indexes([deliver_at_ms], [ledger_id], [entry_id])
         return await self._buffer.add(deliver_at_ms, ledger_id, entry_id)
 
@@ -96,7 +100,7 @@ class TrackerSession(TrackerView):
         Raises:
             InvalidInput: unequal lengths or values out of range, by column and offset; nothing was sent.
         """
-        self._calls.require_open()
+        self._require_open()
         columns = pack_indexes(deliver_at_ms, ledger_ids, entry_ids)
         return await self._adds.add(columns, len(deliver_at_ms))
 
@@ -115,6 +119,7 @@ class TrackerSession(TrackerView):
             InvalidInput: a batch with values out of range; it was not sent, the ones before it were.
             TrackerCallError: the stream ended; nothing of the batch that caused it is applied.
         """
+        self._require_open()
         stream = self._rules.add_stream()
         call = self._calls.add_stream()
         room = asyncio.Semaphore(self._calls.settings.stream_batches_max)
@@ -158,7 +163,7 @@ class TrackerSession(TrackerView):
         return (await self._poll(max_messages, wait_ms, PollTerms(None, is_hand_off=True))).messages
 
     async def _poll(self, max_messages: int, wait_ms: int, terms: PollTerms) -> Taken:
-        self._calls.require_open()
+        self._require_open()
         self._rules.require_poll(max_messages, wait_ms, terms)
         return await self._polls.poll(max_messages, wait_ms, terms)
 
@@ -168,19 +173,19 @@ class TrackerSession(TrackerView):
         Two calls of a session are under way at most; acks that come meanwhile share the next, each with its own answer.
         One that is cancelled before it left is not sent.
         """
-        self._calls.require_open()
+        self._require_open()
         return await self._acks.ack(self._rules.ack(lease_id, ledger_ids, entry_ids))
 
     async def ack_whole(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
         """Acknowledge all that a lease still holds, as far as the caller knows; by its id, if the service agrees."""
-        self._calls.require_open()
+        self._require_open()
         return await self._acks.ack(self._rules.ack_whole(lease_id, ledger_ids, entry_ids))
 
     async def nack(
         self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn, *, deliver_at_ms: int | None = None
     ) -> NackAnswer:
         """Give leased positions back, at once or for a new deadline."""
-        return await self._calls.perform(self._rules.nack(lease_id, ledger_ids, entry_ids, deliver_at_ms=deliver_at_ms))
+        return await self._perform(self._rules.nack(lease_id, ledger_ids, entry_ids, deliver_at_ms=deliver_at_ms))
 
     async def extend(
         self,
@@ -190,50 +195,67 @@ class TrackerSession(TrackerView):
         entry_ids: IntColumn | None = None,
     ) -> ExtendAnswer:
         """Hold leased positions for ``lease_ms`` from now on; without columns, all that the lease still holds."""
-        return await self._calls.perform(self._rules.extend(lease_id, lease_ms, ledger_ids, entry_ids))
+        return await self._perform(self._rules.extend(lease_id, lease_ms, ledger_ids, entry_ids))
 
     async def cancel(self, ledger_ids: IntColumn, entry_ids: IntColumn) -> CancelAnswer:
         """Forget positions that are not leased; acknowledge them in the cursor too, else a replay adds them again.
 
         After a lost answer, repeat it: what the lost call cancelled is then answered as unknown.
         """
-        return await self._calls.perform(self._rules.cancel(ledger_ids, entry_ids))
+        return await self._perform(self._rules.cancel(ledger_ids, entry_ids))
 
     async def advance_mark_delete(self, ledger_id: int, entry_id: int) -> MarkDeleteAnswer:
         """Tell the tracker that everything up to and including a position is acknowledged."""
-        return await self._calls.perform(self._rules.advance_mark_delete(Position(ledger_id, entry_id)))
+        return await self._perform(self._rules.advance_mark_delete(Position(ledger_id, entry_id)))
 
     async def reset_cursor(self, mark_delete: Position | None) -> ResetAnswer:
         """Forget every position and take a new mark-delete position, which may be lower than the old one.
 
         The session goes on under a new epoch; replay from where the answer says. None is before the first entry.
         """
-        return await self._calls.perform(self._rules.reset_cursor(mark_delete))
+        return await self._perform(self._rules.reset_cursor(mark_delete))
 
     async def clear(self) -> int:
         """Forget every position, durably; returns how many. The session goes on under a new epoch."""
-        return await self._calls.perform(self._rules.clear())
+        return await self._perform(self._rules.clear())
 
     async def seal(self) -> int:
         """Seal what the mutable bucket holds, however little; returns how many positions."""
-        return await self._calls.perform(self._rules.seal())
+        return await self._perform(self._rules.seal())
 
     async def close(self) -> None:
         """Send what is buffered, then unload the tracker: leases are void, snapshots stay.
 
-        What is not in a snapshot is covered by the next dispatcher's replay.
+        What is not in a snapshot is covered by the next dispatcher's replay. A session that was closed, deleted or left
+        stays as it is; one whose end failed can be ended again.
         """
-        await self.leave()
-        await self._calls.perform(self._rules.close())
+        if not self._end.is_complete:
+            await self._unload(self._rules.close())
 
     async def delete(self) -> int:
         """Forget the tracker with every snapshot, for the subscription is gone; returns how many positions."""
+        self._end.require_incomplete()
+        return await self._unload(self._rules.delete())
+
+    async def _unload(self, exchange: Exchange[Result]) -> Result:
+        self._calls.require_open()
         await self.leave()
-        return await self._calls.perform(self._rules.delete())
+        with self._end.unloading():
+            return await self._calls.perform(exchange)
 
     async def leave(self) -> None:
-        """Send what is buffered and refuse further single adds; the tracker stays loaded on the service."""
+        """Send what is buffered and refuse further calls; the tracker stays loaded on the service."""
+        self._calls.require_loop()
+        self._end.has_come = True
         await self._buffer.close()
+
+    async def _perform(self, exchange: Exchange[Result]) -> Result:
+        self._require_open()
+        return await super()._perform(exchange)
+
+    def _require_open(self) -> None:
+        self._calls.require_open()
+        self._end.require_ahead()
 
     async def __aenter__(self) -> Self:
         return self

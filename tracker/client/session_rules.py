@@ -188,6 +188,11 @@ class SessionRules(ViewRules):
             unknown_offsets=all_offsets(parts, "unknown_offsets"),
         )
 
+    def give_back(self, taken: Taken) -> Exchange[NackAnswer]:
+        """NackMessages of all that a poll took: it is due again at once."""
+        messages = taken.messages
+        return self.nack(taken.lease_id, messages.ledger_ids, messages.entry_ids, deliver_at_ms=None)
+
     def extend(
         self, lease_id: int, lease_ms: int, ledger_ids: IntColumn | None, entry_ids: IntColumn | None
     ) -> Exchange[ExtendAnswer]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from tracker.client.answers import EntryRange, NextDelivery, Position
 from tracker.client.calls import Calls
 from tracker.client.columns import IntColumn
+from tracker.client.exchange import Exchange, Result
 from tracker.client.reports import (
     Bucket,
     DeliveryHistogram,
@@ -28,6 +29,10 @@ class TrackerView:
         self._calls = calls
         self._rules = rules
 
+    async def _perform(self, exchange: Exchange[Result]) -> Result:
+        """Make the calls of an exchange, as ``Calls.perform`` does."""
+        return await self._calls.perform(exchange)
+
     @property
     def topic(self) -> str:
         """The full topic name."""
@@ -40,7 +45,7 @@ class TrackerView:
 
     async def contains(self, ledger_ids: IntColumn, entry_ids: IntColumn) -> list[bool]:
         """Which positions are tracked, leased ones included; one answer a position, in order."""
-        return await self._calls.perform(self._rules.contains(ledger_ids, entry_ids))
+        return await self._perform(self._rules.contains(ledger_ids, entry_ids))
 
     async def filter_entries(self, ranges: Sequence[EntryRange]) -> tuple[EntryRange, ...]:
         """The parts of ranges that a cursor should read now: those that are not tracked.
@@ -49,19 +54,19 @@ class TrackerView:
             ranges: any number of them, of any length; may be empty.
         Returns: in the order of ``ranges``; adjoining entries of one range are one range.
         """
-        return await self._calls.perform(self._rules.filter_entries(ranges))
+        return await self._perform(self._rules.filter_entries(ranges))
 
     async def next_delivery_time(self) -> NextDelivery:
         """When a poll would next succeed."""
-        return await self._calls.perform(self._rules.next_delivery_time())
+        return await self._perform(self._rules.next_delivery_time())
 
     async def stats(self) -> TrackerStats:
         """Sizes and counters since the tracker was loaded."""
-        return await self._calls.perform(self._rules.stats())
+        return await self._perform(self._rules.stats())
 
     async def buckets(self) -> tuple[Bucket, ...]:
         """The tracker's buckets, ascending by first position."""
-        return await self._calls.perform(self._rules.buckets())
+        return await self._perform(self._rules.buckets())
 
     async def peek(self, max_messages: int, *, from_ms: int = 0, until_ms: int | None = None) -> PeekedMessages:
         """Tracked indexes by deadline, without any side effect, from segments on disk too.
@@ -71,11 +76,11 @@ class TrackerView:
             from_ms: deadlines from here on, inclusive.
             until_ms: up to here, exclusive; None is no end.
         """
-        return await self._calls.perform(self._rules.peek(max_messages, from_ms=from_ms, until_ms=until_ms))
+        return await self._perform(self._rules.peek(max_messages, from_ms=from_ms, until_ms=until_ms))
 
     async def explain(self, ledger_id: int, entry_id: int) -> Explanation:
         """Where one position is, why it was not delivered, and what happens next."""
-        return await self._calls.perform(self._rules.explain(Position(ledger_id, entry_id)))
+        return await self._perform(self._rules.explain(Position(ledger_id, entry_id)))
 
     async def histogram(self, *, from_ms: int, step_ms: int, bar_count: int) -> DeliveryHistogram:
         """How many tracked indexes are due when.
@@ -85,8 +90,8 @@ class TrackerView:
             step_ms: width of a bar, 1 or more.
             bar_count: 1 to 10,000.
         """
-        return await self._calls.perform(self._rules.histogram(from_ms=from_ms, step_ms=step_ms, bar_count=bar_count))
+        return await self._perform(self._rules.histogram(from_ms=from_ms, step_ms=step_ms, bar_count=bar_count))
 
     async def verify(self) -> SnapshotReport:
         """Read every snapshot and compare it with the catalogue and the index; changes nothing, and may take long."""
-        return await self._calls.perform(self._rules.verify())
+        return await self._perform(self._rules.verify())

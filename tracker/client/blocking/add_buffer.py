@@ -7,6 +7,7 @@ next batch gathers. The buffer is bounded: an add beyond ``buffer_max`` blocks u
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Final
 
 from tracker.client.add_queue import (
     AddQueue,
@@ -26,13 +27,29 @@ SendBatch = Callable[[list[int], list[int], list[int]], AddAnswer]
 
 _Batch = list[WaitingAdd["Future[AddResult]"]]
 
+IDLE_S: Final = 1.0
+"""A thread that has had nothing to send for so long ends."""
+
 
 class AddBuffer:
-    """Gathers single adds and sends them ``flush_count`` at a time, or ``flush_delay_s`` after the first."""
+    """Gathers single adds and sends them ``flush_count`` at a time, or ``flush_delay_s`` after the first.
 
-    def __init__(self, send: SendBatch, *, flush_count: int, flush_delay_s: float, buffer_max: int) -> None:
+    Its thread ends when nothing came for ``idle_s``, and the next add starts another: a buffer that is dropped leaves
+    none behind.
+    """
+
+    def __init__(
+        self,
+        send: SendBatch,
+        *,
+        flush_count: int,
+        flush_delay_s: float,
+        buffer_max: int,
+        idle_s: float = IDLE_S,
+    ) -> None:
         self._send = send
         self._flush_delay_s = flush_delay_s
+        self._idle_s = idle_s
         self._room = threading.Semaphore(buffer_max)
         # Guards the queue, the flag and the thread; waited on by the sender.
         self._changed = threading.Condition()
@@ -41,6 +58,10 @@ class AddBuffer:
         )
         self._closed = False
         self._sender: threading.Thread | None = None
+
+    def warn_when_dropped(self, session: object) -> None:
+        """Warn if adds are buffered when their session is dropped, or when the program ends."""
+        self._queue.warn_when_dropped(session)
 
     def __len__(self) -> int:
         """Adds that are buffered and not yet on their way."""
@@ -84,21 +105,25 @@ class AddBuffer:
 
     def _send_batches(self) -> None:
         try:
-            while True:
-                with self._changed:
-                    self._changed.wait_for(lambda: self._queue or self._closed)
-                    self._changed.wait_for(lambda: self._queue.full or self._closed, timeout=self._flush_delay_s)
-                    batch = self._queue.take()
-                    ended = self._closed and not self._queue
+            while (batch := self._gathered()) is not None:
                 if batch:
                     self._answer(batch)
-                if ended:
-                    return
-        finally:
+        except BaseException:
             with self._changed:
-                self._closed = True
+                self._sender = None
                 rest = self._queue.take_all()
             fail(rest, not_sent())
+            raise
+
+    def _gathered(self) -> _Batch | None:
+        """The next batch, once it is full or old enough; None: nothing came, and the thread ends."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._closed, timeout=self._idle_s)
+            if not self._queue:
+                self._sender = None
+                return None
+            self._changed.wait_for(lambda: self._queue.full or self._closed, timeout=self._flush_delay_s)
+            return self._queue.take()
 
     def _answer(self, batch: _Batch) -> None:
         try:

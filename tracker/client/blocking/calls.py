@@ -57,7 +57,7 @@ class Calls:
 
     def add_stream(self, requests: Iterator[bytes]) -> StreamCall:
         """Begin a stream of adds; a thread of gRPC's asks for the requests."""
-        self._require_open()
+        self.require_open()
         performer = self._channel.stream_stream(
             method_path("AddMessagesStream"),
             request_serializer=serialized,
@@ -67,7 +67,7 @@ class Calls:
 
     def import_stream(self, requests: Iterator[pb.ImportSnapshotsRequest]) -> pb.ImportSnapshotsResponse:
         """Send an import and return its answer. An error in making a request ends the call: nothing is imported."""
-        self._require_open()
+        self.require_open()
         performer = self._channel.stream_unary(
             method_path("ImportSnapshots"),
             request_serializer=serialized,
@@ -96,7 +96,7 @@ class Calls:
         return call_error(failed)
 
     def _make(self, call: Call) -> object:
-        self._require_open()
+        self.require_open()
         performer = self._methods.get(call.method)
         if performer is None:
             performer = self._channel.unary_unary(
@@ -117,10 +117,11 @@ class Calls:
                 if pause_s is None:
                     raise failure from error
             self._closing.wait(pause_s)
-            self._require_open()
+            self.require_open()
             left_s = ends_s - time.monotonic()
 
-    def _require_open(self) -> None:
+    def require_open(self) -> None:
+        """Refuse a call that could never be made; raises SessionClosed: the client was closed."""
         if self._closing.is_set():
             raise SessionClosed("the client is closed; connect again")
 

@@ -30,7 +30,9 @@ from tracker.client.blocking.shared_acks import SharedAcks
 from tracker.client.blocking.shared_polls import SharedPolls
 from tracker.client.blocking.view import TrackerView
 from tracker.client.columns import IntColumn, pack_indexes
+from tracker.client.exchange import Exchange, Result
 from tracker.client.poll_queue import PollTerms, Taken
+from tracker.client.session_end import SessionEnd
 from tracker.client.session_rules import SessionRules
 
 
@@ -38,30 +40,32 @@ class TrackerSession(TrackerView):
     """Owns one tracker for one epoch; made by ``DelayedTrackerClient.open_tracker``.
 
     Whoever opens the tracker next fences this session: its calls then raise Fenced. As a context it leaves the tracker
-    loaded and sends what is buffered; :meth:`close` unloads it. Any thread may call it.
+    loaded and sends what is buffered; :meth:`close` unloads it. After either every call raises SessionClosed. Any thread may call it.
     """
 
     _rules: SessionRules
 
     def __init__(self, calls: Calls, topic: str, subscription: str, opened: OpenAnswer) -> None:
         settings = calls.settings
-        super().__init__(calls, SessionRules(settings, topic, subscription, opened))
+        rules = SessionRules(settings, topic, subscription, opened)
+        super().__init__(calls, rules)
         self.opened = opened
+        self._end = SessionEnd()
+        # None of these holds the session: it goes when the program drops it, and they when they have nothing to do.
         self._polls = SharedPolls(
-            lambda shares, wait_ms, terms: calls.perform(self._rules.poll(shares, wait_ms=wait_ms, terms=terms)),
-            lambda rest: self.nack(rest.lease_id, rest.messages.ledger_ids, rest.messages.entry_ids),
+            lambda shares, wait_ms, terms: calls.perform(rules.poll(shares, wait_ms=wait_ms, terms=terms)),
+            lambda rest: calls.perform(rules.give_back(rest)),
             share_max=settings.batch_max,
-            epoch=lambda: self._rules.epoch,
+            epoch=lambda: rules.epoch,
         )
-        self._acks = SharedAcks(
-            lambda acks: calls.perform(self._rules.acked(acks)), batch_max=lambda: self._rules.batch_max
-        )
+        self._acks = SharedAcks(lambda acks: calls.perform(rules.acked(acks)), batch_max=lambda: rules.batch_max)
         self._buffer = AddBuffer(
-            self.add_columns,
+            lambda *columns: calls.perform(rules.add_columns(*columns)),
             flush_count=settings.flush_count,
             flush_delay_s=settings.flush_delay_s,
             buffer_max=settings.buffer_max,
         )
+        self._buffer.warn_when_dropped(self)
 
     @property
     def epoch(self) -> int:
@@ -93,6 +97,7 @@ class TrackerSession(TrackerView):
             InvalidInput: a value out of range; nothing was buffered.
             SessionClosed: this session was left or closed.
         """
+        self._require_open()
         pack_indexes([deliver_at_ms], [ledger_id], [entry_id])
         return self._buffer.add(deliver_at_ms, ledger_id, entry_id)
 
@@ -105,7 +110,7 @@ class TrackerSession(TrackerView):
         Raises:
             InvalidInput: unequal lengths or values out of range, by column and offset; nothing was sent.
         """
-        return self._calls.perform(self._rules.add_columns(deliver_at_ms, ledger_ids, entry_ids))
+        return self._perform(self._rules.add_columns(deliver_at_ms, ledger_ids, entry_ids))
 
     def add_stream(self, batches: Iterable[IndexBatch]) -> Iterator[AddAnswer]:
         """Offer batch after batch over one stream, for replays: answers come while later batches are on their way.
@@ -122,6 +127,7 @@ class TrackerSession(TrackerView):
             InvalidInput: a batch with values out of range; it was not sent, the ones before it were.
             TrackerCallError: the stream ended; nothing of the batch that caused it is applied.
         """
+        self._require_open()
         sending = _Sending(self._rules.add_stream(), batches, self._calls.settings.stream_batches_max)
         call = self._calls.add_stream(sending.requests())
         try:
@@ -156,6 +162,7 @@ class TrackerSession(TrackerView):
         return self._poll(max_messages, wait_ms, PollTerms(None, is_hand_off=True)).messages
 
     def _poll(self, max_messages: int, wait_ms: int, terms: PollTerms) -> Taken:
+        self._require_open()
         self._rules.require_poll(max_messages, wait_ms, terms)
         return self._polls.poll(max_messages, wait_ms, terms)
 
@@ -165,17 +172,19 @@ class TrackerSession(TrackerView):
         Two calls of a session are under way at most; what other threads acknowledge meanwhile shares the next, each ack
         with its own answer.
         """
+        self._require_open()
         return self._acks.ack(self._rules.ack(lease_id, ledger_ids, entry_ids))
 
     def ack_whole(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
         """Acknowledge all that a lease still holds, as far as the caller knows; by its id, if the service agrees."""
+        self._require_open()
         return self._acks.ack(self._rules.ack_whole(lease_id, ledger_ids, entry_ids))
 
     def nack(
         self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn, *, deliver_at_ms: int | None = None
     ) -> NackAnswer:
         """Give leased positions back, at once or for a new deadline."""
-        return self._calls.perform(self._rules.nack(lease_id, ledger_ids, entry_ids, deliver_at_ms=deliver_at_ms))
+        return self._perform(self._rules.nack(lease_id, ledger_ids, entry_ids, deliver_at_ms=deliver_at_ms))
 
     def extend(
         self,
@@ -185,50 +194,66 @@ class TrackerSession(TrackerView):
         entry_ids: IntColumn | None = None,
     ) -> ExtendAnswer:
         """Hold leased positions for ``lease_ms`` from now on; without columns, all that the lease still holds."""
-        return self._calls.perform(self._rules.extend(lease_id, lease_ms, ledger_ids, entry_ids))
+        return self._perform(self._rules.extend(lease_id, lease_ms, ledger_ids, entry_ids))
 
     def cancel(self, ledger_ids: IntColumn, entry_ids: IntColumn) -> CancelAnswer:
         """Forget positions that are not leased; acknowledge them in the cursor too, else a replay adds them again.
 
         After a lost answer, repeat it: what the lost call cancelled is then answered as unknown.
         """
-        return self._calls.perform(self._rules.cancel(ledger_ids, entry_ids))
+        return self._perform(self._rules.cancel(ledger_ids, entry_ids))
 
     def advance_mark_delete(self, ledger_id: int, entry_id: int) -> MarkDeleteAnswer:
         """Tell the tracker that everything up to and including a position is acknowledged."""
-        return self._calls.perform(self._rules.advance_mark_delete(Position(ledger_id, entry_id)))
+        return self._perform(self._rules.advance_mark_delete(Position(ledger_id, entry_id)))
 
     def reset_cursor(self, mark_delete: Position | None) -> ResetAnswer:
         """Forget every position and take a new mark-delete position, which may be lower than the old one.
 
         The session goes on under a new epoch; replay from where the answer says. None is before the first entry.
         """
-        return self._calls.perform(self._rules.reset_cursor(mark_delete))
+        return self._perform(self._rules.reset_cursor(mark_delete))
 
     def clear(self) -> int:
         """Forget every position, durably; returns how many. The session goes on under a new epoch."""
-        return self._calls.perform(self._rules.clear())
+        return self._perform(self._rules.clear())
 
     def seal(self) -> int:
         """Seal what the mutable bucket holds, however little; returns how many positions."""
-        return self._calls.perform(self._rules.seal())
+        return self._perform(self._rules.seal())
 
     def close(self) -> None:
         """Send what is buffered, then unload the tracker: leases are void, snapshots stay.
 
-        What is not in a snapshot is covered by the next dispatcher's replay.
+        What is not in a snapshot is covered by the next dispatcher's replay. A session that was closed, deleted or left
+        stays as it is; one whose end failed can be ended again.
         """
-        self.leave()
-        self._calls.perform(self._rules.close())
+        if not self._end.is_complete:
+            self._unload(self._rules.close())
 
     def delete(self) -> int:
         """Forget the tracker with every snapshot, for the subscription is gone; returns how many positions."""
+        self._end.require_incomplete()
+        return self._unload(self._rules.delete())
+
+    def _unload(self, exchange: Exchange[Result]) -> Result:
+        self._calls.require_open()
         self.leave()
-        return self._calls.perform(self._rules.delete())
+        with self._end.unloading():
+            return self._calls.perform(exchange)
 
     def leave(self) -> None:
-        """Send what is buffered and refuse further single adds; the tracker stays loaded on the service."""
+        """Send what is buffered and refuse further calls; the tracker stays loaded on the service."""
+        self._end.has_come = True
         self._buffer.close()
+
+    def _perform(self, exchange: Exchange[Result]) -> Result:
+        self._require_open()
+        return super()._perform(exchange)
+
+    def _require_open(self) -> None:
+        self._calls.require_open()
+        self._end.require_ahead()
 
     def __enter__(self) -> Self:
         return self

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from tracker.client.answers import EntryRange, NextDelivery, Position
 from tracker.client.blocking.calls import Calls
 from tracker.client.columns import IntColumn
+from tracker.client.exchange import Exchange, Result
 from tracker.client.reports import (
     Bucket,
     DeliveryHistogram,
@@ -29,6 +30,10 @@ class TrackerView:
         self._calls = calls
         self._rules = rules
 
+    def _perform(self, exchange: Exchange[Result]) -> Result:
+        """Make the calls of an exchange, as ``Calls.perform`` does."""
+        return self._calls.perform(exchange)
+
     @property
     def topic(self) -> str:
         """The full topic name."""
@@ -41,7 +46,7 @@ class TrackerView:
 
     def contains(self, ledger_ids: IntColumn, entry_ids: IntColumn) -> list[bool]:
         """Which positions are tracked, leased ones included; one answer a position, in order."""
-        return self._calls.perform(self._rules.contains(ledger_ids, entry_ids))
+        return self._perform(self._rules.contains(ledger_ids, entry_ids))
 
     def filter_entries(self, ranges: Sequence[EntryRange]) -> tuple[EntryRange, ...]:
         """The parts of ranges that a cursor should read now: those that are not tracked.
@@ -50,19 +55,19 @@ class TrackerView:
             ranges: any number of them, of any length; may be empty.
         Returns: in the order of ``ranges``; adjoining entries of one range are one range.
         """
-        return self._calls.perform(self._rules.filter_entries(ranges))
+        return self._perform(self._rules.filter_entries(ranges))
 
     def next_delivery_time(self) -> NextDelivery:
         """When a poll would next succeed."""
-        return self._calls.perform(self._rules.next_delivery_time())
+        return self._perform(self._rules.next_delivery_time())
 
     def stats(self) -> TrackerStats:
         """Sizes and counters since the tracker was loaded."""
-        return self._calls.perform(self._rules.stats())
+        return self._perform(self._rules.stats())
 
     def buckets(self) -> tuple[Bucket, ...]:
         """The tracker's buckets, ascending by first position."""
-        return self._calls.perform(self._rules.buckets())
+        return self._perform(self._rules.buckets())
 
     def peek(self, max_messages: int, *, from_ms: int = 0, until_ms: int | None = None) -> PeekedMessages:
         """Tracked indexes by deadline, without any side effect, from segments on disk too.
@@ -72,11 +77,11 @@ class TrackerView:
             from_ms: deadlines from here on, inclusive.
             until_ms: up to here, exclusive; None is no end.
         """
-        return self._calls.perform(self._rules.peek(max_messages, from_ms=from_ms, until_ms=until_ms))
+        return self._perform(self._rules.peek(max_messages, from_ms=from_ms, until_ms=until_ms))
 
     def explain(self, ledger_id: int, entry_id: int) -> Explanation:
         """Where one position is, why it was not delivered, and what happens next."""
-        return self._calls.perform(self._rules.explain(Position(ledger_id, entry_id)))
+        return self._perform(self._rules.explain(Position(ledger_id, entry_id)))
 
     def histogram(self, *, from_ms: int, step_ms: int, bar_count: int) -> DeliveryHistogram:
         """How many tracked indexes are due when.
@@ -86,8 +91,8 @@ class TrackerView:
             step_ms: width of a bar, 1 or more.
             bar_count: 1 to 10,000.
         """
-        return self._calls.perform(self._rules.histogram(from_ms=from_ms, step_ms=step_ms, bar_count=bar_count))
+        return self._perform(self._rules.histogram(from_ms=from_ms, step_ms=step_ms, bar_count=bar_count))
 
     def verify(self) -> SnapshotReport:
         """Read every snapshot and compare it with the catalogue and the index; changes nothing, and may take long."""
-        return self._calls.perform(self._rules.verify())
+        return self._perform(self._rules.verify())
