@@ -163,16 +163,19 @@ def test_a_thread_that_has_nothing_to_send_ends():
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_sender_that_died_is_replaced():
     """Its batch and what was buffered are told so, and the next add is sent."""
+    before = set(senders())
     sent = Sent()
     sent.gate.clear()
     adds = buffer(sent, flush_count=2)
     lost = [adds.add(1, 2, entry) for entry in range(3)]
     assert sent.arrived.wait(PATIENCE_S)
+    (dying,) = set(senders()) - before
     sent.error = RuntimeError()
     sent.gate.set()
     for outcome, said in zip(lost, ["may be tracked", "may be tracked", "before this add was sent"], strict=True):
         with pytest.raises(SessionClosed, match=said):
             outcome.result(PATIENCE_S)
+    dying.join(PATIENCE_S)
     sent.error = None
     later = [adds.add(1, 2, entry) for entry in (3, 4)]
     assert [outcome.result(PATIENCE_S) for outcome in later] == [AddResult.DUE, AddResult.ADDED]

@@ -11,6 +11,7 @@ from tracker.client.answers import AddAnswer
 from tracker.client.columns import IntColumn, pack_indexes, slice_packed
 from tracker.client.errors import ServiceFault
 from tracker.client.wire_columns import ADD_COLUMNS, streamed_add
+from tracker.core.errors import InvalidInput
 
 IndexBatch = tuple[IntColumn, IntColumn, IntColumn]
 """Deadlines, ledger ids and entry ids, of equal length."""
@@ -34,8 +35,12 @@ class AddStream:
         Raises:
             InvalidInput: unequal lengths or values out of range; nothing is to be sent.
         """
-        columns = pack_indexes(*batch)
-        total = len(batch[0])
+        try:
+            deliver_at_ms, ledger_ids, entry_ids = batch
+        except (TypeError, ValueError) as error:
+            raise InvalidInput("batches", batch, "give deadlines, ledger ids and entry ids of each batch") from error
+        columns = pack_indexes(deliver_at_ms, ledger_ids, entry_ids)
+        total = len(deliver_at_ms)
         made: list[bytes] = []
         counts: deque[int] = deque()
         for first in range(0, max(total, 1), self._batch_max):

@@ -21,6 +21,7 @@ from typing import Final
 from google.protobuf.message import Message
 
 from delayed_tracker.v1 import ledger_pb2, tracker_pb2
+from tracker.client.bounds import require_type
 from tracker.client.errors import Unavailable
 from tracker.client.settings import ClientSettings
 from tracker.core.errors import InvalidInput
@@ -123,11 +124,11 @@ def serialized(message: Message | bytes) -> bytes:
 
 def require_address(address: str) -> str:
     """The address as given; raises InvalidInput if it is neither ``host:port`` nor a gRPC target with a scheme."""
+    remedy = "give host:port of the service's gRPC, such as 127.0.0.1:7650 or [::1]:7650"
+    require_type("address", address, str, remedy)
     found = _HOST_PORT.fullmatch(address)
     if not (found and 0 < int(found["port"]) <= _PORT_MAX) and not _TARGET.fullmatch(address):
-        raise InvalidInput(
-            "address", address, "give host:port of the service's gRPC, such as 127.0.0.1:7650 or [::1]:7650"
-        )
+        raise InvalidInput("address", address, remedy)
     return address
 
 

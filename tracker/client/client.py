@@ -12,11 +12,14 @@ Programs without an event loop use ``tracker.client.blocking``, which has the sa
 """
 
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from types import TracebackType
 from typing import Self
 
 from tracker.client.answers import Position
+from tracker.client.bounds import require_type
 from tracker.client.calls import Calls
+from tracker.client.channel import require_address
+from tracker.client.errors import NotConnected, SessionClosed
 from tracker.client.importing import ImportAnswer, SnapshotToImport, import_answer, import_requests
 from tracker.client.ledgers import LedgerClient
 from tracker.client.reports import TrackerSummary
@@ -30,27 +33,47 @@ from tracker.client.view_rules import ViewRules
 class DelayedTrackerClient:
     """A connection to one service. Made by :meth:`connect`; safe to share among the tasks of one event loop."""
 
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
-        self._rules = ServiceRules(calls.settings)
+    def __init__(self, address: str, settings: ClientSettings) -> None:
+        self._address = require_address(address)
+        self._rules = ServiceRules(settings)
+        self._connected: Calls | None = None
 
     @classmethod
-    @asynccontextmanager
-    async def connect(cls, address: str, *, settings: ClientSettings | None = None) -> AsyncIterator[Self]:
-        """Connect for the length of a context.
+    def connect(cls, address: str, *, settings: ClientSettings | None = None) -> Self:
+        """Connect for the length of a context: ``async with DelayedTrackerClient.connect(address) as client``.
 
         Args:
             address: host:port of the service.
             settings: timeouts and batching; None is the defaults.
         Raises:
-            Unavailable: nothing answers there within ``connect_timeout_s``.
+            Unavailable: as the context is entered, nothing answers there within ``connect_timeout_s``.
         """
-        calls = Calls(address, settings or ClientSettings())
+        if settings is None:
+            settings = ClientSettings()
+        require_type("settings", settings, ClientSettings, "give ClientSettings, or None for the defaults")
+        return cls(address, settings)
+
+    async def __aenter__(self) -> Self:
+        if self._connected is not None:
+            raise SessionClosed("a client connects once; connect again for another")
+        self._connected = Calls(self._address, self._rules.settings)
         try:
-            await calls.connected()
-            yield cls(calls)
-        finally:
-            await calls.close()
+            await self._connected.connected()
+        except BaseException:
+            await self._connected.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._calls.close()
+
+    @property
+    def _calls(self) -> Calls:
+        if self._connected is None:
+            raise NotConnected("async with DelayedTrackerClient.connect(...) as client:")
+        return self._connected
 
     async def open_tracker(
         self, topic: str, subscription: str, *, owner: str | None = None, mark_delete: Position | None = None

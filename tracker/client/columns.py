@@ -71,10 +71,17 @@ def pack_indexes(deliver_at_ms: IntColumn, ledger_ids: IntColumn, entry_ids: Int
 
 def require_equal_lengths(**columns: IntColumn) -> None:
     """Raise InvalidInput naming every column's length unless all are equal."""
-    lengths = {name: len(column) for name, column in columns.items()}
+    lengths = {name: _length(name, column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         given = ", ".join(f"{name} has {length}" for name, length in lengths.items())
         raise InvalidInput(next(iter(columns)), given, "give columns of equal length")
+
+
+def _length(field: str, column: IntColumn) -> int:
+    try:
+        return len(column)
+    except TypeError as error:
+        raise InvalidInput(field, column, "give a sequence of integers: a list, an array, a numpy array") from error
 
 
 def int_column(packed: bytes) -> "array[int]":
@@ -117,13 +124,13 @@ def _out_of_range(field: str, values: IntColumn, maximum: int) -> InvalidInput:
     def fits(value: object) -> bool:
         return isinstance(value, SupportsIndex) and 0 <= operator.index(value) <= maximum
 
-    bad = [offset for offset in range(len(values)) if not fits(values[offset])]
-    worst = values[bad[0]] if bad else type(values).__name__
+    bad = [(offset, value) for offset, value in enumerate(_each(values)) if not fits(value)]
+    worst = bad[0][1] if bad else type(values).__name__
     return InvalidInput(
         field,
         worst,
         f"give integers from 0 to {maximum}",
-        offsets=bad[:OFFSETS_REPORTED_MAX],
+        offsets=[offset for offset, _ in bad[:OFFSETS_REPORTED_MAX]],
         offset_count=len(bad),
     )
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tracker.client.answers import AddAnswer, DueMessages, Position
 from tracker.client.batching import all_offsets
+from tracker.client.bounds import text
 from tracker.client.column_fields import Columned
 from tracker.client.columns import int_column
 from tracker.client.reports import (
@@ -19,7 +20,6 @@ from tracker.client.reports import (
     TrackerStats,
     TrackerSummary,
 )
-from tracker.core.errors import InvalidInput
 
 _BUCKET_STATES: Mapping[int, BucketState] = {
     pb.BUCKET_STATE_MUTABLE: BucketState.MUTABLE,
@@ -41,17 +41,7 @@ _PLACES: Mapping[int, MessagePlace] = {
 
 def tracker_ref(topic: str, subscription: str) -> pb.TrackerRef:
     """Which tracker. Raises InvalidInput for names that have no UTF-8 form; their length is the service's to judge."""
-    require_text("topic", topic)
-    require_text("subscription", subscription)
-    return pb.TrackerRef(topic=topic, subscription=subscription)
-
-
-def require_text(field: str, text: str) -> None:
-    """Raise InvalidInput for half of a surrogate pair, which is no text."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidInput(field, text, "half of a surrogate pair is no text; give valid unicode") from error
+    return pb.TrackerRef(topic=text("topic", topic), subscription=text("subscription", subscription))
 
 
 def position(message: pb.Position) -> Position:

@@ -1,10 +1,12 @@
 """Ranges of entries for the discontinuous read: as many as a call takes, and answers put together again."""
 
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from tracker.client.answers import EntryRange
+from tracker.client.bounds import require_type
 from tracker.client.columns import ENTRY_ID_MAX, INT63_MAX
 from tracker.core.errors import InvalidInput
 
@@ -24,19 +26,24 @@ class RangeBatch:
 
 def check_ranges(ranges: Sequence[EntryRange]) -> None:
     """Raise InvalidInput, by offset, unless every range is one of entries that can exist."""
-    bad = [
-        offset
-        for offset, (ledger_id, first, last) in enumerate(ranges)
-        if not (0 <= ledger_id <= INT63_MAX and 0 <= first <= last <= ENTRY_ID_MAX)
-    ]
+    require_type("ranges", ranges, Sequence, "give a sequence of EntryRange")
+    bad = [offset for offset, entries in enumerate(ranges) if not _can_exist(entries)]
     if bad:
         worst = ranges[bad[0]]
         raise InvalidInput(
             "ranges",
-            f"{worst[0]}:{worst[1]}-{worst[2]}",
+            "{}:{}-{}".format(*worst) if isinstance(worst, EntryRange) else worst,
             f"give a ledger id, and entry ids from 0 to {ENTRY_ID_MAX}, the first not above the last",
             offsets=bad,
         )
+
+
+def _can_exist(entries: EntryRange) -> bool:
+    try:
+        ledger_id, first, last = map(operator.index, entries)
+    except (TypeError, ValueError):
+        return False
+    return 0 <= ledger_id <= INT63_MAX and 0 <= first <= last <= ENTRY_ID_MAX
 
 
 def range_batches(

@@ -19,6 +19,7 @@
         +-- ServiceFault          anything else: a fault of the service, or of a proxy in between
     InvalidInput                  a value this client refused before sending it
     SessionClosed                 the session, or its client, was closed by this program
+    NotConnected                  the client was not entered as a context
     WrongEventLoop                called from another event loop than the client's own
 
 A failed call applied nothing, except after CallTimedOut and Unavailable, where the answer may be what got lost.
@@ -154,6 +155,15 @@ class SessionClosed(DelayedTrackerError):
     """The session, or its client, was left or closed by the program that holds it; open the tracker again."""
 
     reason = "SESSION_CLOSED"
+
+
+class NotConnected(DelayedTrackerError):
+    """A client was used that was not entered as a context. Nothing was sent."""
+
+    reason = "NOT_CONNECTED"
+
+    def __init__(self, statement: str) -> None:
+        super().__init__(f"this client is not connected: enter it, `{statement}`")
 
 
 class WrongEventLoop(DelayedTrackerError):

@@ -39,12 +39,15 @@ class HeldPositions:
     def _choose(self, positions: Iterable[Position] | None) -> Chosen:
         if positions is None:
             return self.messages if self._some_open is None else self.unsettled
-        chosen = tuple(dict.fromkeys(positions))
+        try:
+            chosen = tuple(dict.fromkeys(positions))
+        except TypeError as error:
+            raise InvalidInput("positions", positions, "give an iterable of Position, or None for all") from error
         for offset, position in enumerate(chosen):
             if position not in self._open:
                 raise InvalidInput(
                     "positions",
-                    f"{position[0]}:{position[1]}",
+                    str(position) if isinstance(position, Position) else position,
                     "give positions of this lease that are not settled yet",
                     offsets=[offset],
                 )

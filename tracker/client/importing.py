@@ -10,7 +10,7 @@ from typing import Final
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tracker.client import convert
 from tracker.client.answers import Position
-from tracker.client.bounds import UINT32_MAX, bounded, mark_delete_message, position_message
+from tracker.client.bounds import UINT32_MAX, UINT64_MAX, bounded, place_message, position_message, require_type, text
 from tracker.core.errors import InvalidInput
 
 PORTION_BYTES: Final = 256 * 2**10
@@ -54,16 +54,15 @@ def import_header(
     mark_delete: Position | None,
 ) -> pb.ImportSnapshotsRequest:
     """The first request. Raises InvalidInput for a value that no header can carry."""
-    convert.require_text("owner", owner)
     header = pb.ImportHeader(
         tracker=convert.tracker_ref(topic, subscription),
-        owner=owner,
+        owner=text("owner", owner),
         bucket_count=bounded("bucket_count", bucket_count, minimum=0, maximum=UINT32_MAX),
     )
     if expected_epoch is not None:
-        header.expected_epoch = bounded("expected_epoch", expected_epoch, minimum=0, maximum=2**64 - 1)
+        header.expected_epoch = bounded("expected_epoch", expected_epoch, minimum=0, maximum=UINT64_MAX)
     if mark_delete is not None:
-        header.mark_delete.CopyFrom(mark_delete_message(mark_delete))
+        header.mark_delete.CopyFrom(place_message("mark_delete", mark_delete))
     return pb.ImportSnapshotsRequest(header=header)
 
 
@@ -73,12 +72,21 @@ def import_requests(
     """Every request of an import, made as it is asked for.
 
     Raises:
-        InvalidInput: there are other numbers of buckets or entries than announced.
+        InvalidInput: no iterable; while it is made: other numbers of buckets or entries than announced.
     """
+    # Before anything is sent, and not as gRPC asks for the first request.
+    require_type("snapshots", buckets, Iterable, "give an iterable of SnapshotToImport")
+    return _requests(header, buckets)
+
+
+def _requests(
+    header: pb.ImportSnapshotsRequest, buckets: Iterable[SnapshotToImport]
+) -> Iterator[pb.ImportSnapshotsRequest]:
     yield header
     count = 0
     for bucket in buckets:
         count += 1
+        require_type("snapshots", bucket, SnapshotToImport, "give a SnapshotToImport for each bucket")
         yield pb.ImportSnapshotsRequest(
             bucket=pb.ImportedBucket(
                 first=position_message(bucket.first),

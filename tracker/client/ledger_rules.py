@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from delayed_tracker.v1 import ledger_pb2 as pb
-from delayed_tracker.v1 import tracker_pb2
 from tracker.client import convert
 from tracker.client.answers import Position
-from tracker.client.bounds import UINT32_MAX, bounded, instant_ms
+from tracker.client.bounds import UINT32_MAX, bounded, flag, instant_ms, place_message, require_type, text
 from tracker.client.columns import INT63_MAX
 from tracker.client.exchange import Exchange, ask
 from tracker.client.ledger_answers import (
@@ -35,8 +34,10 @@ class LedgerRules:
 
     def get_message_id_by_index(self, topic: str, index: int, *, mode: IndexLookupMode | None) -> Exchange[MessageId]:
         """GetMessageIdByIndex."""
+        if mode is not None:
+            require_type("mode", mode, IndexLookupMode, "give an IndexLookupMode, or None")
         request = pb.GetMessageIdByIndexRequest(
-            topic=_topic(topic),
+            topic=text("topic", topic),
             index=bounded("index", index, minimum=0, maximum=INT63_MAX),
             mode=_MODES[mode],
         )
@@ -46,16 +47,18 @@ class LedgerRules:
     def seek_by_time(self, topic: str, timestamp_ms: int, *, read_compacted: bool) -> Exchange[TimeSeek]:
         """SeekByTime."""
         request = pb.SeekByTimeRequest(
-            topic=_topic(topic),
+            topic=text("topic", topic),
             timestamp_ms=instant_ms("timestamp_ms", timestamp_ms),
-            read_compacted=read_compacted,
+            read_compacted=flag("read_compacted", read_compacted),
         )
         answer = yield from ask("SeekByTime", request, pb.SeekByTimeResponse)
         return TimeSeek(convert.position(answer.position), answer.behind_end)
 
     def get_last_message_position(self, topic: str, *, read_compacted: bool) -> Exchange[MessageId]:
         """GetLastMessagePosition."""
-        request = pb.GetLastMessagePositionRequest(topic=_topic(topic), read_compacted=read_compacted)
+        request = pb.GetLastMessagePositionRequest(
+            topic=text("topic", topic), read_compacted=flag("read_compacted", read_compacted)
+        )
         answer = yield from ask("GetLastMessagePosition", request, pb.GetLastMessagePositionResponse)
         return _message_id(answer.message_id)
 
@@ -64,8 +67,8 @@ class LedgerRules:
     ) -> Exchange[EntryPage]:
         """One page of ReadEntries."""
         request = pb.ReadEntriesRequest(
-            topic=_topic(topic),
-            start=None if start is None else _start(start),
+            topic=text("topic", topic),
+            start=None if start is None else place_message("start", start),
             max_entries=bounded("page_entries", page_entries, minimum=1, maximum=UINT32_MAX),
             max_bytes=bounded("page_bytes", page_bytes, minimum=1, maximum=UINT32_MAX),
             protocol_version=bounded("protocol_version", protocol_version, minimum=0, maximum=_INT32_MAX),
@@ -77,18 +80,6 @@ class LedgerRules:
             tuple(UnreadableEntries(convert.position(row.first), row.count, row.reason) for row in answer.unreadable),
             convert.position(answer.next) if answer.HasField("next") else None,
         )
-
-
-def _topic(topic: str) -> str:
-    convert.require_text("topic", topic)
-    return topic
-
-
-def _start(start: Position) -> tracker_pb2.Position:
-    return tracker_pb2.Position(
-        ledger_id=bounded("start.ledger_id", start[0], minimum=-1, maximum=INT63_MAX),
-        entry_id=bounded("start.entry_id", start[1], minimum=-1, maximum=INT63_MAX),
-    )
 
 
 def _message_id(message: pb.MessageId) -> MessageId:

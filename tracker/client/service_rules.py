@@ -6,7 +6,7 @@ import socket
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tracker.client import convert
 from tracker.client.answers import OpenAnswer, Position
-from tracker.client.bounds import UINT32_MAX, bounded, mark_delete_message
+from tracker.client.bounds import UINT32_MAX, bounded, place_message, text
 from tracker.client.exchange import Exchange, ask
 from tracker.client.importing import import_header
 from tracker.client.reports import TrackerPage
@@ -23,12 +23,10 @@ class ServiceRules:
         self, topic: str, subscription: str, *, owner: str | None, mark_delete: Position | None
     ) -> Exchange[OpenAnswer]:
         """OpenTracker; an owner without a name is this host and process."""
-        owner = _owner_name(owner)
-        convert.require_text("owner", owner)
         request = pb.OpenTrackerRequest(
             tracker=convert.tracker_ref(topic, subscription),
-            owner=owner,
-            mark_delete=None if mark_delete is None else mark_delete_message(mark_delete),
+            owner=text("owner", _owner_name(owner)),
+            mark_delete=None if mark_delete is None else place_message("mark_delete", mark_delete),
         )
         answer = yield from ask("OpenTracker", request, pb.OpenTrackerResponse, timeout_s=self.settings.open_timeout_s)
         return OpenAnswer(
@@ -69,7 +67,7 @@ class ServiceRules:
     def list_trackers(self, topic_prefix: str, *, page_size: int, page_token: str) -> Exchange[TrackerPage]:
         """One page of ListTrackers."""
         request = pb.ListTrackersRequest(
-            topic_prefix=topic_prefix,
+            topic_prefix=text("topic_prefix", topic_prefix),
             page_size=bounded("page_size", page_size, minimum=1, maximum=UINT32_MAX),
             page_token=page_token,
         )

@@ -22,6 +22,7 @@ from tracker.client.answers import (
     Position,
     ResetAnswer,
 )
+from tracker.client.bounds import require_type
 from tracker.client.calls import Calls, StreamCall
 from tracker.client.columns import IntColumn, pack_indexes
 from tracker.client.exchange import Exchange, Result
@@ -120,6 +121,7 @@ class TrackerSession(TrackerView):
             TrackerCallError: the stream ended; nothing of the batch that caused it is applied.
         """
         self._require_open()
+        require_type("batches", batches, AsyncIterable, "give an asynchronous iterable, such as an async generator")
         stream = self._rules.add_stream()
         call = self._calls.add_stream()
         room = asyncio.Semaphore(self._calls.settings.stream_batches_max)

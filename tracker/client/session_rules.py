@@ -20,7 +20,7 @@ from tracker.client.answers import (
     ResetAnswer,
 )
 from tracker.client.batching import all_offsets
-from tracker.client.bounds import UINT32_MAX, bounded, mark_delete_message
+from tracker.client.bounds import UINT32_MAX, UINT64_MAX, bounded, place_message
 from tracker.client.columns import IntColumn, pack, pack_indexes, pack_positions, require_equal_lengths
 from tracker.client.errors import BatchTooLarge, InvalidArgument
 from tracker.client.exchange import Exchange, ask
@@ -103,14 +103,14 @@ class SessionRules(ViewRules):
     def ack(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> LeaseAck:
         """Some positions of a lease, to be acknowledged."""
         columns = pack_positions(ledger_ids, entry_ids)
-        return LeaseAck(lease_id, self.epoch, len(ledger_ids), lambda: columns)
+        return LeaseAck(_lease(lease_id), self.epoch, len(ledger_ids), lambda: columns)
 
     def ack_whole(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> LeaseAck:
         """All that a lease still holds, to be acknowledged."""
         require_equal_lengths(ledger_ids=ledger_ids, entry_ids=entry_ids)
         count = len(ledger_ids)
         packed = partial(pack_positions, ledger_ids, entry_ids)
-        return LeaseAck(lease_id, self.epoch, count, packed, is_whole=0 < count <= self._batches.batch_max)
+        return LeaseAck(_lease(lease_id), self.epoch, count, packed, is_whole=0 < count <= self._batches.batch_max)
 
     def acked(self, acks: Sequence[LeaseAck]) -> Exchange[list[AckOutcome]]:
         """AckMessages for several: what became of each, or why it failed.
@@ -175,7 +175,7 @@ class SessionRules(ViewRules):
         parts = yield from self._batches.spread(
             "NackMessages",
             pb.NackMessagesRequest(
-                tracker=self.tracker, epoch=self.epoch, lease_id=lease_id, deliver_at_ms=deliver_at_ms
+                tracker=self.tracker, epoch=self.epoch, lease_id=_lease(lease_id), deliver_at_ms=deliver_at_ms
             ),
             pb.NackMessagesResponse,
             fields=NACK_COLUMNS,
@@ -208,7 +208,7 @@ class SessionRules(ViewRules):
                 raise InvalidInput("ledger_ids", "none", "give some, or leave out both columns for all of the lease")
         parts = yield from self._batches.spread(
             "ExtendLease",
-            pb.ExtendLeaseRequest(tracker=self.tracker, epoch=self.epoch, lease_id=lease_id, lease_ms=lease_ms),
+            pb.ExtendLeaseRequest(tracker=self.tracker, epoch=self.epoch, lease_id=_lease(lease_id), lease_ms=lease_ms),
             pb.ExtendLeaseResponse,
             fields=EXTEND_COLUMNS,
             columns=(ledgers, entries),
@@ -241,7 +241,7 @@ class SessionRules(ViewRules):
     def advance_mark_delete(self, position: Position) -> Exchange[MarkDeleteAnswer]:
         """AdvanceMarkDelete."""
         request = pb.AdvanceMarkDeleteRequest(
-            tracker=self.tracker, epoch=self.epoch, mark_delete=mark_delete_message(position)
+            tracker=self.tracker, epoch=self.epoch, mark_delete=place_message("mark_delete", position)
         )
         answer = yield from ask("AdvanceMarkDelete", request, pb.AdvanceMarkDeleteResponse)
         return MarkDeleteAnswer(convert.position(answer.mark_delete), answer.trimmed_count)
@@ -251,7 +251,7 @@ class SessionRules(ViewRules):
         request = pb.ResetCursorRequest(
             tracker=self.tracker,
             epoch=self.epoch,
-            mark_delete=None if mark_delete is None else mark_delete_message(mark_delete),
+            mark_delete=None if mark_delete is None else place_message("mark_delete", mark_delete),
         )
         answer = yield from ask("ResetCursor", request, pb.ResetCursorResponse)
         self.epoch = answer.epoch
@@ -284,3 +284,7 @@ class SessionRules(ViewRules):
             "DeleteTracker", request, pb.DeleteTrackerResponse, timeout_s=self.settings.open_timeout_s
         )
         return answer.deleted_count
+
+
+def _lease(lease_id: int) -> int:
+    return bounded("lease_id", lease_id, minimum=0, maximum=UINT64_MAX)

@@ -1,12 +1,8 @@
 """How a client behaves: timeouts, batches, buffers. The same for both shells."""
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, fields
 
-from tracker.core.errors import InvalidInput
-
-_COUNTS: Final = ("batch_max", "flush_count", "buffer_max", "stream_batches_max")
-_TIMEOUTS: Final = ("connect_timeout_s", "call_timeout_s", "open_timeout_s", "verify_timeout_s", "import_timeout_s")
+from tracker.client.bounds import UINT32_MAX, bounded, flag, seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +33,12 @@ class ClientSettings:
     """Batches of a stream that are on their way; the next one is not even asked for before one is answered."""
 
     def __post_init__(self) -> None:
-        """Refuse values no client can work with."""
-        for name in _COUNTS:
-            if getattr(self, name) < 1:
-                raise InvalidInput(name, getattr(self, name), "give 1 or more")
-        for name in _TIMEOUTS:
-            if getattr(self, name) <= 0:
-                raise InvalidInput(name, getattr(self, name), "give more than 0 seconds")
-        if self.flush_delay_s < 0:
-            raise InvalidInput("flush_delay_s", self.flush_delay_s, "give 0 seconds or more")
+        """Refuse values no client can work with; raises InvalidInput."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type is bool:
+                flag(field.name, value)
+            elif field.type is int:
+                bounded(field.name, value, minimum=1, maximum=UINT32_MAX)
+            else:
+                seconds(field.name, value, zero=field.name == "flush_delay_s")

@@ -10,7 +10,7 @@ import grpc
 from google.protobuf.message import Message
 
 from delayed_tracker.v1 import tracker_pb2 as pb
-from tracker.client.channel import channel_options, method_path, nobody_answers, require_address, serialized
+from tracker.client.channel import channel_options, method_path, nobody_answers, serialized
 from tracker.client.errors import FailedCall, SessionClosed, TrackerCallError, call_error
 from tracker.client.exchange import Call, Exchange, performed
 from tracker.client.overload import pause_before_retry_s
@@ -25,7 +25,7 @@ class Calls:
     """The calls of one channel to one service; any thread may make them."""
 
     def __init__(self, address: str, settings: ClientSettings) -> None:
-        self.address = require_address(address)
+        self.address = address
         self.settings = settings
         self._channel = grpc.insecure_channel(address, options=channel_options(settings))
         self._methods: dict[str, grpc.UnaryUnaryMultiCallable[Message | bytes, object]] = {}

@@ -12,7 +12,7 @@ The same names as in ``tracker.client``, which programs with an event loop use.
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from types import TracebackType
 from typing import Self
 
 from tracker.client.answers import Position
@@ -20,6 +20,9 @@ from tracker.client.blocking.calls import Calls
 from tracker.client.blocking.ledgers import LedgerClient
 from tracker.client.blocking.session import TrackerSession
 from tracker.client.blocking.view import TrackerView
+from tracker.client.bounds import require_type
+from tracker.client.channel import require_address
+from tracker.client.errors import NotConnected, SessionClosed
 from tracker.client.importing import ImportAnswer, SnapshotToImport, import_answer, import_requests
 from tracker.client.reports import TrackerSummary
 from tracker.client.service_rules import ServiceRules
@@ -30,27 +33,47 @@ from tracker.client.view_rules import ViewRules
 class DelayedTrackerClient:
     """A connection to one service. Made by :meth:`connect`; safe to share among threads."""
 
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
-        self._rules = ServiceRules(calls.settings)
+    def __init__(self, address: str, settings: ClientSettings) -> None:
+        self._address = require_address(address)
+        self._rules = ServiceRules(settings)
+        self._connected: Calls | None = None
 
     @classmethod
-    @contextmanager
-    def connect(cls, address: str, *, settings: ClientSettings | None = None) -> Iterator[Self]:
-        """Connect for the length of a context.
+    def connect(cls, address: str, *, settings: ClientSettings | None = None) -> Self:
+        """Connect for the length of a context: ``with DelayedTrackerClient.connect(address) as client``.
 
         Args:
             address: host:port of the service.
             settings: timeouts and batching; None is the defaults.
         Raises:
-            Unavailable: nothing answers there within ``connect_timeout_s``.
+            Unavailable: as the context is entered, nothing answers there within ``connect_timeout_s``.
         """
-        calls = Calls(address, settings or ClientSettings())
+        if settings is None:
+            settings = ClientSettings()
+        require_type("settings", settings, ClientSettings, "give ClientSettings, or None for the defaults")
+        return cls(address, settings)
+
+    def __enter__(self) -> Self:
+        if self._connected is not None:
+            raise SessionClosed("a client connects once; connect again for another")
+        self._connected = Calls(self._address, self._rules.settings)
         try:
-            calls.connected()
-            yield cls(calls)
-        finally:
-            calls.close()
+            self._connected.connected()
+        except BaseException:
+            self._connected.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._calls.close()
+
+    @property
+    def _calls(self) -> Calls:
+        if self._connected is None:
+            raise NotConnected("with DelayedTrackerClient.connect(...) as client:")
+        return self._connected
 
     def open_tracker(
         self, topic: str, subscription: str, *, owner: str | None = None, mark_delete: Position | None = None

@@ -29,6 +29,7 @@ from tracker.client.blocking.lease import Lease
 from tracker.client.blocking.shared_acks import SharedAcks
 from tracker.client.blocking.shared_polls import SharedPolls
 from tracker.client.blocking.view import TrackerView
+from tracker.client.bounds import require_type
 from tracker.client.columns import IntColumn, pack_indexes
 from tracker.client.exchange import Exchange, Result
 from tracker.client.poll_queue import PollTerms, Taken
@@ -128,6 +129,7 @@ class TrackerSession(TrackerView):
             TrackerCallError: the stream ended; nothing of the batch that caused it is applied.
         """
         self._require_open()
+        require_type("batches", batches, Iterable, "give an iterable, such as a generator")
         sending = _Sending(self._rules.add_stream(), batches, self._calls.settings.stream_batches_max)
         call = self._calls.add_stream(sending.requests())
         try:
