@@ -132,6 +132,19 @@ def test_a_misspelt_key_is_one_line_with_the_nearest_known(command, tmp_path):
         assert "Traceback" not in ran.err
 
 
+@pytest.mark.parametrize("variable", ["NUMBA_CACHE_DIR", "XDG_CACHE_HOME"])
+def test_warm_refuses_a_cache_below_a_home(command, tmp_path, monkeypatch, variable):
+    """Where a unit file or an image sets it, no shell replaces the ~: nothing is made under that name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(variable, "~/cache")
+    ran = command("warm")
+    assert (ran.status, ran.out) == (ExitCode.USAGE, "")
+    assert ran.err.startswith(
+        f"delayed-tracker: {variable}: '~/cache' is not valid; ~ is not replaced by a home directory"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_setting_without_a_value_is_refused(command):
     """By the option's name."""
     ran = command("config", "--set", "logLevel")

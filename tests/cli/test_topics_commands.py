@@ -440,6 +440,7 @@ def test_with_json_an_error_is_alone_on_stderr(command):
         (["assets", "~/monitoring"], "directory"),
         (["topics", "message", *SOURCE, "--topic", "t", "1:0", "--key", "a=~/k.pem"], "--key"),
         (["ledgers", "import", *SOURCE, "--into", "~/ledgers"], "--into"),
+        (["replay", "--bookie", "/", "--metadata", "~/d", "--topic", "t", "--subscription", "s"], "--metadata"),
         (["topics", "list", "--source", "ledger:~/ledgers"], "--source"),
         (["topics", "list", "--source", "bookkeeper+file:/ledgers?metadata=~/dump"], "--source"),
     ],

@@ -215,6 +215,8 @@ def test_a_rebuild_goes_on_past_damage_if_it_is_to(command, tmp_path):
         ),
         (of("verify", "--against", "sqlite:x", "--prometheus", "/proc/x"), "--prometheus: '/proc/x' is not valid"),
         (of("index", "--output", "x", "--prometheus", "/nope/x"), "--prometheus: '/nope/x' is not valid"),
+        (of("inspect", "--spark-log", "~/log"), "--spark-log: '~/log' is not valid; ~ is not replaced by a home"),
+        (of("index", "--output", "~/table"), "--output: '~/table' is not valid; ~ is not replaced by a home"),
         (of("inspect", "--prometheus", "/proc"), "--prometheus: '/proc' is not valid; Is a directory"),
     ],
 )
@@ -260,13 +262,36 @@ def test_a_zookeeper_that_does_not_answer_is_named(command, words):
     assert "Connection" not in ran.err
 
 
-@pytest.mark.parametrize("output", ["/proc/x", "foo://x/y"])
-def test_a_place_that_takes_no_table_is_named(command, output):
-    """With the option and what Spark said first, instead of Java's traceback."""
+@pytest.mark.parametrize(
+    ("output", "why"),
+    [
+        ("/proc/x", "nothing can be made there (No such file or directory)"),
+        ("file:///proc/x/y", "nothing can be made there (No such file or directory)"),
+        ("/dev/null/x", "nothing can be made there (Not a directory)"),
+        ("a" * 300, "nothing can be made there (File name too long)"),
+        ("foo://x/y", 'No FileSystem for scheme "foo"'),
+    ],
+)
+def test_a_place_that_takes_no_table_is_refused_before_the_job(command, tmp_path, monkeypatch, output, why):
+    """With the option and the reason, instead of the name of a class of Java's; nothing is left of the attempt."""
+    monkeypatch.chdir(tmp_path)
     ran = command(*of("index", "--output", output))
     assert ran.status == 2, ran.err
-    assert f"spark-rebuild: --output: '{output}' is not valid; " in ran.err.splitlines()[-1]
-    assert ran.err.splitlines()[-1].endswith("give a place that the driver and all workers can write to")
+    assert ran.err.splitlines()[-1] == (
+        f"spark-rebuild: --output: '{output}' is not valid; {why}: give a place that the driver and all workers can write to"
+    )
+    assert "write ..." not in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_fails_while_it_is_written_is_named(command):
+    """Of a place that only the job can try, the first cause is said; Spark's account of it is in its log."""
+    ran = command(*of("index", "--output", "ftp://127.0.0.1:1/x"))
+    assert ran.status == 2, ran.err
+    assert ran.err.splitlines()[-1] == (
+        "spark-rebuild: --output: 'ftp://127.0.0.1:1/x' is not valid; Connection refused: "
+        "give a place that the driver and all workers can write to"
+    )
 
 
 def test_a_table_without_rows_is_one(command, tmp_path):

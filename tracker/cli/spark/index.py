@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from spark_rebuild.message_index import MESSAGE_INDEX_SCHEMA, READ_SCHEMA, count_others, index_messages, write_parquet
 from tracker.cli.options import AsJson, written_out
 from tracker.cli.output import print_json, say
-from tracker.cli.spark.job_errors import SparkJobFailed, first_said, job_error
+from tracker.cli.spark.job_errors import SparkJobFailed, first_cause, first_said, job_error
 from tracker.cli.spark.options import (
     Master,
     Metadata,
@@ -26,12 +26,15 @@ from tracker.cli.spark.options import (
 )
 from tracker.cli.spark.running_job import Stages, spark_job
 from tracker.cli.spark.shown import BadEntries, bad_entries, say_bad
+from tracker.cli.spark.table_place import REMEDY, require_place
 from tracker.cli.spark.textfile import write_metrics
 from tracker.core.errors import DelayedTrackerError, InvalidInput
 
 _WRITE_FAILED: Final = "[TASK_WRITE_FAILED]"
-_FILE_SYSTEMS: Final = ("org.apache.hadoop.", "java.io.")
+_FILE_SYSTEMS: Final = ("java.io.", "java.net.", "java.nio.", "org.apache.hadoop.")
 """Where errors of Java come from that concern the place."""
+_WORKERS: Final = frozenset({"java.io.EOFException", "org.apache.spark.api.python.PythonException"})
+"""What ends a task whose Python worker has ended or failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +94,16 @@ def index_command(
     ):
         stages = Stages(report)
         entries = session.read.format("pulsar_ledger").schema(READ_SCHEMA).options(**options).load()
-        with stages.of("write"):
-            try:
+        try:
+            require_place(session, output)
+            with stages.of("write"):
                 write_parquet(index_messages(entries), output, overwrite=overwrite)
-            except AnalysisException as error:
-                if error.getCondition() != "PATH_ALREADY_EXISTS":
-                    raise
-                raise InvalidInput("--output", output, "something is there: give another, or --overwrite") from error
-            except (PySparkException, Py4JJavaError) as error:
-                raise _write_error(error, output, " ".join(source)) from error
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_ALREADY_EXISTS":
+                raise
+            raise InvalidInput("--output", output, "something is there: give another, or --overwrite") from error
+        except (PySparkException, Py4JJavaError) as error:
+            raise _write_error(error, output, " ".join(source)) from error
         with stages.of("count"):
             # Spark cannot tell the columns of a table without rows.
             written = session.read.schema(MESSAGE_INDEX_SCHEMA).parquet(output).count()
@@ -124,8 +128,9 @@ def index_command(
 
 def _write_error(error: PySparkException | Py4JJavaError, output: str, source: str) -> DelayedTrackerError:
     """The place of the table is to blame, or what was read."""
-    said = first_said(error)
+    kind, cause = first_cause(error)
+    is_written = _WRITE_FAILED in first_said(error) or kind.startswith(_FILE_SYSTEMS)
     failed = job_error(error, source)
-    if isinstance(failed, SparkJobFailed) and (_WRITE_FAILED in said or said.startswith(_FILE_SYSTEMS)):
-        return InvalidInput("--output", output, f"{said}: give a place that the driver and all workers can write to")
+    if isinstance(failed, SparkJobFailed) and is_written and kind not in _WORKERS:
+        return InvalidInput("--output", output, f"{cause}: {REMEDY}")
     return failed

@@ -13,6 +13,8 @@ from tracker.cli.ledger_source import READABLE_FILES, unusable_file
 from tracker.core.errors import DelayedTrackerError
 
 _TRACEBACK: Final = "Traceback (most recent call last):"
+_CAUSED_BY: Final = "Caused by: "
+_JAVA_CLASS: Final = re.compile(r"(?:[a-z]\w*\.)+[A-Z][\w$]*")
 _OF_FILE: Final = re.compile(r"\[Errno (\d+)\] ([^:]+): (['\"].*['\"])")
 
 
@@ -45,6 +47,16 @@ def first_said(error: PySparkException | Py4JError) -> str:
         return first
     raised = next((line for line in lines[1:] if re.match(r"[\w.]+(Error|Exception|Exit)\b", line)), "")
     return first.removesuffix(_TRACEBACK) + raised
+
+
+def first_cause(error: PySparkException | Py4JError) -> tuple[str, str]:
+    """Return the class in Java of what led to an error in the end, and its message; "" for the class if none is told."""
+    causes = [line.removeprefix(_CAUSED_BY) for line in str(error).splitlines() if line.startswith(_CAUSED_BY)]
+    line = causes[-1] if causes else first_said(error)
+    kind, _, said = line.partition(": ")
+    if not _JAVA_CLASS.fullmatch(kind):
+        return "", line
+    return kind, said or kind.rpartition(".")[2]
 
 
 def _ours(said: str) -> DelayedTrackerError | None:
