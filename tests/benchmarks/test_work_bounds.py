@@ -55,10 +55,10 @@ def test_work_of_adding():
     within(
         work_of(lambda: TrackerCore(limits), add),
         Work(
-            python_calls=8_000,
+            python_calls=7_000,
             native_calls=5_200,
             kernel_calls=0,
-            lines=19_500,
+            lines=16_500,
             peak_objects=950,
             kept_bytes=2_730_000,
             peak_bytes=2_790_000,

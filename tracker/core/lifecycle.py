@@ -149,9 +149,8 @@ class BucketLifecycle:
         return bool(self._retries) and self._retries.first()[0][0] <= now.elapsed_ms
 
     def retry_due(self, now: Instant) -> None:
-        """Ask again for every failed effect whose waiting time is over."""
+        """Ask again for every failed store and deletion whose waiting time is over; :meth:`prefetch` does for loads."""
         state = self._state
-        state.segments.release_retries(now.elapsed_ms)
         while self._retries and self._retries.first()[0][0] <= now.elapsed_ms:
             _, what = self._retries.pop_first()
             if isinstance(what, tuple):
@@ -181,6 +180,7 @@ class BucketLifecycle:
         state, limits, share = self._state, self._state.limits, self.load_share
         if share.place is not None:
             share.stop_waiting()
+        state.segments.release_retries(now.elapsed_ms)
         while (wanted := state.segments.first_idle()) is not None:
             min_ms, key = wanted
             due_ms = limits.due_from_ms(min_ms)

@@ -114,8 +114,8 @@ class EffectResults(TrackerReadings):
                 or self._lifecycle.settling_may_make_room()
             ):
                 self._settled()
-            self._lifecycle.retry_due(now)
-            self._merger.merge_if_needed(now)
+                self._lifecycle.retry_due(now)
+                self._merger.merge_if_needed(now)
             self._lifecycle.note_loaded()
             self._lifecycle.prefetch(now)
         else:

@@ -75,9 +75,7 @@ class RunHeap:
         """Put an unsorted, non-empty chunk and its first deadline into a run. O(log runs) if that is the earliest."""
         assert not run.is_stored
         before = run.min_deliver_at_ms if len(run) else None
-        self.nbytes -= run.nbytes
-        run.append(chunk, lowest_ms)
-        self.nbytes += run.nbytes
+        self.nbytes += run.append(chunk, lowest_ms)
         self.loaded_count += len(chunk)
         if before != run.min_deliver_at_ms:
             self._push(run)

@@ -79,14 +79,15 @@ class Run:
             self._latest = (len(self._chunks), latest)
         return max(latest, int(self._rows.deliver_at_ms[-1])) if self._head < len(self._rows) else latest
 
-    def append(self, chunk: IndexColumns, lowest_ms: int) -> None:
-        """Put an unsorted, non-empty chunk and its first deadline in. Amortised O(1)."""
+    def append(self, chunk: IndexColumns, lowest_ms: int) -> int:
+        """Put an unsorted, non-empty chunk and its first deadline in; returns how many bytes came. Amortised O(1)."""
         self.min_deliver_at_ms = min(lowest_ms, self.min_deliver_at_ms) if len(self) else lowest_ms
-        count = len(chunk)
+        count, chunk_count = len(chunk), len(self._chunks)
         self._pending += count
         self._chunks.append(chunk)
         if count < _SMALL_CHUNK:
             self._join_small_chunks()
+        return _ROW_BYTES * count + _CHUNK_BYTES * (len(self._chunks) - chunk_count)
 
     def _join_small_chunks(self) -> None:
         """Join the last chunks, each with one that is as long: a row is copied eight times at most."""
