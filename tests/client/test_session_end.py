@@ -106,7 +106,7 @@ async def test_an_end_that_failed_can_be_repeated(service, client, method):
 
 
 async def test_a_session_that_is_dropped_goes_without_a_word(service):
-    """After adds, a poll, an ack and a stream that was left early: nothing of it stays, and asyncio has nothing to say."""
+    """After adds, a poll and an ack: nothing of it stays, and asyncio has nothing to say."""
     said: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
     service.on("AddMessages", pb.AddMessagesResponse(added_count=1))
@@ -150,7 +150,7 @@ async def test_adds_of_a_session_that_is_dropped_are_sent_and_warned_of(service)
             outcomes = [session.add_soon(1, 1, entry) for entry in range(2)]
             while not outcomes[0].running():
                 threading.Event().wait(0.001)
-            with pytest.warns(ResourceWarning, match="1 adds buffered: close the session"):
+            with pytest.warns(ResourceWarning, match="1 in all: close the session"):
                 del session
             loop.call_soon_threadsafe(answered.set)
             return [outcome.result() for outcome in outcomes]

@@ -115,8 +115,8 @@ def _warn_of_buffered(waiting: Collection[WaitingAdd[WaitingOutcome]]) -> None:
     # A copy, for the thread of a blocking client may be taking from it.
     if count := sum(not add.outcome.done() for add in tuple(waiting)):
         warnings.warn(
-            f"a session was dropped while it had {count} adds buffered: close the session, or leave its block, to have"
-            " them sent and answered",
+            f"a session was dropped before its buffered adds were sent, {count} in all: close the session, or leave its"
+            " block, to learn what became of them",
             ResourceWarning,
             stacklevel=2,
         )
