@@ -60,6 +60,14 @@ def test_a_key_file_without_end():
         load_key_files({"key": "/dev/zero"})
 
 
+def test_a_log_that_is_a_device(tmp_path):
+    """Nothing is read beyond the size that the system tells, which is 0: it is a log without a record."""
+    log = tmp_path / "0.log"
+    log.symlink_to("/dev/zero")
+    with at_most(MB):
+        assert log_files.open_log_file(log) == (b"", None)
+
+
 def test_a_dump_from_a_pipe_without_end(tmp_path, monkeypatch):
     """The size of a file bounds what it takes; a pipe has none, and is held to the bound of compressed dumps."""
     monkeypatch.setattr(metadata_dump, "UNPACKED_BYTES_MAX", MB)

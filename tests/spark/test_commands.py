@@ -379,7 +379,7 @@ async def test_trackers_that_are_not_open_are_named_and_the_others_compared(comm
                 ["closed", "2", "not open", "-", "-", "-", "-", "-"],
                 ["finished", "0", "not open", "-", "-", "-", "-", "-"],
             ]
-            assert "agrees with the ledgers where it was compared; 1 trackers were not" in ran.out
+            assert "agrees with the ledgers where it was compared; 1 tracker was not" in ran.out
             await session.add_columns([due_ms[0]], [9], [9])
             ran = await asyncio.to_thread(command, *verify, "--json", "--prometheus", str(tmp_path / "verify.prom"))
             assert (ran.status, ran.document["equal"]) == (ExitCode.FAILURE, False)

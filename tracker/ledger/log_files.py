@@ -69,7 +69,7 @@ def open_log_file(file: Path) -> tuple[bytes | mmap.mmap, str | None]:
 def _mapped(opened: IO[bytes], size: int) -> bytes | mmap.mmap:
     # A file that ends within the header may be empty, which cannot be mapped.
     if size <= HEADER_BYTES:
-        return opened.read()
+        return opened.read(size)
     return mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
 
 

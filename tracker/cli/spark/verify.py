@@ -203,7 +203,8 @@ def agreement(comparisons: Sequence[Comparison], bad_count: int, uncompared_coun
     if bad_count:
         yield f"the index agrees with what could be read, but {bad_count} entries could not be read: nobody knows about them"
     if uncompared_count:
-        yield f"the index agrees with the ledgers where it was compared; {uncompared_count} trackers were not"
+        others = f"{counted(uncompared_count, 'tracker')} {'was' if uncompared_count == 1 else 'were'} not"
+        yield f"the index agrees with the ledgers where it was compared; {others}"
     if not (bad_count or uncompared_count):
         yield "the index is what the ledgers say"
     if recent:
