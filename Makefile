@@ -66,8 +66,8 @@ lint: $(READY) $(GENERATOR)  ## check style, types, imports between layers, and 
 	$(BIN)/lint-imports
 	.ci/buf/lint
 	$(BIN)/python proto/regenerate.py --check
-	$(BIN)/python -m tracker.service.settings_docs --check
-	$(BIN)/python -m tracker.service.metrics.docs --check
+	$(BIN)/python -m delayed_tracker.service.settings.docs --check
+	$(BIN)/python -m delayed_tracker.service.exposition.docs --check
 	$(BIN)/python -m grafana.regenerate --check
 
 format: $(READY)  ## format the code and apply the linter's safe fixes
@@ -93,13 +93,13 @@ client-environments: $(READY)  ## fetch what tests/dependency_bounds tries the c
 	$(BIN)/python -m tests.dependency_bounds.environments
 
 settings-docs: $(READY)  ## regenerate conf/tracker.conf and README's table from the settings in code
-	$(BIN)/python -m tracker.service.settings_docs --write
+	$(BIN)/python -m delayed_tracker.service.settings.docs --write
 
 boards: $(READY)  ## regenerate grafana/dashboards from the code beside it
 	$(BIN)/python -m grafana.regenerate
 
 metrics-docs: $(READY)  ## regenerate README's table of metrics from the catalogue in code
-	$(BIN)/python -m tracker.service.metrics.docs --write
+	$(BIN)/python -m delayed_tracker.service.exposition.docs --write
 
 lock:  ## resolve the dependencies anew into conf/locks (needs uv; UPGRADE=--upgrade takes newer versions)
 	@command -v uv >/dev/null || { echo "make lock needs uv on the PATH: pip install uv" >&2; exit 1; }

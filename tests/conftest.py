@@ -13,8 +13,8 @@ from xdist import is_xdist_worker
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from delayed_tracker.service.process.kernels import load_kernels
 from tests.project_tree import ROOT
-from tracker.service.kernels import load_kernels
 
 # dev: quick, new examples each run. ci: the same examples each run, so that a red build is red again on a laptop.
 # deep: `make test-deep`, many more examples. The tests of tests/property, where a whole life of a tracker is an example,

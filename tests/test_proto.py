@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 
-from delayed_tracker.storage.v1 import snapshot_pb2
+from delayed_tracker.core.values.errors import DelayedTrackerError
+from delayed_tracker.service.grpc.status import code_of
+from delayed_tracker.snapshot.v1 import snapshot_pb2
 from delayed_tracker.v1 import ledger_pb2, tracker_pb2
 from tests.project_tree import ROOT
-from tracker.core.errors import DelayedTrackerError
-from tracker.service.status import code_of
 
 API = (tracker_pb2.DESCRIPTOR, ledger_pb2.DESCRIPTOR)
 FILES = (*API, snapshot_pb2.DESCRIPTOR)

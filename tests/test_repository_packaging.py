@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from delayed_tracker.service.process.exit_codes import ExitCode
 from tests.project_tree import PROJECT, ROOT
-from tracker.service.exit_codes import ExitCode
 
 NAME = re.compile(r"^[A-Za-z0-9._-]+")
 
@@ -81,7 +81,11 @@ def test_wheel_holds_every_source_file(wheel: zipfile.ZipFile):
     expected |= {path.relative_to(ROOT / "proto").as_posix() for path in (ROOT / "proto/delayed_tracker").rglob("*.p*")}
     expected = {name for name in expected if "__pycache__" not in name}
     assert expected <= shipped
-    assert {"tracker/py.typed", "snapshot_storage/py.typed", "spark_rebuild/py.typed"} <= shipped
+    assert {
+        "tracker/py.typed",
+        "snapshot_storage/delayed_tracker/storage/py.typed",
+        "spark_rebuild/delayed_tracker/spark/py.typed",
+    } <= shipped
 
 
 @pytest.mark.slow
@@ -89,7 +93,7 @@ def test_an_installed_service_brings_its_files(wheel: zipfile.ZipFile, tmp_path:
     """Without a checkout, ``delayed-tracker assets`` writes the configuration, the rules and the boards."""
     installed, written = tmp_path / "installed", tmp_path / "written"
     wheel.extractall(installed)
-    command = [sys.executable, "-c", "from tracker.cli.entry import run; run()", "assets", str(written)]
+    command = [sys.executable, "-c", "from delayed_tracker.cli.entry import run; run()", "assets", str(written)]
     given = {"PYTHONPATH": str(installed), "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(tmp_path)}
     result = subprocess.run(command, cwd=tmp_path, env=given, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
@@ -100,7 +104,7 @@ def test_an_installed_service_brings_its_files(wheel: zipfile.ZipFile, tmp_path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", ["tracker.client", "delayed_tracker.v1.tracker_pb2_grpc"])
+@pytest.mark.parametrize("module", ["delayed_tracker.client", "delayed_tracker.v1.tracker_pb2_grpc"])
 def test_client_needs_only_the_base_dependencies(module: str):
     """With everything else made absent, a dispatcher can import what it needs."""
     blocked = modules_outside_base()
@@ -112,7 +116,7 @@ def test_client_needs_only_the_base_dependencies(module: str):
 
 def test_the_command_names_the_extra_that_is_missing():
     """With the client alone it is installed, too; no traceback."""
-    command = [sys.executable, "-c", IMPORT_WITHOUT, "tracker.cli.__main__", *sorted(modules_outside_base())]
+    command = [sys.executable, "-c", IMPORT_WITHOUT, "delayed_tracker.cli.__main__", *sorted(modules_outside_base())]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == ExitCode.USAGE
     assert result.stderr.startswith("delayed-tracker: the package 'typer' is not installed")
@@ -123,14 +127,14 @@ def test_commands_need_less_than_the_service():
     """The extra "cli" is enough for them, serve and demo apart."""
     blocked = sorted(names_of(PROJECT["optional-dependencies"]["server"]) & {"structlog", "starlette", "uvicorn"})
     assert len(blocked) == 3
-    command = [sys.executable, "-c", IMPORT_WITHOUT, "tracker.cli.main", *blocked]
+    command = [sys.executable, "-c", IMPORT_WITHOUT, "delayed_tracker.cli.main", *blocked]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
 
 
 def test_blocked_modules_are_really_absent():
     """The check above would notice an import of numpy."""
-    command = [sys.executable, "-c", IMPORT_WITHOUT, "tracker.core.columns", "numpy"]
+    command = [sys.executable, "-c", IMPORT_WITHOUT, "delayed_tracker.core.values.columns", "numpy"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert "No module named 'numpy" in result.stderr
 

@@ -15,6 +15,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
+from delayed_tracker.service.process.kernels import load_kernels
 from tests.benchmarks.catalogue import BENCHMARKS, Benchmark
 from tests.benchmarks.java_peer import measure_java
 from tests.benchmarks.machine import load_average
@@ -22,7 +23,6 @@ from tests.benchmarks.measure import Run, WrongOutput
 from tests.benchmarks.report import Part, report
 from tests.benchmarks.rows import Row
 from tests.benchmarks.scale import QUICK, Scale
-from tracker.service.kernels import load_kernels
 
 README = Path(__file__).parent / "README.md"
 

@@ -15,11 +15,11 @@ from typing import Final
 
 import grpc
 
+from delayed_tracker.cli.demo.service_process import ServiceProcess
 from delayed_tracker.v1 import tracker_pb2 as pb
 from delayed_tracker.v1 import tracker_pb2_grpc
 from tests.benchmarks.flood import checking
 from tests.benchmarks.machine import ProcessMeter
-from tracker.cli.demo.service_process import ServiceProcess
 
 POSITIONS: Final = 20_000
 _STALLED_S: Final = 1.0

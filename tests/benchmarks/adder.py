@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator
 
 import numpy as np
 
-from tracker.client import DelayedTrackerClient, Overloaded, TrackerSession
-from tracker.client.add_stream import IndexBatch
+from delayed_tracker.client import DelayedTrackerClient, Overloaded, TrackerSession
+from delayed_tracker.client.queues.add_stream import IndexBatch
 
 BATCH = 10_000
 LEDGER_ENTRIES = 50_000

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from time import perf_counter_ns
 
+from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.engine.effects import StoreSnapshot
+from delayed_tracker.core.values.columns import IndexColumns
+from delayed_tracker.core.values.limits import TrackerLimits
 from tests.benchmarks.measure import Run, require
 from tests.benchmarks.rows import Row, Unit, per_index
 from tests.benchmarks.shapes import NOW, Shape, batches, offered
-from tracker.core.columns import IndexColumns
-from tracker.core.core import TrackerCore
-from tracker.core.effects import StoreSnapshot
-from tracker.core.limits import TrackerLimits
 
 ABOUT = "Batches of 1,000 into the core, in one ledger unless they seal. Sealing itself happens elsewhere: see the next part."
 

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from snapshot_storage.codec import decode_metadata, decode_segments, encode_snapshot
+from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.engine.effects import StoreSnapshot
+from delayed_tracker.core.rules.seal import FrozenIndexes, SealedIndexes, seal
+from delayed_tracker.core.values.columns import IndexColumns
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments, encode_snapshot
 from tests.benchmarks.measure import Run
 from tests.benchmarks.rows import Row, per_index
 from tests.benchmarks.shapes import NOW, Shape, batches, offered
-from tracker.core.columns import IndexColumns
-from tracker.core.core import TrackerCore
-from tracker.core.effects import StoreSnapshot
-from tracker.core.limits import TrackerLimits
-from tracker.core.seal import FrozenIndexes, SealedIndexes, seal
 
 ABOUT = (
     "One bucket, as a worker thread seals and encodes it; then all its segments, decoded in one pass. Of decoding, over "

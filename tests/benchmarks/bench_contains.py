@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.values.columns import BoolArray, IndexColumns, PositionColumns
 from tests.benchmarks.measure import Run
 from tests.benchmarks.rows import Row, per_index
 from tests.benchmarks.shapes import (
@@ -17,8 +19,6 @@ from tests.benchmarks.shapes import (
     position_batches,
 )
 from tests.core.shell import Shell
-from tracker.core.columns import BoolArray, IndexColumns, PositionColumns
-from tracker.core.core import TrackerCore
 
 ABOUT = (
     "Batches of 1,000 positions of 20 sealed buckets over 7 days: in the order in which a dispatcher reads them, and at "

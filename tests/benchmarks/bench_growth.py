@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.values.columns import IndexColumns, index_columns
+from delayed_tracker.core.values.instant import Instant
 from tests.benchmarks.measure import Reading, Run, Stopwatch, require
 from tests.benchmarks.rows import Row, Unit, per_index
 from tests.benchmarks.shapes import BATCH, NOW_MS, Shape, batches, buckets, default_limits
 from tests.core.shell import Shell
-from tracker.core.columns import IndexColumns, index_columns
-from tracker.core.core import TrackerCore
-from tracker.core.instant import Instant
 
 ABOUT = (
     "The core with nothing pending, then with 1 M and 10 M in sealed buckets over 7 days. 40,000 indexes of a new ledger "

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from delayed_tracker.client import TrackerSession
+from delayed_tracker.core.values.columns import IndexColumns
 from tests.benchmarks.measure import Reading, Run, require
 from tests.benchmarks.redis_peer import redis_adds
 from tests.benchmarks.rows import Row, Unit, per_second
 from tests.benchmarks.serving import TOPIC, Served, at_a_time, served
 from tests.benchmarks.shapes import BATCH, NOW_MS, Shape, batches, offered
-from tracker.client import TrackerSession
-from tracker.core.columns import IndexColumns
 
 ABOUT = (
     "The service is a process of its own with default settings over SQLite; the client, an asyncio program with numpy "

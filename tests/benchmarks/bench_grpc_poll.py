@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from delayed_tracker.client import TrackerSession
+from delayed_tracker.core.values.columns import IndexColumns
 from tests.benchmarks.measure import Reading, Run, require
 from tests.benchmarks.redis_peer import redis_polls
 from tests.benchmarks.rows import Row, Unit, per_second
 from tests.benchmarks.serving import TOPIC, Served, at_a_time, served
 from tests.benchmarks.shapes import BATCH, Shape, batches, offered
-from tracker.client import TrackerSession
-from tracker.core.columns import IndexColumns
 
 ABOUT = (
     "Everything is due when the first poll comes, and part of it has been sealed and stored by then, as default settings "

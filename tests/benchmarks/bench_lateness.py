@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from delayed_tracker.client import TrackerSession
 from tests.benchmarks.measure import Run, require
 from tests.benchmarks.rows import Row, Unit
 from tests.benchmarks.serving import TOPIC, served
-from tracker.client import TrackerSession
 
 ABOUT = (
     "100,000 indexes a second in batches of 1,000, each due two seconds after it is offered, and one poller that waits "

@@ -5,6 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from delayed_tracker.ledger.bookkeeper.entry_logs import open_entry_logs
+from delayed_tracker.ledger.entry.entry_columns import scan_entries
+from delayed_tracker.ledger.entry.stored_entries import LedgerEntries
+from delayed_tracker.ledger.offload.map_file import open_map_file
+from delayed_tracker.ledger.offload.recent_rows import RecentRows
+from delayed_tracker.ledger.offload.sequence_file import Compression
+from delayed_tracker.ledger.topic.topic_log import Ledger, TopicLog
 from tests.benchmarks.deflated import deflated_streams, inflate_all
 from tests.benchmarks.ledger_look_ups import look_up_rows
 from tests.benchmarks.measure import Reading, Run
@@ -20,13 +27,6 @@ from tests.benchmarks.stored_ledgers import (
     write_blob,
     write_log,
 )
-from tracker.ledger.entry_columns import scan_entries
-from tracker.ledger.entry_logs import open_entry_logs
-from tracker.ledger.offload.map_file import open_map_file
-from tracker.ledger.offload.recent_rows import RecentRows
-from tracker.ledger.offload.sequence_file import Compression
-from tracker.ledger.stored_entries import LedgerEntries
-from tracker.ledger.topic_log import Ledger, TopicLog
 
 ABOUT = (
     "Delayed messages with a broker's frame, 211 bytes each. From entry logs: the files are opened and every record "

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from delayed_tracker.core.values.columns import IndexColumns
 from tests.benchmarks.hosted import Hosted, hosted
 from tests.benchmarks.measure import Reading, Run, Stopwatch, require
 from tests.benchmarks.rows import Row, Unit, per_index
@@ -19,7 +20,6 @@ from tests.benchmarks.shapes import (
     buckets,
     default_limits,
 )
-from tracker.core.columns import IndexColumns
 
 ABOUT = (
     "20 ledgers of 50,000 through the service's own tracker over SQLite, default settings, batches of 1,000. All of it is "

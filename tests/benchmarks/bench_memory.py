@@ -5,11 +5,11 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from delayed_tracker.client import TrackerSession
 from tests.benchmarks.measure import Run, require
 from tests.benchmarks.rows import Row, Unit
 from tests.benchmarks.serving import TOPIC, Served, served, until
 from tests.benchmarks.shapes import NOW_MS, WEEK_MS, Shape, buckets
-from tracker.client import TrackerSession
 
 ABOUT = (
     "The service, default settings, SQLite. Idle means: one bucket has been added, sealed, stored and deleted again. Then "

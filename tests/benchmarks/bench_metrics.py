@@ -10,20 +10,20 @@ import grpc
 import httpx
 import numpy as np
 
-from snapshot_storage.registry import open_storage
+from delayed_tracker.client import DelayedTrackerClient, TrackerSession
+from delayed_tracker.core.values.columns import IndexColumns
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.service.exposition.exporter import ServiceMetrics
+from delayed_tracker.service.grpc.methods import serve_tracker
+from delayed_tracker.service.grpc.servicer import TrackerServicer
+from delayed_tracker.service.instruments.call_counts import CallCounts, MethodCalls
+from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.service.trackers.registry import TrackerRegistry
+from delayed_tracker.storage.registry import open_storage
 from tests.benchmarks.measure import Run, require
 from tests.benchmarks.rows import Row, Unit
 from tests.benchmarks.serving import Served, at_a_time, served
 from tests.benchmarks.shapes import BATCH, NOW_MS, Shape, batches, offered
-from tracker.client import DelayedTrackerClient, TrackerSession
-from tracker.core.columns import IndexColumns
-from tracker.core.limits import TrackerLimits
-from tracker.service.limits import ServiceLimits
-from tracker.service.methods import serve_tracker
-from tracker.service.metrics.call_counts import CallCounts, MethodCalls
-from tracker.service.metrics.exporter import ServiceMetrics
-from tracker.service.registry import TrackerRegistry
-from tracker.service.servicer import TrackerServicer
 
 ABOUT = (
     "Trackers with one pending index each, in a service of its own, default settings: the first 1,000 have series of their "

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.values.columns import IndexColumns
+from delayed_tracker.core.values.limits import TrackerLimits
 from tests.benchmarks.bench_codec import same_rows
 from tests.benchmarks.measure import Run
 from tests.benchmarks.rows import Row, per_index
 from tests.benchmarks.shapes import ALL_DUE, BATCH, NOW_MS, WEEK_MS, Shape, offered
 from tests.core.shell import Shell
-from tracker.core.columns import IndexColumns
-from tracker.core.core import TrackerCore
-from tracker.core.limits import TrackerLimits
 
 ABOUT = (
     "Batches of 1,000; the order of what comes out is verified row by row. A lease is what the service gives unless asked "

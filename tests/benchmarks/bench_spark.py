@@ -9,8 +9,9 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from spark_rebuild.errors import JavaNotFound
-from spark_rebuild.java import find_java
+from delayed_tracker.ledger.offload.sequence_file import Compression
+from delayed_tracker.spark.errors import JavaNotFound
+from delayed_tracker.spark.runtime.java import find_java
 from tests.benchmarks.deflated import deflated_streams, inflate_all
 from tests.benchmarks.measure import Reading, Run, require
 from tests.benchmarks.rows import Row, Unit, per_second
@@ -18,7 +19,6 @@ from tests.benchmarks.shapes import NOW_MS
 from tests.benchmarks.spark_ledgers import LedgerContent, ledger_content, write_blobs, write_logs, write_map_files
 from tests.benchmarks.spark_probe import Job, Plan, Ran
 from tests.project_tree import ROOT
-from tracker.ledger.offload.sequence_file import Compression
 
 ABOUT = (
     "Messages of about 200 bytes with a broker's frame, every second one delayed, in ledgers of 250,000. Spark runs on "
@@ -129,7 +129,7 @@ def _replay_rows(run: Run) -> Iterator[Row]:
 def _command_ms(run: Run, logs: str, count: int) -> float:
     directory = run.new_directory()
     command = [
-        sys.executable, "-m", "tracker.cli.spark", "rebuild", "--source", logs, "--ignore-acks", "--subscription", "all",
+        sys.executable, "-m", "delayed_tracker.cli.spark", "rebuild", "--source", logs, "--ignore-acks", "--subscription", "all",
         "--now", str(NOW_MS), "--staging", str(directory / "staging"), "--commit", f"sqlite:{directory / 'tracker.db'}",
         "--spark-option", f"spark.local.dir={directory}", "--spark-option", "spark.driver.memory=512m",
         "--set", f"delayedDeliveryMinIndexCountPerBucket={run.scale.bucket}", "--json",

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
+from delayed_tracker.client import TrackerSession
 from tests.benchmarks.hosted import KEY
 from tests.benchmarks.measure import Run, percentile, require
 from tests.benchmarks.rows import Row, Unit
 from tests.benchmarks.serving import TOPIC, Served, served, until
 from tests.benchmarks.shapes import SOON_MS, WEEK_MS
 from tests.benchmarks.stored import store_buckets
-from tracker.client import TrackerSession
 
 ABOUT = (
     "500 calls a second of 100 indexes each, sent when their time has come whether or not earlier ones are answered; the "

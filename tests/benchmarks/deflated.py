@@ -4,9 +4,9 @@ import struct
 from collections.abc import Sequence
 from itertools import pairwise
 
+from delayed_tracker.ledger.offload.inflating import VALUE_BYTES_MAX, inflate, inflate_some
+from delayed_tracker.ledger.offload.sequence_file import Compression, vint
 from tests.ledger.offload.sequence_files import ESCAPE, SYNC, MapFileWriter
-from tracker.ledger.offload.inflating import VALUE_BYTES_MAX, inflate, inflate_some
-from tracker.ledger.offload.sequence_file import Compression, vint
 
 _PIECE_BYTES_MAX = 16 << 20
 _RECORD_HEAD = struct.Struct(">iiq")

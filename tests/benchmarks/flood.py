@@ -22,8 +22,8 @@ from typing import Final
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from delayed_tracker.cli.demo.service_process import ServiceProcess
 from tests.benchmarks.machine import ProcessMeter
-from tracker.cli.demo.service_process import ServiceProcess
 
 _TRACKER: Final = "/delayed_tracker.v1.DelayedDeliveryTrackerService/"
 UNARY: Final = (

@@ -7,15 +7,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from snapshot_storage.protocol import SnapshotStore
-from snapshot_storage.registry import open_storage
+from delayed_tracker.core.values.columns import IndexColumns
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.errors import TrackerKey
+from delayed_tracker.service.trackers.host import TrackerHost
+from delayed_tracker.service.trackers.registry import TrackerRegistry
+from delayed_tracker.storage.protocol import SnapshotStore
+from delayed_tracker.storage.registry import open_storage
 from tests.benchmarks.shapes import NOW_MS
-from tracker.core.columns import IndexColumns
-from tracker.core.limits import TrackerLimits
-from tracker.service.clock import ManualClock
-from tracker.service.errors import TrackerKey
-from tracker.service.host import TrackerHost
-from tracker.service.registry import TrackerRegistry
 
 KEY = TrackerKey("persistent://lab/main/benchmark", "measured")
 PATIENCE_S = 600.0

@@ -4,14 +4,14 @@ import time
 from collections.abc import Callable, Iterator
 from random import Random
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.queries.message_index import position_by_index
+from delayed_tracker.ledger.queries.seek import seek_by_time
+from delayed_tracker.ledger.topic.entry_lookup import EntryLookup
+from delayed_tracker.ledger.topic.topic_log import TopicLog
 from tests.benchmarks.measure import Run, percentile, require
 from tests.benchmarks.rows import Row, Unit
 from tests.benchmarks.shapes import NOW_MS
-from tracker.core.columns import Position
-from tracker.ledger.entry_lookup import EntryLookup
-from tracker.ledger.message_index import position_by_index
-from tracker.ledger.seek import seek_by_time
-from tracker.ledger.topic_log import TopicLog
 
 _Ask = Callable[[EntryLookup, int], Position]
 

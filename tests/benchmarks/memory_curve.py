@@ -16,9 +16,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from delayed_tracker.cli.demo.service_process import ServiceProcess
 from tests.benchmarks.machine import ProcessMeter
 from tests.project_tree import ROOT
-from tracker.cli.demo.service_process import ServiceProcess
 
 _EVERY_S = 1.0
 

@@ -9,10 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+from delayed_tracker.core.values.columns import PositionColumns
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.service.telemetry.logs import configure_logging
 from tests.benchmarks.hosted import hosted
-from tracker.core.columns import PositionColumns
-from tracker.core.limits import TrackerLimits
-from tracker.service.logs import configure_logging
 
 
 async def recovered(data: Path, bucket: int, now_ms: int) -> tuple[float, int]:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from delayed_tracker.cli.demo.service_process import ServiceProcess
+from delayed_tracker.client import ClientSettings, DelayedTrackerClient
 from tests.benchmarks.machine import ProcessMeter
 from tests.benchmarks.measure import Run, Stopwatch
-from tracker.cli.demo.service_process import ServiceProcess
-from tracker.client import ClientSettings, DelayedTrackerClient
 
 T = TypeVar("T")
 

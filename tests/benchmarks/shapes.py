@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from delayed_tracker.core.values.columns import IndexColumns, PositionColumns, index_columns
+from delayed_tracker.core.values.instant import Instant
+from delayed_tracker.core.values.limits import TrackerLimits
 from tests.benchmarks.scale import Scale
-from tracker.core.columns import IndexColumns, PositionColumns, index_columns
-from tracker.core.instant import Instant
-from tracker.core.limits import TrackerLimits
 
 NOW_MS = 1_700_000_000_000
 NOW = Instant(NOW_MS, 0)

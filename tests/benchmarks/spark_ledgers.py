@@ -7,6 +7,9 @@ from uuid import UUID
 
 import numpy as np
 
+from delayed_tracker.ledger.metadata.digest import encode_body
+from delayed_tracker.ledger.offload.sequence_file import Compression
+from delayed_tracker.ledger.topic_name import TopicName
 from tests.benchmarks.shapes import NOW_MS, SOON_MS, WEEK_MS
 from tests.benchmarks.stored_ledgers import entries, map_file
 from tests.ledger.log_files import (
@@ -20,9 +23,6 @@ from tests.ledger.log_files import (
 )
 from tests.ledger.offload.blob_files import BlobWriter
 from tests.ledger.offload.sequence_files import MapFileWriter
-from tracker.ledger.digest import encode_body
-from tracker.ledger.offload.sequence_file import Compression
-from tracker.ledger.topic_name import TopicName
 
 TOPIC = TopicName.parse("persistent://lab/main/orders")
 _LOGS = 2

@@ -19,15 +19,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
-from spark_rebuild import schema
-from spark_rebuild.commit import StorageCommit
-from spark_rebuild.job import rebuild
-from spark_rebuild.session import build_session
-from spark_rebuild.settings import RebuildSettings
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.ledger.entry.entry_columns import EntryFlag
+from delayed_tracker.spark import schema
+from delayed_tracker.spark.commit.commit import StorageCommit
+from delayed_tracker.spark.jobs.rebuild import rebuild
+from delayed_tracker.spark.jobs.session import build_session
+from delayed_tracker.spark.settings import RebuildSettings
 from tests.benchmarks.process_tree import ProcessTree
 from tests.benchmarks.shapes import NOW_MS
-from tracker.core.limits import TrackerLimits
-from tracker.ledger.entry_columns import EntryFlag
 
 _TIMES = (schema.PUBLISH_TIME, schema.DELIVER_AT_MS, schema.BROKER_TIMESTAMP)
 _NUMBERS = (schema.LEDGER_ID, schema.ENTRY_ID, schema.INDEX, schema.NUM_MESSAGES)

@@ -3,10 +3,10 @@
 import time
 from pathlib import Path
 
+from delayed_tracker.core.values.columns import IndexColumns
 from tests.benchmarks.hosted import hosted
 from tests.benchmarks.measure import Run
 from tests.benchmarks.shapes import BATCH, NOW_MS, WEEK_MS, Shape, batches, buckets, default_limits
-from tracker.core.columns import IndexColumns
 
 
 async def store_buckets(run: Run, data: Path, pending: int) -> None:

@@ -6,24 +6,24 @@ from uuid import UUID
 
 import numpy as np
 
+from delayed_tracker.ledger.bookkeeper.entry_logs import EntryLogs
+from delayed_tracker.ledger.bookkeeper.logged_ledger import LoggedLedger
+from delayed_tracker.ledger.entry.frame import encode_entry
+from delayed_tracker.ledger.local.importing import import_topic
+from delayed_tracker.ledger.local.source import open_local_ledgers
+from delayed_tracker.ledger.metadata.digest import LedgerDigest, encode_body
+from delayed_tracker.ledger.metadata.ledger_metadata import DigestType, LedgerState
+from delayed_tracker.ledger.offload.blob_source import BlobLedgerStore
+from delayed_tracker.ledger.offload.blob_store import open_blob_store
+from delayed_tracker.ledger.offload.sequence_file import Compression
+from delayed_tracker.ledger.topic.topic_log import Ledger, TopicLog
+from delayed_tracker.ledger.topic.topic_reader import LedgerSpan
+from delayed_tracker.ledger.topic_name import TopicName
 from delayed_tracker.pulsar.v1.entry_pb2 import BrokerEntryMetadata, MessageMetadata
 from tests.benchmarks.shapes import NOW_MS
 from tests.ledger.log_files import header, record
 from tests.ledger.offload.blob_files import BlobWriter
 from tests.ledger.offload.sequence_files import MapFileWriter
-from tracker.ledger.digest import LedgerDigest, encode_body
-from tracker.ledger.entry_logs import EntryLogs
-from tracker.ledger.frame import encode_entry
-from tracker.ledger.ledger_metadata import DigestType, LedgerState
-from tracker.ledger.local.importing import import_topic
-from tracker.ledger.local.source import open_local_ledgers
-from tracker.ledger.logged_ledger import LoggedLedger
-from tracker.ledger.offload.blob_source import BlobLedgerStore
-from tracker.ledger.offload.blob_store import open_blob_store
-from tracker.ledger.offload.sequence_file import Compression
-from tracker.ledger.topic_log import Ledger, TopicLog
-from tracker.ledger.topic_name import TopicName
-from tracker.ledger.topic_reader import LedgerSpan
 
 TOPIC = TopicName.parse("persistent://lab/main/orders")
 _LEDGER_ENTRIES = 50_000

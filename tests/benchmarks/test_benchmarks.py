@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from spark_rebuild.errors import JavaNotFound
+from delayed_tracker.spark.errors import JavaNotFound
 from tests.benchmarks import bench_spark
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.catalogue import BENCHMARKS, Benchmark

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from numba import config
 
+from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.values.columns import IndexColumns, Position
+from delayed_tracker.core.values.limits import TrackerLimits
 from tests.benchmarks.hosted import hosted_over
 from tests.benchmarks.shapes import ALL_DUE, ALL_DUE_MS, BATCH, NOW, NOW_MS, WEEK_MS, Shape, batches, offered
 from tests.benchmarks.work import CountingStorage, StorageWork, Work, work_of
 from tests.core.shell import Shell
 from tests.service.shell import InlineExecutor, until
-from tracker.core.columns import IndexColumns, Position
-from tracker.core.core import TrackerCore
-from tracker.core.limits import TrackerLimits
 
 pytestmark = [
     pytest.mark.slow,

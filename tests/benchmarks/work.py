@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import TypeVar
 
-from snapshot_storage.memory import MemoryStorage
-from tracker.core.jit import Kernel
+from delayed_tracker.core.kernels.jit import Kernel
+from delayed_tracker.storage.memory import MemoryStorage
 
 State = TypeVar("State")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tracker.cli.main import run
+from delayed_tracker.cli.main import run
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 import shutil
 from pathlib import Path
 
+from delayed_tracker.cli.demo.sample import BUNDLED_SAMPLE
 from tests.golden.pulsar_pack import BOOKIE, METADATA, PACK
-from tracker.cli.demo.sample import BUNDLED_SAMPLE
 
 TIERED_TOPIC = "persistent://lab/fs-none/stored"
 PULSAR = f"bookkeeper+file:{BOOKIE}?metadata={METADATA}"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from delayed_tracker.service.process.exit_codes import ExitCode
 from tests.project_tree import ROOT
-from tracker.service.exit_codes import ExitCode
 
 NAMES = sorted(
     path.relative_to(ROOT).as_posix()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tracker.cli.demo.sample import BUNDLED_SAMPLE
-from tracker.service.exit_codes import ExitCode
+from delayed_tracker.cli.demo.sample import BUNDLED_SAMPLE
+from delayed_tracker.service.process.exit_codes import ExitCode
 
 LOG_HEADER_BYTES = 1_024
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tracker.cli.demo.drawing import DAY_MS, HOUR_MS, MINUTE_MS, histogram, shades, time_axis, time_line
+from delayed_tracker.cli.demo.drawing import DAY_MS, HOUR_MS, MINUTE_MS, histogram, shades, time_axis, time_line
 
 
 def test_a_label_stands_where_its_moment_is_drawn():

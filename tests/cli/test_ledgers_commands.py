@@ -9,7 +9,12 @@ from uuid import UUID
 
 import pytest
 
+from delayed_tracker.ledger.local.files.disk import Disk
+from delayed_tracker.ledger.local.files.layout import LedgerDirectory
+from delayed_tracker.ledger.local.ledger_ids import reserve_ledger_ids
+from delayed_tracker.ledger.local.opening import open_writer
 from delayed_tracker.pulsar.v1.ledger_metadata_pb2 import LedgerMetadataFormat
+from delayed_tracker.service.process.exit_codes import ExitCode
 from tests.cli.ledger_sources import (
     MAIN,
     PULSAR,
@@ -23,11 +28,6 @@ from tests.golden.pulsar_pack import METADATA, PACK
 from tests.ledger.log_files import flipped, message
 from tests.ledger.offload.blob_files import BlobWriter
 from tests.ledger.offload.sequence_files import ledger_metadata
-from tracker.ledger.local.disk import Disk
-from tracker.ledger.local.layout import LedgerDirectory
-from tracker.ledger.local.ledger_ids import reserve_ledger_ids
-from tracker.ledger.local.opening import open_writer
-from tracker.service.exit_codes import ExitCode
 
 SOURCE = ["--source", PULSAR]
 OFFLOADED = [message(payload=b"number %d" % number) for number in range(3)]

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from tracker.cli.offering import OfferOutcome, parse_instant, shifted
-from tracker.core.columns import INT63_MAX, IndexColumns
-from tracker.core.errors import InvalidInput
+from delayed_tracker.cli.tracker.offering import OfferOutcome, parse_instant, shifted
+from delayed_tracker.core.values.columns import INT63_MAX, IndexColumns
+from delayed_tracker.core.values.errors import InvalidInput
 
 
 @pytest.mark.parametrize(

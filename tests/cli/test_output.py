@@ -5,7 +5,7 @@ import json
 import pytest
 from rich.text import Text
 
-from tracker.cli.output import (
+from delayed_tracker.cli.terminal.output import (
     answer_console,
     duration,
     for_machines,
@@ -20,7 +20,7 @@ from tracker.cli.output import (
     size,
     table,
 )
-from tracker.client import BucketState, MarkDeleteAnswer, Position
+from delayed_tracker.client import BucketState, MarkDeleteAnswer, Position
 
 
 def test_frozen_values_become_json():
@@ -134,7 +134,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setattr("tracker.cli.output.PLAIN_WIDTH", 40)
+    monkeypatch.setattr("delayed_tracker.cli.terminal.output.PLAIN_WIDTH", 40)
 
 
 def rows_of(*columns: str):

@@ -2,9 +2,15 @@
 
 import pytest
 
-from tracker.cli.positions import POSITIONS_MAX, as_ranges, parse_mark_delete, parse_position, parse_positions
-from tracker.client import Position
-from tracker.core.errors import InvalidInput
+from delayed_tracker.cli.tracker.positions import (
+    POSITIONS_MAX,
+    as_ranges,
+    parse_mark_delete,
+    parse_position,
+    parse_positions,
+)
+from delayed_tracker.client import Position
+from delayed_tracker.core.values.errors import InvalidInput
 
 
 def test_single_positions_and_ranges_keep_their_order():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tracker.cli.demo.sample import BUNDLED_SAMPLE
+from delayed_tracker.cli.demo.sample import BUNDLED_SAMPLE
 
 READER_GONE = 141
 """What shells report of who ends by SIGPIPE."""
@@ -23,7 +23,7 @@ def run_without_reader(*arguments: str, stderr: bool = False) -> subprocess.Comp
     os.close(reading)
     try:
         return subprocess.run(
-            [sys.executable, "-m", "tracker.cli", *arguments],
+            [sys.executable, "-m", "delayed_tracker.cli", *arguments],
             stdout=subprocess.PIPE if stderr else writing,
             stderr=writing if stderr else subprocess.PIPE,
             check=False,
@@ -59,7 +59,7 @@ def test_progress_and_errors_that_do_not_fit_change_no_answer(arguments, status,
     """As in ``2>log`` on a full disk: what goes to stderr is lost, and nothing else."""
     with Path("/dev/full").open("wb") as full:
         ran = subprocess.run(
-            [sys.executable, "-m", "tracker.cli", *arguments], stdout=subprocess.PIPE, stderr=full, check=False
+            [sys.executable, "-m", "delayed_tracker.cli", *arguments], stdout=subprocess.PIPE, stderr=full, check=False
         )
     assert (ran.returncode, bool(ran.stdout)) == (status, is_answered)
 
@@ -68,7 +68,7 @@ def test_an_answer_that_does_not_fit_is_a_failure():
     """A full disk is not a reader that has seen enough."""
     with Path("/dev/full").open("wb") as full:
         ran = subprocess.run(
-            [sys.executable, "-m", "tracker.cli", "config"], stdout=full, stderr=subprocess.PIPE, check=False
+            [sys.executable, "-m", "delayed_tracker.cli", "config"], stdout=full, stderr=subprocess.PIPE, check=False
         )
     assert ran.returncode == 1
     assert ran.stderr == b"delayed-tracker: the answer cannot be written: No space left on device\n"

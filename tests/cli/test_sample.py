@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tracker.cli.demo.sample import BUNDLED_SAMPLE, SampleDamaged, open_sample
+from delayed_tracker.cli.demo.sample import BUNDLED_SAMPLE, SampleDamaged, open_sample
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from delayed_tracker.cli.top.drawing import drawn, live_table, per_second
+from delayed_tracker.cli.top.rows import NOTHING_SEEN, Key, Look, Rates, Sort, chosen, rates_between, view_of
+from delayed_tracker.client import TrackerStats, TrackerSummary
+from delayed_tracker.client.model.convert import tracker_stats
 from delayed_tracker.v1 import tracker_pb2 as pb
-from tracker.cli.top.drawing import drawn, live_table, per_second
-from tracker.cli.top.rows import NOTHING_SEEN, Key, Look, Rates, Sort, chosen, rates_between, view_of
-from tracker.client import TrackerStats, TrackerSummary
-from tracker.client.convert import tracker_stats
 
 NOW_MS = 1_795_245_852_556
 

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from delayed_tracker.client import ClientSettings
 from tests.client.scripted_service import ScriptedService, scripted_service
 from tests.client.shells import Shell
-from tracker.client import ClientSettings
 
 TOPIC = "persistent://shop/orders/events"
 

@@ -3,20 +3,20 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
+from delayed_tracker.client.errors import BatchTooLarge, Fenced, InvalidArgument
+from delayed_tracker.client.model.answers import OpenAnswer, Position
+from delayed_tracker.client.model.exchange import Call, Exchange, performed
+from delayed_tracker.client.model.settings import ClientSettings
+from delayed_tracker.client.queues.ack_queue import AckOutcome, LeaseAck
+from delayed_tracker.client.rules.session import SessionRules
+from delayed_tracker.core.values.columns import PositionColumns
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service import errors
+from delayed_tracker.service.grpc.wire import to_positions
+from delayed_tracker.service.grpc.wire_acks import from_acked, to_lease_acks
 from delayed_tracker.v1 import tracker_pb2 as pb
+from delayed_tracker.wire.message_columns import ACK_COLUMNS
 from tests.core.shell import due_shell
-from tracker.client.ack_queue import AckOutcome, LeaseAck
-from tracker.client.answers import OpenAnswer, Position
-from tracker.client.errors import BatchTooLarge, Fenced, InvalidArgument
-from tracker.client.exchange import Call, Exchange, performed
-from tracker.client.session_rules import SessionRules
-from tracker.client.settings import ClientSettings
-from tracker.client.wire_columns import ACK_COLUMNS
-from tracker.core.columns import PositionColumns
-from tracker.core.errors import InvalidInput
-from tracker.service import errors
-from tracker.service.wire import to_positions
-from tracker.service.wire_acks import from_acked, to_lease_acks
 
 Result = TypeVar("Result")
 

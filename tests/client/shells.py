@@ -5,7 +5,7 @@ import enum
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from tracker.client import ClientSettings, DelayedTrackerClient, blocking
+from delayed_tracker.client import ClientSettings, DelayedTrackerClient, blocking
 
 _END = object()
 

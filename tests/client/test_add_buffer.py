@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tracker.client import AddAnswer, AddResult, SessionClosed, Unavailable
-from tracker.client.add_buffer import AddBuffer
+from delayed_tracker.client import AddAnswer, AddResult, SessionClosed, Unavailable
+from delayed_tracker.client.aio.add_buffer import AddBuffer
 
 FOREVER_S = 3_600.0
 

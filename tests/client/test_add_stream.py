@@ -5,12 +5,12 @@ from contextlib import aclosing
 import grpc
 import pytest
 
+from delayed_tracker.client import ClientSettings, Fenced, InvalidInput
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.client.conftest import TOPIC
 from tests.client.scripted_service import STREAM, abort
 from tests.client.shells import Batches
 from tests.client.test_session import reason
-from tracker.client import ClientSettings, Fenced, InvalidInput
 
 
 def batch(*entries: int):

@@ -5,8 +5,8 @@ from concurrent.futures import CancelledError, wait
 
 import pytest
 
-from tracker.client import AddAnswer, AddResult, SessionClosed, Unavailable
-from tracker.client.blocking.add_buffer import AddBuffer
+from delayed_tracker.client import AddAnswer, AddResult, SessionClosed, Unavailable
+from delayed_tracker.client.blocking.add_buffer import AddBuffer
 
 FOREVER_S = 3_600.0
 PATIENCE_S = 30.0

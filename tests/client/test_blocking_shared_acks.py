@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from delayed_tracker.client import AckAnswer, Fenced, InvalidArgument, Unavailable
+from delayed_tracker.client.blocking.shared_acks import SharedAcks
+from delayed_tracker.client.queues.ack_queue import AckOutcome, LeaseAck, WaitingAck
+from delayed_tracker.client.queues.poll_queue import CALLS_MAX
 from tests.client.leasing_service import LeasingService
-from tracker.client import AckAnswer, Fenced, InvalidArgument, Unavailable
-from tracker.client.ack_queue import AckOutcome, LeaseAck, WaitingAck
-from tracker.client.blocking.shared_acks import SharedAcks
-from tracker.client.poll_queue import CALLS_MAX
 
 THREADS = 6
 
@@ -108,7 +108,7 @@ def test_a_thread_interrupted_before_its_ack_left_takes_it_back(monkeypatch):
 
     busy = [service.acks._callers.submit(service.may_go_on.wait, 30) for _ in range(CALLS_MAX)]
     with monkeypatch.context() as patched:
-        patched.setattr("tracker.client.blocking.shared_acks.Future", Interrupted)
+        patched.setattr("delayed_tracker.client.blocking.shared_acks.Future", Interrupted)
         with pytest.raises(KeyboardInterrupt):
             service.acks.ack(service.whole(5))
     service.may_go_on.set()

@@ -7,10 +7,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from tracker.client import DueMessages, InvalidArgument, Unavailable
-from tracker.client.blocking.shared_polls import SharedPolls
-from tracker.client.poll_queue import CALLS_MAX, PollTerms, Taken, WaitingPoll
-from tracker.core.errors import FieldViolation
+from delayed_tracker.client import DueMessages, InvalidArgument, Unavailable
+from delayed_tracker.client.blocking.shared_polls import SharedPolls
+from delayed_tracker.client.queues.poll_queue import CALLS_MAX, PollTerms, Taken, WaitingPoll
+from delayed_tracker.core.values.errors import FieldViolation
 
 HAND_OFF = PollTerms(None, is_hand_off=True)
 LEASE = PollTerms(None)

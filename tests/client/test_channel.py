@@ -6,13 +6,13 @@ import json
 import grpc
 import pytest
 
+from delayed_tracker.client import ClientSettings, Unavailable
+from delayed_tracker.client.model.channel import require_address, service_config
+from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.client.conftest import TOPIC
 from tests.client.scripted_service import LEDGERS, SERVICE, STREAM, ScriptedService
 from tests.client.shells import Batches
-from tracker.client import ClientSettings, Unavailable
-from tracker.client.channel import require_address, service_config
-from tracker.core.errors import InvalidInput
 
 NEVER_REPEATED = {
     "CloseTracker",

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delayed_tracker.v1 import tracker_pb2 as pb
-from tracker.client import wire_columns
-from tracker.client.column_fields import Columned, ColumnFields, varint
-from tracker.client.wire_columns import (
+from delayed_tracker.wire import message_columns as wire_columns
+from delayed_tracker.wire.column_fields import Columned, ColumnFields, varint
+from delayed_tracker.wire.message_columns import (
     ACK_COLUMNS,
     ADD_COLUMNS,
     CANCEL_COLUMNS,

@@ -7,10 +7,10 @@ from array import array
 import numpy as np
 import pytest
 
+from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.v1 import tracker_pb2 as pb
-from tracker.client.columns import ENTRY_ID_MAX, INT63_MAX, int_column, pack, pack_positions
-from tracker.client.wire_columns import ADD_COLUMNS
-from tracker.core.errors import InvalidInput
+from delayed_tracker.wire.columns import ENTRY_ID_MAX, INT63_MAX, int_column, pack, pack_positions
+from delayed_tracker.wire.message_columns import ADD_COLUMNS
 
 VALUES = [0, 1, 127, 128, 2**32, INT63_MAX]
 
@@ -101,5 +101,5 @@ def test_columns_of_unequal_length_are_refused():
 
 def test_the_client_does_not_import_numpy():
     """A dispatcher's install stays small."""
-    program = "import sys, tracker.client; sys.exit('numpy' in sys.modules or 'pyroaring' in sys.modules)"
+    program = "import sys, delayed_tracker.client; sys.exit('numpy' in sys.modules or 'pyroaring' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -3,10 +3,10 @@
 import grpc
 import pytest
 
+from delayed_tracker.client import EntryRange, InvalidInput, Position, Unavailable
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.client.conftest import TOPIC
 from tests.client.test_session import failing
-from tracker.client import EntryRange, InvalidInput, Position, Unavailable
 
 
 def offsets_of_multiples(number: int, values) -> list[int]:

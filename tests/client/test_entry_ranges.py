@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.client import EntryRange
-from tracker.client.entry_ranges import put_together, range_batches
+from delayed_tracker.client import EntryRange
+from delayed_tracker.client.queues.entry_ranges import put_together, range_batches
 
 
 @st.composite

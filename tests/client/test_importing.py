@@ -2,10 +2,7 @@
 
 import pytest
 
-from tests.client.conftest import TOPIC
-from tests.service.imports import snapshot
-from tests.service.shell import running_service, until
-from tracker.client import (
+from delayed_tracker.client import (
     Fenced,
     ImportRefused,
     InvalidArgument,
@@ -14,7 +11,10 @@ from tracker.client import (
     SnapshotToImport,
     Unavailable,
 )
-from tracker.client.importing import PORTION_BYTES, import_header, import_requests
+from delayed_tracker.client.queues.importing import PORTION_BYTES, import_header, import_requests
+from tests.client.conftest import TOPIC
+from tests.service.imports import snapshot
+from tests.service.shell import running_service, until
 
 FAR_MS = 4_000_000_000_000
 

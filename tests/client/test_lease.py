@@ -4,8 +4,7 @@ from array import array
 
 import pytest
 
-from tests.client.shells import Shell, threaded
-from tracker.client import (
+from delayed_tracker.client import (
     AckAnswer,
     DueMessages,
     ExtendAnswer,
@@ -16,6 +15,7 @@ from tracker.client import (
     Unavailable,
     blocking,
 )
+from tests.client.shells import Shell, threaded
 
 ROWS = [(1_000, 5, 0), (1_000, 5, 1), (2_000, 6, 0)]
 

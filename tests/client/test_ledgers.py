@@ -3,11 +3,7 @@
 import grpc
 import pytest
 
-from delayed_tracker.v1 import ledger_pb2 as pb
-from delayed_tracker.v1 import tracker_pb2
-from tests.client.conftest import TOPIC
-from tests.client.test_session import failing, reason
-from tracker.client import (
+from delayed_tracker.client import (
     DataLoss,
     EntryPage,
     IndexLookupMode,
@@ -20,6 +16,10 @@ from tracker.client import (
     Unanswerable,
     UnreadableEntries,
 )
+from delayed_tracker.v1 import ledger_pb2 as pb
+from delayed_tracker.v1 import tracker_pb2
+from tests.client.conftest import TOPIC
+from tests.client.test_session import failing, reason
 
 PLACE = tracker_pb2.Position(ledger_id=7, entry_id=3)
 

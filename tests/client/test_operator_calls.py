@@ -3,10 +3,10 @@
 import grpc
 import pytest
 
+from delayed_tracker.client import InvalidInput, MessagePlace, Position, TrackerNotOpen
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.client.conftest import TOPIC
 from tests.client.test_session import failing
-from tracker.client import InvalidInput, MessagePlace, Position, TrackerNotOpen
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tracker.client.errors import Overloaded, SessionClosed, Unavailable
-from tracker.client.overload import pause_before_retry_s
+from delayed_tracker.client.errors import Overloaded, SessionClosed, Unavailable
+from delayed_tracker.client.queues.overload import pause_before_retry_s
 
 FULL = Overloaded("full", retry_after_s=1.0)
 

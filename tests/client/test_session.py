@@ -7,11 +7,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2
 
-from delayed_tracker.v1 import tracker_pb2 as pb
-from tests.client.conftest import TOPIC
-from tests.client.scripted_service import abort
-from tests.client.shells import Batches
-from tracker.client import (
+from delayed_tracker.client import (
     AddResult,
     BatchTooLarge,
     CallTimedOut,
@@ -30,6 +26,10 @@ from tracker.client import (
     Unavailable,
     WrongEventLoop,
 )
+from delayed_tracker.v1 import tracker_pb2 as pb
+from tests.client.conftest import TOPIC
+from tests.client.scripted_service import abort
+from tests.client.shells import Batches
 
 ENDS = [("CloseTracker", pb.CloseTrackerResponse()), ("DeleteTracker", pb.DeleteTrackerResponse(deleted_count=1))]
 

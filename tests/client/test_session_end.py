@@ -8,11 +8,11 @@ import weakref
 import grpc
 import pytest
 
+from delayed_tracker.client import AddResult, ClientSettings, DelayedTrackerClient, SessionClosed, Unavailable, blocking
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.client.conftest import TOPIC
 from tests.client.scripted_service import abort
 from tests.client.shells import Batches
-from tracker.client import AddResult, ClientSettings, DelayedTrackerClient, SessionClosed, Unavailable, blocking
 
 ENDS = {
     "leave": lambda session: session.leave(),

@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.client import Fenced, InvalidArgument, SessionClosed, Unavailable
+from delayed_tracker.client.aio.shared_acks import SharedAcks
+from delayed_tracker.client.errors import TrackerCallError
+from delayed_tracker.client.model.answers import AckAnswer, Position
+from delayed_tracker.client.model.bounds import ACKS_MAX
+from delayed_tracker.client.model.exchange import Call
+from delayed_tracker.client.queues.ack_queue import AckOutcome, AckQueue, LeaseAck, WaitingAck
+from delayed_tracker.client.queues.poll_queue import CALLS_MAX
+from delayed_tracker.core.values.errors import DelayedTrackerError
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.client.leasing_service import LeasingService, columns
 from tests.core.shell import positions
 from tests.service.shell import KEY, running_service
-from tracker.client import Fenced, InvalidArgument, SessionClosed, Unavailable
-from tracker.client.ack_queue import AckOutcome, AckQueue, LeaseAck, WaitingAck
-from tracker.client.answers import AckAnswer, Position
-from tracker.client.bounds import ACKS_MAX
-from tracker.client.errors import TrackerCallError
-from tracker.client.exchange import Call
-from tracker.client.poll_queue import CALLS_MAX
-from tracker.client.shared_acks import SharedAcks
-from tracker.core.errors import DelayedTrackerError
 
 
 class Held(LeasingService):

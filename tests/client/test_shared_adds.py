@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.client import AddAnswer, DelayedTrackerClient, SessionClosed, Unavailable
+from delayed_tracker.client.aio.shared_adds import CALLS_MAX, PackedIndexes, SharedAdds, parts_of
+from delayed_tracker.wire.columns import int_column, pack
 from tests.service.shell import KEY, running_service
-from tracker.client import AddAnswer, DelayedTrackerClient, SessionClosed, Unavailable
-from tracker.client.columns import int_column, pack
-from tracker.client.shared_adds import CALLS_MAX, PackedIndexes, SharedAdds, parts_of
 
 
 class Sent:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.client import DelayedTrackerClient, DueMessages, InvalidArgument, SessionClosed, Unavailable
+from delayed_tracker.client.aio.shared_polls import SharedPolls
+from delayed_tracker.client.queues.poll_queue import CALLS_MAX, PollTerms, Taken
+from delayed_tracker.core.values.errors import FieldViolation
 from tests.service.shell import KEY, running_service
-from tracker.client import DelayedTrackerClient, DueMessages, InvalidArgument, SessionClosed, Unavailable
-from tracker.client.poll_queue import CALLS_MAX, PollTerms, Taken
-from tracker.client.shared_polls import SharedPolls
-from tracker.core.errors import FieldViolation
 
 HAND_OFF = PollTerms(None, is_hand_off=True)
 LEASE = PollTerms(None)

@@ -2,8 +2,15 @@
 
 import pytest
 
+from delayed_tracker.client import (
+    ClientSettings,
+    DelayedTrackerClient,
+    InvalidInput,
+    NotConnected,
+    SessionClosed,
+    blocking,
+)
 from tests.client.conftest import TOPIC
-from tracker.client import ClientSettings, DelayedTrackerClient, InvalidInput, NotConnected, SessionClosed, blocking
 
 OF_A_CLIENT = [
     ("topic", lambda client: client.open_tracker(None, "s")),

@@ -4,14 +4,20 @@ from collections.abc import Callable
 
 import pytest
 
-from snapshot_storage.contract import CONTRACT_CHECKS, Check, ContractViolation, StorageFactory, check_snapshot_storage
-from snapshot_storage.faulty import FaultPlan, FaultyStorage
-from snapshot_storage.memory import MemoryStorage
-from snapshot_storage.protocol import SnapshotStore
-from snapshot_storage.registry import open_storage
-from snapshot_storage.sqlite import SqliteStorage
-from tracker.service.clock import SystemClock
-from tracker.service.metrics.measured_storage import MeasuredStorage
+from delayed_tracker.service.clock import SystemClock
+from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
+from delayed_tracker.storage.memory import MemoryStorage
+from delayed_tracker.storage.protocol import SnapshotStore
+from delayed_tracker.storage.registry import open_storage
+from delayed_tracker.storage.sqlite.storage import SqliteStorage
+from delayed_tracker.storage.testing.contract import (
+    CONTRACT_CHECKS,
+    Check,
+    ContractViolation,
+    StorageFactory,
+    check_snapshot_storage,
+)
+from delayed_tracker.storage.testing.faulty import FaultPlan, FaultyStorage
 
 
 def _memory(_directory) -> StorageFactory:

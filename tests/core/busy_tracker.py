@@ -1,14 +1,14 @@
 """A tracker with a home in every state there is, for tests that look into it."""
 
+from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.engine.effects import LoadSegments, StoreSnapshot
+from delayed_tracker.core.engine.leases import Lease
+from delayed_tracker.core.engine.lifecycle import BucketLifecycle
+from delayed_tracker.core.engine.state import TrackerState
+from delayed_tracker.core.index.buckets import Home, MemoryCopies, SnapshotSegments
+from delayed_tracker.core.index.runs import Run
+from delayed_tracker.core.values.limits import TrackerLimits
 from tests.core.shell import Shell
-from tracker.core.core import TrackerCore
-from tracker.core.effects import LoadSegments, StoreSnapshot
-from tracker.core.homes import Home, MemoryCopies, SnapshotSegments
-from tracker.core.leases import Lease
-from tracker.core.lifecycle import BucketLifecycle
-from tracker.core.limits import TrackerLimits
-from tracker.core.runs import Run
-from tracker.core.state import TrackerState
 
 LIMITS = TrackerLimits(
     strict=True,

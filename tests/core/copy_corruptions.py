@@ -1,9 +1,9 @@
 """What can be wrong with copies in memory, and with leases."""
 
+from delayed_tracker.core.index.runs import Run
+from delayed_tracker.core.values.columns import IndexColumns, Position
 from tests.core.busy_tracker import FAR_MS, LATE, LOADING, MUTABLE
 from tests.core.corruption import Corruptions, one
-from tracker.core.columns import IndexColumns, Position
-from tracker.core.runs import Run
 
 CORRUPTIONS = Corruptions()
 corruption = CORRUPTIONS.add

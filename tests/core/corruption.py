@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from delayed_tracker.core.values.columns import PositionColumns
 from tests.core.busy_tracker import BusyTracker
-from tracker.core.columns import PositionColumns
 
 Corruption = Callable[[BusyTracker], object]
 

@@ -1,11 +1,11 @@
 """What can be wrong with bits and counters, and with homes, their ranges and where they are listed."""
 
+from delayed_tracker.core.index.buckets import Home, MemoryCopies
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.instant import Instant
+from delayed_tracker.core.values.verb_results import BucketState
 from tests.core.busy_tracker import IDLE, LATE, MUTABLE, SEALING, BusyTracker
 from tests.core.corruption import Corruption, Corruptions, one
-from tracker.core.columns import Position
-from tracker.core.homes import Home, MemoryCopies
-from tracker.core.instant import Instant
-from tracker.core.outcomes import BucketState
 
 CORRUPTIONS = Corruptions()
 corruption = CORRUPTIONS.add

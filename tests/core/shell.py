@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.engine.effects import DeleteSnapshots, Effect, LoadSegments, StoreSnapshot
+from delayed_tracker.core.rules.seal import SealedIndexes, seal
+from delayed_tracker.core.values.columns import IndexColumns, PositionColumns
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.core.values.verb_results import AddOutcome, Delivery
 from tests.core.two_clocks import TwoClocks
-from tracker.core.columns import IndexColumns, PositionColumns
-from tracker.core.core import TrackerCore
-from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, StoreSnapshot
-from tracker.core.limits import TrackerLimits
-from tracker.core.outcomes import AddOutcome, Delivery
-from tracker.core.seal import SealedIndexes, seal
 
 Row = tuple[int, int, int]
 E = TypeVar("E", StoreSnapshot, LoadSegments, DeleteSnapshots)

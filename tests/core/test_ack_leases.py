@@ -2,10 +2,10 @@
 
 import pytest
 
+from delayed_tracker.core.engine.leases import LeaseAck
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.errors import InvalidInput
 from tests.core.shell import DUE_MS, due_shell, positions
-from tracker.core.columns import Position
-from tracker.core.errors import InvalidInput
-from tracker.core.leases import LeaseAck
 
 
 def whole(lease_id, held_count):

@@ -2,13 +2,13 @@
 
 import pytest
 
+from delayed_tracker.core.inspect.invariants import check_invariants
+from delayed_tracker.core.values.errors import InvariantViolation
+from delayed_tracker.core.values.instant import Wakeup
+from delayed_tracker.core.values.verb_results import BucketState
 from tests.core import copy_corruptions, effect_corruptions, home_corruptions
 from tests.core.busy_tracker import FAR_MS, LIMITS, NEAR_MS, BusyTracker
 from tests.core.shell import Shell
-from tracker.core.errors import InvariantViolation
-from tracker.core.instant import Wakeup
-from tracker.core.invariants import check_invariants
-from tracker.core.outcomes import BucketState
 
 CORRUPTIONS = home_corruptions.CORRUPTIONS | copy_corruptions.CORRUPTIONS | effect_corruptions.CORRUPTIONS
 

@@ -5,8 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.core.shell import Shell
-from tracker.core.columns import (
+from delayed_tracker.core.values.columns import (
     ENTRY_ID_MAX,
     INT63_MAX,
     IndexColumns,
@@ -15,8 +14,9 @@ from tracker.core.columns import (
     index_columns,
     position_columns,
 )
-from tracker.core.errors import InvalidInput
-from tracker.core.limits import TrackerLimits
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.core.values.limits import TrackerLimits
+from tests.core.shell import Shell
 
 
 def test_unequal_lengths_are_refused_naming_each():

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.core.core import TrackerClosed
+from delayed_tracker.core.engine.effects import DeleteSnapshots, LoadSegments, StoreSnapshot
+from delayed_tracker.core.rules.seal import seal
+from delayed_tracker.core.values.columns import INT63_MAX, Position
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.core.values.limits import TrackerLimits
 from tests.core.shell import LATER_MS, START_MS, STRICT, Shell, positions
-from tracker.core.columns import INT63_MAX, Position
-from tracker.core.core import TrackerClosed
-from tracker.core.effects import DeleteSnapshots, LoadSegments, StoreSnapshot
-from tracker.core.errors import InvalidInput
-from tracker.core.limits import TrackerLimits
-from tracker.core.seal import seal
 
 
 @pytest.mark.parametrize(("strict", "cutoff_ms"), [(True, START_MS), (False, START_MS + 1_000)])

@@ -2,11 +2,11 @@
 
 import pytest
 
+from delayed_tracker.core.engine.effects import DeleteSnapshots, StoreSnapshot
+from delayed_tracker.core.values.columns import BEFORE_ALL, Position
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.core.values.limits import TrackerLimits
 from tests.core.shell import LATER_MS, STRICT, Shell, due_shell, positions
-from tracker.core.columns import BEFORE_ALL, Position
-from tracker.core.effects import DeleteSnapshots, StoreSnapshot
-from tracker.core.errors import InvalidInput
-from tracker.core.limits import TrackerLimits
 
 
 def test_mark_delete_drops_bits_and_leases_at_or_below():

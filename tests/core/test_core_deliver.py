@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from delayed_tracker.core.engine.effects import DeleteSnapshots, LoadSegments
+from delayed_tracker.core.values.columns import INT63_MAX
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.core.values.limits import TrackerLimits
 from tests.core.shell import DUE_MS, LATER_MS, START_MS, STRICT, Shell, due_shell
-from tracker.core.columns import INT63_MAX
-from tracker.core.effects import DeleteSnapshots, LoadSegments
-from tracker.core.errors import InvalidInput
-from tracker.core.limits import TrackerLimits
 
 # -- polls
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from delayed_tracker.core.engine.effects import StoreSnapshot
+from delayed_tracker.core.values.errors import InvalidInput
 from tests.core.shell import DUE_MS, LATER_MS, due_shell, positions
-from tracker.core.effects import StoreSnapshot
-from tracker.core.errors import InvalidInput
 
 
 def test_a_leased_position_answers_tracked_and_is_not_handed_out():

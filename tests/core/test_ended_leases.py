@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from tracker.core.columns import Position, PositionColumns
-from tracker.core.ended_leases import EndedLeases
-from tracker.core.position_bitmap import PositionBitmap
+from delayed_tracker.core.engine.ended_leases import EndedLeases
+from delayed_tracker.core.values.columns import Position, PositionColumns
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
 
 KEPT_MS = 160
 NOBODY = PositionBitmap()

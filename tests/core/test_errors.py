@@ -1,6 +1,6 @@
 """What errors say: the value that was wrong, however large it is."""
 
-from tracker.core.errors import VALUE_BYTES_MAX, InvalidInput
+from delayed_tracker.core.values.errors import VALUE_BYTES_MAX, InvalidInput
 
 
 def test_a_short_value_is_shown_whole():

@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
+from delayed_tracker.core.rules.fixed_delay import FixedDelayDetector
+from delayed_tracker.core.values.columns import IndexColumns, Position
+from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from tests.core.shell import START_MS, Shell
-from tracker.core.columns import IndexColumns, Position
-from tracker.core.fixed_delay import FixedDelayDetector
-from tracker.core.limits import TrackerKind, TrackerLimits
 
 LOOKAHEAD = 100
 TICK_MS = 10

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
+from delayed_tracker.core.engine.effects import MergeSnapshots, StoreSnapshot
+from delayed_tracker.core.rules.seal import seal
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.limits import TrackerLimits
 from tests.core.shell import LATER_MS, Shell, positions
-from tracker.core.columns import Position
-from tracker.core.effects import MergeSnapshots, StoreSnapshot
-from tracker.core.limits import TrackerLimits
-from tracker.core.seal import seal
 
 DUE_MS = 1_500
 ROWS = [(DUE_MS if ledger < 3 else LATER_MS, ledger, entry) for ledger in range(1, 6) for entry in range(4)]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tracker.core.errors import InvalidInput
-from tracker.core.home_paths import refuse_home_path
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.core.values.home_paths import refuse_home_path
 
 
 @pytest.mark.parametrize("path", ["~", "~/tracker.db", "~broker/tracker.db"])

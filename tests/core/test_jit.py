@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from numba import config
 
+from delayed_tracker.core.kernels import compiled as kernels
+from delayed_tracker.core.kernels.jit import COLUMN, INT64, Kernels, cached_in
 from tests.project_tree import ROOT
-from tracker.core import kernels
-from tracker.core.jit import COLUMN, INT64, Kernels, cached_in
 
 SUM = """
 import sys
 from pathlib import Path
 import numpy as np
-from tracker.core.compile_notice import call_once_before_compiling
-from tracker.core.jit import COLUMN, Kernels
+from delayed_tracker.core.kernels.compile_notice import call_once_before_compiling
+from delayed_tracker.core.kernels.jit import COLUMN, Kernels
 
 kernels = Kernels()
 call_once_before_compiling(lambda: print("compiling"))

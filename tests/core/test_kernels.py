@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.core.columns import ENTRY_ID_MAX, INT63_MAX
-from tracker.core.kernels import delivery_order, position_order_in_segments
+from delayed_tracker.core.kernels.compiled import delivery_order, position_order_in_segments
+from delayed_tracker.core.values.columns import ENTRY_ID_MAX, INT63_MAX
 
 deadlines = st.integers(0, 5) | st.integers(1_700_000_000_000, 1_700_600_000_000) | st.integers(0, INT63_MAX)
 ledgers = st.integers(7, 9) | st.integers(0, INT63_MAX)

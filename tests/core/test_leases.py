@@ -2,11 +2,11 @@
 
 import pytest
 
+from delayed_tracker.core.engine.leases import LeaseTable
+from delayed_tracker.core.values.columns import IndexColumns, Position
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.core.values.limits import TrackerLimits
 from tests.core.shell import positions
-from tracker.core.columns import IndexColumns, Position
-from tracker.core.errors import InvalidInput
-from tracker.core.leases import LeaseTable
-from tracker.core.limits import TrackerLimits
 
 ROWS = [(5, 1, 0), (6, 1, 1), (7, 2, 0)]
 

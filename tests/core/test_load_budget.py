@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from tracker.core.columns import IndexColumns
-from tracker.core.core import TrackerCore
-from tracker.core.effects import LoadSegments, StoreSnapshot
-from tracker.core.instant import Instant
-from tracker.core.limits import TrackerLimits
-from tracker.core.load_budget import LoadBudget
-from tracker.core.seal import seal
+from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.engine.effects import LoadSegments, StoreSnapshot
+from delayed_tracker.core.engine.load_budget import LoadBudget
+from delayed_tracker.core.rules.seal import seal
+from delayed_tracker.core.values.columns import IndexColumns
+from delayed_tracker.core.values.instant import Instant
+from delayed_tracker.core.values.limits import TrackerLimits
 
 LIMITS = TrackerLimits(
     tick_ms=0,

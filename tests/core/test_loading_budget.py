@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from delayed_tracker.core.engine.effects import LoadSegments, MergeSnapshots
+from delayed_tracker.core.values.limits import TrackerLimits
 from tests.core.shell import Shell, positions
-from tracker.core.effects import LoadSegments, MergeSnapshots
-from tracker.core.limits import TrackerLimits
 
 LIMITS = TrackerLimits(
     strict=True,

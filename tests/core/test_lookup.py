@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
+from delayed_tracker.core.index.lookup import PositionLookup
+from delayed_tracker.core.values.columns import ENTRY_ID_MAX, INT63_MAX, IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.limits import TrackerLimits
 from tests.core.shell import LATER_MS, Shell
-from tracker.core.columns import ENTRY_ID_MAX, INT63_MAX, IndexColumns, Position, PositionColumns
-from tracker.core.limits import TrackerLimits
-from tracker.core.lookup import PositionLookup
 
 ENOUGH = 2**30
 

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import config
 
-from tracker.core.columns import IndexColumns, Position, PositionColumns
-from tracker.core.errors import InvalidInput
-from tracker.core.merge_streams import Needed, StreamMerge
-from tracker.core.position_bitmap import PositionBitmap
-from tracker.core.seal import FrozenIndexes, seal
-from tracker.core.segment import SegmentBounds
-from tracker.core.segment_cutter import WholeSegments
+from delayed_tracker.core.rules.merge_streams import Needed, StreamMerge
+from delayed_tracker.core.rules.seal import FrozenIndexes, seal
+from delayed_tracker.core.rules.segment import SegmentBounds
+from delayed_tracker.core.rules.segment_cutter import WholeSegments
+from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
 
 
 def merged(sources, live, chunk_sizes, *, step_ms, count_max):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.core.ordered_map import OrderedMap
+from delayed_tracker.core.values.ordered_map import OrderedMap
 
 
 @given(st.lists(st.tuples(st.sampled_from(["set", "delete", "pop_first", "clear"]), st.integers(0, 9))))

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.core.columns import INT63_MAX
-from tracker.core.packed_bounds import PackedBounds
-from tracker.core.segment import SegmentBounds
+from delayed_tracker.core.index.packed_bounds import PackedBounds
+from delayed_tracker.core.rules.segment import SegmentBounds
+from delayed_tracker.core.values.columns import INT63_MAX
 
 WEEK_MS = 7 * 24 * 3_600_000
 DEADLINES = st.one_of(st.integers(0, 300), st.integers(0, 70_000), st.integers(0, INT63_MAX))

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.core.limits import TrackerLimits
-from tracker.core.placement import LedgerSpan, SealTarget, Stop, first_stop, sealed_in_order
+from delayed_tracker.core.rules.placement import LedgerSpan, SealTarget, Stop, first_stop, sealed_in_order
+from delayed_tracker.core.values.limits import TrackerLimits
 
 
 def stop_row_by_row(ledgers, late, *, mutable_count, late_count, last_ledger_id, limits) -> Stop:

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from tracker.core.columns import ENTRY_ID_MAX, INT63_MAX, Position, PositionColumns
-from tracker.core.errors import InvalidInput
-from tracker.core.position_bitmap import PositionBitmap, bitmap_entries, by_ledger
+from delayed_tracker.core.values.columns import ENTRY_ID_MAX, INT63_MAX, Position, PositionColumns
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.core.values.position_bitmap import PositionBitmap, bitmap_entries, by_ledger
 
 # Few of each, so that sets overlap; with both ends of what is legal and both sides of a container's edge.
 ledgers = st.sampled_from([0, 1, 2, 7, INT63_MAX])

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.core.columns import BoolArray, IndexColumns
-from tracker.core.ready import merge_ahead
-from tracker.core.run_heap import RunHeap
-from tracker.core.runs import Run
+from delayed_tracker.core.index.merged_rows import merge_ahead
+from delayed_tracker.core.index.run_heap import RunHeap
+from delayed_tracker.core.index.runs import Run
+from delayed_tracker.core.values.columns import BoolArray, IndexColumns
 
 Row = tuple[int, int, int]
 rows = st.tuples(st.integers(0, 30), st.integers(0, 3), st.integers(0, 3))

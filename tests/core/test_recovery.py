@@ -4,16 +4,16 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.engine.effects import DeleteSnapshots, LoadSegments, StoreSnapshot
+from delayed_tracker.core.rules.recovery import RecoverableBucket, RecoveryPlan, needs_metadata, plan_recovery
+from delayed_tracker.core.rules.seal import SealedIndexes
+from delayed_tracker.core.rules.segment import SegmentBounds, cut_segments
+from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.instant import Instant
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from tests.core.shell import Shell
-from tracker.core.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
-from tracker.core.core import TrackerCore
-from tracker.core.effects import DeleteSnapshots, LoadSegments, StoreSnapshot
-from tracker.core.instant import Instant
-from tracker.core.limits import TrackerLimits
-from tracker.core.position_bitmap import PositionBitmap
-from tracker.core.recovery import RecoverableBucket, RecoveryPlan, needs_metadata, plan_recovery
-from tracker.core.seal import SealedIndexes
-from tracker.core.segment import SegmentBounds, cut_segments
 
 STEP_MS = 10
 

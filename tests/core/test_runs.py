@@ -1,8 +1,8 @@
 """Runs and the shared heap on their own."""
 
-from tracker.core.columns import IndexColumns
-from tracker.core.run_heap import RunHeap
-from tracker.core.runs import Run
+from delayed_tracker.core.index.run_heap import RunHeap
+from delayed_tracker.core.index.runs import Run
+from delayed_tracker.core.values.columns import IndexColumns
 
 
 def rows(*table: tuple[int, int, int]) -> IndexColumns:

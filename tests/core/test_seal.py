@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.core.columns import IndexColumns, Position, PositionColumns
-from tracker.core.errors import InvariantViolation
-from tracker.core.position_bitmap import PositionBitmap
-from tracker.core.seal import FrozenIndexes, SealedIndexes, seal, without_repeats
+from delayed_tracker.core.rules.seal import FrozenIndexes, SealedIndexes, seal, without_repeats
+from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.errors import InvariantViolation
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
 
 
 def frozen(*chunks, live, redated=None, step_ms=10, count_max=-1) -> FrozenIndexes:

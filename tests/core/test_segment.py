@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.core.columns import INT63_MAX
-from tracker.core.segment import SegmentBounds, cut_segments
+from delayed_tracker.core.rules.segment import SegmentBounds, cut_segments
+from delayed_tracker.core.values.columns import INT63_MAX
 
 Bounds = list[tuple[int, int, int]]
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from tracker.core.homes import Home, SnapshotSegments
-from tracker.core.outcomes import BucketState
-from tracker.core.packed_bounds import PackedBounds
-from tracker.core.segment import SegmentBounds
-from tracker.core.segment_queue import SegmentQueue
+from delayed_tracker.core.index.buckets import Home, SnapshotSegments
+from delayed_tracker.core.index.packed_bounds import PackedBounds
+from delayed_tracker.core.index.segment_queue import SegmentQueue
+from delayed_tracker.core.rules.segment import SegmentBounds
+from delayed_tracker.core.values.verb_results import BucketState
 
 
 def home(key: int, *first_deadlines: int) -> Home:

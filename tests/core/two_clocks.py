@@ -1,7 +1,7 @@
 """The two clocks that a test moves by hand: elapsed time runs with the wall clock, except when that is stepped."""
 
-from tracker.core.core import TrackerCore
-from tracker.core.instant import Instant, Wakeup
+from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.values.instant import Instant, Wakeup
 
 
 class TwoClocks:

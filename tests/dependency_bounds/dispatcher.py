@@ -12,10 +12,7 @@ import time
 from array import array
 from importlib import metadata
 
-from delayed_tracker.pulsar.v1 import entry_pb2, ledger_metadata_pb2, managed_ledger_pb2
-from delayed_tracker.storage.v1 import snapshot_pb2
-from delayed_tracker.v1 import ledger_pb2_grpc, tracker_pb2_grpc
-from tracker.client import (
+from delayed_tracker.client import (
     BatchTooLarge,
     DelayedTrackerClient,
     Fenced,
@@ -24,7 +21,10 @@ from tracker.client import (
     TrackerNotOpen,
     Unanswerable,
 )
-from tracker.client.blocking import DelayedTrackerClient as BlockingClient
+from delayed_tracker.client.blocking import DelayedTrackerClient as BlockingClient
+from delayed_tracker.pulsar.v1 import entry_pb2, ledger_metadata_pb2, managed_ledger_pb2
+from delayed_tracker.snapshot.v1 import snapshot_pb2
+from delayed_tracker.v1 import ledger_pb2_grpc, tracker_pb2_grpc
 
 GENERATED = (
     entry_pb2,

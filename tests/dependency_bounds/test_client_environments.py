@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from delayed_tracker.service.server import TrackerServer
+from delayed_tracker.service.settings.settings import Settings
 from tests.dependency_bounds.environments import LOCKS, NoEnvironment, environment
 from tests.project_tree import PROJECT
-from tracker.service.server import TrackerServer
-from tracker.service.settings import Settings
 
 DISPATCHER = Path(__file__).with_name("dispatcher.py")
 PINNED = re.compile(r"^([a-z0-9._-]+)==(\S+)", re.MULTILINE)

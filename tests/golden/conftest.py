@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from delayed_tracker.ledger.source import BookieDisk, open_bookie_disk
+from delayed_tracker.ledger.topic.topic_reader import OpenLedgers, TopicReader
 from tests.golden.pulsar_pack import BOOKIE, METADATA
-from tracker.ledger.source import BookieDisk, open_bookie_disk
-from tracker.ledger.topic_reader import OpenLedgers, TopicReader
 
 
 @pytest.fixture(scope="session")

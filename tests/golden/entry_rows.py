@@ -3,8 +3,13 @@
 import hashlib
 from typing import Any
 
+from delayed_tracker.ledger.entry.frame import (
+    checksum_matches,
+    parse_broker_metadata,
+    parse_message_metadata,
+    split_frame,
+)
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
-from tracker.ledger.frame import checksum_matches, parse_broker_metadata, parse_message_metadata, split_frame
 
 
 def entry_row(entry: bytes) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tracker.ledger.errors import ErrorPolicy
-from tracker.ledger.topic_name import TopicName
-from tracker.ledger.topic_reader import LedgerRead, TopicReader
+from delayed_tracker.ledger.errors import ErrorPolicy
+from delayed_tracker.ledger.topic.topic_reader import LedgerRead, TopicReader
+from delayed_tracker.ledger.topic_name import TopicName
 
 PACK = Path(__file__).resolve().parents[1] / "data" / "pulsar-a"
 BOOKIE = PACK / "bookie"

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from delayed_tracker.storage.v1 import snapshot_pb2
-from snapshot_storage.codec import decode_metadata, decode_segments, encode_segment, encode_snapshot
+from delayed_tracker.core.rules.seal import SealedIndexes
+from delayed_tracker.core.rules.segment import SegmentBounds, cut_segments
+from delayed_tracker.core.values.columns import IndexColumns, Position
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.snapshot.v1 import snapshot_pb2
+from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments, encode_segment, encode_snapshot
 from tests.project_tree import ROOT
-from tracker.core.columns import IndexColumns, Position
-from tracker.core.position_bitmap import PositionBitmap
-from tracker.core.seal import SealedIndexes
-from tracker.core.segment import SegmentBounds, cut_segments
 
 PACK = ROOT / "tests" / "data" / "pulsar-a"
 STEP_MS = 300_000

@@ -5,17 +5,17 @@ from collections import defaultdict
 
 import pytest
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.compaction import Compaction, TopicCompactionService
+from delayed_tracker.ledger.compaction.compacted_entry import unwrap_compacted
+from delayed_tracker.ledger.compaction.compacted_ledger import scan_compacted
+from delayed_tracker.ledger.compaction.rebatch import batch_slots
+from delayed_tracker.ledger.compression import Codec
+from delayed_tracker.ledger.entry.frame import parse_broker_metadata, parse_message_metadata, split_frame
+from delayed_tracker.ledger.entry.stored_entries import LedgerEntries, StoredEntries
+from delayed_tracker.ledger.messages import MessageOptions, MessageReader
 from tests.golden.pulsar_pack import expected
 from tests.golden.test_messages import KEYS, as_recorded
-from tracker.core.columns import Position
-from tracker.ledger.compaction import Compaction, TopicCompactionService
-from tracker.ledger.compaction.compacted_entry import unwrap_compacted
-from tracker.ledger.compaction.compacted_ledger import scan_compacted
-from tracker.ledger.compaction.rebatch import batch_slots
-from tracker.ledger.compression import Codec
-from tracker.ledger.frame import parse_broker_metadata, parse_message_metadata, split_frame
-from tracker.ledger.messages import MessageOptions, MessageReader
-from tracker.ledger.stored_entries import LedgerEntries, StoredEntries
 
 TOPICS = ["persistent://lab/main/compacted", "persistent://lab/main/compacted-enc"]
 

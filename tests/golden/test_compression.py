@@ -5,9 +5,9 @@ from collections import defaultdict
 
 import pytest
 
+from delayed_tracker.ledger.compression import MESSAGE_BYTES_MAX, Codec, compress, decompress
+from delayed_tracker.ledger.entry.frame import parse_message_metadata, split_frame
 from tests.golden.pulsar_pack import expected, read_topic
-from tracker.ledger.compression import MESSAGE_BYTES_MAX, Codec, compress, decompress
-from tracker.ledger.frame import parse_message_metadata, split_frame
 
 
 @pytest.fixture(scope="module")

@@ -6,17 +6,17 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.errors import EntriesUnreadable, ErrorPolicy
+from delayed_tracker.ledger.metadata.cursor import BatchHoles, CursorState
+from delayed_tracker.ledger.metadata.managed_ledger import TopicCatalogue, parse_cursor, parse_cursor_entry
+from delayed_tracker.ledger.metadata.metadata_dump import MetadataDump
+from delayed_tracker.ledger.queries.pending import pending_indexes
+from delayed_tracker.ledger.topic.topic_reader import OpenLedgers, TopicReader
+from delayed_tracker.ledger.topic_name import TopicName
 from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
 from tests.golden.pulsar_pack import expected, metadata_nodes
 from tests.ledger.log_files import ledger_path, ledger_value
-from tracker.core.columns import Position
-from tracker.ledger.cursor import BatchHoles, CursorState
-from tracker.ledger.errors import EntriesUnreadable, ErrorPolicy
-from tracker.ledger.managed_ledger import TopicCatalogue, parse_cursor, parse_cursor_entry
-from tracker.ledger.metadata_dump import MetadataDump
-from tracker.ledger.pending import pending_indexes
-from tracker.ledger.topic_name import TopicName
-from tracker.ledger.topic_reader import OpenLedgers, TopicReader
 
 MOVED_WHEN_OPENED = ("__change_events", "__transaction_buffer_snapshot")
 """Topics without traffic, whose cursors Pulsar moves to a new ledger as soon as it opens them."""

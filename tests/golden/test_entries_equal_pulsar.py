@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from numba import config
 
+from delayed_tracker.ledger.compression import Codec
+from delayed_tracker.ledger.entry.entry_columns import EntryColumns, EntryFlag, scan_entries
+from delayed_tracker.ledger.entry.frame import encode_entry, parse_broker_metadata, parse_message_metadata, split_frame
+from delayed_tracker.ledger.entry.stored_entries import StoredEntries
+from delayed_tracker.ledger.metadata.digest import LedgerDigest
+from delayed_tracker.ledger.metadata.ledger_metadata import DigestType
+from delayed_tracker.ledger.source import open_bookie_disk
+from delayed_tracker.ledger.topic.topic_reader import OpenLedgers, TopicReader
 from tests.golden.entry_rows import entry_row
 from tests.golden.pulsar_pack import BOOKIE, METADATA, expected, read_topic
-from tracker.ledger.compression import Codec
-from tracker.ledger.digest import LedgerDigest
-from tracker.ledger.entry_columns import EntryColumns, EntryFlag, scan_entries
-from tracker.ledger.frame import encode_entry, parse_broker_metadata, parse_message_metadata, split_frame
-from tracker.ledger.ledger_metadata import DigestType
-from tracker.ledger.source import open_bookie_disk
-from tracker.ledger.stored_entries import StoredEntries
-from tracker.ledger.topic_reader import OpenLedgers, TopicReader
 
 
 def test_every_record_of_every_log(disk):

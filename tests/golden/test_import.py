@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from delayed_tracker.ledger.entry.stored_entries import StoredEntries
+from delayed_tracker.ledger.local.importing import import_topic
+from delayed_tracker.ledger.local.source import open_local_ledgers
 from tests.ledger.local.disks import QuickDisk
-from tracker.ledger.local.importing import import_topic
-from tracker.ledger.local.source import open_local_ledgers
-from tracker.ledger.stored_entries import StoredEntries
 
 
 def test_copies_equal_what_pulsar_stored(disk, tmp_path):

@@ -5,16 +5,16 @@ from functools import cache
 
 import pytest
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.errors import BrokerMetadataMissing, MessageIndexInvalid, MessageNotFound
+from delayed_tracker.ledger.messages import MessageId
+from delayed_tracker.ledger.queries.message_index import EARLIEST, IndexLookupMode, position_by_index
+from delayed_tracker.ledger.queries.seek import seek_by_time
+from delayed_tracker.ledger.queries.topic_queries import TopicQueries
+from delayed_tracker.ledger.source_url import open_sources
+from delayed_tracker.ledger.topic.entry_lookup import EntryLookup
+from delayed_tracker.ledger.topic_name import TopicName
 from tests.golden.pulsar_pack import BOOKIE, METADATA, PACK, expected
-from tracker.core.columns import Position
-from tracker.ledger.entry_lookup import EntryLookup
-from tracker.ledger.errors import BrokerMetadataMissing, MessageIndexInvalid, MessageNotFound
-from tracker.ledger.message_index import EARLIEST, IndexLookupMode, position_by_index
-from tracker.ledger.messages import MessageId
-from tracker.ledger.seek import seek_by_time
-from tracker.ledger.source_url import open_sources
-from tracker.ledger.topic_name import TopicName
-from tracker.ledger.topic_queries import TopicQueries
 
 NEXT_USER_MESSAGE = "If the index points to a system message, return the first user message following it"
 SAME_ENTRY = "Param indexes 0,1,2 or 3,4 will return the same MessageID (e.g., MessageId(0:0:*) for Entry A)"

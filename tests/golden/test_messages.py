@@ -5,8 +5,8 @@ import hashlib
 from collections import defaultdict
 from typing import Any
 
+from delayed_tracker.ledger.messages import Message, MessageOptions, MessageReader, load_key_files
 from tests.golden.pulsar_pack import PACK, expected
-from tracker.ledger.messages import Message, MessageOptions, MessageReader, load_key_files
 
 KEYS = load_key_files({"test-key": PACK / "keys" / "private.pem"})
 

@@ -2,9 +2,9 @@
 
 import base64
 
+from delayed_tracker.ledger.metadata.digest import LedgerDigest
+from delayed_tracker.ledger.topic_name import TopicName
 from tests.golden.pulsar_pack import expected
-from tracker.ledger.digest import LedgerDigest
-from tracker.ledger.topic_name import TopicName
 
 
 def custom_value(recorded: str) -> bytes:

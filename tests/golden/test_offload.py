@@ -7,9 +7,9 @@ from collections import defaultdict
 
 import pytest
 
+from delayed_tracker.ledger.source_url import open_source, open_sources
+from delayed_tracker.ledger.topic.absent_ledger import AbsentLedger
 from tests.golden.pulsar_pack import BOOKIE, METADATA, PACK, expected
-from tracker.ledger.absent_ledger import AbsentLedger
-from tracker.ledger.source_url import open_source, open_sources
 
 MAP_FILES = PACK / "offload-filesystem"
 MAP_FILE_TOPICS = {name: f"persistent://lab/fs-{name}/stored" for name in ("none", "record", "block")}

@@ -6,9 +6,9 @@ import json
 import shutil
 from collections import defaultdict
 
+from delayed_tracker.ledger.source import open_bookie_disk
+from delayed_tracker.ledger.topic.topic_reader import OpenLedgers
 from tests.golden.pulsar_pack import BOOKIE, METADATA, PACK, expected
-from tracker.ledger.source import open_bookie_disk
-from tracker.ledger.topic_reader import OpenLedgers
 
 
 def test_every_pending_set(disk):

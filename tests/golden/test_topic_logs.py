@@ -3,8 +3,8 @@
 import hashlib
 from collections import defaultdict
 
+from delayed_tracker.core.values.columns import Position
 from tests.golden.pulsar_pack import expected
-from tracker.core.columns import Position
 
 
 def test_every_entry_of_every_topic(disk):

@@ -1,9 +1,9 @@
 """What is committed in a storage nobody serves: read and decoded from the first byte to the last."""
 
-from snapshot_storage.codec import decode_metadata, decode_segments
-from snapshot_storage.registry import open_storage
+from delayed_tracker.client import Position
+from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments
+from delayed_tracker.storage.registry import open_storage
 from tests.integration.dispatcher import SUBSCRIPTION, TOPIC
-from tracker.client import Position
 
 
 async def committed_snapshots(storage_url: str) -> dict[int, set[Position]]:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from delayed_tracker.cli.demo.service_process import ServiceProcess
 from tests.client.shells import Shell
 from tests.integration.lab import TOPIC
-from tracker.cli.demo.service_process import ServiceProcess
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tracker.client import (
+from delayed_tracker.client import (
     AddAnswer,
     Bucket,
     BucketState,

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from delayed_tracker.cli.demo.service_process import ServiceProcess
+from delayed_tracker.client import ClientSettings, DelayedTrackerClient, Overloaded
 from tests.benchmarks.machine import ProcessMeter
 from tests.benchmarks.memory_curve import adding, limit_files
 from tests.integration.dispatcher import now_ms
 from tests.integration.lab import HOUR_MS, TOPIC
-from tracker.cli.demo.service_process import ServiceProcess
-from tracker.client import ClientSettings, DelayedTrackerClient, Overloaded
 
 BATCH = 1_000
 SETTINGS = {

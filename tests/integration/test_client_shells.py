@@ -2,16 +2,16 @@
 
 import pytest
 
-from tests.client.shells import Batches
-from tests.integration.dispatcher import SETTINGS, now_ms
-from tests.integration.lab import HOUR_MS, TOPIC, add
-from tracker.client import (
+from delayed_tracker.client import (
     AddResult,
     EntryRange,
     Fenced,
     Position,
     TrackerNotOpen,
 )
+from tests.client.shells import Batches
+from tests.integration.dispatcher import SETTINGS, now_ms
+from tests.integration.lab import HOUR_MS, TOPIC, add
 
 pytestmark = pytest.mark.slow
 

@@ -8,9 +8,9 @@ import httpx
 import pytest
 from numba import config
 
+from delayed_tracker.client import DelayedTrackerClient
 from tests.integration.dispatcher import now_ms
 from tests.integration.lab import TOPIC, add
-from tracker.client import DelayedTrackerClient
 
 pytestmark = [
     pytest.mark.slow,
@@ -42,7 +42,7 @@ async def test_a_service_answers_before_its_kernels_are_compiled(service):
 
 def warm(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tracker.cli", "warm", *arguments],
+        [sys.executable, "-m", "delayed_tracker.cli", "warm", *arguments],
         env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
         capture_output=True,
         text=True,

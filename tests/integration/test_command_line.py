@@ -9,9 +9,9 @@ import sys
 import httpx
 import pytest
 
-from tracker.cli.demo.service_process import ServiceProcess
-from tracker.client import DelayedTrackerClient
-from tracker.service.exit_codes import ExitCode
+from delayed_tracker.cli.demo.service_process import ServiceProcess
+from delayed_tracker.client import DelayedTrackerClient
+from delayed_tracker.service.process.exit_codes import ExitCode
 
 TOPIC = "persistent://lab/main/delayed"
 TRACKER = ["--topic", TOPIC, "--subscription", "sub-1"]
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 async def waiting_poll(service: ServiceProcess, *options: str) -> asyncio.subprocess.Process:
     """``delayed-tracker poll``, once the service counts it among the polls that wait."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tracker.cli", "poll", *TRACKER, "--wait-ms", "60000", *options,
+        sys.executable, "-m", "delayed_tracker.cli", "poll", *TRACKER, "--wait-ms", "60000", *options,
         env={**os.environ, "DELAYED_TRACKER_SERVER": service.grpc_address},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

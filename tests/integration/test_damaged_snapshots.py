@@ -13,17 +13,17 @@ from dataclasses import replace
 
 import pytest
 
-from snapshot_storage.codec import decode_metadata, decode_segments
-from snapshot_storage.errors import SnapshotCorrupt
-from snapshot_storage.faulty import FaultPlan, FaultyStorage
-from snapshot_storage.memory import MemoryStorage
-from snapshot_storage.protocol import CatalogueEntry
+from delayed_tracker.core.values.columns import Position, PositionColumns
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments
+from delayed_tracker.storage.errors import SnapshotCorrupt
+from delayed_tracker.storage.memory import MemoryStorage
+from delayed_tracker.storage.protocol import CatalogueEntry
+from delayed_tracker.storage.testing.faulty import FaultPlan, FaultyStorage
 from tests.golden.test_bucket_snapshots import BUCKETS
 from tests.service.shell import KEY, TINY, ControlledStorage, bucketful, elapse, indexes, make_registry, settle
-from tracker.core.columns import Position, PositionColumns
-from tracker.core.position_bitmap import PositionBitmap
-from tracker.service.clock import ManualClock
-from tracker.service.limits import ServiceLimits
 
 
 async def _opened(storage, clock, **settings):

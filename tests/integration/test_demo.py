@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tracker.service.exit_codes import ExitCode
+from delayed_tracker.service.process.exit_codes import ExitCode
 
 DEMO_TIMEOUT_S = 180
 """Three minutes are what the demo promises."""
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 async def demo(*arguments: str) -> tuple[int, str, str]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tracker.cli", "demo", *arguments,
+        sys.executable, "-m", "delayed_tracker.cli", "demo", *arguments,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "TERM": "dumb"},
@@ -39,7 +39,7 @@ async def demo(*arguments: str) -> tuple[int, str, str]:
 async def test_a_demo_that_is_stopped_leaves_nothing_behind(tmp_path, number):
     """Its service ends with it, and its files go."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tracker.cli", "demo",
+        sys.executable, "-m", "delayed_tracker.cli", "demo",
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "TERM": "dumb", "TMPDIR": str(tmp_path)},

@@ -5,11 +5,11 @@ import signal
 
 import pytest
 
+from delayed_tracker.cli.demo.service_process import ServiceProcess
+from delayed_tracker.client import Position, Unavailable
 from tests.integration.committed import committed_snapshots, orphans
 from tests.integration.dispatcher import SETTINGS, SUBSCRIPTION, TOPIC, connect, now_ms
 from tests.service.imports import snapshot
-from tracker.cli.demo.service_process import ServiceProcess
-from tracker.client import Position, Unavailable
 
 BUCKETS = 4
 ENTRIES = 60

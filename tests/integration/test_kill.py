@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from delayed_tracker.cli.demo.service_process import ServiceProcess
+from delayed_tracker.client import DelayedTrackerClient, TrackerSession
 from tests.integration.committed import committed_snapshots, orphans
 from tests.integration.dispatcher import SETTINGS, SUBSCRIPTION, TOPIC, Dispatcher, connect
-from tracker.cli.demo.service_process import ServiceProcess
-from tracker.client import DelayedTrackerClient, TrackerSession
 
 KILLS = 2
 KILLS_DEEP = 30

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from delayed_tracker.cli.demo.service_process import ServiceProcess
 from tests.benchmarks.flood import STREAMS, UNARY, flood
-from tracker.cli.demo.service_process import ServiceProcess
 
 CALLS = 24
 BUDGET_BYTES = 32 * 2**20

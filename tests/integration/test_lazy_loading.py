@@ -6,11 +6,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from snapshot_storage.registry import open_storage
+from delayed_tracker.core.values.columns import index_columns
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.storage.registry import open_storage
 from tests.service.shell import KEY, ControlledStorage, elapse, make_registry, settle
-from tracker.core.columns import index_columns
-from tracker.core.limits import TrackerLimits
-from tracker.service.clock import ManualClock
 
 PENDING = 1_000_000
 LEDGER_ENTRIES = 50_000

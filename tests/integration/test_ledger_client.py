@@ -4,9 +4,9 @@ from hashlib import sha256
 
 import pytest
 
+from delayed_tracker.client import IndexLookupMode, NotFound, Position, Unanswerable
 from tests.cli.ledger_sources import MAIN, PULSAR
 from tests.golden.pulsar_pack import expected
-from tracker.client import IndexLookupMode, NotFound, Position, Unanswerable
 
 pytestmark = pytest.mark.slow
 PLAIN = f"{MAIN}plain"

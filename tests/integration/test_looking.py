@@ -2,14 +2,14 @@
 
 import pytest
 
-from tests.integration.dispatcher import SETTINGS, now_ms
-from tests.integration.lab import HOUR_MS, add
-from tracker.client import (
+from delayed_tracker.client import (
     DelayedTrackerError,
     InvalidArgument,
     MessagePlace,
     Position,
 )
+from tests.integration.dispatcher import SETTINGS, now_ms
+from tests.integration.lab import HOUR_MS, add
 
 pytestmark = pytest.mark.slow
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from delayed_tracker.cli.demo.service_process import ServiceDidNotStart, ServiceProcess
+from delayed_tracker.client import Cleared, DelayedTrackerError, Fenced, Position, TrackerNotOpen
+from delayed_tracker.service.process.exit_codes import ExitCode
 from tests.integration.dispatcher import SETTINGS, connect, now_ms
-from tracker.cli.demo.service_process import ServiceDidNotStart, ServiceProcess
-from tracker.client import Cleared, DelayedTrackerError, Fenced, Position, TrackerNotOpen
-from tracker.service.exit_codes import ExitCode
 
 pytestmark = pytest.mark.slow
 

@@ -14,10 +14,10 @@ from textwrap import dedent
 import httpx
 import pytest
 
-from tracker.cli.demo.sample import BUNDLED_SAMPLE
-from tracker.cli.main import PROGRAM
-from tracker.client import MessagePlace
-from tracker.service.exit_codes import ExitCode
+from delayed_tracker.cli.demo.sample import BUNDLED_SAMPLE
+from delayed_tracker.cli.main import PROGRAM
+from delayed_tracker.client import MessagePlace
+from delayed_tracker.service.process.exit_codes import ExitCode
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -117,7 +117,7 @@ async def test_the_commands_run_in_the_order_of_the_readme(service, broker_conf,
             for argument in arguments
         ]
         status, out = await run(
-            sys.executable, "-m", "tracker.cli", name,
+            sys.executable, "-m", "delayed_tracker.cli", name,
             *(str(broker_conf) if argument == BROKER_CONF else argument for argument in moved),
             environment=environment,
         )  # fmt: skip
@@ -134,7 +134,7 @@ async def test_the_service_starts_as_the_readme_says(tmp_path, broker_conf, comm
     environment = {"TRACKER_GRPC_LISTEN_ADDRESS": "127.0.0.1:0", "TRACKER_HTTP_LISTEN_ADDRESS": "127.0.0.1:0"}
     arguments = [str(broker_conf) if argument == BROKER_CONF else argument for argument in shlex.split(command)[1:]]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tracker.cli", *arguments, "--ready-file", str(ready), "--set", data,
+        sys.executable, "-m", "delayed_tracker.cli", *arguments, "--ready-file", str(ready), "--set", data,
         cwd=ROOT,
         env={**os.environ, **environment},
         stderr=asyncio.subprocess.PIPE,

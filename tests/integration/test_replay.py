@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tracker.cli.demo.sample import BUNDLED_SAMPLE
-from tracker.cli.demo.service_process import ServiceProcess
-from tracker.service.exit_codes import ExitCode
+from delayed_tracker.cli.demo.sample import BUNDLED_SAMPLE
+from delayed_tracker.cli.demo.service_process import ServiceProcess
+from delayed_tracker.service.process.exit_codes import ExitCode
 
 TOPIC = "persistent://lab/main/delayed"
 
@@ -24,7 +24,7 @@ def storage_url() -> str:
 
 async def run(service: ServiceProcess, *arguments: str) -> tuple[int, str, str]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tracker.cli", *arguments,
+        sys.executable, "-m", "delayed_tracker.cli", *arguments,
         env={**os.environ, "DELAYED_TRACKER_SERVER": service.grpc_address},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from delayed_tracker.cli.demo.service_process import ServiceProcess
+from delayed_tracker.client import DelayedTrackerError
 from tests.integration.dispatcher import SETTINGS, connect, now_ms
-from tracker.cli.demo.service_process import ServiceProcess
-from tracker.client import DelayedTrackerError
 
 SLOW, FAST = "persistent://lab/main/slow", "persistent://lab/main/fast"
 ADDS = 400

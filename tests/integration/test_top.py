@@ -13,10 +13,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from delayed_tracker.cli.demo.service_process import ServiceProcess
+from delayed_tracker.client import DelayedTrackerClient
+from delayed_tracker.service.process.exit_codes import ExitCode
 from tests.integration.lab import TOPIC, add
-from tracker.cli.demo.service_process import ServiceProcess
-from tracker.client import DelayedTrackerClient
-from tracker.service.exit_codes import ExitCode
 
 WAIT_S = 60
 _ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07)")
@@ -85,7 +85,7 @@ async def top_at_a_terminal(address: str, *options: str) -> AsyncIterator[Termin
     for name in ("COLUMNS", "LINES", "FORCE_COLOR"):
         environment.pop(name, None)
     terminal.process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tracker.cli", "top", "--interval", "0.2", *options,
+        sys.executable, "-m", "delayed_tracker.cli", "top", "--interval", "0.2", *options,
         env=environment, stdin=slave, stdout=slave, stderr=slave,
     )  # fmt: skip
     loop = asyncio.get_running_loop()
@@ -173,7 +173,7 @@ async def test_a_service_that_goes_away_is_said_and_tried_again(service, tmp_pat
 
 async def top_in_a_pipe(address: str, *options: str) -> tuple[int | None, str, str]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tracker.cli", "top", *options,
+        sys.executable, "-m", "delayed_tracker.cli", "top", *options,
         env={**os.environ, "DELAYED_TRACKER_SERVER": address, "FORCE_COLOR": "1", "NO_COLOR": "1"},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

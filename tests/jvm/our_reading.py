@@ -2,16 +2,16 @@
 
 import hashlib
 
+from delayed_tracker.ledger.compaction.compacted_entry import unwrap_compacted
+from delayed_tracker.ledger.compaction.rebatch import batch_slots, is_readable_batch
+from delayed_tracker.ledger.entry.entry_columns import EntryFlag, EntryVerdict, scan_entries
+from delayed_tracker.ledger.entry.frame import parse_message_metadata, split_frame
+from delayed_tracker.ledger.entry.stored_entries import LedgerEntries, StoredEntries
+from delayed_tracker.ledger.messages import Message, MessageReader
+from delayed_tracker.ledger.messages.batch import Slot
 from tests.golden.entry_rows import entry_row
 from tests.jvm.pulsar_reads import Row
 from tests.ledger.list_ledger import topic_of
-from tracker.ledger.compaction.compacted_entry import unwrap_compacted
-from tracker.ledger.compaction.rebatch import batch_slots, is_readable_batch
-from tracker.ledger.entry_columns import EntryFlag, EntryVerdict, scan_entries
-from tracker.ledger.frame import parse_message_metadata, split_frame
-from tracker.ledger.messages import Message, MessageReader
-from tracker.ledger.messages.batch import Slot
-from tracker.ledger.stored_entries import LedgerEntries, StoredEntries
 
 _NEEDS_MORE = (EntryFlag.ENCRYPTED, EntryFlag.CHUNK, EntryFlag.TRANSACTION, EntryFlag.MARKER)
 """Without keys, other chunks or what became of a transaction, such entries have no messages."""

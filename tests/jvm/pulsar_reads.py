@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from delayed_tracker.core.values.columns import Position
 from tests.jvm.pulsar_classes import class_path, find_java
-from tracker.core.columns import Position
 
 PROGRAM: Final = Path(__file__).with_name("PulsarReads.java")
 # It runs for seconds: compiling well would take longer than it saves.

@@ -2,11 +2,11 @@
 
 import random
 
+from delayed_tracker.ledger.compression import Codec
+from delayed_tracker.ledger.entry.frame import encode_entry
+from delayed_tracker.ledger.messages.batch import Slot
 from delayed_tracker.pulsar.v1.entry_pb2 import SingleMessageMetadata
 from tests.ledger.messages.producer import PUBLISHED_AT_MS, batch, chunks, entry, marker, metadata_of, single
-from tracker.ledger.compression import Codec
-from tracker.ledger.frame import encode_entry
-from tracker.ledger.messages.batch import Slot
 
 SEQUENCE_ID = 1000
 KEYS = ["a", "b", "c", "schlüssel", "鍵"]

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.compaction import Compaction
+from delayed_tracker.ledger.compaction.compacted_ledger import first_at_or_after
+from delayed_tracker.ledger.local.source import open_local_ledgers
+from delayed_tracker.ledger.topic.topic_log import CompactedLog, TopicLog
 from tests.jvm.our_reading import read_compacted
 from tests.jvm.pulsar_reads import PulsarReads
 from tests.jvm.sent import KEYS, sent
 from tests.jvm.writing import BOTH, write
 from tests.ledger.compaction.compacting import COMPACTED_LEDGER_ID, EntryList
 from tests.ledger.list_ledger import ListLedger
-from tracker.core.columns import Position
-from tracker.ledger.compaction import Compaction
-from tracker.ledger.compaction.compacted_ledger import first_at_or_after
-from tracker.ledger.local.source import open_local_ledgers
-from tracker.ledger.topic_log import CompactedLog, TopicLog
 
 FIRST_MS, SECOND_MS = 1_700_000_000_123, 1_700_000_000_456
 PARTITION = 3

@@ -4,6 +4,8 @@ from itertools import accumulate
 
 import pytest
 
+from delayed_tracker.ledger.entry.entry_columns import EntryVerdict, scan_entries
+from delayed_tracker.ledger.entry.stored_entries import StoredEntries
 from tests.jvm.our_reading import read_entry
 from tests.jvm.pulsar_reads import PulsarReads
 from tests.jvm.sent import sent
@@ -11,8 +13,6 @@ from tests.jvm.writing import BOTH, INDEX, TIME, message_count, write
 from tests.ledger.local.disks import stored
 from tests.ledger.log_files import flipped
 from tests.ledger.messages.producer import batch, slot
-from tracker.ledger.entry_columns import EntryVerdict, scan_entries
-from tracker.ledger.stored_entries import StoredEntries
 
 FIRST_MS, SECOND_MS = 1_700_000_000_123, 1_700_000_000_456
 

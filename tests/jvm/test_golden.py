@@ -2,9 +2,9 @@
 
 import pytest
 
+from delayed_tracker.ledger.source import BookieDisk, open_bookie_disk
 from tests.golden.pulsar_pack import BOOKIE, METADATA, expected
 from tests.jvm.pulsar_reads import PulsarReads, Row
-from tracker.ledger.source import BookieDisk, open_bookie_disk
 
 IDS = {"ledger", "entry"}
 """Of the question, not of the answer."""

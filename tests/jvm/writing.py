@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from delayed_tracker.ledger.entry.frame import parse_message_metadata, split_frame
+from delayed_tracker.ledger.entry.interceptor_names import load_interceptors
+from delayed_tracker.ledger.local.opening import open_writer
+from delayed_tracker.ledger.local.rollover import RolloverLimits
 from tests.ledger.local.disks import TOPIC, QuickDisk
-from tracker.ledger.frame import parse_message_metadata, split_frame
-from tracker.ledger.interceptor_names import load_interceptors
-from tracker.ledger.local.opening import open_writer
-from tracker.ledger.local.rollover import RolloverLimits
 
 TIME = "org.apache.pulsar.common.intercept.AppendBrokerTimestampMetadataInterceptor"
 INDEX = "org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor"

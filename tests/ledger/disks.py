@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from delayed_tracker.ledger.source import BookieDisk, open_bookie_disk
 from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
 from tests.ledger.log_files import (
     TOPIC,
@@ -15,7 +16,6 @@ from tests.ledger.log_files import (
     topic_value,
     write_dump,
 )
-from tracker.ledger.source import BookieDisk, open_bookie_disk
 
 
 class DiskFiles:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from delayed_tracker.ledger.entry.stored_entries import LedgerEntries, StoredEntries
+from delayed_tracker.ledger.errors import BadEntry
+from delayed_tracker.ledger.topic.topic_log import TopicLog
+from delayed_tracker.ledger.topic_name import TopicName
 from tests.ledger.log_files import TOPIC
-from tracker.ledger.errors import BadEntry
-from tracker.ledger.stored_entries import LedgerEntries, StoredEntries
-from tracker.ledger.topic_log import TopicLog
-from tracker.ledger.topic_name import TopicName
 
 
 class ListLedger:

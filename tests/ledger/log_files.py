@@ -7,13 +7,13 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from delayed_tracker.ledger.entry.frame import encode_entry
+from delayed_tracker.ledger.metadata.digest import encode_body
+from delayed_tracker.ledger.metadata.ledger_metadata import DigestType, ledger_paths
+from delayed_tracker.ledger.topic_name import TopicName, encode_name
 from delayed_tracker.pulsar.v1.entry_pb2 import BrokerEntryMetadata, MessageMetadata
 from delayed_tracker.pulsar.v1.ledger_metadata_pb2 import LedgerMetadataFormat
 from delayed_tracker.pulsar.v1.managed_ledger_pb2 import ManagedLedgerInfo
-from tracker.ledger.digest import encode_body
-from tracker.ledger.frame import encode_entry
-from tracker.ledger.ledger_metadata import DigestType, ledger_paths
-from tracker.ledger.topic_name import TopicName, encode_name
 
 TOPIC = "persistent://lab/main/orders"
 

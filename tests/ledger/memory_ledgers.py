@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from delayed_tracker.ledger.entry.frame import encode_entry
+from delayed_tracker.ledger.entry.stored_entries import LedgerEntries, StoredEntries
+from delayed_tracker.ledger.errors import BadEntry
+from delayed_tracker.ledger.topic.topic_log import TopicLog
+from delayed_tracker.ledger.topic_name import TopicName
 from delayed_tracker.pulsar.v1.entry_pb2 import BrokerEntryMetadata, MessageMetadata
-from tracker.ledger.errors import BadEntry
-from tracker.ledger.frame import encode_entry
-from tracker.ledger.stored_entries import LedgerEntries, StoredEntries
-from tracker.ledger.topic_log import TopicLog
-from tracker.ledger.topic_name import TopicName
 
 TOPIC = "persistent://lab/main/orders"
 

@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import config
 
+from delayed_tracker.ledger import checksum_kernels
+from delayed_tracker.ledger.checksum_kernels import crc32c_of_bodies, crc32c_of_each, fitting_digests
+from delayed_tracker.ledger.metadata.digest import LedgerDigest, encode_body
+from delayed_tracker.ledger.metadata.ledger_metadata import DigestType
 from tests.project_tree import ROOT
-from tracker.ledger import checksum_kernels
-from tracker.ledger.checksum_kernels import crc32c_of_bodies, crc32c_of_each, fitting_digests
-from tracker.ledger.digest import LedgerDigest, encode_body
-from tracker.ledger.ledger_metadata import DigestType
 
 CHECK = """
 import google_crc32c, numpy as np
-from tracker.ledger.checksum_kernels import crc32c_of_each
+from delayed_tracker.ledger.checksum_kernels import crc32c_of_each
 
 octets = np.arange(3_000, dtype=np.int64).astype(np.uint8)
 start = np.arange(100)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.ledger.compression import MESSAGE_BYTES_MAX, Codec, compress
-from tracker.ledger.compression import decompress as decompress_within
-from tracker.ledger.errors import CompressedDataInvalid
+from delayed_tracker.ledger.compression import MESSAGE_BYTES_MAX, Codec, compress
+from delayed_tracker.ledger.compression import decompress as decompress_within
+from delayed_tracker.ledger.errors import CompressedDataInvalid
 
 
 def decompress(codec, compressed, size):

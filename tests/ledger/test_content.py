@@ -1,9 +1,9 @@
 """What a ledger of messages holds, counted."""
 
+from delayed_tracker.ledger.topic.content import count_content
 from tests.ledger.list_ledger import ListLedger
 from tests.ledger.log_files import flipped
 from tests.ledger.messages.producer import PUBLISHED_AT_MS, batch, chunks, marker, single, slot
-from tracker.ledger.content import count_content
 
 
 def test_every_kind_is_counted():

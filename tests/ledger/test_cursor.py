@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.core.values.columns import BEFORE_ALL, Position, PositionColumns
+from delayed_tracker.ledger.errors import MetadataInvalid
+from delayed_tracker.ledger.metadata.cursor import cursor_state, nothing_acked
+from delayed_tracker.ledger.metadata.managed_ledger import parse_cursor, parse_cursor_entry
 from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
-from tracker.core.columns import BEFORE_ALL, Position, PositionColumns
-from tracker.ledger.cursor import cursor_state, nothing_acked
-from tracker.ledger.errors import MetadataInvalid
-from tracker.ledger.managed_ledger import parse_cursor, parse_cursor_entry
 
 
 def in_metadata(**fields) -> pb.ManagedCursorInfo:

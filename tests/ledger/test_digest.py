@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.ledger.metadata.digest import LedgerDigest, encode_body
+from delayed_tracker.ledger.metadata.ledger_metadata import DigestType, parse_ledger_metadata
 from tests.ledger.log_files import flipped, ledger_value
-from tracker.ledger.digest import LedgerDigest, encode_body
-from tracker.ledger.ledger_metadata import DigestType, parse_ledger_metadata
 
 COMMON = "000000000000004d0000000000000000ffffffffffffffff0000000000000005"
 WORKED_EXAMPLES = {

@@ -6,11 +6,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.ledger.entry.entry_columns import EntryFlag, EntryVerdict, scan_entries
+from delayed_tracker.ledger.entry.frame import encode_entry
+from delayed_tracker.ledger.entry.stored_entries import StoredEntries
 from delayed_tracker.pulsar.v1.entry_pb2 import BrokerEntryMetadata, MessageMetadata
 from tests.ledger.log_files import flipped, message
-from tracker.ledger.entry_columns import EntryFlag, EntryVerdict, scan_entries
-from tracker.ledger.frame import encode_entry
-from tracker.ledger.stored_entries import StoredEntries
 
 u64 = st.integers(0, 2**64 - 1)
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.ledger import kernels
+from delayed_tracker.ledger.entry.entry_columns import EntryColumns, EntryVerdict, _parse, scan_entries
+from delayed_tracker.ledger.entry.frame import encode_entry
+from delayed_tracker.ledger.entry.stored_entries import StoredEntries
+from delayed_tracker.ledger.source import open_bookie_disk
+from delayed_tracker.ledger.topic.topic_reader import OpenLedgers, TopicReader
 from delayed_tracker.pulsar.v1.entry_pb2 import BrokerEntryMetadata, MessageMetadata
 from tests.golden.pulsar_pack import BOOKIE, METADATA, read_topic
 from tests.ledger.log_files import message
-from tracker.ledger import kernels
-from tracker.ledger.entry_columns import EntryColumns, EntryVerdict, _parse, scan_entries
-from tracker.ledger.frame import encode_entry
-from tracker.ledger.source import open_bookie_disk
-from tracker.ledger.stored_entries import StoredEntries
-from tracker.ledger.topic_reader import OpenLedgers, TopicReader
 
 REQUIRED = b"\x0a\x01p\x10\x01\x18\x02"
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from delayed_tracker.ledger.bookkeeper.entry_log import LogRecords, scan_log
+from delayed_tracker.ledger.bookkeeper.entry_logs import RecordColumns
+from delayed_tracker.ledger.errors import LedgerFileInvalid
+from delayed_tracker.ledger.metadata.digest import encode_body
 from tests.ledger.log_files import direct_header, entry_log, flipped, header, ledger_records, ledgers_map, record
-from tracker.ledger.digest import encode_body
-from tracker.ledger.entry_log import LogRecords, scan_log
-from tracker.ledger.entry_logs import RecordColumns
-from tracker.ledger.errors import LedgerFileInvalid
 
 PAYLOADS = [b"first", b"", b"third" * 50]
 RECORDS = ledger_records(7, PAYLOADS)

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from delayed_tracker.ledger.bookkeeper import entry_logs
+from delayed_tracker.ledger.bookkeeper.entry_logs import open_entry_logs
+from delayed_tracker.ledger.entry.stored_entries import LedgerEntries
+from delayed_tracker.ledger.metadata.digest import LedgerDigest, encode_body
+from delayed_tracker.ledger.metadata.ledger_metadata import DigestType
 from tests.ledger.log_files import entry_log, flipped, record
-from tracker.ledger import entry_logs
-from tracker.ledger.digest import LedgerDigest, encode_body
-from tracker.ledger.entry_logs import open_entry_logs
-from tracker.ledger.ledger_metadata import DigestType
-from tracker.ledger.stored_entries import LedgerEntries
 
 DIGEST = LedgerDigest()
 """Of a ledger whose metadata is gone: both checksums may fit."""

@@ -5,12 +5,12 @@ import gzip
 import numpy as np
 import pytest
 
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.bookkeeper.entry_logs import open_entry_logs
+from delayed_tracker.ledger.errors import LedgerFileInvalid
+from delayed_tracker.ledger.metadata.digest import LedgerDigest
+from delayed_tracker.ledger.metadata.ledger_metadata import DigestType
 from tests.ledger.log_files import entry_log, flipped, header, ledger_records
-from tracker.core.errors import InvalidInput
-from tracker.ledger.digest import LedgerDigest
-from tracker.ledger.entry_logs import open_entry_logs
-from tracker.ledger.errors import LedgerFileInvalid
-from tracker.ledger.ledger_metadata import DigestType
 
 CRC32C = LedgerDigest((DigestType.CRC32C,))
 PAYLOADS = [b"zero", b"one", b"two", b"three"]

@@ -2,11 +2,11 @@
 
 import pytest
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.errors import EntriesUnreadable
+from delayed_tracker.ledger.topic.entry_lookup import EntryLookup
+from delayed_tracker.ledger.topic.topic_log import TopicLog
 from tests.ledger.memory_ledgers import entry, log_of
-from tracker.core.columns import Position
-from tracker.ledger.entry_lookup import EntryLookup
-from tracker.ledger.errors import EntriesUnreadable
-from tracker.ledger.topic_log import TopicLog
 
 
 def three_ledgers() -> EntryLookup:

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.topic.entry_pages import read_page
 from tests.ledger.memory_ledgers import log_of
-from tracker.core.columns import Position
-from tracker.core.errors import InvalidInput
-from tracker.ledger.entry_pages import read_page
 
 
 def all_pages(log, *, start=None, **bounds):

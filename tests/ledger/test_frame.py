@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delayed_tracker.pulsar.v1.entry_pb2 import BrokerEntryMetadata, MessageMetadata, SingleMessageMetadata
-from tracker.ledger.errors import FrameInvalid
-from tracker.ledger.frame import (
+from delayed_tracker.ledger.entry.frame import (
     checksum_matches,
     encode_entry,
     parse_broker_metadata,
     parse_message_metadata,
     split_frame,
 )
+from delayed_tracker.ledger.errors import FrameInvalid
+from delayed_tracker.pulsar.v1.entry_pb2 import BrokerEntryMetadata, MessageMetadata, SingleMessageMetadata
 
 PLAIN = bytes.fromhex("0e017cc828cb000000150a02703110071880d095ffbc319801e0a499ffbc3168656c6c6f")
 STAMPED = bytes.fromhex("0e020000000908fbd095ffbc311029") + PLAIN

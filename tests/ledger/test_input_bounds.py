@@ -14,25 +14,26 @@ from uuid import UUID
 
 import pytest
 
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.bookkeeper import log_files
+from delayed_tracker.ledger.bookkeeper.entry_logs import open_entry_logs
+from delayed_tracker.ledger.compaction.rebatch import batch_slots
+from delayed_tracker.ledger.compression import Codec, compress, decompress
+from delayed_tracker.ledger.errors import CompressedDataInvalid, EntriesUnreadable, LedgerFileInvalid, MetadataInvalid
+from delayed_tracker.ledger.messages import MessageOptions
+from delayed_tracker.ledger.messages.keys import KEY_BYTES_MAX, load_key_files
+from delayed_tracker.ledger.messages.reader import MessageReader
+from delayed_tracker.ledger.metadata import metadata_dump
+from delayed_tracker.ledger.metadata.managed_ledger import parse_managed_ledger
+from delayed_tracker.ledger.metadata.metadata_dump import MetadataDump
+from delayed_tracker.ledger.offload.map_file import open_map_file
+from delayed_tracker.ledger.offload.recent_rows import RecentRows
+from delayed_tracker.ledger.offload.sequence_file import Compression
 from delayed_tracker.pulsar.v1.managed_ledger_pb2 import ManagedLedgerInfoMetadata
 from tests.ledger.list_ledger import topic_of
 from tests.ledger.log_files import header
 from tests.ledger.messages.producer import entry, metadata_of
 from tests.ledger.offload.sequence_files import MapFileWriter
-from tracker.core.errors import InvalidInput
-from tracker.ledger import log_files, metadata_dump
-from tracker.ledger.compaction.rebatch import batch_slots
-from tracker.ledger.compression import Codec, compress, decompress
-from tracker.ledger.entry_logs import open_entry_logs
-from tracker.ledger.errors import CompressedDataInvalid, EntriesUnreadable, LedgerFileInvalid, MetadataInvalid
-from tracker.ledger.managed_ledger import parse_managed_ledger
-from tracker.ledger.messages import MessageOptions
-from tracker.ledger.messages.keys import KEY_BYTES_MAX, load_key_files
-from tracker.ledger.messages.reader import MessageReader
-from tracker.ledger.metadata_dump import MetadataDump
-from tracker.ledger.offload.map_file import open_map_file
-from tracker.ledger.offload.recent_rows import RecentRows
-from tracker.ledger.offload.sequence_file import Compression
 
 MB = 1 << 20
 

@@ -2,9 +2,12 @@
 
 import pytest
 
-from tracker.core.errors import InvalidInput
-from tracker.ledger.interceptor_names import load_interceptors
-from tracker.ledger.interceptors import AppendBrokerTimestampMetadataInterceptor, AppendIndexMetadataInterceptor
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.entry.interceptor_names import load_interceptors
+from delayed_tracker.ledger.entry.interceptors import (
+    AppendBrokerTimestampMetadataInterceptor,
+    AppendIndexMetadataInterceptor,
+)
 
 PULSAR = "org.apache.pulsar.common.intercept."
 
@@ -13,7 +16,7 @@ PULSAR = "org.apache.pulsar.common.intercept."
 def outsider(tmp_path, monkeypatch):
     """An installed distribution with two interceptors, one of which cannot be loaded, and one thing that is none."""
     (tmp_path / "outside_broker.py").write_text(
-        "from tracker.ledger.interceptors import BrokerEntryMetadataInterceptor\n"
+        "from delayed_tracker.ledger.entry.interceptors import BrokerEntryMetadataInterceptor\n"
         "class Zero(BrokerEntryMetadataInterceptor):\n"
         "    def intercept(self, metadata, num_messages, *, now_ms):\n"
         "        return metadata\n"

@@ -5,10 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from delayed_tracker.pulsar.v1.entry_pb2 import BrokerEntryMetadata
-from tracker.core.errors import InvalidInput
-from tracker.ledger.errors import MetadataInvalid
-from tracker.ledger.interceptors import (
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.entry.interceptors import (
     AppendBrokerTimestampMetadataInterceptor,
     AppendIndexMetadataInterceptor,
     BrokerEntryMetadataInterceptor,
@@ -16,6 +14,8 @@ from tracker.ledger.interceptors import (
     broker_metadata_of,
     intercept_all,
 )
+from delayed_tracker.ledger.errors import MetadataInvalid
+from delayed_tracker.pulsar.v1.entry_pb2 import BrokerEntryMetadata
 
 EXAMPLE_B = bytes.fromhex(
     "0e020000000908fbd095ffbc311029 0e017cc828cb000000150a02703110071880d095ffbc319801e0a499ffbc3168656c6c6f"

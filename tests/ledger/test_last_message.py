@@ -1,10 +1,10 @@
 """The last message of a topic."""
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.topic.entry_lookup import EntryLookup
+from delayed_tracker.ledger.topic.last_message import LastMessage, last_message
+from delayed_tracker.ledger.topic.topic_log import TopicLog
 from tests.ledger.memory_ledgers import entry, log_of
-from tracker.core.columns import Position
-from tracker.ledger.entry_lookup import EntryLookup
-from tracker.ledger.last_message import LastMessage, last_message
-from tracker.ledger.topic_log import TopicLog
 
 
 def test_the_last_entry_is_read_and_no_other():

@@ -2,9 +2,9 @@
 
 import pytest
 
+from delayed_tracker.ledger.errors import MetadataInvalid
+from delayed_tracker.ledger.metadata.ledger_metadata import DigestType, LedgerState, ledger_paths, parse_ledger_metadata
 from tests.ledger.log_files import ledger_value
-from tracker.ledger.errors import MetadataInvalid
-from tracker.ledger.ledger_metadata import DigestType, LedgerState, ledger_paths, parse_ledger_metadata
 
 WORKED_EXAMPLE = bytes.fromhex(
     "426f6f6b69654d65746164617461466f726d617456657273696f6e09330a6d"

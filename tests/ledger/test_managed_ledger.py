@@ -4,17 +4,22 @@ import struct
 
 import pytest
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.compression import Codec
+from delayed_tracker.ledger.errors import MetadataInvalid, SubscriptionNotFound, TopicNotFound
+from delayed_tracker.ledger.metadata.ledger_metadata import ledger_paths
+from delayed_tracker.ledger.metadata.managed_ledger import (
+    TopicCatalogue,
+    TopicLedger,
+    parse_cursor,
+    parse_managed_ledger,
+)
+from delayed_tracker.ledger.metadata.metadata_dump import MetadataDump
+from delayed_tracker.ledger.topic_name import TopicName
 from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
 from tests.ledger.log_files import cursor_path, ledger_path, ledger_value, topic_path, topic_value
 from tests.ledger.test_compression import compress
-from tracker.core.columns import Position
-from tracker.core.errors import InvalidInput
-from tracker.ledger.compression import Codec
-from tracker.ledger.errors import MetadataInvalid, SubscriptionNotFound, TopicNotFound
-from tracker.ledger.ledger_metadata import ledger_paths
-from tracker.ledger.managed_ledger import TopicCatalogue, TopicLedger, parse_cursor, parse_managed_ledger
-from tracker.ledger.metadata_dump import MetadataDump
-from tracker.ledger.topic_name import TopicName
 
 WORKED_EXAMPLE = bytes.fromhex("0a0d08051003186c20a0dd9bffbc310a04080920001a0b0a05696e64657812023431")
 NO_CURSOR_LEDGER = bytes.fromhex("08ffffffffffffffffff0110051800")

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.errors import BrokerMetadataMissing, EntriesUnreadable, MessageIndexInvalid, MessageNotFound
+from delayed_tracker.ledger.queries.message_index import EARLIEST, IndexLookupMode, position_by_index
+from delayed_tracker.ledger.topic.absent_ledger import AbsentLedger
+from delayed_tracker.ledger.topic.entry_lookup import EntryLookup
 from tests.ledger.memory_ledgers import TOPIC, entry, log_of, made_log
-from tracker.core.columns import Position
-from tracker.ledger.absent_ledger import AbsentLedger
-from tracker.ledger.entry_lookup import EntryLookup
-from tracker.ledger.errors import BrokerMetadataMissing, EntriesUnreadable, MessageIndexInvalid, MessageNotFound
-from tracker.ledger.message_index import EARLIEST, IndexLookupMode, position_by_index
 
 MILLION = 1_000_000
 SHIPPED = IndexLookupMode.PULSAR_COMPATIBLE

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
+from delayed_tracker.ledger.errors import LedgerFileInvalid
+from delayed_tracker.ledger.metadata.metadata_dump import MetadataDump
 from tests.ledger.log_files import write_dump
-from tracker.ledger.errors import LedgerFileInvalid
-from tracker.ledger.metadata_dump import MetadataDump
 
 VALUES = {
     "/managed-ledgers": b"",

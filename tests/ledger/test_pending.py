@@ -4,15 +4,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from delayed_tracker.core.values.columns import BEFORE_ALL, Position
+from delayed_tracker.ledger.errors import (
+    EntriesUnreadable,
+    ErrorPolicy,
+    MetadataInvalid,
+    SubscriptionNotFound,
+    TopicNotFound,
+)
+from delayed_tracker.ledger.queries.pending import DropReason
+from delayed_tracker.ledger.source import open_bookie_disk
+from delayed_tracker.ledger.topic.topic_reader import OpenLedgers
 from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
 from tests.ledger.disks import DiskFiles, cursor_at
 from tests.ledger.log_files import TOPIC, cursor_path, flipped, header, ledger_path, message, write_dump
 from tests.ledger.test_cursor import acked_range, hole
-from tracker.core.columns import BEFORE_ALL, Position
-from tracker.ledger.errors import EntriesUnreadable, ErrorPolicy, MetadataInvalid, SubscriptionNotFound, TopicNotFound
-from tracker.ledger.pending import DropReason
-from tracker.ledger.source import open_bookie_disk
-from tracker.ledger.topic_reader import OpenLedgers
 
 COMMIT, ABORT = 21, 22
 

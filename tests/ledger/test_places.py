@@ -7,6 +7,21 @@ from uuid import UUID
 
 import pytest
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.compaction import Compaction, TopicCompactionService
+from delayed_tracker.ledger.compaction.compacted_entry import encode_compacted
+from delayed_tracker.ledger.compaction.compacted_ledger import unreadable_kept
+from delayed_tracker.ledger.errors import EntriesUnreadable, ErrorPolicy
+from delayed_tracker.ledger.local.opening import open_writer
+from delayed_tracker.ledger.messages import MessageOptions, MessageReader
+from delayed_tracker.ledger.offload.map_file import open_map_file
+from delayed_tracker.ledger.offload.recent_rows import RecentRows
+from delayed_tracker.ledger.offload.sequence_file import Compression
+from delayed_tracker.ledger.queries.verify import verify_topics
+from delayed_tracker.ledger.source_url import open_source
+from delayed_tracker.ledger.topic.entry_lookup import EntryLookup
+from delayed_tracker.ledger.topic.places import unreadable_entry
+from delayed_tracker.ledger.topic.topic_log import CompactedLog
 from tests.ledger.disks import DiskFiles
 from tests.ledger.list_ledger import ListLedger, topic_of
 from tests.ledger.local.disks import QuickDisk
@@ -14,21 +29,6 @@ from tests.ledger.log_files import TOPIC, flipped
 from tests.ledger.messages.producer import single
 from tests.ledger.offload.blob_files import BlobWriter
 from tests.ledger.offload.sequence_files import MapFileWriter, ledger_metadata
-from tracker.core.columns import Position
-from tracker.ledger.compaction import Compaction, TopicCompactionService
-from tracker.ledger.compaction.compacted_entry import encode_compacted
-from tracker.ledger.compaction.compacted_ledger import unreadable_kept
-from tracker.ledger.entry_lookup import EntryLookup
-from tracker.ledger.errors import EntriesUnreadable, ErrorPolicy
-from tracker.ledger.local.opening import open_writer
-from tracker.ledger.messages import MessageOptions, MessageReader
-from tracker.ledger.offload.map_file import open_map_file
-from tracker.ledger.offload.recent_rows import RecentRows
-from tracker.ledger.offload.sequence_file import Compression
-from tracker.ledger.places import unreadable_entry
-from tracker.ledger.source_url import open_source
-from tracker.ledger.topic_log import CompactedLog
-from tracker.ledger.verify import verify_topics
 
 ENTRIES = [single(b"%d" % number * 40) for number in range(30)]
 ENTRIES[21] = flipped(ENTRIES[21], -1)

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.errors import EntriesUnreadable
+from delayed_tracker.ledger.queries.seek import TimeSeek, newest_matching, oldest_message_expired, seek_by_time
+from delayed_tracker.ledger.topic.absent_ledger import AbsentLedger
+from delayed_tracker.ledger.topic.entry_lookup import EntryLookup
 from tests.ledger.memory_ledgers import entry, log_of, made_log
-from tracker.core.columns import Position
-from tracker.core.errors import InvalidInput
-from tracker.ledger.absent_ledger import AbsentLedger
-from tracker.ledger.entry_lookup import EntryLookup
-from tracker.ledger.errors import EntriesUnreadable
-from tracker.ledger.seek import TimeSeek, newest_matching, oldest_message_expired, seek_by_time
 
 MILLION = 1_000_000
 

@@ -2,11 +2,11 @@
 
 import pytest
 
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.source_url import open_source, parse_source_url, split_sources
+from delayed_tracker.ledger.topic.topic_reader import OpenLedgers
 from tests.ledger.disks import DiskFiles
 from tests.ledger.log_files import TOPIC
-from tracker.core.errors import InvalidInput
-from tracker.ledger.source_url import open_source, parse_source_url, split_sources
-from tracker.ledger.topic_reader import OpenLedgers
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@
 
 import pytest
 
+from delayed_tracker.ledger.errors import EntriesUnreadable, MetadataInvalid
+from delayed_tracker.ledger.queries.stored_snapshots import BucketPointer, bucket_pointers
 from tests.ledger.disks import DiskFiles, cursor_at, properties
 from tests.ledger.log_files import TOPIC, flipped, ledger_path, message
-from tracker.ledger.errors import EntriesUnreadable, MetadataInvalid
-from tracker.ledger.stored_snapshots import BucketPointer, bucket_pointers
 
 PREFIX = "#pulsar.internal.delayed.bucket"
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.errors import LedgerNotFound
 from tests.ledger.disks import DiskFiles
 from tests.ledger.log_files import TOPIC
-from tracker.core.columns import Position
-from tracker.ledger.errors import LedgerNotFound
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.core.errors import InvalidInput
-from tracker.ledger.topic_name import TopicName, decode_name, encode_name
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.topic_name import TopicName, decode_name, encode_name
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=60)
 

@@ -6,24 +6,27 @@ from dataclasses import replace
 
 import pytest
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.compaction.compacted_entry import encode_compacted
+from delayed_tracker.ledger.entry.interceptors import (
+    AppendBrokerTimestampMetadataInterceptor,
+    AppendIndexMetadataInterceptor,
+)
+from delayed_tracker.ledger.errors import MessageNotFound, NamespaceNotFound, PartitionedTopic, TopicNotFound
+from delayed_tracker.ledger.local.opening import open_writer
+from delayed_tracker.ledger.messages import MessageId
+from delayed_tracker.ledger.queries.async_queries import AsyncTopicQueries
+from delayed_tracker.ledger.queries.message_index import IndexLookupMode
+from delayed_tracker.ledger.queries.topic_queries import TopicQueries
+from delayed_tracker.ledger.source import open_bookie_disk
+from delayed_tracker.ledger.source_url import open_source
+from delayed_tracker.ledger.topic.topic_log import CompactedLog
 from tests.golden.pulsar_pack import BOOKIE, METADATA
 from tests.ledger.compaction.compacting import compacted
 from tests.ledger.list_ledger import topic_of
 from tests.ledger.memory_ledgers import TOPIC, entry, log_of
 from tests.ledger.messages.producer import batch, slot
-from tracker.core.columns import Position
-from tracker.core.errors import InvalidInput
-from tracker.ledger.async_queries import AsyncTopicQueries
-from tracker.ledger.compaction.compacted_entry import encode_compacted
-from tracker.ledger.errors import MessageNotFound, NamespaceNotFound, PartitionedTopic, TopicNotFound
-from tracker.ledger.interceptors import AppendBrokerTimestampMetadataInterceptor, AppendIndexMetadataInterceptor
-from tracker.ledger.local.opening import open_writer
-from tracker.ledger.message_index import IndexLookupMode
-from tracker.ledger.messages import MessageId
-from tracker.ledger.source import open_bookie_disk
-from tracker.ledger.source_url import open_source
-from tracker.ledger.topic_log import CompactedLog
-from tracker.ledger.topic_queries import TopicQueries
 
 DELAYED = "persistent://lab/main/delayed"
 COMPACTED = "persistent://lab/main/compacted"

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.ledger.topic.transactions import TransactionMarkers, TransactionOutcome
 from tests.ledger.log_files import message
 from tests.ledger.test_entry_columns import scan
-from tracker.ledger.transactions import TransactionMarkers, TransactionOutcome
 
 COMMIT, ABORT = 21, 22
 ids = st.tuples(st.sampled_from([0, 1, 2**64 - 1]), st.integers(0, 6))

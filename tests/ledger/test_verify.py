@@ -6,15 +6,15 @@ from typing import Self
 
 import pytest
 
+from delayed_tracker.ledger.entry.stored_entries import LedgerEntries
+from delayed_tracker.ledger.errors import LedgerFileInvalid, MetadataInvalid
+from delayed_tracker.ledger.queries.verify import LedgerVerdict, verify_topics
+from delayed_tracker.ledger.topic.topic_log import CompactedLog, TopicLog
 from tests.ledger.compaction.compacting import COMPACTED_LEDGER_ID, compacted
 from tests.ledger.disks import DiskFiles, cursor_at
 from tests.ledger.list_ledger import ListLedger, topic_of
 from tests.ledger.log_files import flipped
 from tests.ledger.messages.producer import single
-from tracker.ledger.errors import LedgerFileInvalid, MetadataInvalid
-from tracker.ledger.stored_entries import LedgerEntries
-from tracker.ledger.topic_log import CompactedLog, TopicLog
-from tracker.ledger.verify import LedgerVerdict, verify_topics
 
 ONE, TWO = "persistent://lab/main/one", "persistent://lab/main/two"
 PENDING_ACKS = "persistent://lab/main/one__transaction_pending_ack"

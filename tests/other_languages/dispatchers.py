@@ -25,7 +25,7 @@ _PROTO: Final = ROOT / "proto"
 _FILES: Final = (
     "delayed_tracker/v1/tracker.proto",
     "delayed_tracker/v1/ledger.proto",
-    "delayed_tracker/storage/v1/snapshot.proto",
+    "delayed_tracker/snapshot/v1/snapshot.proto",
 )
 _SOURCES: Final = Path(__file__).parent
 _GENERATOR: Final = Path(sys.prefix) / "generator" / "bin" / "python"

@@ -5,10 +5,10 @@ import os
 
 import pytest
 
-from delayed_tracker.storage.v1 import snapshot_pb2
+from delayed_tracker.service.server import TrackerServer
+from delayed_tracker.service.settings.settings import Settings
+from delayed_tracker.snapshot.v1 import snapshot_pb2
 from tests.other_languages.dispatchers import GO, JAVA, Language, NoDispatcher
-from tracker.service.server import TrackerServer
-from tracker.service.settings import Settings
 
 STORED = snapshot_pb2.SnapshotSegment(indexes=[snapshot_pb2.DelayedIndex(timestamp=1, ledger_id=2, entry_id=3)])
 

@@ -14,10 +14,10 @@ from typing import Any
 import httpx
 import yaml
 
-from snapshot_storage.faulty import FaultyStorage
+from delayed_tracker.service.server import BoundAddresses, TrackerServer
+from delayed_tracker.service.settings.settings import Settings
+from delayed_tracker.storage.testing.faulty import FaultyStorage
 from tests.project_tree import ROOT
-from tracker.service.server import BoundAddresses, TrackerServer
-from tracker.service.settings import Settings
 
 SCRAPE_S = 0.5
 _SECONDS = {"s": 1, "m": 60, "h": 3_600}

@@ -6,13 +6,13 @@ import subprocess
 
 import pytest
 
+from delayed_tracker.cli.spark.textfile import METRIC_NAMES
+from delayed_tracker.service.instruments.catalogue import FAMILIES
+from delayed_tracker.service.instruments.family import Kind, Origin
 from grafana.regenerate import DASHBOARDS as DASHBOARDS_DIRECTORY
 from grafana.regenerate import differences, generate, main
 from tests.project_tree import ROOT
 from tests.prometheus.queries import DASHBOARDS, RULES, metrics_in, panel_queries, panels, rules
-from tracker.cli.spark.textfile import METRIC_NAMES
-from tracker.service.metrics.catalogue import FAMILIES
-from tracker.service.metrics.family import Kind, Origin
 
 HISTOGRAM_SERIES = ("_bucket", "_count", "_sum")
 OF_THE_PROCESS = {"process_cpu_seconds_total", "process_resident_memory_bytes"}

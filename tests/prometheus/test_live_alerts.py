@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_storage.faulty import FaultPlan
+from delayed_tracker.client import DelayedTrackerClient, TrackerSession
+from delayed_tracker.storage.testing.faulty import FaultPlan
 from tests.integration.dispatcher import now_ms
 from tests.prometheus.binaries import find_program
 from tests.prometheus.live import Service, eventually, prometheus, scaled_rules, textfile_exporter
 from tests.prometheus.queries import RULES
-from tracker.client import DelayedTrackerClient, TrackerSession
 
 pytestmark = [pytest.mark.slow, pytest.mark.deep, pytest.mark.timeout(300)]
 

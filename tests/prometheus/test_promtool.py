@@ -4,11 +4,11 @@ import subprocess
 
 from prometheus_client import parser
 
+from delayed_tracker.service.clock import SystemClock
+from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
 from tests.service.metrics.scraping import exposition
 from tests.service.shell import KEY as TRACKER
 from tests.service.shell import bucketful, indexes, running_service, settle
-from tracker.service.clock import SystemClock
-from tracker.service.metrics.measured_storage import MeasuredStorage
 
 
 def checked(promtool: str, text: str) -> tuple[int, str]:

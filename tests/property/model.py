@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from tracker.core.columns import BEFORE_ALL, Position
-from tracker.core.limits import TrackerLimits
+from delayed_tracker.core.values.columns import BEFORE_ALL, Position
+from delayed_tracker.core.values.limits import TrackerLimits
 
 Row = tuple[int, int, int]
 

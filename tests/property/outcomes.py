@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from tracker.core.columns import IndexColumns
+from delayed_tracker.core.values.columns import IndexColumns
 
 
 def plain(answer):

@@ -2,16 +2,16 @@
 
 from collections import Counter
 
+from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.engine.effects import DeleteSnapshots, Effect, LoadSegments, MergeSnapshots, StoreSnapshot
+from delayed_tracker.core.rules.recovery import RecoverableBucket, plan_recovery
+from delayed_tracker.core.rules.seal import SealedIndexes, seal
+from delayed_tracker.core.rules.segment import cut_segments
+from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from tests.core.two_clocks import TwoClocks
 from tests.property.model import Model, Row
-from tracker.core.columns import IndexColumns, Position, PositionColumns
-from tracker.core.core import TrackerCore
-from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, MergeSnapshots, StoreSnapshot
-from tracker.core.limits import TrackerLimits
-from tracker.core.position_bitmap import PositionBitmap
-from tracker.core.recovery import RecoverableBucket, plan_recovery
-from tracker.core.seal import SealedIndexes, seal
-from tracker.core.segment import cut_segments
 
 
 class StoredWorld(TwoClocks):

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.core.engine.effects import DeleteSnapshots, StoreSnapshot
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
+from delayed_tracker.core.values.verb_results import BucketView
 from tests.core.shell import Shell
 from tests.property.coverage import Coverage
 from tests.property.examples import tracker_examples
 from tests.property.outcomes import plain
 from tests.property.tiny_limits import tiny_limits
-from tracker.core.columns import Position
-from tracker.core.effects import DeleteSnapshots, StoreSnapshot
-from tracker.core.limits import TrackerKind, TrackerLimits
-from tracker.core.outcomes import BucketView
 
 pytestmark = pytest.mark.timeout(3_600)  # thousands of examples take their time
 

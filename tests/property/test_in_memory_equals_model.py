@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from tests.property.coverage import Coverage
 from tests.property.examples import tracker_examples
 from tests.property.test_tracker_equals_model import bucket_limits, steps
 from tests.property.tracker_world import World
-from tracker.core.limits import TrackerKind, TrackerLimits
 
 pytestmark = pytest.mark.timeout(3_600)  # thousands of examples take their time
 

@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.core.engine.effects import LoadSegments
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.limits import TrackerLimits
 from tests.property.coverage import Coverage
 from tests.property.examples import tracker_examples
 from tests.property.tracker_world import World
-from tracker.core.columns import Position
-from tracker.core.effects import LoadSegments
-from tracker.core.limits import TrackerLimits
 
 REQUIRED_SHARES = {"seal": 0.5, "load": 0.3, "room made by an ack": 0.1, "merge": 0.05}
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.entry.interceptor_names import load_interceptors
+from delayed_tracker.ledger.entry.interceptors import broker_metadata_of
+from delayed_tracker.ledger.local.errors import AppendFailed
+from delayed_tracker.ledger.local.opening import open_writer
+from delayed_tracker.ledger.local.rollover import RolloverLimits
+from delayed_tracker.ledger.local.source import open_local_ledgers
 from tests.ledger.local.disks import TOPIC, FailingDisk, stored
-from tracker.core.columns import Position
-from tracker.ledger.interceptor_names import load_interceptors
-from tracker.ledger.interceptors import broker_metadata_of
-from tracker.ledger.local.errors import AppendFailed
-from tracker.ledger.local.opening import open_writer
-from tracker.ledger.local.rollover import RolloverLimits
-from tracker.ledger.local.source import open_local_ledgers
 
 BATCHES = st.lists(st.tuples(st.binary(max_size=60), st.integers(-1, 5)), max_size=9)
 STEPS = st.one_of(

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.limits import TrackerLimits
 from tests.property.coverage import Coverage
 from tests.property.examples import tracker_examples
 from tests.property.tiny_limits import tiny_limits
 from tests.property.tracker_world import World
-from tracker.core.columns import Position
-from tracker.core.limits import TrackerLimits
 
 pytestmark = pytest.mark.timeout(3_600)  # thousands of examples take their time
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.core.engine.effects import LoadSegments
+from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.instant import Instant
+from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from tests.core.shell import Shell
 from tests.property.coverage import Coverage
 from tests.property.examples import tracker_examples
 from tests.property.outcomes import plain
 from tests.property.tiny_limits import tiny_limits
-from tracker.core.columns import IndexColumns, Position, PositionColumns
-from tracker.core.effects import LoadSegments
-from tracker.core.instant import Instant
-from tracker.core.limits import TrackerKind, TrackerLimits
 
 pytestmark = pytest.mark.timeout(3_600)  # thousands of examples take their time
 

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from tracker.core.limits import TrackerLimits
+from delayed_tracker.core.values.limits import TrackerLimits
 
 
 def tiny_limits(**drawn: st.SearchStrategy[object]) -> st.SearchStrategy[TrackerLimits]:

@@ -2,13 +2,13 @@
 
 import pytest
 
+from delayed_tracker.core.core import TrackerClosed
+from delayed_tracker.core.engine.effects import LoadSegments, MergeSnapshots, StoreSnapshot
+from delayed_tracker.core.engine.leases import LeaseAck
+from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.limits import TrackerKind
 from tests.property.model import Row
 from tests.property.stored_world import StoredWorld
-from tracker.core.columns import IndexColumns, Position, PositionColumns
-from tracker.core.core import TrackerClosed
-from tracker.core.effects import LoadSegments, MergeSnapshots, StoreSnapshot
-from tracker.core.leases import LeaseAck
-from tracker.core.limits import TrackerKind
 
 
 class World(StoredWorld):

@@ -8,16 +8,16 @@ their kind is in ``held``; kinds in ``failing`` fail.
 from collections.abc import Iterable
 from dataclasses import replace
 
+from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.engine.effects import DeleteSnapshots, Effect, LoadSegments, MergeSnapshots, StoreSnapshot
+from delayed_tracker.core.rules.recovery import RecoverableBucket, plan_recovery
+from delayed_tracker.core.rules.seal import SealedIndexes, seal
+from delayed_tracker.core.rules.segment import cut_segments
+from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.core.values.verb_results import AddOutcome
 from tests.core.two_clocks import TwoClocks
-from tracker.core.columns import IndexColumns, Position, PositionColumns
-from tracker.core.core import TrackerCore
-from tracker.core.effects import DeleteSnapshots, Effect, LoadSegments, MergeSnapshots, StoreSnapshot
-from tracker.core.limits import TrackerLimits
-from tracker.core.outcomes import AddOutcome
-from tracker.core.position_bitmap import PositionBitmap
-from tracker.core.recovery import RecoverableBucket, plan_recovery
-from tracker.core.seal import SealedIndexes, seal
-from tracker.core.segment import cut_segments
 
 CREATE, LOAD, DELETE, MERGE = StoreSnapshot, LoadSegments, DeleteSnapshots, MergeSnapshots
 

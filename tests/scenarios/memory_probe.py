@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tracker.core.columns import Int64Array, index_columns
-from tracker.core.core import TrackerCore
-from tracker.core.effects import LoadSegments, StoreSnapshot
-from tracker.core.instant import Instant
-from tracker.core.limits import TrackerKind, TrackerLimits
-from tracker.core.seal import SealedIndexes, seal
+from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.engine.effects import LoadSegments, StoreSnapshot
+from delayed_tracker.core.rules.seal import SealedIndexes, seal
+from delayed_tracker.core.values.columns import Int64Array, index_columns
+from delayed_tracker.core.values.instant import Instant
+from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 
 NOW_MS = 1_700_000_000_000
 NOW = Instant(NOW_MS, 0)

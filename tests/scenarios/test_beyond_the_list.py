@@ -5,10 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from delayed_tracker.core.engine.effects import MergeSnapshots
+from delayed_tracker.core.values.columns import (
+    ENTRY_ID_MAX,
+    INT63_MAX,
+    IndexColumns,
+    Position,
+    PositionColumns,
+    index_columns,
+)
+from delayed_tracker.core.values.verb_results import Delivery
 from tests.scenarios.desk import CREATE, DELETE, LOAD, MERGE, Desk
-from tracker.core.columns import ENTRY_ID_MAX, INT63_MAX, IndexColumns, Position, PositionColumns, index_columns
-from tracker.core.effects import MergeSnapshots
-from tracker.core.outcomes import Delivery
 
 FAR = 3_600_000
 CORNERS = [(0, 0), (0, ENTRY_ID_MAX), (INT63_MAX, 0), (INT63_MAX, ENTRY_ID_MAX)]

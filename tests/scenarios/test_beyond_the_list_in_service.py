@@ -10,10 +10,14 @@ from pathlib import Path
 import grpc
 import pytest
 
+from delayed_tracker.core.values.verb_results import BucketState
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.errors import TrackerKey
+from delayed_tracker.service.trackers.registry import TrackerRegistry
+from delayed_tracker.storage.errors import StorageUnavailable
+from delayed_tracker.storage.registry import open_storage
+from delayed_tracker.storage.sqlite.schema import ENTRY_BITS, ENTRY_ID_MAX
 from delayed_tracker.v1 import tracker_pb2 as pb
-from snapshot_storage.errors import StorageUnavailable
-from snapshot_storage.registry import open_storage
-from snapshot_storage.sqlite_schema import ENTRY_BITS, ENTRY_ID_MAX
 from tests.service.rpc import REF, add, details, opened, poll, refused, stats_of
 from tests.service.shell import (
     KEY,
@@ -28,10 +32,6 @@ from tests.service.shell import (
     running_service,
     until,
 )
-from tracker.core.outcomes import BucketState
-from tracker.service.clock import ManualClock
-from tracker.service.errors import TrackerKey
-from tracker.service.registry import TrackerRegistry
 
 FAR_MS = 1_000_000
 MORE_THAN_A_PAGE = 4_000

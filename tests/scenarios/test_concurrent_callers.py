@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.exposition.exporter import ServiceMetrics
+from delayed_tracker.storage.errors import StorageUnavailable
+from delayed_tracker.storage.protocol import CatalogueEntry
+from delayed_tracker.storage.registry import open_storage
 from delayed_tracker.v1 import tracker_pb2 as pb
-from snapshot_storage.errors import StorageUnavailable
-from snapshot_storage.protocol import CatalogueEntry
-from snapshot_storage.registry import open_storage
 from tests.service.rpc import REF, add, opened, stats_of
 from tests.service.shell import (
     KEY,
@@ -23,9 +26,6 @@ from tests.service.shell import (
     settle,
 )
 from tests.snapshot_storage.sqlite_files import create, started
-from tracker.core.columns import Position
-from tracker.service.clock import ManualClock
-from tracker.service.metrics.exporter import ServiceMetrics
 
 FAR_MS = 1_000_000
 

@@ -6,6 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from delayed_tracker.core.values.columns import Position, PositionColumns, index_columns
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.scenarios.desk import Desk
 from tests.service.rpc import REF, add, opened, poll, stats_of
@@ -19,10 +23,6 @@ from tests.service.shell import (
     running_service,
     settle,
 )
-from tracker.core.columns import Position, PositionColumns, index_columns
-from tracker.core.limits import TrackerLimits
-from tracker.service.clock import ManualClock
-from tracker.service.limits import ServiceLimits
 
 FAR = 3_600_000
 

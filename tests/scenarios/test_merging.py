@@ -4,10 +4,10 @@ import math
 
 import pytest
 
+from delayed_tracker.core.engine.effects import DeleteSnapshots, LoadSegments, MergeSnapshots, StoreSnapshot
+from delayed_tracker.core.rules.merge_plan import adjacent_with_fewest, merge_group_size
+from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
 from tests.scenarios.desk import LOAD, MERGE, Desk
-from tracker.core.columns import IndexColumns, Position, PositionColumns
-from tracker.core.effects import DeleteSnapshots, LoadSegments, MergeSnapshots, StoreSnapshot
-from tracker.core.merge_plan import adjacent_with_fewest, merge_group_size
 
 FAR = 3_600_000
 

@@ -9,13 +9,13 @@ from contextlib import contextmanager, suppress
 import pytest
 from structlog.testing import capture_logs
 
-from snapshot_storage.memory import MemoryStorage
+from delayed_tracker.core.values.columns import IndexColumns
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.errors import TrackerBroken, TrackerNotOpen
+from delayed_tracker.service.exposition.exporter import ServiceMetrics
+from delayed_tracker.service.trackers.registry import TrackerRegistry
+from delayed_tracker.storage.memory import MemoryStorage
 from tests.service.shell import KEY, ControlledStorage, bucketful, elapse, indexes, make_registry, rows, settle
-from tracker.core.columns import IndexColumns
-from tracker.service.clock import ManualClock
-from tracker.service.errors import TrackerBroken, TrackerNotOpen
-from tracker.service.metrics.exporter import ServiceMetrics
-from tracker.service.registry import TrackerRegistry
 
 SOON_MS = 2_000
 EVERY = 7
@@ -30,7 +30,7 @@ class Allocations:
         self.failed = False
 
     def __call__(self, frame, event, _argument):
-        if event == "call" and "tracker/core/" in frame.f_code.co_filename:
+        if event == "call" and "tracker/delayed_tracker/core/" in frame.f_code.co_filename:
             self._calls_left -= 1
             if not self._calls_left:
                 self.failed = True

@@ -2,11 +2,11 @@
 
 import pytest
 
+from delayed_tracker.core.engine.effects import DeleteSnapshots, LoadSegments
+from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.core.values.verb_results import BucketState
 from tests.scenarios.desk import CREATE, DELETE, LOAD, Desk
-from tracker.core.columns import IndexColumns, Position, PositionColumns
-from tracker.core.effects import DeleteSnapshots, LoadSegments
-from tracker.core.errors import InvalidInput
-from tracker.core.outcomes import BucketState
 
 FAR = 3_600_000
 

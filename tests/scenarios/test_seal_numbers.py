@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
+from delayed_tracker.core.engine.effects import MergeSnapshots, StoreSnapshot
+from delayed_tracker.core.values.columns import Position, PositionColumns
 from tests.scenarios.desk import CREATE, MERGE, Desk
-from tracker.core.columns import Position, PositionColumns
-from tracker.core.effects import MergeSnapshots, StoreSnapshot
 
 FAR = 3_600_000
 MOVED = (5, 0)

@@ -5,11 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
+from delayed_tracker.core.engine.effects import LoadSegments, StoreSnapshot
+from delayed_tracker.core.rules.seal import seal
+from delayed_tracker.core.values.columns import IndexColumns, Position, index_columns
+from delayed_tracker.core.values.verb_results import BucketState
 from tests.scenarios.desk import CREATE, LOAD, Desk
-from tracker.core.columns import IndexColumns, Position, index_columns
-from tracker.core.effects import LoadSegments, StoreSnapshot
-from tracker.core.outcomes import BucketState
-from tracker.core.seal import seal
 
 FAR = 3_600_000
 

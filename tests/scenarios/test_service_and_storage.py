@@ -6,15 +6,15 @@ from contextlib import closing
 
 import pytest
 
-from snapshot_storage.codec import decode_metadata, encode_snapshot
-from snapshot_storage.errors import StorageUnavailable
-from snapshot_storage.registry import open_storage
+from delayed_tracker.core.engine.effects import StoreSnapshot
+from delayed_tracker.core.rules.seal import seal
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.storage.codec.codec import decode_metadata, encode_snapshot
+from delayed_tracker.storage.errors import StorageUnavailable
+from delayed_tracker.storage.registry import open_storage
 from tests.scenarios.desk import CREATE, Desk
 from tests.service.shell import KEY, ControlledStorage, bucketful, elapse, failing, make_registry, rows
-from tracker.core.effects import StoreSnapshot
-from tracker.core.position_bitmap import PositionBitmap
-from tracker.core.seal import seal
-from tracker.service.clock import ManualClock
 
 FAR = 3_600_000
 

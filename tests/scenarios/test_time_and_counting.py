@@ -2,8 +2,8 @@
 
 import pytest
 
+from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
 from tests.scenarios.desk import LOAD, Desk
-from tracker.core.columns import IndexColumns, Position, PositionColumns
 
 FAR = 3_600_000
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 import structlog
 
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.telemetry.logs import configure_logging
 from tests.service.imports import FAR_MS, snapshot
 from tests.service.shell import ControlledStorage, elapse, make_registry, running_service
-from tracker.service.clock import ManualClock
-from tracker.service.logs import configure_logging
 
 
 @pytest.fixture

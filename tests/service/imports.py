@@ -4,14 +4,14 @@ from collections.abc import AsyncIterator, Iterable
 
 import google_crc32c
 
+from delayed_tracker.client.queues.importing import SnapshotToImport, import_header, import_requests
+from delayed_tracker.core.rules.seal import SealedIndexes
+from delayed_tracker.core.rules.segment import cut_segments
+from delayed_tracker.core.values.columns import IndexColumns, Position
+from delayed_tracker.storage.codec.codec import encode_snapshot
 from delayed_tracker.v1 import tracker_pb2 as pb
-from snapshot_storage.codec import encode_snapshot
 from tests.service.rpc import REF, add, poll, stats_of
 from tests.service.shell import KEY, elapse, settle
-from tracker.client.importing import SnapshotToImport, import_header, import_requests
-from tracker.core.columns import IndexColumns, Position
-from tracker.core.seal import SealedIndexes
-from tracker.core.segment import cut_segments
 
 FAR_MS = 1_000_000
 """How far away deadlines are that must not come near."""

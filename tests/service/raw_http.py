@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from starlette.applications import Starlette
 
-from tracker.service.http import HttpServer
-from tracker.service.http_connections import HttpLimits
-from tracker.service.listen import listen
-from tracker.service.settings_keys import Address
+from delayed_tracker.service.http.connections import HttpLimits
+from delayed_tracker.service.http.edge import HttpServer
+from delayed_tracker.service.process.listen import listen
+from delayed_tracker.service.settings.keys import Address
 
 LIVE = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
 

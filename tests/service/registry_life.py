@@ -1,6 +1,7 @@
 """What tests of the registry do again and again: open a tracker, fill it, start the registry anew."""
 
-from snapshot_storage.errors import StorageUnavailable
+from delayed_tracker.core.values.columns import PositionColumns
+from delayed_tracker.storage.errors import StorageUnavailable
 from tests.service.shell import (
     KEY,
     bucketful,
@@ -8,7 +9,6 @@ from tests.service.shell import (
     make_registry,
     settle,
 )
-from tracker.core.columns import PositionColumns
 
 FAR_MS = 1_000_000
 

@@ -57,7 +57,15 @@ async def serving_process(
         if open_files is not None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, open_files))
 
-    arguments = ["-m", "tracker.cli", "serve", "--json", "--ready-file", str(directory / "ready.json"), *options]
+    arguments = [
+        "-m",
+        "delayed_tracker.cli",
+        "serve",
+        "--json",
+        "--ready-file",
+        str(directory / "ready.json"),
+        *options,
+    ]
     for key, value in (
         ("bucketSnapshotStorageUrl", f"sqlite:{directory / 'tracker.db'}"),
         ("grpcListenAddress", "127.0.0.1:0"),

@@ -10,17 +10,17 @@ from typing import TypeVar
 
 import grpc
 
+from delayed_tracker.core.values.columns import IndexColumns
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.errors import TrackerKey
+from delayed_tracker.service.grpc.methods import serve_tracker
+from delayed_tracker.service.grpc.servicer import TrackerServicer
+from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
+from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.service.trackers.registry import TrackerRegistry
+from delayed_tracker.storage.memory import MemoryStorage
 from delayed_tracker.v1 import tracker_pb2_grpc
-from snapshot_storage.memory import MemoryStorage
-from tracker.core.columns import IndexColumns
-from tracker.core.limits import TrackerLimits
-from tracker.service.clock import ManualClock
-from tracker.service.errors import TrackerKey
-from tracker.service.limits import ServiceLimits
-from tracker.service.methods import serve_tracker
-from tracker.service.metrics.measured_storage import MeasuredStorage
-from tracker.service.registry import TrackerRegistry
-from tracker.service.servicer import TrackerServicer
 
 AnswerT = TypeVar("AnswerT")
 

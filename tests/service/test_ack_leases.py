@@ -2,11 +2,11 @@
 
 import pytest
 
+from delayed_tracker.client.model.bounds import ACKS_MAX
+from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.service.rpc import REF, add, opened, poll, refused, stats_of
 from tests.service.shell import running_service
-from tracker.client.bounds import ACKS_MAX
-from tracker.service.limits import ServiceLimits
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from delayed_tracker.service.admission.byte_budget import ByteBudget
+from delayed_tracker.service.errors import Overloaded
 from tests.service.shell import settle
-from tracker.service.byte_budget import ByteBudget
-from tracker.service.errors import Overloaded
 
 LONG_MS = 60_000
 

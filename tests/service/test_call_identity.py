@@ -9,13 +9,13 @@ import pytest
 import structlog
 from google.rpc import error_details_pb2, status_pb2
 
+from delayed_tracker.service.telemetry.call_identity import CallIdentity
+from delayed_tracker.service.telemetry.failures import STORE_FAILED
+from delayed_tracker.service.telemetry.logs import configure_logging
+from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.v1 import tracker_pb2 as pb
-from snapshot_storage.errors import StorageUnavailable
 from tests.service.rpc import REF, add, opened, refused
 from tests.service.shell import failing, running_service, until
-from tracker.service.call_identity import CallIdentity
-from tracker.service.logs import configure_logging
-from tracker.service.trouble import STORE_FAILED
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tracker.service.calls import Calls
-from tracker.service.errors import ShuttingDown
-from tracker.service.limits import ServiceLimits
+from delayed_tracker.service.admission.calls import Calls
+from delayed_tracker.service.errors import ShuttingDown
+from delayed_tracker.service.limits import ServiceLimits
 
 
 async def never() -> AsyncIterator[str]:

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from tracker.service import clock as clock_module
-from tracker.service.clock import ManualClock, SystemClock, pause
+from delayed_tracker.service import clock as clock_module
+from delayed_tracker.service.clock import ManualClock, SystemClock, pause
 
 
 def test_manual_clock_fires_timers_in_order_of_their_moments():

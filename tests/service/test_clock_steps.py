@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from snapshot_storage.errors import StorageUnavailable
+from delayed_tracker.service import clock as clock_module
+from delayed_tracker.service.clock import SystemClock
+from delayed_tracker.storage.errors import StorageUnavailable
 from tests.service.shell import KEY, TINY, bucketful, elapse, failing, indexes, make_registry, rows, settle
-from tracker.service import clock as clock_module
-from tracker.service.clock import SystemClock
 
 HOUR_MS = 3_600_000
 LEASE_MS = 30_000

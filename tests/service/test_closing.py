@@ -5,8 +5,8 @@ import dataclasses
 
 import pytest
 
+from delayed_tracker.core.values.columns import PositionColumns
 from tests.service.shell import KEY, TINY, Gate, bucketful, elapse, make_registry, settle
-from tracker.core.columns import PositionColumns
 
 FAR_MS = 1_000_000
 

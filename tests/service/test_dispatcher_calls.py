@@ -5,13 +5,13 @@ import asyncio
 import grpc
 import pytest
 
+from delayed_tracker.core.values.columns import ENTRY_ID_MAX
+from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.v1 import tracker_pb2 as pb
 from delayed_tracker.v1 import tracker_pb2_grpc
-from snapshot_storage.errors import StorageUnavailable
 from tests.service.rpc import REF, add, details, opened, poll, refused, stats_of
 from tests.service.shell import KEY, Gate, elapse, failing, running_service, settle, until
-from tracker.core.columns import ENTRY_ID_MAX
-from tracker.service.limits import ServiceLimits
 
 LIMITS = ServiceLimits(batch_max=1_000)
 FAR_MS = 1_000_000

@@ -5,12 +5,12 @@ from concurrent.futures import Future
 
 import pytest
 
-from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
+from delayed_tracker.core.values.columns import PositionColumns
+from delayed_tracker.core.values.verb_results import BucketState
+from delayed_tracker.service.errors import PollEnded, TrackerNotOpen
+from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
 from tests.service.shell import KEY, OTHER, Gate, bucketful, elapse, failing, indexes, make_registry, rows, settle
-from tracker.core.columns import PositionColumns
-from tracker.core.outcomes import BucketState
-from tracker.service.errors import PollEnded, TrackerNotOpen
-from tracker.service.limits import ServiceLimits
 
 FAR_MS = 1_000_000
 

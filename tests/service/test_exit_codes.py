@@ -2,7 +2,12 @@
 
 import pytest
 
-from snapshot_storage.errors import (
+from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
+from delayed_tracker.service.process.exit_codes import ExitCode, exit_code_of
+from delayed_tracker.service.process.listen import AddressInUse, AddressUnusable
+from delayed_tracker.service.settings.keys import Address
+from delayed_tracker.service.settings.load import InvalidSettings
+from delayed_tracker.storage.errors import (
     SnapshotCorrupt,
     SnapshotNotFound,
     StorageBackendMissing,
@@ -11,11 +16,6 @@ from snapshot_storage.errors import (
     StorageUnavailable,
     UnknownStorageScheme,
 )
-from tracker.core.errors import DelayedTrackerError, InvalidInput
-from tracker.service.exit_codes import ExitCode, exit_code_of
-from tracker.service.listen import AddressInUse, AddressUnusable
-from tracker.service.settings_keys import Address
-from tracker.service.settings_load import InvalidSettings
 
 ADDRESS = Address("127.0.0.1", 1)
 

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.process.freed_memory import LOOK_MS, LOOKS_MAX, FreedMemory, trim_of_this_process
 from tests.project_tree import ROOT
-from tracker.service.clock import ManualClock
-from tracker.service.freed_memory import LOOK_MS, LOOKS_MAX, FreedMemory, trim_of_this_process
 
 
 class Process:
@@ -86,7 +86,7 @@ def test_what_lies_between_held_blocks_goes_back():
     program = """
 import os
 from pathlib import Path
-from tracker.service.freed_memory import trim_of_this_process
+from delayed_tracker.service.process.freed_memory import trim_of_this_process
 def resident(): return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 blocks = [bytes(10_000) for _ in range(10_000)]
 held = blocks[::1_000]
@@ -104,7 +104,7 @@ def test_all_other_threads_allocate_in_one_arena(environment, arena_count):
     """Unless the environment asks for another number of them."""
     program = """
 import ctypes, os, threading
-from tracker.service.freed_memory import allocate_in_two_arenas
+from delayed_tracker.service.process.freed_memory import allocate_in_two_arenas
 def arena_count():
     read, write = os.pipe()
     libc = ctypes.CDLL(None)

@@ -7,15 +7,15 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from snapshot_storage.registry import open_storage
-from tracker.core.limits import TrackerLimits
-from tracker.service.errors import TrackerKey
-from tracker.service.health import Health, Stage
-from tracker.service.http import HttpServer, build_app
-from tracker.service.listen import listen
-from tracker.service.metrics.exporter import ServiceMetrics
-from tracker.service.registry import TrackerRegistry
-from tracker.service.settings_keys import Address
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.service.errors import TrackerKey
+from delayed_tracker.service.exposition.exporter import ServiceMetrics
+from delayed_tracker.service.http.edge import HttpServer, build_app
+from delayed_tracker.service.process.health import Health, Stage
+from delayed_tracker.service.process.listen import listen
+from delayed_tracker.service.settings.keys import Address
+from delayed_tracker.service.trackers.registry import TrackerRegistry
+from delayed_tracker.storage.registry import open_storage
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from structlog.testing import capture_logs
 
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.http.connections import HttpLimits
 from tests.service.raw_http import LIVE, rest_of, serving
 from tests.service.shell import until
-from tracker.service.clock import ManualClock
-from tracker.service.http_connections import HttpLimits
 
 SOON = HttpLimits(connections_max=50, client_timeout_ms=100)
 LATE = HttpLimits(connections_max=4, client_timeout_ms=60_000)

@@ -6,12 +6,12 @@ import re
 import pytest
 from starlette.applications import Starlette
 
+from delayed_tracker.service.exposition.exporter import ServiceMetrics
+from delayed_tracker.service.http.connections import REQUEST_HEAD_BYTES_MAX, HttpLimits
+from delayed_tracker.service.http.edge import build_app
+from delayed_tracker.service.http.framing import BODY_BYTES_MAX
+from delayed_tracker.service.process.health import Health
 from tests.service.raw_http import LIVE, Port, serving
-from tracker.service.health import Health
-from tracker.service.http import build_app
-from tracker.service.http_connections import REQUEST_HEAD_BYTES_MAX, HttpLimits
-from tracker.service.http_framing import BODY_BYTES_MAX
-from tracker.service.metrics.exporter import ServiceMetrics
 
 HEAD = LIVE[:-2]
 CHUNKED = b"Transfer-Encoding: chunked\r\n"

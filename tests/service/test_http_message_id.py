@@ -6,17 +6,17 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from snapshot_storage.registry import open_storage
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.ledger.topic_name import TopicName
+from delayed_tracker.service.exposition.exporter import ServiceMetrics
+from delayed_tracker.service.http.edge import build_app
+from delayed_tracker.service.http.message_id import AdminHooks, message_id_routes
+from delayed_tracker.service.process.health import Health
+from delayed_tracker.service.queries.ledger_access import LedgerAccess, LedgerAnswers
+from delayed_tracker.service.settings.settings import Settings
+from delayed_tracker.service.trackers.registry import TrackerRegistry
+from delayed_tracker.storage.registry import open_storage
 from tests.golden.pulsar_pack import BOOKIE, METADATA, expected
-from tracker.core.limits import TrackerLimits
-from tracker.ledger.topic_name import TopicName
-from tracker.service.health import Health
-from tracker.service.http import build_app
-from tracker.service.http_message_id import AdminHooks, message_id_routes
-from tracker.service.ledger_access import LedgerAccess, LedgerAnswers
-from tracker.service.metrics.exporter import ServiceMetrics
-from tracker.service.registry import TrackerRegistry
-from tracker.service.settings import Settings
 
 SOURCE = f"bookkeeper+file:{BOOKIE}?metadata={METADATA}"
 INTERCEPTORS = "org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor"

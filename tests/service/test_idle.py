@@ -6,12 +6,12 @@ import tracemalloc
 
 import pytest
 
-from snapshot_storage.memory import MemoryStorage
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.errors import TrackerKey
+from delayed_tracker.service.trackers.host import TrackerHost
+from delayed_tracker.storage.memory import MemoryStorage
 from tests.service.shell import elapse, make_registry
-from tracker.core.limits import TrackerLimits
-from tracker.service.clock import ManualClock
-from tracker.service.errors import TrackerKey
-from tracker.service.host import TrackerHost
 
 DAY_MS = 86_400_000
 

@@ -7,12 +7,12 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
+from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.storage.errors import SnapshotConflict, StorageUnavailable
 from delayed_tracker.v1 import tracker_pb2 as pb
-from snapshot_storage.errors import SnapshotConflict, StorageUnavailable
 from tests.service.imports import FAR_MS, catalogued, imported, requests, stored_ids, used, world
 from tests.service.rpc import REF, add, opened, refused, stats_of
 from tests.service.shell import KEY, Gate, as_time_passes, failing, settle, until
-from tracker.service.limits import ServiceLimits
 
 
 class Arrival:

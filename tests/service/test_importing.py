@@ -6,14 +6,14 @@ from dataclasses import replace
 import grpc
 import pytest
 
+from delayed_tracker.client.model.answers import Position
+from delayed_tracker.core.values.limits import TrackerKind
+from delayed_tracker.service.errors import TrackerInMemory
+from delayed_tracker.service.trackers.importing import ImportTerms, SnapshotImport
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.service.imports import FAR_MS, catalogued, imported, requests, snapshot, stored_ids, used, world
 from tests.service.rpc import REF, add, opened, poll, refused, stats_of
 from tests.service.shell import KEY, TINY, elapse, make_registry, until
-from tracker.client.answers import Position
-from tracker.core.limits import TrackerKind
-from tracker.service.errors import TrackerInMemory
-from tracker.service.importing import ImportTerms, SnapshotImport
 
 
 async def test_an_import_takes_the_place_of_everything(service, two):

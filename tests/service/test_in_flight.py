@@ -5,11 +5,11 @@ import asyncio
 import grpc
 import pytest
 
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.service.rpc import REF, add, opened, poll, refused, stats_of
 from tests.service.shell import running_service, until
-from tracker.core.limits import TrackerLimits
-from tracker.service.limits import ServiceLimits
 
 MIB = 2**20
 SEAT = MIB

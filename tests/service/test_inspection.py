@@ -3,15 +3,15 @@
 import grpc
 import pytest
 
+from delayed_tracker.cli.terminal.output import instant
+from delayed_tracker.core.values.columns import INT63_MAX
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.queries.histogram import Bars
+from delayed_tracker.service.queries.time_span import in_two_units
+from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
 from delayed_tracker.v1 import tracker_pb2 as pb
-from snapshot_storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
 from tests.service.rpc import REF, add, opened, poll, refused, stats_of
 from tests.service.shell import Gate, elapse, failing, settle, until
-from tracker.cli.output import instant
-from tracker.core.columns import INT63_MAX
-from tracker.core.errors import InvalidInput
-from tracker.service.histogram import Bars
-from tracker.service.time_span import in_two_units
 
 FAR_MS = 1_000_000
 COUNT = 12

@@ -11,8 +11,8 @@ import pytest
 from numba import config
 from structlog.testing import capture_logs
 
-from tracker.core.jit import Kernels, cached_in
-from tracker.service.kernel_start import KernelStart
+from delayed_tracker.core.kernels.jit import Kernels, cached_in
+from delayed_tracker.service.process.kernel_start import KernelStart
 
 pytestmark = [
     pytest.mark.slow,
@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 SUMS = """
-from tracker.core.jit import COLUMN, Kernels
+from delayed_tracker.core.kernels.jit import COLUMN, Kernels
 
 KERNELS = Kernels()
 
@@ -145,7 +145,7 @@ async def test_the_child_ends_with_the_service_that_started_it(tmp_path):
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "tracker.service.kernels",
+        "delayed_tracker.service.process.kernels",
         stdin=asyncio.subprocess.PIPE,
         env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
     )

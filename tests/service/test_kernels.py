@@ -12,13 +12,13 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled with NUMBA_DISABLE_JIT=1"),
 ]
-WARM_UP = "from tracker.service.kernels import load_kernels; load_kernels()"
+WARM_UP = "from delayed_tracker.service.process.kernels import load_kernels; load_kernels()"
 
 FIRST_USE = f"""
 import sys
 import numpy as np
 {WARM_UP}
-from tracker.core.columns import index_columns
+from delayed_tracker.core.values.columns import index_columns
 frozen = index_columns(np.arange(9), np.arange(9), np.arange(9))
 before = set(sys.modules)
 frozen.sorted()

@@ -9,22 +9,22 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.entry.frame import split_frame
+from delayed_tracker.service.admission.calls import Calls
+from delayed_tracker.service.grpc.ledger_servicer import LedgerServicer
+from delayed_tracker.service.grpc.methods import serve_ledgers
+from delayed_tracker.service.process.health import LEDGER_SERVICE_NAME
+from delayed_tracker.service.queries import ledger_access
+from delayed_tracker.service.queries.ledger_access import LedgerAccess, LedgerAnswers
+from delayed_tracker.service.server import TrackerServer
+from delayed_tracker.service.settings.settings import Settings
 from delayed_tracker.v1 import ledger_pb2 as pb
 from delayed_tracker.v1 import ledger_pb2_grpc, tracker_pb2
 from tests.golden.pulsar_pack import BOOKIE, METADATA, expected
 from tests.ledger.disks import DiskFiles
 from tests.ledger.log_files import TOPIC, entry_log, flipped, message
 from tests.service.rpc import refused
-from tracker.core.errors import InvalidInput
-from tracker.ledger.frame import split_frame
-from tracker.service import ledger_access
-from tracker.service.calls import Calls
-from tracker.service.health import LEDGER_SERVICE_NAME
-from tracker.service.ledger_access import LedgerAccess, LedgerAnswers
-from tracker.service.ledger_servicer import LedgerServicer
-from tracker.service.methods import serve_ledgers
-from tracker.service.server import TrackerServer
-from tracker.service.settings import Settings
 
 SOURCE = f"bookkeeper+file:{BOOKIE}?metadata={METADATA}"
 PLAIN = "persistent://lab/main/plain"

@@ -6,8 +6,14 @@ import dataclasses
 import pytest
 from structlog.testing import capture_logs
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.errors import TrackerKey
+from delayed_tracker.service.telemetry.failures import FENCED, STORE_FAILED
+from delayed_tracker.service.telemetry.line_budget import MINUTE_MS, LineBudget
+from delayed_tracker.service.trackers.tracker_events import LINES_MAX
+from delayed_tracker.storage.errors import SnapshotCorrupt, StorageUnavailable
 from delayed_tracker.v1 import tracker_pb2 as pb
-from snapshot_storage.errors import SnapshotCorrupt, StorageUnavailable
 from tests.service.rpc import REF, add, opened
 from tests.service.shell import (
     KEY,
@@ -22,12 +28,6 @@ from tests.service.shell import (
     running_service,
     settle,
 )
-from tracker.core.columns import Position
-from tracker.service.clock import ManualClock
-from tracker.service.errors import TrackerKey
-from tracker.service.life_log import LINES_MAX
-from tracker.service.line_budget import MINUTE_MS, LineBudget
-from tracker.service.trouble import FENCED, STORE_FAILED
 
 NAMES = {"topic": KEY.topic, "subscription": KEY.subscription}
 FAR_MS = 1_000_000

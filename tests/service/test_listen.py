@@ -2,8 +2,8 @@
 
 import pytest
 
-from tracker.service.listen import AddressInUse, AddressUnusable, address_count, listen
-from tracker.service.settings_keys import Address
+from delayed_tracker.service.process.listen import AddressInUse, AddressUnusable, address_count, listen
+from delayed_tracker.service.settings.keys import Address
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])

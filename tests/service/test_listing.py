@@ -3,8 +3,8 @@
 import grpc
 import pytest
 
+from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.v1 import tracker_pb2 as pb
-from snapshot_storage.errors import StorageUnavailable
 from tests.service.rpc import add, opened, poll, refused
 from tests.service.shell import failing
 

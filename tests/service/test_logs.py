@@ -8,9 +8,9 @@ import grpc
 import pytest
 import structlog
 
+from delayed_tracker.service.telemetry.log_size import LINE_BYTES_MAX
+from delayed_tracker.service.telemetry.logs import configure_logging
 from tests.service.rpc import add
-from tracker.service.log_size import LINE_BYTES_MAX
-from tracker.service.logs import configure_logging
 
 pytestmark = pytest.mark.usefixtures("unchanged_logging")
 

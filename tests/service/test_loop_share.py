@@ -2,8 +2,8 @@
 
 import asyncio
 
+from delayed_tracker.service.admission.loop_share import LoopShare
 from tests.service.shell import settle
-from tracker.service.loop_share import LoopShare
 
 
 class Applied:

@@ -10,23 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshot_storage.codec import decode_segments, encode_snapshot
-from snapshot_storage.errors import SnapshotConflict, StorageUnavailable
-from snapshot_storage.protocol import CatalogueEntry
-from snapshot_storage.registry import open_storage
-from snapshot_storage.summary import decode_summary, encode_summary
+from delayed_tracker.core.engine.effects import DeleteSnapshots, MergeSnapshots, MergeSource
+from delayed_tracker.core.engine.load_budget import LoadBudget
+from delayed_tracker.core.rules.seal import FrozenIndexes, SealedIndexes, seal
+from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.instruments.bucket_operations import EffectAccount
+from delayed_tracker.service.instruments.instruments import Instruments
+from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.service.storage.access import StorageAccess
+from delayed_tracker.service.storage.runner import EffectRunner
+from delayed_tracker.storage.codec.codec import decode_segments, encode_snapshot
+from delayed_tracker.storage.errors import SnapshotConflict, StorageUnavailable
+from delayed_tracker.storage.protocol import CatalogueEntry
+from delayed_tracker.storage.registry import open_storage
+from delayed_tracker.storage.summary import decode_summary, encode_summary
 from tests.service.shell import KEY, ControlledStorage, InlineExecutor, failing, settle
-from tracker.core.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
-from tracker.core.effects import DeleteSnapshots, MergeSnapshots, MergeSource
-from tracker.core.load_budget import LoadBudget
-from tracker.core.position_bitmap import PositionBitmap
-from tracker.core.seal import FrozenIndexes, SealedIndexes, seal
-from tracker.service.clock import ManualClock
-from tracker.service.limits import ServiceLimits
-from tracker.service.metrics.bucket_operations import EffectAccount
-from tracker.service.metrics.instruments import Instruments
-from tracker.service.runner import EffectRunner
-from tracker.service.storage_access import StorageAccess
 
 STEP_MS = 100
 COUNT_MAX = 4

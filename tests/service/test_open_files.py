@@ -4,16 +4,16 @@ import resource
 
 import pytest
 
-from tracker.core.errors import InvalidInput
-from tracker.service.open_files import (
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.process.open_files import (
     OPEN_FILES_MIN,
     ConnectionCaps,
     OpenFilesLimitTooLow,
     open_files_limit,
     raise_open_files_limit,
 )
-from tracker.service.server import TrackerServer
-from tracker.service.settings import Settings
+from delayed_tracker.service.server import TrackerServer
+from delayed_tracker.service.settings.settings import Settings
 
 
 @pytest.mark.parametrize(

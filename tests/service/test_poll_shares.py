@@ -2,10 +2,10 @@
 
 import pytest
 
+from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.service.rpc import REF, add, opened, poll, refused, stats_of
 from tests.service.shell import running_service, until
-from tracker.service.limits import ServiceLimits
 
 
 @pytest.fixture

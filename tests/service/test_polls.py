@@ -4,6 +4,10 @@ import asyncio
 
 import pytest
 
+from delayed_tracker.core.values.columns import PositionColumns
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.errors import Fenced, LeasesExhausted, Overloaded, PollEnded, ShuttingDown
+from delayed_tracker.service.limits import ServiceLimits
 from tests.service.shell import (
     KEY,
     TINY,
@@ -16,10 +20,6 @@ from tests.service.shell import (
     rows,
     settle,
 )
-from tracker.core.columns import PositionColumns
-from tracker.service.clock import ManualClock
-from tracker.service.errors import Fenced, LeasesExhausted, Overloaded, PollEnded, ShuttingDown
-from tracker.service.limits import ServiceLimits
 
 LEASE_MS = 10_000
 

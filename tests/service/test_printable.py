@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tracker.service.printable import printable, printable_json, printable_lines
+from delayed_tracker.service.telemetry.printable import printable, printable_json, printable_lines
 
 
 @pytest.mark.parametrize("text", ["persistent://lab/main/orders", "Grüße, 漢字 und 🙂", "", "back\\slash", "100 %"])

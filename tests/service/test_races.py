@@ -5,10 +5,10 @@ import dataclasses
 
 import pytest
 
-from snapshot_storage.errors import StorageUnavailable
+from delayed_tracker.core.values.columns import Position, PositionColumns
+from delayed_tracker.service.trackers.registry import TrackerRegistry
+from delayed_tracker.storage.errors import StorageUnavailable
 from tests.service.shell import KEY, TINY, Gate, bucketful, elapse, failing, indexes, make_registry, rows, settle
-from tracker.core.columns import Position, PositionColumns
-from tracker.service.registry import TrackerRegistry
 
 FAR_MS = 1_000_000
 

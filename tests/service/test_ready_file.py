@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from tracker.core.errors import InvalidInput
-from tracker.service.ready_file import ReadyFile
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.process.ready_file import ReadyFile
 
 
 def test_it_appears_whole_and_disappears(tmp_path):

@@ -4,7 +4,11 @@ import asyncio
 
 import pytest
 
-from snapshot_storage.errors import StorageUnavailable
+from delayed_tracker.core.values.columns import BEFORE_ALL, Position, PositionColumns
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.errors import Fenced, Overloaded, PollEnded, Recovering, ShuttingDown
+from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.storage.errors import StorageUnavailable
 from tests.service.registry_life import down, fill, open_tracker, positions_of, restarted
 from tests.service.shell import (
     KEY,
@@ -17,10 +21,6 @@ from tests.service.shell import (
     rows,
     settle,
 )
-from tracker.core.columns import BEFORE_ALL, Position, PositionColumns
-from tracker.core.errors import InvalidInput
-from tracker.service.errors import Fenced, Overloaded, PollEnded, Recovering, ShuttingDown
-from tracker.service.limits import ServiceLimits
 
 
 async def test_a_new_tracker_is_empty_at_epoch_1(registry, storage):

@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
-from snapshot_storage.errors import StorageUnavailable
+from delayed_tracker.core.values.columns import Position, PositionColumns
+from delayed_tracker.service.errors import Fenced, TrackerNotOpen
+from delayed_tracker.storage.errors import StorageUnavailable
 from tests.service.registry_life import FAR_MS, down, fill, open_tracker, restarted
 from tests.service.shell import (
     KEY,
@@ -16,8 +18,6 @@ from tests.service.shell import (
     indexes,
     settle,
 )
-from tracker.core.columns import Position, PositionColumns
-from tracker.service.errors import Fenced, TrackerNotOpen
 
 
 async def test_a_closed_tracker_answers_not_open_and_keeps_its_snapshots(registry, storage, clock):

@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from snapshot_storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
+from delayed_tracker.core.values.columns import PositionColumns
+from delayed_tracker.service.errors import TrackerNotOpen
+from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
 from tests.service.registry_life import FAR_MS, down, fill, open_tracker, positions_of, restarted
 from tests.service.shell import (
     KEY,
@@ -16,8 +18,6 @@ from tests.service.shell import (
     rows,
     settle,
 )
-from tracker.core.columns import PositionColumns
-from tracker.service.errors import TrackerNotOpen
 
 
 async def test_recovery_reads_no_snapshot_that_its_summary_describes(registry, storage, clock):

@@ -9,14 +9,14 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.process.reloading import Reload, Reloader
+from delayed_tracker.service.server import TrackerServer
+from delayed_tracker.service.settings.load import InvalidSettings, SettingProblem
+from delayed_tracker.service.settings.settings import Settings
 from delayed_tracker.v1 import tracker_pb2_grpc as pb_grpc
 from tests.service.rpc import opened, poll
 from tests.service.service_process import Connected, serving_process
-from tracker.core.errors import InvalidInput
-from tracker.service.reloading import Reload, Reloader
-from tracker.service.server import TrackerServer
-from tracker.service.settings import Settings
-from tracker.service.settings_load import InvalidSettings, SettingProblem
 
 MEMORY = Settings(storage_url="memory:", grpc_listen_address="127.0.0.1:0", http_listen_address="127.0.0.1:0")
 

@@ -3,16 +3,16 @@
 from copy import deepcopy
 from dataclasses import replace
 
-from snapshot_storage.errors import StorageUnavailable
-from snapshot_storage.registry import open_storage
+from delayed_tracker.core.values.columns import PositionColumns
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.errors import TrackerKey
+from delayed_tracker.storage.errors import StorageUnavailable
+from delayed_tracker.storage.registry import open_storage
 from tests.service.imports import FAR_MS, catalogued, imported, requests, snapshot, used
 from tests.service.registry_life import open_tracker
 from tests.service.rpc import opened
 from tests.service.shell import KEY, TINY, bucketful, elapse, failing, indexes, make_registry, rows, settle, until
 from tests.snapshot_storage.sqlite_files import make_format_3
-from tracker.core.columns import PositionColumns
-from tracker.service.clock import ManualClock
-from tracker.service.errors import TrackerKey
 
 SOON, LATER = 10_000, 990_000
 

@@ -17,15 +17,15 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.process.health import LEDGER_SERVICE_NAME, SERVICE_NAME
+from delayed_tracker.service.process.listen import AddressInUse, AddressUnusable
+from delayed_tracker.service.server import BoundAddresses, TrackerServer, serve
+from delayed_tracker.service.settings.keys import Address
+from delayed_tracker.service.settings.settings import Settings
+from delayed_tracker.storage.errors import StorageInUse, UnknownStorageScheme
 from delayed_tracker.v1 import tracker_pb2 as pb
 from delayed_tracker.v1 import tracker_pb2_grpc as pb_grpc
-from snapshot_storage.errors import StorageInUse, UnknownStorageScheme
-from tracker.core.errors import InvalidInput
-from tracker.service.health import LEDGER_SERVICE_NAME, SERVICE_NAME
-from tracker.service.listen import AddressInUse, AddressUnusable
-from tracker.service.server import BoundAddresses, TrackerServer, serve
-from tracker.service.settings import Settings
-from tracker.service.settings_keys import Address
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING

@@ -21,9 +21,9 @@ from tests.service.service_process import next_line
 SERVE = """
 import asyncio, sys
 from pathlib import Path
-from tracker.service.logs import configure_logging
-from tracker.service.server import serve
-from tracker.service.settings import Settings
+from delayed_tracker.service.telemetry.logs import configure_logging
+from delayed_tracker.service.server import serve
+from delayed_tracker.service.settings.settings import Settings
 
 configure_logging("json", "info")
 url, ready, host = sys.argv[1:]

@@ -6,11 +6,11 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
+from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.v1 import tracker_pb2 as pb
-from snapshot_storage.errors import StorageUnavailable
 from tests.service.rpc import REF, add, poll, refused
 from tests.service.shell import elapse, failing, running_service, settle, until
-from tracker.service.limits import ServiceLimits
 
 LIMITS = ServiceLimits(batch_max=100_000, poll_messages_max=100, poll_wait_max_ms=60_000)
 

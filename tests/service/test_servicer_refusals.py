@@ -4,12 +4,12 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
+from delayed_tracker.core.values.columns import ENTRY_ID_MAX, INT63_MAX
+from delayed_tracker.service.grpc.status import VIOLATION_ROWS_MAX
+from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.service.rpc import REF, add, poll, refused
 from tests.service.shell import KEY, running_service
-from tracker.core.columns import ENTRY_ID_MAX, INT63_MAX
-from tracker.service.limits import ServiceLimits
-from tracker.service.status import VIOLATION_ROWS_MAX
 
 LIMITS = ServiceLimits(batch_max=100_000, poll_messages_max=100, poll_wait_max_ms=60_000)
 

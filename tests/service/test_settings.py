@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from tracker.core.errors import InvalidInput
-from tracker.core.limits import TrackerKind, TrackerLimits
-from tracker.service.limits import ServiceLimits
-from tracker.service.settings import Settings, setting_fields
-from tracker.service.settings_keys import Address, Form, SettingKey
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
+from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.service.settings.keys import Address, Form, SettingKey
+from delayed_tracker.service.settings.settings import Settings, setting_fields
 
 NUMBERS = [row for row in setting_fields().values() if row[1].form is Form.NUMBER and not row[1].not_built]
 NOT_BUILT = [row for row in setting_fields().values() if row[1].not_built]

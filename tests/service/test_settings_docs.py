@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tracker.service import settings_docs
-from tracker.service.settings import Settings, setting_fields
-from tracker.service.settings_load import load_settings
+from delayed_tracker.service.settings import docs as settings_docs
+from delayed_tracker.service.settings.load import load_settings
+from delayed_tracker.service.settings.settings import Settings, setting_fields
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracker.service.settings_file import Assignment, MalformedLine, parse_properties
+from delayed_tracker.service.settings.file import Assignment, MalformedLine, parse_properties
 
 
 def pairs(text: str) -> list[tuple[str, str]]:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tracker.service.settings import Settings
-from tracker.service.settings_load import InvalidSettings, load_settings
+from delayed_tracker.service.settings.load import InvalidSettings, load_settings
+from delayed_tracker.service.settings.settings import Settings
 
 
 def conf(tmp_path: Path, text: str) -> Path:

@@ -6,10 +6,8 @@ import urllib.parse
 import grpc
 import pytest
 
-from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
-from tests.service.shell import KEY
-from tracker.core.errors import DelayedTrackerError, InvalidInput, InvariantViolation
-from tracker.ledger.errors import (
+from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput, InvariantViolation
+from delayed_tracker.ledger.errors import (
     BrokerMetadataMissing,
     LedgerFileInvalid,
     MessageIndexInvalid,
@@ -18,8 +16,10 @@ from tracker.ledger.errors import (
     PartitionedTopic,
     TopicNotFound,
 )
-from tracker.service import errors
-from tracker.service.status import as_ranges, code_of, status_of
+from delayed_tracker.service import errors
+from delayed_tracker.service.grpc.status import as_ranges, code_of, status_of
+from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
+from tests.service.shell import KEY
 
 _CASES = [
     (InvalidInput("epoch", 0, "give one"), "INVALID_ARGUMENT"),

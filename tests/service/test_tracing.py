@@ -15,15 +15,15 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 from structlog.testing import capture_logs
 
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.server import TrackerServer
+from delayed_tracker.service.settings.settings import Settings
+from delayed_tracker.service.telemetry.call_identity import with_call
+from delayed_tracker.service.telemetry.tracing import Tracing
+from delayed_tracker.storage.errors import SnapshotCorrupt
 from delayed_tracker.v1 import tracker_pb2 as pb
-from snapshot_storage.errors import SnapshotCorrupt
 from tests.service.rpc import REF, add, opened, refused
 from tests.service.shell import KEY, failing, running_service, settle
-from tracker.core.errors import InvalidInput
-from tracker.service.call_identity import with_call
-from tracker.service.server import TrackerServer
-from tracker.service.settings import Settings
-from tracker.service.tracing import Tracing
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACED = (("traceparent", f"00-{TRACE}-{PARENT}-01"),)
@@ -193,9 +193,9 @@ def test_without_the_extra_nothing_is_imported_and_the_setting_names_it():
     script = """
 import sys
 sys.modules["opentelemetry"] = None
-from tracker.core.errors import InvalidInput
-from tracker.service.server import TrackerServer
-from tracker.service.settings import Settings
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.server import TrackerServer
+from delayed_tracker.service.settings.settings import Settings
 TrackerServer(Settings(storage_url="memory:"))
 try:
     TrackerServer(Settings(storage_url="memory:", tracing_endpoint="http://127.0.0.1:4317"))

@@ -5,9 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from delayed_tracker.core.values.columns import Position, PositionColumns
+from delayed_tracker.core.values.limits import TrackerKind
+from delayed_tracker.core.values.verb_results import BucketState
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.storage.errors import StorageUnavailable
+from delayed_tracker.storage.registry import open_storage
 from delayed_tracker.v1 import tracker_pb2
-from snapshot_storage.errors import StorageUnavailable
-from snapshot_storage.registry import open_storage
 from tests.service.shell import (
     KEY,
     OTHER,
@@ -22,10 +26,6 @@ from tests.service.shell import (
     settle,
     until,
 )
-from tracker.core.columns import Position, PositionColumns
-from tracker.core.limits import TrackerKind
-from tracker.core.outcomes import BucketState
-from tracker.service.clock import ManualClock
 
 FAR_MS = 1_000_000
 IN_MEMORY = replace(TINY, kind=TrackerKind.IN_MEMORY, fixed_delay_lookahead=20)

@@ -6,9 +6,7 @@ import dataclasses
 import pytest
 from structlog.testing import capture_logs
 
-from snapshot_storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
-from tests.service.shell import KEY, TINY, bucketful, elapse, failing, indexes, make_registry, settle
-from tracker.service.trouble import (
+from delayed_tracker.service.telemetry.failures import (
     CHECKPOINT_FAILED,
     DELETE_FAILED,
     LOAD_FAILED,
@@ -17,6 +15,8 @@ from tracker.service.trouble import (
     SNAPSHOT_LOST,
     STORE_FAILED,
 )
+from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
+from tests.service.shell import KEY, TINY, bucketful, elapse, failing, indexes, make_registry, settle
 
 FAR_MS = 1_000_000
 DOWN = [StorageUnavailable("the disk is gone")] * 3

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from snapshot_storage.errors import SnapshotConflict
+from delayed_tracker.service.errors import TrackerNotOpen
+from delayed_tracker.storage.errors import SnapshotConflict
 from tests.service.shell import KEY, ControlledStorage, Gate, bucketful, indexes, make_registry, settle
-from tracker.service.errors import TrackerNotOpen
 
 FAR_MS = 1_000_000
 

@@ -6,8 +6,15 @@ from dataclasses import replace
 import grpc
 import pytest
 
+from delayed_tracker.core.values.columns import PositionColumns
+from delayed_tracker.core.values.limits import TrackerKind
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.errors import Overloaded
+from delayed_tracker.service.exposition.exporter import ServiceMetrics
+from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.service.trackers.unstored import UnstoredBound
+from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.v1 import tracker_pb2 as pb
-from snapshot_storage.errors import StorageUnavailable
 from tests.service.metrics.scraping import parsed
 from tests.service.registry_life import open_tracker
 from tests.service.rpc import REF, add, details, opened, poll, refused, stats_of
@@ -24,13 +31,6 @@ from tests.service.shell import (
     settle,
     until,
 )
-from tracker.core.columns import PositionColumns
-from tracker.core.limits import TrackerKind
-from tracker.service.clock import ManualClock
-from tracker.service.errors import Overloaded
-from tracker.service.limits import ServiceLimits
-from tracker.service.metrics.exporter import ServiceMetrics
-from tracker.service.unstored import UnstoredBound
 
 FAR_MS = 1_000_000
 LIMITS = ServiceLimits(unstored_indexes_max=40, tracker_unstored_indexes_max=20, retry_after_ms=70)

@@ -2,9 +2,9 @@
 
 from contextvars import ContextVar
 
-from tracker.core.instant import Wakeup
-from tracker.service.clock import ManualClock
-from tracker.service.wakeups import WAKES_PER_TURN_MAX, WakeupQueue
+from delayed_tracker.core.values.instant import Wakeup
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.trackers.timer_queue import WAKES_PER_TURN_MAX, WakeupQueue
 
 
 def at(when_ms):

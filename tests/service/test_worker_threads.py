@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tracker.service.worker_threads import NICENESS, worker_threads
+from delayed_tracker.service.process.worker_threads import NICENESS, worker_threads
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives each thread a niceness of its own")

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from snapshot_storage.faulty import FaultPlan, FaultyStorage
-from snapshot_storage.memory import MemoryStorage
+from delayed_tracker.core.values.columns import IndexColumns
+from delayed_tracker.service.clock import ManualClock, pause
+from delayed_tracker.service.errors import Overloaded
+from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.storage.memory import MemoryStorage
+from delayed_tracker.storage.testing.faulty import FaultPlan, FaultyStorage
 from tests.service.registry_life import open_tracker
 from tests.service.shell import KEY, TINY, elapse, make_registry
-from tracker.core.columns import IndexColumns
-from tracker.service.clock import ManualClock, pause
-from tracker.service.errors import Overloaded
-from tracker.service.limits import ServiceLimits
 
 TRACKERS = 6
 BATCH = 8

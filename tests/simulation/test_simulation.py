@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from delayed_tracker.core.values.limits import TrackerKind
 from tests.simulation.world import World
-from tracker.core.limits import TrackerKind
 
 
 async def _run(seed, step_count, kind=TrackerKind.BUCKET):

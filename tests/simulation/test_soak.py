@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from delayed_tracker.core.values.limits import TrackerKind
 from tests.service.shell import TINY
 from tests.simulation.world import World
-from tracker.core.limits import TrackerKind
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

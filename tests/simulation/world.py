@@ -9,21 +9,21 @@ import random
 from dataclasses import replace
 from itertools import groupby
 
-from snapshot_storage.errors import StorageError
-from snapshot_storage.faulty import FaultPlan, FaultyStorage
-from snapshot_storage.memory import MemoryStorage
+from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.limits import TrackerKind
+from delayed_tracker.service.clock import ManualClock, pause
+from delayed_tracker.service.errors import LeasesExhausted, PollEnded, TrackerNotOpen
+from delayed_tracker.service.exposition.exporter import ServiceMetrics
+from delayed_tracker.service.grpc.import_stream import ImportStream
+from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.service.trackers.gate import HostState
+from delayed_tracker.service.trackers.importing import SnapshotImport
+from delayed_tracker.storage.errors import StorageError
+from delayed_tracker.storage.memory import MemoryStorage
+from delayed_tracker.storage.testing.faulty import FaultPlan, FaultyStorage
 from tests.service.imports import sent, snapshot
 from tests.service.metrics.scraping import assert_balanced, parsed
 from tests.service.shell import KEY, TINY, elapse, make_registry, settle
-from tracker.core.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
-from tracker.core.limits import TrackerKind
-from tracker.service.clock import ManualClock, pause
-from tracker.service.errors import LeasesExhausted, PollEnded, TrackerNotOpen
-from tracker.service.host_gate import HostState
-from tracker.service.import_stream import ImportStream
-from tracker.service.importing import SnapshotImport
-from tracker.service.limits import ServiceLimits
-from tracker.service.metrics.exporter import ServiceMetrics
 
 LEASE_MS = 4_000
 CALM = FaultPlan()

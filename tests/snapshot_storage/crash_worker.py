@@ -12,10 +12,10 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from snapshot_storage.faulty import FaultyStorage, parse_fault_plan
-from snapshot_storage.protocol import CatalogueEntry, SnapshotStore
-from snapshot_storage.sqlite import SqliteStorage
-from tracker.core.columns import Position
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.storage.protocol import CatalogueEntry, SnapshotStore
+from delayed_tracker.storage.sqlite.storage import SqliteStorage
+from delayed_tracker.storage.testing.faulty import FaultyStorage, parse_fault_plan
 
 TOPIC = "persistent://t/ns/crash"
 WRITERS = 3

@@ -5,8 +5,8 @@ import sqlite3
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
-from snapshot_storage.sqlite import SqliteStorage
-from snapshot_storage.sqlite_blocks import BLOCK_BYTES
+from delayed_tracker.storage.sqlite.blocks import BLOCK_BYTES
+from delayed_tracker.storage.sqlite.storage import SqliteStorage
 
 _FORMAT_3 = Path(__file__).with_name("format_3.sql")
 

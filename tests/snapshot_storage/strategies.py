@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from tracker.core.columns import ENTRY_ID_MAX, INT63_MAX, IndexColumns, Position
-from tracker.core.position_bitmap import PositionBitmap
-from tracker.core.seal import SealedIndexes
-from tracker.core.segment import SegmentBounds, cut_segments
+from delayed_tracker.core.rules.seal import SealedIndexes
+from delayed_tracker.core.rules.segment import SegmentBounds, cut_segments
+from delayed_tracker.core.values.columns import ENTRY_ID_MAX, INT63_MAX, IndexColumns, Position
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
 
 
 def _mostly_small(maximum: int) -> st.SearchStrategy[int]:

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from delayed_tracker.storage.v1 import snapshot_pb2
-from snapshot_storage.codec import decode_metadata, decode_segments, encode_segment, encode_snapshot
-from snapshot_storage.errors import SnapshotCorrupt
+from delayed_tracker.core.rules.seal import SealedIndexes
+from delayed_tracker.core.rules.segment import SegmentBounds
+from delayed_tracker.core.values.columns import ENTRY_ID_MAX, INT63_MAX, IndexColumns, Position
+from delayed_tracker.core.values.errors import InvariantViolation
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.snapshot.v1 import snapshot_pb2
+from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments, encode_segment, encode_snapshot
+from delayed_tracker.storage.errors import SnapshotCorrupt
 from tests.snapshot_storage.strategies import indexes, rows, seal_rows, sealed
-from tracker.core.columns import ENTRY_ID_MAX, INT63_MAX, IndexColumns, Position
-from tracker.core.errors import InvariantViolation
-from tracker.core.position_bitmap import PositionBitmap
-from tracker.core.seal import SealedIndexes
-from tracker.core.segment import SegmentBounds
 
 EXAMPLE = IndexColumns.of([(1_700_000_060_000, 5, 0), (1_700_000_061_000, 5, 2)])
 EXAMPLE_SEGMENT = bytes.fromhex("0a0b08e0a499ffbc31100518000a0b08c8ac99ffbc3110051802")

@@ -2,12 +2,12 @@
 
 import pytest
 
-from snapshot_storage.errors import SnapshotNotFound, StorageUnavailable
-from snapshot_storage.faulty import FaultPlan, FaultyStorage, open_faulty, parse_fault_plan
-from snapshot_storage.memory import MemoryStorage
-from snapshot_storage.sqlite import SqliteStorage
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.storage.errors import SnapshotNotFound, StorageUnavailable
+from delayed_tracker.storage.memory import MemoryStorage
+from delayed_tracker.storage.sqlite.storage import SqliteStorage
+from delayed_tracker.storage.testing.faulty import FaultPlan, FaultyStorage, open_faulty, parse_fault_plan
 from tests.snapshot_storage.sqlite_files import create, each
-from tracker.core.errors import InvalidInput
 
 
 async def test_an_error_before_does_nothing_and_one_after_does_everything():

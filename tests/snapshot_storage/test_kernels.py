@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from delayed_tracker.storage.v1 import snapshot_pb2
-from snapshot_storage.kernels import encode_segment_metadata
+from delayed_tracker.snapshot.v1 import snapshot_pb2
+from delayed_tracker.storage.codec.kernels import encode_segment_metadata
 
 
 def _library(groups: list[list[int]]) -> list[bytes]:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_storage.contract import CONTRACT_CHECKS
-from snapshot_storage.errors import SnapshotCorrupt, StorageInUse
-from snapshot_storage.registry import open_storage, storage_schemes
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.storage.errors import SnapshotCorrupt, StorageInUse
+from delayed_tracker.storage.registry import open_storage, storage_schemes
+from delayed_tracker.storage.testing.contract import CONTRACT_CHECKS
 from tests.service.shell import KEY, bucketful, make_registry
 from tests.snapshot_storage.sqlite_files import create
-from tracker.service.clock import ManualClock
 
 SHELF = Path(__file__).with_name("shelf")
 

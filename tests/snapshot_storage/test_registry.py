@@ -4,13 +4,13 @@ import sys
 
 import pytest
 
-from snapshot_storage.contract import check_snapshot_storage
-from snapshot_storage.errors import StorageBackendMissing, UnknownStorageScheme
-from snapshot_storage.faulty import FaultyStorage
-from snapshot_storage.memory import MemoryStorage
-from snapshot_storage.registry import open_storage, storage_schemes
-from snapshot_storage.sqlite import SqliteStorage
-from tracker.core.errors import InvalidInput
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.storage.errors import StorageBackendMissing, UnknownStorageScheme
+from delayed_tracker.storage.memory import MemoryStorage
+from delayed_tracker.storage.registry import open_storage, storage_schemes
+from delayed_tracker.storage.sqlite.storage import SqliteStorage
+from delayed_tracker.storage.testing.contract import check_snapshot_storage
+from delayed_tracker.storage.testing.faulty import FaultyStorage
 
 
 def test_our_schemes_are_installed(tmp_path):
@@ -53,7 +53,7 @@ def _install(directory, monkeypatch, module: str, source: str) -> None:
 async def test_an_outsiders_backend_is_found_and_checked(tmp_path, monkeypatch):
     """It needs an entry point and the protocol, and can run the contract over itself."""
     source = (
-        "from snapshot_storage.memory import MemoryStorage\n"
+        "from delayed_tracker.storage.memory import MemoryStorage\n"
         "storages = {}\n"
         "def open_outside(rest):\n"
         "    return storages.setdefault(rest, MemoryStorage())\n"

@@ -4,13 +4,13 @@ import os
 
 import pytest
 
-from snapshot_storage.errors import StorageUnavailable
-from snapshot_storage.faulty import FaultPlan, FaultyStorage, parse_fault_plan
-from snapshot_storage.memory import MemoryStorage
-from snapshot_storage.protocol import ReportsSpace, StorageSpace
-from snapshot_storage.sqlite import SqliteStorage
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.storage.errors import StorageUnavailable
+from delayed_tracker.storage.memory import MemoryStorage
+from delayed_tracker.storage.protocol import ReportsSpace, StorageSpace
+from delayed_tracker.storage.sqlite.storage import SqliteStorage
+from delayed_tracker.storage.testing.faulty import FaultPlan, FaultyStorage, parse_fault_plan
 from tests.snapshot_storage.sqlite_files import create
-from tracker.core.errors import InvalidInput
 
 
 async def test_sqlite_counts_its_file_and_its_log(tmp_path):

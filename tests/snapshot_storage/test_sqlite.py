@@ -13,20 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_storage.codec import decode_segments
-from snapshot_storage.errors import SnapshotCorrupt, StorageFormatUnsupported, StorageUnavailable
-from snapshot_storage.protocol import CatalogueEntry, CatalogueState
-from snapshot_storage.sqlite import SqliteStorage, open_sqlite
-from snapshot_storage.sqlite_blocks import BLOCK_BYTES
-from snapshot_storage.sqlite_schema import connect, prepare
-from snapshot_storage.summary import decode_summary
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.storage.codec.codec import decode_segments
+from delayed_tracker.storage.errors import SnapshotCorrupt, StorageFormatUnsupported, StorageUnavailable
+from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState
+from delayed_tracker.storage.sqlite.blocks import BLOCK_BYTES
+from delayed_tracker.storage.sqlite.schema import connect, prepare
+from delayed_tracker.storage.sqlite.storage import SqliteStorage, open_sqlite
+from delayed_tracker.storage.summary import decode_summary
 from tests.snapshot_storage.sqlite_files import ask, create, each, make_format_3, started
-from tracker.core.columns import Position
-from tracker.core.errors import InvalidInput
 
 OPEN = """
 import asyncio, sys
-from snapshot_storage.sqlite import open_sqlite
+from delayed_tracker.storage.sqlite.storage import open_sqlite
 asyncio.run(open_sqlite(sys.argv[1]).start())
 """
 ENTRY = CatalogueEntry(1, Position(1, 0), Position(1, 9), b"summary", b"consumed", Position(1, 2), 12)

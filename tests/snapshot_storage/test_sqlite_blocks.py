@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshot_storage.errors import SnapshotCorrupt
-from snapshot_storage.sqlite_blocks import entries_of, rows_of
-from snapshot_storage.sqlite_schema import ENTRY_BITS
+from delayed_tracker.storage.errors import SnapshotCorrupt
+from delayed_tracker.storage.sqlite.blocks import entries_of, rows_of
+from delayed_tracker.storage.sqlite.schema import ENTRY_BITS
 
 BASE = 7 << ENTRY_BITS
 ENTRIES = [b"metadata", b"a" * 10, b"b" * 10, b"", b"c" * 30, b"d"]

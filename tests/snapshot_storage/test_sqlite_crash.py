@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_storage.protocol import CatalogueState
-from snapshot_storage.sqlite import SqliteStorage
+from delayed_tracker.storage.protocol import CatalogueState
+from delayed_tracker.storage.sqlite.storage import SqliteStorage
 from tests.project_tree import ROOT
 from tests.snapshot_storage.crash_worker import TOPIC, catalogue_of, entries_of
 from tests.snapshot_storage.sqlite_files import ask, started

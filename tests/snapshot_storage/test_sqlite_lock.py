@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_storage.errors import StorageInUse, StorageUnavailable
-from snapshot_storage.sqlite import open_sqlite
+from delayed_tracker.storage.errors import StorageInUse, StorageUnavailable
+from delayed_tracker.storage.sqlite.storage import open_sqlite
 from tests.snapshot_storage.sqlite_files import create, started
 
 HOLDER = textwrap.dedent(
     """
     import asyncio, sys
-    from snapshot_storage.sqlite import open_sqlite
+    from delayed_tracker.storage.sqlite.storage import open_sqlite
 
     async def hold():
         storage = open_sqlite(sys.argv[1])

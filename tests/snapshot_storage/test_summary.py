@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshot_storage.errors import SnapshotCorrupt, StorageFormatUnsupported
-from snapshot_storage.summary import decode_summary, encode_summary
+from delayed_tracker.core.rules.segment import SegmentBounds
+from delayed_tracker.core.values.columns import PositionColumns
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.storage.errors import SnapshotCorrupt, StorageFormatUnsupported
+from delayed_tracker.storage.summary import decode_summary, encode_summary
 from tests.snapshot_storage.strategies import position_bits, segment_bounds
-from tracker.core.columns import PositionColumns
-from tracker.core.position_bitmap import PositionBitmap
-from tracker.core.segment import SegmentBounds
 
 
 @given(segment_bounds(), position_bits, st.integers(0, 2**63 - 1))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_rebuild.session import build_session
-from tracker.cli.spark.main import run
+from delayed_tracker.cli.spark.main import run
+from delayed_tracker.spark.jobs.session import build_session
 
 
 @pytest.fixture(scope="session")

@@ -3,15 +3,15 @@
 import asyncio
 from dataclasses import dataclass
 
-from snapshot_storage.codec import decode_metadata
-from snapshot_storage.memory import MemoryStorage
-from snapshot_storage.protocol import CatalogueEntry
+from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Position
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.errors import TrackerKey
+from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.storage.codec.codec import decode_metadata
+from delayed_tracker.storage.memory import MemoryStorage
+from delayed_tracker.storage.protocol import CatalogueEntry
 from tests.service.shell import KEY, make_registry
-from tracker.core.columns import BEFORE_ALL, IndexColumns, Position
-from tracker.core.limits import TrackerLimits
-from tracker.service.clock import ManualClock
-from tracker.service.errors import TrackerKey
-from tracker.service.limits import ServiceLimits
 
 
 @dataclass(frozen=True)

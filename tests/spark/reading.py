@@ -7,9 +7,9 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import Filter
 from pyspark.sql.types import StructType
 
-from spark_rebuild import schema
-from spark_rebuild.ledger_reader import FilteringReader, make_reader
-from spark_rebuild.source_options import parse_options
+from delayed_tracker.spark import schema
+from delayed_tracker.spark.source.ledger_reader import FilteringReader, make_reader
+from delayed_tracker.spark.source.source_options import parse_options
 
 Row = Mapping[str, Any]
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import pyspark
 
-from spark_rebuild.java import find_java
+from delayed_tracker.spark.runtime.java import find_java
 
 HOME: Final = Path(pyspark.__file__).parent
 CONDITION_TIMEOUT_S: Final = 280
@@ -87,7 +87,7 @@ class StandaloneCluster:
         }
         given = [argument for item in settings.items() for argument in ("--spark-option", "=".join(item))]
         return await self.start(
-            "driver", sys.executable, "-m", "tracker.cli.spark", *arguments, "--master", self.url, *given
+            "driver", sys.executable, "-m", "delayed_tracker.cli.spark", *arguments, "--master", self.url, *given
         )
 
     async def start(self, name: str, *command: str) -> Member:

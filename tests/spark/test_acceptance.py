@@ -4,14 +4,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_rebuild.acceptance import Acceptance, Fate
-from tracker.core.columns import IndexColumns, Position
-from tracker.core.core import TrackerCore
-from tracker.core.instant import Instant
-from tracker.core.limits import TrackerLimits
-from tracker.core.position_bitmap import PositionBitmap
-from tracker.ledger.cursor import CursorState, nothing_acked
-from tracker.ledger.transactions import TransactionOutcome
+from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.values.columns import IndexColumns, Position
+from delayed_tracker.core.values.instant import Instant
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.ledger.metadata.cursor import CursorState, nothing_acked
+from delayed_tracker.ledger.topic.transactions import TransactionOutcome
+from delayed_tracker.spark.plan.acceptance import Acceptance, Fate
 
 NOW_MS = 100_000
 NOW = Instant(NOW_MS, 0)

@@ -6,11 +6,11 @@ from bisect import bisect_left
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshot_storage.memory import MemoryStorage
-from spark_rebuild.bucket_plan import BucketPlan, PlannedBucket, plan_buckets
+from delayed_tracker.core.values.columns import IndexColumns, Position
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.spark.plan.bucket_plan import BucketPlan, PlannedBucket, plan_buckets
+from delayed_tracker.storage.memory import MemoryStorage
 from tests.spark.live import live_catalogue
-from tracker.core.columns import IndexColumns, Position
-from tracker.core.limits import TrackerLimits
 
 NOW_MS = 1_000_000
 

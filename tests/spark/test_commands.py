@@ -5,17 +5,17 @@ import asyncio
 import pyarrow.parquet as pq
 import pytest
 
-from snapshot_storage.sqlite import SqliteStorage
-from spark_rebuild.commit import RebuiltTracker, StorageCommit
+from delayed_tracker.cli.demo.sample import BUNDLED_SAMPLE
+from delayed_tracker.cli.demo.service_process import ServiceProcess
+from delayed_tracker.cli.spark.main import PROGRAM
+from delayed_tracker.cli.spark.service_commit import OWNER, ServiceCommit
+from delayed_tracker.client import DelayedTrackerClient, Fenced, Position
+from delayed_tracker.core.values.columns import BEFORE_ALL
+from delayed_tracker.service.process.exit_codes import ExitCode
+from delayed_tracker.spark.commit.commit import RebuiltTracker, StorageCommit
+from delayed_tracker.storage.sqlite.storage import SqliteStorage
 from tests.cli.ledger_sources import damaged_sample
 from tests.spark.clusters import NOW_MS, Cursor, Entry, Topic, write_cluster
-from tracker.cli.demo.sample import BUNDLED_SAMPLE
-from tracker.cli.demo.service_process import ServiceProcess
-from tracker.cli.spark.main import PROGRAM
-from tracker.cli.spark.service_commit import OWNER, ServiceCommit
-from tracker.client import DelayedTrackerClient, Fenced, Position
-from tracker.core.columns import BEFORE_ALL
-from tracker.service.exit_codes import ExitCode
 
 SOURCE = f"bookkeeper+file:{BUNDLED_SAMPLE / 'bookie'}?metadata={BUNDLED_SAMPLE / 'metadata.jsonl'}"
 NOW = "2026-11-21T06:00:00Z"

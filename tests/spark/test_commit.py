@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_storage.errors import SnapshotConflict, StorageInUse
-from snapshot_storage.registry import open_storage
-from snapshot_storage.summary import decode_summary
-from spark_rebuild.commit import RebuiltTracker, StorageCommit
-from spark_rebuild.errors import StagedWorkInvalid, StagingUnavailable
-from spark_rebuild.rebuilt_bucket import RebuiltBucket
-from spark_rebuild.staging import PartMade, Staging, usable_parts
+from delayed_tracker.core.rules.segment_cutter import SegmentCutter, WholeSegments
+from delayed_tracker.core.values.columns import BEFORE_ALL, Position
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.service.errors import TrackerKey
+from delayed_tracker.spark.commit.commit import RebuiltTracker, StorageCommit
+from delayed_tracker.spark.commit.rebuilt_bucket import RebuiltBucket
+from delayed_tracker.spark.commit.staging import PartMade, Staging, usable_parts
+from delayed_tracker.spark.errors import StagedWorkInvalid, StagingUnavailable
+from delayed_tracker.storage.errors import SnapshotConflict, StorageInUse
+from delayed_tracker.storage.registry import open_storage
+from delayed_tracker.storage.summary import decode_summary
 from tests.spark.live import Live, stored
 from tests.spark.test_staged_part import COUNT_MAX, STEP_MS, sealed_of
-from tracker.core.columns import BEFORE_ALL, Position
-from tracker.core.position_bitmap import PositionBitmap
-from tracker.core.segment_cutter import SegmentCutter, WholeSegments
-from tracker.service.errors import TrackerKey
 
 KEY = TrackerKey("persistent://lab/main/orders", "billing")
 OTHER = TrackerKey("persistent://lab/main/orders", "shipping")

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_rebuild.comparing import LISTED_MAX, Moved, compare
-from spark_rebuild.summary import BadRow
-from spark_rebuild.unread import UnreadEntries
-from tracker.core.columns import IndexColumns, Position
+from delayed_tracker.core.values.columns import IndexColumns, Position
+from delayed_tracker.spark.steps.comparing import LISTED_MAX, Moved, compare
+from delayed_tracker.spark.steps.unread import UnreadEntries
+from delayed_tracker.spark.summary import BadRow
 
 CUTOFF_MS = 1_000
 

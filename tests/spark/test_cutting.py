@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_rebuild.cutting import part_starts
-from tracker.core.limits import TrackerLimits
-from tracker.core.segment import cut_segments
+from delayed_tracker.core.rules.segment import cut_segments
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.spark.steps.cutting import part_starts
 
 deadlines = st.dictionaries(st.integers(0, 600), st.integers(1, 9), min_size=1, max_size=60)
 limits = st.builds(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_rebuild import schema
-from spark_rebuild.encoding import merge_runs, sorted_runs
-from tracker.core.columns import IndexColumns
+from delayed_tracker.core.values.columns import IndexColumns
+from delayed_tracker.spark import schema
+from delayed_tracker.spark.steps.encoding import merge_runs, sorted_runs
 
 ROW = st.tuples(st.integers(0, 9), st.integers(0, 3), st.integers(0, 30))
 TASKS = st.lists(st.dictionaries(st.integers(0, 2), st.lists(ROW, min_size=1, max_size=60)), max_size=6)

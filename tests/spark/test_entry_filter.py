@@ -18,7 +18,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from spark_rebuild import schema
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.spark import schema
 from tests.ledger.log_files import (
     entry_log,
     ledger_path,
@@ -30,7 +31,6 @@ from tests.ledger.log_files import (
     write_dump,
 )
 from tests.spark.reading import Row, bad_rows, positions, read_rows
-from tracker.core.errors import InvalidInput
 
 PUBLISHED_MS = 1_700_000_000_000
 PAYLOADS = [

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_rebuild import java
-from spark_rebuild.errors import JavaNotFound
-from spark_rebuild.java import find_java
+from delayed_tracker.spark.errors import JavaNotFound
+from delayed_tracker.spark.runtime import java
+from delayed_tracker.spark.runtime.java import find_java
 from tests.project_tree import ROOT
 
 NOWHERE = Path("/nonexistent")
@@ -75,7 +75,7 @@ def test_without_any_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
 def test_the_command_prints_where_it_is(tmp_path: Path):
     """As the Makefile asks; with --installed the bundled one does not count."""
     home = fake_java(tmp_path / "a", "17")
-    command = [sys.executable, "-m", "spark_rebuild.java", "--installed"]
+    command = [sys.executable, "-m", "delayed_tracker.spark.runtime.java", "--installed"]
     found = subprocess.run(
         command, env={"JAVA_HOME": str(home), "PATH": ""}, cwd=ROOT, capture_output=True, text=True, check=True
     )

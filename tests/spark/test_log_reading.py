@@ -6,7 +6,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_rebuild import schema
+from delayed_tracker.ledger.entry.entry_columns import scan_entries
+from delayed_tracker.ledger.metadata.ledger_metadata import DigestType
+from delayed_tracker.ledger.source_url import open_source
+from delayed_tracker.spark import schema
 from tests.ledger.log_files import (
     TOPIC,
     entry_log,
@@ -20,9 +23,6 @@ from tests.ledger.log_files import (
     write_dump,
 )
 from tests.spark.reading import bad_rows, parts_of, positions, read_rows
-from tracker.ledger.entry_columns import scan_entries
-from tracker.ledger.ledger_metadata import DigestType
-from tracker.ledger.source_url import open_source
 
 OTHER = "persistent://lab/main/payments"
 COUNTS = {3: 4, 5: 3, 8: 5}

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_rebuild.message_index import READ_SCHEMA, index_messages
+from delayed_tracker.spark.jobs.message_index import READ_SCHEMA, index_messages
 from tests.golden.pulsar_pack import BOOKIE, METADATA, expected
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -4,13 +4,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_rebuild.bucket_plan import PlannedBucket
-from spark_rebuild.part_plan import NO_PART, Bucket, PartMap, plan_parts, tasks_of
-from spark_rebuild.subscribers import Subscriber
-from tracker.core.columns import IndexColumns, Position
-from tracker.core.limits import TrackerLimits
-from tracker.core.position_bitmap import PositionBitmap
-from tracker.ledger.cursor import nothing_acked
+from delayed_tracker.core.values.columns import IndexColumns, Position
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.ledger.metadata.cursor import nothing_acked
+from delayed_tracker.spark.plan.bucket_plan import PlannedBucket
+from delayed_tracker.spark.plan.part_plan import NO_PART, Bucket, PartMap, plan_parts, tasks_of
+from delayed_tracker.spark.plan.subscribers import Subscriber
 
 positions = st.tuples(st.integers(1, 5), st.integers(0, 20))
 LIMITS = TrackerLimits()

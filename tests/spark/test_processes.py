@@ -11,10 +11,10 @@ from typing import Final
 
 import pytest
 
-from spark_rebuild.java import find_java
+from delayed_tracker.service.process.exit_codes import ExitCode
+from delayed_tracker.spark.runtime.java import find_java
 from tests.spark.clusters import Cursor, Entry, Topic, write_cluster
 from tests.spark.standalone_cluster import JAVA_OPTIONS
-from tracker.service.exit_codes import ExitCode
 
 TOPIC = "persistent://lab/main/few"
 PROGRESS: Final = re.compile(r"\w[\w ]* \.\.\.|\w+: \d+ of \d+ tasks|compiling kernels, .*")
@@ -36,7 +36,16 @@ def started(directory: Path, *arguments: str) -> subprocess.Popen[str]:
     given = [argument for item in options.items() for argument in ("--spark-option", "=".join(item))]
     # What is given later goes before.
     return subprocess.Popen(
-        [sys.executable, "-m", "tracker.cli.spark", arguments[0], "--master", "local[1]", *given, *arguments[1:]],
+        [
+            sys.executable,
+            "-m",
+            "delayed_tracker.cli.spark",
+            arguments[0],
+            "--master",
+            "local[1]",
+            *given,
+            *arguments[1:],
+        ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

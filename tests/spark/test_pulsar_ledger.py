@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from delayed_tracker.ledger.entry.entry_columns import EntryFlag, scan_entries
+from delayed_tracker.ledger.source_url import open_source
 from tests.project_tree import ROOT
-from tracker.ledger.entry_columns import EntryFlag, scan_entries
-from tracker.ledger.source_url import open_source
 
 # Starting Spark counts for the first test.
 pytestmark = pytest.mark.timeout(300)

@@ -6,7 +6,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from spark_rebuild.python_worker import end_quietly
+from delayed_tracker.spark.source.python_worker import end_quietly
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_a_worker_ends_without_a_traceback_when_spark_has_gone(daemon, capsys, e
 
 def test_other_programs_are_left_alone(daemon):
     """Drivers, and whatever else imports the package."""
-    daemon.__spec__.name = "tracker.cli.spark"
+    daemon.__spec__.name = "delayed_tracker.cli.spark"
     end_quietly()
     assert daemon.traceback is traceback
     daemon.__spec__ = None

@@ -9,18 +9,18 @@ from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from snapshot_storage.memory import MemoryStorage
-from snapshot_storage.registry import open_storage
-from spark_rebuild.commit import StorageCommit
-from spark_rebuild.job import rebuild
-from spark_rebuild.settings import RebuildSettings
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.ledger.source_url import open_source
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.errors import TrackerKey
+from delayed_tracker.spark.commit.commit import StorageCommit
+from delayed_tracker.spark.jobs.rebuild import rebuild
+from delayed_tracker.spark.settings import RebuildSettings
+from delayed_tracker.storage.memory import MemoryStorage
+from delayed_tracker.storage.registry import open_storage
 from tests.service.shell import elapse, make_registry, rows
 from tests.spark.clusters import NOW_MS, Topic, clusters, write_cluster
 from tests.spark.live import Live, live_catalogue, stored
-from tracker.core.limits import TrackerLimits
-from tracker.ledger.source_url import open_source
-from tracker.service.clock import ManualClock
-from tracker.service.errors import TrackerKey
 
 pytestmark = pytest.mark.timeout(600)
 EXAMPLES = {"dev": 4, "ci": 6, "deep": 100}

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from snapshot_storage.codec import decode_metadata
-from spark_rebuild.commit import StorageCommit
-from spark_rebuild.job import rebuild
-from spark_rebuild.settings import RebuildSettings
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.ledger.source_url import open_source
+from delayed_tracker.ledger.topic_name import TopicName
+from delayed_tracker.service.errors import TrackerKey
+from delayed_tracker.spark.commit.commit import StorageCommit
+from delayed_tracker.spark.jobs.rebuild import rebuild
+from delayed_tracker.spark.settings import RebuildSettings
+from delayed_tracker.storage.codec.codec import decode_metadata
 from tests.project_tree import ROOT
 from tests.spark.test_commit import looked_at
-from tracker.core.columns import Position
-from tracker.core.limits import TrackerLimits
-from tracker.ledger.source_url import open_source
-from tracker.ledger.topic_name import TopicName
-from tracker.service.errors import TrackerKey
 
 pytestmark = pytest.mark.timeout(600)
 

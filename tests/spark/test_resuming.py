@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_rebuild.commit import RebuiltTracker, StorageCommit
-from spark_rebuild.job import rebuild
-from spark_rebuild.settings import RebuildSettings
-from spark_rebuild.staging import Staging
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.service.errors import TrackerKey
+from delayed_tracker.spark.commit.commit import RebuiltTracker, StorageCommit
+from delayed_tracker.spark.commit.staging import Staging
+from delayed_tracker.spark.jobs.rebuild import rebuild
+from delayed_tracker.spark.settings import RebuildSettings
 from tests.spark.clusters import NOW_MS, Cursor, Entry, Topic, write_cluster
 from tests.spark.test_commit import looked_at
-from tracker.core.limits import TrackerLimits
-from tracker.service.errors import TrackerKey
 
 pytestmark = pytest.mark.timeout(600)
 

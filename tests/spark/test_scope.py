@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from spark_rebuild.scope import look_around
-from spark_rebuild.settings import RebuildSettings
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.errors import SubscriptionNotFound, TopicNotFound
+from delayed_tracker.spark.plan.scope import look_around
+from delayed_tracker.spark.settings import RebuildSettings
 from tests.ledger.log_files import entry_log, write_dump
 from tests.spark.clusters import NOW_MS, Cursor, Entry, Topic, write_cluster
-from tracker.core.errors import InvalidInput
-from tracker.ledger.errors import SubscriptionNotFound, TopicNotFound
 
 ORDERS, EVENTS = "persistent://lab/main/orders", "persistent://lab/main/events"
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from spark_rebuild.source_options import KeptEntries, parse_options
-from tracker.cli.spark.options import source_options
-from tracker.core.errors import InvalidInput
-from tracker.ledger.errors import ErrorPolicy
+from delayed_tracker.cli.spark.options import source_options
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.errors import ErrorPolicy
+from delayed_tracker.spark.source.source_options import KeptEntries, parse_options
 
 
 def test_defaults():

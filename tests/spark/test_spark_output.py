@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tracker.cli.spark.spark_output import KEPT_BYTES_MAX, SparkOutput
-from tracker.core.errors import InvalidInput
+from delayed_tracker.cli.spark.spark_output import KEPT_BYTES_MAX, SparkOutput
+from delayed_tracker.core.values.errors import InvalidInput
 
 
 @pytest.fixture(autouse=True)

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshot_storage.codec import encode_snapshot
-from spark_rebuild.errors import StagedWorkInvalid
-from spark_rebuild.staged_part import PartWriter, StagedPart, open_part
-from tracker.core.columns import IndexColumns, PositionColumns
-from tracker.core.position_bitmap import PositionBitmap
-from tracker.core.seal import FrozenIndexes, SealedIndexes, seal
-from tracker.core.segment_cutter import SegmentCutter
+from delayed_tracker.core.rules.seal import FrozenIndexes, SealedIndexes, seal
+from delayed_tracker.core.rules.segment_cutter import SegmentCutter
+from delayed_tracker.core.values.columns import IndexColumns, PositionColumns
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.spark.commit.staged_part import PartWriter, StagedPart, open_part
+from delayed_tracker.spark.errors import StagedWorkInvalid
+from delayed_tracker.storage.codec.codec import encode_snapshot
 
 STEP_MS, COUNT_MAX = 100, 4
 

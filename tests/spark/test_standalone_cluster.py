@@ -7,16 +7,16 @@ import signal
 import pytest
 import pytest_asyncio
 
-from snapshot_storage.codec import decode_metadata
-from snapshot_storage.registry import open_storage
-from spark_rebuild.commit import StorageCommit
-from spark_rebuild.job import rebuild
-from spark_rebuild.settings import RebuildSettings
+from delayed_tracker.cli.demo.sample import BUNDLED_SAMPLE
+from delayed_tracker.cli.spark.main import SCRIPT
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.service.process.exit_codes import ExitCode
+from delayed_tracker.spark.commit.commit import StorageCommit
+from delayed_tracker.spark.jobs.rebuild import rebuild
+from delayed_tracker.spark.settings import RebuildSettings
+from delayed_tracker.storage.codec.codec import decode_metadata
+from delayed_tracker.storage.registry import open_storage
 from tests.spark.standalone_cluster import HOME, first_to_say, standalone_cluster
-from tracker.cli.demo.sample import BUNDLED_SAMPLE
-from tracker.cli.spark.main import SCRIPT
-from tracker.core.limits import TrackerLimits
-from tracker.service.exit_codes import ExitCode
 
 SOURCE = f"bookkeeper+file:{BUNDLED_SAMPLE / 'bookie'}?metadata={BUNDLED_SAMPLE / 'metadata.jsonl'}"
 TOPIC, SUBSCRIPTION = "persistent://lab/main/delayed", "sub-1"

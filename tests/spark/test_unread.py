@@ -3,11 +3,11 @@
 import pytest
 from pyroaring import BitMap
 
-from spark_rebuild.summary import BadRow
-from spark_rebuild.unread import Unread, UnreadEntries
-from tracker.core.columns import BEFORE_ALL, Position
-from tracker.core.position_bitmap import PositionBitmap
-from tracker.ledger.cursor import CursorState, nothing_acked
+from delayed_tracker.core.values.columns import BEFORE_ALL, Position
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.ledger.metadata.cursor import CursorState, nothing_acked
+from delayed_tracker.spark.steps.unread import Unread, UnreadEntries
+from delayed_tracker.spark.summary import BadRow
 
 TOPIC, OTHER = "persistent://lab/main/orders", "persistent://lab/main/events"
 

@@ -9,7 +9,10 @@ import pyspark
 import pytest
 from kazoo.client import KazooClient
 
-from spark_rebuild.java import find_java
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.errors import MetadataUnavailable
+from delayed_tracker.ledger.metadata.metadata_store import open_metadata
+from delayed_tracker.spark.runtime.java import find_java
 from tests.ledger.log_files import (
     TOPIC,
     entry_log,
@@ -21,9 +24,6 @@ from tests.ledger.log_files import (
     topic_value,
 )
 from tests.spark.reading import positions, read_rows
-from tracker.core.errors import InvalidInput
-from tracker.ledger.errors import MetadataUnavailable
-from tracker.ledger.metadata_store import open_metadata
 
 VALUES = {
     ledger_path(3): ledger_value(last_entry_id=1),
@@ -94,7 +94,7 @@ def test_a_server_that_does_not_answer_is_named(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ):
     """Once, with what to do: what the client logs about each attempt is silent."""
-    monkeypatch.setattr("tracker.ledger.metadata_store._CONNECT_S", 0.2)
+    monkeypatch.setattr("delayed_tracker.ledger.metadata.metadata_store._CONNECT_S", 0.2)
     port = free_port()
     with pytest.raises(MetadataUnavailable, match=f"zk:127.0.0.1:{port} does not answer within 0.2 s; start it or"):
         open_metadata(f"zk:127.0.0.1:{port}")

@@ -1,10 +1,10 @@
 """Topics compacted in memory."""
 
+from delayed_tracker.ledger.compaction import Compaction, CompactionSummary, TopicCompactionService
+from delayed_tracker.ledger.compaction.compacted_entry import unwrap_compacted
+from delayed_tracker.ledger.messages import Message, MessageOptions, MessageReader
+from delayed_tracker.ledger.topic.topic_log import CompactedLog, TopicLog
 from tests.ledger.list_ledger import ListLedger
-from tracker.ledger.compaction import Compaction, CompactionSummary, TopicCompactionService
-from tracker.ledger.compaction.compacted_entry import unwrap_compacted
-from tracker.ledger.messages import Message, MessageOptions, MessageReader
-from tracker.ledger.topic_log import CompactedLog, TopicLog
 
 COMPACTED_LEDGER_ID = 1000
 

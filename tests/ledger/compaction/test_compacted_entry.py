@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.compaction.compacted_entry import _header, encode_compacted, unwrap_compacted
+from delayed_tracker.ledger.compaction.kernels import original_positions
+from delayed_tracker.ledger.entry.stored_entries import LedgerEntries, StoredEntries
+from delayed_tracker.ledger.errors import BadEntry, PayloadInvalid
 from tests.ledger.log_files import flipped
-from tracker.core.columns import Position
-from tracker.ledger.compaction.compacted_entry import _header, encode_compacted, unwrap_compacted
-from tracker.ledger.compaction.kernels import original_positions
-from tracker.ledger.errors import BadEntry, PayloadInvalid
-from tracker.ledger.stored_entries import LedgerEntries, StoredEntries
 
 A = bytes.fromhex("0e017cc828cb000000150a02703110071880d095ffbc319801e0a499ffbc3168656c6c6f")
 COMPACTED_A = bytes.fromhex("0000000f0805100318ffffffffffffffffff0100000024") + A

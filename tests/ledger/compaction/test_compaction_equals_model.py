@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.compression import Codec
+from delayed_tracker.ledger.topic.topic_log import TopicLog
 from tests.ledger.compaction.compacting import compacted, messages
 from tests.ledger.list_ledger import topic_of
 from tests.ledger.messages.producer import batch, chunks, marker, single, slot
-from tracker.core.columns import Position
-from tracker.ledger.compression import Codec
-from tracker.ledger.topic_log import TopicLog
 
 keys = st.none() | st.sampled_from("abcd")
 values = st.binary(max_size=3)

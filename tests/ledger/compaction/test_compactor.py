@@ -4,6 +4,13 @@ import tracemalloc
 
 import pytest
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.compaction import Compaction
+from delayed_tracker.ledger.compression import Codec
+from delayed_tracker.ledger.entry.frame import encode_entry, parse_message_metadata, split_frame
+from delayed_tracker.ledger.errors import EntriesUnreadable, ErrorPolicy
+from delayed_tracker.ledger.messages.batch import join_batch
+from delayed_tracker.ledger.topic.topic_log import CompactedLog, TopicLog
 from tests.ledger.compaction.compacting import (
     COMPACTED_LEDGER_ID,
     EntryList,
@@ -16,13 +23,6 @@ from tests.ledger.compaction.compacting import (
 from tests.ledger.list_ledger import ListLedger, topic_of
 from tests.ledger.log_files import flipped
 from tests.ledger.messages.producer import batch, chunks, entry, marker, metadata_of, single, slot
-from tracker.core.columns import Position
-from tracker.ledger.compaction import Compaction
-from tracker.ledger.compression import Codec
-from tracker.ledger.errors import EntriesUnreadable, ErrorPolicy
-from tracker.ledger.frame import encode_entry, parse_message_metadata, split_frame
-from tracker.ledger.messages.batch import join_batch
-from tracker.ledger.topic_log import CompactedLog, TopicLog
 
 ONE = (0, 1)
 ENCRYPTED = [{"key": "k", "value": b""}]

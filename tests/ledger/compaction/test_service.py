@@ -4,18 +4,18 @@ import math
 
 import pytest
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.compaction import EARLIEST, TopicCompactionService
+from delayed_tracker.ledger.compaction.compacted_entry import encode_compacted
+from delayed_tracker.ledger.compression import Codec
+from delayed_tracker.ledger.errors import EntriesUnreadable, ErrorPolicy
+from delayed_tracker.ledger.messages import MessageOptions, MessageReader
+from delayed_tracker.ledger.messages.batch import Slot, join_batch
+from delayed_tracker.ledger.topic.topic_log import CompactedLog
 from delayed_tracker.pulsar.v1.entry_pb2 import SingleMessageMetadata
 from tests.ledger.compaction.compacting import COMPACTED_LEDGER_ID, compacted, messages
 from tests.ledger.list_ledger import ListLedger, topic_of
 from tests.ledger.messages.producer import PUBLISHED_AT_MS, batch, entry, marker, metadata_of, single, slot
-from tracker.core.columns import Position
-from tracker.ledger.compaction import EARLIEST, TopicCompactionService
-from tracker.ledger.compaction.compacted_entry import encode_compacted
-from tracker.ledger.compression import Codec
-from tracker.ledger.errors import EntriesUnreadable, ErrorPolicy
-from tracker.ledger.messages import MessageOptions, MessageReader
-from tracker.ledger.messages.batch import Slot, join_batch
-from tracker.ledger.topic_log import CompactedLog
 
 DROPPED = SingleMessageMetadata(payload_size=0, compacted_out=True)
 

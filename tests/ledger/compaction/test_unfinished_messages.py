@@ -2,13 +2,13 @@
 
 import pytest
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.compaction import Compaction
+from delayed_tracker.ledger.compaction.latest import ABANDONED_AFTER_MS, LatestByKey
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 from tests.ledger.compaction.compacting import compacted, entries_of, kept
 from tests.ledger.list_ledger import topic_of
 from tests.ledger.messages.producer import PUBLISHED_AT_MS, chunks, metadata_of, single
-from tracker.core.columns import Position
-from tracker.ledger.compaction import Compaction
-from tracker.ledger.compaction.latest import ABANDONED_AFTER_MS, LatestByKey
 
 
 def piece(uuid: str, chunk: int, chunk_count: int = 3) -> MessageMetadata:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tracker.core.columns import Position
-from tracker.ledger.local.disk import Disk, OpenFile
-from tracker.ledger.local.source import open_local_ledgers
-from tracker.ledger.topic_reader import OpenLedgers
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.local.files.disk import Disk, OpenFile
+from delayed_tracker.ledger.local.source import open_local_ledgers
+from delayed_tracker.ledger.topic.topic_reader import OpenLedgers
 
 TOPIC = "persistent://lab/main/orders"
 

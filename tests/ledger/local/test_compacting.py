@@ -5,22 +5,22 @@ from pathlib import Path
 
 import pytest
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.compaction import TopicCompactionService
+from delayed_tracker.ledger.errors import EntriesUnreadable, ErrorPolicy, MetadataInvalid, TopicNotFound
+from delayed_tracker.ledger.local.compacting import LocalCompaction, compact_local_topic
+from delayed_tracker.ledger.local.errors import LedgerInUse
+from delayed_tracker.ledger.local.files.disk import Disk
+from delayed_tracker.ledger.local.files.layout import LedgerDirectory, TopicDirectory
+from delayed_tracker.ledger.local.ledger_ids import take_ledger_id
+from delayed_tracker.ledger.local.opening import open_writer
+from delayed_tracker.ledger.local.rollover import RolloverLimits
+from delayed_tracker.ledger.local.source import open_local_ledgers
+from delayed_tracker.ledger.messages import MessageReader
+from delayed_tracker.ledger.topic_name import TopicName
 from tests.ledger.local.disks import TOPIC, FailingDisk, PowerCut, QuickDisk, RecordingDisk
 from tests.ledger.log_files import flipped
 from tests.ledger.messages.producer import batch, single, slot
-from tracker.core.columns import Position
-from tracker.ledger.compaction import TopicCompactionService
-from tracker.ledger.errors import EntriesUnreadable, ErrorPolicy, MetadataInvalid, TopicNotFound
-from tracker.ledger.local.compacting import LocalCompaction, compact_local_topic
-from tracker.ledger.local.disk import Disk
-from tracker.ledger.local.errors import LedgerInUse
-from tracker.ledger.local.layout import LedgerDirectory, TopicDirectory
-from tracker.ledger.local.ledger_ids import take_ledger_id
-from tracker.ledger.local.opening import open_writer
-from tracker.ledger.local.rollover import RolloverLimits
-from tracker.ledger.local.source import open_local_ledgers
-from tracker.ledger.messages import MessageReader
-from tracker.ledger.topic_name import TopicName
 
 
 def append(directory: Path, entries: Iterable[bytes], disk: Disk | None = None) -> None:

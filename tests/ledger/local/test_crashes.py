@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.entry.interceptor_names import load_interceptors
+from delayed_tracker.ledger.entry.interceptors import broker_metadata_of
+from delayed_tracker.ledger.errors import ErrorPolicy
+from delayed_tracker.ledger.local.errors import LedgerDamaged
+from delayed_tracker.ledger.local.files.layout import LedgerDirectory
+from delayed_tracker.ledger.local.opening import open_writer
+from delayed_tracker.ledger.local.rollover import RolloverLimits
+from delayed_tracker.ledger.local.source import open_local_ledgers
+from delayed_tracker.ledger.topic.topic_reader import OpenLedgers
+from delayed_tracker.ledger.topic_name import TopicName
 from tests.ledger.local.disks import TOPIC, PowerCut, QuickDisk, RecordingDisk, stored
 from tests.ledger.log_files import flipped
-from tracker.core.columns import Position
-from tracker.ledger.errors import ErrorPolicy
-from tracker.ledger.interceptor_names import load_interceptors
-from tracker.ledger.interceptors import broker_metadata_of
-from tracker.ledger.local.errors import LedgerDamaged
-from tracker.ledger.local.layout import LedgerDirectory
-from tracker.ledger.local.opening import open_writer
-from tracker.ledger.local.rollover import RolloverLimits
-from tracker.ledger.local.source import open_local_ledgers
-from tracker.ledger.topic_name import TopicName
-from tracker.ledger.topic_reader import OpenLedgers
 
 LIMITS = RolloverLimits(entries_max=5)
 
@@ -188,9 +188,9 @@ def test_readers_can_see_what_was_not_confirmed(killed):
 
 WORKER = """
 import sys
-from tracker.ledger.interceptor_names import load_interceptors
-from tracker.ledger.local.opening import open_writer
-from tracker.ledger.local.rollover import RolloverLimits
+from delayed_tracker.ledger.entry.interceptor_names import load_interceptors
+from delayed_tracker.ledger.local.opening import open_writer
+from delayed_tracker.ledger.local.rollover import RolloverLimits
 directory, topic = sys.argv[1:]
 limits = RolloverLimits(entries_max=700)
 writer = open_writer(directory, topic, now_ms=1, interceptors=load_interceptors(["index"]), limits=limits)

@@ -5,15 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.entry.interceptor_names import load_interceptors
+from delayed_tracker.ledger.entry.interceptors import broker_metadata_of
+from delayed_tracker.ledger.local.errors import AppendFailed, TopicTerminated
+from delayed_tracker.ledger.local.files.disk import OpenFile
+from delayed_tracker.ledger.local.group_commit import GroupCommit
+from delayed_tracker.ledger.local.opening import open_writer
+from delayed_tracker.ledger.local.rollover import RolloverLimits
 from tests.ledger.local.disks import TOPIC, FailingDisk, QuickDisk, stored
-from tracker.core.columns import Position
-from tracker.ledger.interceptor_names import load_interceptors
-from tracker.ledger.interceptors import broker_metadata_of
-from tracker.ledger.local.disk import OpenFile
-from tracker.ledger.local.errors import AppendFailed, TopicTerminated
-from tracker.ledger.local.group_commit import GroupCommit
-from tracker.ledger.local.opening import open_writer
-from tracker.ledger.local.rollover import RolloverLimits
 
 
 class CountingDisk(QuickDisk):

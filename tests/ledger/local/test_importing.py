@@ -5,24 +5,24 @@ from uuid import UUID
 
 import pytest
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.entry.interceptor_names import load_interceptors
+from delayed_tracker.ledger.entry.interceptors import broker_metadata_of
+from delayed_tracker.ledger.errors import EntriesUnreadable, ErrorPolicy, LedgerFileInvalid
+from delayed_tracker.ledger.local.errors import LedgerDamaged
+from delayed_tracker.ledger.local.files.layout import LedgerDirectory
+from delayed_tracker.ledger.local.importing import import_topic
+from delayed_tracker.ledger.local.opening import open_writer
+from delayed_tracker.ledger.local.source import open_local_ledgers
+from delayed_tracker.ledger.offload.blob_source import open_blobs
+from delayed_tracker.ledger.topic.absent_ledger import AbsentLedger
+from delayed_tracker.ledger.topic.topic_log import TopicLog
+from delayed_tracker.ledger.topic_name import TopicName
 from tests.ledger.disks import DiskFiles
 from tests.ledger.local.disks import TOPIC, FailingDisk, QuickDisk, stored
 from tests.ledger.log_files import entry_log, flipped, message
 from tests.ledger.offload.blob_files import BlobWriter
-from tracker.core.columns import Position
-from tracker.core.errors import InvalidInput
-from tracker.ledger.absent_ledger import AbsentLedger
-from tracker.ledger.errors import EntriesUnreadable, ErrorPolicy, LedgerFileInvalid
-from tracker.ledger.interceptor_names import load_interceptors
-from tracker.ledger.interceptors import broker_metadata_of
-from tracker.ledger.local.errors import LedgerDamaged
-from tracker.ledger.local.importing import import_topic
-from tracker.ledger.local.layout import LedgerDirectory
-from tracker.ledger.local.opening import open_writer
-from tracker.ledger.local.source import open_local_ledgers
-from tracker.ledger.offload.blob_source import open_blobs
-from tracker.ledger.topic_log import TopicLog
-from tracker.ledger.topic_name import TopicName
 
 LEDGERS = {3: [message(index=0), message(index=3, batch=3)], 5: [], 9: [b"", b"no message", message(index=9)]}
 

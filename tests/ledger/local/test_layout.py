@@ -2,19 +2,19 @@
 
 import pytest
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.errors import MetadataInvalid, TopicNotFound
+from delayed_tracker.ledger.local.files import checked_file
+from delayed_tracker.ledger.local.files.layout import LedgerDirectory, directory_name, topic_of_directory
+from delayed_tracker.ledger.local.metadata import Confirmed, TopicMetadata, read_confirmed, read_metadata
+from delayed_tracker.ledger.local.opening import open_writer
+from delayed_tracker.ledger.local.source import open_local_ledgers
+from delayed_tracker.ledger.source_url import open_source
+from delayed_tracker.ledger.topic.topic_reader import OpenLedgers
+from delayed_tracker.ledger.topic_name import TopicName
 from tests.ledger.local.disks import TOPIC, QuickDisk, stored
 from tests.ledger.log_files import flipped
-from tracker.core.columns import Position
-from tracker.core.errors import InvalidInput
-from tracker.ledger.errors import MetadataInvalid, TopicNotFound
-from tracker.ledger.local import checked_file
-from tracker.ledger.local.layout import LedgerDirectory, directory_name, topic_of_directory
-from tracker.ledger.local.metadata import Confirmed, TopicMetadata, read_confirmed, read_metadata
-from tracker.ledger.local.opening import open_writer
-from tracker.ledger.local.source import open_local_ledgers
-from tracker.ledger.source_url import open_source
-from tracker.ledger.topic_name import TopicName
-from tracker.ledger.topic_reader import OpenLedgers
 
 LONG = "persistent://lab/main/" + "ä long name/" * 60
 NAMES = [

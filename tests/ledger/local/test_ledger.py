@@ -7,19 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.errors import LedgerFileInvalid
+from delayed_tracker.ledger.local import ledger as ledger_module
+from delayed_tracker.ledger.local import source as source_module
+from delayed_tracker.ledger.local.files.layout import LedgerDirectory
+from delayed_tracker.ledger.local.ledger import LocalLedger
+from delayed_tracker.ledger.local.opening import open_writer
+from delayed_tracker.ledger.local.recovery import confirmed_last_entry
+from delayed_tracker.ledger.local.rollover import RolloverLimits
+from delayed_tracker.ledger.local.source import open_local_ledgers
+from delayed_tracker.ledger.topic_name import TopicName
 from tests.ledger.local.disks import TOPIC, QuickDisk
 from tests.ledger.log_files import flipped
-from tracker.core.errors import InvalidInput
-from tracker.ledger.errors import LedgerFileInvalid
-from tracker.ledger.local import ledger as ledger_module
-from tracker.ledger.local import source as source_module
-from tracker.ledger.local.layout import LedgerDirectory
-from tracker.ledger.local.ledger import LocalLedger
-from tracker.ledger.local.opening import open_writer
-from tracker.ledger.local.recovery import confirmed_last_entry
-from tracker.ledger.local.rollover import RolloverLimits
-from tracker.ledger.local.source import open_local_ledgers
-from tracker.ledger.topic_name import TopicName
 
 PAYLOADS = [bytes([row]) * size for row, size in enumerate((3, 0, 40, 9, 1))]
 

@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import pytest
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.bookkeeper.entry_logs import open_entry_logs
+from delayed_tracker.ledger.entry.interceptor_names import load_interceptors
+from delayed_tracker.ledger.entry.interceptors import BrokerEntryMetadataInterceptor, broker_metadata_of
+from delayed_tracker.ledger.local import last_index as last_index_module
+from delayed_tracker.ledger.local.errors import AppendFailed, LedgerInUse, TopicTerminated, WriterClosed
+from delayed_tracker.ledger.local.opening import open_writer
+from delayed_tracker.ledger.local.rollover import RolloverLimits
+from delayed_tracker.ledger.local.source import open_local_ledgers
+from delayed_tracker.ledger.metadata.digest import LedgerDigest
 from tests.ledger.local.disks import TOPIC, FailingDisk, QuickDisk, stored
-from tracker.core.columns import Position
-from tracker.core.errors import InvalidInput
-from tracker.ledger.digest import LedgerDigest
-from tracker.ledger.entry_logs import open_entry_logs
-from tracker.ledger.interceptor_names import load_interceptors
-from tracker.ledger.interceptors import BrokerEntryMetadataInterceptor, broker_metadata_of
-from tracker.ledger.local import last_index as last_index_module
-from tracker.ledger.local.errors import AppendFailed, LedgerInUse, TopicTerminated, WriterClosed
-from tracker.ledger.local.opening import open_writer
-from tracker.ledger.local.rollover import RolloverLimits
-from tracker.ledger.local.source import open_local_ledgers
 
 HEADERS = bytes.fromhex("0e017cc828cb000000150a02703110071880d095ffbc319801e0a499ffbc3168656c6c6f")
 FRAMED = bytes.fromhex("0e020000000908fbd095ffbc311029") + HEADERS

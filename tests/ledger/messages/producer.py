@@ -7,10 +7,10 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA1
 
+from delayed_tracker.ledger.compression import Codec, compress
+from delayed_tracker.ledger.entry.frame import encode_entry
+from delayed_tracker.ledger.messages.batch import Slot, join_batch
 from delayed_tracker.pulsar.v1.entry_pb2 import BrokerEntryMetadata, MessageMetadata, SingleMessageMetadata
-from tracker.ledger.compression import Codec, compress
-from tracker.ledger.frame import encode_entry
-from tracker.ledger.messages.batch import Slot, join_batch
 
 PUBLISHED_AT_MS = 1_700_000_000_000
 DATA_KEY = bytes(range(32))

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.ledger.errors import PayloadInvalid
+from delayed_tracker.ledger.messages.batch import Slot, join_batch, split_batch
 from delayed_tracker.pulsar.v1.entry_pb2 import SingleMessageMetadata
 from tests.ledger.messages.producer import metadata_of, slot
-from tracker.ledger.errors import PayloadInvalid
-from tracker.ledger.messages.batch import Slot, join_batch, split_batch
 
 slots_of_any_size = st.lists(
     st.builds(

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.compression import Codec
+from delayed_tracker.ledger.errors import EntriesUnreadable, ErrorPolicy, PayloadInvalid
+from delayed_tracker.ledger.messages import MessageOptions, MessageReader
+from delayed_tracker.ledger.messages.chunks import PIECE_OVERHEAD_BYTES, ChunkAssembler
 from tests.ledger.list_ledger import topic_of
 from tests.ledger.messages.producer import chunks, metadata_of, single
-from tracker.core.columns import Position
-from tracker.ledger.compression import Codec
-from tracker.ledger.errors import EntriesUnreadable, ErrorPolicy, PayloadInvalid
-from tracker.ledger.messages import MessageOptions, MessageReader
-from tracker.ledger.messages.chunks import PIECE_OVERHEAD_BYTES, ChunkAssembler
 
 
 def read(entries: list[bytes], **options) -> tuple[list[bytes], MessageReader]:

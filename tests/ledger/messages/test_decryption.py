@@ -12,14 +12,14 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.compression import Codec, compress
+from delayed_tracker.ledger.errors import DecryptionFailed, EntriesUnreadable, ErrorPolicy
+from delayed_tracker.ledger.messages import MessageOptions, MessageReader, load_key_files
+from delayed_tracker.ledger.messages.batch import join_batch
+from delayed_tracker.ledger.messages.decryption import Decryptor
 from tests.ledger.list_ledger import topic_of
 from tests.ledger.messages.producer import encrypted, entry, single, slot
-from tracker.core.errors import InvalidInput
-from tracker.ledger.compression import Codec, compress
-from tracker.ledger.errors import DecryptionFailed, EntriesUnreadable, ErrorPolicy
-from tracker.ledger.messages import MessageOptions, MessageReader, load_key_files
-from tracker.ledger.messages.batch import join_batch
-from tracker.ledger.messages.decryption import Decryptor
 
 
 def pem(key, encryption: KeySerializationEncryption | None = None) -> bytes:
@@ -144,7 +144,7 @@ def test_keys_from_files(alice, tmp_path):
 def test_the_package_is_needed_only_for_keys(monkeypatch):
     """Without it everything else can be read; with keys, the error names the extra."""
     monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
-    monkeypatch.delitem(sys.modules, "tracker.ledger.messages.decryption")
+    monkeypatch.delitem(sys.modules, "delayed_tracker.ledger.messages.decryption")
     log = topic_of({1: [single(b"open")]})
 
     assert [message.payload for message in MessageReader(log).read()] == [b"open"]

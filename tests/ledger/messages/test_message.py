@@ -2,11 +2,11 @@
 
 import pytest
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.errors import PayloadInvalid
+from delayed_tracker.ledger.messages import Message, MessageReader
 from tests.ledger.list_ledger import topic_of
 from tests.ledger.messages.producer import batch, single, slot
-from tracker.core.columns import Position
-from tracker.ledger.errors import PayloadInvalid
-from tracker.ledger.messages import Message, MessageReader
 
 
 def only(entry: bytes, *, topic: str = "persistent://lab/main/orders") -> Message:

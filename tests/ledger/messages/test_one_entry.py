@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.errors import EntriesUnreadable, LedgerNotFound, MessageNotVisible
+from delayed_tracker.ledger.messages import MessageOptions, load_key_files, one_entry
+from delayed_tracker.ledger.messages.one_entry import messages_of_entry
+from delayed_tracker.ledger.source import open_bookie_disk
+from delayed_tracker.ledger.topic.absent_ledger import AbsentLedger
 from tests.golden.pulsar_pack import BOOKIE, METADATA, PACK, expected
 from tests.ledger.list_ledger import topic_of
 from tests.ledger.log_files import flipped
 from tests.ledger.messages.producer import batch, chunks, marker, single, slot
-from tracker.core.columns import Position
-from tracker.core.errors import InvalidInput
-from tracker.ledger.absent_ledger import AbsentLedger
-from tracker.ledger.errors import EntriesUnreadable, LedgerNotFound, MessageNotVisible
-from tracker.ledger.messages import MessageOptions, load_key_files, one_entry
-from tracker.ledger.messages.one_entry import messages_of_entry
-from tracker.ledger.source import open_bookie_disk
 
 TXN = {"txnid_most_bits": 0, "txnid_least_bits": 1}
 

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.compression import Codec, compress
+from delayed_tracker.ledger.entry.frame import encode_entry
+from delayed_tracker.ledger.errors import EntriesUnreadable, ErrorPolicy
+from delayed_tracker.ledger.messages import Message, MessageOptions, MessageReader, OpenTransactions
 from tests.ledger.list_ledger import topic_of
 from tests.ledger.log_files import flipped
 from tests.ledger.messages.producer import PUBLISHED_AT_MS, batch, entry, marker, metadata_of, single, slot
-from tracker.core.columns import Position
-from tracker.ledger.compression import Codec, compress
-from tracker.ledger.errors import EntriesUnreadable, ErrorPolicy
-from tracker.ledger.frame import encode_entry
-from tracker.ledger.messages import Message, MessageOptions, MessageReader, OpenTransactions
 
 ONE, TWO = (0, 1), (0, 2)
 SKIP = MessageOptions(on_error=ErrorPolicy.SKIP)

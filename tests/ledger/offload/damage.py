@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from tracker.ledger.entry_columns import EntryVerdict, scan_entries
-from tracker.ledger.errors import LedgerError
-from tracker.ledger.stored_entries import LedgerEntries
-from tracker.ledger.topic_log import Ledger
+from delayed_tracker.ledger.entry.entry_columns import EntryVerdict, scan_entries
+from delayed_tracker.ledger.entry.stored_entries import LedgerEntries
+from delayed_tracker.ledger.errors import LedgerError
+from delayed_tracker.ledger.topic.topic_log import Ledger
 
 
 def assert_right_or_bad(open_ledger: Callable[[], Ledger], payloads: Sequence[bytes], *, checksums: bool) -> int:

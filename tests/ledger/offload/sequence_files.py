@@ -5,8 +5,8 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from delayed_tracker.ledger.offload.sequence_file import Compression
 from delayed_tracker.pulsar.v1.ledger_metadata_pb2 import LedgerMetadataFormat
-from tracker.ledger.offload.sequence_file import Compression
 
 LONG = "org.apache.hadoop.io.LongWritable"
 BYTES = "org.apache.hadoop.io.BytesWritable"

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.ledger.errors import LedgerFileInvalid
+from delayed_tracker.ledger.offload.blob_ledger import BlobLedger
+from delayed_tracker.ledger.offload.blob_source import BlobLedgerStore
+from delayed_tracker.ledger.offload.blob_store import open_blob_store
+from delayed_tracker.ledger.topic_name import TopicName
 from tests.ledger.log_files import flipped, message
 from tests.ledger.offload.blob_files import BlobWriter, blocks, index, record, streamed
 from tests.ledger.offload.damage import assert_all_told, assert_right_or_bad
 from tests.ledger.offload.sequence_files import ledger_metadata
-from tracker.ledger.errors import LedgerFileInvalid
-from tracker.ledger.offload.blob_ledger import BlobLedger
-from tracker.ledger.offload.blob_source import BlobLedgerStore
-from tracker.ledger.offload.blob_store import open_blob_store
-from tracker.ledger.topic_name import TopicName
 
 UUID_7 = UUID("2c4a22d4-580e-475d-8292-2a705a9bc71d")
 KEY = f"{UUID_7}-ledger-7"

@@ -7,14 +7,14 @@ import obstore
 import pytest
 from obstore.store import MemoryStore
 
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.errors import LedgerFileInvalid
+from delayed_tracker.ledger.offload import blob_source
+from delayed_tracker.ledger.offload.blob_source import BlobLedgerStore
+from delayed_tracker.ledger.offload.blob_store import BlobStore, open_blob_store
+from delayed_tracker.ledger.topic_name import TopicName
 from tests.ledger.offload.blob_files import BlobWriter, streamed
 from tests.ledger.offload.sequence_files import ledger_metadata
-from tracker.core.errors import InvalidInput
-from tracker.ledger.errors import LedgerFileInvalid
-from tracker.ledger.offload import blob_source
-from tracker.ledger.offload.blob_source import BlobLedgerStore
-from tracker.ledger.offload.blob_store import BlobStore, open_blob_store
-from tracker.ledger.topic_name import TopicName
 
 UUID_1 = UUID(int=1)
 TOPIC = TopicName.parse("persistent://lab/main/orders")

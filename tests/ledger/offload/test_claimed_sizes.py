@@ -7,16 +7,16 @@ from uuid import UUID
 
 import pytest
 
+from delayed_tracker.ledger.offload.blob_source import BlobLedgerStore
+from delayed_tracker.ledger.offload.blob_store import open_blob_store
+from delayed_tracker.ledger.offload.map_file import open_map_file
+from delayed_tracker.ledger.offload.recent_rows import RecentRows
+from delayed_tracker.ledger.offload.sequence_file import Compression
+from delayed_tracker.ledger.topic_name import TopicName
 from tests.ledger.log_files import message
 from tests.ledger.offload.blob_files import BlobWriter
 from tests.ledger.offload.damage import assert_all_told
 from tests.ledger.offload.sequence_files import ESCAPE, SYNC, MapFileWriter, vint
-from tracker.ledger.offload.blob_source import BlobLedgerStore
-from tracker.ledger.offload.blob_store import open_blob_store
-from tracker.ledger.offload.map_file import open_map_file
-from tracker.ledger.offload.recent_rows import RecentRows
-from tracker.ledger.offload.sequence_file import Compression
-from tracker.ledger.topic_name import TopicName
 
 PAYLOADS = [message(payload=b"%d" % number) for number in range(4)]
 HUGE = 2**31 - 1

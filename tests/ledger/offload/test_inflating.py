@@ -5,11 +5,11 @@ import zlib
 import numpy as np
 import pytest
 
-from tracker.ledger.errors import CompressedDataInvalid
-from tracker.ledger.offload import inflating
-from tracker.ledger.offload.entry_rows import EntryRows
-from tracker.ledger.offload.inflating import inflate, inflate_some
-from tracker.ledger.offload.recent_rows import RecentRows
+from delayed_tracker.ledger.errors import CompressedDataInvalid
+from delayed_tracker.ledger.offload import inflating
+from delayed_tracker.ledger.offload.entry_rows import EntryRows
+from delayed_tracker.ledger.offload.inflating import inflate, inflate_some
+from delayed_tracker.ledger.offload.recent_rows import RecentRows
 
 
 @pytest.fixture(params=["zlib-ng", "zlib"])

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.ledger.offload import kernels
 from tests.ledger.offload.blob_files import PADDING
 from tests.ledger.offload.blob_files import record as blob_record
 from tests.ledger.offload.sequence_files import ESCAPE, SYNC, record, vint
-from tracker.ledger.offload import kernels
 
 entries = st.lists(st.binary(max_size=9), max_size=6)
 noise = st.binary(max_size=24)

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.ledger.errors import LedgerFileInvalid
+from delayed_tracker.ledger.offload.map_file import MapFileLedger, open_map_file
+from delayed_tracker.ledger.offload.map_file_index import open_index
+from delayed_tracker.ledger.offload.map_file_source import open_map_files
+from delayed_tracker.ledger.offload.recent_rows import RecentRows
+from delayed_tracker.ledger.offload.sequence_file import Compression
+from delayed_tracker.ledger.queries.verify import verify_topics
 from tests.ledger.log_files import flipped, message
 from tests.ledger.offload.damage import assert_all_told, assert_right_or_bad
 from tests.ledger.offload.sequence_files import SYNC, MapFileWriter, block, header, record, text
-from tracker.ledger.errors import LedgerFileInvalid
-from tracker.ledger.offload.map_file import MapFileLedger, open_map_file
-from tracker.ledger.offload.map_file_index import open_index
-from tracker.ledger.offload.map_file_source import open_map_files
-from tracker.ledger.offload.recent_rows import RecentRows
-from tracker.ledger.offload.sequence_file import Compression
-from tracker.ledger.verify import verify_topics
 
 ALL = pytest.mark.parametrize("compression", list(Compression))
 PAYLOADS = [message(payload=b"%d" % number * (number % 3)) for number in range(6)]

@@ -7,23 +7,23 @@ import obstore
 import pytest
 from obstore.store import MemoryStore
 
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.errors import EntriesUnreadable, ErrorPolicy, LedgerFileInvalid, TopicNotFound
+from delayed_tracker.ledger.offload.blob_source import BlobLedgerStore, open_blobs
+from delayed_tracker.ledger.offload.blob_store import BlobStore
+from delayed_tracker.ledger.offload.map_file_source import open_map_files
+from delayed_tracker.ledger.offload.offload_source import OffloadSource
+from delayed_tracker.ledger.offload.sequence_file import Compression
+from delayed_tracker.ledger.source_url import open_source, open_sources
+from delayed_tracker.ledger.topic.absent_ledger import AbsentLedger
+from delayed_tracker.ledger.topic.combined_source import CombinedSource
+from delayed_tracker.ledger.topic.entry_lookup import EntryLookup
+from delayed_tracker.ledger.topic.last_message import last_message
 from delayed_tracker.pulsar.v1.managed_ledger_pb2 import ManagedLedgerInfo
 from tests.ledger.disks import DiskFiles
 from tests.ledger.log_files import TOPIC, topic_path, write_dump
 from tests.ledger.offload.blob_files import BlobWriter, streamed
 from tests.ledger.offload.sequence_files import MapFileWriter, ledger_metadata
-from tracker.core.errors import InvalidInput
-from tracker.ledger.absent_ledger import AbsentLedger
-from tracker.ledger.combined_source import CombinedSource
-from tracker.ledger.entry_lookup import EntryLookup
-from tracker.ledger.errors import EntriesUnreadable, ErrorPolicy, LedgerFileInvalid, TopicNotFound
-from tracker.ledger.last_message import last_message
-from tracker.ledger.offload.blob_source import BlobLedgerStore, open_blobs
-from tracker.ledger.offload.blob_store import BlobStore
-from tracker.ledger.offload.map_file_source import open_map_files
-from tracker.ledger.offload.offload_source import OffloadSource
-from tracker.ledger.offload.sequence_file import Compression
-from tracker.ledger.source_url import open_source, open_sources
 
 MANAGED_LEDGER = "lab/main/persistent/orders"
 UUIDS = [UUID(int=(1 << 127) + number) for number in range(9)]

@@ -6,17 +6,17 @@ from uuid import UUID
 
 import pytest
 
+from delayed_tracker.ledger.entry.frame import split_frame
+from delayed_tracker.ledger.errors import ErrorPolicy, LedgerError
+from delayed_tracker.ledger.offload.blob_source import open_blobs
+from delayed_tracker.ledger.offload.map_file_source import open_map_files
+from delayed_tracker.ledger.offload.offload_source import OffloadSource
+from delayed_tracker.ledger.offload.sequence_file import Compression
+from delayed_tracker.ledger.queries.verify import verify_topics, verify_unclaimed
 from delayed_tracker.pulsar.v1.managed_ledger_pb2 import ManagedLedgerInfo
 from tests.ledger.log_files import flipped, message, topic_path, write_dump
 from tests.ledger.offload.blob_files import BlobWriter, streamed
 from tests.ledger.offload.sequence_files import MapFileWriter, ledger_metadata
-from tracker.ledger.errors import ErrorPolicy, LedgerError
-from tracker.ledger.frame import split_frame
-from tracker.ledger.offload.blob_source import open_blobs
-from tracker.ledger.offload.map_file_source import open_map_files
-from tracker.ledger.offload.offload_source import OffloadSource
-from tracker.ledger.offload.sequence_file import Compression
-from tracker.ledger.verify import verify_topics, verify_unclaimed
 
 UUID_7 = UUID("2c4a22d4-580e-475d-8292-2a705a9bc71d")
 PAYLOADS = [message(payload=b"%d" % number * number) for number in range(4)]

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/types/descriptorpb"
 
-	storage "delayed_tracker/storage/v1"
+	storage "delayed_tracker/snapshot/v1"
 	pb "delayed_tracker/v1"
 )
 

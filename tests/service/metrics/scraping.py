@@ -5,8 +5,8 @@ from collections import defaultdict
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tracker.service.metrics.catalogue import INDEX_EVENTS
-from tracker.service.metrics.exporter import ServiceMetrics
+from delayed_tracker.service.exposition.exporter import ServiceMetrics
+from delayed_tracker.service.instruments.catalogue import INDEX_EVENTS
 
 _SAMPLE = re.compile(r"^(?P<name>[a-zA-Z_:]+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')

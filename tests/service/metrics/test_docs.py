@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from tracker.service.metrics import docs
-from tracker.service.metrics.catalogue import FAMILIES
+from delayed_tracker.service.exposition import docs
+from delayed_tracker.service.instruments.catalogue import FAMILIES
 
 README = Path(__file__).resolve().parents[3] / "README.md"
 

@@ -7,26 +7,32 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
-from snapshot_storage.errors import StorageUnavailable
-from snapshot_storage.memory import MemoryStorage
-from snapshot_storage.protocol import StorageSpace
+from delayed_tracker.core.engine.counters import Counters
+from delayed_tracker.core.inspect.numbers import EVENTS
+from delayed_tracker.core.values.columns import PositionColumns
+from delayed_tracker.core.values.verb_results import AddOutcome
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.counters import EffectCounters
+from delayed_tracker.service.errors import TrackerKey
+from delayed_tracker.service.exposition.exporter import ServiceMetrics
+from delayed_tracker.service.exposition.tracker_samples import OF_ALL
+from delayed_tracker.service.instruments.bucket_operations import COUNTERS, EffectAccount
+from delayed_tracker.service.instruments.catalogue import (
+    FAMILIES,
+    FROM_THE_LIBRARY,
+    INDEX_EVENTS,
+    OFFERS,
+    SHELL_COUNTERS,
+)
+from delayed_tracker.service.instruments.family import Kind, Origin
+from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
+from delayed_tracker.service.instruments.tracker_rows import COLUMNS
+from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.storage.errors import StorageUnavailable
+from delayed_tracker.storage.memory import MemoryStorage
+from delayed_tracker.storage.protocol import StorageSpace
 from tests.service.metrics.scraping import assert_balanced, exposition, label_values, parsed, scraped, summed, types
 from tests.service.shell import KEY, OTHER, TINY, bucketful, elapse, indexes, make_registry, settle
-from tracker.core.columns import PositionColumns
-from tracker.core.counters import Counters
-from tracker.core.numbers import EVENTS
-from tracker.core.outcomes import AddOutcome
-from tracker.service.clock import ManualClock
-from tracker.service.counters import EffectCounters
-from tracker.service.errors import TrackerKey
-from tracker.service.limits import ServiceLimits
-from tracker.service.metrics.bucket_operations import COUNTERS, EffectAccount
-from tracker.service.metrics.catalogue import FAMILIES, FROM_THE_LIBRARY, INDEX_EVENTS, OFFERS, SHELL_COUNTERS
-from tracker.service.metrics.exporter import ServiceMetrics
-from tracker.service.metrics.family import Kind, Origin
-from tracker.service.metrics.measured_storage import MeasuredStorage
-from tracker.service.metrics.tracker_rows import COLUMNS
-from tracker.service.metrics.tracker_samples import OF_ALL
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 PROMETHEUS = (

@@ -5,8 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.service.metrics.family import Format
-from tracker.service.metrics.histogram import EXEMPLAR_CHARACTERS_MAX, Exemplar, Histogram, LatenessHistogram
+from delayed_tracker.service.instruments.family import Format
+from delayed_tracker.service.instruments.histogram import (
+    EXEMPLAR_CHARACTERS_MAX,
+    Exemplar,
+    Histogram,
+    LatenessHistogram,
+)
 
 BOUNDS = (0.005, 0.025, 1, 60)
 NOW_MS = 1_700_000_000_000

@@ -5,12 +5,12 @@ import dataclasses
 
 import pytest
 
-from snapshot_storage.errors import StorageUnavailable
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.instruments.instruments import Instruments
+from delayed_tracker.storage.errors import StorageUnavailable
 from tests.service.metrics.scraping import scraped
 from tests.service.shell import KEY, OTHER, TINY, Gate, elapse, failing, indexes, make_registry, settle
-from tracker.core.columns import Position
-from tracker.service.clock import ManualClock
-from tracker.service.metrics.instruments import Instruments
 
 
 def test_a_message_handed_out_early_is_counted():

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from delayed_tracker.core.values.limits import TrackerKind
+from delayed_tracker.service.exposition.exporter import Names, ServiceMetrics
 from tests.service.metrics.scraping import exposition, label_values, parsed, types
 from tests.service.shell import KEY, TINY, bucketful, elapse, make_registry, settle
-from tracker.core.limits import TrackerKind
-from tracker.service.metrics.exporter import Names, ServiceMetrics
 
 TABLE = """
 | pulsar_delayed_message_index_bucket_total               | Gauge     | The number of delayed message index buckets (immutable buckets + LastMutableBucket ) |

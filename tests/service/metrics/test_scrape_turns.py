@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tracker.service.metrics.scrape_turns import ScrapeTurns
+from delayed_tracker.service.exposition.scrape_turns import ScrapeTurns
 
 TEXT = "text/plain"
 OPEN = "application/openmetrics-text"

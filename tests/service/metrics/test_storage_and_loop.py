@@ -5,16 +5,16 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from snapshot_storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
-from snapshot_storage.memory import MemoryStorage
-from snapshot_storage.sqlite import SqliteStorage
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.instruments.histogram import Histogram
+from delayed_tracker.service.instruments.loop_lag import LOOK_S, LoopLag
+from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
+from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
+from delayed_tracker.storage.memory import MemoryStorage
+from delayed_tracker.storage.sqlite.storage import SqliteStorage
 from tests.service.metrics.scraping import scraped, summed
 from tests.service.shell import KEY, ControlledStorage, bucketful, elapse, failing, make_registry, settle
-from tracker.core.errors import InvalidInput
-from tracker.service.clock import ManualClock
-from tracker.service.metrics.histogram import Histogram
-from tracker.service.metrics.loop_lag import LOOK_S, LoopLag
-from tracker.service.metrics.measured_storage import MeasuredStorage
 
 
 def of(samples, operation):

@@ -1,4 +1,4 @@
-"""An outsider's backend: files in a directory. ``shelf:PATH``; the example of snapshot_storage/README.md.
+"""An outsider's backend: files in a directory. ``shelf:PATH``; the example of snapshot_storage/delayed_tracker/storage/README.md.
 
     PATH/lock               held while the storage is open
     PATH/last_id            the highest bucket id ever given
@@ -19,14 +19,20 @@ from collections.abc import AsyncIterable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from snapshot_storage.errors import (
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.storage.errors import (
     SnapshotCorrupt,
     SnapshotNotFound,
     StorageInUse,
     StorageUnavailable,
 )
-from snapshot_storage.protocol import CatalogueEntry, CatalogueState, StoredSnapshot, require_entry_range, require_epoch
-from tracker.core.columns import Position
+from delayed_tracker.storage.protocol import (
+    CatalogueEntry,
+    CatalogueState,
+    StoredSnapshot,
+    require_entry_range,
+    require_epoch,
+)
 
 T = TypeVar("T")
 

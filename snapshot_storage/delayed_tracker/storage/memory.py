@@ -1,0 +1,175 @@
+"""The reference backend: a dictionary in this process. Tests use it, and it says what every backend must do.
+
+Closing keeps the content, as a file would, so that one storage can be "restarted" under a new service.
+"""
+
+from collections.abc import AsyncIterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.storage.errors import SnapshotNotFound, StorageInUse, StorageUnavailable
+from delayed_tracker.storage.protocol import (
+    CatalogueEntry,
+    CatalogueState,
+    StoredSnapshot,
+    require_entry_range,
+    require_epoch,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    topic: str
+    cursor: str
+    epoch: int
+    entries: tuple[bytes, ...]
+
+
+@dataclass(slots=True)
+class _Catalogue:
+    epoch: int = 0
+    writer: str = ""
+    mark_delete: Position | None = None
+    forgotten: bool = False
+    entries: dict[int, CatalogueEntry] = field(default_factory=dict)
+
+
+class MemoryStorage:
+    """Snapshots and catalogue in memory. Nothing here waits, so every operation is atomic on the event loop."""
+
+    def __init__(self) -> None:
+        self._snapshots: dict[int, _Snapshot] = {}
+        self._catalogues: dict[tuple[str, str], _Catalogue] = {}
+        self._next_bucket_id = 1
+        self._started = False
+        self.swept_count: Final = 0
+        """What a crash left half created: never anything, a crash takes the memory with it."""
+
+    async def start(self) -> None:
+        """Become usable; the content of an earlier start is still there."""
+        if self._started:
+            raise StorageInUse("this memory storage is started already; close it first, or open another one")
+        self._started = True
+
+    async def close(self) -> None:
+        """Refuse everything until the next start."""
+        self._started = False
+
+    async def create_bucket_snapshot(
+        self,
+        metadata: bytes,
+        segments: AsyncIterable[bytes],
+        *,
+        bucket_key: str,  # noqa: ARG002  # for backends whose objects carry names
+        topic: str,
+        cursor: str,
+        epoch: int,
+    ) -> int:
+        """Store a snapshot; it appears when all segments have arrived."""
+        self._require_started()
+        entries = [metadata]
+        async for segment in segments:
+            entries.append(segment)  # noqa: PERF401  # an exception midway must leave nothing, which reads plainer so
+        self._require_started()
+        bucket_id = self._next_bucket_id
+        self._next_bucket_id += 1
+        self._snapshots[bucket_id] = _Snapshot(topic, cursor, epoch, tuple(map(bytes, entries)))
+        return bucket_id
+
+    async def get_bucket_snapshot_metadata(self, bucket_id: int) -> bytes:
+        """Entry 0."""
+        return self._snapshot(bucket_id).entries[0]
+
+    async def get_bucket_snapshot_segments(self, bucket_id: int, first: int, last: int) -> list[bytes]:
+        """Entries ``first`` to ``last``, both inclusive."""
+        require_entry_range(first, last)
+        entries = self._snapshot(bucket_id).entries
+        if last >= len(entries):
+            raise SnapshotNotFound(f"bucket {bucket_id} has {len(entries) - 1} segments, not {last}")
+        return list(entries[first : last + 1])
+
+    async def get_bucket_snapshot_length(self, bucket_id: int) -> int:
+        """Payload bytes of all entries."""
+        return sum(map(len, self._snapshot(bucket_id).entries))
+
+    async def delete_bucket_snapshot(self, bucket_id: int) -> None:
+        """Delete the snapshot if it is there."""
+        self._require_started()
+        self._snapshots.pop(bucket_id, None)
+
+    async def list_bucket_snapshots(self, topic: str, cursor: str) -> list[StoredSnapshot]:
+        """Every snapshot of the tracker, ascending by bucket id."""
+        self._require_started()
+        return [
+            StoredSnapshot(bucket_id, snapshot.epoch)
+            for bucket_id, snapshot in self._snapshots.items()
+            if (snapshot.topic, snapshot.cursor) == (topic, cursor)
+        ]
+
+    async def replace(
+        self,
+        topic: str,
+        cursor: str,
+        *,
+        remove: Sequence[int],
+        add: Sequence[CatalogueEntry],
+        epoch: int,
+        writer: str = "",
+        mark_delete: Position | None = None,
+    ) -> None:
+        """Remove, then add, and record the epoch."""
+        catalogue = self._fenced(topic, cursor, epoch, writer)
+        catalogue.forgotten = False
+        if mark_delete is not None:
+            catalogue.mark_delete = mark_delete
+        for bucket_id in remove:
+            catalogue.entries.pop(bucket_id, None)
+        for entry in add:
+            catalogue.entries[entry.bucket_id] = entry
+
+    async def trackers(self) -> list[tuple[str, str]]:
+        """Every (topic, cursor) with a catalogue that was not forgotten."""
+        self._require_started()
+        return sorted(key for key, catalogue in self._catalogues.items() if not catalogue.forgotten)
+
+    async def forget(self, topic: str, cursor: str, *, epoch: int, writer: str = "") -> None:
+        """Remove the entries, keep the epoch."""
+        catalogue = self._fenced(topic, cursor, epoch, writer)
+        catalogue.forgotten = True
+        catalogue.mark_delete = None
+        catalogue.entries.clear()
+
+    async def list(self, topic: str, cursor: str) -> CatalogueState:
+        """The catalogue of one tracker."""
+        self._require_started()
+        catalogue = self._catalogues.get((topic, cursor), _Catalogue())
+        ordered = sorted(catalogue.entries.values(), key=lambda entry: (entry.first, entry.last, entry.bucket_id))
+        return CatalogueState(catalogue.epoch, tuple(ordered), mark_delete=catalogue.mark_delete)
+
+    def _require_started(self) -> None:
+        if not self._started:
+            raise StorageUnavailable("the memory storage is not started; call start() first")
+
+    def _snapshot(self, bucket_id: int) -> _Snapshot:
+        self._require_started()
+        snapshot = self._snapshots.get(bucket_id)
+        if snapshot is None:
+            raise SnapshotNotFound(f"there is no snapshot of bucket {bucket_id}")
+        return snapshot
+
+    def _fenced(self, topic: str, cursor: str, epoch: int, writer: str) -> _Catalogue:
+        self._require_started()
+        catalogue = self._catalogues.setdefault((topic, cursor), _Catalogue())
+        require_epoch(f"the catalogue of {topic!r}, {cursor!r}", catalogue.epoch, catalogue.writer, epoch, writer)
+        catalogue.writer = writer or (catalogue.writer if epoch == catalogue.epoch else "")
+        catalogue.epoch = epoch
+        return catalogue
+
+
+def open_memory(path: str) -> MemoryStorage:
+    """A new, empty storage; the URL is ``memory:`` with nothing behind the colon."""
+    if path:
+        raise InvalidInput("storage URL", f"memory:{path}", "write memory: alone, it has no path")
+    return MemoryStorage()

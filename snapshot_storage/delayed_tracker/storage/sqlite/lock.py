@@ -1,0 +1,122 @@
+"""One opener per storage file: two locks, which the kernel releases even at kill -9.
+
+:class:`PathLock` holds a file beside the storage file and names the process. :class:`FileLock` holds the storage file
+itself, which may have other names: hard links, another mount, the one it had before it was renamed. SQLite keeps a log
+beside each name, so that two openers under two names destroy the file.
+
+The locks belong to open files, not to a process, so that one process cannot open the storage twice either. The lock file
+stays when the storage is closed: removing it would let two openers lock two files of the same name.
+"""
+
+import fcntl
+import os
+import threading
+from pathlib import Path
+from typing import Final, Self
+
+from delayed_tracker.storage.errors import StorageInUse
+
+
+def lock_path_of(path: Path) -> Path:
+    """The lock file of a storage path. Where there is none, nobody has the storage open."""
+    return path.with_name(path.name + ".lock")
+
+
+class PathLock:
+    """An exclusive hold on ``PATH.lock``, from construction to :meth:`release`."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    @classmethod
+    def acquire(cls, path: Path) -> Self:
+        """Hold the lock of a storage path.
+
+        Raises:
+            StorageInUse: somebody has it; the message names the process.
+            OSError: the lock file cannot be created, or the file system has no locks.
+        """
+        descriptor = os.open(lock_path_of(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+            os.close(descriptor)
+            who = "this process has" if holder == str(os.getpid()) else f"process {holder or 'unknown'} has"
+            raise StorageInUse(f"{who} {path} open already; stop it, or give this one another path") from error
+        except OSError:
+            os.close(descriptor)
+            raise
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        return cls(descriptor)
+
+    def release(self) -> None:
+        """Let the next one in; called once."""
+        os.close(self._descriptor)
+
+
+FileId = tuple[int, int]
+"""Device and inode: the same for all names of one file."""
+
+
+def file_id_of(path: Path) -> FileId | None:
+    """Which file has this name; None if there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+class FileLock:
+    """An exclusive hold on a storage file under all its names, from construction to :meth:`release`.
+
+    ``flock`` and the record locks of SQLite do not see each other. Closing any descriptor of a file ends all record locks
+    that its process has on it: this one may be closed only after SQLite's, and a file that this process holds is never
+    opened a second time, not even to find out that it is locked.
+    """
+
+    _held: Final[set[FileId]] = set()
+    """The files that this process holds."""
+    _held_guard: Final = threading.Lock()
+
+    def __init__(self, descriptor: int, file_id: FileId) -> None:
+        self._descriptor = descriptor
+        self.file_id = file_id
+
+    @classmethod
+    def acquire(cls, path: Path) -> Self:
+        """Hold the file, which is created if there is none.
+
+        Raises:
+            StorageInUse: it is open under another name.
+            OSError: it cannot be opened for writing, or the file system has no locks.
+        """
+        with cls._held_guard:
+            if file_id_of(path) in cls._held:
+                raise StorageInUse(
+                    f"this process has {path} open already under another name; give this one another file"
+                )
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                os.close(descriptor)
+                raise StorageInUse(
+                    f"another process has {path} open already, under another name (a hard link, another mount, or before it "
+                    f"was renamed): stop it (`fuser {path}` tells which), or give this one another file"
+                ) from error
+            except OSError:
+                os.close(descriptor)
+                raise
+            opened = os.fstat(descriptor)
+            lock = cls(descriptor, (opened.st_dev, opened.st_ino))
+            cls._held.add(lock.file_id)
+        return lock
+
+    def release(self) -> None:
+        """Let the next one in; called once, after SQLite has closed the file."""
+        with self._held_guard:
+            self._held.discard(self.file_id)
+            os.close(self._descriptor)

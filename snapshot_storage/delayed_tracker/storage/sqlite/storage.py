@@ -1,0 +1,242 @@
+"""The embedded backend: snapshots and catalogue in one SQLite file in WAL mode, safe under kill -9.
+
+A small snapshot is one transaction. A larger one is written in short transactions, so that other writers get their turn,
+with a mark that it is incomplete; the last transaction takes the mark away. What a crash left incomplete is invisible and
+is deleted at the next start. ``synchronous = FULL``: what returned is on disk.
+"""
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import AsyncIterable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.core.values.home_paths import refuse_home_path
+from delayed_tracker.storage.errors import StorageInUse, StorageUnavailable
+from delayed_tracker.storage.protocol import (
+    CatalogueEntry,
+    CatalogueState,
+    StorageSpace,
+    StoredSnapshot,
+    require_entry_range,
+)
+from delayed_tracker.storage.sqlite import catalogue as sqlite_catalogue
+from delayed_tracker.storage.sqlite import snapshots as sqlite_snapshots
+from delayed_tracker.storage.sqlite.blocks import BLOCK_BYTES
+from delayed_tracker.storage.sqlite.snapshots import Draft
+from delayed_tracker.storage.sqlite.threads import Job, SqliteThreads, T, transaction
+
+CHUNK_BYTES: Final = 1024 * 1024
+"""A create commits whenever this much has arrived: a bucket of default settings takes one or two commits."""
+READER_COUNT: Final = 3
+
+
+def _pass(_point: str) -> None:
+    """Nothing happens at a named point unless a test asks for it."""
+
+
+class SqliteStorage:
+    """Snapshots and catalogue in the file at ``path``, which must not be shared with another program."""
+
+    def __init__(self, path: Path, *, chunk_bytes: int = CHUNK_BYTES, block_bytes: int = BLOCK_BYTES) -> None:
+        self._path = path
+        self._chunk_bytes = chunk_bytes
+        self._block_bytes = block_bytes
+        self._threads: SqliteThreads | None = None
+        self.swept_count = 0
+        """Snapshots that a crash had left incomplete, deleted by the last start."""
+        self.at_point: Callable[[str], None] = _pass
+        """Called by the writer thread: ``create.chunk`` after a chunk is committed, ``create.commit``, ``delete.commit``
+        and ``replace.commit`` just before the commit that makes the operation happen."""
+
+    async def start(self) -> None:
+        """Open or create the file, keep others out, and delete what a crash left incomplete."""
+        if self._threads is not None:
+            raise StorageInUse(f"this process has {self._path} open already; close it first")
+        self._threads = SqliteThreads(self._path, reader_count=READER_COUNT)
+        async with contextlib.AsyncExitStack() as undo:
+            undo.push_async_callback(self.close)
+            self.swept_count = await self._threads.open(sqlite_snapshots.sweep)
+            undo.pop_all()
+
+    async def close(self) -> None:
+        """Finish what was accepted and let the next opener in."""
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            await threads.close()
+
+    async def create_bucket_snapshot(
+        self,
+        metadata: bytes,
+        segments: AsyncIterable[bytes],
+        *,
+        bucket_key: str,
+        topic: str,
+        cursor: str,
+        epoch: int,
+    ) -> int:
+        """Store a snapshot; it becomes visible, whole, in the transaction that stores its last entries."""
+        self._require_text(topic, cursor)
+        draft = Draft(topic, cursor, bucket_key, epoch)
+        entries, waiting_bytes = [metadata], len(metadata)
+        begun = done = False
+        try:
+            async for segment in segments:
+                if waiting_bytes >= self._chunk_bytes:
+                    begun = True
+                    await self._write(partial(self._append, draft=draft, entries=entries))
+                    entries, waiting_bytes = [], 0
+                entries.append(segment)
+                waiting_bytes += len(segment)
+            begun = True
+            bucket_id = await self._write(partial(self._finish, draft=draft, entries=entries))
+            done = True
+        finally:
+            if begun and not done:
+                # The job that was cancelled may still be running; this one comes after it. If the storage cannot do
+                # it now, the snapshot stays invisible and the next start sweeps it.
+                with contextlib.suppress(StorageUnavailable):
+                    await self._write(partial(self._discard, draft=draft))
+        return bucket_id
+
+    def _append(self, connection: sqlite3.Connection, *, draft: Draft, entries: Sequence[bytes]) -> None:
+        with transaction(connection):
+            bucket_id = sqlite_snapshots.append(
+                connection, draft, entries, complete=False, block_bytes=self._block_bytes
+            )
+        sqlite_snapshots.settle(draft, bucket_id, entries)
+        self.at_point("create.chunk")
+
+    def _finish(self, connection: sqlite3.Connection, *, draft: Draft, entries: Sequence[bytes]) -> int:
+        with transaction(connection):
+            bucket_id = sqlite_snapshots.append(
+                connection, draft, entries, complete=True, block_bytes=self._block_bytes
+            )
+            self.at_point("create.commit")
+        sqlite_snapshots.settle(draft, bucket_id, entries)
+        return bucket_id
+
+    def _discard(self, connection: sqlite3.Connection, *, draft: Draft) -> None:
+        if draft.bucket_id is not None:
+            with transaction(connection):
+                sqlite_snapshots.remove(connection, draft.bucket_id)
+
+    async def get_bucket_snapshot_metadata(self, bucket_id: int) -> bytes:
+        """Entry 0, verified."""
+        entries = await self._read(partial(sqlite_snapshots.read_entries, bucket_id=bucket_id, first=0, last=0))
+        return entries[0]
+
+    async def get_bucket_snapshot_segments(self, bucket_id: int, first: int, last: int) -> list[bytes]:
+        """Entries ``first`` to ``last``, both inclusive, verified."""
+        require_entry_range(first, last)
+        return await self._read(partial(sqlite_snapshots.read_entries, bucket_id=bucket_id, first=first, last=last))
+
+    async def get_bucket_snapshot_length(self, bucket_id: int) -> int:
+        """Payload bytes of all entries."""
+        return await self._read(partial(sqlite_snapshots.read_length, bucket_id=bucket_id))
+
+    async def delete_bucket_snapshot(self, bucket_id: int) -> None:
+        """Delete the snapshot if it is there, and give its space back when much is free."""
+
+        def delete(connection: sqlite3.Connection) -> None:
+            with transaction(connection):
+                sqlite_snapshots.remove(connection, bucket_id)
+                self.at_point("delete.commit")
+            sqlite_snapshots.reclaim(connection)
+
+        await self._write(delete)
+
+    async def list_bucket_snapshots(self, topic: str, cursor: str) -> list[StoredSnapshot]:
+        """Every complete snapshot of the tracker, ascending by bucket id."""
+        self._require_text(topic, cursor)
+        return await self._read(partial(sqlite_snapshots.list_snapshots, topic=topic, cursor=cursor))
+
+    async def trackers(self) -> list[tuple[str, str]]:
+        """Every (topic, cursor) with a catalogue that was not forgotten."""
+        return await self._read(sqlite_catalogue.trackers)
+
+    async def replace(
+        self,
+        topic: str,
+        cursor: str,
+        *,
+        remove: Sequence[int],
+        add: Sequence[CatalogueEntry],
+        epoch: int,
+        writer: str = "",
+        mark_delete: Position | None = None,
+    ) -> None:
+        """Remove, add and record the epoch in one transaction."""
+        self._require_text(topic, cursor)
+
+        def replace(connection: sqlite3.Connection) -> None:
+            with transaction(connection):
+                tracker_id = sqlite_catalogue.fence(connection, topic, cursor, epoch=epoch, writer=writer)
+                sqlite_catalogue.replace(connection, tracker_id, remove=remove, add=add, mark_delete=mark_delete)
+                self.at_point("replace.commit")
+
+        await self._write(replace)
+
+    async def forget(self, topic: str, cursor: str, *, epoch: int, writer: str = "") -> None:
+        """Remove all entries, keep the epoch."""
+        self._require_text(topic, cursor)
+
+        def forget(connection: sqlite3.Connection) -> None:
+            with transaction(connection):
+                tracker_id = sqlite_catalogue.fence(connection, topic, cursor, epoch=epoch, writer=writer)
+                sqlite_catalogue.forget(connection, tracker_id)
+
+        await self._write(forget)
+
+    async def list(self, topic: str, cursor: str) -> CatalogueState:
+        """The catalogue of one tracker, verified."""
+        self._require_text(topic, cursor)
+        return await self._read(partial(sqlite_catalogue.read, topic=topic, cursor=cursor))
+
+    async def space(self) -> StorageSpace:
+        """Of the file and its log, and of the file system that they lie on."""
+
+        def space(_connection: sqlite3.Connection) -> StorageSpace:
+            files = (self._path, self._path.with_name(f"{self._path.name}-wal"))
+            try:
+                system = os.statvfs(self._path)
+                used_bytes = sum(file.stat().st_size for file in files if file.exists())
+            except OSError as error:
+                raise StorageUnavailable(f"{self._path}: {error.strerror}") from error
+            return StorageSpace(used_bytes, system.f_bavail * system.f_frsize)
+
+        return await self._read(space)
+
+    async def _write(self, job: Job[T]) -> T:
+        return await self._opened().write(job)
+
+    async def _read(self, job: Job[T]) -> T:
+        return await self._opened().read(job)
+
+    def _opened(self) -> SqliteThreads:
+        if self._threads is None:
+            raise StorageUnavailable(f"{self._path} is not open; call start() first")
+        return self._threads
+
+    @staticmethod
+    def _require_text(topic: str, cursor: str) -> None:
+        for field, text in (("topic", topic), ("cursor", cursor)):
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise InvalidInput(field, text, "half of a surrogate pair is no text; send valid unicode") from error
+
+
+def open_sqlite(path: str) -> SqliteStorage:
+    """A storage in the file at ``path``, absolute or relative to the working directory; not started.
+
+    Two names of one file, through symbolic links, are one storage.
+    """
+    if not path or path == ":memory:":
+        raise InvalidInput("storage URL", f"sqlite:{path}", "write sqlite:PATH; for a storage in memory, write memory:")
+    refuse_home_path("storage URL", f"sqlite:{path}", path)
+    return SqliteStorage(Path(path).resolve())

@@ -1,0 +1,207 @@
+"""SQLite off the event loop: one thread writes, a few read, each with its own connection.
+
+A job that has started runs to its end whatever becomes of the task that waits for it, and jobs of the writer run in the
+order in which they were given. So a cancelled task leaves either the whole effect of its job or, if it gives a second
+job that undoes the first, nothing.
+"""
+
+import asyncio
+import contextlib
+import errno
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final, TypeVar
+
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.storage.errors import SnapshotCorrupt, StorageUnavailable
+from delayed_tracker.storage.sqlite import schema as sqlite_schema
+from delayed_tracker.storage.sqlite.lock import FileLock, PathLock, file_id_of, lock_path_of
+
+T = TypeVar("T")
+Job = Callable[[sqlite3.Connection], T]
+
+_DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+@contextlib.contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turn what the operating system and SQLite report into storage errors; our own mistakes pass through."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise InvalidInput("sqlite path", str(path), f"{error.strerror}; give a shorter one") from error
+        raise StorageUnavailable(
+            f"{path}: {error.strerror or error}; make the file and its directory writable for this user"
+        ) from error
+    except sqlite3.DatabaseError as error:
+        # Errors of the module itself carry no code.
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in _DAMAGED:
+            raise SnapshotCorrupt(
+                f"{path}: {error}; restore the file from a copy, or remove it and rebuild from the ledgers"
+            ) from error
+        if not isinstance(error, sqlite3.OperationalError):
+            raise
+        raise StorageUnavailable(
+            f"{path}: {error}; check the disk's free space and that this user may write the file and its directory"
+        ) from error
+
+
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All statements of the block, durably, or none of them."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+@contextlib.contextmanager
+def one_view(connection: sqlite3.Connection) -> Iterator[None]:
+    """Every statement of the block reads the same state of the file."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("COMMIT")
+
+
+def _ensure_directory(path: Path) -> None:
+    """Create the file's directory, durably, if it alone is missing: more than one missing level is a mistyped path."""
+    directory = path.parent
+    if directory.is_dir():
+        return
+    if directory.exists():
+        raise InvalidInput("sqlite path", str(path), f"{directory} is not a directory; give another path")
+    if not directory.parent.is_dir():
+        raise InvalidInput("sqlite path", str(path), f"create the directory {directory.parent} first")
+    directory.mkdir(exist_ok=True)
+    above = os.open(directory.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(above)
+    finally:
+        os.close(above)
+
+
+class SqliteThreads:
+    """The threads and connections of one open file, and the lock that keeps others out."""
+
+    def __init__(self, path: Path, *, reader_count: int) -> None:
+        self._path = path
+        self._reader_count = reader_count
+        self._writer_thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-writer")
+        self._reader_threads = ThreadPoolExecutor(reader_count, thread_name_prefix="sqlite-reader")
+        self._readers: SimpleQueue[sqlite3.Connection] = SimpleQueue()
+        self._writer: sqlite3.Connection | None = None
+        self._path_lock: PathLock | None = None
+        self._file_lock: FileLock | None = None
+        self._accepts = False
+
+    async def open(self, recover: Job[T]) -> T:
+        """Lock the path, open and verify the file, and run the first write job on it. If this fails or is cancelled, close.
+
+        Raises:
+            InvalidInput: the path cannot be a storage file.
+            StorageInUse: somebody else has it open.
+            StorageFormatUnsupported: it is something else, or of a newer format.
+            StorageUnavailable: the operating system refuses.
+        """
+        loop = asyncio.get_running_loop()
+        return await asyncio.shield(loop.run_in_executor(self._writer_thread, self._open, recover))
+
+    def _open(self, recover: Job[T]) -> T:
+        with storage_errors(self._path), contextlib.ExitStack() as undo:
+            if self._path.is_dir():
+                raise InvalidInput("sqlite path", str(self._path), "this is a directory; name a file in it")
+            _ensure_directory(self._path)
+            undo.callback(self._release)
+            # The file is looked into only under its lock: closing it takes away the locks that SQLite has on it in the same
+            # process. Nothing is written beside a file of somebody else.
+            if self._path.exists() and not lock_path_of(self._path).exists():
+                self._file_lock = FileLock.acquire(self._path)
+                sqlite_schema.require_ours_or_new(self._path)
+            self._path_lock = PathLock.acquire(self._path)
+            if self._file_lock is None:
+                self._file_lock = FileLock.acquire(self._path)
+            sqlite_schema.require_ours_or_new(self._path)
+            self._writer = sqlite_schema.connect(self._path)
+            sqlite_schema.prepare(self._writer, self._path)
+            for _ in range(self._reader_count):
+                reader = sqlite_schema.connect(self._path)
+                self._readers.put(reader)
+                reader.execute("PRAGMA query_only = ON")
+            self._require_same_file()
+            recovered = recover(self._writer)
+            self._accepts = True
+            undo.pop_all()
+        return recovered
+
+    async def write(self, job: Job[T]) -> T:
+        """Run a job on the writer; if the caller is cancelled the job runs nevertheless."""
+        self._require_open()
+        loop = asyncio.get_running_loop()
+        return await asyncio.shield(loop.run_in_executor(self._writer_thread, self._run_writing, job))
+
+    async def read(self, job: Job[T]) -> T:
+        """Run a job on one of the readers."""
+        self._require_open()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._reader_threads, self._run_reading, job)
+
+    async def close(self) -> None:
+        """Refuse new jobs, finish the accepted ones, move the log into the file, unlock."""
+        self._accepts = False
+        await asyncio.shield(asyncio.to_thread(self._close))
+
+    def _close(self) -> None:
+        self._reader_threads.shutdown()
+        self._writer_thread.shutdown()
+        self._release()
+
+    def _release(self) -> None:
+        while not self._readers.empty():
+            self._readers.get().close()
+        writer, self._writer = self._writer, None
+        file_lock, self._file_lock = self._file_lock, None
+        path_lock, self._path_lock = self._path_lock, None
+        if writer is not None:
+            writer.close()  # the last connection to close moves the log into the file and removes it
+        if file_lock is not None:
+            file_lock.release()
+        if path_lock is not None:
+            path_lock.release()
+
+    def _run_writing(self, job: Job[T]) -> T:
+        assert self._writer is not None  # jobs are accepted only while it is there, and finished before it goes
+        with storage_errors(self._path):
+            self._require_same_file()
+            return job(self._writer)
+
+    def _require_same_file(self) -> None:
+        """Refuse to write where the next start does not read: SQLite goes on with a file that has lost its name."""
+        if self._file_lock is None or file_id_of(self._path) != self._file_lock.file_id:
+            raise StorageUnavailable(
+                f"{self._path} was removed or replaced while it was in use; put the file back, or stop the service and "
+                "start it again with the one that is there now"
+            )
+
+    def _run_reading(self, job: Job[T]) -> T:
+        reader = self._readers.get()
+        try:
+            with storage_errors(self._path):
+                return job(reader)
+        finally:
+            self._readers.put(reader)
+
+    def _require_open(self) -> None:
+        if not self._accepts:
+            raise StorageUnavailable(f"{self._path} is not open; call start() first")

@@ -1,0 +1,112 @@
+"""What recovery needs of a bucket, small enough to live in the catalogue, so that it opens no snapshot.
+
+Layout, little-endian::
+
+    version u8 = 1 | segment count u32 | snapshot bytes u64 | column count | column span | column min | bitmap
+    column   kind u8 | base i64 | one narrow value for each segment
+    kind     bytes per narrow value (1, 2, 4 or 8); 0x80 added if each value builds on the one before
+
+``span`` is a segment's last deadline less its first, ``min`` its first deadline, ``bitmap`` the union of all positions
+(``PositionBitmap.serialize``). A narrow value is what lies above ``base``, the smallest one of its column.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from delayed_tracker.core.rules.segment import SegmentBounds
+from delayed_tracker.core.values.columns import INT63_MAX, Int64Array
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.storage.errors import SnapshotCorrupt, StorageFormatUnsupported
+
+SUMMARY_VERSION: Final = 1
+
+_HEADER: Final = struct.Struct("<BIQ")
+_COLUMN: Final = struct.Struct("<Bq")
+_CHAINED: Final = 0x80
+_NARROW: Final = {1: "<u1", 2: "<u2", 4: "<u4", 8: "<u8"}
+
+
+@dataclass(frozen=True, slots=True)
+class BucketSummary:
+    """A bucket without its rows."""
+
+    bounds: SegmentBounds
+    bits: PositionBitmap
+    """The positions of all segments; the caller's own."""
+    snapshot_bytes: int
+
+
+def encode_summary(bounds: SegmentBounds, bits: PositionBitmap, snapshot_bytes: int) -> bytes:
+    """Bytes that :func:`decode_summary` reads: about nine for each segment, and the bitmap."""
+    return b"".join(
+        (
+            _HEADER.pack(SUMMARY_VERSION, len(bounds), snapshot_bytes),
+            _encode_column(bounds.count),
+            _encode_column(bounds.max_deliver_at_ms - bounds.min_deliver_at_ms),
+            _encode_column(bounds.min_deliver_at_ms),
+            bits.serialize(),
+        )
+    )
+
+
+def decode_summary(stored: bytes) -> BucketSummary:
+    """The summary that :func:`encode_summary` wrote.
+
+    Raises:
+        StorageFormatUnsupported: a newer version wrote it.
+        SnapshotCorrupt: the bytes do not decode; the snapshot itself may still be sound, read its metadata.
+    """
+    if stored[:1] > bytes([SUMMARY_VERSION]):
+        raise StorageFormatUnsupported(
+            f"a bucket summary has format {stored[0]}, this program reads up to {SUMMARY_VERSION}; use a newer program"
+        )
+    try:
+        version, segment_count, snapshot_bytes = _HEADER.unpack_from(stored)
+        if version != SUMMARY_VERSION:
+            raise _corrupt(stored, f"there is no format {version}")
+        count, offset = _decode_column(stored, _HEADER.size, segment_count)
+        span, offset = _decode_column(stored, offset, segment_count)
+        least, offset = _decode_column(stored, offset, segment_count)
+        if offset == len(stored):  # no bytes would pass for an empty set
+            raise _corrupt(stored, "they are cut short")
+        bits = PositionBitmap.deserialize(stored[offset:])
+    except (struct.error, InvalidInput) as error:
+        raise _corrupt(stored, str(error)) from error
+    most = least + span
+    if bool(((count < 0) | (span < 0) | (least < 0) | (most < least)).any()):
+        raise _corrupt(stored, "a value is out of range")
+    if max(bits.ledgers(), default=0) > INT63_MAX:
+        raise _corrupt(stored, "a ledger id is out of range")
+    return BucketSummary(SegmentBounds(count, least, most), bits, snapshot_bytes)
+
+
+def _encode_column(values: Int64Array) -> bytes:
+    chained = len(values) > 1 and bool((values[1:] >= values[:-1]).all())
+    base = int(values.min()) if len(values) else 0
+    narrow = np.diff(values, prepend=values[:1]) if chained else values - base
+    largest = int(narrow.max(initial=0))
+    size = next(size for size in _NARROW if largest < 1 << (8 * size))
+    return _COLUMN.pack(_CHAINED | size if chained else size, base) + narrow.astype(_NARROW[size]).tobytes()
+
+
+def _decode_column(stored: bytes, offset: int, count: int) -> tuple[Int64Array, int]:
+    kind, base = _COLUMN.unpack_from(stored, offset)
+    offset += _COLUMN.size
+    size = kind & ~_CHAINED
+    if size not in _NARROW:
+        raise _corrupt(stored, f"there are no columns of kind {kind}")
+    end = offset + size * count
+    if end > len(stored):
+        raise _corrupt(stored, "they are cut short")
+    narrow = np.frombuffer(stored, _NARROW[size], count, offset).astype(np.int64)
+    return (np.cumsum(narrow) if kind & _CHAINED else narrow) + base, end
+
+
+def _corrupt(stored: bytes, fault: str) -> SnapshotCorrupt:
+    return SnapshotCorrupt(
+        f"the {len(stored)} bytes of a bucket summary do not decode: {fault}; read the snapshot instead"
+    )

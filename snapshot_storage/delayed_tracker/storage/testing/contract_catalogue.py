@@ -1,0 +1,276 @@
+"""The part of the contract about catalogues, and about the storage as a whole."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final
+
+from delayed_tracker.core.values.columns import ENTRY_ID_MAX, INT63_MAX, Position
+from delayed_tracker.storage.errors import SnapshotConflict, StorageUnavailable
+from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, SnapshotStore, StoredSnapshot
+from delayed_tracker.storage.testing.contract_tools import (
+    Check,
+    StorageFactory,
+    create,
+    entry_of,
+    expect,
+    require_equal,
+    started,
+)
+
+ODD_NAMES: Final = (
+    "persistent://public/default/orders",
+    "a b",
+    "a%20b",
+    "a/b",
+    "ä/ñ/日本語/🕰",
+    "'; DROP TABLE snapshots; --",
+    "null\x00inside",
+    "x" * 250,
+)
+
+
+async def an_unknown_tracker_has_an_empty_catalogue(factory: StorageFactory) -> None:
+    """At epoch 0; asking does not make the tracker known."""
+    async with started(factory, "catalogue-empty") as store:
+        require_equal(await store.list("topic", "cursor"), CatalogueState(), "catalogue")
+        require_equal(await store.trackers(), [], "trackers")
+
+
+async def a_catalogue_comes_back_in_order(factory: StorageFactory) -> None:
+    """Every field survives, extremes included; entries ascend by (first, last, bucket id)."""
+    entries = [
+        CatalogueEntry(9, Position(1, 0), Position(1, 5), b"summary", b"consumed", Position(1, 3), 4),
+        CatalogueEntry(2, Position(1, 0), Position(2, 0), b"", b"", Position(-1, -1)),
+        CatalogueEntry(5, Position(3, 0), Position(4, 7), bytes(range(256)) * 1_000, b"\x00", None, INT63_MAX),
+        CatalogueEntry(6, Position(3, 0), Position(4, 7)),
+        CatalogueEntry(INT63_MAX, Position(INT63_MAX, ENTRY_ID_MAX), Position(INT63_MAX, ENTRY_ID_MAX)),
+    ]
+    async with started(factory, "catalogue-order") as store:
+        await store.replace("topic", "cursor", remove=[], add=entries[::-1], epoch=7)
+        require_equal(await store.list("topic", "cursor"), CatalogueState(7, tuple(entries)), "catalogue")
+        require_equal(await store.list("topic", "other"), CatalogueState(), "another tracker's catalogue")
+
+
+async def a_replace_removes_before_it_adds(factory: StorageFactory) -> None:
+    """Naming an id in both replaces its entry, adding a present one too; a repeated replace changes nothing."""
+    async with started(factory, "replace") as store:
+        await store.replace("topic", "cursor", remove=[], add=[entry_of(1), entry_of(2), entry_of(3)], epoch=1)
+        changed = CatalogueEntry(2, Position(2, 0), Position(2, 9), consumed=b"some")
+        for _ in range(2):
+            await store.replace("topic", "cursor", remove=[1, 2, 99], add=[changed, entry_of(4)], epoch=1)
+            expected = CatalogueState(1, (changed, entry_of(3), entry_of(4)))
+            require_equal(await store.list("topic", "cursor"), expected, "catalogue")
+        await store.replace("topic", "cursor", remove=[], add=[entry_of(2)], epoch=1)
+        expected = CatalogueState(1, (entry_of(2), entry_of(3), entry_of(4)))
+        require_equal(await store.list("topic", "cursor"), expected, "catalogue")
+
+
+async def a_seal_number_belongs_to_its_entry(factory: StorageFactory) -> None:
+    """Entries keep the number they were written with, or none, beside others with the same; it is no order and no key."""
+    plain = entry_of(1)
+    numbers = {1: 7, 2: INT63_MAX, 3: None, 4: 1, 5: 7}
+    entries = {n: replace(entry_of(n), seal_number=number) for n, number in numbers.items()}
+    async with started(factory, "seal-numbers") as store:
+        await store.replace("topic", "cursor", remove=[], add=[plain, entries[2], entries[3]], epoch=1)
+        await store.replace("topic", "cursor", remove=[1], add=[entries[1], entries[4], entries[5]], epoch=1)
+        require_equal(await store.list("topic", "cursor"), CatalogueState(1, tuple(entries.values())), "catalogue")
+    async with started(factory, "seal-numbers") as store:
+        state = await store.list("topic", "cursor")
+        require_equal(state, CatalogueState(1, tuple(entries.values())), "catalogue after closing")
+        require_equal(state.last_seal_number, INT63_MAX, "the highest seal number")
+
+
+async def an_older_epoch_is_fenced(factory: StorageFactory) -> None:
+    """A writer of an older epoch is refused and changes nothing; the same epoch and newer ones are welcome."""
+    async with started(factory, "fence") as store:
+        await store.replace("topic", "cursor", remove=[], add=[entry_of(1)], epoch=5)
+        before = await store.list("topic", "cursor")
+        with expect(SnapshotConflict, "a replace of an older epoch"):
+            await store.replace("topic", "cursor", remove=[1], add=[entry_of(2)], epoch=4)
+        with expect(SnapshotConflict, "a forget of an older epoch"):
+            await store.forget("topic", "cursor", epoch=4)
+        require_equal(await store.list("topic", "cursor"), before, "catalogue after refused writes")
+        await store.replace("topic", "cursor", remove=[], add=[], epoch=6)
+        require_equal(
+            await store.list("topic", "cursor"), CatalogueState(6, (entry_of(1),)), "catalogue after a bare fence"
+        )
+        with expect(SnapshotConflict, "a replace of the epoch before the fence"):
+            await store.replace("topic", "cursor", remove=[], add=[entry_of(2)], epoch=5)
+        await store.replace("topic", "other", remove=[], add=[entry_of(2)], epoch=1)
+
+
+async def an_epoch_belongs_to_one_writer(factory: StorageFactory) -> None:
+    """Of two who record the same epoch the first has it, and may repeat itself; the second changes nothing."""
+    async with started(factory, "writers") as store:
+        for _ in range(2):
+            await store.replace("topic", "cursor", remove=[], add=[], epoch=3, writer="first")
+        with expect(SnapshotConflict, "a fence at an epoch that another writer has"):
+            await store.replace("topic", "cursor", remove=[], add=[entry_of(1)], epoch=3, writer="second")
+        with expect(SnapshotConflict, "a forget at an epoch that another writer has"):
+            await store.forget("topic", "cursor", epoch=3, writer="second")
+        # Nobody in particular writes under the first one's epoch, and does not take it over.
+        await store.replace("topic", "cursor", remove=[], add=[entry_of(2)], epoch=3)
+        with expect(SnapshotConflict, "a fence at an epoch that another writer still has"):
+            await store.replace("topic", "cursor", remove=[2], add=[], epoch=3, writer="second")
+        await store.replace("topic", "cursor", remove=[], add=[entry_of(3)], epoch=3, writer="first")
+        require_equal(await store.list("topic", "cursor"), CatalogueState(3, (entry_of(2), entry_of(3))), "catalogue")
+        await store.replace("topic", "cursor", remove=[2, 3], add=[], epoch=4, writer="second")
+        with expect(SnapshotConflict, "a replace at an epoch that is over"):
+            await store.replace("topic", "cursor", remove=[], add=[entry_of(1)], epoch=3, writer="first")
+        with expect(SnapshotConflict, "a fence at the next writer's epoch"):
+            await store.replace("topic", "cursor", remove=[], add=[entry_of(1)], epoch=4, writer="first")
+        require_equal(await store.list("topic", "cursor"), CatalogueState(4), "catalogue")
+
+
+async def a_mark_delete_position_stays_on_record(factory: StorageFactory) -> None:
+    """Without any entry, until another is given, a lower one too, or the tracker is forgotten."""
+    async with started(factory, "mark-delete") as store:
+        for given, on_record in (
+            (None, None),
+            (Position(7, 3), Position(7, 3)),
+            (None, Position(7, 3)),
+            (Position(5, -1), Position(5, -1)),
+            (Position(-1, -1), Position(-1, -1)),
+            (Position(INT63_MAX, ENTRY_ID_MAX), Position(INT63_MAX, ENTRY_ID_MAX)),
+        ):
+            await store.replace("topic", "cursor", remove=[], add=[], epoch=1, mark_delete=given)
+            state = await store.list("topic", "cursor")
+            require_equal(state, CatalogueState(1, mark_delete=on_record), "catalogue")
+        with expect(SnapshotConflict, "a replace of an older epoch"):
+            await store.replace("topic", "cursor", remove=[], add=[], epoch=0, mark_delete=Position(1, 1))
+    async with started(factory, "mark-delete") as store:
+        kept = CatalogueState(1, mark_delete=Position(INT63_MAX, ENTRY_ID_MAX))
+        require_equal(await store.list("topic", "cursor"), kept, "catalogue after closing")
+        await store.forget("topic", "cursor", epoch=2)
+        require_equal(await store.list("topic", "cursor"), CatalogueState(2), "catalogue of a forgotten tracker")
+
+
+async def concurrent_replaces_all_count(factory: StorageFactory) -> None:
+    """Replacing is atomic: no replace undoes another that ran at the same time."""
+    async with started(factory, "replace-concurrent") as store:
+        await asyncio.gather(
+            *(store.replace("topic", "cursor", remove=[], add=[entry_of(n)], epoch=1) for n in range(1, 21))
+        )
+        await asyncio.gather(
+            *(store.replace("topic", "cursor", remove=[n], add=[entry_of(n + 20)], epoch=1) for n in range(1, 21))
+        )
+        state = await store.list("topic", "cursor")
+        require_equal([entry.bucket_id for entry in state.entries], list(range(21, 41)), "catalogue")
+
+
+async def trackers_are_listed_in_order(factory: StorageFactory) -> None:
+    """Every tracker that ever wrote its catalogue is listed, an emptied one too."""
+    async with started(factory, "trackers") as store:
+        for topic, cursor in (("b", "x"), ("a", "y"), ("a", "x"), ("B", "z")):
+            await store.replace(topic, cursor, remove=[], add=[entry_of(1)], epoch=1)
+        await store.replace("b", "x", remove=[1], add=[], epoch=1)
+        require_equal(await store.trackers(), [("B", "z"), ("a", "x"), ("a", "y"), ("b", "x")], "trackers")
+
+
+async def a_forgotten_tracker_stays_fenced(factory: StorageFactory) -> None:
+    """Forgetting empties the catalogue and the listing; its epoch stays on record until a new owner comes."""
+    async with started(factory, "forget") as store:
+        await store.replace("topic", "cursor", remove=[], add=[entry_of(1)], epoch=3)
+        for _ in range(2):
+            await store.forget("topic", "cursor", epoch=4)
+            require_equal(await store.list("topic", "cursor"), CatalogueState(4), "catalogue")
+            require_equal(await store.trackers(), [], "trackers")
+        with expect(SnapshotConflict, "a replace of the epoch before"):
+            await store.replace("topic", "cursor", remove=[], add=[entry_of(2)], epoch=3)
+        await store.replace("topic", "cursor", remove=[], add=[entry_of(2)], epoch=5)
+        require_equal(
+            await store.list("topic", "cursor"), CatalogueState(5, (entry_of(2),)), "catalogue of the new owner"
+        )
+        require_equal(await store.trackers(), [("topic", "cursor")], "trackers")
+
+
+async def snapshots_and_catalogue_are_independent(factory: StorageFactory) -> None:
+    """Deleting a snapshot leaves its pointer, removing a pointer leaves the snapshot: the caller decides on the order."""
+    async with started(factory, "independent") as store:
+        bucket_id = await create(store, [b"1"])
+        await store.replace("topic", "cursor", remove=[], add=[entry_of(bucket_id)], epoch=1)
+        await store.delete_bucket_snapshot(bucket_id)
+        require_equal(await store.list("topic", "cursor"), CatalogueState(1, (entry_of(bucket_id),)), "catalogue")
+        kept = await create(store, [b"2"])
+        await store.replace("topic", "cursor", remove=[bucket_id, kept], add=[], epoch=1)
+        require_equal(await store.get_bucket_snapshot_segments(kept, 1, 1), [b"2"], "the snapshot")
+
+
+async def any_name_is_a_name(factory: StorageFactory) -> None:
+    """Topics and cursors are text: spaces, slashes, percent signs, any script, long ones."""
+    async with started(factory, "names") as store:
+        for number, name in enumerate(ODD_NAMES, 1):
+            bucket_id = await create(store, [name.encode()], topic=name, cursor=name[::-1])
+            await store.replace(name, name[::-1], remove=[], add=[entry_of(bucket_id)], epoch=number)
+        for number, name in enumerate(ODD_NAMES, 1):
+            (listed,) = await store.list_bucket_snapshots(name, name[::-1])
+            require_equal(await store.get_bucket_snapshot_segments(listed.bucket_id, 1, 1), [name.encode()], repr(name))
+            state = await store.list(name, name[::-1])
+            require_equal(state, CatalogueState(number, (entry_of(listed.bucket_id),)), f"catalogue of {name!r}")
+        require_equal(await store.trackers(), sorted((name, name[::-1]) for name in ODD_NAMES), "trackers")
+
+
+async def everything_survives_closing(factory: StorageFactory) -> None:
+    """What an operation returned for is there when the storage is opened again."""
+    async with started(factory, "reopen") as store:
+        bucket_id = await create(store, [b"1", b"2"], epoch=2)
+        await store.replace("topic", "cursor", remove=[], add=[entry_of(bucket_id)], epoch=2)
+    async with started(factory, "reopen") as store:
+        require_equal(await store.get_bucket_snapshot_metadata(bucket_id), b"metadata", "metadata")
+        require_equal(await store.get_bucket_snapshot_segments(bucket_id, 1, 2), [b"1", b"2"], "segments")
+        require_equal(await store.list_bucket_snapshots("topic", "cursor"), [StoredSnapshot(bucket_id, 2)], "listing")
+        require_equal(await store.list("topic", "cursor"), CatalogueState(2, (entry_of(bucket_id),)), "catalogue")
+        with expect(SnapshotConflict, "a replace of an older epoch"):
+            await store.replace("topic", "cursor", remove=[], add=[], epoch=1)
+
+
+async def a_storage_that_is_not_open_says_so(factory: StorageFactory) -> None:
+    """Before start and after close every operation is StorageUnavailable; closing twice is harmless."""
+    store = factory("closed")
+    await _expect_unavailable(store)
+    await store.start()
+    await store.close()
+    await store.close()
+    await _expect_unavailable(store)
+
+
+async def _expect_unavailable(store: SnapshotStore) -> None:
+    operations: dict[str, Callable[[], Awaitable[object]]] = {
+        "create": lambda: create(store, [b"1"]),
+        "metadata": lambda: store.get_bucket_snapshot_metadata(1),
+        "segments": lambda: store.get_bucket_snapshot_segments(1, 1, 1),
+        "length": lambda: store.get_bucket_snapshot_length(1),
+        "delete": lambda: store.delete_bucket_snapshot(1),
+        "listing": lambda: store.list_bucket_snapshots("topic", "cursor"),
+        "catalogue": lambda: store.list("topic", "cursor"),
+        "replace": lambda: store.replace("topic", "cursor", remove=[], add=[], epoch=1),
+        "forget": lambda: store.forget("topic", "cursor", epoch=1),
+        "trackers": store.trackers,
+    }
+    for name, operation in operations.items():
+        with expect(StorageUnavailable, f"{name} of a storage that is not open"):
+            await operation()
+
+
+CATALOGUE_CHECKS: Final[tuple[Check, ...]] = (
+    an_unknown_tracker_has_an_empty_catalogue,
+    a_catalogue_comes_back_in_order,
+    a_replace_removes_before_it_adds,
+    a_seal_number_belongs_to_its_entry,
+    an_older_epoch_is_fenced,
+    an_epoch_belongs_to_one_writer,
+    a_mark_delete_position_stays_on_record,
+    concurrent_replaces_all_count,
+    trackers_are_listed_in_order,
+    a_forgotten_tracker_stays_fenced,
+    snapshots_and_catalogue_are_independent,
+)
+"""Of catalogues."""
+
+STORAGE_CHECKS: Final[tuple[Check, ...]] = (
+    any_name_is_a_name,
+    everything_survives_closing,
+    a_storage_that_is_not_open_says_so,
+)
+"""Of snapshots and catalogues together."""

@@ -1,0 +1,184 @@
+"""Where tasks leave parts of snapshots for the driver: objects under a URL that all of them reach.
+
+An object is named after its part, its run and its attempt, is written once, and appears whole. Whoever finds objects of
+a part may use any that verifies, whichever run wrote it.
+
+    <URL>/<name of the part>.<run>.<attempt>.part
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import LocalStore, from_url
+
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.offload.blob_store import first_line
+from delayed_tracker.spark.commit.staged_part import PartWriter, StagedPart, open_part
+from delayed_tracker.spark.errors import StagedWorkInvalid, StagingUnavailable
+
+_OBJECT: Final = re.compile(r"([0-9a-f]{64})\.([0-9a-f]{32})\.([0-9a-f]{32})\.part")
+_BUFFER_BYTES: Final = 8 << 20
+_FILE: Final = "file://"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedObject:
+    """One object of a listing."""
+
+    key: str
+    part: str
+    """The name of its part."""
+    run: str
+    size: int
+    modified: datetime
+
+
+class Staging:
+    """The objects below one URL. Opens its connection where it is used: it travels to tasks as the URL alone."""
+
+    def __init__(self, url: str) -> None:
+        """Take a URL: ``file:///directory``, ``s3://``, ``gs://`` or ``az://``; or a directory's path.
+
+        Raises:
+            InvalidInput: no such scheme, or a cloud's store lacks what it needs.
+        """
+        self.url = url if "://" in url else _FILE + str(Path(url).absolute())
+        self._store = _open(self.url)
+
+    def __reduce__(self) -> tuple[type["Staging"], tuple[str]]:
+        return Staging, (self.url,)
+
+    @contextmanager
+    def writer(self, part: str, run: str) -> Iterator[tuple[str, PartWriter]]:
+        """Write one part under a name that nobody else has; without an error it appears when the block ends.
+
+        Yields: the object's key, and what writes it.
+        Raises:
+            StagingUnavailable: it cannot be written.
+        """
+        key = f"{part}.{run}.{uuid4().hex}.part"
+        with _naming(f"{self.url}/{key} cannot be written"):
+            sink = obstore.open_writer(self._store, key, buffer_size=_BUFFER_BYTES)
+            with sink:
+                yield key, PartWriter(sink)
+
+    def objects(self) -> list[StagedObject]:
+        """All staged objects, the oldest first; what else lies there is none of ours.
+
+        Raises:
+            StagingUnavailable: the place cannot be listed.
+        """
+        found = []
+        with _naming(f"{self.url} cannot be listed"):
+            for batch in obstore.list(self._store):
+                for meta in batch:
+                    named = _OBJECT.fullmatch(meta["path"])
+                    if named is not None:
+                        found.append(
+                            StagedObject(meta["path"], named[1], named[2], meta["size"], meta["last_modified"])
+                        )
+        return sorted(found, key=lambda staged: (staged.modified, staged.key))
+
+    def open(self, key: str) -> StagedPart:
+        """A part by its key.
+
+        Raises:
+            StagedWorkInvalid: it is gone, cut short, or no part.
+            StagingUnavailable: it cannot be read.
+        """
+        name = f"{self.url}/{key}"
+
+        def fetch(start: int, end: int) -> bytes:
+            with _naming(f"{name} cannot be read"):
+                return bytes(obstore.get_range(self._store, key, start=start, end=end)) if end > start else b""
+
+        with _naming(f"{name} cannot be read"):
+            size: int = obstore.head(self._store, key)["size"]
+        return open_part(name, size, fetch)
+
+    def remove(self, keys: Sequence[str]) -> None:
+        """Delete objects; those that are gone already are none to delete.
+
+        Raises:
+            StagingUnavailable: one cannot be deleted.
+        """
+        for key in keys:
+            with _naming(f"{self.url}/{key} cannot be deleted"):
+                try:
+                    obstore.delete(self._store, key)
+                except FileNotFoundError:
+                    continue
+
+    def sweep(self, *, older_than: timedelta, now: datetime | None = None) -> list[str]:
+        """Delete what runs have abandoned: every object of a certain age. Returns their keys.
+
+        Raises:
+            StagingUnavailable: the place cannot be listed, or an object not deleted.
+        """
+        oldest = (now or datetime.now(UTC)) - older_than
+        keys = [staged.key for staged in self.objects() if staged.modified < oldest]
+        self.remove(keys)
+        return keys
+
+
+@dataclass(frozen=True, slots=True)
+class PartMade:
+    """A part that lies ready: what a task tells, or what was found."""
+
+    key: str
+    index_count: int
+    segment_bytes: int
+    metadata_bytes: int
+
+
+def usable_parts(staging: Staging, wanted: Collection[str]) -> dict[str, PartMade]:
+    """By the name of a part, an object that verifies: what need not be made again.
+
+    Args:
+        staging: where to look.
+        wanted: names of parts.
+    Cost: O(bytes of the objects of those parts).
+    """
+    usable: dict[str, PartMade] = {}
+    for staged in staging.objects():
+        if staged.part not in wanted or staged.part in usable:
+            continue
+        try:
+            part = staging.open(staged.key)
+            part.verify()
+        except StagedWorkInvalid:
+            continue
+        usable[staged.part] = PartMade(staged.key, part.index_count, part.segment_bytes, len(part.metadata))
+    return usable
+
+
+def _open(url: str) -> Any:
+    try:
+        if url.startswith(_FILE):
+            return LocalStore(url.removeprefix(_FILE), mkdir=True)
+        return from_url(url)
+    except (BaseError, ValueError, OSError) as error:
+        raise InvalidInput(
+            "staging", url, f"give a directory or file://, s3://, gs://, az:// and what it needs: {first_line(error)}"
+        ) from error
+
+
+@contextmanager
+def _naming(what: str) -> Iterator[None]:
+    """Errors of the store as ours."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise StagedWorkInvalid(
+            f"{what}: it is gone; another run of this job has committed and removed it, or somebody else did; run it again"
+        ) from error
+    except (BaseError, OSError) as error:
+        raise StagingUnavailable(f"{what}: {first_line(error)}") from error

@@ -1,0 +1,84 @@
+"""The table of message indexes (PIP-415): which entry holds the message with an index, and when the broker wrote it."""
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name that everybody uses
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from delayed_tracker.spark import schema
+
+FIRST_INDEX: Final = "first_index"
+LAST_INDEX: Final = "last_index"
+
+MESSAGE_INDEX_SCHEMA: Final = StructType(
+    [
+        StructField(schema.TOPIC, StringType(), nullable=True),
+        StructField(FIRST_INDEX, LongType(), nullable=True),
+        StructField(LAST_INDEX, LongType(), nullable=True),
+        StructField(schema.LEDGER_ID, LongType(), nullable=True),
+        StructField(schema.ENTRY_ID, LongType(), nullable=True),
+        StructField(schema.BROKER_TIMESTAMP, LongType(), nullable=True),
+    ]
+)
+"""One row for each entry: the indexes that the broker counted for it, from the first to the last, both included."""
+READ_SCHEMA: Final = schema.entry_columns(
+    schema.TOPIC,
+    schema.LEDGER_ID,
+    schema.ENTRY_ID,
+    schema.BROKER_TIMESTAMP,
+    schema.INDEX,
+    schema.NUM_MESSAGES,
+    schema.TXN_ID_MOST,
+    schema.ENTRY_COUNT,
+    schema.ERROR,
+)
+"""The columns that the table is made of."""
+
+
+def index_messages(entries: DataFrame) -> DataFrame:
+    """The table of all entries whose index the broker noted.
+
+    Input: topic, ledger_id, entry_id, broker_timestamp, index, num_messages, txn_id_most; any order.
+    Output: :data:`MESSAGE_INDEX_SCHEMA`, no order. Ranges of a topic are disjoint.
+    """
+    last, messages = F.col(schema.INDEX), F.col(schema.NUM_MESSAGES)
+    # A broker counts a transaction's batch as one message, as ``delayed_tracker.ledger.queries.message_index`` has it, too.
+    counts_as_many = (messages > 1) & F.col(schema.TXN_ID_MOST).isNull()
+    return entries.where(last.isNotNull()).select(
+        schema.TOPIC,
+        F.when(counts_as_many, last - messages + 1).otherwise(last).alias(FIRST_INDEX),
+        last.alias(LAST_INDEX),
+        schema.LEDGER_ID,
+        schema.ENTRY_ID,
+        schema.BROKER_TIMESTAMP,
+    )
+
+
+def count_others(entries: DataFrame) -> tuple[int, int]:
+    """How many entries have no index that the broker noted, and how many cannot be read. An action: it reads everything.
+
+    Input: index, entry_count, error.
+    """
+    is_whole = F.col(schema.ERROR).isNull()
+    counted = entries.agg(
+        F.count_if(is_whole & F.col(schema.INDEX).isNull()),
+        F.coalesce(F.sum(F.when(~is_whole, F.col(schema.ENTRY_COUNT))), F.lit(0)),
+    ).first()
+    assert counted is not None
+    return counted[0], counted[1]
+
+
+def write_parquet(table: DataFrame, url: str, *, overwrite: bool) -> None:
+    """Write the table, a directory for each topic, in the order of its messages within each file.
+
+    Args:
+        table: :data:`MESSAGE_INDEX_SCHEMA`.
+        url: a directory that driver and workers reach.
+        overwrite: in the place of what is there; else that is an error of Spark's.
+    """
+    # One large topic is many ranges, many small ones share a task.
+    ordered = table.repartitionByRange(schema.TOPIC, schema.LEDGER_ID, schema.ENTRY_ID).sortWithinPartitions(
+        schema.TOPIC, schema.LEDGER_ID, schema.ENTRY_ID
+    )
+    ordered.write.partitionBy(schema.TOPIC).mode("overwrite" if overwrite else "errorifexists").parquet(url)

@@ -1,0 +1,100 @@
+"""A whole rebuild: from ledgers to committed snapshots, equal to those that a live service would have stored.
+
+    settings = RebuildSettings({"url": "bookkeeper+file:DIR?metadata=DUMP"}, now_ms=..., staging="file:///staging")
+    summary = rebuild(session, settings, target=StorageCommit("sqlite:data/tracker.db"))
+
+    parts of ledgers -> read and pack -> settle transactions -> count fates -> plan buckets (on the driver)
+                                      -> place and sort -> bring to tasks -> merge and stage -> commit (on the driver)
+
+The ledgers are read once; Spark keeps the delayed messages among their entries, packed, for the steps that follow. Running
+a job again gives the same buckets; what a killed one staged is used.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pyspark.sql import SparkSession
+
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.spark.commit.commit import CommitTarget, RebuiltTracker
+from delayed_tracker.spark.commit.rebuilt_bucket import RebuiltBucket
+from delayed_tracker.spark.commit.staging import Staging
+from delayed_tracker.spark.settings import RebuildSettings
+from delayed_tracker.spark.steps.reading import Reading, Report, reading
+from delayed_tracker.spark.steps.snapshot_maker import SnapshotMaker
+from delayed_tracker.spark.steps.tracker_plan import TrackerPlan
+from delayed_tracker.spark.summary import Summary, TrackerSummary
+
+
+def rebuild(
+    session: SparkSession,
+    settings: RebuildSettings,
+    *,
+    target: CommitTarget | None = None,
+    report: Report | None = None,
+) -> Summary:
+    """Rebuild the trackers of all wanted subscriptions of all wanted topics.
+
+    Args:
+        session: that knows the format ``pulsar_ledger``.
+        settings: what to do.
+        target: where the buckets go; it is entered before anything is read. None writes nothing, not even staged work:
+            a dry run.
+        report: told how far it is.
+    Raises:
+        StorageInUse: the target is in use.
+        InvalidInput: a setting, an option or a name is wrong.
+        EntriesUnreadable, LedgerError: as the data source says, under onError=fail.
+        SnapshotConflict: somebody else wrote to a tracker meanwhile: it stays as it is. Those committed before it stay.
+        StagedWorkInvalid, StagingUnavailable: staged work is damaged, gone or out of reach; nothing half is visible.
+    Cost: reads each ledger once; the driver holds a set of positions for each subscription.
+    """
+    # A place that cannot be used is found out before anything is read.
+    staging = None if target is None else Staging(settings.staging)
+    with reading(session, settings, target=target, report=report) as work:
+        stages = work.stages
+        if target is None or staging is None:
+            return work.summary([plan.summary() for plan in work.plans()])
+        maker = SnapshotMaker(work.rows, work.shared, work.acceptance, settings, staging)
+        plans, buckets = _make(maker, work, settings)
+        with stages.of("commit"):
+            trackers = [_commit(target, plan, made) for plan, made in zip(plans, buckets, strict=True)]
+            maker.clean_up()
+        return replace(work.summary(trackers), parts_made=maker.made_count, parts_reused=maker.reused_count)
+
+
+def _make(
+    maker: SnapshotMaker, work: Reading, settings: RebuildSettings
+) -> tuple[list[TrackerPlan], list[list[RebuiltBucket]]]:
+    """Plan, and make what is planned; again without the merges whose metadata turns out to be too large.
+
+    Only final buckets are made: a merge on the way to a larger one that fits is taken to fit, too.
+    """
+    plans = work.plans()
+    too_large: list[set[tuple[Position, Position]]] = [set() for _ in plans]
+    while True:
+        with work.stages.of("stage"):
+            buckets = maker.make(plans)
+        found = False
+        for plan, made, barred in zip(plans, buckets, too_large, strict=True):
+            for planned, bucket in zip(plan.plan.buckets, made, strict=True):
+                if planned.is_merged and bucket.metadata_bytes > settings.metadata_bytes_max:
+                    barred.add((planned.first, planned.last))
+                    found = True
+        if not found:
+            return plans, buckets
+        plans = work.plans(too_large)
+
+
+def _commit(target: CommitTarget, plan: TrackerPlan, buckets: Sequence[RebuiltBucket]) -> TrackerSummary:
+    subscriber = plan.subscriber
+    committed = target.commit(
+        RebuiltTracker(subscriber.topic, subscriber.subscription, subscriber.cursor.mark_delete, buckets)
+    )
+    return replace(
+        plan.summary(),
+        snapshot_bytes=sum(bucket.snapshot_bytes for bucket in buckets),
+        epoch=committed.epoch,
+        unchanged=committed.unchanged,
+        replaced=0 if committed.unchanged else committed.replaced_count,
+    )

@@ -1,0 +1,112 @@
+"""What topics hold, counted: how many messages are delayed, and when they are due."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name that everybody uses
+
+from delayed_tracker.spark import schema
+
+READ_SCHEMA: Final = schema.entry_columns(
+    schema.TOPIC,
+    schema.LEDGER_ID,
+    schema.ENTRY_ID,
+    schema.PUBLISH_TIME,
+    schema.DELIVER_AT_MS,
+    schema.NUM_MESSAGES,
+    schema.MARKER_TYPE,
+    schema.SIZE_BYTES,
+    schema.ENTRY_COUNT,
+    schema.ERROR,
+)
+"""The columns that are looked at."""
+_BAR: Final = "bar"
+_COUNT: Final = "count"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStatistics:
+    """One topic. Deadlines and times are None where nothing has any."""
+
+    topic: str
+    entries: int
+    """Whole ones, markers included."""
+    messages: int
+    """In them; of batches, each message counts."""
+    bytes: int
+    markers: int
+    """Ends of transactions and others that brokers write."""
+    ledgers: int
+    delayed: int
+    """Entries with a deadline."""
+    due: int
+    """Of these, at the given moment."""
+    first_deadline_ms: int | None
+    last_deadline_ms: int | None
+    longest_delay_ms: int | None
+    """From publishing to the deadline."""
+    bad: int
+    """Entries that cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineBars:
+    """How many deadlines fall where: equal steps from a moment on, and what is outside."""
+
+    from_ms: int
+    step_ms: int
+    before: int
+    counts: tuple[int, ...]
+    after: int
+
+
+def describe_topics(entries: DataFrame, *, now_ms: int) -> list[TopicStatistics]:
+    """Each topic by itself, ascending by name. An action: it reads everything.
+
+    Args:
+        entries: :data:`READ_SCHEMA`.
+        now_ms: deadlines at or before it are due.
+    """
+    whole, deadline = F.col(schema.ERROR).isNull(), F.col(schema.DELIVER_AT_MS)
+    is_message = whole & F.col(schema.MARKER_TYPE).isNull()
+    is_delayed = is_message & deadline.isNotNull()
+    described = entries.groupBy(schema.TOPIC).agg(
+        F.count(F.when(whole, 1)).alias("entries"),
+        F.coalesce(F.sum(F.when(is_message, F.col(schema.NUM_MESSAGES))), F.lit(0)).alias("messages"),
+        F.coalesce(F.sum(F.when(whole, F.col(schema.SIZE_BYTES))), F.lit(0)).alias("bytes"),
+        F.count(F.when(whole & ~is_message, 1)).alias("markers"),
+        F.count_distinct(F.when(whole, F.col(schema.LEDGER_ID))).alias("ledgers"),
+        F.count(F.when(is_delayed, 1)).alias("delayed"),
+        F.count(F.when(is_delayed & (deadline <= now_ms), 1)).alias("due"),
+        F.min(F.when(is_delayed, deadline)).alias("first_deadline_ms"),
+        F.max(F.when(is_delayed, deadline)).alias("last_deadline_ms"),
+        F.max(F.when(is_delayed, deadline - F.col(schema.PUBLISH_TIME))).alias("longest_delay_ms"),
+        F.coalesce(F.sum(F.when(~whole, F.col(schema.ENTRY_COUNT))), F.lit(0)).alias("bad"),
+    )
+    rows = (row.asDict() for row in described.orderBy(schema.TOPIC).collect())
+    return [TopicStatistics(**{**row, schema.TOPIC: row[schema.TOPIC] or "?"}) for row in rows]
+
+
+def count_deadlines(entries: DataFrame, *, from_ms: int, step_ms: int, bar_count: int) -> DeadlineBars:
+    """How many delayed messages of all topics are due when. An action: it reads everything.
+
+    Args:
+        entries: :data:`READ_SCHEMA`.
+        from_ms: where the first bar begins.
+        step_ms: width of a bar, 1 or more.
+        bar_count: 1 or more.
+    """
+    deadline = F.col(schema.DELIVER_AT_MS)
+    is_delayed = F.col(schema.ERROR).isNull() & F.col(schema.MARKER_TYPE).isNull() & deadline.isNotNull()
+    bar = F.floor((deadline - from_ms) / step_ms)
+    counted = (
+        entries.where(is_delayed)
+        .select(F.greatest(F.lit(-1), F.least(F.lit(bar_count), bar)).alias(_BAR))
+        .groupBy(_BAR)
+        .count()
+        .collect()
+    )
+    by_bar = {int(row[_BAR]): int(row[_COUNT]) for row in counted}
+    counts = [by_bar.get(number, 0) for number in range(-1, bar_count + 1)]
+    return DeadlineBars(from_ms, step_ms, counts[0], tuple(counts[1:-1]), counts[-1])

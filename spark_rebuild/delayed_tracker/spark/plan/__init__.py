@@ -1,0 +1,5 @@
+"""Decisions of the driver: topics, subscriptions, buckets, parts.
+
+Takes counts, gives frozen plans; nothing here runs Spark.
+Open ``bucket_plan.py`` first.
+"""

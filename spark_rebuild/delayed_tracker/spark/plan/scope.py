@@ -1,0 +1,98 @@
+"""What a job is about: its topics, how many entries their ledgers have, and who subscribes to them.
+
+Metadata says all of that, as a rule, and no ledger is opened. Bookies' disks are looked through only for cursors that
+lie in ledgers, and for topics' ledgers that were never closed.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from delayed_tracker.ledger.errors import ErrorPolicy, LedgerFileInvalid, LedgerNotFound, MetadataInvalid, TopicNotFound
+from delayed_tracker.ledger.metadata.cursor import NO_LEDGER
+from delayed_tracker.ledger.metadata.managed_ledger import TopicCatalogue
+from delayed_tracker.ledger.source import BookieDisk
+from delayed_tracker.ledger.topic.combined_source import CombinedSource
+from delayed_tracker.ledger.topic.topic_reader import TopicReader
+from delayed_tracker.ledger.topic_name import TopicName
+from delayed_tracker.spark.plan.subscribers import Subscribers, read_subscribers
+from delayed_tracker.spark.settings import RebuildSettings
+from delayed_tracker.spark.source.chosen_source import open_chosen
+from delayed_tracker.spark.source.source_options import SourceOptions, parse_options
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is known before anything is read."""
+
+    subscribers: Subscribers
+    entry_counts: Mapping[int, int]
+    """By ledger, how many entries it should have; without ledgers that cannot be opened."""
+
+
+def look_around(settings: RebuildSettings) -> Scope:
+    """Find out what there is to do.
+
+    Raises:
+        InvalidInput: an option is wrong, or no topic fits.
+        SubscriptionNotFound, TopicNotFound: one that was named does not exist, or there are no topics at all.
+        LedgerError: metadata is damaged, or a ledger cannot be opened, and the policy says to fail; a source is damaged
+            as a whole.
+        OSError: a file cannot be read.
+    """
+    options = parse_options(settings.source)
+    with ExitStack() as stack:
+        sources = [stack.enter_context(open_chosen(url, options, _ledgers_without_end)) for url in options.urls]
+        source = CombinedSource(sources)
+        there = source.topics() if options.topic is None else ()
+        if options.topic is None and not there:
+            raise TopicNotFound(
+                f"--source: {' '.join(options.urls)!r} has no topics; give the metadata of a cluster that has some"
+            )
+        topics = options.found(there)
+        counts: dict[int, int] = {}
+        readable = []
+        for topic in topics:
+            try:
+                counts |= _counted(source, topic, options)
+                readable.append(topic)
+            except MetadataInvalid:
+                if options.on_error is ErrorPolicy.FAIL:
+                    raise
+                # The data source says so, too.
+        subscribers = read_subscribers(
+            sources,
+            readable,
+            named=settings.subscriptions,
+            ignore_acks=settings.ignore_acks,
+            on_error=options.on_error,
+        )
+    return Scope(subscribers, counts)
+
+
+def _ledgers_without_end(catalogue: TopicCatalogue, topic: TopicName) -> Iterator[int]:
+    """A topic's ledgers that metadata does not say the end of, and those of its cursors."""
+    for ledger in catalogue.managed_ledger(topic).ledgers:
+        metadata = catalogue.ledger(ledger.ledger_id)
+        if not metadata.closed if metadata is not None else ledger.entry_count is None:
+            yield ledger.ledger_id
+    for subscription in catalogue.subscriptions(topic):
+        cursor = catalogue.cursor(topic, subscription)
+        if cursor.cursors_ledger_id != NO_LEDGER:
+            yield cursor.cursors_ledger_id
+
+
+def _counted(source: CombinedSource, topic: str, options: SourceOptions) -> dict[int, int]:
+    """The entries of each ledger of a topic; what is passed over here the data source lists as bad."""
+    disk = next((other for other in source.sources if isinstance(other, BookieDisk)), None)
+    if disk is not None and topic in disk.topics():
+        spans = TopicReader(disk.catalogue, disk.logs, disk.open_ledgers).topic_spans(disk.catalogue.topic(topic))
+        return {span.ledger_id: span.entry_count for span in spans}
+    counts = {}
+    for ledger_id, open_ledger in source.openers(topic).items():
+        try:
+            counts[ledger_id] = open_ledger().last_entry_id + 1
+        except (LedgerFileInvalid, LedgerNotFound):
+            if options.on_error is ErrorPolicy.FAIL:
+                raise
+    return counts

@@ -1,0 +1,161 @@
+"""Who is to get an index: subscriptions of topics, with what each has acknowledged.
+
+Acknowledgements lie in the cluster's metadata, or in the last entry of a cursor's ledger, which only bookies' disks have.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.errors import BadEntry, ErrorPolicy, MetadataInvalid, SubscriptionNotFound
+from delayed_tracker.ledger.metadata.cursor import CursorState, cursor_state, nothing_acked
+from delayed_tracker.ledger.metadata.managed_ledger import TopicCatalogue
+from delayed_tracker.ledger.source import BookieDisk
+from delayed_tracker.ledger.topic.topic_log import LedgerSource
+from delayed_tracker.ledger.topic.topic_reader import TopicReader
+from delayed_tracker.ledger.topic_name import TopicName
+
+_PULSARS_OWN: Final = ("__compaction", "pulsar.dedup", "pulsar.repl")
+_IN_METADATA: Final = -1
+_NOTHING_BAD: Final[tuple[BadEntry, ...]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriber:
+    """One subscription of one topic: whoever gets a tracker of its own."""
+
+    number: int
+    """Its place among all of a job, from 0: what rows carry instead of two names."""
+    topic: str
+    subscription: str
+    cursor: CursorState
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Names, as catalogues order trackers."""
+        return self.topic, self.subscription
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribers:
+    """All subscriptions of a job, and what had to be passed over to learn what they acknowledged."""
+
+    all: tuple[Subscriber, ...]
+    bad_entries: tuple[tuple[str, BadEntry], ...] = ()
+
+    def by_topic(self) -> dict[str, tuple[Subscriber, ...]]:
+        """The same, by topic."""
+        found: dict[str, list[Subscriber]] = {}
+        for subscriber in self.all:
+            found.setdefault(subscriber.topic, []).append(subscriber)
+        return {topic: tuple(subscribers) for topic, subscribers in found.items()}
+
+
+def read_subscribers(
+    sources: Sequence[LedgerSource],
+    topics: Sequence[str],
+    *,
+    named: Sequence[str] = (),
+    ignore_acks: bool = False,
+    on_error: ErrorPolicy = ErrorPolicy.FAIL,
+) -> Subscribers:
+    """The subscriptions of topics and what they have acknowledged.
+
+    Args:
+        sources: of ledgers; the first that knows a topic's metadata is asked, bookies' disks before all others.
+        topics: full names.
+        named: subscriptions of which each is taken of the topics that have it; none given takes all of each topic but
+            Pulsar's own cursors.
+        ignore_acks: take them as if nothing was acknowledged yet; those that are named need not exist.
+        on_error: SKIP goes back to the newest state of a cursor that can be read, and leaves out those without any.
+    Raises:
+        InvalidInput: no source knows about subscriptions.
+        SubscriptionNotFound: no topic has one that was named.
+        MetadataInvalid: the metadata of a topic or a cursor is damaged.
+        EntriesUnreadable: the state of a cursor cannot be read, and the policy says to fail.
+    """
+    found: list[Subscriber] = []
+    bad: list[tuple[str, BadEntry]] = []
+    lacking: dict[str, list[SubscriptionNotFound]] = {}
+    cursors = None if ignore_acks and named else _Cursors.of(sources)
+    for topic in topics:
+        name = TopicName.parse(topic)
+        names = list(dict.fromkeys(named)) or [
+            other for other in _known(cursors).catalogue.subscriptions(name) if _is_users(other)
+        ]
+        for subscription in names:
+            state, unreadable = nothing_acked(), _NOTHING_BAD
+            if not ignore_acks:
+                try:
+                    state, unreadable = _known(cursors).read(name, subscription, on_error)
+                except SubscriptionNotFound as error:
+                    lacking.setdefault(subscription, []).append(error)
+                    continue
+                except MetadataInvalid as error:
+                    if on_error is ErrorPolicy.FAIL:
+                        raise
+                    # Nobody knows what it acknowledged: its tracker stays as it is.
+                    bad.append((topic, BadEntry(None, None, None, None, error.message)))
+                    continue
+            bad += [(topic, entry) for entry in unreadable]
+            found.append(Subscriber(len(found), topic, subscription, state))
+    for subscription, errors in lacking.items():
+        if len(errors) == len(topics) == 1:
+            raise errors[0]
+        if len(errors) == len(topics):
+            raise SubscriptionNotFound(
+                f"none of {len(topics)} topics has subscription {subscription!r}; {errors[0].message}",
+                metadata={"subscription": subscription},
+            )
+    return Subscribers(tuple(found), tuple(bad))
+
+
+def _known(cursors: "_Cursors | None") -> "_Cursors":
+    assert cursors is not None
+    return cursors
+
+
+def _is_users(subscription: str) -> bool:
+    return not subscription.startswith(_PULSARS_OWN)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cursors:
+    """Where cursors are read: a catalogue, and the disks that have the cursors' own ledgers if there are any."""
+
+    catalogue: TopicCatalogue
+    reader: TopicReader | None
+
+    @classmethod
+    def of(cls, sources: Sequence[LedgerSource]) -> "_Cursors":
+        for source in sources:
+            if isinstance(source, BookieDisk):
+                return cls(source.catalogue, TopicReader(source.catalogue, source.logs, source.open_ledgers))
+        for source in sources:
+            catalogue = getattr(source, "catalogue", None)
+            if isinstance(catalogue, TopicCatalogue):
+                return cls(catalogue, None)
+        raise InvalidInput(
+            "metadata",
+            "none",
+            "nothing here says what subscriptions acknowledged; give the cluster's metadata, or name the subscriptions "
+            "and ignore acknowledgements",
+        )
+
+    def read(
+        self, topic: TopicName, subscription: str, on_error: ErrorPolicy
+    ) -> tuple[CursorState, tuple[BadEntry, ...]]:
+        """What a subscription has acknowledged, and what could not be read of it."""
+        if self.reader is not None:
+            read = self.reader.cursor(topic, subscription, self.reader.topic_spans(topic), on_error=on_error)
+            return read.state, read.bad_entries
+        info = self.catalogue.cursor(topic, subscription)
+        if info.cursors_ledger_id != _IN_METADATA:
+            raise MetadataInvalid(
+                f"cursor {subscription!r} of {topic} lies in ledger {info.cursors_ledger_id}; give the bookies' disks "
+                "together with the tiered storage, or ignore acknowledgements"
+            )
+        ledgers = self.catalogue.managed_ledger(topic).ledgers
+        ends = {ledger.ledger_id: (ledger.entry_count or 0) - 1 for ledger in ledgers}
+        return cursor_state(info, None, ends), ()

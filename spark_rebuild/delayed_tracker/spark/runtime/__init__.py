@@ -1,0 +1,4 @@
+"""Finds the Java that Spark runs on.
+
+Open ``java.py`` first.
+"""

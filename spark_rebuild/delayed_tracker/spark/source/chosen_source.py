@@ -1,0 +1,50 @@
+"""A source opened for the topics of one job only: of entry logs nothing is held but which ledgers lie where."""
+
+from collections.abc import Callable, Iterable
+
+from delayed_tracker.ledger.bookkeeper.entry_logs import EntryLogs, RecordColumns
+from delayed_tracker.ledger.bookkeeper.log_files import find_log_files
+from delayed_tracker.ledger.bookkeeper.log_inventory import LogInventory
+from delayed_tracker.ledger.errors import MetadataInvalid, TopicNotFound
+from delayed_tracker.ledger.metadata.managed_ledger import TopicCatalogue
+from delayed_tracker.ledger.metadata.metadata_store import open_metadata
+from delayed_tracker.ledger.source import BookieDisk
+from delayed_tracker.ledger.source_url import bookie_disk_options, open_source, parse_source_url
+from delayed_tracker.ledger.topic.topic_log import LedgerSource
+from delayed_tracker.ledger.topic_name import TopicName
+from delayed_tracker.spark.source.source_options import SourceOptions
+
+
+def open_chosen(
+    text: str, options: SourceOptions, ledgers_of: Callable[[TopicCatalogue, TopicName], Iterable[int]]
+) -> LedgerSource:
+    """Open a source.
+
+    Args:
+        text: its URL.
+        options: which topics are wanted.
+        ledgers_of: of a wanted topic, the ledgers that bookies' disks are looked through for; where there are none, no
+            log is opened.
+    Raises:
+        InvalidInput: there is no such source, or a directory has no logs.
+        LedgerError: metadata is damaged, or a file is no entry log and the policy says to fail.
+        OSError: a file cannot be read.
+    """
+    url = parse_source_url(text)
+    if url.scheme != "bookkeeper+file":
+        return open_source(text, on_error=options.on_error)
+    dump, open_ledgers = bookie_disk_options(url)
+    catalogue = TopicCatalogue(open_metadata(dump))
+    ledger_ids: list[int] = []
+    for topic in options.chosen([str(name) for name in catalogue.topics()]):
+        try:
+            ledger_ids += ledgers_of(catalogue, catalogue.topic(topic))
+        except (TopicNotFound, MetadataInvalid):
+            continue  # Another source may have it; what is damaged is said when the topic is opened.
+    find_log_files(url.paths)  # A directory that is none is an error even if nothing is read.
+    logs = (
+        LogInventory(url.paths, ledger_ids, on_error=options.on_error)
+        if ledger_ids
+        else EntryLogs((), (), RecordColumns.of([]))
+    )
+    return BookieDisk(catalogue, logs, open_ledgers=open_ledgers)

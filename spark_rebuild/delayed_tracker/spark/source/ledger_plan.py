@@ -1,0 +1,114 @@
+"""What there is to read: the ledgers of the wanted topics, as parts for the tasks, and what is known to be bad."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from pyspark.sql.datasource import InputPartition
+
+from delayed_tracker.ledger.bookkeeper.log_inventory import LogInventory
+from delayed_tracker.ledger.bookkeeper.logged_ledger import LoggedLedger
+from delayed_tracker.ledger.errors import (
+    BadEntry,
+    EntriesUnreadable,
+    ErrorPolicy,
+    LedgerFileInvalid,
+    MetadataInvalid,
+)
+from delayed_tracker.ledger.metadata.managed_ledger import TopicCatalogue
+from delayed_tracker.ledger.topic.combined_source import CombinedSource
+from delayed_tracker.ledger.topic.topic_log import Ledger
+from delayed_tracker.ledger.topic_name import TopicName
+from delayed_tracker.spark.source.chosen_source import open_chosen
+from delayed_tracker.spark.source.entry_filter import Range
+from delayed_tracker.spark.source.ledger_splits import LedgerRange, packed, ranges_of
+from delayed_tracker.spark.source.log_splits import LoggedSpan, plan_logs
+from delayed_tracker.spark.source.source_options import SourceOptions
+
+BadRow = tuple[str | None, BadEntry]
+"""A bad entry and the topic that it belongs to, if that is known."""
+
+
+@dataclass
+class LedgerPart(InputPartition):
+    """Ranges of ledgers for one task."""
+
+    ranges: tuple[LedgerRange, ...]
+
+
+@dataclass
+class BadPart(InputPartition):
+    """What planning found to be bad."""
+
+    bad: tuple[BadRow, ...]
+
+
+def plan_parts(options: SourceOptions, ledgers: Range) -> list[InputPartition]:
+    """Divide what is wanted into parts.
+
+    Args:
+        options: which topics, and where they are.
+        ledgers: which of their ledgers.
+    Raises:
+        EntriesUnreadable: entries that a topic should have are nowhere, or one of its ledgers cannot be read, and the
+            policy says to fail.
+        InvalidInput: there is no such source or topic.
+        LedgerError: a source or its metadata is damaged as a whole.
+        OSError: a file cannot be read.
+    Cost: O(ledgers), each with a small read or two; of entry logs O(records).
+    """
+    wanted = _Wanted()
+    with ExitStack() as stack:
+        source = stack.enter_context(CombinedSource([open_chosen(url, options, _ledgers_of) for url in options.urls]))
+        for topic in options.found(source.topics() if options.topic is None else ()):
+            try:
+                openers = source.openers(topic)
+            except MetadataInvalid as error:
+                wanted.bad.append((topic, BadEntry(None, None, None, None, error.message)))
+                continue
+            for ledger_id, open_ledger in openers.items():
+                if ledger_id not in ledgers:
+                    continue
+                try:
+                    wanted.add(topic, open_ledger(), options.partition_bytes)
+                except (LedgerFileInvalid, MetadataInvalid) as error:
+                    wanted.bad.append((topic, BadEntry(ledger_id, None, None, None, error.message)))
+        wanted.bad += ((None, found) for found in source.unclaimed())
+        parts = wanted.parts(options.partition_bytes)
+    if wanted.bad and options.on_error is ErrorPolicy.FAIL:
+        raise EntriesUnreadable([found for _, found in wanted.bad])
+    return [*([BadPart(tuple(wanted.bad))] if wanted.bad else []), *parts]
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """Ledgers by the way in which they are read."""
+
+    ranges: list[LedgerRange] = field(default_factory=list)
+    logged: dict[LogInventory, dict[int, LoggedSpan]] = field(default_factory=lambda: defaultdict(dict))
+    bad: list[BadRow] = field(default_factory=list)
+
+    def add(self, topic: str, ledger: Ledger, part_bytes: int) -> None:
+        if not isinstance(ledger, LoggedLedger) or not isinstance(ledger.logs, LogInventory):
+            self.ranges += ranges_of(topic, ledger, part_bytes)
+            return
+        self.logged[ledger.logs][ledger.ledger_id] = LoggedSpan(topic, ledger.span)
+        if not ledger.span.end_known and ledger.span.state is None:
+            gone = "BookKeeper's metadata of it is gone"
+            self.bad.append((topic, BadEntry(ledger.ledger_id, None, None, None, gone)))
+
+    def parts(self, part_bytes: int) -> list[InputPartition]:
+        parts: list[InputPartition] = []
+        for inventory, spans in self.logged.items():
+            plan = plan_logs(inventory, spans, part_bytes)
+            parts += plan.parts
+            self.bad += plan.missing
+            if not all(logged.span.end_known for logged in spans.values()):
+                # What follows damage may have been the rest of such a ledger, and nobody would miss it.
+                self.bad += ((None, damage) for damage in inventory.damage)
+        return [*parts, *map(LedgerPart, packed(self.ranges, part_bytes))]
+
+
+def _ledgers_of(catalogue: TopicCatalogue, topic: TopicName) -> Iterator[int]:
+    return (ledger.ledger_id for ledger in catalogue.managed_ledger(topic).ledgers)

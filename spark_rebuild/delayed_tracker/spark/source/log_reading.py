@@ -1,0 +1,170 @@
+"""Reads what one task is to give of an entry log: records of many ledgers in file order, each checked."""
+
+import mmap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from delayed_tracker.core.kernels.compiled import position_order
+from delayed_tracker.core.values.columns import BoolArray, Int64Array
+from delayed_tracker.ledger.bookkeeper.entry_log import RECORD_SIZE_BYTES, RecordPiece, log_pieces
+from delayed_tracker.ledger.bookkeeper.log_files import open_log_file
+from delayed_tracker.ledger.entry.stored_entries import StoredEntries
+from delayed_tracker.ledger.errors import OTHER_BOOKIES, BadEntry
+from delayed_tracker.ledger.metadata.digest import BODY_HEADER, DIGEST_BYTES, LedgerDigest
+from delayed_tracker.spark.source.log_splits import LogPart, Share, Stretch
+
+_DIGEST_BYTES = np.array([0, *(DIGEST_BYTES[digest_type] for digest_type in sorted(DIGEST_BYTES))], np.int64)
+""":data:`DIGEST_BYTES` as a column, by digest type."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntries:
+    """Entries of several ledgers, each once."""
+
+    entries: StoredEntries
+    """In no order."""
+    topic_no: Int64Array
+    """Which of the topics each row belongs to."""
+    record: Int64Array
+    """Where in the log each row's record begins."""
+    bad_entries: tuple[BadEntry, ...]
+
+
+class LogReader:
+    """One part, in a worker."""
+
+    def __init__(self, part: LogPart) -> None:
+        """Open the part's log.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        self.part = part
+        self.topics: list[str] = sorted({topic for topic, _ in part.ledgers.values()})
+        self._log, _ = open_log_file(part.file)
+        self._ids = np.array(sorted(part.ledgers), np.int64)
+        numbers = {topic: number for number, topic in enumerate(self.topics)}
+        self._topic_no = np.array([numbers[part.ledgers[ledger_id][0]] for ledger_id in self._ids.tolist()], np.int64)
+        digests = [part.ledgers[ledger_id][1] for ledger_id in self._ids.tolist()]
+        self._kinds: list[LedgerDigest] = list(dict.fromkeys(digests))
+        self._kind_no = np.array([self._kinds.index(digest) for digest in digests], np.int64)
+
+    def topic_of(self, ledger_id: int | None) -> str | None:
+        """The topic of a ledger of this part."""
+        return None if ledger_id is None else self.part.ledgers[ledger_id][0]
+
+    def read(self) -> Iterator[LogEntries]:
+        """Piece by piece of about 4 MB, or of one entry if that is larger.
+
+        Raises:
+            OSError: a file with a further copy cannot be read.
+        """
+        octets = np.frombuffer(self._log, np.uint8)
+        for share in self.part.shares:
+            for records in log_pieces(self._log, str(self.part.file), start=share.start, stop=share.end):
+                if len(records):
+                    yield from self._entries(octets, _chosen(records, share))
+
+    def _entries(self, octets: NDArray[np.uint8], records: RecordPiece) -> Iterator[LogEntries]:
+        start = records.offset + RECORD_SIZE_BYTES
+        end = start + records.body_size
+        ledger_no = np.searchsorted(self._ids, records.ledger_id)
+        fitting = self._fitting(octets, start, end, ledger_no)
+        first = _first_whole(records, fitting)
+        lost = np.empty(0, np.intp)
+        if not fitting[first].all():
+            rows = np.arange(len(records))[first]
+            first, lost = rows[fitting[rows] > 0], rows[fitting[rows] == 0]
+        payload_start = start + BODY_HEADER.size + _DIGEST_BYTES[fitting]
+        # The log itself: a map answers slices with bytes, which is all that anybody asks of it.
+        buffer = cast("bytes", self._log)
+        entries = StoredEntries(buffer, records.ledger_id, records.entry_id, payload_start, end).take(first)
+        yield LogEntries(entries, self._topic_no[ledger_no[first]], records.offset[first], ())
+        if len(lost):
+            yield self._copies(records, lost)
+
+    def _fitting(
+        self, octets: NDArray[np.uint8], start: Int64Array, end: Int64Array, ledger_no: NDArray[np.intp]
+    ) -> NDArray[np.uint8]:
+        """For each record the digest type that fits, or 0."""
+        if len(self._kinds) == 1:
+            return self._kinds[0].fitting(octets, start, end)
+        fitting = np.zeros(len(start), np.uint8)
+        for number, digest in enumerate(self._kinds):
+            where = np.flatnonzero(self._kind_no[ledger_no] == number)
+            fitting[where] = digest.fitting(octets, start[where], end[where])
+        return fitting
+
+    def _copies(self, records: RecordPiece, lost: NDArray[np.intp]) -> LogEntries:
+        """The entries of damaged records that have a whole copy elsewhere; the others are bad."""
+        payloads: list[bytes] = []
+        positions: list[tuple[int, int, int, int]] = []
+        bad: list[BadEntry] = []
+        for row in lost.tolist():
+            ledger_id, entry_id, offset = (
+                int(column[row]) for column in (records.ledger_id, records.entry_id, records.offset)
+            )
+            topic, digest = self.part.ledgers[ledger_id]
+            payload = _copy(self.part.copies.get(ledger_id, ()), ledger_id, entry_id, digest)
+            if payload is None:
+                names = " or ".join(digest_type.name for digest_type in digest.types)
+                reason = f"the {names} digest does not fit, and no log has a good copy"
+                bad.append(BadEntry(ledger_id, entry_id, str(self.part.file), offset, reason, remedy=OTHER_BOOKIES))
+            else:
+                payloads.append(payload)
+                positions.append((ledger_id, entry_id, self.topics.index(topic), offset))
+        columns = np.array(positions, np.int64).reshape(-1, 4).T
+        copies = StoredEntries.of(0, columns[1].tolist(), payloads)
+        entries = StoredEntries(copies.buffer, columns[0], copies.entry_id, copies.start, copies.end)
+        return LogEntries(entries, columns[2], columns[3], tuple(bad))
+
+
+def _chosen(records: RecordPiece, share: Share) -> RecordPiece:
+    """The records that are to be given, in file order."""
+    whole = np.array([ledger_id for ledger_id, entries in share.entries.items() if entries is None], np.int64)
+    if len(whole) == 1 and (records.ledger_id == whole[0]).all():
+        return records
+    chosen = np.isin(records.ledger_id, whole)
+    if len(whole) < len(share.entries):
+        order = np.argsort(records.ledger_id, kind="stable")
+        sorted_ids = records.ledger_id[order]
+        for ledger_id, entries in share.entries.items():
+            if entries is not None:
+                first, end = np.searchsorted(sorted_ids, [ledger_id, ledger_id + 1])
+                rows = order[first:end]
+                chosen[rows] = np.isin(records.entry_id[rows], np.array(entries.to_array(), np.int64))
+    return RecordPiece(records.table[:, chosen])
+
+
+def _first_whole(records: RecordPiece, fitting: NDArray[np.uint8]) -> NDArray[np.intp] | slice:
+    """One row for each position: the first that fits, or else the first. Mostly all of them."""
+    ledger_id, entry_id = np.ascontiguousarray(records.ledger_id), np.ascontiguousarray(records.entry_id)
+    same = ledger_id[1:] == ledger_id[:-1]
+    if ((ledger_id[1:] > ledger_id[:-1]) | (same & (entry_id[1:] > entry_id[:-1]))).all():
+        return slice(None)
+    order: NDArray[np.intp] = position_order(ledger_id, entry_id)
+    # Of equal positions those that fit come first; both sorts keep the order of the log.
+    order = order[np.argsort(fitting[order] == 0, kind="stable")]
+    order = order[position_order(ledger_id[order], entry_id[order])]
+    new: BoolArray = np.ones(len(order), np.bool_)
+    new[1:] = (ledger_id[order][1:] != ledger_id[order][:-1]) | (entry_id[order][1:] != entry_id[order][:-1])
+    first: NDArray[np.intp] = order[new]
+    return first
+
+
+def _copy(stretches: Sequence[Stretch], ledger_id: int, entry_id: int, digest: LedgerDigest) -> bytes | None:
+    """The payload of an entry from the first whole copy; reads the stretches until there is one."""
+    for stretch in stretches:
+        log: bytes | mmap.mmap = open_log_file(stretch.file)[0]
+        for records in log_pieces(log, str(stretch.file), start=stretch.start, stop=stretch.end):
+            rows = np.flatnonzero((records.ledger_id == ledger_id) & (records.entry_id == entry_id))
+            for row in rows.tolist():
+                start = int(records.offset[row]) + RECORD_SIZE_BYTES
+                opened = digest.open(log[start : start + int(records.body_size[row])])
+                if opened is not None:
+                    return opened[1]
+    return None

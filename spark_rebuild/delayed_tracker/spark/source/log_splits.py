@@ -1,0 +1,145 @@
+"""Entry logs divided among tasks: each stretch of a log is read once, whatever ledgers lie in it.
+
+Which piece gives which entry is settled before: the first copy of each counts. Where that turns out to be damaged, the
+task looks into the other pieces that have the entry, which it was told.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from pyroaring import BitMap
+from pyspark.sql.datasource import InputPartition
+
+from delayed_tracker.ledger.bookkeeper.entry_logs import missing_entries
+from delayed_tracker.ledger.bookkeeper.log_inventory import LogInventory, LogPiece
+from delayed_tracker.ledger.errors import BadEntry
+from delayed_tracker.ledger.metadata.digest import LedgerDigest
+from delayed_tracker.ledger.topic.topic_reader import LedgerSpan
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedSpan:
+    """A ledger of a topic that is read from entry logs."""
+
+    topic: str
+    span: LedgerSpan
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A piece of a log."""
+
+    file: Path
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a piece of a log is to give."""
+
+    start: int
+    end: int
+    entries: Mapping[int, BitMap | None]
+    """By ledger; None is all that it has."""
+
+
+@dataclass
+class LogPart(InputPartition):
+    """Pieces of one log for one task."""
+
+    file: Path
+    shares: tuple[Share, ...]
+    ledgers: Mapping[int, tuple[str, LedgerDigest]]
+    """Topic, and what protects the entries."""
+    copies: Mapping[int, tuple[Stretch, ...]]
+    """By ledger, where further copies of some entries are."""
+
+
+@dataclass(slots=True)
+class LogPlan:
+    """Who gives what."""
+
+    parts: list[LogPart]
+    missing: list[tuple[str, BadEntry]]
+    """With their topics: what no log has."""
+
+
+def plan_logs(inventory: LogInventory, spans: Mapping[int, LoggedSpan], part_bytes: int) -> LogPlan:
+    """Settle which piece gives which entry, and group the pieces.
+
+    Args:
+        inventory: of all logs.
+        spans: the wanted ledgers, by id.
+        part_bytes: how much of a log a task should read, about.
+    Returns: parts of which each has pieces of one log, in order; an archived log, which can only be read from its
+        beginning, is one part.
+    Cost: O(pieces and ledgers in each).
+    """
+    given: dict[int, dict[int, BitMap | None]] = defaultdict(dict)
+    copies: dict[int, list[LogPiece]] = defaultdict(list)
+    missing: list[tuple[str, BadEntry]] = []
+    for ledger_id, logged in spans.items():
+        wanted = BitMap(range(logged.span.last_entry_id + 1))
+        left = wanted.copy()
+        for piece in inventory.holders(ledger_id):
+            has = piece.entries[ledger_id]
+            first_copies = has & left
+            if first_copies:
+                given[id(piece)][ledger_id] = None if len(first_copies) == len(has) else first_copies
+                left -= first_copies
+            if len(has & wanted) > len(first_copies):
+                copies[ledger_id].append(piece)
+        missing += (
+            (logged.topic, bad)
+            for bad in missing_entries(ledger_id, _runs(left), truncated=inventory.truncated, damage=inventory.damage)
+        )
+    places = {
+        ledger_id: tuple(Stretch(inventory.files[piece.file_no], piece.start, piece.end) for piece in pieces)
+        for ledger_id, pieces in copies.items()
+    }
+    parts = [
+        LogPart(
+            inventory.files[group[0].file_no],
+            tuple(Share(piece.start, piece.end, given[id(piece)]) for piece in group),
+            {
+                ledger_id: (spans[ledger_id].topic, spans[ledger_id].span.digest)
+                for piece in group
+                for ledger_id in given[id(piece)]
+            },
+            {ledger_id: places[ledger_id] for piece in group for ledger_id in given[id(piece)] if ledger_id in places},
+        )
+        for group in _grouped(inventory, given, part_bytes)
+    ]
+    return LogPlan(parts, missing)
+
+
+def _grouped(
+    inventory: LogInventory, given: Mapping[int, Mapping[int, BitMap | None]], part_bytes: int
+) -> Iterator[list[LogPiece]]:
+    """Pieces that give something, by log and number of bytes."""
+    group: list[LogPiece] = []
+    size_bytes = 0
+    for piece in inventory.pieces:
+        if id(piece) not in given:
+            continue
+        archived = inventory.files[piece.file_no].suffix == ".gz"
+        full = not archived and size_bytes + piece.end - piece.start > part_bytes
+        if group and (full or group[0].file_no != piece.file_no):
+            yield group
+            group, size_bytes = [], 0
+        group.append(piece)
+        size_bytes += piece.end - piece.start
+    if group:
+        yield group
+
+
+def _runs(entry_ids: BitMap) -> Iterator[tuple[int, int]]:
+    """First entry and length of each run."""
+    ids = np.array(entry_ids.to_array(), np.int64)
+    starts = np.flatnonzero(np.diff(ids, prepend=-2) > 1)
+    lengths = np.diff(starts, append=len(ids))
+    return zip(ids[starts].tolist(), lengths.tolist(), strict=True)

@@ -1,0 +1,159 @@
+"""Options of the format ``pulsar_ledger``: what a user says, checked."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import Enum
+from typing import Final, TypeVar
+
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.errors import ErrorPolicy
+from delayed_tracker.ledger.source_url import parse_source_url, require_source, split_sources
+from delayed_tracker.ledger.topic.topic_reader import OpenLedgers
+from delayed_tracker.ledger.topic_name import TopicName
+
+_C = TypeVar("_C", bound=Enum)
+_PARTITION_BYTES: Final = 1 << 27
+_BYTES_MAX: Final = (1 << 40) - 1
+
+
+class KeptEntries(Enum):
+    """Which entries become rows; bad ones always do."""
+
+    ALL = "all"
+    DELAYED = "delayed"
+    """Delayed messages and the markers that end transactions: all that a rebuild looks at."""
+
+
+class PushFilters(Enum):
+    """Whether a query's conditions are applied while reading.
+
+    Spark 4 keeps what it has pushed to a Python data source with the data frame, and would leave the same rows out of the
+    next query of that frame, and out of other branches of the same query.
+    """
+
+    NO = "no"
+    YES = "yes"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option, and what README says about it."""
+
+    name: str
+    default: str
+    meaning: str
+
+
+OPTIONS: Final = (
+    Option("url", "", "where the ledgers are, as `--source` takes it; several are divided by spaces"),
+    Option("metadata", "", "dump of the metadata store, or `zk:HOST:PORT[,HOST:PORT][/ROOT]`, for URLs that name none"),
+    Option("topic", "", "one topic's name; all topics if there is neither this nor `topicsPattern`"),
+    Option("topicsPattern", "", "regular expression that the full names of topics must match"),
+    Option("openLedgers", "", "`live` or `recovered`, for URLs that do not say"),
+    Option("onError", "fail", "`fail` at the first bad entry, or `skip`: a row with `error` for each, and go on"),
+    Option("entries", "all", "`delayed` gives delayed messages, ends of transactions and bad entries only"),
+    Option(
+        "pushFilters", "no", "`yes` applies conditions of the query while reading; for a data frame that one query uses"
+    ),
+    Option("partitionBytes", str(_PARTITION_BYTES), "stored bytes that one task reads, about"),
+)
+_BY_KEY: Final = {option.name.lower(): option for option in OPTIONS}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What to read, and how."""
+
+    urls: tuple[str, ...]
+    """Complete: with their metadata and their way with open ledgers."""
+    topic: str | None
+    topics_pattern: re.Pattern[str] | None
+    on_error: ErrorPolicy
+    kept: KeptEntries
+    push_filters: PushFilters
+    partition_bytes: int
+
+    def chosen(self, topics: Sequence[str]) -> list[str]:
+        """Those of the given topics that are wanted; a single one that was named need not be among them."""
+        if self.topic is not None:
+            return [self.topic]
+        pattern = self.topics_pattern
+        return [topic for topic in topics if pattern is None or pattern.fullmatch(topic) is not None]
+
+    def found(self, topics: Sequence[str]) -> list[str]:
+        """The same of all topics that there are.
+
+        Raises:
+            InvalidInput: none fits the pattern.
+        """
+        chosen = self.chosen(topics)
+        if self.topics_pattern is not None and not chosen:
+            raise InvalidInput("topicsPattern", self.topics_pattern.pattern, "no topic fits; give another")
+        return chosen
+
+
+def parse_options(given: Mapping[str, str]) -> SourceOptions:
+    """Check what a user gave.
+
+    Args:
+        given: by name, whatever its case; ``path`` stands for ``url``.
+    Raises:
+        InvalidInput: an unknown option, a value out of range, no URL; names option, value and remedy.
+    """
+    values = {option.name: option.default for option in OPTIONS}
+    for key, value in given.items():
+        option = _BY_KEY.get("url" if key.lower() == "path" else key.lower())
+        if option is None:
+            near = get_close_matches(key.lower(), _BY_KEY, n=1)
+            hint = f"did you mean {_BY_KEY[near[0]].name}? " if near else ""
+            raise InvalidInput("option", key, f"{hint}options are {', '.join(known.name for known in OPTIONS)}")
+        values[option.name] = value
+    if values["topic"] and values["topicsPattern"]:
+        raise InvalidInput("topicsPattern", values["topicsPattern"], "give this or topic, not both")
+    urls = split_sources(values["url"])
+    if not urls:
+        raise InvalidInput("url", values["url"], "say where the ledgers are, such as ledger:DIRECTORY")
+    return SourceOptions(
+        urls=tuple(_completed(url, values["metadata"], values["openLedgers"]) for url in urls),
+        topic=str(TopicName.parse(values["topic"])) if values["topic"] else None,
+        topics_pattern=_pattern(values["topicsPattern"]) if values["topicsPattern"] else None,
+        on_error=_choice("onError", values["onError"], ErrorPolicy),
+        kept=_choice("entries", values["entries"], KeptEntries),
+        push_filters=_choice("pushFilters", values["pushFilters"], PushFilters),
+        partition_bytes=_positive("partitionBytes", values["partitionBytes"]),
+    )
+
+
+def _completed(text: str, metadata: str, open_ledgers: str) -> str:
+    """A URL with what other options say for those that lack it."""
+    url = parse_source_url(text)
+    added = {}
+    if metadata and url.scheme != "ledger":
+        added["metadata"] = metadata
+    if open_ledgers and not url.scheme.startswith("offload"):
+        added["openLedgers"] = _choice("openLedgers", open_ledgers, OpenLedgers).value
+    complete = url.with_defaults(added)
+    require_source(complete)
+    return complete
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise InvalidInput("topicsPattern", text, f"give a regular expression: {error}") from error
+
+
+def _choice(name: str, value: str, choices: type[_C]) -> _C:
+    for choice in choices:
+        if choice.value == value.lower():
+            return choice
+    raise InvalidInput(name, value, f"give {' or '.join(choice.value for choice in choices)}")
+
+
+def _positive(name: str, value: str) -> int:
+    if not value.isascii() or not value.isdigit() or not 0 < int(value) <= _BYTES_MAX:
+        raise InvalidInput(name, value, f"give a number of bytes from 1 to {_BYTES_MAX}")
+    return int(value)

@@ -1,0 +1,132 @@
+"""How many indexes of each ledger each subscription takes, and what becomes of the others: the first look at the rows.
+
+Tasks count their own rows, as one set of positions for each subscription and ledger; those are united afterwards. What
+reaches the driver is a row for each subscription and ledger, with the set itself only where a bucket may end inside.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyroaring import BitMap
+from pyspark import Broadcast
+from pyspark.sql import DataFrame
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
+
+from delayed_tracker.core.values.columns import IndexColumns
+from delayed_tracker.core.values.position_bitmap import by_ledger, entry_bitmap
+from delayed_tracker.spark import schema
+from delayed_tracker.spark.plan.acceptance import Acceptance, Fate
+from delayed_tracker.spark.steps.delayed import Step
+from delayed_tracker.spark.steps.subscriber_rows import SubscribersByTopic, offered
+
+BITS: Final = "bits"
+FIRST_LEFT: Final = "first_left"
+_FATES: Final = [fate.name.lower() for fate in Fate]
+TALLY_SCHEMA: Final = StructType(
+    [
+        StructField(schema.SUBSCRIBER, IntegerType(), nullable=False),
+        StructField(schema.LEDGER_ID, LongType(), nullable=False),
+        *(StructField(name, LongType(), nullable=False) for name in _FATES),
+        StructField(FIRST_LEFT, LongType(), nullable=True),
+        StructField(BITS, BinaryType(), nullable=False),
+    ]
+)
+"""One subscription and one ledger: rows of each :class:`Fate`; the first entry that was not acknowledged and is not
+accepted either; the accepted entries (RoaringBitmap)."""
+
+
+@dataclass(slots=True)
+class LedgerTally:
+    """What one subscription gets of one ledger."""
+
+    fates: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(Fate), np.int64))
+    """Rows of each :class:`Fate`; of the accepted ones repeats, too."""
+    bits: BitMap = field(default_factory=BitMap)
+    """Accepted entries."""
+    first_left: int | None = None
+    """The first entry that waits for the dispatcher: due, too far away, or of a transaction that has not ended."""
+
+    def add(self, fate: NDArray[np.uint8], indexes: IndexColumns) -> None:
+        """Count rows of this ledger."""
+        self.fates += np.bincount(fate, minlength=len(Fate))
+        accepted = indexes.entry_id[fate == Fate.ACCEPTED]
+        if len(accepted):
+            self.bits |= entry_bitmap(accepted)
+        left = indexes.entry_id[(fate == Fate.DUE) | (fate == Fate.BEYOND_MAX_DELAY) | (fate == Fate.OPEN_TRANSACTION)]
+        if len(left):
+            self._note_left(int(left.min()))
+
+    def unite(self, other: "LedgerTally") -> None:
+        """Count what somebody else has counted."""
+        self.fates += other.fates
+        self.bits |= other.bits
+        if other.first_left is not None:
+            self._note_left(other.first_left)
+
+    def _note_left(self, entry_id: int) -> None:
+        self.first_left = entry_id if self.first_left is None else min(self.first_left, entry_id)
+
+
+def count_fates(subscribers: Broadcast[SubscribersByTopic], acceptance: Acceptance) -> Step:
+    """What becomes of all rows, counted.
+
+    Input: packed delayed messages, any order.
+    Output: :data:`TALLY_SCHEMA`, one row for each subscription and ledger that has rows; no order.
+    """
+
+    def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tallies: dict[tuple[int, int], LedgerTally] = {}
+        for subscriber, indexes, transaction in offered(batches, subscribers.value):
+            fate = acceptance.fates(indexes, transaction, subscriber.cursor)
+            for ledger_id, rows in by_ledger(indexes.ledger_id):
+                tally = tallies.setdefault((subscriber.number, ledger_id), LedgerTally())
+                tally.add(fate[rows], indexes.take(rows))
+        if tallies:
+            yield _batch(tallies)
+
+    def step(rows: DataFrame) -> DataFrame:
+        counted = rows.mapInArrow(count, TALLY_SCHEMA)
+        return counted.groupBy(schema.SUBSCRIBER, schema.LEDGER_ID).applyInArrow(_united, TALLY_SCHEMA)
+
+    return step
+
+
+def tallies_of(rows: pa.Table) -> dict[tuple[int, int], LedgerTally]:
+    """What :data:`TALLY_SCHEMA` says, by subscription and ledger; several rows of one are united."""
+    tallies: dict[tuple[int, int], LedgerTally] = {}
+    for row in rows.to_pylist():
+        tally = LedgerTally(
+            np.array([row[name] for name in _FATES], np.int64), BitMap.deserialize(row[BITS]), row[FIRST_LEFT]
+        )
+        key = row[schema.SUBSCRIBER], row[schema.LEDGER_ID]
+        if key in tallies:
+            tallies[key].unite(tally)
+        else:
+            tallies[key] = tally
+    return tallies
+
+
+def _united(rows: pa.Table) -> pa.Table:
+    return pa.Table.from_batches([_batch(tallies_of(rows))])
+
+
+def _batch(tallies: Mapping[tuple[int, int], LedgerTally]) -> pa.RecordBatch:
+    columns: list[pa.Array] = [
+        pa.array([subscriber for subscriber, _ in tallies], pa.int32()),
+        pa.array([ledger_id for _, ledger_id in tallies], pa.int64()),
+    ]
+    fates = np.array([tally.fates for tally in tallies.values()], np.int64)
+    columns += [pa.array(np.ascontiguousarray(fates[:, fate])) for fate in Fate]
+    columns.append(pa.array([tally.first_left for tally in tallies.values()], pa.int64()))
+    columns.append(pa.array([_serialized(tally.bits) for tally in tallies.values()], pa.binary()))
+    return pa.RecordBatch.from_arrays(columns, names=TALLY_SCHEMA.fieldNames())
+
+
+def _serialized(bits: BitMap) -> bytes:
+    bits.run_optimize()
+    serialized: bytes = bits.serialize()
+    return serialized

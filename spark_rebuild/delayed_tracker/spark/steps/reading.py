@@ -1,0 +1,191 @@
+"""Reading for a job: the ledgers once, as rows that Spark keeps, and what becomes of each of them, counted.
+
+A rebuild and a verification begin with this.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyspark import Broadcast, StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that everybody uses
+
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.errors import ErrorPolicy
+from delayed_tracker.spark import schema
+from delayed_tracker.spark.commit.commit import CommitTarget
+from delayed_tracker.spark.plan.acceptance import Acceptance
+from delayed_tracker.spark.plan.scope import Scope, look_around
+from delayed_tracker.spark.plan.subscribers import Subscribers
+from delayed_tracker.spark.settings import RebuildSettings
+from delayed_tracker.spark.source.source_options import KeptEntries, parse_options
+from delayed_tracker.spark.steps.counting import LedgerTally, count_fates, tallies_of
+from delayed_tracker.spark.steps.read_step import read_kept, settled_rows
+from delayed_tracker.spark.steps.subscriber_rows import SubscribersByTopic
+from delayed_tracker.spark.steps.tracker_plan import TrackerPlan, plan_tracker
+from delayed_tracker.spark.steps.unread import UnreadEntries
+from delayed_tracker.spark.summary import BadRow, Summary, TrackerSummary
+
+_KEPT: Final = StorageLevel.MEMORY_AND_DISK
+Report = Callable[[str], None]
+"""Called with the name of each stage when it begins: look, read, count, plan, stage, commit."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """What is known of the ledgers once they were read: rows that Spark keeps, and their counts on the driver."""
+
+    rows: DataFrame
+    """Delayed messages, packed."""
+    shared: Broadcast[SubscribersByTopic]
+    acceptance: Acceptance
+    stages: "Stages"
+    _settings: RebuildSettings
+    _subscribers: Subscribers
+    _tallies: Sequence[Mapping[int, LedgerTally]]
+    _facts: "_Facts"
+    _scope: Scope
+
+    def plans(self, too_large: Sequence[set[tuple[Position, Position]]] | None = None) -> list[TrackerPlan]:
+        """What each subscription is to get.
+
+        Args:
+            too_large: for each, merged buckets that must not be made, by first and last position.
+        """
+        barred = too_large or [set() for _ in self._tallies]
+        with self.stages.of("plan"):
+            unread = self.unread()
+            return [
+                plan_tracker(
+                    subscriber,
+                    tally,
+                    self._settings.limits,
+                    too_large=own,
+                    unread=unread.of(subscriber.topic, subscriber.cursor),
+                )
+                for subscriber, tally, own in zip(self._subscribers.all, self._tallies, barred, strict=True)
+            ]
+
+    def unread(self) -> UnreadEntries:
+        """What could not be read."""
+        return UnreadEntries(self._facts.bad, self._scope.entry_counts)
+
+    def summary(self, trackers: Sequence[TrackerSummary]) -> Summary:
+        """All there is to say, but for parts."""
+        return self._facts.summary(self._scope, trackers, self.stages.seconds)
+
+
+@contextmanager
+def reading(
+    session: SparkSession,
+    settings: RebuildSettings,
+    *,
+    target: CommitTarget | None = None,
+    report: Report | None = None,
+) -> Iterator[Reading]:
+    """Read and count all that the settings name; arguments and errors are those of :func:`rebuild`."""
+    stages = Stages(report)
+    acceptance = Acceptance(settings.limits, settings.now_ms)
+    with ExitStack() as stack:
+        with stages.of("look"):
+            if target is not None:
+                stack.enter_context(target)
+            scope = look_around(settings)
+            subscribers = scope.subscribers
+            if target is not None:
+                target.begin([subscriber.key for subscriber in subscribers.all])
+        numbers = {topic: number for number, topic in enumerate(subscribers.by_topic())}
+        with stages.of("read"):
+            options = replace(parse_options(settings.source), kept=KeptEntries.DELAYED)
+            kept = read_kept(session, options, numbers).persist(_KEPT)
+            stack.callback(kept.unpersist)
+            facts = _facts(kept, has_bad=options.on_error is ErrorPolicy.SKIP)
+        rows = settled_rows(kept, has_transactions=facts.has_transactions)
+        shared = session.sparkContext.broadcast(
+            {numbers[topic]: group for topic, group in subscribers.by_topic().items()}
+        )
+        stack.callback(shared.destroy)
+        with stages.of("count"):
+            tallies = _by_subscriber(tallies_of(rows.transform(count_fates(shared, acceptance)).toArrow()), subscribers)
+        yield Reading(rows, shared, acceptance, stages, settings, subscribers, tallies, facts, scope)
+
+
+class Stages:
+    """How long each stage takes; one that comes again takes longer."""
+
+    def __init__(self, report: Report | None) -> None:
+        self.seconds: dict[str, float] = {}
+        self._report = report
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        """Everything in the block."""
+        if self._report is not None:
+            self._report(name)
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begun
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What is known once everything was read."""
+
+    delayed_count: int
+    has_transactions: bool
+    bad: tuple[BadRow, ...]
+
+    def summary(self, scope: Scope, trackers: Sequence[TrackerSummary], seconds: Mapping[str, float]) -> Summary:
+        """All there is to say, but for parts."""
+        of_cursors = (
+            BadRow(topic, found.ledger_id, found.entry_id, found.entry_count, str(found))
+            for topic, found in scope.subscribers.bad_entries
+        )
+        return Summary(
+            read=sum(scope.entry_counts.values()) - self._unread_count(scope),
+            delayed=self.delayed_count,
+            trackers=tuple(trackers),
+            bad_entries=(*of_cursors, *self.bad),
+            parts_made=0,
+            parts_reused=0,
+            seconds=dict(seconds),
+        )
+
+    def _unread_count(self, scope: Scope) -> int:
+        """Entries that were counted and could not be read: single ones, and those of whole ledgers."""
+        whole = {row.ledger_id for row in self.bad if row.entry_id is None and row.ledger_id is not None}
+        single = [row for row in self.bad if row.entry_id is not None and row.ledger_id not in whole]
+        return sum(scope.entry_counts.get(ledger, 0) for ledger in whole) + sum(row.entry_count for row in single)
+
+
+def _facts(kept: DataFrame, *, has_bad: bool) -> _Facts:
+    """Look through all that is read, once; it is kept on the way."""
+    counts = kept.agg(
+        F.sum(schema.INDEX_COUNT).alias("plain"),
+        F.count(F.when(F.col(schema.MARKER_TYPE).isNull(), F.col(schema.TXN_ID_MOST))).alias("of_transactions"),
+        F.count(schema.TXN_ID_MOST).alias("transactional"),
+    ).first()
+    assert counts is not None
+    bad = _bad_rows(kept) if has_bad else []
+    return _Facts((counts["plain"] or 0) + counts["of_transactions"], counts["transactional"] > 0, tuple(bad))
+
+
+def _bad_rows(kept: DataFrame) -> list[BadRow]:
+    columns = schema.TOPIC, schema.LEDGER_ID, schema.ENTRY_ID, schema.ENTRY_COUNT, schema.ERROR
+    bad = kept.where(F.col(schema.ERROR).isNotNull()).select(*columns).orderBy(*columns[:3])
+    return [BadRow(*row) for row in bad.collect()]
+
+
+def _by_subscriber(
+    tallies: Mapping[tuple[int, int], LedgerTally], subscribers: Subscribers
+) -> list[dict[int, LedgerTally]]:
+    """For each subscriber its tallies by ledger, ascending."""
+    found: list[dict[int, LedgerTally]] = [{} for _ in subscribers.all]
+    for (number, ledger_id), tally in sorted(tallies.items(), key=lambda item: item[0]):
+        found[number][ledger_id] = tally
+    return found

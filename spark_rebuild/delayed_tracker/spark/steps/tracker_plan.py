@@ -1,0 +1,111 @@
+"""What one subscription is to get, decided on the driver: its buckets with their positions, and where to replay from."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from pyroaring import BitMap
+
+from delayed_tracker.core.values.columns import ENTRY_ID_MAX, Position
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.spark.plan.acceptance import Fate
+from delayed_tracker.spark.plan.bucket_plan import BucketPlan, plan_buckets
+from delayed_tracker.spark.plan.part_plan import Bucket
+from delayed_tracker.spark.plan.subscribers import Subscriber
+from delayed_tracker.spark.steps.counting import LedgerTally
+from delayed_tracker.spark.steps.unread import Unread
+from delayed_tracker.spark.summary import TrackerSummary
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrackerPlan:
+    """The plan of one subscription."""
+
+    subscriber: Subscriber
+    plan: BucketPlan
+    buckets: tuple[Bucket, ...]
+    """Those of ``plan``, with what is in them."""
+    tallies: Mapping[int, LedgerTally]
+    """By ledger, ascending."""
+    unread: Unread
+
+    def summary(self) -> TrackerSummary:
+        """The account of this subscription, before anything is written."""
+        fates = sum((tally.fates for tally in self.tallies.values()), np.zeros(len(Fate), np.int64))
+        written = sum(bucket.index_count for bucket in self.plan.buckets)
+        return TrackerSummary(
+            topic=self.subscriber.topic,
+            subscription=self.subscriber.subscription,
+            mark_delete=self.subscriber.cursor.mark_delete,
+            delayed=int(fates.sum()),
+            acknowledged=int(fates[Fate.ACKNOWLEDGED]),
+            aborted=int(fates[Fate.ABORTED]),
+            open_transaction=int(fates[Fate.OPEN_TRANSACTION]),
+            due=int(fates[Fate.DUE]),
+            beyond_max_delay=int(fates[Fate.BEYOND_MAX_DELAY]),
+            duplicate=int(fates[Fate.ACCEPTED]) - written - self.plan.tail_count,
+            written=written,
+            tail=self.plan.tail_count,
+            buckets=len(self.buckets),
+            merges=self.plan.merge_count,
+            snapshot_bytes=0,
+            replay_from=self._replay_from(),
+            unread=self.unread.count,
+        )
+
+    def _replay_from(self) -> Position | None:
+        left = [
+            Position(ledger, tally.first_left) for ledger, tally in self.tallies.items() if tally.first_left is not None
+        ]
+        tail = [] if self.plan.tail_first is None else [self.plan.tail_first]
+        unread = [] if self.unread.first is None else [self.unread.first]
+        return min([*left[:1], *tail, *unread], default=None)
+
+
+def plan_tracker(
+    subscriber: Subscriber,
+    tallies: Mapping[int, LedgerTally],
+    limits: TrackerLimits,
+    *,
+    too_large: Collection[tuple[Position, Position]],
+    unread: Unread,
+) -> TrackerPlan:
+    """Plan one subscription.
+
+    Args:
+        subscriber: who.
+        tallies: by ledger, ascending.
+        limits: of the tracker.
+        too_large: merged buckets that must not be made, by first and last position.
+        unread: what it may lack.
+    """
+    plan = plan_buckets(
+        [(ledger, len(tally.bits)) for ledger, tally in tallies.items()],
+        limits,
+        entry_at=lambda ledger, rank: tallies[ledger].bits[rank],
+        too_large=too_large,
+    )
+    buckets = tuple(
+        Bucket.of(
+            subscriber,
+            planned,
+            PositionBitmap.from_bitmaps(dict(_between(tallies, planned.first, planned.last))),
+            limits,
+        )
+        for planned in plan.buckets
+    )
+    return TrackerPlan(subscriber, plan, buckets, tallies, unread)
+
+
+def _between(tallies: Mapping[int, LedgerTally], first: Position, last: Position) -> Iterator[tuple[int, BitMap]]:
+    """The accepted positions from the first to the last, both included, by ledger."""
+    for ledger, tally in tallies.items():
+        if not first.ledger_id <= ledger <= last.ledger_id:
+            continue
+        low = first.entry_id if ledger == first.ledger_id else 0
+        high = last.entry_id if ledger == last.ledger_id else ENTRY_ID_MAX
+        bits = tally.bits.copy()
+        bits.remove_range(0, low)
+        bits.remove_range(high + 1, ENTRY_ID_MAX + 1)
+        yield ledger, bits

@@ -1,0 +1,87 @@
+"""Entries that could not be read, as each subscription sees them: those that it has not acknowledged."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pyroaring import BitMap
+
+from delayed_tracker.core.values.columns import ENTRY_ID_MAX, Position
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.ledger.metadata.cursor import CursorState
+from delayed_tracker.spark.summary import BadRow
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """What one subscription may lack."""
+
+    count: int = 0
+    """Entries; at least so many where nobody knows how long a ledger is."""
+    first: Position | None = None
+    """The dispatcher has to offer again from here on, or from before; None if nothing is lacking."""
+
+
+class UnreadEntries:
+    """All that a job could not read.
+
+    Args:
+        bad: what could not be read. What names no topic may be of any, and what names no ledger lies anywhere.
+        entry_counts: by ledger, how many entries it has; of others nobody knows.
+    """
+
+    def __init__(self, bad: Iterable[BadRow], entry_counts: Mapping[int, int]) -> None:
+        self._entries: dict[str | None, dict[int, BitMap]] = {}
+        self._anywhere: dict[str | None, int] = {}
+        self._endless: set[int] = set()
+        for row in bad:
+            if row.ledger_id is None:
+                self._anywhere[row.topic] = self._anywhere.get(row.topic, 0) + row.entry_count
+                continue
+            entries = self._entries.setdefault(row.topic, {}).setdefault(row.ledger_id, BitMap())
+            if row.entry_id is not None:
+                entries.add_range(row.entry_id, row.entry_id + row.entry_count)
+                continue
+            known = entry_counts.get(row.ledger_id)
+            if known is None:
+                self._endless.add(row.ledger_id)
+            entries.add_range(0, ENTRY_ID_MAX + 1 if known is None else known)
+
+    def of(self, topic: str, cursor: CursorState) -> Unread:
+        """What a subscription of a topic may lack."""
+        count = 0
+        firsts: list[Position] = []
+        for name in (topic, None):
+            if name in self._anywhere:
+                count += self._anywhere[name]
+                firsts.append(_behind(cursor.mark_delete))
+            for ledger_id, entries in self._entries.get(name, {}).items():
+                left = _unacknowledged(ledger_id, entries, cursor)
+                if left:
+                    count += 1 if ledger_id in self._endless else len(left)
+                    firsts.append(Position(ledger_id, left.min()))
+        return Unread(count, min(firsts, default=None))
+
+    def positions(self, topic: str) -> PositionBitmap:
+        """All that is known to lie in ledgers of a topic, acknowledged or not."""
+        of_topic, of_any = self._entries.get(topic, {}), self._entries.get(None, {})
+        return PositionBitmap.from_bitmaps(
+            {
+                ledger: of_topic.get(ledger, BitMap()) | of_any.get(ledger, BitMap())
+                for ledger in of_topic.keys() | of_any
+            }
+        )
+
+
+def _unacknowledged(ledger_id: int, entries: BitMap, cursor: CursorState) -> BitMap:
+    acknowledged = cursor.acked.bitmap_of(ledger_id)
+    left = entries.copy() if acknowledged is None else entries - acknowledged
+    if ledger_id < cursor.mark_delete.ledger_id:
+        left.clear()
+    elif ledger_id == cursor.mark_delete.ledger_id:
+        left.remove_range(0, cursor.mark_delete.entry_id + 1)
+    return left
+
+
+def _behind(position: Position) -> Position:
+    """The next one, as far as anybody can say without the ledger."""
+    return Position(max(position.ledger_id, 0), position.entry_id + 1)

@@ -1,6 +1,0 @@
-"""What ``spark-submit`` is given: ``spark-submit "$(spark-rebuild script)" rebuild ...``."""
-
-from tracker.cli.spark.entry import run
-
-if __name__ == "__main__":
-    run()

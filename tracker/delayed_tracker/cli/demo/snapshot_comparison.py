@@ -1,0 +1,134 @@
+"""Our snapshots against those that Pulsar stored for the same ledgers: ranges, segments, rows, bitmaps, bytes.
+
+The demo offers the messages with all deadlines moved by a constant. Moving our rows back by it must give Pulsar's, and
+encoding them again must give Pulsar's very bytes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from delayed_tracker.cli.tracker.offering import shifted
+from delayed_tracker.core.rules.seal import SealedIndexes
+from delayed_tracker.core.rules.segment import SegmentBounds
+from delayed_tracker.core.values.columns import IndexColumns
+from delayed_tracker.snapshot.v1.snapshot_pb2 import SnapshotMetadata
+from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments, encode_snapshot
+from delayed_tracker.storage.protocol import CatalogueEntry, SnapshotStore
+
+
+class ForeignSnapshot(Protocol):
+    """A snapshot that somebody else made of these ledgers."""
+
+    @property
+    def first_ledger_id(self) -> int: ...  # noqa: D102  # as its name says
+    @property
+    def last_ledger_id(self) -> int: ...  # noqa: D102
+    @property
+    def metadata(self) -> bytes: ...  # noqa: D102
+    @property
+    def segments(self) -> tuple[bytes, ...]: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class BucketComparison:
+    """One of Pulsar's stored buckets, and what ours over the same ledgers makes of it."""
+
+    first_ledger_id: int
+    last_ledger_id: int
+    index_count: int
+    segment_count: int
+    range_equal: bool
+    """We have a bucket over exactly these ledgers."""
+    segments_equal: bool
+    """Cut into the same segments: count, first and last deadline of each."""
+    indexes_equal: bool
+    """The same rows in the same order."""
+    bitmaps_equal: bool
+    """The same positions in each segment's metadata."""
+    bytes_equal: bool
+    """All segments and all metadata, encoded, are the bytes that Pulsar wrote; but for the order of a segment's ledgers
+    in the metadata, which is a protobuf map: Pulsar's follows a hash, ours ascends."""
+
+    @property
+    def equal(self) -> bool:
+        """Everything is equal."""
+        contents = self.segments_equal and self.indexes_equal and self.bitmaps_equal and self.bytes_equal
+        return self.range_equal and contents
+
+
+async def compare_snapshots(
+    theirs: Sequence[ForeignSnapshot], store: SnapshotStore, entries: Sequence[CatalogueEntry], *, shift_ms: int
+) -> list[BucketComparison]:
+    """Compare each of somebody else's snapshots with ours over the same ledgers.
+
+    Args:
+        theirs: what they stored.
+        store: our storage, started.
+        entries: our catalogue.
+        shift_ms: how far our deadlines were moved.
+    Returns: one comparison for each of theirs, in their order.
+    Raises:
+        SnapshotCorrupt: stored bytes do not decode.
+    """
+    ours = {(entry.first.ledger_id, entry.last.ledger_id): entry for entry in entries}
+    return [
+        await _compare(snapshot, store, ours.get((snapshot.first_ledger_id, snapshot.last_ledger_id)), shift_ms)
+        for snapshot in theirs
+    ]
+
+
+async def _compare(
+    theirs: ForeignSnapshot, store: SnapshotStore, ours: CatalogueEntry | None, shift_ms: int
+) -> BucketComparison:
+    their_metadata = decode_metadata(theirs.metadata)
+    their_segments = [decode_segments([segment]) for segment in theirs.segments]
+    their_rows = IndexColumns.concat(their_segments)
+    our_segments = [] if ours is None else await _read_segments(store, ours, shift_ms)
+    our_rows = IndexColumns.concat(our_segments)
+    our_bounds = _bounds(our_segments)
+    bounds = their_metadata.bounds
+    segments_equal = (
+        len(our_segments) == len(their_segments)
+        and all(len(our) == len(their) for our, their in zip(our_segments, their_segments, strict=True))
+        and np.array_equal(our_bounds.min_deliver_at_ms, bounds.min_deliver_at_ms)
+        and np.array_equal(our_bounds.max_deliver_at_ms, bounds.max_deliver_at_ms)
+    )
+    bytes_equal = bitmaps_equal = False
+    if ours is not None:
+        encoded = encode_snapshot(SealedIndexes(our_rows, our_bounds, ours.first, ours.last))
+        same_metadata = _maps_ordered(encoded.metadata) == _maps_ordered(theirs.metadata)
+        bytes_equal = same_metadata and list(encoded.segments) == list(theirs.segments)
+        bitmaps_equal = decode_metadata(encoded.metadata).segment_bits == their_metadata.segment_bits
+    return BucketComparison(
+        first_ledger_id=theirs.first_ledger_id,
+        last_ledger_id=theirs.last_ledger_id,
+        index_count=len(their_rows),
+        segment_count=len(their_segments),
+        range_equal=ours is not None,
+        segments_equal=segments_equal,
+        indexes_equal=list(our_rows) == list(their_rows),
+        bitmaps_equal=bitmaps_equal,
+        bytes_equal=bytes_equal,
+    )
+
+
+async def _read_segments(store: SnapshotStore, ours: CatalogueEntry, shift_ms: int) -> list[IndexColumns]:
+    metadata = decode_metadata(await store.get_bucket_snapshot_metadata(ours.bucket_id))
+    stored = await store.get_bucket_snapshot_segments(ours.bucket_id, 1, len(metadata.bounds))
+    return [shifted(decode_segments([segment]), -shift_ms) for segment in stored]
+
+
+def _maps_ordered(metadata: bytes) -> bytes:
+    """The same message with the entries of its maps in ascending order; everything else keeps its bytes."""
+    return SnapshotMetadata.FromString(metadata).SerializeToString(deterministic=True)
+
+
+def _bounds(segments: Sequence[IndexColumns]) -> SegmentBounds:
+    return SegmentBounds(
+        count=np.array([len(rows) for rows in segments], np.int64),
+        min_deliver_at_ms=np.array([rows.deliver_at_ms[0] for rows in segments], np.int64),
+        max_deliver_at_ms=np.array([rows.deliver_at_ms[-1] for rows in segments], np.int64),
+    )

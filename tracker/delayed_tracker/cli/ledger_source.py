@@ -1,0 +1,133 @@
+"""Where commands about ledgers read from: one or more sources, opened together."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Final
+
+import typer
+
+from delayed_tracker.cli.terminal.output import progress
+from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
+from delayed_tracker.ledger.errors import ErrorPolicy
+from delayed_tracker.ledger.offload.blob_store import first_line
+from delayed_tracker.ledger.queries.topic_queries import TopicQueries
+from delayed_tracker.ledger.source_url import open_sources, split_sources
+
+SOURCE_VARIABLE: Final = "DELAYED_TRACKER_SOURCE"
+
+
+def sources_given(context: typer.Context, param: typer.CallbackParam, value: list[str]) -> list[str]:
+    """The callback of options for sources: of the environment, it says which path a space has cut."""
+    origin = context.get_parameter_source(param.name or "")
+    if origin is not None and origin.name == "ENVIRONMENT":
+        return split_sources(os.environ[SOURCE_VARIABLE])
+    return value
+
+
+Source = Annotated[
+    list[str],
+    typer.Option(
+        "--source",
+        envvar=SOURCE_VARIABLE,
+        callback=sources_given,
+        help="Where the ledgers are: bookkeeper+file:DIR[,DIR...]?metadata=DUMP (bookies' disks), "
+        "offload+mapfile:DIR[?metadata=DUMP], offload+blob:s3://BUCKET[?metadata=DUMP] (or gs://, az://, file://), "
+        "ledger:DIR (local ledgers). May be repeated: each ledger is read from the first source that has all of it.",
+        metavar="URL",
+    ),
+]
+
+
+READABLE_FILES: Final = "name files that can be read"
+"""The remedy for files of a source, and for its metadata."""
+
+
+class SourceUnreadable(DelayedTrackerError):
+    """A source of ledgers cannot be read for now. See to what the message names, and try again."""
+
+    reason = "SOURCE_UNREADABLE"
+
+
+class LedgersNotWritten(DelayedTrackerError):
+    """The disk does not take local ledgers: it is full, or fails. See to it, and run the command again."""
+
+    reason = "LEDGERS_NOT_WRITTEN"
+
+    def __init__(self, option: str, value: str, error: OSError) -> None:
+        super().__init__(
+            f"{option}: {value!r} cannot be written: {error.strerror}; {_DISK_REMEDIES.get(error.errno or 0, _SEE_TO_IT)}",
+            metadata={"field": option},
+        )
+
+
+_SEE_TO_IT: Final = "see to the disk, or give a directory on another one"
+_MAKE_ROOM: Final = "make room for what is written, and run it again"
+_DISK_REMEDIES: Final = {
+    errno.EDQUOT: _MAKE_ROOM,
+    errno.EFBIG: _MAKE_ROOM,
+    errno.EIO: _SEE_TO_IT,
+    errno.ENOSPC: _MAKE_ROOM,
+}
+
+
+@contextmanager
+def disk_usable(option: str, value: str) -> Iterator[None]:
+    """Tell a full or failing disk from what the caller has to write otherwise.
+
+    Args:
+        option: that names the directory which is written to.
+        value: what was given for it.
+    Raises:
+        LedgersNotWritten: the disk is full, or fails.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _DISK_REMEDIES:
+            raise
+        raise LedgersNotWritten(option, value, error) from error
+
+
+@contextmanager
+def opened(source: list[str], *, on_error: ErrorPolicy = ErrorPolicy.FAIL) -> Iterator[TopicQueries]:
+    """Questions to sources of ledgers; shows progress while they open. Print answers behind it, not inside.
+
+    Args:
+        source: URLs.
+        on_error: as :func:`~delayed_tracker.ledger.source_url.open_source` takes it.
+    Raises:
+        LedgerError: files or metadata are damaged, or lack what is asked for.
+        InvalidInput: a URL names no source, or a file cannot be read.
+        SourceUnreadable: a bucket cannot be read.
+    """
+    with files_usable(" ".join(source), READABLE_FILES):
+        with progress("looking through files", "bytes") as looked:
+            ledgers = open_sources(source, progress=looked, on_error=on_error)
+        with ledgers:
+            yield TopicQueries(ledgers)
+
+
+@contextmanager
+def files_usable(source: str, remedy: str) -> Iterator[None]:
+    """Say which file of a source cannot be used, and what to do.
+
+    Raises:
+        InvalidInput: it is a file.
+        SourceUnreadable: it is something else.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        # Whoever read what is said meanwhile went away.
+        raise
+    except OSError as error:
+        raise unusable_file(error, source, remedy) from error
+
+
+def unusable_file(error: OSError, source: str, remedy: str) -> InvalidInput | SourceUnreadable:
+    """Which file cannot be used, or what else, and what to do."""
+    if error.filename is None:
+        return SourceUnreadable(f"{first_line(error)}; {remedy}")
+    return InvalidInput("source", source, f"{error.filename}: {error.strerror}; {remedy}")

@@ -1,0 +1,187 @@
+"""``delayed-tracker ledgers import``: topics of any source as local ledgers."""
+
+import errno
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from delayed_tracker.cli.ledger_source import LedgersNotWritten, Source, opened
+from delayed_tracker.cli.ledgers.all_topics import open_all_topics
+from delayed_tracker.cli.terminal.options import AsJson, written_out
+from delayed_tracker.cli.terminal.output import print_json, progress, say, show, table
+from delayed_tracker.cli.tracker.replay import BAD_ENTRIES_SHOWN, OnErrorOption
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.errors import EntriesUnreadable, ErrorPolicy, LedgerError
+from delayed_tracker.ledger.local.files.layout import LedgerDirectory
+from delayed_tracker.ledger.local.importing import ImportReport, import_topic, require_all_ledgers
+from delayed_tracker.ledger.source_url import parse_source_url
+from delayed_tracker.ledger.topic.combined_source import unclaimed_of
+
+_ANOTHER: Final = "give a directory that can be written to"
+_WRONG_PLACE: Final = {
+    errno.EACCES,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+}
+"""Errors of a place that cannot be written to by this user, or at all; others are the disk's."""
+
+
+def import_topics(
+    *,
+    source: Source,
+    into: Annotated[
+        Path,
+        typer.Option(
+            "--into",
+            help="Directory of local ledgers; made if the directory above it is there.",
+            metavar="DIR",
+            file_okay=False,
+            callback=written_out,
+        ),
+    ],
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", help="Only this topic; may be repeated; default: all.", metavar="TOPIC"),
+    ] = None,
+    on_error: Annotated[
+        OnErrorOption,
+        typer.Option("--on-error", help="What to do with entries that cannot be read, or, of all topics, with those."),
+    ] = OnErrorOption.FAIL,
+    as_json: AsJson = False,
+) -> None:
+    """Copy topics into local ledgers: payloads and positions stay what they are. What was copied before is passed over.
+
+    Example: delayed-tracker ledgers import --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
+    --topic persistent://lab/main/delayed --into ledgers
+    """
+    _require_parent(into)
+    with _writable(into):
+        _require_place(into, source)
+    reports: dict[str, ImportReport] = {}
+    policy = ErrorPolicy(on_error.value)
+    with opened(source, on_error=policy) as queries:
+        # All are opened before one is copied, so that what is wrong with the last is not found out at the end.
+        logs, unreadable = (
+            ([queries.source.topic_log(name) for name in topic], {}) if topic else open_all_topics(queries)
+        )
+        unclaimed = [] if topic else list(unclaimed_of(queries.source))
+        if policy is ErrorPolicy.FAIL:
+            _refuse(unreadable)
+            if unclaimed:
+                raise EntriesUnreadable(unclaimed)
+            for log in logs:
+                require_all_ledgers(log)
+        for log in logs:
+            with _writable(into), progress(f"importing {log.name}", "entries") as shown:
+                reports[str(log.name)] = import_topic(
+                    log,
+                    into,
+                    now_ms=time.time_ns() // 1_000_000,
+                    on_error=policy,
+                    progress=shown,
+                )
+    if as_json:
+        print_json(
+            {
+                "topics": [_document(name, report) for name, report in reports.items()],
+                "unreadable": [{"topic": name, "problem": error.message} for name, error in unreadable.items()],
+                "unclaimed": unclaimed,
+            }
+        )
+        return
+    numbers = ("ledgers copied", "entries copied", "there already", "bad entries")
+    rows = table(f"imported into {into}", "topic", *numbers, numbers=numbers)
+    for name, report in reports.items():
+        rows.add_row(
+            name,
+            str(len(report.copied)),
+            str(report.entry_count),
+            str(len(report.present)),
+            str(sum(bad.entry_count for bad in report.bad_entries)),
+        )
+    show(rows)
+    for name, error in unreadable.items():
+        say(f"unreadable: {name}: {error.message}")
+    for bad in unclaimed:
+        say(f"of no topic: {bad}")
+    bad_entries = [bad for report in reports.values() for bad in report.bad_entries]
+    for bad in bad_entries[:BAD_ENTRIES_SHOWN]:
+        say(f"bad: {bad}")
+    if len(bad_entries) > BAD_ENTRIES_SHOWN:
+        say(f"... and {len(bad_entries) - BAD_ENTRIES_SHOWN} more; --json lists all")
+
+
+def _require_parent(into: Path) -> None:
+    try:
+        is_there = into.parent.is_dir()
+    except OSError as error:
+        raise InvalidInput("--into", str(into), f"{error.strerror}; {_ANOTHER}") from error
+    if not is_there:
+        raise InvalidInput("--into", str(into), f"make the directory {into.parent} first")
+
+
+def _require_place(into: Path, sources: Sequence[str]) -> None:
+    """Refuse a directory that has something else in it: what is written would lie among the files of a bookie."""
+    if not into.exists():
+        return
+    for url in map(parse_source_url, sources):
+        # A bookie's logs may lie in a directory of its ledger directory.
+        if any(Path(path, inner).resolve() == into.resolve() for path in url.paths for inner in ("", "current")):
+            raise InvalidInput("--into", str(into), "a source lies there: give another directory")
+    place = LedgerDirectory(into)
+    own = {place.topics_path, place.ids, place.ids_lock}
+    other = next((path.name for path in sorted(into.iterdir()) if path not in own), None)
+    if other is not None and not place.topics_path.is_dir():
+        raise InvalidInput(
+            "--into", str(into), f"give a directory of local ledgers, an empty or a new one: this has {other} in it"
+        )
+
+
+@contextmanager
+def _writable(into: Path) -> Iterator[None]:
+    """Say what keeps files from being written; what cannot be read of a source is for others to say.
+
+    Raises:
+        InvalidInput: the place cannot be written to; names the option and the remedy.
+        LedgersNotWritten: the disk is full, or fails.
+    """
+    try:
+        yield
+    except OSError as error:
+        # Of files that are open the system does not say the name, and those of a source are mapped. Clients of buckets
+        # give no number.
+        is_named = error.filename is not None
+        if error.errno is None or (is_named and not Path(error.filename).is_relative_to(into)):
+            raise
+        if error.errno in _WRONG_PLACE:
+            raise InvalidInput("--into", str(into), f"{error.strerror}; {_ANOTHER}") from error
+        raise LedgersNotWritten("--into", str(into), error) from error
+
+
+def _refuse(unreadable: Mapping[str, LedgerError]) -> None:
+    for name, error in unreadable.items():
+        more = f" (and {len(unreadable) - 1} topics more)" if len(unreadable) > 1 else ""
+        raise LedgerError(
+            f"{name} cannot be read{more}: {error.message}; nothing was copied: give --on-error skip to go on without "
+            "it, or name the others by --topic",
+            metadata=error.metadata,
+        ) from error
+
+
+def _document(name: str, report: ImportReport) -> dict[str, object]:
+    return {
+        "topic": name,
+        "copied_ledger_ids": report.copied,
+        "present_ledger_ids": report.present,
+        "entry_count": report.entry_count,
+        "bad_entries": report.bad_entries,
+    }

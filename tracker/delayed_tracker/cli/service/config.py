@@ -1,0 +1,43 @@
+"""``delayed-tracker config``: every setting with its value and where the value comes from."""
+
+import os
+
+from delayed_tracker.cli.terminal.options import AsJson, BrokerConf, Config, Set
+from delayed_tracker.cli.terminal.output import counted, notice_console, print_json, show, table
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.settings.load import LoadedSettings, load_settings
+
+
+def config(path: Config = None, broker_conf: BrokerConf = None, overrides: Set = None, as_json: AsJson = False) -> None:
+    """Print every setting with its origin, and check the configuration on the way.
+
+    Example: delayed-tracker config --config conf/tracker.conf --set delayedDeliveryTickTimeMillis=500
+    """
+    loaded = settings_from(path, overrides, broker_conf)
+    if loaded.ignored:
+        notice_console().print(
+            f"{broker_conf}: {counted(len(loaded.ignored), 'key')} of others ignored: {', '.join(loaded.ignored)}",
+            soft_wrap=True,
+        )
+    if as_json:
+        print_json({row.key: {"value": row.value, "origin": row.origin} for row in loaded.rows()})
+        return
+    rows = table("settings", "key", "value", "origin")
+    for row in loaded.rows():
+        rows.add_row(row.key, row.value, row.origin)
+    show(rows)
+
+
+def settings_from(path: Config, overrides: Set, broker_conf: BrokerConf = None) -> LoadedSettings:
+    """The settings of the files, the environment and ``--set``.
+
+    Raises:
+        InvalidSettings: naming every unknown key and bad value with its origin.
+    """
+    pairs: dict[str, str] = {}
+    for text in overrides or ():
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise InvalidInput("--set", text, "give KEY=VALUE")
+        pairs[key.strip()] = value.strip()
+    return load_settings(path, broker_conf=broker_conf, environ=os.environ, overrides=pairs)

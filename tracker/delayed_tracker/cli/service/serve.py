@@ -1,0 +1,56 @@
+"""``delayed-tracker serve``: the service, in the foreground, until SIGTERM or SIGINT."""
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from delayed_tracker.cli.service.config import settings_from
+from delayed_tracker.cli.terminal.options import BrokerConf, Config, Set
+from delayed_tracker.service.settings.load import LoadedSettings
+
+_JSON_LOG = "logFormat=json"
+
+
+def serve(
+    *,
+    path: Config = None,
+    broker_conf: BrokerConf = None,
+    overrides: Set = None,
+    ready_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--ready-file",
+            help="Written once calls are answered: a JSON object with grpc, http (host:port) and pid. Removed at the end.",
+            metavar="FILE",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write log lines and errors as JSON objects.")] = False,
+) -> None:
+    """Run the service until SIGTERM or SIGINT; log lines go to stderr.
+
+    SIGHUP reads the settings again; conf/tracker.conf names those that then take effect.
+
+    Port 0 in a listen address takes any free port; --ready-file tells which.
+
+    Example: delayed-tracker serve --config conf/tracker.conf --set grpcListenAddress=127.0.0.1:7650
+    """
+    # Until the service handles it, a SIGHUP has nothing to reload.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    # Only this command needs the packages of the "server" extra.
+    import structlog  # noqa: PLC0415
+
+    from delayed_tracker.service.server import serve as run_service  # noqa: PLC0415
+    from delayed_tracker.service.telemetry.logs import configure_logging  # noqa: PLC0415
+
+    def read() -> LoadedSettings:
+        return settings_from(path, [*(overrides or ()), *([_JSON_LOG] if as_json else ())], broker_conf)
+
+    loaded = read()
+    configure_logging(loaded.settings.log_format, loaded.settings.log_level)
+    if loaded.ignored:
+        log = structlog.stdlib.get_logger("delayed_tracker.service")
+        log.info("keys of others ignored", file=str(broker_conf), count=len(loaded.ignored), keys=loaded.ignored)
+    asyncio.run(run_service(loaded.settings, ready_file=ready_file, reread=lambda: read().settings))

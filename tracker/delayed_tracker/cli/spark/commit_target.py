@@ -1,0 +1,57 @@
+"""Where ``--commit`` says that rebuilt snapshots go."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from delayed_tracker.cli.spark.service_commit import SCHEME, ServiceCommit
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.spark.commit.commit import CommitTarget, StorageCommit
+
+_SQLITE: Final = "sqlite:"
+
+Commit = Annotated[
+    str | None,
+    typer.Option(
+        "--commit",
+        help="Where the snapshots go: sqlite:PATH, which no service has open, or grpc://HOST:PORT, a service that runs.",
+        metavar="TARGET",
+    ),
+]
+
+
+def commit_target(target: str) -> CommitTarget:
+    """The target of a URL, not opened yet.
+
+    Raises:
+        InvalidInput, UnknownStorageScheme: it names none.
+    """
+    if target.startswith(SCHEME):
+        return ServiceCommit(target.removeprefix(SCHEME))
+    return StorageCommit(target)
+
+
+def refuse_early(url: str, target: CommitTarget) -> None:
+    """Open a target and close it again, so that one that is in use is refused before Spark takes its time to start.
+
+    A storage that is not there yet is not made: something else may be wrong.
+
+    Raises:
+        InvalidInput: no file can have that name.
+        StorageInUse: somebody has it open.
+        Unavailable: no service answers there.
+    """
+    file = storage_file(url)
+    try:
+        is_there = file is None or file.exists()
+    except OSError as error:
+        raise InvalidInput("--commit", url, f"{error.strerror}; give a file that can be written") from error
+    if is_there:
+        with target:
+            pass
+
+
+def storage_file(url: str) -> Path | None:
+    """The file of a storage on this machine; None for others."""
+    return Path(url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) else None

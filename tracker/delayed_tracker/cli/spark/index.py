@@ -1,0 +1,142 @@
+"""``spark-rebuild index``: the table of message indexes (PIP-415) as Parquet."""
+
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import typer
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
+
+from delayed_tracker.cli.spark.job_errors import SparkJobFailed, first_cause, first_said, job_error
+from delayed_tracker.cli.spark.options import (
+    Master,
+    Metadata,
+    OnError,
+    OpenLedgers,
+    Prometheus,
+    Source,
+    SparkLog,
+    SparkOptions,
+    Topics,
+    TopicsPattern,
+    source_options,
+)
+from delayed_tracker.cli.spark.running_job import Stages, spark_job
+from delayed_tracker.cli.spark.shown import BadEntries, bad_entries, say_bad
+from delayed_tracker.cli.spark.table_place import REMEDY, require_place
+from delayed_tracker.cli.spark.textfile import write_metrics
+from delayed_tracker.cli.terminal.options import AsJson, written_out
+from delayed_tracker.cli.terminal.output import print_json, say
+from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
+from delayed_tracker.spark.jobs.message_index import (
+    MESSAGE_INDEX_SCHEMA,
+    READ_SCHEMA,
+    count_others,
+    index_messages,
+    write_parquet,
+)
+
+_WRITE_FAILED: Final = "[TASK_WRITE_FAILED]"
+_FILE_SYSTEMS: Final = ("java.io.", "java.net.", "java.nio.", "org.apache.hadoop.")
+"""Where errors of Java come from that concern the place."""
+_WORKERS: Final = frozenset({"java.io.EOFException", "org.apache.spark.api.python.PythonException"})
+"""What ends a task whose Python worker has ended or failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSummary:
+    """What was written."""
+
+    output: str
+    written: int
+    """Rows: entries whose index the broker noted."""
+    without_index: int
+    """Entries whose index it did not."""
+    bad_entries: BadEntries
+    seconds: dict[str, float]
+
+
+def index_command(
+    *,
+    source: Source,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output",
+            help="Directory or URL of the table, as the driver and all workers see it.",
+            metavar="URL",
+            callback=written_out,
+        ),
+    ],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Take the place of a table that is there.")] = False,
+    metadata: Metadata = None,
+    topic: Topics = None,
+    topics_pattern: TopicsPattern = None,
+    open_ledgers: OpenLedgers = None,
+    on_error: OnError = "fail",
+    master: Master = None,
+    spark_option: SparkOptions = None,
+    spark_log: SparkLog = None,
+    prometheus: Prometheus = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write which entry holds the message with an index, and when the broker wrote it, as Parquet by topic.
+
+    Columns: first_index, last_index, ledger_id, entry_id, broker_timestamp, and topic, by which the table is partitioned.
+
+    Example: spark-rebuild index --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl' --output message-index
+    """
+    options = source_options(
+        source,
+        metadata=metadata,
+        topic=topic,
+        topics_pattern=topics_pattern,
+        open_ledgers=open_ledgers,
+        on_error=on_error,
+    )
+    with spark_job(master, spark_option, command="index", source=source, as_json=as_json, log=spark_log) as (
+        session,
+        report,
+    ):
+        stages = Stages(report)
+        entries = session.read.format("pulsar_ledger").schema(READ_SCHEMA).options(**options).load()
+        try:
+            require_place(session, output)
+            with stages.of("write"):
+                write_parquet(index_messages(entries), output, overwrite=overwrite)
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_ALREADY_EXISTS":
+                raise
+            raise InvalidInput("--output", output, "something is there: give another, or --overwrite") from error
+        except (PySparkException, Py4JJavaError) as error:
+            raise _write_error(error, output, " ".join(source)) from error
+        with stages.of("count"):
+            # Spark cannot tell the columns of a table without rows.
+            written = session.read.schema(MESSAGE_INDEX_SCHEMA).parquet(output).count()
+            without_index, bad_count = count_others(entries)
+            bad = bad_entries(entries, bad_count)
+        summary = IndexSummary(output, written, without_index, bad, stages.seconds)
+    if prometheus is not None:
+        counts = {
+            "read_entries": written + without_index,
+            "written_indexes": written,
+            "bad_entries": bad.count,
+        }
+        write_metrics(prometheus, "index", counts, summary.seconds)
+    if as_json:
+        print_json(summary)
+        return
+    say(f"{written} entries in {output}")
+    if without_index:
+        say(f"{without_index} entries have no index: the broker that wrote them was not told to note it")
+    say_bad(bad)
+
+
+def _write_error(error: PySparkException | Py4JJavaError, output: str, source: str) -> DelayedTrackerError:
+    """The place of the table is to blame, or what was read."""
+    kind, cause = first_cause(error)
+    is_written = _WRITE_FAILED in first_said(error) or kind.startswith(_FILE_SYSTEMS)
+    failed = job_error(error, source)
+    if isinstance(failed, SparkJobFailed) and is_written and kind not in _WORKERS:
+        return InvalidInput("--output", output, f"{cause}: {REMEDY}")
+    return failed

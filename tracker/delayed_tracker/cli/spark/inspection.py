@@ -1,0 +1,141 @@
+"""``spark-rebuild inspect``: what topics hold, and when what is delayed is due."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from delayed_tracker.cli.spark.options import (
+    Master,
+    Metadata,
+    Now,
+    OnError,
+    OpenLedgers,
+    Prometheus,
+    Source,
+    SparkLog,
+    SparkOptions,
+    Topics,
+    TopicsPattern,
+    moment_ms,
+    source_options,
+)
+from delayed_tracker.cli.spark.running_job import Stages, spark_job
+from delayed_tracker.cli.spark.shown import BadEntries, bad_entries, say_bad
+from delayed_tracker.cli.spark.textfile import write_metrics
+from delayed_tracker.cli.terminal.options import AsJson
+from delayed_tracker.cli.terminal.output import duration, instant, print_json, say, show, size, table
+from delayed_tracker.cli.tracker.histogram import show_bars
+from delayed_tracker.client import DeliveryHistogram
+from delayed_tracker.core.values.columns import INT63_MAX
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.spark.jobs.statistics import (
+    READ_SCHEMA,
+    DeadlineBars,
+    TopicStatistics,
+    count_deadlines,
+    describe_topics,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What was found."""
+
+    topics: list[TopicStatistics]
+    deadlines: DeadlineBars
+    """Of all topics together."""
+    bad_entries: BadEntries
+    seconds: dict[str, float]
+
+
+def inspect_command(
+    *,
+    source: Source,
+    metadata: Metadata = None,
+    topic: Topics = None,
+    topics_pattern: TopicsPattern = None,
+    open_ledgers: OpenLedgers = None,
+    on_error: OnError = "fail",
+    now: Now = None,
+    step_s: Annotated[
+        int, typer.Option("--step-s", min=1, max=INT63_MAX // 1_000, help="Width of a bar in seconds.")
+    ] = 3_600,
+    bar_count: Annotated[int, typer.Option("--bars", min=1, max=10_000, help="How many bars.")] = 24,
+    master: Master = None,
+    spark_option: SparkOptions = None,
+    spark_log: SparkLog = None,
+    prometheus: Prometheus = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count what each topic holds and how much of it is delayed, and draw when it is due, whoever has acknowledged it.
+
+    Example: spark-rebuild inspect --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl' --step-s 600 --bars 12
+    """
+    options = source_options(
+        source,
+        metadata=metadata,
+        topic=topic,
+        topics_pattern=topics_pattern,
+        open_ledgers=open_ledgers,
+        on_error=on_error,
+    )
+    from_ms = moment_ms(now)
+    if from_ms + bar_count * step_s * 1_000 > INT63_MAX:
+        raise InvalidInput(
+            "--bars", bar_count, f"with --step-s {step_s} they end beyond 2^63-1 ms: give fewer or narrower"
+        )
+    with spark_job(master, spark_option, command="inspect", source=source, as_json=as_json, log=spark_log) as (
+        session,
+        report,
+    ):
+        stages = Stages(report)
+        entries = session.read.format("pulsar_ledger").schema(READ_SCHEMA).options(**options).load()
+        with stages.of("describe"):
+            topics = describe_topics(entries, now_ms=from_ms)
+        with stages.of("histogram"):
+            delayed = (
+                session.read.format("pulsar_ledger").schema(READ_SCHEMA).options(**options, entries="delayed").load()
+            )
+            bars = count_deadlines(delayed, from_ms=from_ms, step_ms=step_s * 1_000, bar_count=bar_count)
+        with stages.of("bad entries"):
+            bad = bad_entries(entries, sum(one.bad for one in topics))
+    found = Inspection(topics, bars, bad, stages.seconds)
+    if prometheus is not None:
+        counts = {
+            "read_entries": sum(one.entries for one in topics),
+            "delayed_entries": sum(one.delayed for one in topics),
+            "bad_entries": bad.count,
+        }
+        write_metrics(prometheus, "inspect", counts, stages.seconds)
+    if as_json:
+        print_json(found)
+    else:
+        _show(found)
+
+
+def _show(found: Inspection) -> None:
+    numbers = ("ledgers", "entries", "messages", "size", "delayed", "due", "bad")
+    rows = table("topics", "topic", *numbers, "first deadline", "last deadline", "longest delay", numbers=numbers)
+    for one in found.topics:
+        rows.add_row(
+            one.topic,
+            str(one.ledgers),
+            str(one.entries),
+            str(one.messages),
+            size(one.bytes),
+            str(one.delayed),
+            str(one.due),
+            str(one.bad),
+            instant(one.first_deadline_ms),
+            instant(one.last_deadline_ms),
+            "-" if one.longest_delay_ms is None else duration(one.longest_delay_ms),
+        )
+    show(rows)
+    bars = found.deadlines
+    show_bars(
+        "delayed messages by deadline",
+        DeliveryHistogram(bars.from_ms, bars.step_ms, bars.before, bars.counts, bars.after, estimated_count=0),
+    )
+    say_bad(found.bad_entries)
+    say(f"{len(found.topics)} topics")

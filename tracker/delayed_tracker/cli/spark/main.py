@@ -1,0 +1,37 @@
+"""``spark-rebuild``: the subcommands."""
+
+from pathlib import Path
+
+import typer
+
+from delayed_tracker.cli.terminal.running import Program
+
+SCRIPT = Path(__file__).parent / "submit" / "job.py"
+PROGRAM = Program(
+    "spark-rebuild",
+    about=(
+        "Rebuilds the index of delayed messages from the ledgers, with Spark.\n\n"
+        "Exit status: 0 done, 1 failed or a check did not hold, 2 bad option or no Java, 4 storage or staging unusable, "
+        "5 service or ZooKeeper unavailable, 6 tracker somebody else's, 7 damaged or missing data."
+    ),
+    commands={
+        "rebuild": "delayed_tracker.cli.spark.rebuild:rebuild_command",
+        "verify": "delayed_tracker.cli.spark.verify:verify_command",
+        "index": "delayed_tracker.cli.spark.index:index_command",
+        "inspect": "delayed_tracker.cli.spark.inspection:inspect_command",
+        "script": "delayed_tracker.cli.spark.main:script",
+    },
+)
+
+
+def script() -> None:
+    """Print the file that spark-submit is to be given, in the place of this program.
+
+    Example: spark-submit --master spark://host:7077 "$(spark-rebuild script)" inspect --source ledger:/data/ledgers
+    """
+    typer.echo(SCRIPT)
+
+
+def run() -> None:
+    """Entry point of the installed command."""
+    PROGRAM.run()

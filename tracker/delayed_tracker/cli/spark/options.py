@@ -1,0 +1,148 @@
+"""Options that the commands of ``spark-rebuild`` share, and the settings that they become."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from delayed_tracker.cli.ledger_source import SOURCE_VARIABLE, sources_given
+from delayed_tracker.cli.spark.textfile import writable
+from delayed_tracker.cli.terminal.options import written_out
+from delayed_tracker.cli.tracker.offering import parse_instant
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.spark.source.source_options import parse_options
+
+Source = Annotated[
+    list[str],
+    typer.Option(
+        "--source",
+        envvar=SOURCE_VARIABLE,
+        callback=sources_given,
+        help="Where the ledgers are, as the driver and all workers see it: bookkeeper+file:DIR[,DIR...]?metadata=DUMP, "
+        "offload+mapfile:DIR, offload+blob:URL, ledger:DIR. May be repeated: each ledger is read from the first source "
+        "that has all of it.",
+        metavar="URL",
+    ),
+]
+Metadata = Annotated[
+    str | None,
+    typer.Option(
+        "--metadata",
+        help="For sources that name none: a dump of the metadata store, or zk:HOST:PORT,HOST:PORT/ROOT.",
+        metavar="DUMP",
+    ),
+]
+Topics = Annotated[
+    str | None, typer.Option("--topic", help="Only this topic; by default, all there are.", metavar="TOPIC")
+]
+TopicsPattern = Annotated[
+    str | None,
+    typer.Option("--topics-pattern", help="Only topics whose whole name matches.", metavar="REGEX"),
+]
+Subscriptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--subscription",
+        help="Only this one, of the topics that have it; may be repeated. By default, all there are.",
+        metavar="NAME",
+    ),
+]
+IgnoreAcks = Annotated[
+    bool,
+    typer.Option("--ignore-acks", help="Take acknowledged messages too, as a new subscription would get them."),
+]
+OpenLedgers = Annotated[
+    str | None,
+    typer.Option(
+        "--open-ledgers",
+        help="live: a writer may be alive; recovered: it is dead. Overrides nothing that a source says itself.",
+        metavar="live|recovered",
+    ),
+]
+OnError = Annotated[
+    str,
+    typer.Option(
+        "--on-error", help="fail: end at the first bad entry; skip: list them all and go on.", metavar="fail|skip"
+    ),
+]
+Now = Annotated[
+    str | None,
+    typer.Option(
+        "--now",
+        help="The moment at which messages count as due (ISO-8601 or epoch ms); by default, now.",
+        metavar="INSTANT",
+    ),
+]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        help="Spark master, such as local[4] or spark://host:7077; by default all cores here, or spark-submit's.",
+        metavar="URL",
+    ),
+]
+SparkOptions = Annotated[
+    list[str] | None,
+    typer.Option("--spark-option", help="A setting of Spark; may be repeated.", metavar="KEY=VALUE"),
+]
+SparkLog = Annotated[
+    Path | None,
+    typer.Option(
+        "--spark-log",
+        help="Append what Spark and its Python workers say to this file; by default the end of it is kept in a file, "
+        "which the error names, if Spark fails.",
+        metavar="FILE",
+        callback=written_out,
+    ),
+]
+Prometheus = Annotated[
+    Path | None,
+    typer.Option(
+        "--prometheus",
+        help="Write metrics to this file for the textfile collector.",
+        metavar="FILE",
+        callback=writable,
+    ),
+]
+
+
+def source_options(
+    source: Sequence[str],
+    *,
+    metadata: str | None,
+    topic: str | None,
+    topics_pattern: str | None,
+    open_ledgers: str | None,
+    on_error: str,
+) -> dict[str, str]:
+    """Options of the format ``pulsar_ledger``, checked before Spark is started for them. Raises InvalidInput."""
+    given = {
+        # The format divides its option at spaces, which a path may have.
+        "url": " ".join(url.replace(" ", "%20") for url in source),
+        "metadata": metadata,
+        "topic": topic,
+        "topicsPattern": topics_pattern,
+        "openLedgers": open_ledgers,
+        "onError": on_error,
+    }
+    options = {name: value for name, value in given.items() if value is not None}
+    parse_options(options)
+    return options
+
+
+def spark_options(given: Sequence[str] | None) -> dict[str, str]:
+    """Settings of Spark by key. Raises InvalidInput for what is none."""
+    settings: dict[str, str] = {}
+    for text in given or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key.startswith("spark."):
+            raise InvalidInput("--spark-option", text, "give spark.KEY=VALUE")
+        settings[key] = value
+    return settings
+
+
+def moment_ms(now: str | None) -> int:
+    """The moment that ``--now`` names."""
+    return time.time_ns() // 1_000_000 if now is None else parse_instant("--now", now)

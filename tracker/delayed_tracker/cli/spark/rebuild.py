@@ -1,0 +1,179 @@
+"""``spark-rebuild rebuild``: from ledgers to snapshots that the service opens as if it had sealed them itself."""
+
+from typing import Annotated
+
+import typer
+
+from delayed_tracker.cli.service.config import settings_from
+from delayed_tracker.cli.spark.commit_target import Commit, commit_target, refuse_early
+from delayed_tracker.cli.spark.options import (
+    IgnoreAcks,
+    Master,
+    Metadata,
+    Now,
+    OnError,
+    OpenLedgers,
+    Prometheus,
+    Source,
+    SparkLog,
+    SparkOptions,
+    Subscriptions,
+    Topics,
+    TopicsPattern,
+    moment_ms,
+    source_options,
+)
+from delayed_tracker.cli.spark.running_job import spark_job
+from delayed_tracker.cli.spark.shown import bad_rows, say_bad
+from delayed_tracker.cli.spark.textfile import write_metrics
+from delayed_tracker.cli.terminal.failures import BadUsage
+from delayed_tracker.cli.terminal.options import AsJson, BrokerConf, Config, Set, written_out
+from delayed_tracker.cli.terminal.output import notice_console, print_json, say, show, size, table
+from delayed_tracker.spark.jobs.rebuild import rebuild
+from delayed_tracker.spark.settings import INDEXES_PER_TASK, RebuildSettings
+from delayed_tracker.spark.summary import Summary, TrackerSummary
+
+_ACCOUNT = (
+    ("delayed", "delayed"),
+    ("- acknowledged", "acknowledged"),
+    ("- of aborted transactions", "aborted"),
+    ("- of open transactions", "open_transaction"),
+    ("- due", "due"),
+    ("- beyond the maximum delay", "beyond_max_delay"),
+    ("- duplicate", "duplicate"),
+    ("= in buckets", "written"),
+    ("+ too few for a bucket", "tail"),
+    ("buckets", "buckets"),
+)
+
+
+def rebuild_command(
+    *,
+    source: Source,
+    metadata: Metadata = None,
+    topic: Topics = None,
+    topics_pattern: TopicsPattern = None,
+    subscription: Subscriptions = None,
+    ignore_acks: IgnoreAcks = False,
+    open_ledgers: OpenLedgers = None,
+    on_error: OnError = "fail",
+    now: Now = None,
+    commit: Commit = None,
+    staging: Annotated[
+        str,
+        typer.Option(
+            "--staging",
+            help="Where tasks leave their work: a directory, or s3://, gs://, az://, that driver and workers reach.",
+            metavar="URL",
+            callback=written_out,
+        ),
+    ] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Read and count everything, and write nothing, not even staged work.")
+    ] = False,
+    indexes_per_task: Annotated[
+        int, typer.Option("--indexes-per-task", help="About so many are sorted by one task.", metavar="COUNT")
+    ] = INDEXES_PER_TASK,
+    config: Config = None,
+    broker_conf: BrokerConf = None,
+    overrides: Set = None,
+    master: Master = None,
+    spark_option: SparkOptions = None,
+    spark_log: SparkLog = None,
+    prometheus: Prometheus = None,
+    as_json: AsJson = False,
+) -> None:
+    """Rebuild the index of all subscriptions of all topics from their ledgers, and put it in the place of what is there.
+
+    Settings of buckets must be the service's: give the same --config. A job that was killed is run again as it was:
+    it uses what it had staged, and nothing is visible before all snapshots of a subscription are.
+
+    Example: spark-rebuild rebuild --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
+    --staging /shared/staging --commit sqlite:data/tracker.db
+    """
+    if not dry_run and commit is None:
+        raise BadUsage("missing option '--commit': give sqlite:PATH or grpc://HOST:PORT, or --dry-run to write nothing")
+    if not dry_run and not staging:
+        raise BadUsage("missing option '--staging': give a directory or URL that the driver and all workers reach")
+    limits = settings_from(config, overrides, broker_conf).settings
+    settings = RebuildSettings(
+        source=source_options(
+            source,
+            metadata=metadata,
+            topic=topic,
+            topics_pattern=topics_pattern,
+            open_ledgers=open_ledgers,
+            on_error=on_error,
+        ),
+        now_ms=moment_ms(now),
+        staging=staging,
+        subscriptions=tuple(subscription or ()),
+        ignore_acks=ignore_acks,
+        limits=limits.tracker_limits(),
+        metadata_bytes_max=limits.snapshot_metadata_bytes_max,
+        indexes_per_task=indexes_per_task,
+    )
+    target = None
+    if commit is not None and not dry_run:
+        target = commit_target(commit)
+        refuse_early(commit, target)
+    with spark_job(master, spark_option, command="rebuild", source=source, as_json=as_json, log=spark_log) as (
+        session,
+        report,
+    ):
+        summary = rebuild(session, settings, target=target, report=report)
+    if prometheus is not None:
+        _write_metrics(prometheus, summary)
+    if as_json:
+        print_json({**summary.document(), "dry_run": dry_run})
+    else:
+        _show(summary, dry_run=dry_run)
+
+
+def _write_metrics(path: Prometheus, summary: Summary) -> None:
+    assert path is not None
+    whole = summary.document()
+    counts = {
+        "read_entries": summary.read,
+        "delayed_entries": summary.delayed,
+        "acknowledged_indexes": whole["acknowledged"],
+        "aborted_indexes": whole["aborted"],
+        "due_indexes": whole["due"],
+        "duplicate_indexes": whole["duplicate"],
+        "written_indexes": whole["written"],
+        "unsealed_indexes": whole["tail"],
+        "snapshot_bytes": whole["snapshot_bytes"],
+        "bad_entries": sum(row.entry_count for row in summary.bad_entries),
+    }
+    write_metrics(path, "rebuild", counts, summary.seconds)
+
+
+def _show(summary: Summary, *, dry_run: bool) -> None:
+    for tracker in summary.trackers:
+        rows = table(f"{tracker.subscription} of {tracker.topic}", "what", "count", numbers=("count",))
+        for name, field in _ACCOUNT:
+            rows.add_row(name, str(getattr(tracker, field)))
+        rows.add_row("replay from", "-" if tracker.replay_from is None else str(tracker.replay_from))
+        if not dry_run:
+            rows.add_row("size", size(tracker.snapshot_bytes))
+            rows.add_row("epoch", f"{tracker.epoch}, as it was" if tracker.unchanged else str(tracker.epoch))
+        show(rows)
+    say(f"{summary.read} entries read, {summary.delayed} of them delayed, {len(summary.trackers)} subscriptions")
+    say_bad(bad_rows(summary.bad_entries))
+    say(", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in summary.seconds.items()))
+    if dry_run:
+        say("nothing was written")
+    for tracker in summary.trackers:
+        if tracker.unread:
+            _warn(tracker)
+
+
+def _warn(tracker: TrackerSummary) -> None:
+    """Say what a rebuild that went on past damage has left out, apart from the answer."""
+    lost = (
+        f" {tracker.replaced} buckets were there, and none is now;" if tracker.replaced and not tracker.buckets else ""
+    )
+    notice_console().print(
+        f"{tracker.subscription} of {tracker.topic}:{lost} {tracker.unread} entries could not be read: replay from "
+        f"{tracker.replay_from}, or give a source that has them"
+    )

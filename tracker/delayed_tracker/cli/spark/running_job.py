@@ -1,0 +1,233 @@
+"""A Spark session for one command, and how far its job is: a bar on a terminal, log lines elsewhere."""
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from subprocess import TimeoutExpired
+from threading import Event, Thread
+from time import perf_counter
+from typing import Final
+
+import pyarrow as pa
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException, PySparkRuntimeError
+from pyspark.sql import SparkSession
+from rich import progress as bars
+
+from delayed_tracker.cli.ledger_source import READABLE_FILES, files_usable
+from delayed_tracker.cli.spark.job_errors import SparkJobFailed, first_said, job_error
+from delayed_tracker.cli.spark.options import spark_options
+from delayed_tracker.cli.spark.spark_output import SparkOutput
+from delayed_tracker.cli.terminal.output import LOG_LINE_EVERY_S, notice_console
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.spark.jobs.session import build_session, is_submitted, java_process
+
+_LOOK_EVERY_S: Final = 0.25
+_JAVA_ENDS_WITHIN_S: Final = 1.0
+"""A process that ends closes its sockets first; it is gone this long after at the latest."""
+
+Report = Callable[[str], None]
+"""Called with the name of a stage when it begins."""
+
+
+class Stages:
+    """How long each stage of a command takes, in order."""
+
+    def __init__(self, report: Report) -> None:
+        self.seconds: dict[str, float] = {}
+        self._report = report
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        """Everything in the block."""
+        self._report(name)
+        begun = perf_counter()
+        yield
+        self.seconds[name] = perf_counter() - begun
+
+
+@contextmanager
+def spark_job(
+    master: str | None,
+    options: Sequence[str] | None,
+    *,
+    command: str,
+    source: Sequence[str],
+    as_json: bool,
+    log: Path | None,
+) -> Iterator[tuple[SparkSession, Report]]:
+    """A session for the length of a command, whose progress is shown; one that is active already is used, and goes on.
+
+    Args:
+        master: as Spark takes it.
+        options: settings of Spark, each NAME=VALUE.
+        command: its name.
+        source: what it reads, for errors.
+        as_json: the answer is JSON, and nothing else is said: stderr has the error, and spark-submit makes one stream of both.
+        log: where Spark's processes write; None keeps the end of it, for a failure of Spark's.
+    Raises:
+        InvalidInput: an option is not of that form, or a file cannot be read or written.
+        SourceUnreadable: a bucket cannot be read.
+        JavaNotFound: Spark cannot start.
+        SparkJobFailed: it failed in a way that is not ours.
+    """
+    settings = spark_options(options)
+    if log is not None and is_submitted():
+        raise InvalidInput(
+            "--spark-log", str(log), "spark-submit has started Spark, and says itself where its log goes"
+        )
+    with (
+        _session(master, settings, command, " ".join(source), log) as session,
+        _progress(session, "starting", is_quiet=as_json) as report,
+    ):
+        yield session, report
+
+
+@contextmanager
+def _session(
+    master: str | None, options: Mapping[str, str], command: str, source: str, log: Path | None
+) -> Iterator[SparkSession]:
+    name = f"spark-rebuild {command}"
+    if _is_running():
+        with _job_errors(source):
+            yield build_session(master, name=name, options=options)
+        return
+    with SparkOutput(log) as output:
+        try:
+            session = _started(master, name, options, output)
+            try:
+                with _job_errors(source):
+                    yield session
+            finally:
+                _stop(session)
+        except SparkJobFailed as error:
+            if is_submitted():
+                raise
+            raise SparkJobFailed(f"{error.message}; {output.place()}") from error
+
+
+def _started(master: str | None, name: str, options: Mapping[str, str], output: SparkOutput) -> SparkSession:
+    try:
+        return build_session(master, name=name, options=options, output=output.fileno())
+    except PySparkRuntimeError as error:
+        # Java has ended before it could say anything to Python.
+        raise SparkJobFailed(f"Spark cannot start: {output.first_error() or first_said(error)}") from error
+    except (PySparkException, Py4JError) as error:
+        raise SparkJobFailed(f"Spark cannot start: {first_said(error)}") from error
+
+
+def _stop(session: SparkSession) -> None:
+    with warnings.catch_warnings(), suppress(Py4JError, OSError):
+        # Where Java has gone there is nothing to stop, and the command has its own error for that.
+        warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark", RuntimeWarning)
+        session.stop()
+
+
+@contextmanager
+def _job_errors(source: str) -> Iterator[None]:
+    """Raise what ended a job as one error of ours."""
+    try:
+        with files_usable(source, READABLE_FILES), _java_runs():
+            yield
+    except (PySparkException, Py4JError) as error:
+        raise job_error(error, source) from error
+
+
+@contextmanager
+def _java_runs() -> Iterator[None]:
+    """Raise SparkJobFailed for whatever a block finds out by when Spark's Java process ends during it."""
+    try:
+        yield
+    except (Py4JError, EOFError, OSError, pa.ArrowInvalid) as error:
+        java = java_process()
+        is_of_others = (
+            isinstance(error, Py4JJavaError | BrokenPipeError) or getattr(error, "filename", None) is not None
+        )
+        if java is None or is_of_others:
+            raise
+        try:
+            status = java.wait(_JAVA_ENDS_WITHIN_S)
+        except TimeoutExpired:
+            raise error from None
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        raise SparkJobFailed(f"Spark's Java process {how} during the job") from error
+
+
+def _is_running() -> bool:
+    """Whether somebody else's session is there, in whichever thread."""
+    try:
+        SparkSession.active()
+    except PySparkRuntimeError:
+        return False
+    return True
+
+
+@contextmanager
+def _progress(session: SparkSession, first: str, *, is_quiet: bool) -> Iterator[Report]:
+    """Show how many of Spark's tasks are done; what is yielded is told the name of each stage of the work."""
+    if is_quiet:
+        yield lambda _: None
+        return
+    console = notice_console()
+    if console.is_terminal:
+        columns = (
+            bars.SpinnerColumn(),
+            bars.TextColumn("{task.description}"),
+            bars.BarColumn(),
+            bars.MofNCompleteColumn(),
+            bars.TextColumn("tasks"),
+            bars.TimeElapsedColumn(),
+        )
+        with bars.Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task(first, total=None)
+
+            def update(done: int, total: int) -> None:
+                bar.update(task, completed=done, total=total or None)
+
+            with _watched(session, _LOOK_EVERY_S, update):
+                yield lambda name: bar.update(task, description=name, completed=0, total=None)
+        return
+    stage = [first]
+
+    def say(done: int, total: int) -> None:
+        console.print(f"{stage[0]}: {done} of {total} tasks")
+
+    def report(name: str) -> None:
+        stage[0] = name
+        console.print(f"{name} ...")
+
+    with _watched(session, LOG_LINE_EVERY_S, say):
+        yield report
+
+
+@contextmanager
+def _watched(session: SparkSession, every_s: float, show: Callable[[int, int], None]) -> Iterator[None]:
+    """Show again and again how many tasks are done, and how many there are."""
+    ended = Event()
+
+    def watch() -> None:
+        # Where Java has gone there is nothing to show, and the command finds that out itself.
+        with suppress(Py4JError, OSError):
+            while not ended.wait(every_s):
+                show(*_tasks(session))
+
+    thread = Thread(target=watch, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _tasks(session: SparkSession) -> tuple[int, int]:
+    """Tasks done, and all, of the stages that run now."""
+    tracker = session.sparkContext.statusTracker()
+    done = total = 0
+    for stage_id in tracker.getActiveStageIds():
+        stage = tracker.getStageInfo(stage_id)
+        if stage is not None:
+            done += stage.numCompletedTasks
+            total += stage.numTasks
+    return done, total

@@ -1,0 +1,105 @@
+"""What Spark's own processes say: in a file of the user's, else the end of it in memory until a failure needs it."""
+
+import logging
+import os
+import re
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from threading import Thread
+from types import TracebackType
+from typing import Final, Self
+
+from delayed_tracker.core.values.errors import InvalidInput
+
+KEPT_BYTES_MAX: Final = 2**20
+"""The last so many bytes are kept in memory; older ones are dropped."""
+_READ_BYTES: Final = 2**16
+_CATCH_UP_S: Final = 1.0
+_ERROR: Final = re.compile(r"^.*(?:Error|Exception|Invalid|Unrecognized|Conflicting)\b.*$", re.MULTILINE)
+
+
+class SparkOutput:
+    """Takes what Spark's Java process and its Python workers write, and what libraries of this process log.
+
+    A context manager; the other processes may write on when the block has ended.
+
+    Args:
+        file: to be appended to, without a bound; None keeps the last ``KEPT_BYTES_MAX`` in memory.
+    Raises:
+        InvalidInput: the file cannot be written.
+    """
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self._kept = bytearray()
+        self._reader: Thread | None = None
+        self._begin = 0
+        if file is None:
+            source, self._descriptor = os.pipe()
+            # It ends when the last writer does, which may be after this process.
+            self._reader = Thread(target=self._keep_from, args=(source,), name="spark output", daemon=True)
+            self._reader.start()
+        else:
+            try:
+                self._descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            except OSError as error:
+                remedy = f"{error.strerror}: give a file that can be written"
+                raise InvalidInput("--spark-log", str(file), remedy) from error
+            self._begin = os.fstat(self._descriptor).st_size
+        # Without a handler, py4j's account of an interrupt would go to stderr.
+        self._logged = logging.StreamHandler(os.fdopen(self._descriptor, "w", closefd=False, encoding="utf-8"))
+        logging.getLogger().addHandler(self._logged)
+
+    def __enter__(self) -> Self:
+        """See the class."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close this process's end."""
+        self._close()
+
+    def fileno(self) -> int:
+        """Return what the processes are to write to."""
+        return self._descriptor
+
+    def first_error(self) -> str:
+        """Return the first line that looks like an error, as of a Java that does not start; "" without one."""
+        found = _ERROR.search(self._end().decode("utf-8", "replace"))
+        return found.group().strip().removeprefix('Exception in thread "main" ') if found else ""
+
+    def place(self) -> str:
+        """Say which file has the output; what is in memory is written to one first, and stays there."""
+        if self._file is not None:
+            return f"Spark's log is {self._file}"
+        try:
+            with NamedTemporaryFile(prefix="spark-rebuild-", suffix=".log", delete=False) as kept:
+                kept.write(self._end())
+        except OSError as error:
+            return f"Spark's log cannot be kept: {error.strerror}"
+        return f"Spark's log is {kept.name}"
+
+    def _keep_from(self, source: int) -> None:
+        with open(source, "rb", buffering=0) as pipe:
+            while read := pipe.read(_READ_BYTES):
+                self._kept += read
+                del self._kept[:-KEPT_BYTES_MAX]
+
+    def _end(self) -> bytes:
+        if self._file is not None:
+            with self._file.open("rb") as written:
+                written.seek(max(self._begin, written.seek(0, os.SEEK_END) - KEPT_BYTES_MAX))
+                return written.read()
+        # The reader ends at once if the writers have, and has a moment if they have not.
+        self._close()
+        assert self._reader is not None
+        self._reader.join(_CATCH_UP_S)
+        return bytes(self._kept)
+
+    def _close(self) -> None:
+        if self._descriptor >= 0:
+            logging.getLogger().removeHandler(self._logged)
+            self._logged.stream.close()
+            os.close(self._descriptor)
+            self._descriptor = -1

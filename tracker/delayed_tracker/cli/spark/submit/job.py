@@ -1,0 +1,6 @@
+"""What ``spark-submit`` is given: ``spark-submit "$(spark-rebuild script)" rebuild ...``."""
+
+from delayed_tracker.cli.spark.entry import run
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,211 @@
+"""``spark-rebuild verify``: whether the index in use is what the ledgers say."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from delayed_tracker.cli.service.config import settings_from
+from delayed_tracker.cli.spark.live_index import IndexNotOpen, live_index
+from delayed_tracker.cli.spark.options import (
+    IgnoreAcks,
+    Master,
+    Metadata,
+    Now,
+    OnError,
+    OpenLedgers,
+    Prometheus,
+    Source,
+    SparkLog,
+    SparkOptions,
+    Subscriptions,
+    Topics,
+    TopicsPattern,
+    moment_ms,
+    source_options,
+)
+from delayed_tracker.cli.spark.running_job import spark_job
+from delayed_tracker.cli.spark.shown import bad_rows, say_bad
+from delayed_tracker.cli.spark.textfile import write_metrics
+from delayed_tracker.cli.terminal.options import AsJson, BrokerConf, Config, Set
+from delayed_tracker.cli.terminal.output import counted, instant, jsonable, print_json, say, show, table
+from delayed_tracker.cli.tracker.replay import BAD_ENTRIES_SHOWN
+from delayed_tracker.service.process.exit_codes import ExitCode
+from delayed_tracker.spark.jobs.verify import Verification, verify
+from delayed_tracker.spark.settings import RebuildSettings
+from delayed_tracker.spark.steps.comparing import Comparison, NotCompared
+
+
+def verify_command(
+    *,
+    source: Source,
+    against: Annotated[
+        str,
+        typer.Option(
+            "--against",
+            help="The index: sqlite:PATH, which no service has open, or grpc://HOST:PORT, a service with the trackers open.",
+            metavar="TARGET",
+        ),
+    ],
+    metadata: Metadata = None,
+    topic: Topics = None,
+    topics_pattern: TopicsPattern = None,
+    subscription: Subscriptions = None,
+    ignore_acks: IgnoreAcks = False,
+    open_ledgers: OpenLedgers = None,
+    on_error: OnError = "fail",
+    now: Now = None,
+    config: Config = None,
+    broker_conf: BrokerConf = None,
+    overrides: Set = None,
+    master: Master = None,
+    spark_option: SparkOptions = None,
+    spark_log: SparkLog = None,
+    prometheus: Prometheus = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the index in use with the ledgers: list positions that are missing, extra, or have another deadline.
+
+    What is due by now is left out, and what is too recent to fill a bucket is not missed, but counted. Ends with 1 if there is any
+    difference, and if any entry could not be read; else with 6 if trackers that have messages to deliver later are not
+    open on the service: they are named, the others are compared.
+
+    Example: spark-rebuild verify --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
+    --against sqlite:data/tracker.db
+    """
+    settings = RebuildSettings(
+        source=source_options(
+            source,
+            metadata=metadata,
+            topic=topic,
+            topics_pattern=topics_pattern,
+            open_ledgers=open_ledgers,
+            on_error=on_error,
+        ),
+        now_ms=moment_ms(now),
+        subscriptions=tuple(subscription or ()),
+        ignore_acks=ignore_acks,
+        limits=settings_from(config, overrides, broker_conf).settings.tracker_limits(),
+    )
+    with (
+        live_index(against) as (live, lost),
+        spark_job(master, spark_option, command="verify", source=source, as_json=as_json, log=spark_log) as (
+            session,
+            report,
+        ),
+    ):
+        found = verify(session, settings, live, report=report)
+    if prometheus is not None:
+        _write_metrics(prometheus, found)
+    status = _status(found, lost)
+    if as_json:
+        print_json(
+            {
+                "equal": status is ExitCode.OK,
+                "trackers": jsonable(found.comparisons),
+                "not_compared": jsonable(found.not_compared),
+                "unreadable_buckets": lost,
+                "bad_entries": jsonable(found.summary.bad_entries),
+                "seconds": found.summary.seconds,
+            }
+        )
+    else:
+        _show(found, lost)
+    if status is not ExitCode.OK:
+        raise typer.Exit(status)
+
+
+def _status(found: Verification, lost: list[str]) -> ExitCode:
+    reasons = {one.reason for one in _wanted(found)}
+    if lost or found.summary.bad_entries or found.has_differences or reasons - {IndexNotOpen.reason}:
+        return ExitCode.FAILURE
+    return ExitCode.TRACKER_CONFLICT if reasons else ExitCode.OK
+
+
+def _wanted(found: Verification) -> list[NotCompared]:
+    """Those that a comparison would say something about: without pending messages a tracker need not be open."""
+    return [one for one in found.not_compared if one.expected]
+
+
+def _write_metrics(path: Path, found: Verification) -> None:
+    summary, comparisons = found.summary, found.comparisons
+    counts = {
+        "read_entries": summary.read,
+        "delayed_entries": summary.delayed,
+        "bad_entries": sum(row.entry_count for row in summary.bad_entries),
+        "missing_positions": sum(comparison.missing for comparison in comparisons),
+        "extra_positions": sum(comparison.extra for comparison in comparisons),
+        "differing_positions": sum(comparison.differing for comparison in comparisons),
+        "uncompared_trackers": len(_wanted(found)),
+    }
+    write_metrics(path, "verify", counts, summary.seconds)
+
+
+def _show(found: Verification, lost: list[str]) -> None:
+    comparisons, wanted = found.comparisons, _wanted(found)
+    numbers = ("in the ledgers", "in the index", "too recent to be missed", "missing", "extra", "differing")
+    rows = table("compared", "topic", "subscription", *numbers, "replay from", numbers=numbers)
+    for one in comparisons:
+        counts = (one.expected, one.found, one.too_recent, one.missing, one.extra, one.differing)
+        replay_from = "-" if one.replay_from is None else str(one.replay_from)
+        rows.add_row(one.topic, one.subscription, *map(str, counts), replay_from)
+    for skipped in found.not_compared:
+        what = "not open" if skipped.reason == IndexNotOpen.reason else "not readable"
+        rows.add_row(skipped.topic, skipped.subscription, str(skipped.expected), what, "-", "-", "-", "-", "-")
+    show(rows)
+    for one in comparisons:
+        lines = [f"missing: {position}" for position in one.missing_positions]
+        lines += [f"extra: {position}" for position in one.extra_positions]
+        lines += [
+            f"differing: {moved.position}, {instant(moved.ledger_ms)} in the ledger, {instant(moved.index_ms)} in the index"
+            for moved in one.differing_positions
+        ]
+        for line in lines[:BAD_ENTRIES_SHOWN]:
+            say(f"{one.subscription} of {one.topic}: {line}")
+        if len(lines) > BAD_ENTRIES_SHOWN:
+            say(f"... and {len(lines) - BAD_ENTRIES_SHOWN} more; --json lists them")
+    for bucket in lost:
+        say(f"unreadable: {bucket}")
+    for skipped in wanted[:BAD_ENTRIES_SHOWN]:
+        say(f"not compared: {skipped.message}")
+    if len(wanted) > BAD_ENTRIES_SHOWN:
+        say(f"... and {len(wanted) - BAD_ENTRIES_SHOWN} more; --json lists them")
+    bad = bad_rows(found.summary.bad_entries)
+    say_bad(bad)
+    if lost or found.has_differences:
+        say("the index differs from the ledgers")
+        return
+    for line in agreement(comparisons, bad.count, len(wanted)):
+        say(line)
+
+
+def agreement(comparisons: Sequence[Comparison], bad_count: int, uncompared_count: int) -> Iterator[str]:
+    """Conclude from comparisons without a difference; what compared nothing does not speak for the index.
+
+    Args:
+        comparisons: of all subscriptions whose index could be read.
+        bad_count: entries that could not be read.
+        uncompared_count: trackers whose index could not be read.
+    """
+    recent = sum(one.too_recent for one in comparisons)
+    offered = (
+        f"{counted(recent, 'position')} of the ledgers are too recent to be missed: the dispatcher offers them again"
+    )
+    if not any(one.compared for one in comparisons):
+        nothing = "nothing was compared: of what is not due, the ledgers and the index have no position in common"
+        yield f"{nothing}; {offered}" if recent else nothing
+        if bad_count:
+            yield f"{bad_count} entries could not be read: nobody knows about them"
+        if uncompared_count:
+            yield f"{counted(uncompared_count, 'tracker')} could not be compared"
+        return
+    if bad_count:
+        yield f"the index agrees with what could be read, but {bad_count} entries could not be read: nobody knows about them"
+    if uncompared_count:
+        others = f"{counted(uncompared_count, 'tracker')} {'was' if uncompared_count == 1 else 'were'} not"
+        yield f"the index agrees with the ledgers where it was compared; {others}"
+    if not (bad_count or uncompared_count):
+        yield "the index is what the ledgers say"
+    if recent:
+        yield offered

@@ -1,0 +1,134 @@
+"""How errors leave the program: one clear line, or one JSON object, on stderr, in the words of the command line.
+
+Libraries name what is wrong by the fields of the API; whoever typed an option finds the option's name instead.
+"""
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from delayed_tracker.core.values.errors import DelayedTrackerError
+from delayed_tracker.service.settings.load import InvalidSettings
+from delayed_tracker.service.telemetry.printable import printable_lines
+
+OPTION_OF_FIELD = {
+    "address": "--server",
+    "bar_count": "--bars",
+    "from_ms": "--from",
+    "index": "--index",
+    "lease_ms": "--lease-ms",
+    "log_directories": "--bookie",
+    "mark_delete.entry_id": "--mark-delete",
+    "mark_delete.ledger_id": "--mark-delete",
+    "max_messages": "--max",
+    "owner": "--owner",
+    "source": "--source",
+    "step_ms": "--step-s",
+    "topic": "--topic",
+    "topic_prefix": "--topic-prefix",
+    "tracker.subscription": "--subscription",
+    "tracker.topic": "--topic",
+    "until_ms": "--until",
+    "wait_ms": "--wait-ms",
+}
+"""The option that a field of the API comes from."""
+_TYPED_AS = {
+    **OPTION_OF_FIELD,
+    "key file": "--key",
+    "metadata": "--metadata",
+    "position": "LEDGER:ENTRY",
+    "staging": "--staging",
+    "subscription": "--subscription",
+    "storage URL": "bucketSnapshotStorageUrl",
+    "topicsPattern": "--topics-pattern",
+}
+_VARIABLE_OF_OPTION = {"--server": "DELAYED_TRACKER_SERVER", "--source": "DELAYED_TRACKER_SOURCE"}
+"""What gives the value of an option that nobody typed."""
+
+
+class BadUsage(DelayedTrackerError):
+    """The command line does not say what to do: nothing was done."""
+
+    reason = "BAD_USAGE"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CommandLine:
+    """What was typed after the program's name."""
+
+    arguments: Sequence[str]
+    commands: Sequence[str]
+    """Names of all commands; those of a group behind its name: "topics", "topics list"."""
+    program: str = "delayed-tracker"
+
+    @property
+    def as_json(self) -> bool:
+        """Whether answers and errors are for machines."""
+        return "--json" in self.arguments
+
+    @property
+    def help_command(self) -> str:
+        """What prints the help that belongs to it."""
+        name = ""
+        for argument in self.arguments:
+            longer = f"{name} {argument}".lstrip()
+            name = longer if longer in self.commands else name
+        return f"{self.program} {name} --help".replace("  ", " ")
+
+    def given(self, options: Sequence[str]) -> str | None:
+        """The last value that was typed for an option of these names; None if there is none."""
+        found = None
+        for place, argument in enumerate(self.arguments):
+            name, equals, value = argument.partition("=")
+            if name in options and equals:
+                found = value
+            elif argument in options:
+                found = next(iter(self.arguments[place + 1 : place + 2]), None)
+        return found
+
+
+def bad_usage(error: typer.TyperException, line: CommandLine) -> BadUsage:
+    """What the parser of the command line found, as one sentence with option, value and remedy."""
+    said = str(error).rstrip(".")
+    problem = ""
+    if isinstance(error, typer.BadParameter):
+        said = error.message.removeprefix("Value error, ").rstrip(".")
+        param = error.param
+        options = list(param.opts) if param else [error.param_hint] if isinstance(error.param_hint, str) else []
+        if said and options:
+            value = line.given(options)
+            problem = (
+                f"{options[0]}: {said}" if value is None else f"{options[0]}: {value!r} is not valid; {_low(said)}"
+            )
+        else:
+            said = error.format_message().rstrip(".")
+    return BadUsage(f"{problem or _low(said)}; see `{line.help_command}`")
+
+
+def print_error(error: DelayedTrackerError, line: CommandLine) -> None:
+    """The error on stderr: its message, or an object with its reason too; fields have the names of their options."""
+    message, metadata = error.message, error.metadata
+    option = _TYPED_AS.get(metadata.get("field", ""))
+    if option:
+        variable = _VARIABLE_OF_OPTION.get(option)
+        if variable is not None and variable in os.environ and line.given([option]) is None:
+            option = variable
+        message = option + message.removeprefix(metadata["field"])
+        metadata = {**metadata, "field": option}
+    if line.as_json:
+        document: dict[str, object] = {"reason": error.reason, "message": message, "metadata": metadata}
+        if isinstance(error, InvalidSettings):
+            count = len(error.problems)
+            document["message"] = f"{count} setting{'' if count == 1 else 's'} not valid; see problems"
+            document["problems"] = [dataclasses.asdict(problem) for problem in error.problems]
+        sys.stderr.write(json.dumps({"error": document}) + "\n")
+    else:
+        sys.stderr.write(f"{line.program}: {printable_lines(message)}\n")
+
+
+def _low(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]

@@ -1,0 +1,56 @@
+"""Options that several subcommands share, declared once."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from delayed_tracker.core.values.home_paths import refuse_home_path
+
+
+def written_out(param: typer.CallbackParam, value: Any) -> Any:
+    """Refuse paths that begin with ``~``, which the shell has left as it is; the callback of options that take a path."""
+    for path in value if isinstance(value, list) else [value]:
+        if path is not None:
+            refuse_home_path(param.opts[0], str(path), str(path))
+    return value
+
+
+DEFAULT_SERVER = "127.0.0.1:7650"
+
+Server = Annotated[
+    str,
+    typer.Option(
+        "--server", envvar="DELAYED_TRACKER_SERVER", help="Address of the running service.", metavar="HOST:PORT"
+    ),
+]
+Topic = Annotated[
+    str,
+    typer.Option("--topic", help="Full topic name, such as persistent://tenant/namespace/topic.", metavar="TOPIC"),
+]
+Subscription = Annotated[
+    str, typer.Option("--subscription", help="Subscription name as users write it.", metavar="NAME")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables.")]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        help="Configuration in broker.conf syntax; default: the built-in values.",
+        metavar="FILE",
+        callback=written_out,
+    ),
+]
+BrokerConf = Annotated[
+    Path | None,
+    typer.Option(
+        "--broker-conf",
+        help="A broker.conf of Pulsar, taken as it is: keys of others are ignored. --config overrides it.",
+        metavar="FILE",
+        callback=written_out,
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Override one configuration key; may be repeated.", metavar="KEY=VALUE"),
+]

@@ -1,0 +1,91 @@
+"""``delayed-tracker top``: the busiest trackers of a service, live."""
+
+import asyncio
+import itertools
+import sys
+from typing import Annotated
+
+import typer
+
+from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server
+from delayed_tracker.cli.terminal.output import answer_console, print_json_lines, say, show
+from delayed_tracker.cli.top.drawing import plain_table, totals_lines
+from delayed_tracker.cli.top.rows import Sort, View
+from delayed_tracker.cli.top.screen import LiveScreen
+from delayed_tracker.cli.top.watch import Watch
+from delayed_tracker.client import ClientSettings, DelayedTrackerClient
+
+ROWS_MAX = 1_000
+PLAIN_ROWS = 20
+"""Rows where no terminal says how many fit."""
+_INTERVAL_S_MIN = 0.1
+_INTERVAL_S_MAX = 3_600.0
+# That the service went away is said at once instead of being waited out.
+_CLIENT = ClientSettings(wait_for_ready=False)
+
+
+def top(
+    *,
+    interval_s: Annotated[
+        float,
+        typer.Option("--interval", min=_INTERVAL_S_MIN, max=_INTERVAL_S_MAX, help="Seconds between two looks."),
+    ] = 2.0,
+    sort: Annotated[Sort, typer.Option("--sort", help="What puts a tracker on top.")] = Sort.PENDING,
+    topic_prefix: Annotated[
+        str, typer.Option("--topic-prefix", help="Only topics that begin with this.", metavar="TEXT")
+    ] = "",
+    row_max: Annotated[
+        int | None,
+        typer.Option(
+            "--max",
+            min=1,
+            max=ROWS_MAX,
+            help=f"At most this many trackers; default: what fits the terminal, or {PLAIN_ROWS}.",
+        ),
+    ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            "--count",
+            min=1,
+            help="End after this many looks; default: never on a terminal or with --json, else after one.",
+        ),
+    ] = None,
+    server: Server = DEFAULT_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Watch the busiest trackers of a service, without opening any: what waits, how fast it moves, what is overdue.
+
+    On a terminal this is a live screen: q or Ctrl-C ends it, and p, l, o, b and r sort it by pending, leased, overdue,
+    buckets and rate. Elsewhere it is a table, and with --json one object a line for each look. Rates are what happened
+    since the look before; overdue is for how long a poll would have succeeded.
+
+    Example: delayed-tracker top --sort overdue --interval 5
+    """
+    # An answer for colours in a pipe (FORCE_COLOR) does not make it a screen.
+    console = answer_console()
+    live = sys.stdout.isatty() and not console.is_dumb_terminal and not as_json
+
+    async def watch() -> None:
+        async with DelayedTrackerClient.connect(server, settings=_CLIENT) as client:
+            looks = Watch(client, topic_prefix)
+            if live:
+                await LiveScreen(looks, console, sort=sort, row_max=row_max).run(interval_s, count)
+                return
+            for number in itertools.count():
+                view = await looks.look(row_max or PLAIN_ROWS, sort)
+                _print(view, as_json=as_json)
+                if number + 1 == (count or (None if as_json else 1)):
+                    return
+                await asyncio.sleep(interval_s)
+
+    asyncio.run(watch())
+
+
+def _print(view: View, *, as_json: bool) -> None:
+    if as_json:
+        print_json_lines([view])
+        return
+    show(plain_table(view))
+    for line in totals_lines(view):
+        say(line)

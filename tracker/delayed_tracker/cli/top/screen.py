@@ -1,0 +1,128 @@
+"""The live screen of ``top``: looks, keys, and the terminal as it was before."""
+
+import asyncio
+import os
+import signal
+import sys
+import termios
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from delayed_tracker.cli.top.drawing import HEAD_LINES, drawn
+from delayed_tracker.cli.top.rows import Sort, View
+from delayed_tracker.cli.top.watch import Watch
+from delayed_tracker.client import Unavailable
+
+_SORT_OF_KEY = {sort[0]: sort for sort in Sort}
+_KEYS_AT_ONCE = 64
+
+
+class LiveScreen:
+    """Shows one look after the other on the terminal's alternate screen."""
+
+    def __init__(self, watch: Watch, console: Console, *, sort: Sort, row_max: int | None) -> None:
+        self._watch = watch
+        self._console = console
+        self._sort = sort
+        self._row_max = row_max
+        self._again = asyncio.Event()
+        """Look before the interval is over."""
+        self._view: View | None = None
+
+    async def run(self, interval_s: float, count: int | None) -> None:
+        """Look every ``interval_s`` until q, Ctrl-C, SIGTERM, or ``count`` looks.
+
+        The terminal is restored however this ends.
+        """
+        live = Live(console=self._console, screen=True, auto_refresh=False)
+        with live:
+            looking = asyncio.create_task(self._keep_looking(live, interval_s, count))
+            try:
+                with (
+                    _pressed_keys(lambda key: self._pressed(key, looking)),
+                    _signals(looking.cancel, self._again.set),
+                    # Cancelled is how a key or a signal ends it.
+                    suppress(asyncio.CancelledError),
+                ):
+                    await looking
+            finally:
+                looking.cancel()
+
+    async def _keep_looking(self, live: Live, interval_s: float, count: int | None) -> None:
+        looked = 0
+        while count is None or looked < count:
+            if looked:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(interval_s):
+                        await self._again.wait()
+                self._again.clear()
+            looked += 1
+            trouble = ""
+            room = max(self._console.height - HEAD_LINES, 1)
+            try:
+                self._view = await self._watch.look(min(room, self._row_max or room), self._sort)
+            except Unavailable as error:
+                trouble = f"{error.message}; trying again every {interval_s:g} s"
+            live.update(self._drawn(trouble), refresh=True)
+
+    def _drawn(self, trouble: str) -> Text | Group:
+        if self._view is None:
+            return Text(trouble, "bold red")
+        return drawn(self._view, width=self._console.width, sort=self._sort, trouble=trouble)
+
+    def _pressed(self, key: str, looking: "asyncio.Task[None]") -> None:
+        if key == "q":
+            looking.cancel()
+        elif key in _SORT_OF_KEY:
+            self._sort = _SORT_OF_KEY[key]
+            self._again.set()
+
+
+@contextmanager
+def _pressed_keys(pressed: Callable[[str], object]) -> Iterator[None]:
+    """Tell of each key as it is pressed; nothing is echoed meanwhile. Without a terminal to type at there are none."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    typed_at = sys.stdin.fileno()
+    as_it_was = termios.tcgetattr(typed_at)
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        try:
+            typed = os.read(typed_at, _KEYS_AT_ONCE)
+        except OSError:
+            typed = b""
+        if not typed:
+            # The terminal is gone, and whoever looked at it: as if q had been pressed.
+            loop.remove_reader(typed_at)
+            typed = b"q"
+        for key in typed.decode("ascii", "replace"):
+            pressed(key)
+
+    tty.setcbreak(typed_at)
+    loop.add_reader(typed_at, read)
+    try:
+        yield
+    finally:
+        loop.remove_reader(typed_at)
+        termios.tcsetattr(typed_at, termios.TCSADRAIN, as_it_was)
+
+
+@contextmanager
+def _signals(end: Callable[[], object], resized: Callable[[], object]) -> Iterator[None]:
+    """End in order when interrupted or told to; draw anew when the terminal has another size."""
+    loop = asyncio.get_running_loop()
+    handlers = {signal.SIGINT: end, signal.SIGTERM: end, signal.SIGHUP: end, signal.SIGWINCH: resized}
+    for number, handler in handlers.items():
+        loop.add_signal_handler(number, handler)
+    try:
+        yield
+    finally:
+        for number in handlers:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,52 @@
+"""Looking at a service again and again, with its reading calls."""
+
+import asyncio
+
+from delayed_tracker.cli.top.rows import NOTHING_SEEN, Key, Look, Sort, View, chosen, view_of
+from delayed_tracker.client import Cleared, DelayedTrackerClient, TrackerNotOpen, TrackerStats, Unavailable
+
+LISTING_PAGE = 5_000
+"""Trackers in one answer: each page costs the service a pass over all of them."""
+_NOT_NOW = frozenset({"RECOVERING", "TRACKER_BROKEN"})
+"""Why one tracker of a service that is well has no statistics."""
+
+
+class Watch:
+    """The looks at one service."""
+
+    def __init__(self, client: DelayedTrackerClient, topic_prefix: str) -> None:
+        self._client = client
+        self._topic_prefix = topic_prefix
+        self._seen = NOTHING_SEEN
+        self._view: View | None = None
+
+    async def look(self, count: int, sort: Sort) -> View:
+        """Ask again.
+
+        Args:
+            count: how many trackers shall have rows.
+            sort: which.
+        Raises:
+            Unavailable: the service cannot answer; the next look may go on from the last.
+        """
+        listing = self._client.list_trackers(self._topic_prefix, page_size=LISTING_PAGE)
+        listed = [tracker async for tracker in listing]
+        rows = self._view.trackers if self._view else ()
+        keys = chosen(listed, count, sort, before=self._seen, seen=rows)
+        answers = await asyncio.gather(*map(self._stats, keys))
+        stats = {key: answer for key, answer in zip(keys, answers, strict=True) if answer is not None}
+        now = Look(listed, stats)
+        view = view_of(now, self._seen, sort)
+        self._seen, self._view = now, view
+        return view
+
+    async def _stats(self, key: Key) -> TrackerStats | None:
+        """None if it was closed since it was listed, or is being recovered."""
+        try:
+            return await self._client.view_tracker(*key).stats()
+        except (TrackerNotOpen, Cleared):
+            return None
+        except Unavailable as error:
+            if error.reason in _NOT_NOW:
+                return None
+            raise

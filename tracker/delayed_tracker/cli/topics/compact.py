@@ -1,0 +1,89 @@
+"""``delayed-tracker topics compact``: keep the latest message of each key, beside the topic."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from delayed_tracker.cli.ledger_source import SOURCE_VARIABLE, disk_usable, files_usable, sources_given
+from delayed_tracker.cli.terminal.options import AsJson, Topic
+from delayed_tracker.cli.terminal.output import print_json, progress, say, show, size, table
+from delayed_tracker.cli.tracker.replay import BAD_ENTRIES_SHOWN, OnErrorOption
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.errors import ErrorPolicy
+from delayed_tracker.ledger.local.compacting import LocalCompaction, compact_local_topic
+from delayed_tracker.ledger.source_url import named_by_source, parse_source_url
+
+
+def compact(
+    *,
+    source: Annotated[
+        list[str],
+        typer.Option(
+            "--source",
+            envvar=SOURCE_VARIABLE,
+            callback=sources_given,
+            help="Local ledgers, ledger:DIR, and no other source; import others first.",
+            metavar="URL",
+        ),
+    ],
+    topic: Topic,
+    retain_null_key: Annotated[
+        bool, typer.Option("--retain-null-key", help="Keep messages that have no key; by default they are dropped.")
+    ] = False,
+    on_error: Annotated[
+        OnErrorOption, typer.Option("--on-error", help="What to do with entries that cannot be read.")
+    ] = OnErrorOption.FAIL,
+    as_json: AsJson = False,
+) -> None:
+    """Compact a topic of local ledgers: the latest message of each key goes to a compacted ledger, the topic stays.
+
+    Example: delayed-tracker topics compact --source ledger:ledgers --topic persistent://lab/main/prices
+    """
+    if len(source) > 1:
+        raise InvalidInput(
+            "--source",
+            " ".join(source),
+            "a compaction writes into one directory, and these are several sources: give only --source ledger:DIR, which "
+            "also overrides DELAYED_TRACKER_SOURCE",
+        )
+    url = parse_source_url(source[0])
+    if url.scheme != "ledger":
+        raise InvalidInput("--source", url.text, "only local ledgers can be compacted: import it, and give ledger:DIR")
+    url.expect()
+    remedy = "make it readable and writable, and room for what is written"
+    with (
+        files_usable(url.text, remedy),
+        named_by_source(url, remedy),
+        disk_usable("--source", url.text),
+        progress("compacting", "entries, each twice") as shown,
+    ):
+        made = compact_local_topic(
+            url.one_path(),
+            topic,
+            now_ms=time.time_ns() // 1_000_000,
+            retain_null_key=retain_null_key,
+            on_error=ErrorPolicy(on_error.value),
+            progress=shown,
+        )
+    if as_json:
+        print_json({"compacted": made})
+    elif made is None:
+        say("nothing to compact")
+    else:
+        _show(made)
+
+
+def _show(made: LocalCompaction) -> None:
+    rows = table("compacted", "what", "value")
+    rows.add_row("up to", str(made.horizon))
+    rows.add_row("compacted ledger", str(made.ledger_id))
+    rows.add_row("entries", str(made.summary.entry_count))
+    rows.add_row("batches written anew", str(made.summary.rebatched_count))
+    rows.add_row("batches kept undecoded", str(made.summary.undecodable_count))
+    rows.add_row("size", size(made.summary.payload_bytes))
+    show(rows)
+    for bad in made.bad_entries[:BAD_ENTRIES_SHOWN]:
+        say(f"bad: {bad}")
+    if len(made.bad_entries) > BAD_ENTRIES_SHOWN:
+        say(f"... and {len(made.bad_entries) - BAD_ENTRIES_SHOWN} more; --json lists all")

@@ -1,0 +1,68 @@
+"""``delayed-tracker add``: offer positions to a tracker, from the command line."""
+
+from typing import Annotated
+
+import typer
+
+from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
+from delayed_tracker.cli.terminal.output import instant, print_json, show, table
+from delayed_tracker.cli.tracker.offering import parse_instant
+from delayed_tracker.cli.tracker.positions import Positions, columns, parse_positions
+from delayed_tracker.client import AddResult, Position
+from delayed_tracker.client.blocking import DelayedTrackerClient
+from delayed_tracker.core.values.columns import INT63_MAX
+
+_MEANING = {
+    AddResult.ADDED: "tracked from now on",
+    AddResult.DUE: "due already: not tracked, to be sent now",
+    AddResult.DUPLICATE: "tracked before: the first deadline stays",
+    AddResult.BEYOND_MAX_DELAY: "further away than the service allows: not tracked",
+    AddResult.BELOW_MARK_DELETE: "acknowledged already: not tracked",
+}
+
+
+def add(
+    *,
+    positions: Positions,
+    topic: Topic,
+    subscription: Subscription,
+    deliver_at: Annotated[
+        str | None, typer.Option("--at", help="Deadline: ISO-8601 (UTC) or epoch milliseconds.", metavar="INSTANT")
+    ] = None,
+    in_ms: Annotated[
+        int | None,
+        typer.Option(
+            "--in-ms", min=0, max=INT63_MAX, help="Deadline: so many milliseconds from now, by the service's clock."
+        ),
+    ] = None,
+    server: Server = DEFAULT_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Offer positions with one deadline and print what became of each.
+
+    This opens the tracker and so takes it over: a dispatcher that had it open is fenced and must open it again.
+
+    Example: delayed-tracker add --topic persistent://lab/main/delayed --subscription workers --in-ms 60000 7:0-99
+    """
+    offered = parse_positions("LEDGER:ENTRY", positions)
+    if (deliver_at is None) == (in_ms is None):
+        raise typer.BadParameter("give either --at INSTANT or --in-ms MILLISECONDS", param_hint="--at")
+    at_ms = None if deliver_at is None else parse_instant("--at", deliver_at)
+    with DelayedTrackerClient.connect(server) as client, client.open_tracker(topic, subscription) as session:
+        if at_ms is None:
+            now_ms = session.next_delivery_time().server_time_ms
+            at_ms = min(now_ms + (in_ms or 0), INT63_MAX)
+        answer = session.add_columns([at_ms] * len(offered), *columns(offered))
+    by_result: dict[AddResult, list[Position]] = {result: [] for result in AddResult}
+    for position, result in zip(offered, answer.results(len(offered)), strict=True):
+        by_result[result].append(position)
+    if as_json:
+        document = {f"{result.value}_count": len(found) for result, found in by_result.items()}
+        refused = {result.value: found for result, found in by_result.items() if result is not AddResult.ADDED}
+        print_json({"deliver_at_ms": at_ms, **document, **refused})
+        return
+    rows = table(f"offered for {instant(at_ms)}", "outcome", "positions", "first", "meaning", numbers=("positions",))
+    for result, found in by_result.items():
+        if found:
+            rows.add_row(result.value.replace("_", " "), str(len(found)), str(found[0]), _MEANING[result])
+    show(rows)

@@ -1,0 +1,40 @@
+"""``delayed-tracker cancel``: forget positions, with a definite answer for each."""
+
+import sys
+
+from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
+from delayed_tracker.cli.terminal.output import print_json, say
+from delayed_tracker.cli.tracker.positions import Positions, as_ranges, columns, parse_positions
+from delayed_tracker.client.blocking import DelayedTrackerClient
+from delayed_tracker.service.process.exit_codes import ExitCode
+
+
+def cancel(
+    *,
+    positions: Positions,
+    topic: Topic,
+    subscription: Subscription,
+    server: Server = DEFAULT_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Forget positions that are not leased; acknowledge them in the cursor too, else a replay adds them again.
+
+    This opens the tracker and so takes it over: a dispatcher that had it open is fenced and must open it again, and its
+    leases return. The status is 1 if a position was leased all the same, and so was not cancelled.
+
+    Example: delayed-tracker cancel --topic persistent://lab/main/delayed --subscription workers 7:3 7:10-19
+    """
+    chosen = parse_positions("LEDGER:ENTRY", positions)
+    with DelayedTrackerClient.connect(server) as client, client.open_tracker(topic, subscription) as session:
+        answer = session.cancel(*columns(chosen))
+    leased = [chosen[offset] for offset in answer.leased_offsets]
+    unknown = [chosen[offset] for offset in answer.unknown_offsets]
+    if as_json:
+        print_json({"cancelled_count": answer.cancelled_count, "leased": leased, "unknown": unknown})
+    else:
+        say(f"{answer.cancelled_count} cancelled, {len(leased)} leased, {len(unknown)} not tracked")
+        for word, found in (("leased, not cancelled", leased), ("not tracked", unknown)):
+            for positions_text in as_ranges(found):
+                say(f"{positions_text} {word}")
+    if leased:
+        sys.exit(ExitCode.FAILURE)

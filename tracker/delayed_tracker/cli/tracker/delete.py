@@ -1,0 +1,40 @@
+"""``delayed-tracker delete``: forget the tracker of a subscription that is gone."""
+
+from typing import Annotated
+
+import typer
+
+from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
+from delayed_tracker.cli.terminal.output import counted, print_json, say
+from delayed_tracker.client.blocking import DelayedTrackerClient
+
+
+def delete(
+    *,
+    topic: Topic,
+    subscription: Subscription,
+    sure: Annotated[bool, typer.Option("--yes", help="Required: this cannot be undone.")] = False,
+    server: Server = DEFAULT_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Forget the tracker of a subscription that is gone, with every snapshot, open or not, whoever owns it.
+
+    Example: delayed-tracker delete --topic persistent://lab/main/delayed --subscription workers --yes
+    """
+    if not sure:
+        raise typer.BadParameter(
+            f"give it to forget everything tracked for {subscription} of {topic}", param_hint="--yes"
+        )
+    with DelayedTrackerClient.connect(server) as client:
+        # Asked before, since the deletion answers alike whether there was an empty tracker or none.
+        existed = any((row.topic, row.subscription) == (topic, subscription) for row in client.list_trackers(topic))
+        deleted_count = client.delete_tracker(topic, subscription)
+    existed = existed or deleted_count > 0
+    if as_json:
+        print_json({"deleted_count": deleted_count, "existed": existed})
+    elif existed:
+        say(f"deleted, with {counted(deleted_count, 'tracked message')}")
+    else:
+        say(
+            f"nothing to delete: there is no tracker {subscription!r} of {topic!r}; `delayed-tracker trackers` lists them"
+        )

@@ -1,0 +1,80 @@
+"""``delayed-tracker histogram``: how many messages are due when, drawn."""
+
+from typing import Annotated
+
+import typer
+from rich.bar import Bar
+from rich.console import RenderableType
+
+from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
+from delayed_tracker.cli.terminal.output import answer_console, duration, instant, print_json, say, show, table
+from delayed_tracker.cli.tracker.offering import parse_instant
+from delayed_tracker.client import DeliveryHistogram
+from delayed_tracker.client.blocking import DelayedTrackerClient
+from delayed_tracker.core.values.columns import INT63_MAX
+
+BAR_WIDTH = 50
+"""Characters of the longest bar, where there is room."""
+BAR_WIDTH_MIN = 10
+_LABELS_WIDTH = len("│ 2026-11-21 07:24:12.556Z │ messages │  │")
+
+
+def histogram(
+    *,
+    topic: Topic,
+    subscription: Subscription,
+    from_instant: Annotated[
+        str | None,
+        typer.Option(
+            "--from", help="Where the first bar begins; default: now, by the service's clock.", metavar="INSTANT"
+        ),
+    ] = None,
+    step_s: Annotated[
+        int, typer.Option("--step-s", min=1, max=INT63_MAX // 1_000, help="Width of a bar in seconds.")
+    ] = 3_600,
+    bar_count: Annotated[int, typer.Option("--bars", min=1, max=10_000, help="How many bars.")] = 24,
+    server: Server = DEFAULT_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Draw how many messages of an open tracker are due when, without taking it over.
+
+    Segments on disk are not read for this: their messages are spread evenly over the time that a segment spans.
+
+    Example: delayed-tracker histogram --topic persistent://lab/main/delayed --subscription workers --step-s 600 --bars 12
+    """
+    from_ms = None if from_instant is None else parse_instant("--from", from_instant)
+    with DelayedTrackerClient.connect(server) as client:
+        view = client.view_tracker(topic, subscription)
+        if from_ms is None:
+            from_ms = view.next_delivery_time().server_time_ms
+        counted = view.histogram(from_ms=from_ms, step_ms=step_s * 1_000, bar_count=bar_count)
+    if as_json:
+        print_json(counted)
+        return
+    show_bars(f"due for {subscription} of {topic}", counted)
+    say(f"{counted.total_count} tracked, in bars of {duration(counted.step_ms)}")
+    if counted.estimated_count:
+        say(f"{counted.estimated_count} of them are in segments on disk and spread evenly over their span")
+
+
+def show_bars(title: str, counted: DeliveryHistogram) -> None:
+    """A line for each bar, and for what is outside."""
+    console = answer_console()
+    rows = table(title, "from", "messages", "", numbers=("messages",))
+    bar_width = min(BAR_WIDTH, max(console.width - _LABELS_WIDTH, BAR_WIDTH_MIN))
+    most = max(counted.before_count, counted.after_count, *counted.counts)
+    for label, count in _labelled(counted):
+        rows.add_row(label, str(count), _drawn(count, most, width=bar_width, graphical=console.is_terminal))
+    show(rows)
+
+
+def _labelled(counted: DeliveryHistogram) -> list[tuple[str, int]]:
+    bars = [(instant(counted.from_ms + number * counted.step_ms), count) for number, count in enumerate(counted.counts)]
+    return [("earlier", counted.before_count), *bars, ("later", counted.after_count)]
+
+
+def _drawn(count: int, most: int, *, width: int, graphical: bool) -> RenderableType:
+    """A bar whose length is the count's share of the greatest; anything above none is visible."""
+    if graphical:
+        return Bar(max(most, 1), 0, count, width=width, color="cyan")
+    return "#" * -(-count * width // max(most, 1))

@@ -1,0 +1,43 @@
+"""``delayed-tracker open``: load a tracker and own it."""
+
+from typing import Annotated
+
+import typer
+
+from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
+from delayed_tracker.cli.terminal.output import counted, print_json, say
+from delayed_tracker.cli.tracker.positions import MarkDelete, parse_mark_delete
+from delayed_tracker.client.blocking import DelayedTrackerClient
+
+
+def open_tracker(
+    *,
+    topic: Topic,
+    subscription: Subscription,
+    mark_delete: MarkDelete = None,
+    owner: Annotated[
+        str | None, typer.Option("--owner", help="Who opens it, for operators to read; default: this host and process.")
+    ] = None,
+    server: Server = DEFAULT_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Open a tracker: recover its snapshots if it is not loaded, and say from where to replay.
+
+    This takes it over: a dispatcher that had it open is fenced and must open it again, and all leases return.
+
+    Example: delayed-tracker open --topic persistent://lab/main/delayed --subscription workers --mark-delete 7:41
+    """
+    position = parse_mark_delete("--mark-delete", mark_delete)
+    with (
+        DelayedTrackerClient.connect(server) as client,
+        client.open_tracker(topic, subscription, owner=owner, mark_delete=position) as session,
+    ):
+        opened = session.opened
+    if as_json:
+        print_json(opened)
+        return
+    replay_from = "the beginning" if opened.replay_from is None else str(opened.replay_from)
+    say(
+        f"open in epoch {opened.epoch}: {opened.recovered_count} recovered in {counted(opened.bucket_count, 'bucket')}; "
+        f"replay from {replay_from}"
+    )

@@ -1,0 +1,114 @@
+"""``delayed-tracker poll``: what is due now, from the command line."""
+
+import asyncio
+import enum
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
+from delayed_tracker.cli.terminal.output import duration, instant, print_json, say, show, table
+from delayed_tracker.client import DelayedTrackerClient, DueMessages
+
+
+class Afterwards(enum.StrEnum):
+    """What becomes of the positions once they are printed."""
+
+    NACK = "nack"
+    """They are given back at once."""
+    ACK = "ack"
+    """They are acknowledged: no longer tracked."""
+    KEEP = "keep"
+    """They stay leased until the lease expires."""
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """What one poll gave."""
+
+    epoch: int
+    lease_id: int
+    expires_at_ms: int
+    messages: DueMessages
+
+
+def poll(
+    *,
+    topic: Topic,
+    subscription: Subscription,
+    max_messages: Annotated[int, typer.Option("--max", min=1, help="At most this many messages.")] = 100,
+    wait_ms: Annotated[int, typer.Option("--wait-ms", min=0, help="Wait this long for the first due message.")] = 0,
+    lease_ms: Annotated[
+        int | None, typer.Option("--lease-ms", min=1, help="Lease them this long; default: the service's.")
+    ] = None,
+    afterwards: Annotated[Afterwards, typer.Option("--then", help="What to do with them once printed.")] = (
+        Afterwards.NACK
+    ),
+    server: Server = DEFAULT_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Print what is due, then give it back (or acknowledge it with --then ack).
+
+    This opens the tracker and so takes it over: a dispatcher that had it open is fenced and must open it again.
+
+    Example: delayed-tracker poll --topic persistent://lab/main/delayed --subscription workers --max 10
+    """
+    polled = asyncio.run(
+        _poll(
+            server,
+            topic,
+            subscription,
+            max_messages=max_messages,
+            wait_ms=wait_ms,
+            lease_ms=lease_ms,
+            afterwards=afterwards,
+        )
+    )
+    messages = polled.messages
+    if as_json:
+        print_json(
+            {
+                "epoch": polled.epoch,
+                "lease_id": polled.lease_id,
+                "lease_expires_at_ms": polled.expires_at_ms,
+                "next_delivery_at_ms": messages.next_delivery_at_ms,
+                "server_time_ms": messages.server_time_ms,
+                "replay_required": messages.replay_required,
+                "pause_reading": messages.pause_reading,
+                "messages": [
+                    {"deliver_at_ms": deliver_at_ms, "ledger_id": ledger_id, "entry_id": entry_id}
+                    for deliver_at_ms, (ledger_id, entry_id) in zip(messages.deliver_at_ms, messages, strict=True)
+                ],
+            }
+        )
+        return
+    rows = table(f"due of {subscription} of {topic}", "position", "deliver at", "late", numbers=("late",))
+    for deliver_at_ms, position in zip(messages.deliver_at_ms, messages, strict=True):
+        rows.add_row(str(position), instant(deliver_at_ms), duration(messages.server_time_ms - deliver_at_ms))
+    show(rows)
+    say(f"{len(messages)} due; next delivery at {instant(messages.next_delivery_at_ms)}")
+    if messages.replay_required:
+        say("snapshots were lost: replay from the mark-delete position")
+
+
+async def _poll(
+    server: str,
+    topic: str,
+    subscription: str,
+    *,
+    max_messages: int,
+    wait_ms: int,
+    lease_ms: int | None,
+    afterwards: Afterwards,
+) -> Polled:
+    async with (
+        DelayedTrackerClient.connect(server) as client,
+        await client.open_tracker(topic, subscription) as session,
+    ):
+        lease = await session.poll(max_messages, wait_ms=wait_ms, lease_ms=lease_ms)
+        if afterwards is Afterwards.ACK:
+            await lease.ack()
+        elif afterwards is Afterwards.NACK:
+            await lease.nack()
+        return Polled(session.epoch, lease.lease_id, lease.expires_at_ms, lease.messages)

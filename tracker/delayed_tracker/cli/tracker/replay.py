@@ -1,0 +1,270 @@
+"""``delayed-tracker replay``: a topic's delayed messages, from a bookie's disk into a running service."""
+
+import asyncio
+import enum
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from delayed_tracker.cli.ledger_source import SourceUnreadable
+from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic, written_out
+from delayed_tracker.cli.terminal.output import duration, print_json, progress, say, show, table
+from delayed_tracker.cli.tracker.offering import OfferOutcome, offer, parse_instant, server_now_ms, shifted
+from delayed_tracker.client import DelayedTrackerClient, Position
+from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.errors import ErrorPolicy
+from delayed_tracker.ledger.source import PendingReport, open_bookie_disk
+from delayed_tracker.ledger.topic.topic_reader import OpenLedgers
+from delayed_tracker.service.process.exit_codes import ExitCode
+
+BAD_ENTRIES_SHOWN = 20
+"""Without --json, at most this many bad entries are listed; all are counted."""
+
+
+class OpenLedgersOption(enum.StrEnum):
+    """How a ledger that was never closed is read."""
+
+    LIVE = "live"
+    RECOVERED = "recovered"
+
+
+class OnErrorOption(enum.StrEnum):
+    """What happens with entries that cannot be read."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    """The account of a replay: every entry that was read and every index that was offered is in it."""
+
+    topic: str
+    subscription: str
+    read_count: int
+    """Entries of the topic's ledgers that could be read."""
+    delayed_count: int
+    """Of these, with a deadline."""
+    acknowledged_count: int
+    """Delayed, and acknowledged in the cursor: not offered."""
+    aborted_count: int
+    """Delayed, of an aborted transaction: not offered."""
+    open_transaction_count: int
+    """Delayed, of a transaction that is neither committed nor aborted: not offered."""
+    partly_acknowledged_count: int
+    """Offered, and some messages of the entry's batch are acknowledged."""
+    offered_count: int
+    added_count: int
+    due_count: int
+    duplicate_count: int
+    beyond_max_delay_count: int
+    below_mark_delete_count: int
+    bad_entry_count: int
+    """Entries that could not be read, or that no log has."""
+    bad_entries: tuple[str, ...]
+    """Where and why, one line for each or for a row of them; only with --on-error skip."""
+    shift_ms: int
+    """What was added to every deadline."""
+
+    @property
+    def balanced(self) -> bool:
+        """Whether delayed = acknowledged + aborted + open + offered, and offered = the sum of its outcomes."""
+        withheld = self.acknowledged_count + self.aborted_count + self.open_transaction_count
+        outcomes = self.added_count + self.due_count + self.duplicate_count
+        outcomes += self.beyond_max_delay_count + self.below_mark_delete_count
+        return self.delayed_count == withheld + self.offered_count and self.offered_count == outcomes
+
+
+def replay(
+    *,
+    bookie: Annotated[
+        list[Path],
+        typer.Option(
+            "--bookie",
+            help="Directory with a bookie's entry logs; repeat it for several.",
+            metavar="DIR",
+            exists=True,
+            file_okay=False,
+        ),
+    ],
+    metadata: Annotated[
+        str,
+        typer.Option(
+            "--metadata",
+            help="Dump of the metadata store, one JSON node a line, or zk:HOST:PORT,HOST:PORT/ROOT.",
+            metavar="DUMP",
+            callback=written_out,
+        ),
+    ],
+    topic: Topic,
+    subscription: Subscription,
+    ignore_acks: Annotated[
+        bool,
+        typer.Option("--ignore-acks", help="Offer acknowledged messages too, as a new subscription would see them."),
+    ] = False,
+    open_ledgers: Annotated[
+        OpenLedgersOption,
+        typer.Option("--open-ledgers", help="live: a writer may be alive; recovered: the disks are of a dead cluster."),
+    ] = OpenLedgersOption.RECOVERED,
+    on_error: Annotated[
+        OnErrorOption, typer.Option("--on-error", help="What to do with entries that cannot be read.")
+    ] = OnErrorOption.FAIL,
+    rebase_at: Annotated[
+        str | None,
+        typer.Option(
+            "--rebase-at",
+            help="Shift all deadlines by a constant so that this moment (ISO-8601 or epoch ms) falls on now.",
+            metavar="INSTANT",
+        ),
+    ] = None,
+    server: Server = DEFAULT_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Offer a topic's delayed messages of one subscription to a running service.
+
+    It opens the tracker and so takes it over, and leaves it loaded. Offering what is tracked already is harmless.
+
+    Example: delayed-tracker replay --bookie ledgers/current --metadata metadata.jsonl
+    --topic persistent://lab/main/delayed --subscription workers
+    """
+    instant_ms = None if rebase_at is None else parse_instant("--rebase-at", rebase_at)
+    report = read_pending(
+        bookie,
+        metadata,
+        topic,
+        subscription,
+        ignore_acks=ignore_acks,
+        open_ledgers=OpenLedgers(open_ledgers.value),
+        on_error=ErrorPolicy(on_error.value),
+    )
+    mark_delete = None if report.mark_delete == BEFORE_ALL else Position(*report.mark_delete)
+    outcome, shift_ms = asyncio.run(
+        _offer(server, report.topic, subscription, report.indexes, mark_delete=mark_delete, instant_ms=instant_ms)
+    )
+    account = reconcile(report.topic, subscription, report, outcome, shift_ms=shift_ms)
+    if as_json:
+        print_json({**_document(account), "balanced": account.balanced})
+    else:
+        _print_account(account)
+    if not account.balanced:
+        raise typer.Exit(ExitCode.FAILURE)
+
+
+def read_pending(
+    log_directories: list[Path],
+    metadata: str | Path,
+    topic: str,
+    subscription: str,
+    *,
+    ignore_acks: bool,
+    open_ledgers: OpenLedgers = OpenLedgers.RECOVERED,
+    on_error: ErrorPolicy = ErrorPolicy.FAIL,
+) -> PendingReport:
+    """What one subscription still has to deliver late, from a dead bookie's disk; shows progress.
+
+    Raises:
+        LedgerError: files or metadata are damaged, or lack the topic or the subscription.
+        InvalidInput: a file cannot be read at all.
+        SourceUnreadable: ZooKeeper does not answer any more.
+    """
+    try:
+        with (
+            progress("scanning entry logs", "bytes") as scanned,
+            open_bookie_disk(log_directories, metadata, topic=topic, progress=scanned) as disk,
+            progress("reading entries", "entries") as read,
+        ):
+            return disk.pending(
+                topic,
+                subscription,
+                ignore_acks=ignore_acks,
+                open_ledgers=open_ledgers,
+                on_error=on_error,
+                progress=read,
+            )
+    except OSError as error:
+        if error.filename is None:
+            raise SourceUnreadable(f"{error}; see to it, and try again") from error
+        file = str(error.filename)
+        if file == str(metadata):
+            remedy = "give a dump of the metadata store that can be read, or zk:HOST:PORT"
+            raise InvalidInput("--metadata", file, f"{error.strerror}: {remedy}") from error
+        raise InvalidInput("file", file, f"{error.strerror}: give files that can be read") from error
+
+
+def reconcile(
+    topic: str, subscription: str, report: PendingReport, outcome: OfferOutcome, *, shift_ms: int
+) -> Reconciliation:
+    """The account of what was read and what became of it."""
+    return Reconciliation(
+        topic=topic,
+        subscription=subscription,
+        read_count=report.entry_count,
+        delayed_count=report.delayed_count,
+        acknowledged_count=report.acked_count,
+        aborted_count=report.aborted_count,
+        open_transaction_count=report.open_transaction_count,
+        partly_acknowledged_count=report.partly_acked_count,
+        offered_count=outcome.offered_count,
+        added_count=outcome.added_count,
+        due_count=len(outcome.due),
+        duplicate_count=len(outcome.duplicate),
+        beyond_max_delay_count=len(outcome.beyond_max_delay),
+        below_mark_delete_count=len(outcome.below_mark_delete),
+        bad_entry_count=sum(entry.entry_count for entry in report.bad_entries),
+        bad_entries=tuple(str(entry) for entry in report.bad_entries),
+        shift_ms=shift_ms,
+    )
+
+
+async def _offer(
+    server: str,
+    topic: str,
+    subscription: str,
+    indexes: IndexColumns,
+    *,
+    mark_delete: Position | None,
+    instant_ms: int | None,
+) -> tuple[OfferOutcome, int]:
+    async with (
+        DelayedTrackerClient.connect(server) as client,
+        await client.open_tracker(topic, subscription, mark_delete=mark_delete) as session,
+    ):
+        shift_ms = 0 if instant_ms is None else await server_now_ms(session) - instant_ms
+        with progress("offering", "messages") as offered:
+            return await offer(session, shifted(indexes, shift_ms), progress=offered), shift_ms
+
+
+def _document(account: Reconciliation) -> dict[str, object]:
+    return {name: getattr(account, name) for name in Reconciliation.__dataclass_fields__}
+
+
+def _print_account(account: Reconciliation) -> None:
+    rows = table(f"{account.subscription} of {account.topic}", "what", "count", numbers=("count",))
+    for name, value in (
+        ("entries read", account.read_count),
+        ("delayed", account.delayed_count),
+        ("- acknowledged", account.acknowledged_count),
+        ("- of aborted transactions", account.aborted_count),
+        ("- of open transactions", account.open_transaction_count),
+        ("= offered", account.offered_count),
+        ("  batches acknowledged in part", account.partly_acknowledged_count),
+        ("  added", account.added_count),
+        ("  due on offer", account.due_count),
+        ("  duplicate", account.duplicate_count),
+        ("  beyond the maximum delay", account.beyond_max_delay_count),
+        ("  at or below mark-delete", account.below_mark_delete_count),
+        ("bad entries", account.bad_entry_count),
+    ):
+        rows.add_row(name, str(value))
+    show(rows)
+    if account.shift_ms:
+        say(f"deadlines were shifted by {duration(account.shift_ms)}")
+    for line in account.bad_entries[:BAD_ENTRIES_SHOWN]:
+        say(f"bad: {line}")
+    if len(account.bad_entries) > BAD_ENTRIES_SHOWN:
+        say(f"... and {len(account.bad_entries) - BAD_ENTRIES_SHOWN} more; --json lists all")
+    if not account.balanced:
+        say("the counts do not add up: please report this")

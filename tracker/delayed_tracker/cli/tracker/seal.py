@@ -1,0 +1,20 @@
+"""``delayed-tracker seal``: make a snapshot of what is only in memory."""
+
+from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
+from delayed_tracker.cli.terminal.output import print_json, say
+from delayed_tracker.client.blocking import DelayedTrackerClient
+
+
+def seal(topic: Topic, subscription: Subscription, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
+    """Seal what the mutable bucket of a tracker holds, however little; its snapshot is stored soon afterwards.
+
+    This opens the tracker and so takes it over: a dispatcher that had it open is fenced and must open it again.
+
+    Example: delayed-tracker seal --topic persistent://lab/main/delayed --subscription workers
+    """
+    with DelayedTrackerClient.connect(server) as client, client.open_tracker(topic, subscription) as session:
+        sealed_count = session.seal()
+    if as_json:
+        print_json({"sealed_count": sealed_count})
+        return
+    say(f"{sealed_count} sealed")

@@ -1,0 +1,40 @@
+"""``delayed-tracker verify``: read every snapshot of a tracker and compare it with the catalogue and the index."""
+
+import sys
+
+from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
+from delayed_tracker.cli.terminal.output import print_json, say, show, size, table
+from delayed_tracker.client.blocking import DelayedTrackerClient
+from delayed_tracker.service.process.exit_codes import ExitCode
+
+
+def verify(topic: Topic, subscription: Subscription, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
+    """Verify the snapshots of a tracker, open or not, without changing anything; the status is 1 if one has a problem.
+
+    Example: delayed-tracker verify --topic persistent://lab/main/delayed --subscription workers
+    """
+    with DelayedTrackerClient.connect(server) as client:
+        report = client.view_tracker(topic, subscription).verify()
+    if as_json:
+        print_json(
+            {"sound": report.sound, "snapshots": report.snapshots, "orphan_bucket_ids": report.orphan_bucket_ids}
+        )
+    else:
+        numbers = ("bucket", "segments", "messages", "snapshot")
+        rows = table(f"snapshots for {subscription} of {topic}", *numbers, "verdict", numbers=numbers)
+        for verdict in report.snapshots:
+            rows.add_row(
+                str(verdict.bucket_id),
+                str(verdict.segment_count),
+                str(verdict.index_count),
+                size(verdict.snapshot_bytes),
+                "; ".join(verdict.problems) or "sound",
+            )
+        show(rows)
+        damaged = sum(1 for verdict in report.snapshots if verdict.problems)
+        say(f"{len(report.snapshots)} verified, {damaged} with problems")
+        if report.orphan_bucket_ids:
+            listed = ", ".join(map(str, report.orphan_bucket_ids))
+            say(f"in no catalogue, to be swept: {listed}")
+    if not report.sound:
+        sys.exit(ExitCode.FAILURE)

@@ -1,0 +1,128 @@
+"""The dispatcher's client: typed, asynchronous, with no dependency on numpy or on the service.
+
+Programs without an event loop import ``DelayedTrackerClient`` from ``delayed_tracker.client.blocking``, and the rest from here.
+"""
+
+from delayed_tracker.client.aio.client import DelayedTrackerClient
+from delayed_tracker.client.aio.lease import Lease
+from delayed_tracker.client.aio.ledgers import LedgerClient
+from delayed_tracker.client.aio.session import TrackerSession
+from delayed_tracker.client.aio.view import TrackerView
+from delayed_tracker.client.errors import (
+    BatchTooLarge,
+    CallTimedOut,
+    Cleared,
+    DataLoss,
+    Fenced,
+    ImportRefused,
+    InvalidArgument,
+    NotConnected,
+    NotFound,
+    Overloaded,
+    ServiceFault,
+    SessionClosed,
+    TrackerCallError,
+    TrackerNotOpen,
+    Unanswerable,
+    Unavailable,
+    WrongEventLoop,
+)
+from delayed_tracker.client.model.answers import (
+    AckAnswer,
+    AddAnswer,
+    AddResult,
+    CancelAnswer,
+    DueMessages,
+    EntryRange,
+    ExtendAnswer,
+    MarkDeleteAnswer,
+    NackAnswer,
+    NextDelivery,
+    OpenAnswer,
+    Position,
+    ResetAnswer,
+)
+from delayed_tracker.client.model.ledger_answers import (
+    EntryPage,
+    IndexLookupMode,
+    MessageId,
+    StoredEntry,
+    TimeSeek,
+    UnreadableEntries,
+)
+from delayed_tracker.client.model.reports import (
+    Bucket,
+    BucketState,
+    DeliveryHistogram,
+    Explanation,
+    MessagePlace,
+    PeekedMessages,
+    SnapshotReport,
+    SnapshotVerdict,
+    TrackerStats,
+    TrackerSummary,
+)
+from delayed_tracker.client.model.settings import ClientSettings
+from delayed_tracker.client.queues.add_stream import IndexBatch
+from delayed_tracker.client.queues.importing import ImportAnswer, SnapshotToImport
+from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
+
+__all__ = [
+    "AckAnswer",
+    "AddAnswer",
+    "AddResult",
+    "BatchTooLarge",
+    "Bucket",
+    "BucketState",
+    "CallTimedOut",
+    "CancelAnswer",
+    "Cleared",
+    "ClientSettings",
+    "DataLoss",
+    "DelayedTrackerClient",
+    "DelayedTrackerError",
+    "DeliveryHistogram",
+    "DueMessages",
+    "EntryPage",
+    "EntryRange",
+    "Explanation",
+    "ExtendAnswer",
+    "Fenced",
+    "ImportAnswer",
+    "ImportRefused",
+    "IndexBatch",
+    "IndexLookupMode",
+    "InvalidArgument",
+    "InvalidInput",
+    "Lease",
+    "LedgerClient",
+    "MarkDeleteAnswer",
+    "MessageId",
+    "MessagePlace",
+    "NackAnswer",
+    "NextDelivery",
+    "NotConnected",
+    "NotFound",
+    "OpenAnswer",
+    "Overloaded",
+    "PeekedMessages",
+    "Position",
+    "ResetAnswer",
+    "ServiceFault",
+    "SessionClosed",
+    "SnapshotReport",
+    "SnapshotToImport",
+    "SnapshotVerdict",
+    "StoredEntry",
+    "TimeSeek",
+    "TrackerCallError",
+    "TrackerNotOpen",
+    "TrackerSession",
+    "TrackerStats",
+    "TrackerSummary",
+    "TrackerView",
+    "Unanswerable",
+    "Unavailable",
+    "UnreadableEntries",
+    "WrongEventLoop",
+]

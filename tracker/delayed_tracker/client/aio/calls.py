@@ -1,0 +1,151 @@
+"""One place where calls leave an asyncio program: the channel, per-call timeouts, and errors made ours."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TypeVar, cast
+
+import grpc
+from google.protobuf.message import Message
+
+from delayed_tracker.client.errors import FailedCall, SessionClosed, TrackerCallError, WrongEventLoop, call_error
+from delayed_tracker.client.model.channel import channel_options, method_path, nobody_answers, serialized
+from delayed_tracker.client.model.exchange import Call, Exchange
+from delayed_tracker.client.model.settings import ClientSettings
+from delayed_tracker.client.queues.overload import pause_before_retry_s
+from delayed_tracker.v1 import tracker_pb2 as pb
+
+Result = TypeVar("Result")
+
+StreamCall = grpc.aio.StreamStreamCall[bytes, pb.AddMessagesStreamResponse]
+
+
+class Calls:
+    """The calls of one channel to one service."""
+
+    def __init__(self, address: str, settings: ClientSettings) -> None:
+        self.address = address
+        self.settings = settings
+        self._channel = grpc.aio.insecure_channel(address, options=channel_options(settings))
+        self._methods: dict[str, grpc.aio.UnaryUnaryMultiCallable[Message | bytes, object]] = {}
+        self._closed = False
+        self._loop = asyncio.get_running_loop()
+
+    async def connected(self) -> None:
+        """Return when the service can be reached.
+
+        Raises:
+            Unavailable: not within ``connect_timeout_s``.
+        """
+        try:
+            async with asyncio.timeout(self.settings.connect_timeout_s):
+                await self._channel.channel_ready()
+        except TimeoutError as error:
+            raise nobody_answers(self.address, self.settings) from error
+
+    async def perform(self, exchange: Exchange[Result]) -> Result:
+        """Make the calls of an exchange, one after the other.
+
+        Returns: what the exchange returns.
+        Raises:
+            InvalidInput: a value that the exchange refused.
+            TrackerCallError: a call failed, of the kind that the service's reason names.
+            SessionClosed: the client was closed.
+        """
+        try:
+            call = next(exchange)
+            while True:
+                try:
+                    response = await self._make(call)
+                except TrackerCallError as error:
+                    call = exchange.throw(error)
+                else:
+                    call = exchange.send(response)
+        except StopIteration as returned:
+            result: Result = returned.value
+            return result
+
+    def add_stream(self) -> StreamCall:
+        """Begin a stream of adds; the caller writes, reads and ends it."""
+        self.require_open()
+        performer = self._channel.stream_stream(
+            method_path("AddMessagesStream"),
+            request_serializer=serialized,
+            response_deserializer=pb.AddMessagesStreamResponse.FromString,
+        )
+        return performer()  # type: ignore[call-arg]  # grpc-stubs does not know that requests may be written later
+
+    async def import_stream(self, requests: Iterator[pb.ImportSnapshotsRequest]) -> pb.ImportSnapshotsResponse:
+        """Send an import and return its answer. An error in making a request ends the call: nothing is imported."""
+        self.require_open()
+        performer = self._channel.stream_unary(
+            method_path("ImportSnapshots"),
+            request_serializer=serialized,
+            response_deserializer=pb.ImportSnapshotsResponse.FromString,
+        )
+        call = performer(timeout=self.settings.import_timeout_s)  # type: ignore[call-arg]  # as for add_stream
+        try:
+            # A service that has refused the import reads no further; why, the answer tells.
+            with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                for request in requests:
+                    await call.write(request)
+                await call.done_writing()
+            answer: pb.ImportSnapshotsResponse = await call
+        except grpc.aio.AioRpcError as error:
+            raise self.failure(error) from error
+        finally:
+            call.cancel()
+        return answer
+
+    def failure(self, error: grpc.aio.AioRpcError) -> TrackerCallError:
+        """The exception for a call that failed, to be raised ``from error``."""
+        # grpc-stubs describes the trailers of the synchronous API here.
+        return call_error(cast("FailedCall", error))
+
+    async def close(self) -> None:
+        """Close the channel; calls under way are cancelled."""
+        self._closed = True
+        await self._channel.close(None)
+
+    async def _make(self, call: Call) -> object:
+        self.require_open()
+        performer = self._methods.get(call.method)
+        if performer is None:
+            performer = self._channel.unary_unary(
+                method_path(call.method),
+                request_serializer=serialized,
+                response_deserializer=call.answer.FromString,
+            )
+            self._methods[call.method] = performer
+        clock = asyncio.get_running_loop().time
+        left_s = call.timeout_s or self.settings.call_timeout_s
+        ends_s = clock() + left_s
+        while True:
+            try:
+                return await performer(call.request, timeout=left_s)
+            except grpc.aio.AioRpcError as error:
+                failure = self.failure(error)
+                chance = random.random()  # noqa: S311  # jitter, not a secret
+                pause_s = pause_before_retry_s(failure, left_s=ends_s - clock(), chance=chance)
+                if pause_s is None:
+                    raise failure from error
+            await asyncio.sleep(pause_s)
+            self.require_open()
+            left_s = ends_s - clock()
+
+    def require_open(self) -> None:
+        """Refuse a call that could never be made.
+
+        Raises:
+            SessionClosed: the client was closed.
+            WrongEventLoop: the channel, and whatever the session shares, belong to another event loop.
+        """
+        self.require_loop()
+        if self._closed:
+            raise SessionClosed("the client is closed; connect again")
+
+    def require_loop(self) -> None:
+        """Refuse what another event loop asks for; raises WrongEventLoop."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise WrongEventLoop

@@ -1,0 +1,126 @@
+"""A lease as a context: what was handed out is acknowledged when the work succeeded, and given back when it failed.
+
+::
+
+    async with await session.poll(100, wait_ms=10_000) as lease:
+        for position in lease.messages:
+            if not await dispatch(position):
+                await lease.nack([position])
+"""
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Protocol, Self
+
+from delayed_tracker.client.model.answers import AckAnswer, DueMessages, ExtendAnswer, NackAnswer, Position
+from delayed_tracker.client.model.lease_state import HeldPositions, columns_of
+from delayed_tracker.core.values.errors import DelayedTrackerError
+from delayed_tracker.wire.columns import IntColumn
+
+
+class Settles(Protocol):
+    """Whoever can acknowledge, give back and extend leased positions: a session."""
+
+    async def ack(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
+        """Acknowledge leased positions."""
+        ...
+
+    async def ack_whole(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
+        """Acknowledge all that a lease still holds."""
+        ...
+
+    async def nack(
+        self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn, *, deliver_at_ms: int | None = None
+    ) -> NackAnswer:
+        """Give leased positions back."""
+        ...
+
+    async def extend(
+        self,
+        lease_id: int,
+        lease_ms: int,
+        ledger_ids: IntColumn | None = None,
+        entry_ids: IntColumn | None = None,
+    ) -> ExtendAnswer:
+        """Hold leased positions for longer."""
+        ...
+
+
+class Lease(HeldPositions):
+    """Due positions held until ``expires_at_ms`` (the server's clock), then handed out again unless acknowledged.
+
+    As a context it settles what was not settled inside: a clean exit acknowledges it, an exception gives it back.
+    A lease of nothing is falsy and its context does nothing.
+    """
+
+    def __init__(self, session: Settles, *, lease_id: int, expires_at_ms: int, messages: DueMessages) -> None:
+        super().__init__(lease_id=lease_id, expires_at_ms=expires_at_ms, messages=messages)
+        self._session = session
+
+    async def ack(self, positions: Iterable[Position] | None = None) -> AckAnswer:
+        """Acknowledge positions of this lease: they are no longer tracked.
+
+        Args:
+            positions: some of ``unsettled``; None is all of them.
+        Raises:
+            InvalidInput: a position that is not of this lease, or is settled; nothing was sent.
+        """
+        chosen = self._choose(positions)
+        if not chosen:
+            return AckAnswer(acked_count=0)
+        settle = self._session.ack_whole if positions is None else self._session.ack
+        answer = await settle(self.lease_id, *columns_of(chosen))
+        self._settle(chosen)
+        return answer
+
+    async def nack(
+        self, positions: Iterable[Position] | None = None, *, deliver_at_ms: int | None = None
+    ) -> NackAnswer:
+        """Give positions of this lease back.
+
+        Args:
+            positions: some of ``unsettled``; None is all of them.
+            deliver_at_ms: their new deadline; None: due again at once.
+        Raises:
+            InvalidInput: a position that is not of this lease, or is settled; nothing was sent.
+        """
+        chosen = self._choose(positions)
+        if not chosen:
+            return NackAnswer(returned_count=0)
+        answer = await self._session.nack(self.lease_id, *columns_of(chosen), deliver_at_ms=deliver_at_ms)
+        self._settle(chosen)
+        return answer
+
+    async def extend(self, lease_ms: int, positions: Iterable[Position] | None = None) -> ExtendAnswer:
+        """Hold positions of this lease for ``lease_ms`` from now on.
+
+        ``expires_at_ms`` moves if all of the lease was extended.
+
+        Args:
+            lease_ms: 1 to the server's maximum.
+            positions: some of ``unsettled``; None is all of them.
+        Raises:
+            InvalidInput: a position that is not of this lease, or is settled; nothing was sent.
+        """
+        chosen = self._choose(positions)
+        if not chosen:
+            return ExtendAnswer(extended_count=0, expires_at_ms=self.expires_at_ms)
+        if positions is None:
+            answer = await self._session.extend(self.lease_id, lease_ms)
+            self.expires_at_ms = answer.expires_at_ms
+            return answer
+        return await self._session.extend(self.lease_id, lease_ms, *columns_of(chosen))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.ack()
+            return
+        try:
+            await self.nack()
+        except DelayedTrackerError as failure:
+            error.add_note(self._note(failure))

@@ -1,0 +1,286 @@
+"""One tracker as its dispatcher uses it: a session that owns it for one epoch."""
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator
+from types import TracebackType
+from typing import Self
+
+import grpc
+
+from delayed_tracker.client.aio.add_buffer import AddBuffer
+from delayed_tracker.client.aio.calls import Calls, StreamCall
+from delayed_tracker.client.aio.lease import Lease
+from delayed_tracker.client.aio.shared_acks import SharedAcks
+from delayed_tracker.client.aio.shared_adds import SharedAdds
+from delayed_tracker.client.aio.shared_polls import SharedPolls
+from delayed_tracker.client.aio.view import TrackerView
+from delayed_tracker.client.model.answers import (
+    AckAnswer,
+    AddAnswer,
+    AddResult,
+    CancelAnswer,
+    DueMessages,
+    ExtendAnswer,
+    MarkDeleteAnswer,
+    NackAnswer,
+    OpenAnswer,
+    Position,
+    ResetAnswer,
+)
+from delayed_tracker.client.model.bounds import require_type
+from delayed_tracker.client.model.exchange import Exchange, Result
+from delayed_tracker.client.queues.add_stream import AddStream, IndexBatch
+from delayed_tracker.client.queues.poll_queue import PollTerms, Taken
+from delayed_tracker.client.queues.session_end import SessionEnd
+from delayed_tracker.client.rules.session import SessionRules
+from delayed_tracker.wire.columns import IntColumn, pack_indexes
+
+
+class TrackerSession(TrackerView):
+    """Owns one tracker for one epoch; made by ``DelayedTrackerClient.open_tracker``.
+
+    Whoever opens the tracker next fences this session: its calls then raise Fenced. As a context it leaves the tracker
+    loaded and sends what is buffered; :meth:`close` unloads it. After either every call raises SessionClosed.
+    """
+
+    _rules: SessionRules
+
+    def __init__(self, calls: Calls, topic: str, subscription: str, opened: OpenAnswer) -> None:
+        settings = calls.settings
+        rules = SessionRules(settings, topic, subscription, opened)
+        super().__init__(calls, rules)
+        self.opened = opened
+        self._end = SessionEnd()
+        # None of these holds the session: it goes when the program drops it, and they when they have nothing to do.
+        adds = self._adds = SharedAdds(
+            lambda columns, count: calls.perform(rules.add_packed(columns, count)),
+            batch_max=lambda: rules.batch_max,
+        )
+        self._polls = SharedPolls(
+            lambda shares, wait_ms, terms: calls.perform(rules.poll(shares, wait_ms=wait_ms, terms=terms)),
+            lambda rest: calls.perform(rules.give_back(rest)),
+            share_max=settings.batch_max,
+            epoch=lambda: rules.epoch,
+        )
+        self._acks = SharedAcks(lambda acks: calls.perform(rules.acked(acks)), batch_max=lambda: rules.batch_max)
+        self._buffer = AddBuffer(
+            lambda *columns: adds.add(pack_indexes(*columns), len(columns[0])),
+            flush_count=settings.flush_count,
+            flush_delay_s=settings.flush_delay_s,
+            buffer_max=settings.buffer_max,
+        )
+        self._buffer.warn_when_dropped(self)
+
+    @property
+    def epoch(self) -> int:
+        """What every call of this session carries; :meth:`clear` and :meth:`reset_cursor` raise it."""
+        return self._rules.epoch
+
+    async def add(self, deliver_at_ms: int, ledger_id: int, entry_id: int) -> AddResult:
+        """Offer one position; it travels with others in a batch, and its own outcome is the answer.
+
+        Args:
+            deliver_at_ms: wall-clock deadline, 0 to 2^63-1.
+            ledger_id: 0 to 2^63-1.
+            entry_id: 0 to 2^32-1.
+        Raises:
+            InvalidInput: a value out of range; nothing was buffered.
+            TrackerCallError: its batch failed; unless the answer was lost, nothing of it was applied.
+        """
+        self._require_open()
+        pack_indexes([deliver_at_ms], [ledger_id], [entry_id])
+        return await self._buffer.add(deliver_at_ms, ledger_id, entry_id)
+
+    async def add_columns(self, deliver_at_ms: IntColumn, ledger_ids: IntColumn, entry_ids: IntColumn) -> AddAnswer:
+        """Offer many positions as parallel columns, in order.
+
+        More than fit into one call travel in several, each applied in one step. If a later one fails, the earlier ones
+        stay applied; offering all of it again is harmless. Two calls of a session are under way at most; batches that
+        come meanwhile wait for one of them to end, and share the next.
+
+        Raises:
+            InvalidInput: unequal lengths or values out of range, by column and offset; nothing was sent.
+        """
+        self._require_open()
+        columns = pack_indexes(deliver_at_ms, ledger_ids, entry_ids)
+        return await self._adds.add(columns, len(deliver_at_ms))
+
+    async def add_stream(self, batches: AsyncIterable[IndexBatch]) -> AsyncIterator[AddAnswer]:
+        """Offer batch after batch over one stream, for replays: answers come while later batches are on their way.
+
+        At most ``stream_batches_max`` batches are unanswered; ``batches`` is asked for the next one only below that.
+        Batches that were answered are applied when an error ends the stream, the others may be. A stream has no time
+        limit, and does not wait for a service that is away: begin another after Unavailable. To leave early, close
+        the iterator: ``async with contextlib.aclosing(session.add_stream(batches)) as answers``.
+
+        Args:
+            batches: deadlines, ledger ids and entry ids of each batch.
+        Returns: one answer for each batch, in order.
+        Raises:
+            InvalidInput: a batch with values out of range; it was not sent, the ones before it were.
+            TrackerCallError: the stream ended; nothing of the batch that caused it is applied.
+        """
+        self._require_open()
+        require_type("batches", batches, AsyncIterable, "give an asynchronous iterable, such as an async generator")
+        stream = self._rules.add_stream()
+        call = self._calls.add_stream()
+        room = asyncio.Semaphore(self._calls.settings.stream_batches_max)
+        all_sent = asyncio.Event()
+        sender = asyncio.create_task(_send_stream(call, stream, batches, room, all_sent))
+        try:
+            async for response in call:
+                answer = stream.answered(response)
+                if answer is not None:
+                    room.release()
+                    yield answer
+            stream.ended(all_sent=all_sent.is_set())
+            await sender
+        except grpc.aio.AioRpcError as error:
+            raise self._calls.failure(error) from error
+        finally:
+            sender.cancel()
+            call.cancel()
+            await asyncio.gather(sender, return_exceptions=True)
+
+    async def poll(self, max_messages: int, *, wait_ms: int = 0, lease_ms: int | None = None) -> Lease:
+        """Lease what is due, waiting up to ``wait_ms`` for the first of it.
+
+        While more is due than polls take, two calls of a session are under way at most; polls that come meanwhile share
+        the next, each with a lease of its own.
+
+        Args:
+            max_messages: 1 to the server's maximum.
+            wait_ms: how long to wait for the first due position; the server caps it.
+            lease_ms: how long to hold them; None is the server's default.
+        Returns: a lease, of nothing if nothing became due.
+        """
+        taken = await self._poll(max_messages, wait_ms, PollTerms(lease_ms))
+        return Lease(self, lease_id=taken.lease_id, expires_at_ms=taken.expires_at_ms, messages=taken.messages)
+
+    async def poll_hand_off(self, max_messages: int, *, wait_ms: int = 0) -> DueMessages:
+        """Take what is due without a lease: if the answer is lost, so are its positions until the next replay.
+
+        They share calls as leased polls do; what came for one that was cancelled meanwhile goes to the next.
+        """
+        return (await self._poll(max_messages, wait_ms, PollTerms(None, is_hand_off=True))).messages
+
+    async def _poll(self, max_messages: int, wait_ms: int, terms: PollTerms) -> Taken:
+        self._require_open()
+        self._rules.require_poll(max_messages, wait_ms, terms)
+        return await self._polls.poll(max_messages, wait_ms, terms)
+
+    async def ack(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
+        """Acknowledge leased positions: they are no longer tracked.
+
+        Two calls of a session are under way at most; acks that come meanwhile share the next, each with its own answer.
+        One that is cancelled before it left is not sent.
+        """
+        self._require_open()
+        return await self._acks.ack(self._rules.ack(lease_id, ledger_ids, entry_ids))
+
+    async def ack_whole(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
+        """Acknowledge all that a lease still holds, as far as the caller knows; by its id, if the service agrees."""
+        self._require_open()
+        return await self._acks.ack(self._rules.ack_whole(lease_id, ledger_ids, entry_ids))
+
+    async def nack(
+        self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn, *, deliver_at_ms: int | None = None
+    ) -> NackAnswer:
+        """Give leased positions back, at once or for a new deadline."""
+        return await self._perform(self._rules.nack(lease_id, ledger_ids, entry_ids, deliver_at_ms=deliver_at_ms))
+
+    async def extend(
+        self,
+        lease_id: int,
+        lease_ms: int,
+        ledger_ids: IntColumn | None = None,
+        entry_ids: IntColumn | None = None,
+    ) -> ExtendAnswer:
+        """Hold leased positions for ``lease_ms`` from now on; without columns, all that the lease still holds."""
+        return await self._perform(self._rules.extend(lease_id, lease_ms, ledger_ids, entry_ids))
+
+    async def cancel(self, ledger_ids: IntColumn, entry_ids: IntColumn) -> CancelAnswer:
+        """Forget positions that are not leased; acknowledge them in the cursor too, else a replay adds them again.
+
+        After a lost answer, repeat it: what the lost call cancelled is then answered as unknown.
+        """
+        return await self._perform(self._rules.cancel(ledger_ids, entry_ids))
+
+    async def advance_mark_delete(self, ledger_id: int, entry_id: int) -> MarkDeleteAnswer:
+        """Tell the tracker that everything up to and including a position is acknowledged."""
+        return await self._perform(self._rules.advance_mark_delete(Position(ledger_id, entry_id)))
+
+    async def reset_cursor(self, mark_delete: Position | None) -> ResetAnswer:
+        """Forget every position and take a new mark-delete position, which may be lower than the old one.
+
+        The session goes on under a new epoch; replay from where the answer says. None is before the first entry.
+        """
+        return await self._perform(self._rules.reset_cursor(mark_delete))
+
+    async def clear(self) -> int:
+        """Forget every position, durably; returns how many. The session goes on under a new epoch."""
+        return await self._perform(self._rules.clear())
+
+    async def seal(self) -> int:
+        """Seal what the mutable bucket holds, however little; returns how many positions."""
+        return await self._perform(self._rules.seal())
+
+    async def close(self) -> None:
+        """Send what is buffered, then unload the tracker: leases are void, snapshots stay.
+
+        What is not in a snapshot is covered by the next dispatcher's replay. A session that was closed, deleted or left
+        stays as it is; one whose end failed can be ended again.
+        """
+        if not self._end.is_complete:
+            await self._unload(self._rules.close())
+
+    async def delete(self) -> int:
+        """Forget the tracker with every snapshot, for the subscription is gone; returns how many positions."""
+        self._end.require_incomplete()
+        return await self._unload(self._rules.delete())
+
+    async def _unload(self, exchange: Exchange[Result]) -> Result:
+        self._calls.require_open()
+        await self.leave()
+        with self._end.unloading():
+            return await self._calls.perform(exchange)
+
+    async def leave(self) -> None:
+        """Send what is buffered and refuse further calls; the tracker stays loaded on the service."""
+        self._calls.require_loop()
+        self._end.has_come = True
+        await self._buffer.close()
+
+    async def _perform(self, exchange: Exchange[Result]) -> Result:
+        self._require_open()
+        return await super()._perform(exchange)
+
+    def _require_open(self) -> None:
+        self._calls.require_open()
+        self._end.require_ahead()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.leave()
+
+
+async def _send_stream(
+    call: StreamCall,
+    stream: AddStream,
+    batches: AsyncIterable[IndexBatch],
+    room: asyncio.Semaphore,
+    all_sent: asyncio.Event,
+) -> None:
+    try:
+        async for batch in batches:
+            await room.acquire()
+            for request in stream.requests(batch):
+                await call.write(request)
+    finally:
+        # Also after an error of the batches: what was sent is answered first, then the reader raises it.
+        all_sent.set()
+        await call.done_writing()

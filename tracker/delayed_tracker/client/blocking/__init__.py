@@ -1,0 +1,13 @@
+"""The client for programs without an event loop: the names of ``delayed_tracker.client``, with calls that block.
+
+The rules (what is sent, split, retried and refused, and which error means what) are those of ``delayed_tracker.client``, written
+once; settings, answers and errors are the same classes and are imported from there.
+"""
+
+from delayed_tracker.client.blocking.client import DelayedTrackerClient
+from delayed_tracker.client.blocking.lease import Lease
+from delayed_tracker.client.blocking.ledgers import LedgerClient
+from delayed_tracker.client.blocking.session import TrackerSession
+from delayed_tracker.client.blocking.view import TrackerView
+
+__all__ = ["DelayedTrackerClient", "Lease", "LedgerClient", "TrackerSession", "TrackerView"]

@@ -1,0 +1,137 @@
+"""Single adds of many threads made into batches: one call for many, each caller its own outcome.
+
+One thread sends, one batch at a time, so positions arrive in the order of their adds; while it waits for an answer, the
+next batch gathers. The buffer is bounded: an add beyond ``buffer_max`` blocks until there is room.
+"""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Final
+
+from delayed_tracker.client.model.answers import AddAnswer, AddResult
+from delayed_tracker.client.queues.add_queue import (
+    AddQueue,
+    WaitingAdd,
+    columns,
+    fail,
+    not_sent,
+    perhaps_sent,
+    refused,
+    succeed,
+)
+from delayed_tracker.core.values.errors import DelayedTrackerError
+
+SendBatch = Callable[[list[int], list[int], list[int]], AddAnswer]
+"""Sends three columns: deadlines, ledger ids, entry ids."""
+
+_Batch = list[WaitingAdd["Future[AddResult]"]]
+
+IDLE_S: Final = 1.0
+"""A thread that has had nothing to send for so long ends."""
+
+
+class AddBuffer:
+    """Gathers single adds and sends them ``flush_count`` at a time, or ``flush_delay_s`` after the first.
+
+    Its thread ends when nothing came for ``idle_s``, and the next add starts another: a buffer that is dropped leaves
+    none behind.
+    """
+
+    def __init__(
+        self,
+        send: SendBatch,
+        *,
+        flush_count: int,
+        flush_delay_s: float,
+        buffer_max: int,
+        idle_s: float = IDLE_S,
+    ) -> None:
+        self._send = send
+        self._flush_delay_s = flush_delay_s
+        self._idle_s = idle_s
+        self._room = threading.Semaphore(buffer_max)
+        # Guards the queue, the flag and the thread; waited on by the sender.
+        self._changed = threading.Condition()
+        self._queue: AddQueue[Future[AddResult]] = AddQueue(
+            flush_count=flush_count, wanted=lambda outcome: outcome.set_running_or_notify_cancel()
+        )
+        self._closed = False
+        self._sender: threading.Thread | None = None
+
+    def warn_when_dropped(self, session: object) -> None:
+        """Warn if adds are buffered when their session is dropped, or when the program ends."""
+        self._queue.warn_when_dropped(session)
+
+    def __len__(self) -> int:
+        """Adds that are buffered and not yet on their way."""
+        with self._changed:
+            return len(self._queue)
+
+    def add(self, deliver_at_ms: int, ledger_id: int, entry_id: int) -> "Future[AddResult]":
+        """What will have become of one position, once its batch was answered. Blocks while there is no room.
+
+        The future raises TrackerCallError if its batch failed; nothing of the batch was applied then. Cancelling it
+        keeps the position from being sent, unless it is on its way.
+
+        Raises:
+            SessionClosed: the buffer was closed.
+        """
+        outcome: Future[AddResult] = Future()
+        self._room.acquire()
+        outcome.add_done_callback(lambda _: self._room.release())
+        with self._changed:
+            if self._closed:
+                outcome.cancel()
+                raise refused()
+            if self._sender is None:
+                # A daemon, so that a program that forgets to leave its session can end.
+                self._sender = threading.Thread(
+                    target=self._send_batches, name="delayed-tracker add buffer", daemon=True
+                )
+                self._sender.start()
+            self._queue.put(WaitingAdd(deliver_at_ms, ledger_id, entry_id, outcome))
+            self._changed.notify()
+        return outcome
+
+    def close(self) -> None:
+        """Send what is buffered and refuse more; closing twice is harmless."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+            sender = self._sender
+        if sender is not None:
+            sender.join()
+
+    def _send_batches(self) -> None:
+        try:
+            while (batch := self._gathered()) is not None:
+                if batch:
+                    self._answer(batch)
+        except BaseException:
+            with self._changed:
+                self._sender = None
+                rest = self._queue.take_all()
+            fail(rest, not_sent())
+            raise
+
+    def _gathered(self) -> _Batch | None:
+        """The next batch, once it is full or old enough; None: nothing came, and the thread ends."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._closed, timeout=self._idle_s)
+            if not self._queue:
+                self._sender = None
+                return None
+            self._changed.wait_for(lambda: self._queue.full or self._closed, timeout=self._flush_delay_s)
+            return self._queue.take()
+
+    def _answer(self, batch: _Batch) -> None:
+        try:
+            answer = self._send(*columns(batch))
+        except DelayedTrackerError as error:
+            fail(batch, error)
+        except BaseException:
+            fail(batch, perhaps_sent())
+            raise
+        else:
+            succeed(batch, answer)

@@ -1,0 +1,143 @@
+"""One place where calls leave a program without an event loop: the channel, timeouts, and errors made ours."""
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from typing import TypeAlias, TypeVar, cast
+
+import grpc
+from google.protobuf.message import Message
+
+from delayed_tracker.client.errors import FailedCall, SessionClosed, TrackerCallError, call_error
+from delayed_tracker.client.model.channel import channel_options, method_path, nobody_answers, serialized
+from delayed_tracker.client.model.exchange import Call, Exchange, performed
+from delayed_tracker.client.model.settings import ClientSettings
+from delayed_tracker.client.queues.overload import pause_before_retry_s
+from delayed_tracker.v1 import tracker_pb2 as pb
+
+Result = TypeVar("Result")
+
+StreamCall: TypeAlias = "grpc.CallIterator[pb.AddMessagesStreamResponse]"
+
+
+class Calls:
+    """The calls of one channel to one service; any thread may make them."""
+
+    def __init__(self, address: str, settings: ClientSettings) -> None:
+        self.address = address
+        self.settings = settings
+        self._channel = grpc.insecure_channel(address, options=channel_options(settings))
+        self._methods: dict[str, grpc.UnaryUnaryMultiCallable[Message | bytes, object]] = {}
+        self._closing = threading.Event()
+
+    def connected(self) -> None:
+        """Return when the service can be reached.
+
+        Raises:
+            Unavailable: not within ``connect_timeout_s``.
+        """
+        ready = grpc.channel_ready_future(self._channel)
+        try:
+            ready.result(timeout=self.settings.connect_timeout_s)
+        except grpc.FutureTimeoutError as error:
+            ready.cancel()
+            raise nobody_answers(self.address, self.settings) from error
+
+    def perform(self, exchange: Exchange[Result]) -> Result:
+        """Make the calls of an exchange, one after the other.
+
+        Returns: what the exchange returns.
+        Raises:
+            InvalidInput: a value that the exchange refused.
+            TrackerCallError: a call failed, of the kind that the service's reason names.
+            SessionClosed: the client was closed.
+        """
+        return performed(exchange, self._make)
+
+    def add_stream(self, requests: Iterator[bytes]) -> StreamCall:
+        """Begin a stream of adds; a thread of gRPC's asks for the requests."""
+        self.require_open()
+        performer = self._channel.stream_stream(
+            method_path("AddMessagesStream"),
+            request_serializer=serialized,
+            response_deserializer=pb.AddMessagesStreamResponse.FromString,
+        )
+        return performer(requests)
+
+    def import_stream(self, requests: Iterator[pb.ImportSnapshotsRequest]) -> pb.ImportSnapshotsResponse:
+        """Send an import and return its answer. An error in making a request ends the call: nothing is imported."""
+        self.require_open()
+        performer = self._channel.stream_unary(
+            method_path("ImportSnapshots"),
+            request_serializer=serialized,
+            response_deserializer=pb.ImportSnapshotsResponse.FromString,
+        )
+        made = _Requests(requests)
+        try:
+            answer: pb.ImportSnapshotsResponse = performer(iter(made), timeout=self.settings.import_timeout_s)
+        except grpc.RpcError as error:
+            if made.error is not None:
+                raise made.error from error
+            raise self.failure(error) from error
+        return answer
+
+    def close(self) -> None:
+        """Close the channel; calls under way in other threads end with SessionClosed."""
+        self._closing.set()
+        self._channel.close()
+
+    def failure(self, error: grpc.RpcError) -> TrackerCallError | SessionClosed:
+        """The exception for a call that failed, to be raised ``from error``."""
+        # Every RpcError of a call is the call, too; gRPC's types do not say so.
+        failed = cast("FailedCall", error)
+        if self._closing.is_set() and failed.code() is grpc.StatusCode.CANCELLED:
+            return SessionClosed("the client was closed while the call was under way; it may have been applied")
+        return call_error(failed)
+
+    def _make(self, call: Call) -> object:
+        self.require_open()
+        performer = self._methods.get(call.method)
+        if performer is None:
+            performer = self._channel.unary_unary(
+                method_path(call.method),
+                request_serializer=serialized,
+                response_deserializer=call.answer.FromString,
+            )
+            self._methods[call.method] = performer
+        left_s = call.timeout_s or self.settings.call_timeout_s
+        ends_s = time.monotonic() + left_s
+        while True:
+            try:
+                return performer(call.request, timeout=left_s)
+            except grpc.RpcError as error:
+                failure = self.failure(error)
+                chance = random.random()  # noqa: S311  # jitter, not a secret
+                pause_s = pause_before_retry_s(failure, left_s=ends_s - time.monotonic(), chance=chance)
+                if pause_s is None:
+                    raise failure from error
+            self._closing.wait(pause_s)
+            self.require_open()
+            left_s = ends_s - time.monotonic()
+
+    def require_open(self) -> None:
+        """Refuse a call that could never be made; raises SessionClosed: the client was closed."""
+        if self._closing.is_set():
+            raise SessionClosed("the client is closed; connect again")
+
+
+class _Requests:
+    """Requests that a thread of gRPC's asks for. They end where making one ended with an error, which is kept.
+
+    A stream that ends early imports nothing, and an error in gRPC's thread would only be logged there.
+    """
+
+    def __init__(self, requests: Iterator[pb.ImportSnapshotsRequest]) -> None:
+        self.error: Exception | None = None
+        self._requests = requests
+
+    def __iter__(self) -> Iterator[pb.ImportSnapshotsRequest]:
+        try:
+            yield from self._requests
+        except Exception as error:  # noqa: BLE001  # raised again where the call was made
+            self.error = error

@@ -1,0 +1,163 @@
+"""The entry point for dispatchers without an event loop: a connection to the service, and trackers opened over it.
+
+::
+
+    with DelayedTrackerClient.connect("127.0.0.1:7650") as client:
+        with client.open_tracker("persistent://shop/orders/events", "billing") as session:
+            session.add(deliver_at_ms, ledger_id, entry_id)
+            with session.poll(100, wait_ms=10_000) as lease:
+                ...
+
+The same names as in ``delayed_tracker.client``, which programs with an event loop use.
+"""
+
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Self
+
+from delayed_tracker.client.blocking.calls import Calls
+from delayed_tracker.client.blocking.ledgers import LedgerClient
+from delayed_tracker.client.blocking.session import TrackerSession
+from delayed_tracker.client.blocking.view import TrackerView
+from delayed_tracker.client.errors import NotConnected, SessionClosed
+from delayed_tracker.client.model.answers import Position
+from delayed_tracker.client.model.bounds import require_type
+from delayed_tracker.client.model.channel import require_address
+from delayed_tracker.client.model.reports import TrackerSummary
+from delayed_tracker.client.model.settings import ClientSettings
+from delayed_tracker.client.queues.importing import ImportAnswer, SnapshotToImport, import_answer, import_requests
+from delayed_tracker.client.rules.service import ServiceRules
+from delayed_tracker.client.rules.view import ViewRules
+
+
+class DelayedTrackerClient:
+    """A connection to one service. Made by :meth:`connect`; safe to share among threads."""
+
+    def __init__(self, address: str, settings: ClientSettings) -> None:
+        self._address = require_address(address)
+        self._rules = ServiceRules(settings)
+        self._connected: Calls | None = None
+
+    @classmethod
+    def connect(cls, address: str, *, settings: ClientSettings | None = None) -> Self:
+        """Connect for the length of a context: ``with DelayedTrackerClient.connect(address) as client``.
+
+        Args:
+            address: host:port of the service.
+            settings: timeouts and batching; None is the defaults.
+        Raises:
+            Unavailable: as the context is entered, nothing answers there within ``connect_timeout_s``.
+        """
+        if settings is None:
+            settings = ClientSettings()
+        require_type("settings", settings, ClientSettings, "give ClientSettings, or None for the defaults")
+        return cls(address, settings)
+
+    def __enter__(self) -> Self:
+        if self._connected is not None:
+            raise SessionClosed("a client connects once; connect again for another")
+        self._connected = Calls(self._address, self._rules.settings)
+        try:
+            self._connected.connected()
+        except BaseException:
+            self._connected.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._calls.close()
+
+    @property
+    def _calls(self) -> Calls:
+        if self._connected is None:
+            raise NotConnected("with DelayedTrackerClient.connect(...) as client:")
+        return self._connected
+
+    def open_tracker(
+        self, topic: str, subscription: str, *, owner: str | None = None, mark_delete: Position | None = None
+    ) -> TrackerSession:
+        """Open the tracker of one subscription and own it: older sessions are fenced, all leases return.
+
+        Args:
+            topic: full topic name, such as ``persistent://tenant/namespace/topic``.
+            subscription: its name as users write it.
+            owner: who opens it, shown to operators and to whoever is fenced; None is this host and process.
+            mark_delete: the cursor's mark-delete position; everything up to and including it is dropped.
+        Returns: a session; ``session.opened`` says what was recovered and where to replay from.
+        """
+        opened = self._calls.perform(
+            self._rules.open_tracker(topic, subscription, owner=owner, mark_delete=mark_delete)
+        )
+        return TrackerSession(self._calls, topic, subscription, opened)
+
+    @property
+    def ledgers(self) -> LedgerClient:
+        """Questions about the ledgers that the service was given to read (``ledgerSourceUrl``)."""
+        return LedgerClient(self._calls)
+
+    def view_tracker(self, topic: str, subscription: str) -> TrackerView:
+        """Read a tracker that somebody opened, without taking it over."""
+        return TrackerView(self._calls, ViewRules(self._calls.settings, topic, subscription))
+
+    def import_snapshots(
+        self,
+        topic: str,
+        subscription: str,
+        snapshots: Iterable[SnapshotToImport],
+        *,
+        bucket_count: int,
+        owner: str | None = None,
+        expected_epoch: int | None = None,
+        mark_delete: Position | None = None,
+    ) -> ImportAnswer:
+        """Put sealed buckets in the place of all that a tracker has, open or not: all of them or nothing.
+
+        Whoever had opened the tracker is fenced. What it had added and the snapshots do not cover comes back with the
+        replay from ``replay_from``, which the next open answers, too.
+
+        Args:
+            topic: full topic name.
+            subscription: its name as users write it.
+            snapshots: ascending by range, made as they are asked for, by a thread of gRPC's.
+            bucket_count: how many those are.
+            owner: who imports, shown to whoever is fenced; None is this host and process.
+            expected_epoch: refuse the import if the tracker is at another; None takes whichever it is.
+            mark_delete: the cursor's position when the snapshots were made.
+        Raises:
+            ImportRefused: somebody else imports into it, or the service keeps no snapshots.
+            Fenced: the tracker is at another epoch, or somebody opened or cleared it meanwhile.
+            InvalidArgument: the service found the snapshots damaged.
+        """
+        header = self._rules.import_header(
+            topic,
+            subscription,
+            owner=owner,
+            bucket_count=bucket_count,
+            expected_epoch=expected_epoch,
+            mark_delete=mark_delete,
+        )
+        return import_answer(self._calls.import_stream(import_requests(header, snapshots)))
+
+    def delete_tracker(self, topic: str, subscription: str) -> int:
+        """Forget the tracker of a subscription that is gone, with every snapshot, open or not, whoever owns it.
+
+        Returns: how many positions it tracked.
+        """
+        return self._calls.perform(self._rules.delete_tracker(topic, subscription))
+
+    def list_trackers(self, topic_prefix: str = "", *, page_size: int = 1_000) -> Iterator[TrackerSummary]:
+        """Every tracker, open or only on disk, ascending by topic and subscription; page by page as it is asked for.
+
+        Args:
+            topic_prefix: only topics that begin with this.
+            page_size: trackers in one call, 1 to 10,000.
+        """
+        token = ""
+        while True:
+            page = self._calls.perform(self._rules.list_trackers(topic_prefix, page_size=page_size, page_token=token))
+            yield from page.trackers
+            token = page.next_page_token
+            if not token:
+                return

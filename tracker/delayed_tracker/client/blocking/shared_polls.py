@@ -1,0 +1,114 @@
+"""Polls that threads make at the same time share calls, as long as more is due than the last answer had room for.
+
+As ``delayed_tracker.client.aio.shared_polls`` is for event loops, whose rules these are (``poll_queue``). Two threads make the shared
+calls; threads that poll wait for their share.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import TypeAlias
+
+from delayed_tracker.client.errors import InvalidArgument
+from delayed_tracker.client.queues.poll_queue import CALLS_MAX, PollQueue, PollTerms, Taken, WaitingPoll
+from delayed_tracker.core.values.errors import DelayedTrackerError
+
+Send: TypeAlias = Callable[[Sequence[int], int, PollTerms], list[Taken]]
+"""Makes the call: so many positions at most for each poll, waiting so many milliseconds at most, on such terms."""
+GiveBack: TypeAlias = Callable[[Taken], object]
+"""Ends a lease early."""
+
+_Polls: TypeAlias = "list[WaitingPoll[Future[Taken | None]]]"
+
+
+class SharedPolls:
+    """The polls of one session; any thread may make them."""
+
+    def __init__(self, send: Send, give_back: GiveBack, *, share_max: int, epoch: Callable[[], int]) -> None:
+        """``share_max`` is the most that polls ask for together; ``epoch`` tells the session's."""
+        self._send = send
+        self._give_back = give_back
+        self._epoch = epoch
+        self._lock = threading.Lock()
+        self._queue: PollQueue[Future[Taken | None]] = PollQueue(share_max=share_max)
+        self._callers = ThreadPoolExecutor(CALLS_MAX, thread_name_prefix="delayed-tracker-polls")
+
+    def poll(self, max_messages: int, wait_ms: int, terms: PollTerms) -> Taken:
+        """What one poll took: nothing, if nothing became due within ``wait_ms``.
+
+        Raises:
+            TrackerCallError: the call that it was part of failed.
+            SessionClosed: the client was closed before the answer came.
+        """
+        until = time.monotonic() + wait_ms / 1_000
+        outcome: Future[Taken | None] = Future()
+        with self._lock:
+            if terms.is_hand_off and (kept := self._queue.kept(max_messages, epoch=self._epoch())) is not None:
+                return kept
+            is_shared = self._queue.more_is_due
+            if is_shared:
+                self._queue.put(WaitingPoll(max_messages, wait_ms > 0, terms, outcome))
+        if is_shared:
+            self._callers.submit(self._call)
+            if (share := self._share(outcome, terms)) is not None:
+                return share
+            wait_ms = max(0, math.ceil((until - time.monotonic()) * 1_000))
+        (taken,) = self._send([max_messages], wait_ms, terms)
+        with self._lock:
+            self._queue.answered(taken.messages)
+        return taken
+
+    def _share(self, outcome: "Future[Taken | None]", terms: PollTerms) -> Taken | None:
+        try:
+            return outcome.result()
+        except KeyboardInterrupt:
+            with self._lock:
+                given_up = outcome.cancel()
+            if not given_up and not outcome.exception() and (share := outcome.result()):
+                self._put_back(share, terms)
+            raise
+
+    def _call(self) -> None:
+        """Make one call for all that wait, if anybody does."""
+        with self._lock:
+            polls = self._queue.take()
+        if not polls:
+            return
+        try:
+            parts = self._send([poll.max_messages for poll in polls], 0, polls[0].terms)
+        except InvalidArgument as error:
+            with self._lock:
+                is_again = self._queue.refused(polls, error)
+            if is_again:
+                for _ in polls:
+                    self._callers.submit(self._call)
+            else:
+                self._fail(polls, error)
+        except Exception as error:  # noqa: BLE001  # handed over to the threads that wait, which raise it
+            self._fail(polls, error)
+        else:
+            with self._lock:
+                rest = self._queue.distribute(polls, parts)
+            for part in rest:
+                self._put_back(part, polls[0].terms)
+
+    def _put_back(self, taken: Taken, terms: PollTerms) -> None:
+        """Make what was taken for a poll that was given up due again, or keep it for the next poll."""
+        if not len(taken.messages):
+            return
+        if terms.is_hand_off:
+            with self._lock:
+                self._queue.keep(taken)
+        else:
+            # If this fails it comes back when the lease expires, as after a lost answer.
+            with suppress(DelayedTrackerError):
+                self._give_back(taken)
+
+    def _fail(self, polls: _Polls, error: Exception) -> None:
+        with self._lock:
+            for poll in polls:
+                if not poll.outcome.done():
+                    poll.outcome.set_exception(error)

@@ -1,0 +1,5 @@
+"""Values that the client takes and gives: answers, settings, ranges of single fields.
+
+Takes protobuf messages, gives frozen values.
+Open ``answers.py`` first.
+"""

@@ -1,0 +1,140 @@
+"""What a channel to the service is made with, whichever shell makes it: names, options, retries.
+
+Retries are gRPC's own, by service config, on UNAVAILABLE only, and only for calls that may be repeated. Not among them:
+
+- polls: a hand-off whose answer was lost must not take more positions, and a leased poll is the caller's to repeat;
+- ClearMessages, ResetCursor, DeleteTracker and CloseTracker, whose repetition would be answered as a fault;
+- ImportSnapshots, which is a stream that is made as it is sent;
+- CancelMessages and SealBucket, whose repetition would be answered as if there had been nothing to do.
+
+Questions about ledgers change nothing and may all be repeated.
+
+Waiting for a service that is being restarted is the service config's, too: a call that waits has not been sent. Streams
+do not wait, for they have no time limit, or a very long one.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from google.protobuf.message import Message
+
+from delayed_tracker.client.errors import Unavailable
+from delayed_tracker.client.model.bounds import require_type
+from delayed_tracker.client.model.settings import ClientSettings
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.v1 import ledger_pb2, tracker_pb2
+
+_SERVICE: Final = tracker_pb2.DESCRIPTOR.services_by_name["DelayedDeliveryTrackerService"]
+_LEDGERS: Final = ledger_pb2.DESCRIPTOR.services_by_name["LedgerService"]
+# No two of them have a method of one name.
+_PATHS: Final = {
+    method.name: f"/{service.full_name}/{method.name}" for service in (_SERVICE, _LEDGERS) for method in service.methods
+}
+
+_RETRIED: Final = (
+    "OpenTracker",
+    "AddMessages",
+    "AckMessages",
+    "NackMessages",
+    "ExtendLease",
+    "ContainsMessages",
+    "FilterEntries",
+    "NextDeliveryTime",
+    "AdvanceMarkDelete",
+    "GetTrackerStats",
+    "ListBuckets",
+    "ListTrackers",
+    "PeekMessages",
+    "ExplainMessage",
+    "DeliveryHistogram",
+    "VerifySnapshots",
+)
+_STREAMS: Final = ("AddMessagesStream", "ImportSnapshots")
+_RETRY_POLICY: Final = {
+    "maxAttempts": 4,
+    "initialBackoff": "0.1s",
+    "maxBackoff": "2s",
+    "backoffMultiplier": 2,
+    "retryableStatusCodes": ["UNAVAILABLE"],
+}
+_ANSWER_BYTES_MAX: Final = 64 * 2**20
+METADATA_BYTES_MAX: Final = 16 * 1_024
+"""Of a call, and of its answer: names and values, and 32 bytes for each."""
+_KEEPALIVE_MS: Final = 60_000
+_KEEPALIVE_TIMEOUT_MS: Final = 10_000
+_PORT_MAX: Final = 65_535
+_HOST_PORT: Final = re.compile(r"([^\s:/\[\]]+|\[[0-9A-Fa-f:.%\w]+\]):(?P<port>\d{1,5})", re.ASCII)
+_TARGET: Final = re.compile(r"(dns|ipv4|ipv6|unix|unix-abstract|xds):\S*[/:]\S+")
+"""Targets that gRPC resolves by itself, such as ``dns:///tracker.lab:7650`` and ``unix:/run/tracker.sock``."""
+
+
+def service_config(settings: ClientSettings) -> str:
+    """The service config for gRPC: which calls are retried, and whether calls wait for a connection."""
+    return json.dumps(
+        {
+            "methodConfig": [
+                {
+                    "name": [
+                        *({"service": _SERVICE.full_name, "method": method} for method in _RETRIED),
+                        {"service": _LEDGERS.full_name},
+                    ],
+                    "waitForReady": settings.wait_for_ready,
+                    "retryPolicy": _RETRY_POLICY,
+                },
+                {"name": [{"service": _SERVICE.full_name}], "waitForReady": settings.wait_for_ready},
+                {
+                    "name": [{"service": _SERVICE.full_name, "method": method} for method in _STREAMS],
+                    "waitForReady": False,
+                },
+            ]
+        }
+    )
+
+
+def channel_options(settings: ClientSettings) -> Sequence[tuple[str, str | int]]:
+    """Options of a channel to the service."""
+    return (
+        ("grpc.service_config", service_config(settings)),
+        ("grpc.enable_retries", 1),
+        # A service that was restarted is found again within a moment.
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 2_000),
+        # A service that vanished without a word is noticed while a poll waits or a stream is open.
+        ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+        ("grpc.max_receive_message_length", _ANSWER_BYTES_MAX),
+        # Alike, or gRPC would refuse at random between the two.
+        ("grpc.max_metadata_size", METADATA_BYTES_MAX),
+        ("grpc.absolute_max_metadata_size", METADATA_BYTES_MAX),
+    )
+
+
+def method_path(method: str) -> str:
+    """The path of a method, such as ``AddMessages``, on the wire."""
+    return _PATHS[method]
+
+
+def serialized(message: Message | bytes) -> bytes:
+    """A message as bytes, which it may be already."""
+    return message if isinstance(message, bytes) else message.SerializeToString()
+
+
+def require_address(address: str) -> str:
+    """The address as given; raises InvalidInput if it is neither ``host:port`` nor a gRPC target with a scheme."""
+    remedy = "give host:port of the service's gRPC, such as 127.0.0.1:7650 or [::1]:7650"
+    require_type("address", address, str, remedy)
+    found = _HOST_PORT.fullmatch(address)
+    if not (found and 0 < int(found["port"]) <= _PORT_MAX) and not _TARGET.fullmatch(address):
+        raise InvalidInput("address", address, remedy)
+    return address
+
+
+def nobody_answers(address: str, settings: ClientSettings) -> Unavailable:
+    """The error for a service that was not reached in time."""
+    return Unavailable(
+        f"no service answers at {address} within {settings.connect_timeout_s:g} s; "
+        "start it with `delayed-tracker serve`, or give the address of its gRPC (grpcListenAddress)"
+    )

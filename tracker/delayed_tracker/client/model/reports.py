@@ -1,0 +1,224 @@
+"""What the service answers an operator, as frozen values: sizes, buckets, single messages, the state of snapshots."""
+
+import enum
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from delayed_tracker.client.model.answers import Position
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerStats:
+    """Sizes and counters of one tracker since it was last loaded.
+
+    added + recovered = pending + leased + acked + handed_off + cancelled + trimmed + cleared + refused_as_due +
+    dropped_as_corrupt, at any moment.
+    """
+
+    epoch: int
+    owner: str
+    pending_count: int
+    leased_count: int
+    loaded_count: int
+    mutable_count: int
+    late_count: int
+    bucket_count: int
+    snapshot_bytes: int
+    membership_bytes: int
+    memory_bytes: int
+    """Memory that grows with what is tracked, about; ``membership_bytes`` is part of it."""
+    next_delivery_at_ms: int | None
+    mark_delete: Position | None
+    added_count: int
+    recovered_count: int
+    acked_count: int
+    handed_off_count: int
+    cancelled_count: int
+    trimmed_count: int
+    cleared_count: int
+    refused_as_due_count: int
+    dropped_as_corrupt_count: int
+    due_on_offer_count: int
+    duplicate_count: int
+    lease_expired_count: int
+    effects_failed_count: int
+    orphans_swept_count: int
+    snapshots_missing_count: int
+    snapshots_corrupt_count: int
+    replay_required: bool
+    server_time_ms: int
+    pause_reading: bool
+    """See DueMessages."""
+    merge_count: int
+    merged_index_count: int
+    """Indexes that merges rewrote."""
+    handed_out_count: int
+    """What polls took, leased or not: a position counts each time. Outside the identity."""
+
+    @property
+    def unaccounted_count(self) -> int:
+        """Positions that came in and are in no account: always 0."""
+        gone = (
+            self.acked_count
+            + self.handed_off_count
+            + self.cancelled_count
+            + self.trimmed_count
+            + self.cleared_count
+            + self.refused_as_due_count
+            + self.dropped_as_corrupt_count
+        )
+        return self.added_count + self.recovered_count - self.pending_count - self.leased_count - gone
+
+
+class BucketState(enum.Enum):
+    """Where a bucket stands in its life."""
+
+    MUTABLE = "mutable"
+    LATE = "late"
+    SEALING = "sealing"
+    SEALED = "sealed"
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """One bucket of a tracker."""
+
+    bucket_id: int | None
+    """The snapshot's id; None while there is none."""
+    state: BucketState
+    first: Position
+    last: Position
+    tracked_count: int
+    sealed_count: int
+    segment_count: int
+    loaded_segment_count: int
+    min_deliver_at_ms: int
+    max_deliver_at_ms: int
+    snapshot_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeekedMessages:
+    """Tracked indexes as parallel columns, ordered by (deliver_at_ms, ledger, entry)."""
+
+    deliver_at_ms: "array[int]"
+    ledger_ids: "array[int]"
+    entry_ids: "array[int]"
+    leased_offsets: tuple[int, ...]
+    """Those that are leased now."""
+    truncated: bool
+    """There are more in the range."""
+
+    def __len__(self) -> int:
+        return len(self.ledger_ids)
+
+    def __iter__(self) -> Iterator[Position]:
+        return map(Position, self.ledger_ids, self.entry_ids)
+
+
+class MessagePlace(enum.Enum):
+    """Where a position is."""
+
+    NOT_TRACKED = "not_tracked"
+    """Not tracked, and above mark-delete."""
+    ACKNOWLEDGED = "acknowledged"
+    """At or below mark-delete."""
+    MEMORY = "memory"
+    """In the mutable bucket, among the late positions, or in a bucket whose snapshot is being stored."""
+    LOADED_SEGMENT = "loaded_segment"
+    LOADING_SEGMENT = "loading_segment"
+    UNLOADED_SEGMENT = "unloaded_segment"
+    LEASED = "leased"
+    """In somebody's hands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Where one position is, why it was not delivered, and what happens next."""
+
+    position: Position
+    place: MessagePlace
+    deliver_at_ms: int | None
+    """Its deadline, if it is tracked."""
+    available_at_ms: int | None
+    """When a poll would hand it out: its deadline less a tick, or the end of its lease."""
+    bucket_id: int | None
+    segment: int | None
+    """Segment of the bucket, from 0."""
+    lease_id: int | None
+    explanation: str
+    """The same for people."""
+    server_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryHistogram:
+    """How many tracked indexes are due when."""
+
+    from_ms: int
+    step_ms: int
+    before_count: int
+    """Deadlines before ``from_ms``."""
+    counts: tuple[int, ...]
+    """Bar i counts deadlines of [from_ms + i * step_ms, from_ms + (i + 1) * step_ms)."""
+    after_count: int
+    estimated_count: int
+    """How many of all these were spread evenly over the span of a segment on disk instead of being counted."""
+
+    @property
+    def total_count(self) -> int:
+        """Tracked indexes, within the bars or not."""
+        return self.before_count + sum(self.counts) + self.after_count
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotVerdict:
+    """What verifying one snapshot found."""
+
+    bucket_id: int
+    segment_count: int
+    index_count: int
+    snapshot_bytes: int
+    problems: tuple[str, ...]
+    """One sentence each; empty if nothing is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotReport:
+    """What verifying the snapshots of a tracker found."""
+
+    snapshots: tuple[SnapshotVerdict, ...]
+    orphan_bucket_ids: tuple[int, ...]
+    """Snapshots without a catalogue entry: harmless, swept when the tracker is loaded next."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether no snapshot has a problem."""
+        return not any(verdict.problems for verdict in self.snapshots)
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerSummary:
+    """One tracker of a listing; what follows ``open`` has a meaning only if it is."""
+
+    topic: str
+    subscription: str
+    open: bool
+    """Whether it is loaded; otherwise it is only on disk."""
+    recovering: bool
+    owner: str
+    epoch: int
+    pending_count: int
+    leased_count: int
+    bucket_count: int
+    next_delivery_at_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerPage:
+    """One page of a listing."""
+
+    trackers: tuple[TrackerSummary, ...]
+    next_page_token: str
+    """Empty on the last page."""

@@ -1,0 +1,73 @@
+"""Long columns as several calls: what goes into each, and the smaller limit that a service may name.
+
+A call that was refused as too large applied nothing, so the same positions go again in smaller batches, and the limit
+is kept for later calls.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import TypeVar
+
+from google.protobuf.message import Message
+
+from delayed_tracker.client.errors import BatchTooLarge
+from delayed_tracker.client.model.exchange import Answered, Exchange, ask
+from delayed_tracker.wire.column_fields import ColumnFields
+from delayed_tracker.wire.columns import slice_packed
+
+Answer = TypeVar("Answer", bound=Message)
+Head = TypeVar("Head", bound=Message)
+
+
+class Batches:
+    """How many positions a call may carry, as far as is known."""
+
+    def __init__(self, batch_max: int) -> None:
+        self.batch_max = batch_max
+
+    def spread(
+        self,
+        method: str,
+        head: Head,
+        answer: Answered[Answer],
+        *,
+        fields: ColumnFields[Head],
+        columns: Sequence[bytes],
+        total: int,
+    ) -> Exchange[list[tuple[int, Answer]]]:
+        """Make one call after the other until every position was in one; always at least one.
+
+        Args:
+            method: the call's name.
+            head: a request without columns, the same for each call.
+            answer: the type of its answer.
+            fields: the request's columns.
+            columns: each of them packed, of ``total`` values.
+            total: how many positions; 0 makes one call without any.
+        Returns: the answers, each with the offset of its first position.
+        Raises:
+            TrackerCallError: a call failed; the ones before it stay applied.
+        """
+        parts: list[tuple[int, Answer]] = []
+        first = 0
+        while first < total or not parts:
+            count = min(self.batch_max, total - first)
+            batch = fields.encoded(head, [slice_packed(packed, first, count) for packed in columns])
+            try:
+                response = yield from ask(method, batch, answer)
+            except BatchTooLarge as error:
+                if not self.take_over_limit(error, count):
+                    raise
+                continue
+            parts.append((first, response))
+            first += count
+        return parts
+
+    def take_over_limit(self, error: BatchTooLarge, sent_count: int) -> bool:
+        """Use the limit that the service names, or half of what was sent; False if no smaller batch is possible."""
+        named = error.metadata.get("limit", "")
+        limit = int(named) if named.isdecimal() else math.ceil(sent_count / 2)
+        if not 1 <= limit < sent_count:
+            return False
+        self.batch_max = limit
+        return True

@@ -1,0 +1,136 @@
+"""Snapshots made elsewhere as a stream of requests, and what the service answers to it.
+
+The checksums come with the entries: whoever made the bytes vouches for them, and nothing on the way is trusted.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from delayed_tracker.client.model import convert
+from delayed_tracker.client.model.answers import Position
+from delayed_tracker.client.model.bounds import (
+    UINT32_MAX,
+    UINT64_MAX,
+    bounded,
+    place_message,
+    position_message,
+    require_type,
+    text,
+)
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.v1 import tracker_pb2 as pb
+
+PORTION_BYTES: Final = 256 * 2**10
+"""Entries travel together up to about this much; one that is larger travels alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotToImport:
+    """One sealed bucket."""
+
+    first: Position
+    last: Position
+    entry_count: int
+    """The metadata and one for each segment."""
+    entries: Iterable[tuple[bytes, int]]
+    """The metadata, then the segments in time order; each with its CRC32C. Consumed once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportAnswer:
+    """What became of an import."""
+
+    epoch: int
+    """The tracker's from now on; whoever opens it gets a higher one."""
+    bucket_count: int
+    tracked_count: int
+    """Positions of the snapshots that are neither acknowledged nor due."""
+    replaced_count: int
+    """Positions that were tracked before."""
+    replay_from: Position | None
+    """Where whoever opens the tracker next is told to replay from; None is from the beginning."""
+
+
+def import_header(
+    topic: str,
+    subscription: str,
+    *,
+    owner: str,
+    bucket_count: int,
+    expected_epoch: int | None,
+    mark_delete: Position | None,
+) -> pb.ImportSnapshotsRequest:
+    """The first request. Raises InvalidInput for a value that no header can carry."""
+    header = pb.ImportHeader(
+        tracker=convert.tracker_ref(topic, subscription),
+        owner=text("owner", owner),
+        bucket_count=bounded("bucket_count", bucket_count, minimum=0, maximum=UINT32_MAX),
+    )
+    if expected_epoch is not None:
+        header.expected_epoch = bounded("expected_epoch", expected_epoch, minimum=0, maximum=UINT64_MAX)
+    if mark_delete is not None:
+        header.mark_delete.CopyFrom(place_message("mark_delete", mark_delete))
+    return pb.ImportSnapshotsRequest(header=header)
+
+
+def import_requests(
+    header: pb.ImportSnapshotsRequest, buckets: Iterable[SnapshotToImport]
+) -> Iterator[pb.ImportSnapshotsRequest]:
+    """Every request of an import, made as it is asked for.
+
+    Raises:
+        InvalidInput: no iterable; while it is made: other numbers of buckets or entries than announced.
+    """
+    # Before anything is sent, and not as gRPC asks for the first request.
+    require_type("snapshots", buckets, Iterable, "give an iterable of SnapshotToImport")
+    return _requests(header, buckets)
+
+
+def _requests(
+    header: pb.ImportSnapshotsRequest, buckets: Iterable[SnapshotToImport]
+) -> Iterator[pb.ImportSnapshotsRequest]:
+    yield header
+    count = 0
+    for bucket in buckets:
+        count += 1
+        require_type("snapshots", bucket, SnapshotToImport, "give a SnapshotToImport for each bucket")
+        yield pb.ImportSnapshotsRequest(
+            bucket=pb.ImportedBucket(
+                first=position_message(bucket.first),
+                last=position_message(bucket.last),
+                entry_count=bounded("entry_count", bucket.entry_count, minimum=1, maximum=UINT32_MAX),
+            )
+        )
+        yield from _portions(bucket)
+    if count != header.header.bucket_count:
+        raise InvalidInput("bucket_count", header.header.bucket_count, f"give {count}, the number of the buckets")
+    yield pb.ImportSnapshotsRequest(end=pb.ImportEnd())
+
+
+def _portions(bucket: SnapshotToImport) -> Iterator[pb.ImportSnapshotsRequest]:
+    portion = pb.ImportedEntries()
+    size = count = 0
+    for entry, checksum in bucket.entries:
+        if size and size + len(entry) > PORTION_BYTES:
+            yield pb.ImportSnapshotsRequest(entries=portion)
+            portion = pb.ImportedEntries()
+            size = 0
+        portion.entries.append(entry)
+        portion.crc32c.append(checksum)
+        size += len(entry)
+        count += 1
+    if count != bucket.entry_count:
+        raise InvalidInput("entry_count", bucket.entry_count, f"give {count}, the number of the entries")
+    yield pb.ImportSnapshotsRequest(entries=portion)
+
+
+def import_answer(answer: pb.ImportSnapshotsResponse) -> ImportAnswer:
+    """What the service says of an import."""
+    return ImportAnswer(
+        epoch=answer.epoch,
+        bucket_count=answer.bucket_count,
+        tracked_count=answer.tracked_count,
+        replaced_count=answer.replaced_count,
+        replay_from=convert.position(answer.replay_from) if answer.HasField("replay_from") else None,
+    )

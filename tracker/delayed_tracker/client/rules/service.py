@@ -1,0 +1,78 @@
+"""What a client sends that is not about one open tracker: opening one, deleting one, listing them."""
+
+import os
+import socket
+
+from delayed_tracker.client.model import convert
+from delayed_tracker.client.model.answers import OpenAnswer, Position
+from delayed_tracker.client.model.bounds import UINT32_MAX, bounded, place_message, text
+from delayed_tracker.client.model.exchange import Exchange, ask
+from delayed_tracker.client.model.reports import TrackerPage
+from delayed_tracker.client.model.settings import ClientSettings
+from delayed_tracker.client.queues.importing import import_header
+from delayed_tracker.v1 import tracker_pb2 as pb
+
+
+class ServiceRules:
+    """Calls of one client, as exchanges."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+
+    def open_tracker(
+        self, topic: str, subscription: str, *, owner: str | None, mark_delete: Position | None
+    ) -> Exchange[OpenAnswer]:
+        """OpenTracker; an owner without a name is this host and process."""
+        request = pb.OpenTrackerRequest(
+            tracker=convert.tracker_ref(topic, subscription),
+            owner=text("owner", _owner_name(owner)),
+            mark_delete=None if mark_delete is None else place_message("mark_delete", mark_delete),
+        )
+        answer = yield from ask("OpenTracker", request, pb.OpenTrackerResponse, timeout_s=self.settings.open_timeout_s)
+        return OpenAnswer(
+            epoch=answer.epoch,
+            replay_from=convert.position(answer.replay_from) if answer.HasField("replay_from") else None,
+            recovered_count=answer.recovered_count,
+            bucket_count=answer.bucket_count,
+        )
+
+    def import_header(
+        self,
+        topic: str,
+        subscription: str,
+        *,
+        owner: str | None,
+        bucket_count: int,
+        expected_epoch: int | None,
+        mark_delete: Position | None,
+    ) -> pb.ImportSnapshotsRequest:
+        """How ImportSnapshots begins; an owner without a name is this host and process."""
+        return import_header(
+            topic,
+            subscription,
+            owner=_owner_name(owner),
+            bucket_count=bucket_count,
+            expected_epoch=expected_epoch,
+            mark_delete=mark_delete,
+        )
+
+    def delete_tracker(self, topic: str, subscription: str) -> Exchange[int]:
+        """DeleteTracker, whoever owns it."""
+        request = pb.DeleteTrackerRequest(tracker=convert.tracker_ref(topic, subscription))
+        answer = yield from ask(
+            "DeleteTracker", request, pb.DeleteTrackerResponse, timeout_s=self.settings.open_timeout_s
+        )
+        return answer.deleted_count
+
+    def list_trackers(self, topic_prefix: str, *, page_size: int, page_token: str) -> Exchange[TrackerPage]:
+        """One page of ListTrackers."""
+        request = pb.ListTrackersRequest(
+            topic_prefix=text("topic_prefix", topic_prefix),
+            page_size=bounded("page_size", page_size, minimum=1, maximum=UINT32_MAX),
+            page_token=page_token,
+        )
+        return convert.tracker_page((yield from ask("ListTrackers", request, pb.ListTrackersResponse)))
+
+
+def _owner_name(given: str | None) -> str:
+    return f"{socket.gethostname()}:{os.getpid()}" if given is None else given

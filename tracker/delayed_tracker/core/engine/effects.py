@@ -1,0 +1,93 @@
+"""Effects: what the core asks its owner to do in the world, as frozen values with ids.
+
+The owner drains them with ``TrackerCore.take_effects()``, performs them in any order and with any concurrency, and
+reports each exactly once through the verb named in its docstring. A result whose effect id the core has forgotten
+(because an epoch has passed) is ignored. Inside one effect the order of steps is part of the contract:
+new durable object -> commit in the catalogue -> report -> delete the old (design: invariant 6).
+"""
+
+from dataclasses import dataclass
+
+from delayed_tracker.core.rules.seal import FrozenIndexes
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSnapshot:
+    """Seal the frozen indexes and make them durable.
+
+    Steps: ``sealed = seal(frozen)`` away from the caller's thread; encode; create the snapshot; add it to the catalogue
+    under ``epoch``; report ``snapshot_stored(effect_id, bucket_id, sealed, snapshot_bytes=..., now=...)``. If the
+    catalogue refuses, delete the object again. On any failure report ``snapshot_failed(effect_id, now)``.
+    """
+
+    effect_id: int
+    epoch: int
+    frozen: FrozenIndexes
+    seal_number: int
+    """For the catalogue: taken when the indexes were frozen, so that a later attempt of this effect keeps it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSegments:
+    """Read and decode segments ``first`` to ``last`` (0-based, inclusive; storage entry = segment + 1).
+
+    Report ``segments_loaded(effect_id, indexes, now)`` with the rows of all of them in order, or
+    ``segment_load_failed(effect_id, now, lost=...)``: ``lost=True`` if the snapshot is missing or corrupt.
+    """
+
+    effect_id: int
+    epoch: int
+    bucket_id: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSnapshots:
+    """Remove the buckets from the catalogue under ``epoch`` in one step, then delete their snapshots.
+
+    With no bucket ids it only records the epoch, which fences writers of older ones. Report
+    ``snapshots_deleted(effect_id)`` or ``delete_failed(effect_id, now)``; a retry repeats both steps harmlessly.
+    """
+
+    effect_id: int
+    epoch: int
+    bucket_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MergeSource:
+    """One snapshot of a merge, and which of its rows still count."""
+
+    bucket_id: int
+    segment_count: int
+    live: PositionBitmap
+    """Positions outside are dropped from the merged snapshot. Lent until the result is reported: nobody changes it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MergeSnapshots:
+    """Make one snapshot of several, a few segments at a time.
+
+    Two passes over the sources' segments: bounds and bitmaps first, then bytes. Create the merged snapshot; in one
+    catalogue step under ``epoch`` remove the sources and add it; report ``snapshots_merged(effect_id, bucket_id, ...)``;
+    the core asks for the sources' deletion afterwards. On failure everything is as before: report
+    ``merge_failed(effect_id, now, ...)``, naming sources that are missing or corrupt, or that the merged snapshot
+    would be too large for one metadata entry.
+    """
+
+    effect_id: int
+    epoch: int
+    sources: tuple[MergeSource, ...]
+    """Ascending by range."""
+    first: Position
+    last: Position
+    step_ms: int
+    count_max: int
+    seal_number: int
+    """For the catalogue: taken together with ``live``."""
+
+
+Effect = StoreSnapshot | LoadSegments | DeleteSnapshots | MergeSnapshots

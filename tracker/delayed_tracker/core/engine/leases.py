@@ -1,0 +1,344 @@
+"""Leases: due positions in somebody's hands, until they are acknowledged, given back, or their time is up.
+
+A leased position keeps the bit of its home. Crossing a network makes leases necessary (beyond PIP-195): a lost answer
+must not lose its messages.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from delayed_tracker.core.engine.ended_leases import EndedLeases
+from delayed_tracker.core.values.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.errors import InvalidInput, InvariantViolation
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.core.values.ordered_map import OrderedMap
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+
+_ROW_BYTES = 24
+_BITS_BYTES = 2
+_LEASE_BYTES = 1_400
+"""An entry in both tables, three arrays and what holds them together, beyond rows and bits."""
+
+_NOTHING_ENDED: Final = EndedLeases(kept_ms=1, positions_max=1)
+"""Shared by all trackers without an expired lease: it is only looked into."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseAck:
+    """What is to be acknowledged of one lease."""
+
+    lease_id: int
+    positions: PositionColumns | None
+    """None: all that the lease holds, provided that it still is ``held_count``."""
+    held_count: int = 0
+
+
+class Lease:
+    """Positions under one lease id with one expiry: those still in ``bits`` are outstanding.
+
+    A lease is one of these, until a part of it is extended.
+    """
+
+    __slots__ = ("_bits", "expires_at_ms", "indexes", "lease_id", "nbytes", "part")
+
+    def __init__(self, lease_id: int, part: int, expires_at_ms: int, indexes: IndexColumns) -> None:
+        self.lease_id = lease_id
+        self.part = part
+        """Tells parts that end at the same moment apart."""
+        self.expires_at_ms = expires_at_ms
+        """In elapsed time, as every moment in this module: a step of the wall clock ends no lease."""
+        self.indexes = indexes
+        # Most leases end whole: their bits are made when somebody asks for a part.
+        self._bits: PositionBitmap | None = None
+        self.nbytes = _LEASE_BYTES + (_ROW_BYTES + _BITS_BYTES) * len(indexes)
+        """Memory of its rows and bits: nothing is let go before all of it has ended."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether certainly every row is still leased."""
+        return self._bits is None
+
+    @property
+    def bits(self) -> PositionBitmap:
+        """What is outstanding, this lease's own."""
+        if self._bits is None:
+            self._bits = PositionBitmap.of(self.indexes.positions)
+        return self._bits
+
+    def outstanding(self) -> IndexColumns:
+        """The rows that are still leased."""
+        if self.is_whole or len(self.bits) == len(self.indexes):
+            return self.indexes
+        return self.indexes.take(self.bits.contains(self.indexes.positions))
+
+
+class LeaseTable:
+    """All leases, found by id and by expiry; ``bits`` is the union of what they hold."""
+
+    __slots__ = (
+        "_bits",
+        "_dropped_count",
+        "_dropped_through",
+        "_ended",
+        "_expiries",
+        "_last_id",
+        "_last_part",
+        "_leases",
+        "_limits",
+        "_parts_bytes",
+        "_unlisted",
+        "_unlisted_count",
+    )
+
+    def __init__(self, limits: TrackerLimits) -> None:
+        self._limits = limits
+        # Made when a lease expires: most trackers are idle.
+        self._ended: EndedLeases | None = None
+        self._leases: dict[int, list[Lease]] = {}
+        self._expiries: OrderedMap[tuple[int, int], Lease] = OrderedMap()
+        self._last_id = 0
+        self._last_part = 0
+        # A lease loses what was dropped when somebody looks at it, and all of them once that is worth the look.
+        self._dropped_through = BEFORE_ALL
+        self._dropped_count = 0
+        self._parts_bytes = 0
+        self._bits = PositionBitmap()
+        # Leases, by part, that the union does not hold yet: most end before somebody asks for it.
+        self._unlisted: dict[int, Lease] | None = None
+        self._unlisted_count = 0
+
+    @property
+    def ended(self) -> EndedLeases:
+        """What leases held when they expired."""
+        return _NOTHING_ENDED if self._ended is None else self._ended
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that all leases hold, about. O(1)."""
+        return self._parts_bytes + self.bits.estimated_nbytes + self.ended.nbytes
+
+    @property
+    def listed_nbytes(self) -> int:
+        """The same without a look at what was leased since the last one."""
+        return self._parts_bytes + self._bits.estimated_nbytes + self.ended.nbytes
+
+    def __len__(self) -> int:
+        return len(self._leases)
+
+    @property
+    def leased_count(self) -> int:
+        """Positions leased. O(1)."""
+        return len(self._bits) + self._unlisted_count
+
+    @property
+    def defers(self) -> bool:
+        """Whether some lease has no bits yet."""
+        return any(lease.is_whole for lease in self._expiries.values())
+
+    @property
+    def bits(self) -> PositionBitmap:
+        """The positions leased, this table's own. O(1) but for what was leased since the last look."""
+        if self._unlisted:
+            self._bits.add(PositionColumns.concat([lease.indexes.positions for lease in self._unlisted.values()]))
+            self._unlisted, self._unlisted_count = None, 0
+        return self._bits
+
+    def number_after(self, last_id: int) -> None:
+        """Take all ids up to this one as given out, by whoever kept this table before."""
+        self._last_id = max(self._last_id, last_id)
+
+    def grant(self, indexes: IndexColumns, expires_at_ms: int) -> int:
+        """Lease rows that are not leased; returns the lease's id, ever higher."""
+        self.ended.forget(indexes.positions)
+        self._last_id += 1
+        self._begin(self._last_id, indexes, expires_at_ms)
+        return self._last_id
+
+    def _begin(self, lease_id: int, indexes: IndexColumns, expires_at_ms: int) -> None:
+        self._last_part += 1
+        lease = Lease(lease_id, self._last_part, expires_at_ms, indexes)
+        self._parts_bytes += lease.nbytes
+        self._leases.setdefault(lease_id, []).append(lease)
+        self._expiries[expires_at_ms, lease.part] = lease
+        if self._unlisted is None:
+            self._unlisted = {}
+        self._unlisted[lease.part] = lease
+        self._unlisted_count += len(indexes)
+
+    def end_whole(self, lease_id: int, positions: PositionColumns) -> bool:
+        """End a lease if these are its positions, as they were handed out. False: it is otherwise, nothing changed."""
+        parts = self._leases.get(lease_id, ())
+        if len(parts) != 1 or not parts[0].is_whole:
+            return False
+        (lease,) = parts
+        if (
+            not np.array_equal(lease.indexes.entry_id, positions.entry_id)
+            or not np.array_equal(lease.indexes.ledger_id, positions.ledger_id)
+            or positions.at_or_below(self._dropped_through).any()
+        ):
+            return False
+        self._end_untouched(lease)
+        return True
+
+    def _end_untouched(self, lease: Lease) -> None:
+        if self._unlisted is not None and self._unlisted.pop(lease.part, None) is not None:
+            self._unlisted_count -= len(lease.indexes)
+        else:
+            self._bits.remove(lease.indexes.positions)
+        self._end(lease)
+
+    def divide(self, lease_id: int, parts: Sequence[IndexColumns]) -> list[int]:
+        """Make a lease that was just granted several, one for each part of its rows; returns their ids."""
+        (lease,) = self._leases[lease_id]
+        self._end_untouched(lease)
+        self._begin(lease_id, parts[0], lease.expires_at_ms)
+        return [lease_id, *(self.grant(part, lease.expires_at_ms) for part in parts[1:])]
+
+    def require_issued(self, lease_id: int) -> None:
+        """Raise InvalidInput for an id that was never given out."""
+        if not 1 <= lease_id <= self._last_id:
+            raise InvalidInput("lease_id", lease_id, "give the lease id of a poll's answer")
+
+    def held_by(self, lease_id: int, positions: PositionColumns) -> BoolArray:
+        """For each position, whether it is outstanding under this lease; an ended lease holds nothing."""
+        held = np.zeros(len(positions), np.bool_)
+        for lease in self._leases.get(lease_id, ()):
+            lease.bits.remove_through(self._dropped_through)
+            held |= lease.bits.contains(positions)
+        return held
+
+    def of(self, lease_id: int) -> IndexColumns:
+        """The rows outstanding under a lease; none if it has ended."""
+        self._trim_all()
+        return IndexColumns.concat([lease.outstanding() for lease in self._leases.get(lease_id, ())])
+
+    def release(self, lease_id: int, positions: PositionColumns) -> IndexColumns:
+        """End the lease of positions that it holds; returns their rows."""
+        chosen = PositionBitmap.of(positions)
+        released = []
+        for lease in list(self._leases[lease_id]):
+            lease.bits.remove_through(self._dropped_through)
+            rows = lease.outstanding()
+            released.append(rows.take(chosen.contains(rows.positions)))
+            lease.bits.subtract(chosen)
+            if not lease.bits:
+                self._end(lease)
+        self.bits.subtract(chosen)
+        return IndexColumns.concat(released)
+
+    def extend(self, lease_id: int, positions: PositionColumns, expires_at_ms: int) -> None:
+        """Give positions that a lease holds a new expiry; the others keep theirs."""
+        rows = self.release(lease_id, positions)
+        self._begin(lease_id, rows, expires_at_ms)
+
+    def holder(self, position: Position) -> Lease | None:
+        """The lease that holds a position, or None. O(leases)."""
+        if not self.bits.has(position):
+            return None
+        return next(lease for parts in self._leases.values() for lease in parts if lease.bits.has(position))
+
+    def next_expiry_ms(self) -> int | None:
+        """When the first lease ends, or None. O(1)."""
+        return self._expiries.first()[0][0] if self._expiries else None
+
+    def expire(self, elapsed_ms: int) -> list[IndexColumns]:
+        """End every lease whose time is up by then; returns what was outstanding."""
+        returned = []
+        while self._expiries and self._expiries.first()[0][0] <= elapsed_ms:
+            lease = self._expiries.first()[1]
+            lease.bits.remove_through(self._dropped_through)
+            rows = lease.outstanding()
+            returned.append(rows)
+            self.bits.subtract(lease.bits)
+            self._end(lease)
+            self._remember(lease.lease_id, rows.positions, lease.expires_at_ms)
+        return returned
+
+    def _remember(self, lease_id: int, positions: PositionColumns, ended_ms: int) -> None:
+        if self._ended is None:
+            limits = self._limits
+            self._ended = EndedLeases(kept_ms=limits.late_ack_ms, positions_max=limits.late_ack_positions_max)
+        self._ended.remember(lease_id, positions, ended_ms)
+
+    def release_all(self) -> list[IndexColumns]:
+        """End every lease; returns what was outstanding."""
+        returned = self.outstanding()
+        self.clear()
+        return returned
+
+    def drop_through(self, position: Position) -> None:
+        """Forget leased positions at or below a position: they are never leased again. Amortised O(positions)."""
+        self.ended.forget_through(position)
+        self._dropped_through = max(self._dropped_through, position)
+        self._dropped_count += self.bits.remove_through(position)
+        if self._dropped_count >= len(self._leases):
+            self._trim_all()
+
+    def _trim_all(self) -> None:
+        if not self._dropped_count:
+            return
+        self._dropped_count = 0
+        for lease in list(self._expiries.values()):
+            lease.bits.remove_through(self._dropped_through)
+            if not lease.bits:
+                self._end(lease)
+
+    def outstanding(self) -> list[IndexColumns]:
+        """The rows of every lease that are still leased."""
+        self._trim_all()
+        return [lease.outstanding() for parts in self._leases.values() for lease in parts]
+
+    def clear(self) -> None:
+        """Forget all leases, those that have ended too; ids go on rising."""
+        self._ended = None
+        self._leases.clear()
+        self._expiries.clear()
+        self._dropped_through, self._dropped_count = BEFORE_ALL, 0
+        self._parts_bytes = 0
+        self._bits = PositionBitmap()
+        self._unlisted, self._unlisted_count = None, 0
+
+    def _end(self, lease: Lease) -> None:
+        del self._expiries[lease.expires_at_ms, lease.part]
+        self._parts_bytes -= lease.nbytes
+        parts = self._leases[lease.lease_id]
+        parts.remove(lease)
+        if not parts:
+            del self._leases[lease.lease_id]
+
+    def check(self) -> None:
+        """Raise InvariantViolation unless leases are disjoint, not empty, and found under their expiry."""
+        union = PositionBitmap()
+        for lease_id, parts in self._leases.items():
+            if not parts or not 1 <= lease_id <= self._last_id:
+                raise InvariantViolation(f"lease {lease_id} is empty, or has an id that was never given out")
+            for lease in parts:
+                self._check_part(lease, lease_id)
+                bits = lease.bits.copy()
+                bits.remove_through(self._dropped_through)
+                if not bits and not self._dropped_count:
+                    raise InvariantViolation(f"lease {lease_id} holds nothing")
+                if union.update(bits) != len(bits):
+                    raise InvariantViolation(f"lease {lease_id} holds a position of another lease")
+        self.bits.check()
+        self.ended.check(self.bits)
+        if union != self.bits:
+            raise InvariantViolation("the leased positions are not those that the leases hold")
+        if len(self._expiries) != sum(map(len, self._leases.values())):
+            raise InvariantViolation("an expiry stands for a lease that has ended")
+        if self._parts_bytes != sum(lease.nbytes for parts in self._leases.values() for lease in parts):
+            raise InvariantViolation(f"{self._parts_bytes} bytes are counted for the leases, they hold others")
+
+    def _check_part(self, lease: Lease, lease_id: int) -> None:
+        lease.bits.check()
+        if lease.lease_id != lease_id or not 1 <= lease.part <= self._last_part:
+            raise InvariantViolation(f"a part of lease {lease.lease_id} is filed under {lease_id}")
+        if not lease.bits and not self._dropped_count:  # somebody looked at it, and it waits for all to be trimmed
+            raise InvariantViolation(f"lease {lease_id} holds nothing")
+        if len(lease.outstanding()) != len(lease.bits):
+            raise InvariantViolation(f"lease {lease_id} has bits without rows")
+        if self._expiries.get((lease.expires_at_ms, lease.part)) is not lease:
+            raise InvariantViolation(f"lease {lease_id} has lost its expiry: it would never return")

@@ -1,0 +1,397 @@
+"""The state that verbs and effect results share: bits, copies, leases and counters, and the moves between them.
+
+Every method keeps the invariants of design 3.3 that concern it; which move happens when is decided by its callers.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from delayed_tracker.core.engine.counters import Counters
+from delayed_tracker.core.engine.leases import LeaseTable
+from delayed_tracker.core.index.buckets import Home, SnapshotSegments
+from delayed_tracker.core.index.membership import Membership
+from delayed_tracker.core.index.run_heap import RunHeap
+from delayed_tracker.core.index.runs import Run
+from delayed_tracker.core.index.segment_queue import SegmentQueue
+from delayed_tracker.core.rules.fixed_delay import FixedDelayDetector
+from delayed_tracker.core.rules.seal import FrozenIndexes, without_old_dates
+from delayed_tracker.core.values.columns import BoolArray, IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.core.values.verb_results import BucketState
+
+_DEAD_COPIES_SLACK = 1_024
+_SETTLE_BLOCK = 64
+
+
+class TrackerState:
+    """Plain state with one owner."""
+
+    __slots__ = (
+        "_checked_head",
+        "_gone",
+        "counters",
+        "epoch",
+        "fixed_delay",
+        "heap",
+        "last_seal_number",
+        "late",
+        "leases",
+        "limits",
+        "mark_delete",
+        "members",
+        "membership_bytes",
+        "mutable",
+        "sealed_changes",
+        "sealed_count",
+        "sealing_count",
+        "segments",
+        "segments_bytes",
+        "snapshot_bytes",
+    )
+
+    def __init__(self, limits: TrackerLimits, *, epoch: int, mark_delete: Position) -> None:
+        self.limits = limits
+        self.sealed_changes = 0
+        """How often a stored bucket has come or gone: as many are not the same ones."""
+        self.last_seal_number = 0
+        """The last number that a bucket's content took when it was frozen. It never goes back, not by a clear either."""
+        self.epoch = epoch
+        self.mark_delete = mark_delete
+        self.counters = Counters()
+        self.leases = LeaseTable(limits)
+        self.fixed_delay: FixedDelayDetector | None = None
+        if limits.kind is TrackerKind.IN_MEMORY and limits.fixed_delay_lookahead:
+            self.fixed_delay = FixedDelayDetector(lookahead=limits.fixed_delay_lookahead, tick_ms=limits.tick_ms)
+        self.reset_homes()
+
+    def reset_homes(self) -> None:
+        """Start with no position, no copy and no lease; counters, epoch and mark-delete stay."""
+        self.members = Membership()
+        self.heap = RunHeap()
+        # Positions that were taken out of `ready` rows or ended leases while their bits wait to be cleared together.
+        self._gone: tuple[PositionColumns, ...] = ()
+        self._checked_head: tuple[int, int] | None = None
+        self.leases.clear()
+        self.segments = SegmentQueue()
+        self.mutable = self.members.open_home(BucketState.MUTABLE)
+        self.late = self.members.open_home(BucketState.LATE)
+        self.counters.tracked = 0
+        self.snapshot_bytes = 0
+        self.membership_bytes = 0
+        self.segments_bytes = 0
+        self.sealed_count = 0
+        self.sealing_count = 0
+
+    def next_seal_number(self) -> int:
+        """Take the number of content that is frozen at this moment: higher than that of everything frozen before."""
+        self.last_seal_number += 1
+        return self.last_seal_number
+
+    # -- what counts -------------------------------------------------------------------------------------------------
+
+    def is_live(self, home: Home, indexes: IndexColumns) -> BoolArray:
+        """For each copy of a home, whether it counts: its bit is set, it is not leased, and its deadline is the last."""
+        positions = indexes.positions
+        live = home.bits.contains(positions)
+        if self.leases.bits:
+            live &= ~self.leases.bits.contains(positions)
+        return live if home.memory is None else without_old_dates(live, indexes, home.memory.redated or {})
+
+    def is_live_in(self, run: Run, indexes: IndexColumns) -> BoolArray:
+        """The same for copies of a run."""
+        return self.is_live(self.members.homes[run.home_key], indexes)
+
+    def every_copy_is_live(self, *, taken_count: int = 0) -> bool:
+        """Whether certainly each copy that was not passed counts, apart from those taken and not leased yet. O(1).
+
+        Each tracked position that is not leased has a copy or an unloaded row. If there are no more of these than such
+        positions, each has one, and nothing has to be looked up. Snapshots of others may lack rows until all are loaded.
+        """
+        if self.segments.has_foreign:
+            return False
+        copies = self.heap.loaded_count + self.segments.unloaded_count
+        return copies == self.counters.tracked - self.leases.leased_count - taken_count
+
+    # -- bits --------------------------------------------------------------------------------------------------------
+
+    def drop(self, positions: PositionColumns) -> tuple[int, list[Home]]:
+        """Clear the bits of positions that are not leased, wherever they are; their copies stay behind, dead.
+
+        Returns how many were set, and the homes that lost some.
+        """
+        dropped = 0
+        homes: dict[int, Home] = {}
+        for home, rows in list(self.members.locate(positions)):
+            here = positions.take(rows)
+            count = self.members.remove(home, here)
+            dropped += count
+            homes[home.key] = home
+            if home.memory is not None:
+                home.memory.note_dead(here)
+                self._compact_if_mostly_dead(home)
+        self.counters.tracked -= dropped
+        return dropped, list(homes.values())
+
+    def take_bits(self, positions: PositionColumns) -> tuple[int, list[Home]]:
+        """Clear the bits of positions whose copies were just consumed (hand-off, ack of a lease)."""
+        taken, homes = self.members.forget(positions)
+        self.counters.tracked -= taken
+        return taken, homes
+
+    def forget_soon(self, positions: PositionColumns) -> None:
+        """Stop tracking positions whose copies were just consumed; :meth:`settle_bits` clears their bits."""
+        self._gone = (*self._gone, positions)
+        self.counters.tracked -= len(positions)
+
+    @property
+    def gone_count(self) -> int:
+        """Positions whose bits wait to be cleared."""
+        return sum(map(len, self._gone))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether bits and runs are as the counters say: nothing is merged ahead, no bit waits to be cleared."""
+        return self.heap.ready is None and not self._gone
+
+    @property
+    def defers(self) -> bool:
+        """Whether looking at everything would change how something is kept."""
+        return not self.is_settled or self.leases.defers
+
+    def settle_bits(self) -> list[Home]:
+        """Clear the bits that wait for it and put away what was merged ahead. Returns the homes that lost bits.
+
+        Taking a thousand rows out of a hundred buckets clears ten bits in each: a step for every bucket, each time. So
+        they wait for each other until somebody looks at bits or runs.
+        """
+        self.heap.put_ready_away()
+        self._checked_head = None
+        if not self._gone:
+            return []
+        gone, self._gone = self._gone, ()
+        positions = PositionColumns.concat(gone)
+        count, homes = self.members.forget(positions)
+        assert count == len(positions)
+        return homes
+
+    def trim(self, position: Position) -> tuple[int, list[Home]]:
+        """Clear every bit at or below a position, leased or not. O(homes + ledgers)."""
+        self.leases.drop_through(position)
+        trimmed = 0
+        homes = []
+        for home in list(self.members.homes.values()):
+            count = self.members.remove_through(home, position)
+            if not count:
+                continue
+            trimmed += count
+            homes.append(home)
+            if home.memory is not None:
+                if home.memory.ghosts:
+                    home.memory.ghosts.remove_through(position)
+                home.memory.note_trimmed(count)
+                self._compact_if_mostly_dead(home)
+        self.counters.tracked -= trimmed
+        return trimmed, homes
+
+    # -- copies ------------------------------------------------------------------------------------------------------
+
+    def put(self, home: Home, indexes: IndexColumns) -> None:
+        """Add untracked, distinct rows to an open home."""
+        if not len(indexes):
+            return
+        self.leases.ended.forget(indexes.positions)
+        added = self.members.add(home, indexes.positions)
+        assert added == len(indexes)
+        self._put_copies(home, indexes, int(indexes.ledger_id.max()), int(indexes.deliver_at_ms.min()))
+
+    def put_above(self, home: Home, ledger_id: int, indexes: IndexColumns, min_deliver_at_ms: int) -> None:
+        """Add rows of one ledger, in ascending order, above all that is tracked of it."""
+        self.leases.ended.forget(indexes.positions)
+        self.members.add_above(home, ledger_id, indexes.entry_id)
+        self._put_copies(home, indexes, ledger_id, min_deliver_at_ms)
+
+    def _put_copies(self, home: Home, indexes: IndexColumns, last_ledger_id: int, min_deliver_at_ms: int) -> None:
+        assert home.is_open
+        memory = home.memory
+        assert memory is not None
+        memory.note_added(indexes)
+        self.counters.tracked += len(indexes)
+        memory.last_ledger_id = max(memory.last_ledger_id, last_ledger_id)
+        if memory.open_run is None:
+            # Each hand-out that looked into the last one left a sorted run: adds and polls in turn would leave thousands.
+            self._merge_small_runs(home)
+            memory.open_run = self.heap.new_run(home.key)
+        self.heap.append(memory.open_run, indexes, min_deliver_at_ms)
+
+    def give_back(self, indexes: IndexColumns) -> None:
+        """Make rows whose lease has ended deliverable again, under their home and their deadline."""
+        returned: dict[int, list[IndexColumns]] = {}
+        for home, rows in self.members.locate(indexes.positions):
+            returned.setdefault(home.key, []).append(indexes.take(rows))
+        for key, parts in returned.items():
+            home = self.members.homes[key]
+            self.heap.new_run(key, IndexColumns.concat(parts).sorted(), is_stored=home.memory is None)
+            self._merge_small_runs(home)
+
+    def sort_run(self, run: Run) -> None:
+        """Make a run ready to be looked into; adds go to a new one from now on."""
+        home = self.members.homes[run.home_key]
+        if home.memory is not None and home.memory.open_run is run:
+            home.memory.open_run = None
+        self.heap.sort(run)
+        run.suspect = False
+
+    def _merge_small_runs(self, home: Home) -> None:
+        """Keep the sorted runs of a home geometric in size, so that their number stays logarithmic."""
+        open_run = home.memory.open_run if home.memory is not None else None
+        ready = self.heap.ready
+        busy = set() if ready is None else set(ready.runs)
+        runs = [run for run in self.heap.of_home(home.key) if run is not open_run and run not in busy]
+        runs.sort(key=len)
+        # Afterwards each run is more than twice as long as all shorter ones together. Looking further than the first one
+        # that is too long matters: a single copy that is not due would keep any number of equal runs apart.
+        shorter = join_count = 0
+        for number, run in enumerate(runs):
+            if number and len(run) <= 2 * shorter:
+                join_count = number + 1
+            shorter += len(run)
+        if join_count:
+            self._rebuild(home, runs[:join_count])
+
+    def _rebuild(self, home: Home, runs: Sequence[Run]) -> None:
+        rows = IndexColumns.concat([chunk for run in runs for chunk in run.chunks()])
+        for run in runs:
+            self.heap.drop(run)
+        # Copies of leased positions are dropped as well: a lease that ends brings its own.
+        rows = rows.take(self.is_live(home, rows)).sorted()
+        if len(rows):
+            self.heap.new_run(home.key, rows, is_stored=home.memory is None)
+
+    def _compact_if_mostly_dead(self, home: Home) -> None:
+        memory = home.memory
+        if memory is None or memory.dead_count <= len(home.bits) + _DEAD_COPIES_SLACK:
+            return
+        runs = self.heap.of_home(home.key)
+        memory.open_run = None
+        self._rebuild(home, runs)
+        memory.forget_dead()
+
+    def drop_dead_copies(self, home: Home) -> None:
+        """Drop the copies of a home that do not count. O(its copies)."""
+        for run in self.heap.of_home(home.key):
+            if not all(self.is_live(home, chunk).all() for chunk in run.chunks()):
+                self._rebuild(home, [run])
+
+    def forget_copies(self, home: Home) -> None:
+        """Drop every copy of a home from memory."""
+        self.heap.drop_home(home.key)
+
+    def reachable_in_memory(self, home: Home) -> PositionBitmap:
+        """Positions of a home that a live copy in memory or a lease holds."""
+        reachable = PositionBitmap()
+        for run in self.heap.of_home(home.key):
+            for chunk in run.chunks():
+                reachable.add(chunk.take(self.is_live(home, chunk)).positions)
+        for leased in self.leases.outstanding():
+            reachable.add(leased.take(home.bits.contains(leased.positions)).positions)
+        return reachable
+
+    def freeze(self, home: Home) -> FrozenIndexes:
+        """What sealing a home in memory needs, detached from what happens next until the result is reported.
+
+        O(runs), and a look at every ledger number; 50,000 bitmaps would take 40 ms to copy.
+        """
+        assert home.memory is not None
+        first, last = home.bits.first(), home.bits.last()
+        assert first is not None
+        assert last is not None
+        chunks = [chunk for run in self.heap.of_home(home.key) for chunk in run.chunks()]
+        # Leased positions have no copy in a run, but the snapshot must hold whatever has a bit. Those of other homes go
+        # when it is sealed, away from the caller's path.
+        if home.bits.intersection_count(self.leases.bits):
+            chunks += self.leases.outstanding()
+        return FrozenIndexes(
+            home_key=home.key,
+            chunks=tuple(chunk for chunk in chunks if len(chunk)),
+            live=home.bits.lend(),
+            redated=dict(home.memory.redated or {}),
+            step_ms=self.limits.max_step_per_segment_ms,
+            count_max=self.limits.max_indexes_per_segment,
+            first=first,
+            last=last,
+        )
+
+    def settle(self) -> None:
+        """Bring a live copy to the head of the heap, so that the next deadline is exact. Amortised O(1)."""
+        look_at = _SETTLE_BLOCK
+        if self.every_copy_is_live():
+            return
+        while (run := self.heap.first()) is not None:
+            if self._checked_head == (run.run_id, run.min_deliver_at_ms):
+                return
+            home = self.members.homes[run.home_key]
+            if not run.is_sorted:
+                if not run.suspect:
+                    return
+                self.sort_run(run)
+            head = run.rows.take(slice(0, 1))
+            if self.is_live(home, head)[0]:
+                self._checked_head = (run.run_id, run.min_deliver_at_ms)
+                return
+            block = run.rows.take(slice(0, look_at))
+            live = self.is_live(home, block)
+            self.heap.advance(run, int(np.argmax(live)) if live.any() else len(block))
+            look_at *= 2
+
+    def insert_sealed(self, bits: PositionBitmap, snapshot: SnapshotSegments, first: Position, last: Position) -> Home:
+        """A new home for bits that no home has, whose copies lie in a snapshot. O(bitmaps)."""
+        home = Home(0, BucketState.SEALED, bits, memory=None, first=first, last=last)
+        self.members.insert_sealed(home)
+        self.enter_snapshot(home, snapshot)
+        return home
+
+    def enter_snapshot(self, home: Home, snapshot: SnapshotSegments, ledger_bytes: float | None = None) -> None:
+        """From now on a home's copies lie in a snapshot: account it, and queue what is not loaded.
+
+        O(1) if the memory of its bitmaps was measured elsewhere, else O(bitmaps).
+        """
+        home.enter(snapshot)
+        self.sealed_count += 1
+        self.sealed_changes += 1
+        self.snapshot_bytes += snapshot.snapshot_bytes
+        self.segments_bytes += snapshot.nbytes
+        measured_count = home.sealed_count if ledger_bytes else len(home.bits)
+        home.ledger_bytes = ledger_bytes or home.bits.nbytes / max(1, home.bits.ledger_count)
+        home.ledger_positions = measured_count / max(1, home.bits.ledger_count)
+        self.account(home)
+        self.segments.update(home)
+
+    def account(self, home: Home) -> None:
+        """Count the bits of a home, and their memory, as they are now: call after each change to one that is not open. O(1)."""
+        if not home.is_open:
+            unstored = 0 if home.memory is None else len(home.bits)
+            self.sealing_count += unstored - home.sealing_count
+            home.sealing_count = unstored
+            now_bytes = home.bits_bytes
+            self.membership_bytes += now_bytes - home.membership_bytes
+            home.membership_bytes = now_bytes
+
+    def remove_home(self, home: Home) -> None:
+        """Forget a home that has no bits left, with its copies."""
+        assert not home.bits
+        self.forget_copies(home)
+        self.unlist_home(home)
+
+    def unlist_home(self, home: Home) -> None:
+        """Forget a home; its bits and its copies have found another, or are none."""
+        self.segments.remove(home.key)
+        self.members.remove_home(home)
+        self.membership_bytes -= home.membership_bytes
+        self.sealing_count -= home.sealing_count
+        if home.snapshot is not None:
+            self.snapshot_bytes -= home.snapshot.snapshot_bytes
+            self.segments_bytes -= home.snapshot.nbytes
+            self.sealed_count -= 1
+            self.sealed_changes += 1

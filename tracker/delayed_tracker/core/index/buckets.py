@@ -1,0 +1,202 @@
+"""Homes: where a tracked position's one bit lives. The mutable bucket, the late positions, and every sealed bucket.
+
+A home begins in memory (its copies are runs), is frozen when it is sealed, and ends as a snapshot whose segments are
+loaded when they come near. The object, and so the bits, stay the same all along: sealing moves nothing.
+"""
+
+from dataclasses import dataclass, field
+
+from delayed_tracker.core.index.packed_bounds import PackedBounds
+from delayed_tracker.core.index.runs import Run
+from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.errors import InvariantViolation
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.core.values.verb_results import BucketState
+
+_SNAPSHOT_BYTES = 2_200
+"""A stored home with its range, its segment columns and its places in the queues, beyond segments and bits."""
+
+
+@dataclass(slots=True)
+class MemoryCopies:
+    """What a home in memory knows about its copies beyond the bits.
+
+    A bit can be cleared while its copy stays in a run: a ghost. If the position is added again, the old copy must not
+    be handed out under the new bit, so such positions are listed with the deadline that counts.
+    """
+
+    open_run: Run | None = None
+    """The run that adds go to; None after it was sorted for a hand-out."""
+    ghosts: PositionBitmap | None = None
+    """Positions without a bit that still have a copy; None for none, which most trackers have always."""
+    redated: dict[Position, int] | None = None
+    """Deadlines of positions that have an older copy; None for none."""
+    dead_count: int = 0
+    """At most this many dead copies lie in the runs, so that copies are bounded by bits plus this."""
+    last_ledger_id: int = -1
+    """Highest ledger ever added."""
+
+    def note_dead(self, positions: PositionColumns) -> None:
+        """Remember that these positions' copies stay behind without a bit."""
+        if self.ghosts is None:
+            self.ghosts = PositionBitmap()
+        self.ghosts.add(positions)
+        self.note_trimmed(len(positions))
+
+    def note_trimmed(self, count: int) -> None:
+        """Count copies that stay behind and can never be added again (they are below mark-delete)."""
+        self.dead_count += count
+        if self.open_run is not None:
+            self.open_run.suspect = True
+
+    def note_added(self, indexes: IndexColumns) -> None:
+        """Date positions anew that still have an older copy somewhere."""
+        if not self.ghosts:
+            return
+        again = indexes.take(self.ghosts.contains(indexes.positions))
+        if len(again) and self.redated is None:
+            self.redated = {}
+        for deliver_at_ms, ledger_id, entry_id in again:
+            assert self.redated is not None
+            self.redated[Position(ledger_id, entry_id)] = deliver_at_ms
+
+    def forget_dead(self) -> None:
+        """All runs were rebuilt without dead copies."""
+        self.ghosts = None
+        self.redated = None
+        self.dead_count = 0
+
+
+@dataclass(slots=True)
+class SnapshotSegments:
+    """The durable side of a sealed home: its segments and how far they are loaded."""
+
+    bucket_id: int
+    bounds: PackedBounds
+    snapshot_bytes: int
+    next_segment: int = 0
+    """First segment that is neither loaded nor being loaded."""
+    is_foreign: bool = False
+    """Its bitmaps were not ours to make: they may name positions that no segment has."""
+    load_effect_id: int | None = None
+    load_first: int = 0
+    """First segment of the load in flight."""
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of what is known about the segments. O(1)."""
+        return _SNAPSHOT_BYTES + self.bounds.nbytes
+
+    @property
+    def first_unloaded(self) -> int:
+        """First segment whose rows are not in memory yet."""
+        return self.next_segment if self.load_effect_id is None else self.load_first
+
+    @property
+    def unloaded_count(self) -> int:
+        """Rows in segments that are not in memory yet."""
+        return self.bounds.row_count(self.first_unloaded, len(self.bounds))
+
+    @property
+    def next_min_ms(self) -> int | None:
+        """First deadline of what is not in memory yet, or None if everything is."""
+        if self.first_unloaded >= len(self.bounds):
+            return None
+        return self.bounds.earliest_ms(self.first_unloaded)
+
+
+@dataclass(slots=True, eq=False)
+class Home:
+    """One set of bits with the place its copies are in: exactly one of ``memory`` and ``snapshot`` is set."""
+
+    key: int
+    state: BucketState
+    bits: PositionBitmap = field(default_factory=PositionBitmap)
+    memory: MemoryCopies | None = field(default_factory=MemoryCopies)
+    snapshot: SnapshotSegments | None = None
+    ledgers: dict[int, None] = field(default_factory=dict)
+    """Ledgers under which the core's ledger index lists this home; no set, which takes more memory when it is empty."""
+    first: Position | None = None
+    last: Position | None = None
+    """Range it was sealed with, inclusive; None while it is open for adds."""
+    sealed_count: int = 0
+    ledger_bytes: float | None = None
+    """Memory of the bitmap of one ledger, on average, when it was last measured (sealing, recovery)."""
+    ledger_positions: float = 0.0
+    """Positions of one ledger, on average, at that time."""
+    membership_bytes: int = 0
+    """Memory of the bits as it was last accounted; 0 while it is open for adds."""
+    sealing_count: int = 0
+    """Positions that no snapshot has, as it was last accounted; 0 while it is open for adds."""
+    min_deliver_at_ms: int = 0
+    max_deliver_at_ms: int = 0
+    merging: bool = False
+    """A merge reads its snapshot: it stays until that has ended."""
+    snapshot_lost: bool = False
+    """Its snapshot is missing or corrupt: what is left of it is in memory only."""
+    store_failed: bool = False
+    """Its snapshot could not be stored: it stays in memory until a later try succeeds."""
+
+    def lies_outside(self, lowest: Position, highest: Position) -> bool:
+        """Whether it certainly holds nothing from ``lowest`` to ``highest``.
+
+        A ledger that never rolls over has any number of homes, most of them elsewhere in it.
+        """
+        return self.first is not None and self.last is not None and (self.last < lowest or highest < self.first)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether adds may go here."""
+        return self.state in (BucketState.MUTABLE, BucketState.LATE)
+
+    @property
+    def bits_bytes(self) -> int:
+        """Memory of the bits now, about. O(1)."""
+        if self.ledger_bytes is None:
+            return self.bits.estimated_nbytes
+        return self.bits.nbytes_since(self.ledger_bytes, self.ledger_positions)
+
+    def enter(self, snapshot: SnapshotSegments) -> None:
+        """From now on its copies lie in a snapshot of one segment or more."""
+        self.state, self.memory, self.snapshot = BucketState.SEALED, None, snapshot
+        bounds = snapshot.bounds.take(0, len(snapshot.bounds))
+        self.sealed_count = int(bounds.count.sum())
+        self.min_deliver_at_ms = int(bounds.min_deliver_at_ms.min())
+        self.max_deliver_at_ms = int(bounds.max_deliver_at_ms.max())
+
+    def check(self) -> None:
+        """Raise InvariantViolation unless bits, range and place agree with the state."""
+        self.bits.check()
+        if (self.memory is None) == (self.snapshot is None):
+            raise InvariantViolation(f"home {self.key} is not in exactly one place")
+        if (self.snapshot is not None) != (self.state is BucketState.SEALED):
+            raise InvariantViolation(f"home {self.key} is {self.state.value} but its copies lie elsewhere")
+        if self.is_open != (self.first is None):
+            raise InvariantViolation(f"home {self.key} is {self.state.value} with a range of {self.first}")
+        lowest, highest = self.bits.first(), self.bits.last()
+        if (
+            self.first is not None
+            and self.last is not None
+            and lowest is not None
+            and highest is not None
+            and not self.first <= lowest <= highest <= self.last
+        ):
+            raise InvariantViolation(
+                f"home {self.key} holds {lowest} to {highest}, outside its range {self.first} to {self.last}"
+            )
+        if not set(self.bits.ledgers()) <= self.ledgers.keys():
+            raise InvariantViolation(f"home {self.key} has bits in a ledger under which it is not listed")
+        if self.memory is not None and highest is not None and highest.ledger_id > self.memory.last_ledger_id:
+            raise InvariantViolation(f"home {self.key} has forgotten its highest ledger, {highest.ledger_id}")
+        if self.snapshot is not None:
+            self._check_segments(self.snapshot.bounds, self.snapshot.next_segment)
+
+    def _check_segments(self, packed: PackedBounds, next_segment: int) -> None:
+        bounds = packed.take(0, len(packed))
+        if not 0 <= next_segment <= len(bounds) or self.sealed_count != int(bounds.count.sum()):
+            raise InvariantViolation(f"home {self.key} was sealed with {self.sealed_count} rows, its segments differ")
+        if (self.min_deliver_at_ms, self.max_deliver_at_ms) != (
+            int(bounds.min_deliver_at_ms.min()),
+            int(bounds.max_deliver_at_ms.max()),
+        ):
+            raise InvariantViolation(f"home {self.key} announces deadlines that are not those of its segments")

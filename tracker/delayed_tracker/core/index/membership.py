@@ -1,0 +1,227 @@
+"""All homes of a tracker: which position is tracked, and where its one bit is (design: invariant 1)."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from pyroaring import BitMap
+
+from delayed_tracker.core.index.buckets import Home
+from delayed_tracker.core.index.lookup import PositionLookup
+from delayed_tracker.core.values.columns import BEFORE_ALL, BoolArray, Int64Array, Position, PositionColumns
+from delayed_tracker.core.values.errors import InvariantViolation
+from delayed_tracker.core.values.ordered_map import OrderedMap
+from delayed_tracker.core.values.position_bitmap import PositionBitmap, bitmap_entries, by_ledger, entries_by_ledger
+from delayed_tracker.core.values.verb_results import BucketState
+
+_ASKED_PER_LISTING = 16
+"""Copying a bitmap for a lookup takes as long as a lookup saves, then, for positions in order; at random, much less."""
+_LOOKUP_LISTINGS_MAX = 1_024
+_LOOKUP_BYTES_MAX = 4 << 20
+"""Above either a lookup would take longer than a millisecond, or much memory: then ledgers are asked one by one."""
+
+
+class Membership:
+    """Homes by key, an index from ledger to homes, and the ranges of the sealed ones. Homes are pairwise disjoint.
+
+    Whoever changes bits of a home in it does so here: a lookup that was made before is no longer true.
+    """
+
+    __slots__ = ("_asked_count", "_by_ledger", "_lookup", "_next_key", "homes", "listed_count", "ranges")
+
+    def __init__(self) -> None:
+        self.homes: dict[int, Home] = {}
+        self.ranges: OrderedMap[tuple[Position, int], Position] = OrderedMap()
+        """(last position, home key) -> first position, of every home that is not open for adds. Only an index."""
+        self._by_ledger: dict[int, list[Home]] = {}
+        self._next_key = 1
+        self.listed_count = 0
+        """Places in the ledger index: one for each home and ledger."""
+        self._lookup: PositionLookup | None = None
+        """All bits as they are now, if enough was asked about them."""
+        self._asked_count = 0
+        """Positions that were asked about without a lookup since the last one was made."""
+
+    def open_home(self, state: BucketState) -> Home:
+        """Start an empty home that adds may go to."""
+        return self._insert(Home(self._next_key, state))
+
+    def insert_sealed(self, home: Home) -> Home:
+        """Take in a home built elsewhere (recovery), giving it its key."""
+        self._lookup = None
+        home.key = self._next_key
+        self._insert(home)
+        self.note_ledgers(home)
+        self.note_range(home)
+        return home
+
+    def _insert(self, home: Home) -> Home:
+        self.homes[home.key] = home
+        self._next_key += 1
+        return home
+
+    def note_ledgers(self, home: Home) -> None:
+        """List the home under every ledger it has bits in. O(ledgers that are new)."""
+        for ledger in home.bits.ledgers():
+            self._note_ledger(home, ledger)
+
+    def _note_ledger(self, home: Home, ledger: int) -> None:
+        if ledger not in home.ledgers:
+            home.ledgers[ledger] = None
+            self.listed_count += 1
+            self._by_ledger.setdefault(ledger, []).append(home)
+
+    def note_range(self, home: Home) -> None:
+        """Enter the range a home was sealed with."""
+        assert home.first is not None
+        assert home.last is not None
+        self.ranges[home.last, home.key] = home.first
+
+    def remove_home(self, home: Home) -> None:
+        """Forget a home and where it was listed."""
+        self._lookup = None
+        del self.homes[home.key]
+        if home.last is not None:
+            del self.ranges[home.last, home.key]
+        self.listed_count -= len(home.ledgers)
+        for ledger in home.ledgers:
+            others = [other for other in self._by_ledger[ledger] if other is not home]
+            if others:
+                self._by_ledger[ledger] = others
+            else:
+                del self._by_ledger[ledger]
+
+    def frontier(self) -> Position:
+        """The highest sealed position: what is not above it is late. O(log homes)."""
+        return self.ranges.last()[0][0] if self.ranges else BEFORE_ALL
+
+    def add(self, home: Home, positions: PositionColumns) -> int:
+        """Set bits in a home; returns how many were not set. The caller has made sure that no other home has them."""
+        self._lookup = None
+        added = home.bits.add(positions)
+        for ledger, _ in by_ledger(positions.ledger_id):
+            self._note_ledger(home, ledger)
+        return added
+
+    def contains(self, positions: PositionColumns) -> BoolArray:
+        """For each position, whether any home has its bit. Twenty times faster at random if nothing has changed."""
+        if self._lookup is None and self._is_lookup_wanted(len(positions)):
+            self._lookup = PositionLookup.of(self._bitmaps(), bytes_max=_LOOKUP_BYTES_MAX)
+        if self._lookup is not None:
+            return self._lookup.contains(positions)
+        tracked = np.zeros(len(positions), np.bool_)
+        for _, rows in self.locate(positions):
+            tracked[rows] = True
+        return tracked
+
+    def _is_lookup_wanted(self, count: int) -> bool:
+        """Whether a lookup is worth while, now that so many positions more are asked about. O(1)."""
+        self._asked_count += count
+        if self._asked_count < _ASKED_PER_LISTING * self.listed_count:
+            return False
+        self._asked_count = 0
+        return 0 < self.listed_count <= _LOOKUP_LISTINGS_MAX
+
+    def _bitmaps(self) -> Iterator[tuple[int, BitMap]]:
+        """Each ledger that has bits, with all of them; to be read only."""
+        for ledger, homes in self._by_ledger.items():
+            bitmaps = [bitmap for home in homes if (bitmap := home.bits.bitmap_of(ledger)) is not None]
+            if bitmaps:
+                yield ledger, bitmaps[0] if len(bitmaps) == 1 else BitMap.union(*bitmaps)
+
+    @property
+    def lookup_bytes(self) -> int:
+        """Memory of the lookup, if there is one. O(1)."""
+        return 0 if self._lookup is None else self._lookup.nbytes
+
+    def locate(self, positions: PositionColumns) -> Iterator[tuple[Home, Int64Array]]:
+        """Each home that has some of the positions, with the rows it has; rows of untracked positions are in none.
+
+        A home is named once for each ledger.
+        """
+        for ledger, selection in by_ledger(positions.ledger_id):
+            homes = self._by_ledger.get(ledger)
+            if homes is None:
+                continue
+            rows = np.arange(selection.start, selection.stop) if isinstance(selection, slice) else selection
+            entries = positions.entry_id[rows]
+            lowest, highest = Position(ledger, int(entries.min())), Position(ledger, int(entries.max()))
+            for home in homes:
+                if not len(rows):
+                    break
+                if home.lies_outside(lowest, highest):
+                    continue
+                here = home.bits.contains(positions.take(rows))
+                if here.any():
+                    yield home, rows[here]
+                    rows = rows[~here]
+
+    def forget(self, positions: PositionColumns) -> tuple[int, list[Home]]:
+        """Clear the bits of positions, whichever homes they are in. Returns how many were set, and those homes."""
+        self._lookup = None
+        forgotten = 0
+        homes: dict[int, Home] = {}
+        for ledger, entries in entries_by_ledger(positions):
+            lowest, highest = Position(ledger, entries.min()), Position(ledger, entries.max())
+            for home in self._by_ledger.get(ledger, ()):
+                if home.lies_outside(lowest, highest):
+                    continue
+                count = home.bits.remove_entries(ledger, entries)
+                if count:
+                    forgotten += count
+                    homes[home.key] = home
+        return forgotten, list(homes.values())
+
+    def remove(self, home: Home, positions: PositionColumns) -> int:
+        """Clear the bits of positions in one home; returns how many were set."""
+        self._lookup = None
+        return home.bits.remove(positions)
+
+    def remove_through(self, home: Home, position: Position) -> int:
+        """Clear all bits of a home at or below a position; returns how many were set. O(ledgers)."""
+        self._lookup = None
+        return home.bits.remove_through(position)
+
+    def subtract(self, home: Home, bits: PositionBitmap) -> int:
+        """Clear the bits of a set in one home; returns how many were set."""
+        self._lookup = None
+        return home.bits.subtract(bits)
+
+    def last_entry(self, ledger_id: int) -> int:
+        """The highest tracked entry of a ledger, -1 if it has none. O(homes of the ledger)."""
+        return max((home.bits.last_entry(ledger_id) for home in self._by_ledger.get(ledger_id, ())), default=-1)
+
+    def add_above(self, home: Home, ledger_id: int, entry_id: Int64Array) -> None:
+        """Set the bits of ascending entries above all tracked ones of a ledger."""
+        self._lookup = None
+        home.bits.add_above(ledger_id, entry_id)
+        self._note_ledger(home, ledger_id)
+
+    def entries_of(self, ledger_id: int) -> Int64Array:
+        """The tracked entries of a ledger, ascending. O(entries)."""
+        entries = BitMap()
+        for home in self._by_ledger.get(ledger_id, ()):
+            entries |= home.bits.bitmap_of(ledger_id) or BitMap()
+        return bitmap_entries(entries)
+
+    def check(self) -> int:
+        """Raise InvariantViolation unless homes are sound, disjoint and listed; returns the number of bits."""
+        union = PositionBitmap()
+        for key, home in self.homes.items():
+            home.check()
+            if home.key != key:
+                raise InvariantViolation(f"home {home.key} is filed under {key}")
+            if union.update(home.bits) != len(home.bits):
+                raise InvariantViolation(f"home {key} has a bit that another home has too")
+        listed = sorted((ledger, home.key) for ledger, homes in self._by_ledger.items() for home in homes)
+        if listed != sorted((ledger, home.key) for home in self.homes.values() for ledger in home.ledgers):
+            raise InvariantViolation("the ledger index does not list each home once under each of its ledgers")
+        if self.listed_count != len(listed):
+            raise InvariantViolation(f"{self.listed_count} places in the ledger index are counted, there are others")
+        expected = {(home.last, home.key): home.first for home in self.homes.values() if home.last is not None}
+        if dict(self.ranges) != expected:
+            raise InvariantViolation("the ranges are not those of the sealed homes")
+        if self._lookup is not None and (
+            self._lookup.position_count != len(union) or not self._lookup.contains(union.to_columns()).all()
+        ):
+            raise InvariantViolation("bits were changed, and what was made to look them up was kept")
+        return len(union)

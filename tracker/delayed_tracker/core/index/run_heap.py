@@ -1,0 +1,251 @@
+"""The shared heap of (head, run): which copies come next.
+
+Runs that are merged ahead (:mod:`delayed_tracker.core.index.merged_rows`) are off the heap until the merged rows are put away.
+"""
+
+import heapq
+from collections.abc import Callable, Iterator
+
+from delayed_tracker.core.index.merged_rows import ReadyRows, last_key, merge_ahead
+from delayed_tracker.core.index.runs import HeadKey, Run
+from delayed_tracker.core.values.columns import BoolArray, IndexColumns
+from delayed_tracker.core.values.errors import InvariantViolation
+
+_RUNS_FEW = 4
+"""So many runs are looked into before it is asked whether they are enough."""
+_STALE_SLACK = 64
+_AHEAD_MIN = 16_384
+_AHEAD_MAX = 65_536
+"""So many rows are merged ahead at most: 32 bytes each while they wait."""
+
+
+class RunHeap:
+    """All runs, found by id, by home, and by head deadline."""
+
+    __slots__ = (
+        "_ahead_count",
+        "_by_home",
+        "_heap",
+        "_next_run_id",
+        "_runs",
+        "loaded_count",
+        "nbytes",
+        "ready",
+        "stored_count",
+    )
+
+    def __init__(self) -> None:
+        self._runs: dict[int, Run] = {}
+        self._by_home: dict[int, dict[int, Run]] = {}
+        self._heap: list[tuple[HeadKey, int]] = []
+        self._next_run_id = 1
+        self.loaded_count = 0
+        """Copies in all runs that were not passed, dead ones included."""
+        self.stored_count = 0
+        """Copies in runs that a snapshot has, too; what is merged ahead counts until it is put away."""
+        self.nbytes = 0
+        """Memory that all runs hold; what is merged ahead of them for a moment is not in it."""
+        self.ready: ReadyRows | None = None
+        """Rows merged ahead out of runs that are off the heap."""
+        self._ahead_count = _AHEAD_MIN
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self._runs.values())
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def of_home(self, home_key: int) -> list[Run]:
+        """The runs of one home."""
+        return list(self._by_home.get(home_key, {}).values())
+
+    def new_run(self, home_key: int, rows: IndexColumns | None = None, *, is_stored: bool = False) -> Run:
+        """Start a run of sorted rows (or none yet) for a home; ``is_stored`` says whether a snapshot has them, too."""
+        run = Run(self._next_run_id, home_key, rows, is_stored=is_stored)
+        self._next_run_id += 1
+        self._runs[run.run_id] = run
+        self._by_home.setdefault(home_key, {})[run.run_id] = run
+        self.loaded_count += len(run)
+        self.stored_count += len(run) if is_stored else 0
+        self.nbytes += run.nbytes
+        self._push(run)
+        return run
+
+    def append(self, run: Run, chunk: IndexColumns, lowest_ms: int) -> None:
+        """Put an unsorted, non-empty chunk and its first deadline into a run. O(log runs) if that is the earliest."""
+        assert not run.is_stored
+        before = run.min_deliver_at_ms if len(run) else None
+        self.nbytes += run.append(chunk, lowest_ms)
+        self.loaded_count += len(chunk)
+        if before != run.min_deliver_at_ms:
+            self._push(run)
+
+    def advance(self, run: Run, count: int) -> None:
+        """Consume rows from the front of a sorted run; an empty run is dropped."""
+        self.nbytes += run.advance(count)
+        self.loaded_count -= count
+        self.stored_count -= count if run.is_stored else 0
+        if len(run):
+            self._push(run)
+        else:
+            self._forget(run)
+
+    def sort(self, run: Run) -> None:
+        """Sort the waiting chunks of a run in."""
+        self.nbytes -= run.nbytes
+        run.sort()
+        self.nbytes += run.nbytes
+
+    def drop(self, run: Run) -> None:
+        """Forget a run with everything in it."""
+        self.loaded_count -= len(run)
+        self.stored_count -= len(run) if run.is_stored else 0
+        self._forget(run)
+
+    def move(self, run: Run, home_key: int) -> None:
+        """Let a run belong to another home, which has taken over the bits of its own."""
+        runs = self._by_home[run.home_key]
+        del runs[run.run_id]
+        if not runs:
+            del self._by_home[run.home_key]
+        run.home_key = home_key
+        self._by_home.setdefault(home_key, {})[run.run_id] = run
+
+    def drop_home(self, home_key: int) -> None:
+        """Forget all runs of a home."""
+        for run in self.of_home(home_key):
+            self.drop(run)
+
+    @property
+    def head_ms(self) -> int | None:
+        """The earliest deadline of all copies, or None. Amortised O(log runs)."""
+        first = self.first()
+        if self.ready:
+            return self.ready.head_ms if first is None else min(self.ready.head_ms, first.min_deliver_at_ms)
+        return None if first is None else first.min_deliver_at_ms
+
+    def first(self) -> Run | None:
+        """The run with the earliest head, or None; runs merged ahead are not looked at. Amortised O(log runs)."""
+        while self._heap:
+            key, run_id = self._heap[0]
+            run = self._runs.get(run_id)
+            if run is not None and run.heap_key == key:
+                return run
+            heapq.heappop(self._heap)
+        return None
+
+    def due_runs(self, cutoff_ms: int, count: int) -> list[Run]:
+        """The runs that hold the earliest ``count`` due copies; all that are due, if they hold fewer.
+
+        They leave the heap until :meth:`advance` puts them back. O(runs that are needed), not all that are due.
+        """
+        due: list[Run] = []
+        look_at = _RUNS_FEW
+        while (run := self.first()) is not None and run.min_deliver_at_ms <= cutoff_ms:
+            if len(due) >= look_at:
+                if sum(other.count_before(self._heap[0][0]) for other in due) >= count:
+                    break
+                look_at *= 2
+            heapq.heappop(self._heap)
+            run.heap_key = None
+            due.append(run)
+        return due
+
+    def merge_ahead(
+        self,
+        cutoff_ms: int,
+        count: int,
+        sort: Callable[[Run], None],
+        is_live: Callable[[Run, IndexColumns], BoolArray] | None,
+    ) -> bool:
+        """Merge what is due next, for :meth:`take_ready`; nothing may be merged ahead. False: no copy is due.
+
+        ``is_live`` is None where every copy counts.
+        """
+        assert self.ready is None
+        target = max(count, self._ahead_count)
+        runs = self.due_runs(cutoff_ms, target)
+        if not runs:
+            return False
+        for run in runs:
+            if not run.is_sorted:
+                sort(run)
+        # Buckets follow each other in the topic, so equal deadlines come out of the merge in order.
+        runs.sort(key=lambda run: run.head_key[1:])
+        before = self._heap[0][0] if self.first() else None
+        self.ready = merge_ahead(runs, cutoff_ms, count=count, target=target, before=before, is_live=is_live)
+        self.loaded_count -= self.ready.consumed_count
+        return True
+
+    def take_ready(self, cutoff_ms: int, count: int) -> IndexColumns | None:
+        """The next due rows that are merged ahead; None: there are none, or rows of other runs may come earlier."""
+        ready = self.ready
+        if not ready:
+            return None
+        rows = ready.window(cutoff_ms, count)
+        if not len(rows) or (self.first() is not None and self._heap[0][0] <= last_key(rows)):
+            return None
+        passed = ready.consumed_count
+        ready.head += len(rows)
+        self.loaded_count -= ready.consumed_count - passed
+        return rows
+
+    def put_ready_away(self) -> None:
+        """Consume from the runs what was taken of the merged rows, and let them be found on the heap again."""
+        ready, self.ready = self.ready, None
+        if ready is None:
+            return
+        # Merge as far ahead as the takers come before something else wants to look at the runs.
+        if not len(ready):
+            self._ahead_count = min(2 * self._ahead_count, _AHEAD_MAX)
+        elif 2 * ready.head < len(ready.indexes):
+            self._ahead_count = max(self._ahead_count // 2, _AHEAD_MIN)
+        self.loaded_count += ready.consumed_count
+        for run, consumed in zip(ready.runs, ready.consumed(), strict=True):
+            self.advance(run, consumed)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._runs, self._by_home, self._heap, self.ready = {}, {}, [], None
+        self.loaded_count = self.stored_count = self.nbytes = 0
+
+    def _push(self, run: Run) -> None:
+        run.heap_key = run.head_key if len(run) else None
+        if run.heap_key is not None:
+            heapq.heappush(self._heap, (run.heap_key, run.run_id))
+        if len(self._heap) > 2 * len(self._runs) + _STALE_SLACK:
+            # Entries of runs that are gone, or that have got an earlier head, would stay until their time comes.
+            self._heap = [(run.heap_key, run_id) for run_id, run in self._runs.items() if run.heap_key is not None]
+            heapq.heapify(self._heap)
+
+    def _forget(self, run: Run) -> None:
+        del self._runs[run.run_id]
+        self.nbytes -= run.nbytes
+        runs = self._by_home[run.home_key]
+        del runs[run.run_id]
+        if not runs:
+            del self._by_home[run.home_key]
+
+    def check(self) -> None:
+        """Raise InvariantViolation unless every run is well-formed, counted, and on the heap under its head.
+
+        Only when nothing is merged ahead.
+        """
+        assert self.ready is None
+        on_heap = set(self._heap)
+        for run in self._runs.values():
+            run.check()
+            key = run.heap_key
+            if len(run) and (key is None or key[0] != run.min_deliver_at_ms or (key, run.run_id) not in on_heap):
+                raise InvariantViolation(f"run {run.run_id} has lost its place on the heap")
+        by_home = {(run.home_key, run.run_id): run for run in self._runs.values()}
+        if {(key, run_id): run for key, runs in self._by_home.items() for run_id, run in runs.items()} != by_home:
+            raise InvariantViolation("the runs of a home are not those that name it")
+        if sum(len(run) for run in self._runs.values()) != self.loaded_count:
+            raise InvariantViolation(f"{self.loaded_count} loaded copies are counted, the runs hold others")
+        if sum(len(run) for run in self._runs.values() if run.is_stored) != self.stored_count:
+            raise InvariantViolation(
+                f"{self.stored_count} copies are counted that snapshots have, the runs hold others"
+            )
+        if sum(run.nbytes for run in self._runs.values()) != self.nbytes:
+            raise InvariantViolation(f"{self.nbytes} bytes are counted for the runs, they hold others")

@@ -1,0 +1,122 @@
+"""Which sealed homes have segments left to load, by the first deadline that is not in memory.
+
+Loading is by time: a segment is wanted when its first deadline comes within the prefetch window, so memory follows what
+is nearly due and not the number of buckets (PIP-195 keeps the first segment of every bucket; that is an infinite window).
+"""
+
+from typing import Final
+
+from delayed_tracker.core.index.buckets import Home
+from delayed_tracker.core.values.errors import InvariantViolation
+from delayed_tracker.core.values.ordered_map import OrderedMap
+
+_NO_KEYS: Final[frozenset[int]] = frozenset()
+
+
+class SegmentQueue:
+    """Homes with unloaded segments in deadline order; which of them are idle, loading, or waiting to try again."""
+
+    __slots__ = ("_foreign_keys", "_idle", "_place", "_retry_at", "_retry_order", "_unloaded", "unloaded_count")
+
+    def __init__(self) -> None:
+        self._place: dict[int, int] = {}
+        self._unloaded: OrderedMap[tuple[int, int], int] = OrderedMap()  # to rows that are not in memory
+        self._idle: OrderedMap[tuple[int, int], None] = OrderedMap()
+        self._retry_at: dict[int, int] = {}
+        self._retry_order: OrderedMap[tuple[int, int], None] = OrderedMap()
+        self._foreign_keys: frozenset[int] = _NO_KEYS
+        self.unloaded_count = 0
+        """Rows in segments that are not in memory, of all homes."""
+
+    def update(self, home: Home) -> None:
+        """Note where a sealed home stands now: call after each change to its snapshot part."""
+        self.remove(home.key)
+        snapshot = home.snapshot
+        if snapshot is None or snapshot.next_min_ms is None:
+            return
+        self._place[home.key] = snapshot.next_min_ms
+        self._unloaded[snapshot.next_min_ms, home.key] = rows = snapshot.unloaded_count
+        self.unloaded_count += rows
+        if snapshot.is_foreign:
+            self._foreign_keys |= {home.key}
+        if snapshot.load_effect_id is None:
+            self._idle[snapshot.next_min_ms, home.key] = None
+
+    def retry_later(self, home: Home, retry_at_ms: int) -> None:
+        """Keep a home from being loaded before ``retry_at_ms`` of elapsed time: its last load failed."""
+        self.update(home)
+        place = (self._place[home.key], home.key)
+        del self._idle[place]
+        self._retry_at[home.key] = retry_at_ms
+        self._retry_order[retry_at_ms, home.key] = None
+
+    def release_retries(self, elapsed_ms: int) -> None:
+        """Make homes whose waiting time is over idle again."""
+        while self._retry_order and self._retry_order.first()[0][0] <= elapsed_ms:
+            (_, key), _ = self._retry_order.pop_first()
+            del self._retry_at[key]
+            self._idle[self._place[key], key] = None
+
+    def remove(self, key: int) -> None:
+        """Forget a home; unknown ones are no matter."""
+        min_ms = self._place.pop(key, None)
+        if min_ms is None:
+            return
+        self.unloaded_count -= self._unloaded.pop((min_ms, key))
+        if self._foreign_keys:
+            self._foreign_keys -= {key}
+        self._idle.pop((min_ms, key), None)
+        retry_at_ms = self._retry_at.pop(key, None)
+        if retry_at_ms is not None:
+            del self._retry_order[retry_at_ms, key]
+
+    def clear(self) -> None:
+        """Forget all homes."""
+        for key in list(self._place):
+            self.remove(key)
+
+    @property
+    def has_foreign(self) -> bool:
+        """Whether a home waits here that others wrote: its bits may name positions that no segment has."""
+        return bool(self._foreign_keys)
+
+    def first_min_ms(self) -> int | None:
+        """First deadline that is not in memory, being loaded or not. O(1)."""
+        return self._unloaded.first()[0][0] if self._unloaded else None
+
+    def first_idle(self) -> tuple[int, int] | None:
+        """(first deadline, home key) of the idle home that is wanted next. O(1)."""
+        return self._idle.first()[0] if self._idle else None
+
+    def next_retry_ms(self) -> int | None:
+        """When the first waiting home may be tried again, or None. O(1)."""
+        return self._retry_order.first()[0][0] if self._retry_order else None
+
+    def waiting_moments(self) -> list[int]:
+        """When each waiting home may be tried again, in no order. O(homes)."""
+        return list(self._retry_at.values())
+
+    def check(self, homes: dict[int, Home]) -> None:
+        """Raise InvariantViolation unless every unloaded segment has its wake-up: idle, in flight, or a retry."""
+        expected = {
+            key: home.snapshot.next_min_ms
+            for key, home in homes.items()
+            if home.snapshot is not None and home.snapshot.next_min_ms is not None
+        }
+        if expected != self._place or set(self._unloaded) != {(ms, key) for key, ms in expected.items()}:
+            raise InvariantViolation("a home with unloaded segments has lost its place in the queue")
+        unloaded = sum(home.snapshot.unloaded_count for home in homes.values() if home.snapshot is not None)
+        if unloaded != self.unloaded_count:
+            raise InvariantViolation(f"{self.unloaded_count} rows are counted as unloaded, {unloaded} are")
+        if self._foreign_keys != {key for key in expected if getattr(homes[key].snapshot, "is_foreign", False)}:
+            raise InvariantViolation("the foreign homes that are not loaded yet are not those that are listed")
+        if not set(self._idle) <= set(self._unloaded):
+            raise InvariantViolation("a home is queued for loading that has nothing to load")
+        for key, min_ms in expected.items():
+            snapshot = homes[key].snapshot
+            assert snapshot is not None
+            loading = snapshot.load_effect_id is not None
+            if [loading, (min_ms, key) in self._idle, key in self._retry_at].count(True) != 1:
+                raise InvariantViolation(f"home {key} waits for a segment that nobody is going to load")
+        if set(self._retry_order) != {(at, key) for key, at in self._retry_at.items()}:
+            raise InvariantViolation("a waiting load has lost its wake-up")

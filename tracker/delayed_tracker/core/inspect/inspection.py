@@ -1,0 +1,121 @@
+"""Looking into a tracker: where a position is, what lies between two moments, which entries a cursor should read.
+
+Nothing here changes anything. What is not in memory is named, so that the shell can read it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from delayed_tracker.core.engine.state import TrackerState
+from delayed_tracker.core.index.buckets import Home
+from delayed_tracker.core.rules.seal import without_repeats
+from delayed_tracker.core.rules.segment import SegmentBounds
+from delayed_tracker.core.values.columns import INT63_MAX, BoolArray, IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.instant import Instant
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.core.values.verb_results import Explanation, MessagePlace
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnloadedSegments:
+    """The segments of a bucket that are not in memory, from ``first_segment`` on."""
+
+    bucket_id: int
+    first_segment: int
+    bounds: SegmentBounds
+    bits: PositionBitmap
+    """A copy of the positions that the bucket still tracks, in memory or not."""
+
+
+def explain(state: TrackerState, position: Position, now: Instant) -> Explanation:
+    """Where a position is and when it would be handed out. O(copies in memory of its home)."""
+    if position <= state.mark_delete:
+        return Explanation(MessagePlace.ACKNOWLEDGED)
+    home = _home_of(state, position)
+    if home is None:
+        return Explanation(MessagePlace.NOT_TRACKED)
+    bucket_id = None if home.snapshot is None else home.snapshot.bucket_id
+    lease = state.leases.holder(position)
+    if lease is not None:
+        rows = lease.outstanding()
+        deadline = int(rows.deliver_at_ms[_is_at(rows.positions, position)][0])
+        expires_at_ms = now.wall_ms + lease.expires_at_ms - now.elapsed_ms
+        return Explanation(MessagePlace.LEASED, deadline, expires_at_ms, bucket_id, lease.lease_id)
+    deadline_in_memory = _deadline_in_memory(state, home, position)
+    if deadline_in_memory is not None:
+        place = MessagePlace.MEMORY if home.snapshot is None else MessagePlace.LOADED_SEGMENT
+        available_at_ms = state.limits.due_from_ms(deadline_in_memory)
+        return Explanation(place, deadline_in_memory, available_at_ms, bucket_id)
+    loading = home.snapshot is not None and home.snapshot.load_effect_id is not None
+    return Explanation(MessagePlace.LOADING_SEGMENT if loading else MessagePlace.UNLOADED_SEGMENT, bucket_id=bucket_id)
+
+
+def _is_at(positions: PositionColumns, position: Position) -> BoolArray:
+    at: BoolArray = (positions.ledger_id == position.ledger_id) & (positions.entry_id == position.entry_id)
+    return at
+
+
+def _home_of(state: TrackerState, position: Position) -> Home | None:
+    if position.ledger_id < 0 or position.entry_id < 0:
+        return None
+    return next((home for home, _ in state.members.locate(PositionColumns.of([position]))), None)
+
+
+def _deadline_in_memory(state: TrackerState, home: Home, position: Position) -> int | None:
+    for run in state.heap.of_home(home.key):
+        for chunk in run.chunks():
+            here = chunk.take(_is_at(chunk.positions, position))
+            live = here.take(state.is_live(home, here))
+            if len(live):
+                return int(live.deliver_at_ms[0])
+    return None
+
+
+def loaded_between(state: TrackerState, from_ms: int, until_ms: int | None) -> tuple[IndexColumns, BoolArray]:
+    """Tracked rows in memory with a deadline in [from_ms, until_ms), sorted, and which of them are leased.
+
+    O(copies in memory).
+    """
+    last_ms = INT63_MAX if until_ms is None else until_ms - 1
+    parts = [
+        rows.take(state.is_live(state.members.homes[run.home_key], rows))
+        for run in state.heap
+        for chunk in run.chunks()
+        if len(rows := _between(chunk, from_ms, last_ms))
+    ]
+    parts += [_between(rows, from_ms, last_ms) for rows in state.leases.outstanding()]
+    found = without_repeats(IndexColumns.concat(parts).sorted())
+    return found, state.leases.bits.contains(found.positions)
+
+
+def _between(rows: IndexColumns, first_ms: int, last_ms: int) -> IndexColumns:
+    return rows.take((rows.deliver_at_ms >= first_ms) & (rows.deliver_at_ms <= last_ms))
+
+
+def unloaded(state: TrackerState) -> list[UnloadedSegments]:
+    """What is not in memory, by bucket; segments being read count as not in memory. O(buckets + bitmaps)."""
+    found = []
+    for home in state.members.homes.values():
+        snapshot = home.snapshot
+        if snapshot is None or snapshot.next_min_ms is None:
+            continue
+        first = snapshot.first_unloaded
+        bounds = snapshot.bounds.take(first, len(snapshot.bounds))
+        found.append(UnloadedSegments(snapshot.bucket_id, first, bounds, home.bits.copy()))
+    return found
+
+
+def filter_range(state: TrackerState, ledger_id: int, first_entry: int, last_entry: int) -> list[tuple[int, int]]:
+    """The parts of [first_entry, last_entry] of a ledger that are not tracked: what a cursor should read now.
+
+    Returns: (first, last) pairs, both inclusive, ascending and not adjoining; none if everything is tracked.
+    Cost: O(tracked entries of the ledger).
+    Source: PIP-195's discontinuous read.
+    """
+    tracked = state.members.entries_of(ledger_id)
+    tracked = tracked[(tracked >= first_entry) & (tracked <= last_entry)]
+    starts = np.concatenate(([first_entry], tracked + 1))
+    ends = np.concatenate((tracked - 1, [last_entry]))
+    gaps = starts <= ends
+    return list(zip(starts[gaps].tolist(), ends[gaps].tolist(), strict=True))

@@ -1,0 +1,146 @@
+"""What is counted of a tracker, as one flat row: for whoever reads many trackers often, and must not disturb them.
+
+Unlike :func:`delayed_tracker.core.inspect.stats.tracker_stats` this leaves everything as it lies: bits that wait to be cleared and rows
+that were merged ahead stay where they are, so that what is looked at is not slower for it. Sizes of homes may lag behind
+by what waits; pending, leased and every counter are exact.
+"""
+
+from operator import attrgetter
+from typing import Final
+
+from delayed_tracker.core.engine.counters import Counters
+from delayed_tracker.core.engine.state import TrackerState
+from delayed_tracker.core.inspect.stats import memory_beside_bits
+from delayed_tracker.core.values.limits import TrackerKind
+
+SIZES: Final = (
+    "pending",
+    "leased",
+    "due",
+    "loaded",
+    "mutable",
+    "late",
+    "buckets",
+    "snapshot_bytes",
+    "membership_bytes",
+    "memory_bytes",
+    "fallback",
+    "merge_backlog",
+)
+"""What there is now; a closed tracker has none of it."""
+
+MOMENTS: Final = ("next_delivery_ms", "earliest_ms", "latest_ms")
+"""When a poll would succeed, and the first and the last deadline of what waits; -1: nothing waits."""
+
+EVENTS: Final = (
+    "added",
+    "recovered",
+    "acked",
+    "handed_off",
+    "cancelled",
+    "trimmed",
+    "cleared",
+    "refused_as_due",
+    "dropped_as_corrupt",
+    "due_on_offer",
+    "duplicate",
+    "beyond_max_delay",
+    "below_mark_delete",
+    "lease_expired",
+    "effects_failed",
+    "merged_indexes",
+)
+"""What has happened since the tracker was loaded, by the names of :class:`Counters`; only rising."""
+
+NUMBERS: Final = (*SIZES, *MOMENTS, *EVENTS)
+"""The columns of a row."""
+
+NONE_MS: Final = -1
+
+NOTHING_COUNTED: Final = (*(0 for _ in SIZES), *(NONE_MS for _ in MOMENTS), *(0 for _ in EVENTS))
+"""The row of a tracker that has just begun."""
+
+_events = attrgetter(*EVENTS)
+
+
+def event_counts(counters: Counters) -> tuple[int, ...]:
+    """What has happened, in the order of :data:`EVENTS`."""
+    counts: tuple[int, ...] = _events(counters)
+    return counts
+
+
+def tracker_numbers(state: TrackerState, now_ms: int, *, fallback_count: int, merge_backlog: int) -> tuple[int, ...]:
+    """The row of one tracker, in the order of :data:`NUMBERS`.
+
+    O(1) while nothing is due; else O(runs + buckets). The last deadline takes O(buckets), and what was added since the
+    last look.
+    """
+    leased = state.leases.leased_count
+    pending = state.counters.tracked - leased
+    mutable, late = state.mutable, state.late
+    membership_bytes = state.membership_bytes + mutable.bits_bytes + late.bits_bytes
+    waits = pending > 0
+    cutoff_ms = state.limits.cutoff_ms(now_ms)
+    earliest_ms = _earliest_ms(state)
+    return (
+        pending,
+        leased,
+        min(_due_count(state, cutoff_ms), pending) if NONE_MS < earliest_ms <= cutoff_ms else 0,
+        state.heap.loaded_count,
+        len(mutable.bits),
+        len(late.bits),
+        _bucket_count(state),
+        state.snapshot_bytes,
+        membership_bytes,
+        membership_bytes + memory_beside_bits(state, state.leases.listed_nbytes),
+        fallback_count,
+        merge_backlog,
+        NONE_MS if earliest_ms == NONE_MS else state.limits.due_from_ms(earliest_ms),
+        earliest_ms if waits else NONE_MS,
+        _latest_ms(state) if waits else NONE_MS,
+        *event_counts(state.counters),
+    )
+
+
+def _earliest_ms(state: TrackerState) -> int:
+    loaded_ms, unread_ms = state.heap.head_ms, state.segments.first_min_ms()
+    if loaded_ms is None:
+        return NONE_MS if unread_ms is None else unread_ms
+    return loaded_ms if unread_ms is None else min(loaded_ms, unread_ms)
+
+
+def _bucket_count(state: TrackerState) -> int:
+    """As PIP-195 counts: the mutable bucket always, the late positions if there are any; none where nothing is sealed."""
+    if state.limits.kind is TrackerKind.IN_MEMORY:
+        return 0
+    return len(state.members.homes) - (not state.late.bits)
+
+
+def _due_count(state: TrackerState, cutoff_ms: int) -> int:
+    """Copies that could be handed out now. Dead ones count until they are passed, unread segments with their whole rows."""
+    heap = state.heap
+    count = sum(run.count_due(cutoff_ms) for run in heap if run.min_deliver_at_ms <= cutoff_ms)
+    if heap.ready is not None:
+        count -= heap.ready.consumed_count
+    unread_ms = state.segments.first_min_ms()
+    if unread_ms is None or unread_ms > cutoff_ms:
+        return count
+    for home in state.members.homes.values():
+        snapshot = home.snapshot
+        if snapshot is not None and snapshot.next_min_ms is not None:
+            first = snapshot.first_unloaded
+            count += snapshot.bounds.row_count(first, snapshot.bounds.end_before(first, cutoff_ms))
+    return count
+
+
+def _latest_ms(state: TrackerState) -> int:
+    """The last deadline: exact for what is only in memory, that of the whole bucket for what is sealed."""
+    latest = NONE_MS
+    for home in state.members.homes.values():
+        if not home.bits:
+            continue
+        if home.snapshot is not None:
+            latest = max(latest, home.max_deliver_at_ms)
+        else:
+            latest = max([latest, *(run.max_deliver_at_ms for run in state.heap.of_home(home.key))])
+    return latest

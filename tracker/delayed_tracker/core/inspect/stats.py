@@ -1,0 +1,91 @@
+"""What operators see of a tracker: sizes, counters, and a row for each bucket."""
+
+from delayed_tracker.core.engine.state import TrackerState
+from delayed_tracker.core.values.verb_results import BucketView, TrackerStats
+
+_LISTING_BYTES = 200
+"""A slot in each of two dicts, a key and a list."""
+_REDATED_BYTES = 250
+"""A slot in a dict, a position and its deadline."""
+
+
+def tracker_stats(state: TrackerState, next_delivery_ms: int | None, *, replay_required: bool) -> TrackerStats:
+    """Sizes and counters of one tracker. O(1)."""
+    counters = state.counters
+    leased = state.leases.leased_count
+    open_homes = (state.mutable, state.late)
+    membership_bytes = state.membership_bytes + sum(home.bits_bytes for home in open_homes)
+    return TrackerStats(
+        epoch=state.epoch,
+        pending_count=counters.tracked - leased,
+        leased_count=leased,
+        loaded_count=state.heap.loaded_count,
+        mutable_count=len(state.mutable.bits),
+        late_count=len(state.late.bits),
+        bucket_count=len(state.members.homes) - sum(not home.bits for home in open_homes),
+        snapshot_bytes=state.snapshot_bytes,
+        membership_bytes=membership_bytes,
+        memory_bytes=membership_bytes + memory_beside_bits(state, state.leases.nbytes),
+        next_delivery_ms=next_delivery_ms,
+        mark_delete=state.mark_delete,
+        added_count=counters.added,
+        recovered_count=counters.recovered,
+        acked_count=counters.acked,
+        handed_off_count=counters.handed_off,
+        cancelled_count=counters.cancelled,
+        trimmed_count=counters.trimmed,
+        cleared_count=counters.cleared,
+        refused_as_due_count=counters.refused_as_due,
+        dropped_as_corrupt_count=counters.dropped_as_corrupt,
+        due_on_offer_count=counters.due_on_offer,
+        duplicate_count=counters.duplicate,
+        lease_expired_count=counters.lease_expired,
+        effects_failed_count=counters.effects_failed,
+        replay_required=replay_required,
+        merge_count=counters.merges,
+        merged_index_count=counters.merged_indexes,
+    )
+
+
+def memory_beside_bits(state: TrackerState, leases_bytes: int) -> int:
+    """Memory of rows, leases, segment bounds, places in the ledger index and the lookup, about. O(1)."""
+    dated_anew = sum(len(home.memory.redated or ()) for home in (state.mutable, state.late) if home.memory is not None)
+    return (
+        state.heap.nbytes
+        + leases_bytes
+        + state.segments_bytes
+        + _LISTING_BYTES * state.members.listed_count
+        + state.members.lookup_bytes
+        + _REDATED_BYTES * dated_anew
+    )
+
+
+def bucket_views(state: TrackerState) -> list[BucketView]:
+    """Every bucket that holds something, by first position. O(buckets), and chunks that came since the last look."""
+    views = []
+    for home in state.members.homes.values():
+        lowest, highest = home.bits.first(), home.bits.last()
+        if lowest is None or highest is None:
+            continue
+        snapshot = home.snapshot
+        earliest, latest = home.min_deliver_at_ms, home.max_deliver_at_ms
+        if snapshot is None:
+            runs = [run for run in state.heap.of_home(home.key) if len(run)]
+            earliest = min((run.min_deliver_at_ms for run in runs), default=0)
+            latest = max((run.max_deliver_at_ms for run in runs), default=0)
+        views.append(
+            BucketView(
+                bucket_id=None if snapshot is None else snapshot.bucket_id,
+                state=home.state,
+                first=lowest if home.first is None else home.first,
+                last=highest if home.last is None else home.last,
+                tracked_count=len(home.bits),
+                sealed_count=home.sealed_count,
+                segment_count=0 if snapshot is None else len(snapshot.bounds),
+                loaded_segment_count=0 if snapshot is None else snapshot.first_unloaded,
+                min_deliver_at_ms=earliest,
+                max_deliver_at_ms=latest,
+                snapshot_bytes=0 if snapshot is None else snapshot.snapshot_bytes,
+            )
+        )
+    return sorted(views, key=lambda view: (view.first, view.last, view.bucket_id or 0))

@@ -1,0 +1,146 @@
+"""Recovery as a plan: from the catalogue's buckets, the mark-delete position and the time to what is kept and deleted.
+
+Pure; the shell reads the catalogue, asks for metadata where :func:`needs_metadata` says so, and hands the plan to
+``TrackerCore.recovered``.
+
+Two buckets may hold one position: it was given back for another deadline, or acknowledged and offered again, and sealed
+anew; a crash came before the older bucket's loss was on record. Then the bucket whose content was frozen last is right,
+whatever the ranges: that with the highest seal number. Bucket ids say nothing about it, since stores end in any order.
+Foreign (Pulsar-written) buckets have no number and are older than ours beside them: among them the enclosing one is right.
+
+Source: Pulsar's ``BucketDelayedDeliveryTracker.recoverBucketSnapshot``. It differs in working on bits: a bucket left with
+nothing is deleted, the others keep what is theirs. Pulsar drops a range that overlaps without enclosing, and every
+position in it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from delayed_tracker.core.rules.segment import SegmentBounds
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecoverableBucket:
+    """A catalogued bucket with what is known of its content: the union of its bits, or one set for each segment."""
+
+    bucket_id: int
+    first: Position
+    last: Position
+    bounds: SegmentBounds
+    bits: PositionBitmap | None = None
+    segment_bits: Sequence[PositionBitmap] | None = None
+    consumed: PositionBitmap = field(default_factory=PositionBitmap)
+    snapshot_bytes: int = 0
+    seal_number: int | None = None
+    """Taken from the tracker's counter when the content was frozen; None if this tracker never did that."""
+    is_foreign: bool = False
+    """Written by Pulsar: its bitmaps may name positions that no segment has."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeptBucket:
+    """A bucket to go on with: its surviving bits, and the first segment that is still needed."""
+
+    bucket_id: int
+    first: Position
+    last: Position
+    bounds: SegmentBounds
+    bits: PositionBitmap
+    first_segment: int
+    snapshot_bytes: int
+    is_foreign: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryPlan:
+    """What to keep and what to delete, in a deterministic order."""
+
+    keep: tuple[KeptBucket, ...] = ()
+    delete: tuple[int, ...] = ()
+    due_skipped_count: int = 0
+    """Unconsumed positions in leading segments that are wholly due: the dispatcher's replay sends them at once."""
+
+
+def leading_due_segments(bounds: SegmentBounds, cutoff_ms: int) -> int:
+    """How many leading segments are wholly due."""
+    alive = np.flatnonzero(bounds.max_deliver_at_ms > cutoff_ms)
+    return int(alive[0]) if len(alive) else len(bounds)
+
+
+def needs_metadata(bounds: SegmentBounds, cutoff_ms: int) -> bool:
+    """Whether the union of the bits is not enough: some leading segments are wholly due, but not all are."""
+    return 0 < leading_due_segments(bounds, cutoff_ms) < len(bounds)
+
+
+def plan_recovery(buckets: Sequence[RecoverableBucket], *, mark_delete: Position, cutoff_ms: int) -> RecoveryPlan:
+    """Decide what to keep.
+
+    Leading segments that are wholly due are skipped with their bits; consumed positions and those at or below
+    mark-delete are dropped. A position that several buckets still hold stays in the first of them in this order: those
+    with a seal number, the highest first; then the others, by first position, the widest first.
+
+    Args:
+        buckets: the catalogue's readable buckets, in any order.
+        mark_delete: everything at or below is acknowledged.
+        cutoff_ms: deadlines at or before it are due.
+    Returns: kept buckets by first position and deleted ones by id; each position in at most one bucket.
+    """
+    claimed, skipped = PositionBitmap(), PositionBitmap()
+    keep: list[KeptBucket] = []
+    delete: list[int] = []
+    for bucket in sorted(buckets, key=_precedence):
+        first_segment = leading_due_segments(bucket.bounds, cutoff_ms)
+        bits, due = _surviving_bits(bucket, first_segment)
+        for positions in (bits, due):
+            positions.subtract(bucket.consumed)
+            positions.remove_through(mark_delete)
+            positions.subtract(claimed)
+        skipped.update(due)
+        if not bits:
+            delete.append(bucket.bucket_id)
+            continue
+        claimed.update(bits)
+        lowest, highest = bits.first(), bits.last()
+        assert lowest is not None
+        assert highest is not None
+        keep.append(
+            KeptBucket(
+                bucket_id=bucket.bucket_id,
+                # A foreign range is only an index: it must not hide bits that lie outside.
+                first=min(bucket.first, lowest),
+                last=max(bucket.last, highest),
+                bounds=bucket.bounds,
+                bits=bits,
+                first_segment=first_segment,
+                snapshot_bytes=bucket.snapshot_bytes,
+                is_foreign=bucket.is_foreign,
+            )
+        )
+    skipped.subtract(claimed)
+    keep.sort(key=lambda kept: (kept.first, kept.last, kept.bucket_id))
+    return RecoveryPlan(tuple(keep), tuple(sorted(delete)), len(skipped))
+
+
+def _precedence(bucket: RecoverableBucket) -> tuple[int, ...]:
+    """Sorts the buckets so that of several with one position the first is right."""
+    if bucket.seal_number is not None:
+        return (0, -bucket.seal_number, -bucket.bucket_id)
+    return (1, *bucket.first, *(-part for part in bucket.last), bucket.bucket_id)
+
+
+def _surviving_bits(bucket: RecoverableBucket, first_segment: int) -> tuple[PositionBitmap, PositionBitmap]:
+    """The bits of the segments still needed, and of those that are skipped; both the caller's own."""
+    due, bits = PositionBitmap(), PositionBitmap()
+    if bucket.segment_bits is not None:
+        for number, segment in enumerate(bucket.segment_bits):
+            (due if number < first_segment else bits).update(segment)
+        return bits, due
+    assert bucket.bits is not None
+    if first_segment == len(bucket.bounds):
+        return bits, bucket.bits.copy()
+    assert first_segment == 0, "a partly due bucket needs its metadata"
+    return bucket.bits.copy(), due

@@ -1,0 +1,5 @@
+"""Entry logs of BookKeeper: files, records, ledgers.
+
+Takes directories of bookies, gives entries of ledgers with their digests verified.
+Open ``entry_log.py`` first.
+"""

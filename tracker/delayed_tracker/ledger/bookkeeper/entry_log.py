@@ -1,0 +1,259 @@
+"""One BookKeeper entry log: where its records are.
+
+A header of 1024 bytes ("BKLO", version, offset of the ledgers map), then records: size i32 and a body of that size
+whose first fields are ledger id and entry id. Ledger id -1 marks a record that is no entry (the ledgers map). A size of
+0 or less is padding. Logs written past the page cache pad with negative sizes up to the next 4096 and end in zeros.
+Source: DefaultEntryLogger.scanEntryLog, LogReaderScan.scan.
+"""
+
+import mmap
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from delayed_tracker.core.values.columns import Int64Array
+from delayed_tracker.ledger.bookkeeper.next_record import find_record
+from delayed_tracker.ledger.errors import LedgerFileInvalid
+from delayed_tracker.ledger.kernels import LEDGER_ID_LIKELY_MAX, walk_log
+from delayed_tracker.ledger.metadata.digest import BODY_HEADER
+
+HEADER_BYTES: Final = 1024
+RECORD_SIZE_BYTES: Final = 4
+"""The size field in front of each body."""
+
+_MAGIC: Final = b"BKLO"
+_VERSION_MAX: Final = 1
+_HEADER: Final = struct.Struct(">4siqi")
+_RECORD_START: Final = struct.Struct(">iq")
+_RECORD: Final = struct.Struct(">iqqqq")
+_INTERNAL_LEDGER: Final = -1
+_BODY_BYTES_MIN: Final = 16
+_DIRECT_ALIGNMENT: Final = 4096
+_DIRECT_FILLER: Final = (_DIRECT_ALIGNMENT - HEADER_BYTES - RECORD_SIZE_BYTES, _INTERNAL_LEDGER)
+_NOT_ZERO: Final = re.compile(rb"[^\0]")
+_PIECE_RECORDS_MAX: Final = 32_768
+_PIECE_BYTES: Final = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LogDamage:
+    """A stretch of a log that is not a record."""
+
+    offset: int
+    ledger_id: int | None
+    entry_id: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecords:
+    """The entries of one log, in file order: columns, no bytes."""
+
+    tables: tuple[Int64Array, ...]
+    """Not joined, because whoever reads several logs joins theirs as well. In each, a column for each entry, and rows
+    offset of the size field, body size, ledger id, entry id, last add confirmed, and length, which is the payload bytes
+    of the ledger up to and including this entry."""
+    damage: tuple[LogDamage, ...]
+    truncated_at: int | None
+    """Where a last record or the header is cut short, as a crash leaves it; None when the log ends with a record. One
+    that reaches beyond the end while other records lie behind it is damage."""
+
+    def __len__(self) -> int:
+        return sum(table.shape[1] for table in self.tables)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPiece:
+    """Some entries of one log, in file order."""
+
+    table: Int64Array
+    """As those of :class:`LogRecords`."""
+    damage: tuple[LogDamage, ...] = ()
+    """Of the whole log; only the last piece has it."""
+    truncated_at: int | None = None
+    """As that of :class:`LogRecords`; only the last piece has it."""
+
+    def __len__(self) -> int:
+        return len(self._row(0))
+
+    @classmethod
+    def empty(cls, damage: tuple[LogDamage, ...] = (), truncated_at: int | None = None) -> "RecordPiece":
+        """No entries, but what is wrong with a log."""
+        return cls(np.empty((6, 0), np.int64), damage, truncated_at)
+
+    @property
+    def offset(self) -> Int64Array:
+        """Of the size field."""
+        return self._row(0)
+
+    @property
+    def body_size(self) -> Int64Array:
+        """In bytes."""
+        return self._row(1)
+
+    @property
+    def ledger_id(self) -> Int64Array:
+        """Whose entry it is."""
+        return self._row(2)
+
+    @property
+    def entry_id(self) -> Int64Array:
+        """Which of the ledger's."""
+        return self._row(3)
+
+    @property
+    def last_add_confirmed(self) -> Int64Array:
+        """The entry up to which the writer knew all to be acknowledged; -1 for none."""
+        return self._row(4)
+
+    @property
+    def end(self) -> int:
+        """Behind the last record; there must be one."""
+        return int(self.offset[-1] + self.body_size[-1]) + RECORD_SIZE_BYTES
+
+    def _row(self, number: int) -> Int64Array:
+        row: Int64Array = self.table[number]
+        return row
+
+
+def scan_log(log: bytes | mmap.mmap, name: str) -> LogRecords:
+    """Find all entries of a log. Nothing is verified: that needs the digest type of each ledger.
+
+    Args:
+        log: the whole file.
+        name: what to call it in errors.
+    Raises:
+        LedgerFileInvalid: not an entry log, or of a newer version.
+    Cost: O(records).
+    """
+    pieces = list(log_pieces(log, name))
+    return LogRecords(tuple(piece.table for piece in pieces), pieces[-1].damage, pieces[-1].truncated_at)
+
+
+def log_pieces(
+    log: bytes | mmap.mmap, name: str, *, start: int = HEADER_BYTES, stop: int | None = None
+) -> Iterator[RecordPiece]:
+    """The same piece by piece: of 4 MB, or one record if that is larger, and 32,768 records at most.
+
+    Args:
+        log: the whole file.
+        name: what to call it in errors.
+        start: where a record begins, as a piece that was read before says.
+        stop: where one ends, as the same says; None is the end.
+    Returns: pieces in file order; the last, which may have no records, has the damage of all.
+    Raises:
+        LedgerFileInvalid: not an entry log, or of a newer version.
+    """
+    finished = _check_header(log, name) and stop is None
+    end = len(log) if stop is None else stop
+    direct = len(log) >= HEADER_BYTES + _RECORD_START.size and (
+        _RECORD_START.unpack_from(log, HEADER_BYTES) == _DIRECT_FILLER
+    )
+    octets = np.frombuffer(log, np.uint8)
+    damage: list[LogDamage] = []
+    truncated_at = None
+    position = start
+    while True:
+        within = min(end, position + _PIECE_BYTES)
+        part, stopped_at = walk_log(octets[:within], position, _PIECE_RECORDS_MAX, direct)
+        if part.shape[1]:
+            yield RecordPiece(part)
+        if stopped_at > position:
+            position = int(stopped_at)
+            continue
+        # One record or stretch of padding that is not plain, and on again.
+        if position + RECORD_SIZE_BYTES > end:
+            break
+        if position + _RECORD.size <= end:
+            size, ledger_id, entry_id, last_add_confirmed, length = _RECORD.unpack_from(log, position)
+        else:
+            # Too near the end for an entry; an internal record still fits.
+            padded = log[position:end] + bytes(_RECORD.size)
+            size, ledger_id, entry_id, last_add_confirmed, length = _RECORD.unpack_from(padded)
+        if size <= 0:
+            if direct and size == 0:
+                break
+            position = _after_padding(log, position, direct=direct)
+            continue
+        if size < _BODY_BYTES_MIN or not _INTERNAL_LEDGER <= ledger_id < LEDGER_ID_LIKELY_MAX:
+            # One to three bytes of padding in front of a record look like a smaller size.
+            aligned = _first_record(log, position, position + RECORD_SIZE_BYTES)
+            if aligned is not None:
+                position = aligned
+                continue
+        next_position = position + RECORD_SIZE_BYTES + size
+        if size < _BODY_BYTES_MIN or next_position > end:
+            found = find_record(log, position + 1)
+            if found is None and next_position > end:
+                truncated_at = position
+                break
+            rest = "the rest is not read" if found is None else f"reading goes on at byte {found}"
+            damage.append(LogDamage(position, None, None, f"a record of {size} bytes cannot be; {rest}"))
+            if found is None:
+                break
+            position = found
+            continue
+        if ledger_id != _INTERNAL_LEDGER:
+            if size < BODY_HEADER.size or ledger_id < 0 or entry_id < 0:
+                reason = f"a record of {size} bytes for {ledger_id}:{entry_id} is no entry"
+                damage.append(LogDamage(position, ledger_id, entry_id, reason))
+            else:
+                yield RecordPiece(
+                    np.array([[position], [size], [ledger_id], [entry_id], [last_add_confirmed], [length]])
+                )
+        position = next_position
+
+    if end < HEADER_BYTES:
+        truncated_at = end
+    elif truncated_at is None and not direct and log[position:end].strip(b"\0") and not damage:
+        truncated_at = position
+    if finished and truncated_at is not None:
+        damage.append(LogDamage(truncated_at, None, None, f"the log was finished, yet is cut short at {end} bytes"))
+    yield RecordPiece.empty(tuple(damage), truncated_at)
+
+
+def _check_header(log: bytes | mmap.mmap, name: str) -> bool:
+    """Whether the log was finished, that is, has its ledgers map."""
+    start = log[: _HEADER.size]
+    if not _MAGIC.startswith(start[:4]) and not start.startswith(_MAGIC):
+        raise LedgerFileInvalid(
+            f"{name} does not start with {_MAGIC.decode()} but with {start[:4]!r}: not a BookKeeper entry log; "
+            "give the bookie's ledger directories"
+        )
+    if len(start) < _HEADER.size:
+        return False
+    _, version, map_offset, _ = _HEADER.unpack(start)
+    if not 0 <= version <= _VERSION_MAX:
+        raise LedgerFileInvalid(
+            f"{name} is an entry log of version {version}; this program reads versions 0 to {_VERSION_MAX}"
+        )
+    return bool(map_offset > 0)
+
+
+def _after_padding(log: bytes | mmap.mmap, position: int, *, direct: bool) -> int:
+    """The next place where a record may start."""
+    if direct:
+        return (position // _DIRECT_ALIGNMENT + 1) * _DIRECT_ALIGNMENT
+    # Byte by byte is the rule; a stretch of zeros is crossed at once.
+    match = _NOT_ZERO.search(log, position)
+    if match is None:
+        return len(log)
+    # The first byte that is not 0 is one of the four of a size field, or the stretch was no padding.
+    first = max(position + 1, match.start() - RECORD_SIZE_BYTES + 1)
+    return _first_record(log, first, match.start() + 1) or first
+
+
+def _first_record(log: bytes | mmap.mmap, first: int, stop: int) -> int | None:
+    """The first place in a range where a whole record may be, with nothing but zeros before it in the range."""
+    for start in range(first, min(stop, len(log) - _RECORD_START.size)):
+        size, ledger_id = _RECORD_START.unpack_from(log, start)
+        fits = _BODY_BYTES_MIN <= size <= len(log) - start - RECORD_SIZE_BYTES
+        if fits and _INTERNAL_LEDGER <= ledger_id < LEDGER_ID_LIKELY_MAX:
+            return start
+        if log[start]:
+            break
+    return None

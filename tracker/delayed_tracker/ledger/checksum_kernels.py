@@ -1,0 +1,207 @@
+"""The compiled kernels of checksums over many stretches of bytes: CRC32C, and the digests of BookKeeper.
+
+:mod:`delayed_tracker.core.kernels.jit` has the rules for writing one. Compiled code takes the processor's own instruction for CRC32C
+where it has it, 17 ns for 200 bytes, else tables, 110 ns; a call of a library for each entry takes 200 ns.
+"""
+
+import zlib
+from collections.abc import Callable
+from typing import Any, Final
+
+import google_crc32c
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.registry import cpu_target
+from numba.extending import intrinsic, overload, register_jitable
+from numpy.typing import NDArray
+
+from delayed_tracker.core.kernels.jit import COLUMN, OCTETS, Kernels
+
+Int64Array = NDArray[np.int64]
+UInt8Array = NDArray[np.uint8]
+UInt32Array = NDArray[np.uint32]
+Int = int | np.int64
+
+CRC32: Final = 1
+CRC32C: Final = 3
+"""Digests that :func:`fitting_digests` knows, by their numbers in the metadata of ledgers."""
+_BODY_HEADER_BYTES: Final = 32
+
+KERNELS: Final = Kernels()
+
+
+def _crc_tables(polynomial: int) -> UInt32Array:
+    """For slicing by 8: row n tells what an octet does to the remainder that is n octets further on."""
+    table: UInt32Array = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = (table >> np.uint32(1)) ^ (table & np.uint32(1)) * np.uint32(polynomial)
+    tables = [table]
+    for _ in range(7):
+        tables.append((tables[-1] >> np.uint32(8)) ^ table[tables[-1] & np.uint32(0xFF)])
+    return np.array(tables)
+
+
+_CRC32_TABLES: Final = _crc_tables(0xEDB88320)
+_CRC32C_TABLES: Final = _crc_tables(0x82F63B78)
+
+
+@register_jitable
+def _extend_by_tables(tables: UInt32Array, crc: Int, octets: UInt8Array, start: Int, end: Int) -> Int:
+    crc = np.int64(crc) ^ 0xFFFFFFFF
+    at = start
+    while at + 8 <= end:
+        crc ^= _little_32(octets, at)
+        crc = np.int64(
+            tables[7, crc & 0xFF]
+            ^ tables[6, (crc >> 8) & 0xFF]
+            ^ tables[5, (crc >> 16) & 0xFF]
+            ^ tables[4, crc >> 24]
+            ^ tables[3, octets[at + 4]]
+            ^ tables[2, octets[at + 5]]
+            ^ tables[1, octets[at + 6]]
+            ^ tables[0, octets[at + 7]]
+        )
+        at += 8
+    while at < end:
+        crc = np.int64(tables[0, (crc ^ np.int64(octets[at])) & 0xFF]) ^ (crc >> 8)
+        at += 1
+    return crc ^ 0xFFFFFFFF
+
+
+@register_jitable(forceinline=True)
+def _little_32(octets: UInt8Array, at: Int) -> Int:
+    low = np.int64(octets[at]) | np.int64(octets[at + 1]) << 8
+    return low | np.int64(octets[at + 2]) << 16 | np.int64(octets[at + 3]) << 24
+
+
+def _crc32c_instruction(octet_count: int) -> Callable[..., Any]:
+    """The instruction of x86-64 with SSE 4.2 that takes so many octets at once: seven times as fast as tables."""
+    wide = 64 if octet_count == 8 else 32
+
+    @intrinsic
+    def extend(_typing: Any, _crc: Any, octets: Any, _at: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            register, word = ir.IntType(wide), ir.IntType(8 * octet_count)
+            array = context.make_array(signature.args[1])(context, builder, arguments[1])
+            place = cgutils.pointer_add(builder, array.data, arguments[2], word.as_pointer())  # type: ignore[no-untyped-call]
+            loaded = builder.load(place, align=1)
+            function = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
+                builder.module,
+                ir.FunctionType(register, [register, word]),
+                f"llvm.x86.sse42.crc32.{wide}.{8 * octet_count}",
+            )
+            before = arguments[0] if wide == 64 else builder.trunc(arguments[0], register)
+            after = builder.call(function, [before, loaded])
+            return after if wide == 64 else builder.zext(after, ir.IntType(64))
+
+        return types.uint64(types.uint64, octets, types.intp), generate
+
+    return extend
+
+
+_crc32c_of_8: Final = _crc32c_instruction(8)
+_crc32c_of_4: Final = _crc32c_instruction(4)
+_crc32c_of_1: Final = _crc32c_instruction(1)
+
+
+def _extend_crc32c(crc: Int, octets: UInt8Array, start: Int, end: Int) -> Int:
+    """The CRC32C of what had ``crc`` (0 for nothing) and of ``octets[start:end]`` behind it."""
+    return int(google_crc32c.extend(int(crc), octets[start:end].tobytes()))
+
+
+@overload(_extend_crc32c, strict=False)
+def _compile_extend_crc32c(*_types: Any) -> Callable[..., Any]:
+    def by_instruction(crc: Any, octets: Any, start: Any, end: Any) -> Any:
+        state = np.uint64(crc) ^ np.uint64(0xFFFFFFFF)
+        at = start
+        while at + 8 <= end:
+            state = _crc32c_of_8(state, octets, at)
+            at += 8
+        if at + 4 <= end:
+            state = _crc32c_of_4(state, octets, at)
+            at += 4
+        while at < end:
+            state = _crc32c_of_1(state, octets, at)
+            at += 1
+        return np.int64(state ^ np.uint64(0xFFFFFFFF))
+
+    def by_tables(crc: Any, octets: Any, start: Any, end: Any) -> Any:
+        return _extend_by_tables(_CRC32C_TABLES, crc, octets, start, end)
+
+    # What code is made for, not what it is made on: part of the cache's key.
+    triple, _, features = cpu_target.target_context.codegen().magic_tuple()
+    return by_instruction if triple.startswith("x86_64") and "+sse4.2" in features else by_tables
+
+
+def _extend_crc32(crc: Int, octets: UInt8Array, start: Int, end: Int) -> Int:
+    """The same for CRC-32."""
+    return zlib.crc32(octets[start:end].tobytes(), int(crc))
+
+
+@overload(_extend_crc32, strict=False)
+def _compile_extend_crc32(*_types: Any) -> Callable[..., Any]:
+    def by_tables(crc: Any, octets: Any, start: Any, end: Any) -> Any:
+        return _extend_by_tables(_CRC32_TABLES, crc, octets, start, end)
+
+    return by_tables
+
+
+@KERNELS.add(OCTETS, COLUMN, COLUMN)
+def crc32c_of_each(octets: UInt8Array, start: Int64Array, end: Int64Array) -> Int64Array:
+    """The CRC32C of each stretch of bytes from ``start`` to ``end``."""
+    crc = np.empty(len(start), np.int64)
+    for row in range(len(start)):
+        crc[row] = _extend_crc32c(0, octets, start[row], end[row])
+    return crc
+
+
+@register_jitable(forceinline=True)
+def _big_32(octets: UInt8Array, at: Int) -> Int:
+    high = np.int64(octets[at]) << 24 | np.int64(octets[at + 1]) << 16
+    return high | np.int64(octets[at + 2]) << 8 | np.int64(octets[at + 3])
+
+
+@register_jitable(forceinline=True)
+def _signed_32(value: Int) -> Int:
+    """The lowest 32 bits as a signed number."""
+    return ((value & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
+
+
+@register_jitable(forceinline=True)
+def _big_64(octets: UInt8Array, at: Int) -> Int:
+    return _signed_32(_big_32(octets, at)) << 32 | _big_32(octets, at + 4)
+
+
+@KERNELS.add(OCTETS, COLUMN, COLUMN)
+def crc32c_of_bodies(octets: UInt8Array, start: Int64Array, end: Int64Array) -> Int64Array:
+    """For each body, as a bookie stores it with a CRC32C digest, what that digest should be."""
+    crc = np.empty(len(start), np.int64)
+    for row in range(len(start)):
+        header_end = start[row] + _BODY_HEADER_BYTES
+        crc[row] = _extend_crc32c(_extend_crc32c(0, octets, start[row], header_end), octets, header_end + 4, end[row])
+    return crc
+
+
+@KERNELS.add(OCTETS, COLUMN, COLUMN, COLUMN)
+def fitting_digests(octets: UInt8Array, start: Int64Array, end: Int64Array, kinds: Int64Array) -> UInt8Array:
+    """For each body, as a bookie stores it, the first of ``kinds`` (CRC32 or CRC32C) whose digest fits, or 0."""
+    fitting = np.zeros(len(start), np.uint8)
+    for row in range(len(start)):
+        header_end = start[row] + _BODY_HEADER_BYTES
+        for kind in kinds:
+            digest_bytes = 4 if kind == CRC32C else 8
+            payload = header_end + digest_bytes
+            if payload > end[row]:
+                continue
+            if kind == CRC32C:
+                crc = _extend_crc32c(_extend_crc32c(0, octets, start[row], header_end), octets, payload, end[row])
+                stored = _big_32(octets, header_end)
+            else:
+                crc = _extend_crc32(_extend_crc32(0, octets, start[row], header_end), octets, payload, end[row])
+                stored = _big_64(octets, header_end)
+            if crc == stored:
+                fitting[row] = kind
+                break
+    return fitting

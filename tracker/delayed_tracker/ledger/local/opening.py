@@ -1,0 +1,180 @@
+"""Opens a topic for writing: takes the lock, ends what the writer before left open, recovers the index of messages."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from delayed_tracker.ledger.entry.interceptors import INDEX_PROPERTY, BrokerEntryMetadataInterceptor
+from delayed_tracker.ledger.errors import BadEntry, ErrorPolicy, MetadataInvalid
+from delayed_tracker.ledger.local.errors import LedgerDamaged
+from delayed_tracker.ledger.local.files.disk import Disk, make_durably
+from delayed_tracker.ledger.local.files.layout import LedgerDirectory, TopicDirectory
+from delayed_tracker.ledger.local.files.locks import FileLock
+from delayed_tracker.ledger.local.files.records import INDEX_ROW_BYTES
+from delayed_tracker.ledger.local.found_records import find_records
+from delayed_tracker.ledger.local.last_index import last_index
+from delayed_tracker.ledger.local.ledger import LocalLedger
+from delayed_tracker.ledger.local.metadata import TopicMetadata, read_metadata
+from delayed_tracker.ledger.local.recovery import RecoveredLedger, cut_torn_end, examine_open_ledger
+from delayed_tracker.ledger.local.rollover import RolloverLimits
+from delayed_tracker.ledger.local.writer import TopicWriter
+from delayed_tracker.ledger.topic_name import TopicName
+from delayed_tracker.pulsar.v1.entry_pb2 import BrokerEntryMetadata
+
+
+def open_writer(
+    directory: str | Path,
+    topic: str,
+    *,
+    now_ms: int,
+    interceptors: Sequence[BrokerEntryMetadataInterceptor] = (),
+    limits: RolloverLimits | None = None,
+    on_error: ErrorPolicy = ErrorPolicy.FAIL,
+    disk: Disk | None = None,
+) -> TopicWriter:
+    """Open a topic for writing; one that is not there begins empty.
+
+    Args:
+        directory: of local ledgers. It is made, if the directory above it is there.
+        topic: any name of a persistent topic.
+        now_ms: the time, milliseconds since 1970-01-01 UTC.
+        interceptors: new ones, for this topic; they put broker metadata in front of entries. None: no broker metadata.
+        limits: when a ledger is full.
+        on_error: what to do when acknowledged entries are damaged. SKIP leaves them as they are and goes on behind them;
+            the index of messages then goes on from the last entry that can be read, and may repeat.
+        disk: what to do with files; for tests.
+    Raises:
+        LedgerInUse: somebody else writes to it.
+        LedgerDamaged: acknowledged entries of the ledger that was left open are damaged, or the last one.
+        LedgerFileInvalid, MetadataInvalid: a file is not what it should be.
+        InvalidInput: no topic name, or no directory.
+        OSError: a file cannot be read or written.
+    Cost: O(bytes of the ledger that was left open); O(ledgers).
+    """
+    place = LedgerDirectory(Path(directory))
+    name = TopicName.parse(topic)
+    disk = disk or Disk()
+    files = place.topic(name)
+    for path in (place.root, place.topics_path, files.path):
+        make_durably(path, disk)
+    lock = FileLock.acquire(files.lock, f"{name} in {directory}")
+    try:
+        metadata = load_or_create(files, name, disk)
+        recovered = _recovered(files, metadata, on_error)
+        if recovered is not None:
+            metadata = metadata.with_closed(
+                recovered.ledger_id,
+                entry_count=recovered.entry_count,
+                payload_bytes=recovered.payload_bytes,
+                now_ms=now_ms,
+            )
+        last_entry = _last_index(files, metadata, recovered, on_error)
+        metadata = _with_index(metadata, last_entry)
+        for interceptor in interceptors:
+            interceptor.recover(metadata.properties, last_entry)
+        if recovered is not None:
+            cut_torn_end(files, recovered, disk)
+            disk.replace(files.metadata, metadata.encode())
+        sweep(files, metadata, disk)
+        return TopicWriter(
+            place,
+            metadata,
+            lock=lock,
+            interceptors=interceptors,
+            limits=limits or RolloverLimits(),
+            recovered=recovered,
+            disk=disk,
+        )
+    except BaseException:
+        lock.release()
+        raise
+
+
+def load_or_create(files: TopicDirectory, name: TopicName, disk: Disk) -> TopicMetadata:
+    """A topic's metadata, made anew for a topic that has none. The lock must be held.
+
+    Raises:
+        MetadataInvalid: it is damaged, of another topic, or gone although there are ledgers.
+        OSError: it cannot be read or made.
+    """
+    metadata = read_metadata(files.metadata)
+    if metadata is None:
+        if files.ledger_ids():
+            raise MetadataInvalid(f"{files.metadata} is missing, though there are ledgers; restore it from a copy")
+        metadata = TopicMetadata(name)
+        disk.replace(files.metadata, metadata.encode())
+    if metadata.topic != name:
+        raise MetadataInvalid(f"{files.metadata} is that of {metadata.topic}, not of {name}; restore the right one")
+    return metadata
+
+
+def sweep(files: TopicDirectory, metadata: TopicMetadata, disk: Disk) -> None:
+    """Remove files of ledgers that the metadata does not name: what a crash leaves of one that was just begun.
+
+    Indexes that are missing or too short are made again. The lock must be held.
+
+    Raises:
+        OSError: a file cannot be read, removed or written.
+    """
+    named = {ledger.ledger_id: ledger.entry_count for ledger in metadata.ledgers}
+    for ledger_id in files.ledger_ids():
+        if ledger_id not in named:
+            disk.remove(files.log(ledger_id))
+            disk.remove(files.index(ledger_id))
+            continue
+        index, entry_count = files.index(ledger_id), named[ledger_id] or 0
+        if not index.exists() or index.stat().st_size < INDEX_ROW_BYTES * entry_count:
+            found = find_records(files.log(ledger_id), index, ledger_id)
+            disk.replace(index, found.ends(entry_count).astype("<i8").tobytes())
+
+
+def _recovered(files: TopicDirectory, metadata: TopicMetadata, on_error: ErrorPolicy) -> RecoveredLedger | None:
+    if metadata.open_ledger is None:
+        return None
+    recovered = examine_open_ledger(files, metadata.open_ledger.ledger_id)
+    if recovered.bad_entries and on_error is ErrorPolicy.FAIL:
+        raise _damaged(recovered.bad_entries)
+    return recovered
+
+
+def _last_index(
+    files: TopicDirectory, metadata: TopicMetadata, recovered: RecoveredLedger | None, on_error: ErrorPolicy
+) -> BrokerEntryMetadata | None:
+    if not metadata.ledgers:
+        return None
+    ledger = metadata.ledgers[-1]
+    assert ledger.entry_count, "empty ledgers are not kept"
+    opened = LocalLedger(
+        files.log(ledger.ledger_id),
+        files.index(ledger.ledger_id),
+        ledger.ledger_id,
+        ledger.entry_count - 1,
+        ledger.payload_bytes,
+        closed=True,
+    )
+    look_back = recovered is not None and recovered.ledger_id == ledger.ledger_id
+    found, bad_entries = last_index(opened, look_back=look_back)
+    if bad_entries and on_error is ErrorPolicy.FAIL:
+        raise _damaged(bad_entries)
+    return found
+
+
+def _with_index(metadata: TopicMetadata, last_entry: BrokerEntryMetadata | None) -> TopicMetadata:
+    """The same with the index of messages as the last entry has it: the property is behind once a ledger has entries.
+
+    Kept up to date even without interceptors, or whoever turns them on again later would count from too low.
+    """
+    if last_entry is None or not last_entry.HasField("index"):
+        return metadata
+    stored = metadata.properties.get(INDEX_PROPERTY, "-1")
+    if stored.removeprefix("-").isdecimal() and int(stored) >= last_entry.index:
+        return metadata
+    return replace(metadata, properties={**metadata.properties, INDEX_PROPERTY: str(last_entry.index)})
+
+
+def _damaged(bad_entries: Sequence[BadEntry]) -> LedgerDamaged:
+    more = f" (and {len(bad_entries) - 1} more)" if len(bad_entries) > 1 else ""
+    return LedgerDamaged(
+        f"{bad_entries[0]}{more}; restore the file from a copy, or open the topic with on_error=skip",
+        metadata={"bad_entry_count": str(len(bad_entries))},
+    )

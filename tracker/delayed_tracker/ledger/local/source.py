@@ -1,0 +1,148 @@
+"""A directory of local ledgers as a source of topics."""
+
+from difflib import get_close_matches
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.errors import TopicNotFound
+from delayed_tracker.ledger.local.compacted import read_compacted_log
+from delayed_tracker.ledger.local.files.layout import LedgerDirectory, TopicDirectory, topic_of_directory
+from delayed_tracker.ledger.local.ledger import LocalLedger
+from delayed_tracker.ledger.local.metadata import TopicMetadata, read_metadata
+from delayed_tracker.ledger.local.recovery import confirmed_last_entry, examine_open_ledger
+from delayed_tracker.ledger.metadata.managed_ledger import TopicLedger
+from delayed_tracker.ledger.topic.topic_log import CompactedLog, TopicLog
+from delayed_tracker.ledger.topic.topic_reader import OpenLedgers
+from delayed_tracker.ledger.topic_name import TopicName
+
+_TRIES_MAX: Final = 100
+
+
+class LocalLedgers:
+    """Implements :class:`~delayed_tracker.ledger.topic.topic_log.LedgerSource`. Takes no lock, and keeps no file open."""
+
+    def __init__(self, directory: LedgerDirectory, *, open_ledgers: OpenLedgers) -> None:
+        self.directory = directory
+        self.open_ledgers = open_ledgers
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def topics(self) -> list[str]:
+        """Full names of all topics that were ever opened for writing, ascending.
+
+        Raises:
+            MetadataInvalid: the metadata of a topic with a very long name is damaged, which alone tells the name.
+            OSError: a directory cannot be read.
+        Cost: O(topics); reads metadata for very long names only.
+        """
+        names = (_name(files) for files in self.directory.topic_directories() if files.metadata.exists())
+        return sorted(str(name) for name in names if name is not None)
+
+    def topic_log(self, topic: str) -> TopicLog:
+        """A topic and its ledgers, as far as they are durable.
+
+        Raises:
+            TopicNotFound: there is no such topic; the message lists near names.
+            MetadataInvalid: its metadata is damaged.
+            LedgerFileInvalid: the ledger that is written to is no ledger.
+            InvalidInput: no topic name.
+            OSError: a file cannot be read.
+        Cost: O(ledgers); with :attr:`OpenLedgers.RECOVERED` O(bytes of a ledger that was left open).
+        """
+        name = TopicName.parse(topic)
+        files = self.directory.topic(name)
+        metadata, open_ledger = self._consistent(name, files)
+        ended = [
+            LocalLedger(
+                files.log(ledger.ledger_id),
+                files.index(ledger.ledger_id),
+                ledger.ledger_id,
+                (ledger.entry_count or 0) - 1,
+                ledger.payload_bytes,
+                closed=True,
+            )
+            for ledger in metadata.ledgers
+            if ledger.entry_count is not None
+        ]
+        return TopicLog(
+            name,
+            tuple(ended if open_ledger is None else [*ended, open_ledger]),
+            properties=metadata.properties,
+            terminated_at=metadata.terminated_at,
+        )
+
+    def compacted_log(self, topic: str) -> CompactedLog | None:
+        """What the last compaction left of a topic; None when it was never compacted.
+
+        The next compaction removes the files, so whoever reads long should be ready to ask again.
+        Raises: as :meth:`topic_log`.
+        """
+        files = self.directory.topic(self._metadata(TopicName.parse(topic)).topic)
+        return read_compacted_log(files.compacted)
+
+    def _consistent(self, name: TopicName, files: TopicDirectory) -> tuple[TopicMetadata, LocalLedger | None]:
+        """Metadata and the ledger that is written to, both of one moment although a writer may begin new ledgers."""
+        metadata = self._metadata(name)
+        for _ in range(_TRIES_MAX):
+            open_ledger = None
+            if metadata.open_ledger is not None:
+                open_ledger = self._open_ledger(files, metadata.open_ledger)
+            again = self._metadata(name)
+            if again.ledgers == metadata.ledgers:
+                return metadata, open_ledger
+            metadata = again
+        raise OSError(f"{files.metadata} changed {_TRIES_MAX} times while it was read")
+
+    def _metadata(self, name: TopicName) -> TopicMetadata:
+        metadata = read_metadata(self.directory.topic(name).metadata)
+        if metadata is not None:
+            return metadata
+        near = get_close_matches(str(name), self.topics(), n=5)
+        hint = f"near names: {', '.join(near)}" if near else f"it has {len(self.topics())} topics"
+        raise TopicNotFound(f"{self.directory.root} has no topic {name}; {hint}", metadata={"topic": str(name)})
+
+    def _open_ledger(self, files: TopicDirectory, stored: TopicLedger) -> LocalLedger:
+        ledger_id = stored.ledger_id
+        if self.open_ledgers is OpenLedgers.LIVE:
+            last_entry_id, payload_bytes = confirmed_last_entry(files, ledger_id)
+        else:
+            recovered = examine_open_ledger(files, ledger_id)
+            last_entry_id, payload_bytes = recovered.entry_count - 1, recovered.payload_bytes
+        return LocalLedger(
+            files.log(ledger_id), files.index(ledger_id), ledger_id, last_entry_id, payload_bytes, closed=False
+        )
+
+
+def open_local_ledgers(directory: str | Path, *, open_ledgers: OpenLedgers = OpenLedgers.LIVE) -> LocalLedgers:
+    """Open a directory of local ledgers for reading.
+
+    Args:
+        directory: has ``topics`` in it.
+        open_ledgers: how to read a ledger that was never closed. LIVE is right while somebody writes, and after a
+            writer was killed. After a power cut it may leave out the entries of the last sync, until a writer opens the
+            topic; RECOVERED shows them, and is wrong while somebody writes.
+    Raises:
+        InvalidInput: there are no local ledgers.
+    """
+    found = LedgerDirectory(Path(directory))
+    if not found.topics_path.is_dir():
+        raise InvalidInput("directory", str(directory), "give a directory of local ledgers; it has topics/ in it")
+    return LocalLedgers(found, open_ledgers=open_ledgers)
+
+
+def _name(files: TopicDirectory) -> TopicName | None:
+    if (known := topic_of_directory(files.path.name)) is not None:
+        return known
+    metadata = read_metadata(files.metadata)
+    return None if metadata is None else metadata.topic

@@ -1,0 +1,88 @@
+"""The messages of one batch: slots, one behind the other.
+
+    slot = size u32 || SingleMessageMetadata || payload_size bytes
+
+Compaction leaves one of two layouts behind (PIP-429): all slots are still there, and those that it dropped say so and
+are empty; or only the retained ones are there, and the entry's metadata says which they were. The bytes themselves
+tell which it is: nothing else counts the slots.
+Source: Commands.java (deSerializeSingleMessageInBatch), RawBatchConverter.java.
+"""
+
+import struct
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from delayed_tracker.ledger.errors import PayloadInvalid
+from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata, SingleMessageMetadata
+
+_U32: Final = struct.Struct(">I")
+
+
+class Slot(NamedTuple):
+    """One message of a batch."""
+
+    batch_index: int
+    """Its place in the batch as the producer sent it."""
+    metadata: SingleMessageMetadata
+    body: bytes
+
+
+def split_batch(metadata: MessageMetadata, payload: bytes) -> list[Slot]:
+    """The slots of a batch, compacted ones included where they are still there.
+
+    Args:
+        metadata: of the entry; the number of messages is present.
+        payload: decrypted and decompressed.
+    Returns: ascending by batch index.
+    Raises:
+        PayloadInvalid: the slots do not fill the payload, or are not as many as the metadata says.
+    Cost: O(bytes), whatever number of messages the metadata claims.
+    """
+    count = metadata.num_messages_in_batch
+    slots: list[tuple[SingleMessageMetadata, bytes]] = []
+    position = 0
+    while position < len(payload):
+        if len(slots) == count:
+            raise PayloadInvalid(f"{len(payload) - position} bytes are left behind the last of {count} messages")
+        slot, position = _slot(payload, position, len(slots))
+        slots.append(slot)
+    retained = list(metadata.compacted_batch_indexes)
+    if len(slots) == count:
+        indexes: Iterable[int] = range(count)
+    elif retained and len(slots) == len(retained):
+        if retained != sorted(set(retained)) or retained[0] < 0 or retained[-1] >= count:
+            raise PayloadInvalid(f"retained slots {retained} do not ascend within a batch of {count} messages")
+        indexes = retained
+    else:
+        or_retained = f" or {len(retained)}" if retained else ""
+        raise PayloadInvalid(f"the payload has {len(slots)} messages instead of {count}{or_retained}")
+    return [Slot(index, single, body) for index, (single, body) in zip(indexes, slots, strict=True)]
+
+
+def _slot(payload: bytes, position: int, number: int) -> tuple[tuple[SingleMessageMetadata, bytes], int]:
+    body_start = position + _U32.size
+    if body_start <= len(payload):
+        body_start += int(_U32.unpack_from(payload, position)[0])
+    if body_start > len(payload):
+        raise PayloadInvalid(f"cut short: message {number} at byte {position} of a batch of {len(payload)} bytes")
+    try:
+        single = SingleMessageMetadata.FromString(payload[position + _U32.size : body_start])
+    except DecodeError as error:
+        raise PayloadInvalid(f"metadata of message {number} does not parse: {error}") from error
+    end = body_start + single.payload_size
+    if not single.HasField("payload_size") or not body_start <= end <= len(payload):
+        raise PayloadInvalid(
+            f"cut short: message {number} at byte {position} claims {single.payload_size} bytes of a batch of {len(payload)}"
+        )
+    return (single, payload[body_start:end]), end
+
+
+def join_batch(slots: Iterable[Slot]) -> bytes:
+    """The payload of a batch, before compression, out of its slots. ``payload_size`` must be right already."""
+    parts: list[bytes] = []
+    for slot in slots:
+        single = slot.metadata.SerializeToString()
+        parts += (_U32.pack(len(single)), single, slot.body)
+    return b"".join(parts)

@@ -1,0 +1,168 @@
+"""The messages of a topic, as a consumer that begins at the topic's start would get them.
+
+Markers, aborted transactions and compacted slots are left out; batches are taken apart, messages in pieces are put
+together, payloads decrypted and decompressed.
+Source: ConsumerImpl.java (messageReceived, receiveIndividualMessagesFromBatch), AbstractBaseDispatcher.java
+(filterEntriesForConsumer). Unlike Pulsar, which drops damaged messages with a line in its log, this reports each.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.compression import MESSAGE_BYTES_MAX
+from delayed_tracker.ledger.entry.entry_columns import EntryColumns, scan_entries
+from delayed_tracker.ledger.entry.frame import parse_message_metadata, split_frame
+from delayed_tracker.ledger.entry.stored_entries import LedgerEntries
+from delayed_tracker.ledger.errors import (
+    BadEntry,
+    CompressedDataInvalid,
+    DecryptionFailed,
+    EntriesUnreadable,
+    ErrorPolicy,
+    PayloadInvalid,
+)
+from delayed_tracker.ledger.messages.batch import split_batch
+from delayed_tracker.ledger.messages.build import BrokerStamp, batched_message, single_message
+from delayed_tracker.ledger.messages.chunks import ChunkAssembler, IncompleteMessage
+from delayed_tracker.ledger.messages.keys import KeyLoader
+from delayed_tracker.ledger.messages.message import Message, MessageId
+from delayed_tracker.ledger.messages.payload import PayloadDecoder
+from delayed_tracker.ledger.messages.visibility import OpenTransactions, TransactionView, visible_entries
+from delayed_tracker.ledger.topic.places import unreadable_entry
+from delayed_tracker.ledger.topic.topic_log import TopicLog
+from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
+
+PENDING_CHUNK_BYTES_MAX: Final = 256 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageOptions:
+    """How messages are read."""
+
+    keys: KeyLoader | None = None
+    """None: encrypted messages are errors."""
+    expose_broker_frame: bool = True
+    """Whether messages get a broker publish time and an index; see :func:`~.exposure.frame_exposed`."""
+    open_transactions: OpenTransactions = OpenTransactions.STOP
+    on_error: ErrorPolicy = ErrorPolicy.FAIL
+    message_bytes_max: int = MESSAGE_BYTES_MAX
+    """Messages that claim to be larger, uncompressed and put together, are errors: a thousand times fewer bytes may claim
+    it."""
+    pending_chunk_bytes_max: int = PENDING_CHUNK_BYTES_MAX
+    """Bytes of unfinished messages in pieces that are held at once; beyond it the oldest is given up."""
+
+
+class MessageReader:
+    """Reads a topic's messages once, from front to back. Not thread-safe.
+
+    What had to be passed over is listed in ``bad_entries`` and ``incomplete``, as far as reading has come.
+    """
+
+    def __init__(self, log: TopicLog, options: MessageOptions | None = None) -> None:
+        self.log = log
+        self._options = options or MessageOptions()
+        self._payloads = PayloadDecoder(self._options.keys, message_bytes_max=self._options.message_bytes_max)
+        self._chunks = ChunkAssembler(
+            pending_bytes_max=self._options.pending_chunk_bytes_max, message_bytes_max=self._options.message_bytes_max
+        )
+        self._transactions = TransactionView(log)
+        self.bad_entries: list[BadEntry] = []
+        """Entries that could not be read; stays empty under ErrorPolicy.FAIL."""
+
+    @property
+    def incomplete(self) -> list[IncompleteMessage]:
+        """Messages in pieces of which some are missing: no damage, as a rule, but a producer that failed."""
+        return self._chunks.incomplete
+
+    def read(self, start: Position | None = None) -> Iterator[Message]:
+        """All messages from a position on (None is the beginning), in topic order.
+
+        Raises:
+            EntriesUnreadable: entries are missing or damaged, or cannot be decrypted, and the policy says to fail.
+        Cost: O(bytes), plus one look ahead over the rest of the topic if it has transactions; memory for a piece of a
+            ledger, the largest message, and the unfinished ones.
+        """
+        yield from self.read_pieces(self.log.scan(start))
+        self.finish()
+
+    def read_pieces(
+        self, pieces: Iterable[LedgerEntries], *, kept_bad: Callable[[Position, str], BadEntry] | None = None
+    ) -> Iterator[Message]:
+        """The messages of some entries; call :meth:`finish` behind the last.
+
+        Args:
+            pieces: entries of the topic, ascending over all calls.
+            kept_bad: if they are what compaction kept, names one of them that cannot be read, given why: they do not
+                lie in the topic's own ledgers. All transactions among them were committed.
+        Raises: as :meth:`read`.
+        """
+        for piece in pieces:
+            self._report(piece.bad_entries)
+            columns = scan_entries(piece.entries)
+            transactions = None if kept_bad is not None else self._transactions
+            name_bad = kept_bad or self._bad_of_topic
+            visible = visible_entries(columns, transactions, self._options.open_transactions)
+            unreadable = [(row, reason) for row, reason in columns.unreadable() if row < visible.end]
+            self._report(tuple(name_bad(_position(columns, row), reason) for row, reason in unreadable))
+            for row in visible.rows.tolist():
+                yield from self._messages(columns, row, name_bad)
+            if visible.end < len(columns):
+                return
+
+    def finish(self) -> None:
+        """There are no more entries: messages in pieces that are not whole by now are incomplete."""
+        self._chunks.finish()
+
+    def _messages(
+        self, columns: EntryColumns, row: int, name_bad: Callable[[Position, str], BadEntry]
+    ) -> Iterator[Message]:
+        stored = columns.stored
+        entry = stored.payload(row)
+        frame = split_frame(entry)
+        metadata = parse_message_metadata(entry, frame)
+        try:
+            messages = self._decode(columns, row, metadata, entry[frame.metadata_end :])
+        except DecryptionFailed as error:
+            # What lacks but a key is whole, and its place of no use.
+            self._report((BadEntry(*_position(columns, row), None, None, error.message),), cause=error)
+            return
+        except (PayloadInvalid, CompressedDataInvalid) as error:
+            self._report((name_bad(_position(columns, row), error.message),), cause=error)
+            return
+        yield from messages
+
+    def _decode(self, columns: EntryColumns, row: int, metadata: MessageMetadata, body: bytes) -> list[Message]:
+        position = _position(columns, row)
+        stamp = BrokerStamp.of(columns, row) if self._options.expose_broker_frame else BrokerStamp()
+        partition = self.log.name.partition
+        body = self._payloads.decrypt(metadata, body)
+        first_chunk = None
+        if metadata.num_chunks_from_msg > 1:
+            whole = self._chunks.add(position, metadata, body)
+            if whole is None:
+                return []
+            first_chunk, body = whole
+        body = self._payloads.decompress(metadata, body)
+        if not metadata.HasField("num_messages_in_batch"):
+            message_id = MessageId(*position, partition, first_chunk=first_chunk)
+            return [single_message(message_id, metadata, body, stamp)]
+        size = metadata.num_messages_in_batch
+        return [
+            batched_message(MessageId(*position, partition, slot.batch_index, size), metadata, slot, stamp)
+            for slot in split_batch(metadata, body)
+            if not slot.metadata.compacted_out
+        ]
+
+    def _bad_of_topic(self, position: Position, reason: str) -> BadEntry:
+        return unreadable_entry(self.log.ledger(position.ledger_id), position.entry_id, reason)
+
+    def _report(self, bad: tuple[BadEntry, ...], *, cause: Exception | None = None) -> None:
+        if bad and self._options.on_error is ErrorPolicy.FAIL:
+            raise EntriesUnreadable(bad) from cause
+        self.bad_entries += bad
+
+
+def _position(columns: EntryColumns, row: int) -> Position:
+    return Position(int(columns.stored.ledger_id[row]), int(columns.stored.entry_id[row]))

@@ -1,0 +1,249 @@
+"""Objects of Pulsar's blob store driver: <uuid>-ledger-<id> and its -index, or, streamed, <uuid> and its -index."""
+
+import itertools
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.errors import BadEntry, ErrorPolicy, LedgerFileInvalid
+from delayed_tracker.ledger.metadata.managed_ledger import TopicCatalogue
+from delayed_tracker.ledger.metadata.metadata_store import open_metadata
+from delayed_tracker.ledger.offload.blob_index import INDEX_BYTES_MAX, BlobIndex, IndexedLedger, parse_index
+from delayed_tracker.ledger.offload.blob_ledger import BlobLedger
+from delayed_tracker.ledger.offload.blob_store import BlobStore, SmallObject, open_blob_store
+from delayed_tracker.ledger.offload.entry_rows import Damage, DamageKind
+from delayed_tracker.ledger.offload.offload_source import FoundLedger, OffloadSource
+from delayed_tracker.ledger.topic_name import TopicName
+
+_OBJECT: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:-ledger-(\d{1,19}))?(-index)?")
+_SUFFIX: Final = "-index"
+_LEDGER_PART: Final = "-ledger-"
+_FORMAT_KEY: Final = "s3managedledgeroffloaderformatversion"
+_FORMAT_VERSION: Final = "1"
+_TOPIC_KEY: Final = "managedledgername"
+_SAY_WHOSE: Final = "give metadata=DUMP, which says whose it is, or move it out of the way"
+_INTERRUPTED: Final = (
+    "restore the index from a copy; or, if an offload was interrupted, give metadata=DUMP, which names the whole copies, or "
+    "move it out of the way"
+)
+_NO_END: Final = (1 << 62) - 1
+
+
+class BlobLedgerStore:
+    """All ledgers of a bucket or directory."""
+
+    def __init__(self, store: BlobStore, *, on_error: ErrorPolicy = ErrorPolicy.FAIL) -> None:
+        self.store = store
+        self.unclaimed: list[BadEntry] = []
+        """Objects of which :meth:`find` could not tell whose they are: data without an index, indexes that name no topic or
+        two, and, under SKIP, damaged ones. Any topic may lack their entries."""
+        self._on_error = on_error
+
+    @property
+    def name(self) -> str:
+        """The store's URL or directory."""
+        return self.store.name
+
+    def find(self) -> Mapping[TopicName, Sequence[FoundLedger]]:
+        """Ledgers by topic, as their index objects say; all of which are read.
+
+        Of several copies the first by name is taken that has its data. One whose data is gone is an error of its topic
+        alone, when that is opened; one whose index is damaged, of its ledger alone. What cannot be told whose it is, is
+        listed in :attr:`unclaimed`.
+
+        Raises:
+            LedgerFileInvalid: an index is damaged, nothing else says of which ledger it is, and the policy says to fail.
+            OSError: the store does not answer.
+        """
+        copies: dict[TopicName, dict[int, FoundLedger]] = defaultdict(dict)
+        lesser: list[tuple[TopicName, FoundLedger]] = []
+        streamed: dict[tuple[TopicName, int], list[tuple[int, UUID]]] = defaultdict(list)
+        orphans: list[tuple[str, str | None]] = []
+        sizes = self.store.sizes()
+        for key in sizes:
+            named = _OBJECT.fullmatch(key)
+            if named is None:
+                continue
+            if named[3] is None:
+                if key + _SUFFIX not in sizes:
+                    orphans.append((key, named[2]))
+                continue
+            data_key, uuid = key.removesuffix(_SUFFIX), UUID(named[1])
+            stored = self._stored_index(data_key)
+            owner = TopicName.of_managed_ledger(stored.user_metadata.get(_TOPIC_KEY, ""))
+            try:
+                index = self._index(data_key, stored)
+            except LedgerFileInvalid as error:
+                if owner is None or named[2] is None:
+                    if self._on_error is ErrorPolicy.FAIL:
+                        raise LedgerFileInvalid(f"{error.message}; {_SAY_WHOSE}") from error
+                    self._leave_unclaimed(named[2], error.message, _SAY_WHOSE)
+                    continue
+                remedy = "restore it from a copy, or give the bookies' disks together with it"
+                lesser.append((owner, FoundLedger(int(named[2]), (uuid,), error.message, remedy)))
+                continue
+            whole = self._data_problem(data_key, index) is None
+            for ledger_id, part in index.ledgers.items():
+                topic = part.segment.topic or owner
+                if topic is None or owner not in {None, topic}:
+                    said = "names no topic" if topic is None else f"names {topic}, the object itself {owner}"
+                    self._leave_unclaimed(named[2] or ledger_id, f"{self.name}/{key} {said}", _SAY_WHOSE)
+                    continue
+                if not topic.holds_messages:
+                    continue
+                if ledger_id is not None and named[2] is None:
+                    streamed[topic, ledger_id].append((part.blocks[0].first_entry_id, uuid))
+                    continue
+                copy = FoundLedger(int(named[2]), (uuid,))
+                if whole:
+                    copies[topic].setdefault(copy.ledger_id, copy)
+                else:
+                    lesser.append((topic, copy))
+        for topic, copy in lesser:
+            copies[topic].setdefault(copy.ledger_id, copy)
+        indexed = {ledger_id for found in copies.values() for ledger_id in found}
+        for key, orphan_of in orphans:
+            # Beside an indexed copy of the same ledger it is but what is left of an attempt that failed.
+            if orphan_of is None or int(orphan_of) not in indexed:
+                self._leave_unclaimed(orphan_of, f"{self.name}/{key} has no index", _INTERRUPTED)
+        for (topic, ledger_id), parts in streamed.items():
+            copies[topic].setdefault(ledger_id, FoundLedger(ledger_id, tuple(uuid for _, uuid in sorted(parts))))
+        return {topic: [found[ledger_id] for ledger_id in sorted(found)] for topic, found in copies.items()}
+
+    def _leave_unclaimed(self, ledger_id: str | int | None, reason: str, remedy: str) -> None:
+        known = None if ledger_id is None else int(ledger_id)
+        self.unclaimed.append(BadEntry(known, None, None, None, reason, entry_count=0, remedy=remedy))
+
+    def has(self, topic: TopicName, ledger_id: int, uuids: Sequence[UUID]) -> bool:  # noqa: ARG002  keys have no topic
+        """Whether the index of each part is there."""
+        return all(self._data_key(ledger_id, uuid) is not None for uuid in uuids)
+
+    def open(
+        self,
+        topic: TopicName,  # noqa: ARG002  keys have no topic
+        ledger_id: int,
+        uuids: Sequence[UUID],
+        *,
+        entry_count: int | None,
+    ) -> BlobLedger:
+        """A ledger from its index, or from those of its parts.
+
+        Raises:
+            LedgerFileInvalid: an index is damaged or gone, does not have the ledger, or does not fit its data.
+            OSError: the store does not answer.
+        """
+        parts = [self._part(ledger_id, uuid) for uuid in uuids]
+        blocks = tuple(block for part in parts for block in part.blocks)
+        starts = [block.first_entry_id for block in blocks]
+        if starts[0] != 0 or any(later <= earlier for earlier, later in itertools.pairwise(starts)):
+            raise LedgerFileInvalid(f"{self.name}: parts of ledger {ledger_id} begin with entries {starts}")
+        segment = parts[-1].segment
+        ledger = BlobLedger(ledger_id, -1, segment.payload_bytes, self.store, blocks)
+        if segment.last_entry_id is not None:
+            ledger.last_entry_id = segment.last_entry_id
+        else:
+            ledger.last_entry_id = _walked_end(ledger) if entry_count is None else entry_count - 1
+        if ledger.last_entry_id < starts[-1]:
+            raise LedgerFileInvalid(
+                f"{self.name}: the last block of ledger {ledger_id} begins with entry {starts[-1]}, the ledger ends "
+                f"with entry {ledger.last_entry_id}"
+            )
+        return ledger
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _part(self, ledger_id: int, uuid: UUID) -> IndexedLedger:
+        key = self._data_key(ledger_id, uuid)
+        if key is None:
+            raise LedgerFileInvalid(
+                f"{self.name} has no index of ledger {ledger_id}, {uuid}-ledger-{ledger_id}{_SUFFIX}"
+            )
+        index = self._index(key, self._stored_index(key))
+        problem = self._data_problem(key, index)
+        if problem is not None:
+            raise LedgerFileInvalid(problem)
+        part = index.ledgers.get(None) or index.ledgers.get(ledger_id)
+        if part is None:
+            raise LedgerFileInvalid(f"{self.name}/{key}{_SUFFIX} does not have ledger {ledger_id}")
+        return part
+
+    def _stored_index(self, data_key: str) -> SmallObject:
+        stored = self.store.read_small(data_key + _SUFFIX, INDEX_BYTES_MAX)
+        if stored is None:
+            raise LedgerFileInvalid(f"{self.name}/{data_key}{_SUFFIX} is gone; open the source again")
+        return stored
+
+    def _index(self, data_key: str, stored: SmallObject) -> BlobIndex:
+        """What an index says."""
+        where = f"{self.name}/{data_key}{_SUFFIX}"
+        version = stored.user_metadata.get(_FORMAT_KEY, _FORMAT_VERSION)
+        if version != _FORMAT_VERSION:
+            raise LedgerFileInvalid(f"{where} has format version {version!r}; this program reads {_FORMAT_VERSION}")
+        index = parse_index(stored.content, where=where, data_key=data_key)
+        if None in index.ledgers and _LEDGER_PART not in data_key:
+            raise LedgerFileInvalid(
+                f"{where} is the index of one ledger, whose id only its name can say; name it <uuid>-ledger-<id>{_SUFFIX}"
+            )
+        return index
+
+    def _data_problem(self, data_key: str, index: BlobIndex) -> str | None:
+        """Why the data cannot be what an index is of."""
+        data_bytes = self.store.size(data_key)
+        if data_bytes == index.data_bytes:
+            return None
+        has = "is not there" if data_bytes is None else f"has {data_bytes} bytes"
+        return f"{self.name}/{data_key} {has}, its index says {index.data_bytes} bytes"
+
+    def _data_key(self, ledger_id: int, uuid: UUID) -> str | None:
+        for key in (f"{uuid}{_LEDGER_PART}{ledger_id}", str(uuid)):
+            if self.store.size(key + _SUFFIX) is not None:
+                return key
+        return None
+
+
+def _walked_end(ledger: BlobLedger) -> int:
+    """The last entry of a ledger that was offloaded before it ended: what the last block has.
+
+    If damage hides the end, the ledger says so whoever reads its last entry.
+    """
+    last, ledger.end_damage = ledger.blocks[-1].first_entry_id - 1, None
+    for found in ledger.walk_block(len(ledger.blocks) - 1, 0, _NO_END):
+        if isinstance(found, Damage):
+            hidden = replace(found, reason=f"{found.reason}; entries behind it may be hidden", kind=DamageKind.SURPLUS)
+            ledger.end_damage = hidden if found.kind is DamageKind.WRONG else ledger.end_damage
+        elif len(found):
+            last, ledger.end_damage = found.last, None
+    return last
+
+
+def open_blobs(
+    place: str, *, metadata_dump: str | Path | None = None, on_error: ErrorPolicy = ErrorPolicy.FAIL
+) -> OffloadSource:
+    """Open what the blob store driver stored.
+
+    Args:
+        place: a bucket's URL (``s3://``, ``gs://``, ``az://``), or a directory.
+        metadata_dump: JSON lines, plain or gzip; None takes the ledgers that are there, and reads all indexes.
+        on_error: SKIP lists a damaged index that may be anybody's under :attr:`BlobLedgerStore.unclaimed`.
+    Raises:
+        InvalidInput: no such directory or scheme; without metadata, no ledgers there.
+        LedgerFileInvalid: the dump is none; an index is damaged, and the policy says to fail.
+        OSError: the store does not answer.
+    """
+    store = BlobLedgerStore(open_blob_store(place), on_error=on_error)
+    if metadata_dump is not None:
+        return OffloadSource(store, TopicCatalogue(open_metadata(metadata_dump)))
+    source = OffloadSource(store)
+    if not source.topics() and not store.unclaimed:
+        raise InvalidInput(
+            "blob store",
+            place,
+            "give the bucket or directory in which <uuid>-ledger-<id> and <uuid>-ledger-<id>-index lie",
+        )
+    return source

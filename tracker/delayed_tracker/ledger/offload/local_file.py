@@ -1,0 +1,128 @@
+"""Local files read in ranges, checked against the ``.crc`` file that Hadoop's local file system writes beside them.
+
+``.<name>.crc`` is "crc", a zero octet, the chunk size i32 (512), and the CRC-32 u32 of each chunk of the file.
+"""
+
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from delayed_tracker.core.values.columns import Int64Array
+from delayed_tracker.ledger.errors import LedgerFileInvalid
+from delayed_tracker.ledger.offload.inflating import crc32
+
+_HEADER: Final = struct.Struct(">4si")
+_MAGIC: Final = b"crc\0"
+_CHUNK_BYTES_MAX: Final = 1 << 20
+_NO_CHUNKS: Final = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A range of a file."""
+
+    buffer: bytes
+    base: int
+    """Offset of the buffer in the file."""
+    damaged: Int64Array
+    """Offsets in the file of the chunks whose checksum does not fit; ascending."""
+    chunk_bytes: int
+
+    @property
+    def end(self) -> int:
+        """Offset behind the buffer."""
+        return self.base + len(self.buffer)
+
+    def damage_between(self, start: int, end: int) -> int | None:
+        """Where the first chunk begins that is damaged and has a byte from ``start`` up to before ``end``."""
+        at = int(np.searchsorted(self.damaged, start - self.chunk_bytes, side="right"))
+        return int(self.damaged[at]) if at < len(self.damaged) and self.damaged[at] < end else None
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    """One file; opened for each read, so that no number of ledgers exhausts the process's files."""
+
+    path: Path
+    size_bytes: int
+    _sums: NDArray[np.uint32] | None = field(default=None, repr=False)
+    _chunk_bytes: int = 1
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return str(self.path)
+
+    def read(self, start: int, end: int) -> Piece:
+        """The bytes from ``start`` up to ``end``, and those around them that share a checksum; less at the file's end.
+
+        Args:
+            start: 0 or more.
+            end: may lie behind the end of the file.
+        """
+        if self._sums is not None:
+            start -= start % self._chunk_bytes
+            end += -end % self._chunk_bytes
+        with self.path.open("rb") as opened:
+            opened.seek(start)
+            buffer = opened.read(max(0, min(end, self.size_bytes) - start))
+        return Piece(buffer, start, self._damaged(buffer, start), self._chunk_bytes)
+
+    def _damaged(self, buffer: bytes, start: int) -> Int64Array:
+        if self._sums is None:
+            return _NO_CHUNKS
+        size, view = self._chunk_bytes, memoryview(buffer)
+        ours = [crc32(view[at : at + size]) for at in range(0, len(buffer), size)]
+        known = self._sums[start // size : start // size + len(ours)]
+        fits = np.zeros(len(ours), np.bool_)
+        # A chunk without a checksum is one that was written later, or whose checksum was lost.
+        fits[: len(known)] = known == ours[: len(known)]
+        return start + np.flatnonzero(~fits).astype(np.int64) * size
+
+
+def open_local_file(path: Path) -> LocalFile:
+    """Find a file and its checksums, if there are any.
+
+    Raises:
+        LedgerFileInvalid: there is no such file, or its ``.crc`` file is none.
+        OSError: it cannot be read.
+    """
+    try:
+        size_bytes = path.stat().st_size
+    except FileNotFoundError as error:
+        raise LedgerFileInvalid(f"{path} does not exist; give the whole directory of the ledger") from error
+    sums_path = path.with_name(f".{path.name}.crc")
+    try:
+        content = sums_path.read_bytes()
+    except FileNotFoundError:
+        return LocalFile(path, size_bytes)
+    magic, chunk_bytes = _HEADER.unpack_from(content) if len(content) >= _HEADER.size else (b"", 0)
+    if magic != _MAGIC or not 0 < chunk_bytes <= _CHUNK_BYTES_MAX or (len(content) - _HEADER.size) % 4:
+        raise LedgerFileInvalid(f"{sums_path} is no checksum file of Hadoop; remove it to read {path.name} without")
+    sums = np.frombuffer(content, ">u4", offset=_HEADER.size).astype(np.uint32)
+    chunk_count = -(-size_bytes // chunk_bytes)
+    if len(sums) > chunk_count:
+        raise LedgerFileInvalid(
+            f"{sums_path} has {len(sums)} checksums, {path.name} has {size_bytes} bytes and so {chunk_count} chunks: one of "
+            "them is cut short or of another file; give the files that belong together"
+        )
+    return LocalFile(path, size_bytes, sums, chunk_bytes)
+
+
+class ReadAhead:
+    """A file read in order, in pieces of some size, or larger where something larger is asked for."""
+
+    def __init__(self, file: LocalFile, piece_bytes: int) -> None:
+        self.file = file
+        self._piece_bytes = piece_bytes
+        self._piece = Piece(b"", 0, _NO_CHUNKS, 1)
+
+    def piece(self, start: int, end: int) -> Piece:
+        """A piece that has the bytes from ``start`` up to ``end``, or to the file's end. May have more."""
+        if not self._piece.base <= start <= min(end, self.file.size_bytes) <= self._piece.end:
+            self._piece = self.file.read(start, max(end, start + self._piece_bytes))
+        return self._piece

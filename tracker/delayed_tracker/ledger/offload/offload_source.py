@@ -1,0 +1,209 @@
+"""Tiered storage as a source of topics, whatever the driver: with the cluster's metadata, or from what is found there.
+
+Metadata says which ledgers a topic has, and which of several copies is the whole one. Without it, the topics are those
+that are named in the storage, with the ledgers that are there. A ledger that is not there, or of which nobody can tell
+which copy is whole, stands among the others as one whose entries are missing.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import TracebackType
+from typing import Final, Protocol, Self
+from uuid import UUID
+
+from delayed_tracker.ledger.errors import BadEntry, LedgerFileInvalid, TopicNotFound
+from delayed_tracker.ledger.metadata.managed_ledger import TopicCatalogue, TopicLedger
+from delayed_tracker.ledger.topic.absent_ledger import AbsentLedger
+from delayed_tracker.ledger.topic.topic_log import CompactedLog, Ledger, TopicLog, TopicParts
+from delayed_tracker.ledger.topic_name import TopicName
+
+_BOOKIES: Final = "give the bookies' disks together with it"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLedger:
+    """A copy of a ledger, as the storage itself names it."""
+
+    ledger_id: int
+    uuids: tuple[UUID, ...]
+    """One, or those of its parts in order."""
+    problem: str | None = None
+    """Why it cannot be read, or which copy is whole cannot be told; None when there is no doubt."""
+    remedy: str | None = None
+    """What to do about that."""
+
+
+class LedgerStore(Protocol):
+    """Where one driver keeps its copies."""
+
+    @property
+    def name(self) -> str:
+        """What to call it in messages."""
+
+    def find(self) -> Mapping[TopicName, Sequence[FoundLedger]]:
+        """All copies of topics' ledgers. Reads what must be read to tell.
+
+        Raises:
+            LedgerFileInvalid: something there is damaged.
+        """
+
+    def has(self, topic: TopicName, ledger_id: int, uuids: Sequence[UUID]) -> bool:
+        """Whether all parts of a copy are there."""
+
+    def open(self, topic: TopicName, ledger_id: int, uuids: Sequence[UUID], *, entry_count: int | None) -> Ledger:
+        """A ledger from its copy.
+
+        Args:
+            topic: whose it is.
+            ledger_id: of BookKeeper.
+            uuids: of the copy's parts, in order.
+            entry_count: what the topic's metadata says, if there is any.
+        Raises:
+            LedgerFileInvalid: the copy is damaged, or not there.
+        """
+
+    @property
+    def unclaimed(self) -> Sequence[BadEntry]:
+        """Objects of which :meth:`find` could not tell whose they are."""
+
+    def close(self) -> None:
+        """Release what is held."""
+
+
+class OffloadSource:
+    """A :class:`~delayed_tracker.ledger.topic.topic_log.LedgerSource` over the copies of one driver."""
+
+    def __init__(self, store: LedgerStore, catalogue: TopicCatalogue | None = None) -> None:
+        self.store = store
+        self.catalogue = catalogue
+        self._found: Mapping[TopicName, Sequence[FoundLedger]] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release what the store holds."""
+        self.store.close()
+
+    def topics(self) -> list[str]:
+        """Full names of all topics that have ledgers here, ascending."""
+        if self.catalogue is None:
+            return [str(topic) for topic in sorted(self._find())]
+        return [
+            str(topic)
+            for topic in self.catalogue.topics()
+            if any(ledger.offload_uuids for ledger in self.catalogue.managed_ledger(topic).ledgers)
+        ]
+
+    def unclaimed(self) -> Sequence[BadEntry]:
+        """What is there and may be any topic's; with metadata nothing, because that says what belongs to whom.
+
+        Raises: as :meth:`topics`.
+        """
+        if self.catalogue is None:
+            self._find()
+        return self.store.unclaimed
+
+    def topic_log(self, topic: str) -> TopicLog:
+        """A topic and its ledgers.
+
+        A ledger that was not offloaded, or whose copy is not here, is an :class:`AbsentLedger`.
+
+        Raises:
+            TopicNotFound: there is no such topic; the message lists near names.
+            LedgerFileInvalid: a copy is damaged.
+            MetadataInvalid: metadata of the topic is damaged.
+            InvalidInput: no topic name.
+        Cost: O(ledgers of the topic), each with a small read or two.
+        """
+        parts = self.topic_parts(topic)
+        return TopicLog(
+            parts.name,
+            tuple(
+                parts.whole[ledger_id]() if ledger_id in parts.whole else parts.absent[ledger_id]
+                for ledger_id in sorted((*parts.whole, *parts.absent))
+            ),
+            properties=parts.properties,
+            terminated_at=parts.terminated_at,
+        )
+
+    def topic_parts(self, topic: str) -> TopicParts:
+        """What is here of a topic, for reading the rest from other sources.
+
+        Raises: as :meth:`topic_log`; it is opening a ledger that raises LedgerFileInvalid.
+        """
+        if self.catalogue is None:
+            name = TopicName.parse(topic)
+            return self._found_parts(name)
+        name = self.catalogue.topic(topic)
+        stored = self.catalogue.managed_ledger(name)
+        whole = {
+            ledger.ledger_id: self._opener(name, ledger)
+            for ledger in stored.ledgers
+            if ledger.offload_uuids and self.store.has(name, ledger.ledger_id, ledger.offload_uuids)
+        }
+        return TopicParts(
+            name,
+            tuple(ledger.ledger_id for ledger in stored.ledgers),
+            whole,
+            absent={
+                ledger.ledger_id: self._absent(ledger) for ledger in stored.ledgers if ledger.ledger_id not in whole
+            },
+            properties=stored.properties,
+            terminated_at=stored.terminated_at,
+        )
+
+    def compacted_log(self, topic: str) -> CompactedLog | None:
+        """None: compacted ledgers are not offloaded.
+
+        Raises: as :meth:`topic_parts`.
+        """
+        self.topic_parts(topic)
+        return None
+
+    def _opener(self, name: TopicName, ledger: TopicLedger) -> Callable[[], Ledger]:
+        def open_ledger() -> Ledger:
+            opened = self.store.open(name, ledger.ledger_id, ledger.offload_uuids, entry_count=ledger.entry_count)
+            if ledger.entry_count not in {None, opened.last_entry_id + 1}:
+                raise LedgerFileInvalid(
+                    f"{self.store.name}: the copy of ledger {ledger.ledger_id} has {opened.last_entry_id + 1} entries, "
+                    f"the metadata of {name} says {ledger.entry_count}; give the metadata that belongs to it"
+                )
+            return opened
+
+        return open_ledger
+
+    def _absent(self, ledger: TopicLedger) -> AbsentLedger:
+        lacks = "does not have the copy that the metadata names" if ledger.offload_uuids else "has no copy of it"
+        return AbsentLedger(ledger.ledger_id, ledger.entry_count, f"{self.store.name} {lacks}", _BOOKIES)
+
+    def _found_parts(self, name: TopicName) -> TopicParts:
+        found = self._find()
+        if name not in found:
+            known = [str(topic) for topic in sorted(found)]
+            near = ", ".join(get_close_matches(str(name), known, n=5, cutoff=0))
+            raise TopicNotFound(
+                f"{self.store.name} has no topic {name}; near names: {near}", metadata={"topic": str(name)}
+            )
+        whole = {copy.ledger_id: self._copy_opener(name, copy) for copy in found[name] if copy.problem is None}
+        absent = {
+            copy.ledger_id: AbsentLedger(copy.ledger_id, None, copy.problem, copy.remedy)
+            for copy in found[name]
+            if copy.problem is not None
+        }
+        return TopicParts(name, None, whole, absent=absent)
+
+    def _copy_opener(self, name: TopicName, copy: FoundLedger) -> Callable[[], Ledger]:
+        return lambda: self.store.open(name, copy.ledger_id, copy.uuids, entry_count=None)
+
+    def _find(self) -> Mapping[TopicName, Sequence[FoundLedger]]:
+        """What is there, looked up once."""
+        if self._found is None:
+            self._found = self.store.find()
+        return self._found

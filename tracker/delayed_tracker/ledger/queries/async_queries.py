@@ -1,0 +1,94 @@
+"""Queries about topics for programs that must not wait: the same answers from an event loop.
+
+Sources of ledgers read files and belong to one thread, so each gets a thread of its own, where queries run one after
+the other. The event loop is never held up, and no lock is needed.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Concatenate, ParamSpec, Self, TypeVar
+
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.messages.message import MessageId
+from delayed_tracker.ledger.queries.message_index import IndexLookupMode
+from delayed_tracker.ledger.queries.seek import TimeSeek
+from delayed_tracker.ledger.queries.topic_queries import TopicQueries
+from delayed_tracker.ledger.topic.entry_pages import EntryPage
+from delayed_tracker.ledger.topic.topic_log import LedgerSource
+
+_Given = ParamSpec("_Given")
+_Answer = TypeVar("_Answer")
+
+
+class AsyncTopicQueries:
+    """:class:`~delayed_tracker.ledger.queries.topic_queries.TopicQueries` in a thread of its own. An asynchronous context manager.
+
+    Whoever stops waiting for an answer leaves the thread to finish it; a query that has not begun is dropped.
+    """
+
+    def __init__(self, queries: TopicQueries, thread: ThreadPoolExecutor) -> None:
+        self._queries = queries
+        self._thread = thread
+
+    @classmethod
+    async def open(cls, opener: Callable[[], LedgerSource]) -> Self:
+        """Open a source in the thread that will read it.
+
+        Args:
+            opener: such as ``lambda: open_source(url)``; what it raises is raised here.
+        """
+        thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledgers")
+        try:
+            source = await asyncio.get_running_loop().run_in_executor(thread, opener)
+        except BaseException:
+            thread.shutdown(wait=False)
+            raise
+        return cls(TopicQueries(source), thread)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the source once all queries asked so far are done."""
+        closing = self._thread.submit(self._queries.source.close)
+        self._thread.shutdown(wait=False)
+        await asyncio.wrap_future(closing)
+
+    async def get_message_id_by_index(
+        self, topic: str, index: int, *, mode: IndexLookupMode = IndexLookupMode.PROPOSAL
+    ) -> MessageId:
+        """As :meth:`TopicQueries.get_message_id_by_index`."""
+        return await self._ask(TopicQueries.get_message_id_by_index, topic, index, mode=mode)
+
+    async def seek_by_time(self, topic: str, timestamp_ms: int, *, read_compacted: bool = False) -> TimeSeek:
+        """As :meth:`TopicQueries.seek_by_time`."""
+        return await self._ask(TopicQueries.seek_by_time, topic, timestamp_ms, read_compacted=read_compacted)
+
+    async def oldest_message_expired(
+        self, topic: str, ttl_seconds: int, *, now_ms: int, mark_delete: Position | None = None
+    ) -> bool:
+        """As :meth:`TopicQueries.oldest_message_expired`."""
+        return await self._ask(
+            TopicQueries.oldest_message_expired, topic, ttl_seconds, now_ms=now_ms, mark_delete=mark_delete
+        )
+
+    async def get_last_message_id(self, topic: str, *, read_compacted: bool = False) -> MessageId:
+        """As :meth:`TopicQueries.get_last_message_id`."""
+        return await self._ask(TopicQueries.get_last_message_id, topic, read_compacted=read_compacted)
+
+    async def read_entries(self, topic: str, start: Position | None, *, entries_max: int, bytes_max: int) -> EntryPage:
+        """As :meth:`TopicQueries.read_entries`."""
+        return await self._ask(TopicQueries.read_entries, topic, start, entries_max=entries_max, bytes_max=bytes_max)
+
+    async def _ask(
+        self, query: Callable[Concatenate[TopicQueries, _Given], _Answer], *args: _Given.args, **kwargs: _Given.kwargs
+    ) -> _Answer:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, lambda: query(self._queries, *args, **kwargs))

@@ -1,0 +1,218 @@
+"""From a broker's message index to the entry that holds the message (PIP-415).
+
+The index in a broker frame is that of the entry's last message; the first one's follows from how many there are. Two
+answers are to be had: what the proposal says, and what the broker that shipped does. They differ when
+
+    the message is...                        the proposal                      the shipped broker
+    a system message (marker)                the next user message             the marker
+    in the first entry, but not its last     that entry: it has not expired    EARLIEST
+    in a topic whose first entry has none    as if that entry were not there   BrokerMetadataMissing
+    beside entries that have none            the same                          takes those for later ones
+
+Source: PIP-415; PersistentTopicsBase.java (internalGetMessageIDByIndexAsync).
+"""
+
+from enum import Enum
+from typing import Final
+
+import numpy as np
+
+from delayed_tracker.core.values.columns import BEFORE_ALL, Position
+from delayed_tracker.ledger.entry.entry_columns import EntryFlag
+from delayed_tracker.ledger.errors import BrokerMetadataMissing, MessageIndexInvalid, MessageNotFound
+from delayed_tracker.ledger.messages.message import MessageId
+from delayed_tracker.ledger.queries.seek import newest_matching
+from delayed_tracker.ledger.topic.entry_lookup import EntryLookup
+from delayed_tracker.ledger.topic.topic_log import TopicLog
+
+EARLIEST: Final = BEFORE_ALL
+"""The answer for a message that has expired and was deleted: read from wherever the topic begins now."""
+
+
+class IndexLookupMode(Enum):
+    """Whose rules decide."""
+
+    PROPOSAL = "proposal"
+    """What PIP-415 says."""
+    PULSAR_COMPATIBLE = "pulsar-compatible"
+    """What Pulsar 4.2 answers, for tools that rely on it."""
+
+
+def get_message_id_by_index(
+    log: TopicLog, index: int, *, mode: IndexLookupMode = IndexLookupMode.PROPOSAL
+) -> MessageId:
+    """:func:`position_by_index` as the id that the HTTP interface answers: of an entry, without a place in its batch."""
+    return MessageId(*position_by_index(EntryLookup(log), index, mode=mode), partition=log.name.partition)
+
+
+def position_by_index(lookup: EntryLookup, index: int, *, mode: IndexLookupMode = IndexLookupMode.PROPOSAL) -> Position:
+    """The entry that holds the message with an index.
+
+    Args:
+        lookup: the topic.
+        index: of any message, also one inside a batch; counted from 0.
+        mode: whose rules decide.
+    Returns: the entry's position, or EARLIEST for a message that has expired and was deleted.
+    Raises:
+        MessageIndexInvalid: the index is negative.
+        MessageNotFound: it is above the topic's last, or only system messages follow.
+        BrokerMetadataMissing: the entries carry no index.
+        EntriesUnreadable: an entry on the way is missing or damaged, so that no answer can be trusted.
+    Cost: at most log2(entries) + 2 entries where all carry an index, twice that where those of one part of the topic do
+        not. More only for system messages in a row (all of them) and for several parts without (two entries per ledger).
+    """
+    if index < 0:
+        raise MessageIndexInvalid(index)
+    if not lookup.entry_count:
+        raise MessageNotFound(str(lookup.log.name), None)
+    if mode is IndexLookupMode.PULSAR_COMPATIBLE:
+        number = _shipped_answer(lookup, index)
+    else:
+        number = _proposed_answer(lookup, index)
+    return EARLIEST if number is None else lookup.position(number)
+
+
+def _shipped_answer(lookup: EntryLookup, index: int) -> int | None:
+    first_index = lookup.index(0)
+    if first_index is None:
+        raise BrokerMetadataMissing(str(lookup.log.name))
+    if index < first_index:
+        return None
+
+    def lower(number: int) -> bool:
+        found = lookup.index(number)
+        return found is not None and found < index
+
+    earlier = newest_matching(lookup.searchable_count, lower)
+    number = 0 if earlier is None else earlier + 1
+    if number == lookup.entry_count:
+        raise MessageNotFound(str(lookup.log.name), index)
+    return number
+
+
+def _proposed_answer(lookup: EntryLookup, index: int) -> int | None:
+    number = _IndexSearch(lookup, index).find()
+    if number is None or not lookup.metadata(number).HasField("marker_type"):
+        return number
+    number += 1
+    for columns in lookup.pieces(number):
+        user_messages = np.flatnonzero(~columns.has(EntryFlag.MARKER))
+        if len(user_messages):
+            return number + int(user_messages[0])
+        number += len(columns)
+    raise MessageNotFound(str(lookup.log.name), index)
+
+
+class _IndexSearch:
+    """Finds the first entry whose index is not below the wanted one, among entries some of which have none.
+
+    A broker writes entries of another kind only after a restart, and then into a new ledger: entries without an index
+    come as runs of whole ledgers. They do not say where to go on, and a search that guesses may pass over the entry.
+    But a find can prove itself, by the entry before it or by containing the wanted message. So two guesses come first
+    (entries without an index are the oldest; they are the newest), and ledger by ledger is searched only without proof.
+    """
+
+    def __init__(self, lookup: EntryLookup, index: int) -> None:
+        self._lookup = lookup
+        self._index = index
+        self._start = 0
+        """No entry before this one can be the one."""
+        self._without_index: list[int] = []
+        """Entries without an index that were met, in the order they were."""
+
+    def find(self) -> int | None:
+        """The number of the entry; None for a message that has expired.
+
+        Raises:
+            MessageNotFound: the index is above the last.
+            BrokerMetadataMissing: no entry has an index.
+        """
+        number = self._first_not_lower(0, self._lookup.searchable_count, without_index_is_lower=True)
+        if self._is_proven(number):
+            return self._answer(number, is_first=number == 0)
+        nearest = next(without for without in self._without_index if without >= self._start)
+        doubtful = self._first_not_lower(self._start, nearest, without_index_is_lower=False)
+        if self._lookup.index(doubtful) is not None:
+            return self._answer(doubtful, is_first=doubtful == 0)
+        return self._ledger_by_ledger(doubtful, number)
+
+    def _first_not_lower(self, start: int, stop: int, *, without_index_is_lower: bool) -> int:
+        """Binary search in ``start`` to ``stop`` - 1; ``stop`` when all are lower."""
+        while start < stop:
+            middle = (start + stop) // 2
+            found = self._lookup.index(middle)
+            if found is None:
+                self._without_index.append(middle)
+            elif found < self._index:
+                self._start = middle + 1
+            if without_index_is_lower if found is None else found < self._index:
+                start = middle + 1
+            else:
+                stop = middle
+        return start
+
+    def _is_proven(self, number: int) -> bool:
+        """Whether no entry before a find of the first guess can be the one."""
+        if number == 0 or self._lookup.index(number - 1) is not None:
+            return True
+        return number < self._lookup.entry_count and self._first_message(number) <= self._index
+
+    def _ledger_by_ledger(self, start: int, stop: int) -> int | None:
+        """The exact answer, given that nothing before ``start`` and nothing behind ``stop`` comes before it.
+
+        Cost: two entries of each ledger in between.
+        """
+        is_first = start == 0
+        starts = self._lookup.ledger_starts
+        for ledger_start, ledger_stop in zip(starts, [*starts[1:], self._lookup.entry_count], strict=True):
+            first, behind = max(ledger_start, start), min(ledger_stop, stop)
+            if first >= behind or not self._has_indexes(ledger_start, ledger_stop):
+                continue
+            number = self._first_not_lower_in_ledger(first, behind)
+            indexed = self._next_indexed(first, number)
+            if number < behind:
+                return self._answer(number, is_first=is_first and indexed == number)
+            is_first = is_first and indexed == behind
+        if is_first and stop == self._lookup.entry_count:
+            raise BrokerMetadataMissing(str(self._lookup.log.name))
+        return self._answer(stop, is_first=is_first)
+
+    def _has_indexes(self, ledger_start: int, ledger_stop: int) -> bool:
+        """Whether a ledger is one whose entries have indexes, if its first or its last one has."""
+        return self._lookup.index(ledger_start) is not None or self._lookup.index(ledger_stop - 1) is not None
+
+    def _first_not_lower_in_ledger(self, start: int, stop: int) -> int:
+        """As :meth:`_first_not_lower`, but exact where single entries have no index: those that hold no message."""
+        number = stop
+        while start < stop:
+            middle = (start + stop) // 2
+            indexed = self._next_indexed(middle, stop)
+            found = self._lookup.index(indexed) if indexed < stop else None
+            if found is not None and found < self._index:
+                start = indexed + 1
+            else:
+                number = number if found is None else indexed
+                stop = middle
+        return number
+
+    def _next_indexed(self, number: int, stop: int) -> int:
+        """The first entry from a number on that has an index; ``stop`` when none before that has."""
+        while number < stop and self._lookup.index(number) is None:
+            number += 1
+        return number
+
+    def _answer(self, number: int, *, is_first: bool) -> int | None:
+        """A find; None when it is the first entry that has an index, and the message came before it."""
+        if number == self._lookup.entry_count:
+            raise MessageNotFound(str(self._lookup.log.name), self._index)
+        return None if is_first and self._index < self._first_message(number) else number
+
+    def _first_message(self, number: int) -> int:
+        """The index of an entry's first message."""
+        last = self._lookup.index(number)
+        assert last is not None
+        metadata = self._lookup.metadata(number)
+        # A transaction's batch counts as one message, whatever it holds. One half of an id is no transaction.
+        in_transaction = metadata.HasField("txnid_most_bits") and metadata.HasField("txnid_least_bits")
+        counts_as_many = metadata.num_messages_in_batch > 1 and not in_transaction
+        return last - metadata.num_messages_in_batch + 1 if counts_as_many else last

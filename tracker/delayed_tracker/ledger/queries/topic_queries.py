@@ -1,0 +1,109 @@
+"""What one asks a source of ledgers about the messages of a topic, by the topic's name."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.compaction.service import EARLIEST, TopicCompactionService
+from delayed_tracker.ledger.errors import NamespaceNotFound, PartitionedTopic, TopicNotFound
+from delayed_tracker.ledger.messages.message import MessageId
+from delayed_tracker.ledger.queries.message_index import IndexLookupMode, get_message_id_by_index
+from delayed_tracker.ledger.queries.seek import TimeSeek, oldest_message_expired, seek_by_time
+from delayed_tracker.ledger.topic.entry_lookup import EntryLookup
+from delayed_tracker.ledger.topic.entry_pages import EntryPage, read_page
+from delayed_tracker.ledger.topic.last_message import last_message
+from delayed_tracker.ledger.topic.topic_log import LedgerSource, TopicLog
+from delayed_tracker.ledger.topic_name import TopicName
+
+_PARTITION: Final = re.compile(r"-partition-[0-9]+")
+
+
+class TopicQueries:
+    """Looks at topics as they are when they are asked about. Not thread-safe, as its source is not.
+
+    Every call raises, besides what it says:
+        TopicNotFound, NamespaceNotFound: there is no such topic; the message lists near names.
+        PartitionedTopic: only its partitions have messages; name one of them.
+        InvalidInput: no topic name, or a topic of Pulsar's own whose entries are no messages.
+        MetadataInvalid: metadata of the topic or of a ledger is damaged.
+    """
+
+    def __init__(self, source: LedgerSource) -> None:
+        self.source = source
+
+    def topics(self) -> Sequence[str]:
+        """Full names of all topics, ascending."""
+        return self.source.topics()
+
+    def get_message_id_by_index(
+        self, topic: str, index: int, *, mode: IndexLookupMode = IndexLookupMode.PROPOSAL
+    ) -> MessageId:
+        """As :func:`~delayed_tracker.ledger.queries.message_index.get_message_id_by_index`."""
+        return get_message_id_by_index(self.topic_log(topic), index, mode=mode)
+
+    def seek_by_time(self, topic: str, timestamp_ms: int, *, read_compacted: bool = False) -> TimeSeek:
+        """As :func:`~delayed_tracker.ledger.queries.seek.seek_by_time`.
+
+        Args:
+            topic: its name.
+            timestamp_ms: milliseconds since 1970-01-01 UTC.
+            read_compacted: for a reader of the compacted topic: what compaction kept is looked at first, by the
+                producers' clocks. Brokers answer the message id by timestamp like this.
+        Raises:
+            EntriesUnreadable: an entry on the way, or the state of the compaction cursor, is missing or damaged.
+        """
+        log = self.topic_log(topic)
+        if read_compacted:
+            kept = TopicCompactionService(self.source.compacted_log(str(log.name)))
+            found = kept.find_entry_by_publish_time(timestamp_ms)
+            if found is not None:
+                return TimeSeek(found, behind_end=False)
+        return seek_by_time(EntryLookup(log), timestamp_ms)
+
+    def oldest_message_expired(
+        self, topic: str, ttl_seconds: int, *, now_ms: int, mark_delete: Position | None = None
+    ) -> bool:
+        """As :func:`~delayed_tracker.ledger.queries.seek.oldest_message_expired`."""
+        lookup = EntryLookup(self.topic_log(topic))
+        return oldest_message_expired(lookup, ttl_seconds, now_ms=now_ms, mark_delete=mark_delete)
+
+    def get_last_message_id(self, topic: str, *, read_compacted: bool = False) -> MessageId:
+        """As :func:`~delayed_tracker.ledger.topic.last_message.last_message`.
+
+        Args:
+            topic: its name.
+            read_compacted: for a reader of the compacted topic: where compaction has seen all of the topic, the last
+                message is the last that it kept; (-1, -1) when that is none.
+        Raises:
+            EntriesUnreadable: the last entry, or the state of the compaction cursor, is missing or damaged.
+        """
+        log = self.topic_log(topic)
+        compacted = self.source.compacted_log(str(log.name)) if read_compacted else None
+        if compacted is not None and (log.last is None or log.last <= compacted.horizon):
+            kept = TopicCompactionService(compacted).get_last_message_position()
+            batch_index = -1 if kept == EARLIEST else kept.batch_index
+            return MessageId(kept.ledger_id, kept.entry_id, log.name.partition, batch_index)
+        last = last_message(EntryLookup(log))
+        return MessageId(*last.position, partition=log.name.partition, batch_index=last.batch_index)
+
+    def read_entries(self, topic: str, start: Position | None, *, entries_max: int, bytes_max: int) -> EntryPage:
+        """As :func:`~delayed_tracker.ledger.topic.entry_pages.read_page`."""
+        return read_page(self.topic_log(topic), start, entries_max=entries_max, bytes_max=bytes_max)
+
+    def topic_log(self, topic: str) -> TopicLog:
+        """A topic of messages and its ledgers."""
+        name = TopicName.parse(topic)
+        if not name.holds_messages:
+            raise InvalidInput("topic", topic, "its entries are a transaction's state; name a topic of messages")
+        try:
+            return self.source.topic_log(str(name))
+        except TopicNotFound as error:
+            topics = self.source.topics()
+            partitions = [found for found in topics if _PARTITION.fullmatch(found.removeprefix(str(name)))]
+            if partitions and name.partition < 0:
+                raise PartitionedTopic(str(name), partitions) from error
+            if not any(found.startswith(name.namespace_prefix) for found in topics):
+                raise NamespaceNotFound(error.message, metadata=error.metadata) from error
+            raise

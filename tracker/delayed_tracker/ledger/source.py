@@ -1,0 +1,209 @@
+"""The disks of dead bookies as a source of delayed messages: entry logs and a metadata dump, opened together."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from delayed_tracker.ledger.bookkeeper.entry_logs import open_entry_logs
+from delayed_tracker.ledger.bookkeeper.logged_ledger import LoggedLedger
+from delayed_tracker.ledger.errors import ErrorPolicy
+from delayed_tracker.ledger.metadata.managed_ledger import TopicCatalogue
+from delayed_tracker.ledger.metadata.metadata_store import open_metadata
+from delayed_tracker.ledger.progress import Progress
+from delayed_tracker.ledger.queries.pending import PendingReport, pending_indexes
+from delayed_tracker.ledger.queries.stored_snapshots import StoredSnapshot, read_stored_snapshots
+from delayed_tracker.ledger.topic.ledger_logs import LedgerLogs
+from delayed_tracker.ledger.topic.topic_log import CompactedLog, Ledger, TopicLog, TopicParts
+from delayed_tracker.ledger.topic.topic_reader import LedgerSpan, OpenLedgers, TopicReader
+
+__all__ = ["BookieDisk", "PendingReport", "StoredSnapshot", "open_bookie_disk"]
+
+COMPACTION_CURSOR: Final = "__compaction"
+COMPACTED_LEDGER_PROPERTY: Final = "CompactedTopicLedger"
+
+
+class BookieDisk:
+    """Topics on the disks of one or more bookies: a :class:`~delayed_tracker.ledger.topic.topic_log.LedgerSource`.
+
+    Topics are named ``persistent://tenant/namespace/name``, subscriptions by their plain names.
+    """
+
+    def __init__(
+        self, catalogue: TopicCatalogue, logs: LedgerLogs, *, open_ledgers: OpenLedgers = OpenLedgers.RECOVERED
+    ) -> None:
+        self.catalogue = catalogue
+        self.logs = logs
+        self.open_ledgers = open_ledgers
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the files. What was answered stays valid."""
+        self.logs.close()
+
+    def topics(self) -> list[str]:
+        """Full names of all topics that have ledgers, Pulsar's own included, ascending."""
+        return [str(topic) for topic in self.catalogue.topics()]
+
+    def topic_log(self, topic: str) -> TopicLog:
+        """A topic and its ledgers.
+
+        Raises:
+            TopicNotFound: there is no such topic; the message lists near names.
+            MetadataInvalid: metadata of the topic or of a ledger is damaged.
+            InvalidInput: no topic name.
+        Cost: O(records of the ledgers that were never closed).
+        """
+        name = self.catalogue.topic(topic)
+        stored = self.catalogue.managed_ledger(name)
+        reader = self._reader()
+        return TopicLog(
+            name,
+            tuple(
+                self._ledger(reader.span(ledger.ledger_id, entry_count=ledger.entry_count)) for ledger in stored.ledgers
+            ),
+            properties=stored.properties,
+            terminated_at=stored.terminated_at,
+        )
+
+    def topic_parts(self, topic: str) -> TopicParts:
+        """The same, with the ledgers that the logs have whole apart from those that they have not.
+
+        Raises: as :meth:`topic_log`.
+        Cost: O(records of the topic's ledgers).
+        """
+        log = self.topic_log(topic)
+        # What was deleted from the bookies after offload may have left records in logs that are not yet collected.
+        whole: dict[int, Callable[[], Ledger]] = {}
+        cut_short: dict[int, Callable[[], Ledger]] = {}
+        for ledger in log.ledgers:
+            end = self.logs.last_without_gap(ledger.ledger_id, -1)
+            kept = whole if end >= ledger.last_entry_id else cut_short
+            kept[ledger.ledger_id] = partial(_same, ledger)
+        listed = tuple(ledger.ledger_id for ledger in log.ledgers)
+        return TopicParts(
+            log.name, listed, whole, cut_short, properties=log.properties, terminated_at=log.terminated_at
+        )
+
+    def compacted_log(self, topic: str) -> CompactedLog | None:
+        """What compaction left of a topic; None when it was never compacted.
+
+        Raises:
+            EntriesUnreadable: the state of the compaction cursor cannot be read.
+            TopicNotFound, MetadataInvalid, InvalidInput: as :meth:`topic_log`.
+        """
+        name = self.catalogue.topic(topic)
+        if COMPACTION_CURSOR not in self.catalogue.subscriptions(name):
+            return None
+        reader = self._reader()
+        state = reader.cursor(name, COMPACTION_CURSOR, reader.topic_spans(name), on_error=ErrorPolicy.FAIL).state
+        ledger_id = state.properties.get(COMPACTED_LEDGER_PROPERTY)
+        if ledger_id is None:
+            return None
+        return CompactedLog(self._ledger(reader.span(ledger_id)), horizon=state.mark_delete)
+
+    def subscriptions(self, topic: str) -> list[str]:
+        """Names of a topic's subscriptions, Pulsar's own cursors included, ascending.
+
+        Raises:
+            TopicNotFound: there is no such topic; the message lists near names.
+            InvalidInput: no topic name.
+        """
+        return self.catalogue.subscriptions(self.catalogue.topic(topic))
+
+    def pending(
+        self,
+        topic: str,
+        subscription: str,
+        *,
+        ignore_acks: bool = False,
+        open_ledgers: OpenLedgers = OpenLedgers.RECOVERED,
+        on_error: ErrorPolicy = ErrorPolicy.FAIL,
+        progress: Progress | None = None,
+    ) -> PendingReport:
+        """What a subscription is still to get later: its delayed, unacknowledged entries.
+
+        Args:
+            topic: an existing topic.
+            subscription: need not exist when acknowledgements are ignored.
+            ignore_acks: take every delayed entry, as if nothing was acknowledged yet.
+            open_ledgers: how to read ledgers that were never closed.
+            on_error: whether bad entries fail the call, or are left out and listed.
+            progress: called with entries read and entries in all.
+        Raises:
+            TopicNotFound: there is no such topic; the message lists near names.
+            SubscriptionNotFound: the topic has no such subscription; the message lists those it has.
+            EntriesUnreadable: entries are missing or damaged and the policy says to fail.
+            MetadataInvalid: metadata of the topic, the cursor or a ledger is damaged.
+            InvalidInput: no topic name.
+        Cost: O(bytes of the topic's ledgers from the mark-delete position on).
+        """
+        return pending_indexes(
+            self._reader(open_ledgers),
+            self.catalogue.topic(topic),
+            subscription,
+            ignore_acks=ignore_acks,
+            on_error=on_error,
+            progress=progress,
+        )
+
+    def stored_snapshots(self, topic: str, subscription: str) -> list[StoredSnapshot]:
+        """The bucket snapshots that Pulsar keeps for a subscription, ascending by the ledgers they cover.
+
+        Raises:
+            TopicNotFound: there is no such topic; the message lists near names.
+            SubscriptionNotFound: the topic has no such subscription; the message lists those it has.
+            EntriesUnreadable: a snapshot is missing or damaged.
+            MetadataInvalid: metadata of the cursor or of a snapshot's ledger is damaged.
+        """
+        reader = self._reader(OpenLedgers.RECOVERED)
+        return read_stored_snapshots(reader, self.catalogue.topic(topic), subscription)
+
+    def _reader(self, open_ledgers: OpenLedgers | None = None) -> TopicReader:
+        return TopicReader(self.catalogue, self.logs, open_ledgers or self.open_ledgers)
+
+    def _ledger(self, span: LedgerSpan) -> LoggedLedger:
+        metadata = self.catalogue.ledger(span.ledger_id)
+        closed = metadata is not None and metadata.closed
+        return LoggedLedger(span, self.logs, metadata.payload_bytes if metadata is not None and closed else None)
+
+
+def _same(ledger: Ledger) -> Ledger:
+    return ledger
+
+
+def open_bookie_disk(
+    log_directories: Sequence[str | Path],
+    metadata_dump: str | Path,
+    *,
+    topic: str | None = None,
+    open_ledgers: OpenLedgers = OpenLedgers.RECOVERED,
+    progress: Progress | None = None,
+) -> BookieDisk:
+    """Open what is left of a cluster.
+
+    Args:
+        log_directories: ledger directories of all bookies together.
+        metadata_dump: JSON lines, plain or gzip; see :mod:`delayed_tracker.ledger.metadata.metadata_dump`.
+        topic: a topic that must be there: better known before the logs are scanned than after.
+        open_ledgers: how :meth:`BookieDisk.topic_log` reads ledgers that were never closed.
+        progress: called with bytes of entry logs scanned, and bytes in all.
+    Raises:
+        TopicNotFound: there is no such topic; the message lists near names.
+        InvalidInput: no topic name; a directory does not exist or has no logs.
+        LedgerFileInvalid: a file is not what it should be, or of a newer version.
+        OSError: a file cannot be read.
+    Cost: O(records in the logs).
+    """
+    catalogue = TopicCatalogue(open_metadata(metadata_dump))
+    if topic is not None:
+        catalogue.topic(topic)
+    return BookieDisk(catalogue, open_entry_logs(log_directories, progress=progress), open_ledgers=open_ledgers)

@@ -1,0 +1,210 @@
+"""Reads the ledgers of a topic, and those beside it, up to where they end.
+
+A closed ledger ends where its metadata says. An open one has no end on paper: reading it as live stops at the last
+entry that some writer knew to be acknowledged; reading it as recovered goes on while the next entry is on any of the
+disks, as ledger recovery would re-add it. Nothing here recovers or fences a ledger: it only reads files.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from delayed_tracker.ledger.entry.entry_columns import EntryColumns, scan_entries
+from delayed_tracker.ledger.entry.stored_entries import LedgerEntries
+from delayed_tracker.ledger.errors import BadEntry, EntriesUnreadable, ErrorPolicy, MetadataInvalid
+from delayed_tracker.ledger.metadata.cursor import NO_LEDGER, CursorState, cursor_state
+from delayed_tracker.ledger.metadata.digest import LedgerDigest
+from delayed_tracker.ledger.metadata.ledger_metadata import LedgerState
+from delayed_tracker.ledger.metadata.managed_ledger import TopicCatalogue, parse_cursor_entry
+from delayed_tracker.ledger.topic.ledger_logs import LedgerLogs
+from delayed_tracker.ledger.topic_name import TopicName
+from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
+
+
+class OpenLedgers(Enum):
+    """How to read a ledger that was never closed."""
+
+    LIVE = "live"
+    """A writer may be alive: stop at the last entry known to be acknowledged."""
+    RECOVERED = "recovered"
+    """Nobody writes any more and all bookies' disks are at hand: go on while the next entry is on one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSpan:
+    """One ledger and where it ends."""
+
+    ledger_id: int
+    last_entry_id: int
+    """-1 when it is empty."""
+    end_known: bool
+    """Some metadata says where it ends; otherwise the logs themselves do."""
+    state: LedgerState | None
+    """None when BookKeeper's metadata of it is gone."""
+    digest: LedgerDigest
+
+    @property
+    def entry_count(self) -> int:
+        """How many entries it has."""
+        return self.last_entry_id + 1
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRead:
+    """What the entries of one ledger of a topic say."""
+
+    span: LedgerSpan
+    columns: EntryColumns
+    """Ascending by entry. Entries that no log has in good shape have no row; damaged messages have a verdict."""
+    bad_entries: tuple[BadEntry, ...]
+    """All entries of the span that cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class CursorRead:
+    """A subscription's state, and what had to be passed over to find it."""
+
+    state: CursorState
+    bad_entries: tuple[BadEntry, ...]
+
+
+class TopicReader:
+    """Reads ledgers out of entry logs, bounded by metadata."""
+
+    def __init__(self, catalogue: TopicCatalogue, logs: LedgerLogs, open_ledgers: OpenLedgers) -> None:
+        self.catalogue = catalogue
+        self.logs = logs
+        self.open_ledgers = open_ledgers
+
+    def span(self, ledger_id: int, *, entry_count: int | None = None) -> LedgerSpan:
+        """Where a ledger ends.
+
+        Args:
+            ledger_id: any.
+            entry_count: what the topic recorded, for a ledger whose own metadata is gone.
+        Raises:
+            MetadataInvalid: BookKeeper's metadata of the ledger is damaged or of an unknown version.
+        """
+        metadata = self.catalogue.ledger(ledger_id)
+        digest = LedgerDigest.of(metadata)
+        state = None if metadata is None else metadata.state
+        if metadata is not None and metadata.closed:
+            return LedgerSpan(ledger_id, metadata.last_entry_id, end_known=True, state=state, digest=digest)
+        if metadata is None and entry_count is not None:
+            return LedgerSpan(ledger_id, entry_count - 1, end_known=True, state=state, digest=digest)
+        last = self.logs.last_add_confirmed(ledger_id, digest)
+        if metadata is not None and metadata.segments:
+            # A new ensemble starts where everything before it was acknowledged.
+            last = max(last, metadata.segments[-1][0] - 1)
+        if self.open_ledgers is OpenLedgers.RECOVERED:
+            last = self.logs.last_without_gap(ledger_id, last)
+        return LedgerSpan(ledger_id, last, end_known=False, state=state, digest=digest)
+
+    def topic_spans(self, topic: TopicName) -> list[LedgerSpan]:
+        """The ledgers of a topic in message order, with their ends.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            MetadataInvalid: the topic's or a ledger's metadata is damaged.
+        """
+        ledgers = self.catalogue.managed_ledger(topic).ledgers
+        return [self.span(ledger.ledger_id, entry_count=ledger.entry_count) for ledger in ledgers]
+
+    def read(self, spans: Sequence[LedgerSpan], *, on_error: ErrorPolicy) -> Iterator[LedgerRead]:
+        """The topic ledgers of the given spans, one by one, each when it is asked for.
+
+        Raises:
+            EntriesUnreadable: entries are missing or damaged and the policy says to fail.
+        Cost: O(bytes) time; memory for one ledger.
+        """
+        for span in spans:
+            stored = self._stored(span)
+            columns = scan_entries(stored.entries)
+            bad = [*stored.bad_entries]
+            for row, reason in columns.unreadable():
+                position = span.ledger_id, int(stored.entries.entry_id[row])
+                file, offset = self.logs.locate(*position) or (None, None)
+                bad.append(BadEntry(*position, None if file is None else str(file), offset, reason))
+            if bad and on_error is ErrorPolicy.FAIL:
+                raise EntriesUnreadable(bad)
+            yield LedgerRead(span, columns, tuple(bad))
+
+    def payloads(self, span: LedgerSpan) -> list[bytes]:
+        """Every entry's payload of a ledger that is no topic's: a cursor's, a bucket's.
+
+        Raises:
+            EntriesUnreadable: entries are missing or damaged.
+        """
+        stored = self._stored(span)
+        if stored.bad_entries:
+            raise EntriesUnreadable(stored.bad_entries)
+        return [stored.entries.payload(row) for row in range(len(stored.entries))]
+
+    def cursor(
+        self, topic: TopicName, subscription: str, spans: Sequence[LedgerSpan], *, on_error: ErrorPolicy
+    ) -> CursorRead:
+        """A subscription's state, from the metadata or from the cursor's ledger.
+
+        Args:
+            topic: an existing topic.
+            subscription: its plain name.
+            spans: of the topic's ledgers.
+            on_error: SKIP goes back to the newest state that can be read, and without any to the stale position in the
+                metadata, as Pulsar does; what was acknowledged since is then pending again.
+        Raises:
+            SubscriptionNotFound: the topic has no such subscription.
+            MetadataInvalid: the cursor's metadata is damaged.
+            EntriesUnreadable: the cursor's ledger is gone, or its last entry is missing or damaged, and the policy says
+                to fail.
+        """
+        info = self.catalogue.cursor(topic, subscription)
+        state_entry: pb.PositionInfo | None = None
+        bad: list[BadEntry] = []
+        if info.cursors_ledger_id != NO_LEDGER:
+            state_entry, bad = self._state_entry(info.cursors_ledger_id, on_error)
+        last_entry_ids = {span.ledger_id: span.last_entry_id for span in spans}
+        try:
+            return CursorRead(cursor_state(info, state_entry, last_entry_ids), tuple(bad))
+        except MetadataInvalid as error:
+            raise MetadataInvalid(f"cursor {subscription!r} of {topic}: {error.message}") from error
+
+    def _state_entry(self, ledger_id: int, on_error: ErrorPolicy) -> tuple[pb.PositionInfo | None, list[BadEntry]]:
+        """The newest readable entry of a cursor's ledger, None without any, and the bad ones that are newer."""
+        span = self.span(ledger_id)
+        # A cursor names a ledger once the first entry is stored there: one without a known end has that at least.
+        last_entry_id = span.last_entry_id if span.end_known else max(span.last_entry_id, 0)
+        bad: list[BadEntry] = []
+        if span.state is None:
+            reason = "it holds a cursor's state, and BookKeeper's metadata of it is gone"
+            bad.append(BadEntry(ledger_id, None, None, None, reason))
+            # Records of a deleted ledger may be left, of a time before somebody reset the cursor.
+            last_entry_id = -1
+        for entry_id in range(last_entry_id, -1, -1):
+            state_entry, unreadable = self._cursor_entry(span, entry_id)
+            if state_entry is not None:
+                return state_entry, bad
+            bad += unreadable
+            if on_error is ErrorPolicy.FAIL:
+                break
+        if bad and on_error is ErrorPolicy.FAIL:
+            raise EntriesUnreadable(bad)
+        return None, bad
+
+    def _cursor_entry(self, span: LedgerSpan, entry_id: int) -> tuple[pb.PositionInfo | None, list[BadEntry]]:
+        stored = self.logs.read(span.ledger_id, entry_id, entry_id, span.digest)
+        if stored.bad_entries:
+            return None, list(stored.bad_entries)
+        try:
+            return parse_cursor_entry(stored.entries.payload(0)), []
+        except MetadataInvalid as error:
+            file, offset = self.logs.locate(span.ledger_id, entry_id) or (None, None)
+            return None, [BadEntry(span.ledger_id, entry_id, str(file), offset, error.message)]
+
+    def _stored(self, span: LedgerSpan) -> LedgerEntries:
+        stored = self.logs.read(span.ledger_id, 0, span.last_entry_id, span.digest)
+        if span.end_known:
+            return stored
+        gone = BadEntry(span.ledger_id, None, None, None, "BookKeeper's metadata of it is gone")
+        # What follows damage may have been the rest of this ledger, and nobody would miss it.
+        bad = (*((gone,) if span.state is None else ()), *stored.bad_entries, *self.logs.damage)
+        return LedgerEntries(stored.entries, bad)

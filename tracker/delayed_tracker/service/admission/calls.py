@@ -1,0 +1,86 @@
+"""Calls under way in one service: how many there may be at once, and the end of those that would never end alone."""
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from delayed_tracker.service.admission.delivering import Delivering
+from delayed_tracker.service.admission.loop_share import LoopShare
+from delayed_tracker.service.admission.receiving import Receiving
+from delayed_tracker.service.clock import Clock, SystemClock
+from delayed_tracker.service.errors import Overloaded, ShuttingDown
+from delayed_tracker.service.instruments.call_counts import CallCounts
+from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.service.telemetry.spans import Spans
+
+Request = TypeVar("Request")
+
+
+class Calls:
+    """Counts calls, waiting polls and open streams included, and refuses those above the limit."""
+
+    def __init__(self, limits: ServiceLimits, clock: Clock | None = None) -> None:
+        self.open_count = 0
+        self.spans: Spans | None = None
+        """Where calls are traced; to be set before they are served."""
+        self.counts = CallCounts(clock or SystemClock())
+        self.loop_share = LoopShare()
+        self.receiving = Receiving(limits)
+        self.delivering = Delivering(limits)
+        self._limits = limits
+        self._stopping = False
+        self._waits: set[asyncio.Timeout] = set()
+
+    @contextmanager
+    def enter(self) -> Iterator[None]:
+        """Count one call for the time of the block.
+
+        Raises:
+            Overloaded: there are as many as there may be; nothing of this one was done.
+        """
+        if self.open_count >= self._limits.calls_max:
+            raise Overloaded(
+                f"{self.open_count} calls are under way, which is the limit", retry_after_ms=self._limits.retry_after_ms
+            )
+        self.open_count += 1
+        try:
+            yield
+        finally:
+            self.open_count -= 1
+
+    async def requests_until_stopping(self, requests: AsyncIterable[Request]) -> AsyncIterator[Request]:
+        """Hand on what a stream sends, for as long as its caller likes, but not beyond :meth:`stop`.
+
+        Only the wait for the next request is cut short: gRPC loses count of what it has sent when a write is, and then
+        can end the call no more.
+
+        Raises:
+            ShuttingDown: the service stops.
+        """
+        if self._stopping:
+            raise self._stopping_error()  # gRPC's iterator must not be made if nobody is going to iterate
+        waiting_requests = aiter(requests)
+        while not self._stopping:
+            try:
+                async with asyncio.timeout(None) as wait:
+                    self._waits.add(wait)
+                    try:
+                        request = await anext(waiting_requests)
+                    finally:
+                        self._waits.discard(wait)
+            except StopAsyncIteration:
+                return
+            except TimeoutError as error:
+                raise self._stopping_error() from error
+            yield request
+        raise self._stopping_error()
+
+    def _stopping_error(self) -> ShuttingDown:
+        return ShuttingDown("the service is stopping", retry_after_ms=self._limits.retry_after_ms)
+
+    def stop(self) -> None:
+        """End every wait of :meth:`requests_until_stopping`, now and from now on."""
+        self._stopping = True
+        for wait in self._waits:
+            wait.reschedule(asyncio.get_running_loop().time())

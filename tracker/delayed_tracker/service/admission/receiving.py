@@ -1,0 +1,151 @@
+"""Requests read when there is room for them; until then gRPC's flow control keeps all but 64 KiB of each in its sender.
+
+gRPC tells nothing of a message before it is in memory. So every method is served to gRPC as a stream, whose messages the
+service asks for one by one, and the call takes a seat before it asks. A call with one request keeps it until that is
+there. A stream may have nothing to send for hours, so it keeps its seat for as long as a message that is under way needs
+to arrive, and waits without one from then on; one whose last message was small only waits for a moment at which there is
+room. So idle and steady streams hold nothing. What that leaves open, a large message of a stream that was idle or small
+until then, is bounded by the number of streams.
+"""
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
+
+import grpc
+
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.admission.byte_budget import ByteBudget, Hold
+from delayed_tracker.service.admission.read_deadlines import ReadDeadlines
+from delayed_tracker.service.errors import Overloaded
+from delayed_tracker.service.limits import ServiceLimits
+
+RequestT = TypeVar("RequestT")
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+
+SMALL_MESSAGE_BYTES: Final = 256 * 2**10
+_SEAT_SECONDS_MAX: Final = 3.0
+"""Enough for the messages that all seats together receive over a network of 1 Gbit/s, on a busy machine too."""
+_SEAT_SECONDS_MIN: Final = 0.02
+_SHORTENED: Final = 0.9
+"""Each stream that leaves its seat in vain shortens the stay of the next ones: streams opened in advance, by the
+thousand, would else keep those out that have something to send."""
+
+
+class Receiving:
+    """Reads the requests of all calls of one service."""
+
+    def __init__(self, limits: ServiceLimits) -> None:
+        self.budget = ByteBudget(
+            "requests",
+            bytes_max=limits.request_bytes_in_flight_max,
+            seat_bytes=limits.message_bytes_max,
+            waiting_max=limits.unread_calls_max,
+            wait_max_ms=limits.receive_max_ms,
+            retry_after_ms=limits.retry_after_ms,
+        )
+        self._deadlines = ReadDeadlines(limits.receive_max_ms)
+        self.stream_count = 0
+        self.seat_seconds = _SEAT_SECONDS_MAX
+        """A stream that may send a large message keeps its seat this long."""
+        self._limits = limits
+
+    async def request(self, hold: Hold, context: Context) -> bytes:
+        """Read the one request of a call that has taken a seat, and settle for its size.
+
+        Raises:
+            Overloaded: it did not arrive in time.
+            InvalidInput: the call ended without one.
+        """
+        receive_max_ms = self._limits.receive_max_ms
+        try:
+            encoded = await self._deadlines.within(context.read())
+        except TimeoutError as error:
+            raise Overloaded(
+                f"the request did not arrive within {receive_max_ms} ms", retry_after_ms=self._limits.retry_after_ms
+            ) from error
+        if not isinstance(encoded, bytes):
+            raise InvalidInput("request", None, "send one message")
+        hold.settle(len(encoded))
+        return encoded
+
+    def stream(self, method: str, context: Context, parse: Callable[[bytes], RequestT]) -> "RequestStream[RequestT]":
+        """The requests of a stream, to be entered before they are asked for."""
+        return RequestStream(self, method, context, parse)
+
+    async def large_message(self, hold: Hold, context: Context) -> object:
+        """Read a message of a stream that has taken a seat, and leave the seat if it does not come soon."""
+
+        def leave() -> None:
+            hold.release()
+            self.seat_seconds = max(self.seat_seconds * _SHORTENED, _SEAT_SECONDS_MIN)
+
+        leaving = asyncio.get_running_loop().call_later(self.seat_seconds, leave)
+        try:
+            return await context.read()
+        finally:
+            leaving.cancel()
+
+    def large_message_came(self) -> None:
+        """Give the next streams time for theirs."""
+        self.seat_seconds = _SEAT_SECONDS_MAX
+
+    def enter_stream(self) -> None:
+        """Count one more stream.
+
+        Raises:
+            Overloaded: as many as there may be are open.
+        """
+        if self.stream_count >= self._limits.streams_max:
+            raise Overloaded(
+                f"{self.stream_count} streams are open, which is the limit", retry_after_ms=self._limits.retry_after_ms
+            )
+        self.stream_count += 1
+
+    def leave_stream(self) -> None:
+        """Count one less."""
+        self.stream_count -= 1
+
+
+class RequestStream(Generic[RequestT]):
+    """Requests of one stream, each held from its arrival until the next is asked for or the block ends."""
+
+    def __init__(self, receiving: Receiving, method: str, context: Context, parse: Callable[[bytes], RequestT]) -> None:
+        self._receiving = receiving
+        self._method = method
+        self._context = context
+        self._parse = parse
+        self._hold = Hold(receiving.budget, method)
+        self._last_bytes = SMALL_MESSAGE_BYTES + 1  # the first may be as large as it likes
+
+    def __enter__(self) -> Self:
+        self._receiving.enter_stream()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._hold.release()
+        self._receiving.leave_stream()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> RequestT:
+        receiving = self._receiving
+        self._hold.release()
+        self._hold = hold = await receiving.budget.seat_in_time(self._method)
+        if self._last_bytes > SMALL_MESSAGE_BYTES:
+            encoded = await receiving.large_message(hold, self._context)
+        else:
+            hold.release()
+            encoded = await self._context.read()
+        if not isinstance(encoded, bytes):
+            hold.release()
+            raise StopAsyncIteration
+        self._last_bytes = len(encoded)
+        if self._last_bytes > SMALL_MESSAGE_BYTES:
+            receiving.large_message_came()
+        hold.settle(self._last_bytes)
+        return self._parse(encoded)

@@ -1,0 +1,210 @@
+"""The service's own errors, sorted by what the caller does next; ``status.py`` maps them to gRPC.
+
+An error applies nothing. ``retry_after_ms`` is set where trying the same call again later is the remedy.
+"""
+
+from typing import NamedTuple
+
+from delayed_tracker.core.values.errors import DelayedTrackerError, without_middle
+
+SHOWN_NAME_BYTES_MAX = 200
+
+
+class TrackerKey(NamedTuple):
+    """Which tracker: one subscription of one topic, both verbatim."""
+
+    topic: str
+    subscription: str
+
+    def __str__(self) -> str:
+        return f"{shortened(self.subscription)!r} of {shortened(self.topic)!r}"
+
+
+def shortened(name: str) -> str:
+    """A name as messages show it: long ones lose their middle, because a gRPC status has 8 KiB for everything."""
+    return without_middle(name, SHOWN_NAME_BYTES_MAX)
+
+
+class ServiceError(DelayedTrackerError):
+    """Base of the service's errors."""
+
+    retry_after_ms: int | None = None
+
+
+class TrackerNotOpen(ServiceError):
+    """Nobody has opened this tracker here. Open it first, if it should be the caller's.
+
+    Args:
+        key: which tracker.
+        stored: whether the storage has it; None if nobody looked.
+    """
+
+    reason = "TRACKER_NOT_OPEN"
+
+    def __init__(self, key: TrackerKey, *, stored: bool | None = None) -> None:
+        if stored is None:
+            said = f"subscription {key} has no open tracker; open it first"
+        elif stored:
+            said = (
+                f"nobody has the tracker of subscription {key} open: its dispatcher has not connected; wait, or open it"
+                " yourself, which fences that dispatcher"
+            )
+        else:
+            said = f"there is no tracker of subscription {key}; `delayed-tracker trackers` lists those there are"
+        super().__init__(said)
+        self.key = key
+        self.stored = stored
+
+
+class Fenced(ServiceError):
+    """Somebody opened or cleared the tracker after the caller did. Open it again, if it should be the caller's."""
+
+    reason = "FENCED"
+
+    def __init__(self, key: TrackerKey, *, given_epoch: int, epoch: int, owner: str) -> None:
+        owner = shortened(owner)
+        opened = f", opened by {owner!r}" if owner else ""
+        super().__init__(
+            f"epoch {given_epoch} of the tracker of subscription {key} is fenced: it is at epoch {epoch}{opened};"
+            " open it again if you should own it",
+            metadata={"given_epoch": str(given_epoch), "epoch": str(epoch), "owner": owner},
+        )
+
+
+class TrackerBroken(ServiceError):
+    """A bug, or a lack of memory, ended a step halfway: the tracker was closed as it was stored. Open it again."""
+
+    reason = "TRACKER_BROKEN"
+
+    def __init__(self, key: TrackerKey) -> None:
+        super().__init__(
+            f"a step of the tracker of subscription {key} failed halfway, so it was closed; open the tracker again and"
+            " replay from where that answers"
+        )
+
+
+class PollEnded(ServiceError):
+    """The tracker was cleared, closed or opened anew while the call waited. Nothing was taken."""
+
+    def __init__(self, key: TrackerKey, reason: str) -> None:
+        super().__init__(f"the wait on the tracker of subscription {key} ended: {reason.lower()}")
+        self.reason = reason
+
+
+class LedgerSourceNotSet(ServiceError):
+    """The service was started without ledgers to read."""
+
+    reason = "LEDGER_SOURCE_NOT_SET"
+
+    def __init__(self) -> None:
+        super().__init__("the service has no ledgers to read; set ledgerSourceUrl and start it again")
+
+
+class BrokerMetadataDisabled(ServiceError):
+    """A broker configured like this service would not index messages, and would refuse to look for one."""
+
+    reason = "BROKER_METADATA_DISABLED"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "brokerEntryMetadataInterceptors is empty, and then Pulsar finds no message by its index; set it as the broker"
+            " has it, or messageIdByIndexMode=proposal"
+        )
+
+
+class Retryable(ServiceError):
+    """The service cannot do it now. Try again after ``retry_after_ms``."""
+
+    def __init__(self, message: str, *, retry_after_ms: int) -> None:
+        super().__init__(f"{message}; try again in {retry_after_ms} ms")
+        self.retry_after_ms: int = retry_after_ms
+
+
+class Recovering(Retryable):
+    """The tracker's snapshots are being read."""
+
+    reason = "RECOVERING"
+
+
+class ShuttingDown(Retryable):
+    """The process is going away."""
+
+    reason = "SHUTTING_DOWN"
+
+
+class Overloaded(Retryable):
+    """A limit of the service as a whole is reached."""
+
+    reason = "OVERLOADED"
+
+
+class LeasesExhausted(Retryable):
+    """The tracker has as many positions leased as it may. Acknowledge some."""
+
+    reason = "LEASES_EXHAUSTED"
+
+
+class ImportRejected(ServiceError):
+    """Snapshots to import are damaged, incomplete or contradict themselves. Make them anew."""
+
+    reason = "IMPORT_REJECTED"
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(f"{fault}; nothing was imported: make the snapshots anew and import them")
+
+
+class ImportUnderWay(ServiceError):
+    """Somebody else imports into the tracker."""
+
+    reason = "IMPORT_UNDER_WAY"
+
+    def __init__(self, key: TrackerKey) -> None:
+        super().__init__(f"somebody else imports into the tracker of subscription {key}; nothing was imported")
+
+
+class TrackerInMemory(ServiceError):
+    """The service's trackers keep nothing in snapshots."""
+
+    reason = "TRACKER_IN_MEMORY"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the service's trackers are in memory and import no snapshots; set delayedDeliveryTrackerFactoryClassName=bucket"
+        )
+
+
+class BatchTooLarge(ServiceError):
+    """A call carries more positions than one call may. Split it."""
+
+    reason = "BATCH_TOO_LARGE"
+
+    def __init__(self, field: str, count: int, limit: int) -> None:
+        super().__init__(
+            f"{field} has {count} positions; give at most {limit} in one call",
+            metadata={"field": field, "count": str(count), "limit": str(limit)},
+        )
+
+
+class EntryTooLarge(ServiceError):
+    """One entry alone is larger than an answer may be. The service must be configured for it."""
+
+    reason = "BATCH_TOO_LARGE"
+
+    def __init__(self, position: str, size: int, limit: int) -> None:
+        super().__init__(
+            f"entry {position} has {size} bytes, and an answer holds {limit}; raise grpcMessageBytesMax of the service, or"
+            " read on behind it",
+            metadata={"field": "payloads", "count": str(size), "limit": str(limit)},
+        )
+
+
+class AnswerTooLarge(ServiceError):
+    """The answer would have more rows than one answer may. Ask for less."""
+
+    reason = "BATCH_TOO_LARGE"
+
+    def __init__(self, field: str, limit: int) -> None:
+        super().__init__(
+            f"the answer would have more than {limit} {field}; ask for less in one call",
+            metadata={"field": field, "limit": str(limit)},
+        )

@@ -1,0 +1,247 @@
+"""The exposition: every family of the catalogue with its samples, in the text format or in OpenMetrics.
+
+A scrape reads what has changed since the last one, a few milliseconds at a time, and then writes down what it has read:
+it takes no lock, and an idle tracker costs nothing. Series of trackers that did not change are written already.
+
+PIP-195's families are not written by Prometheus' client library, which would end the name of each counter with
+``_total`` and knows no histogram of separate ranges. What it has to say of the process itself it writes.
+"""
+
+import enum
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+
+from delayed_tracker.service.exposition.tracker_samples import OF_ALL, OF_TRACKERS, sample
+from delayed_tracker.service.instruments import catalogue
+from delayed_tracker.service.instruments.bucket_operations import COUNTERS
+from delayed_tracker.service.instruments.call_counts import MethodCalls
+from delayed_tracker.service.instruments.family import Family, Format, Origin, label
+from delayed_tracker.service.instruments.histogram import Histogram
+from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
+from delayed_tracker.service.instruments.tracker_rows import LabelledTracker
+from delayed_tracker.service.trackers.registry import TrackerRegistry
+
+
+class Names(enum.Enum):
+    """Which of two families that say the same are shown."""
+
+    BOTH = "both"
+    PULSAR = "pulsar"
+    PROMETHEUS = "prometheus"
+
+    def shows(self, family: Family) -> bool:
+        """Whether this one is."""
+        if family.origin is Origin.PULSAR:
+            return self is not Names.PROMETHEUS
+        return family.origin is not Origin.TWIN or self is not Names.PULSAR
+
+
+class ServiceMetrics:
+    """Every metric of one service.
+
+    Args:
+        trackers: read at each scrape.
+        version: this distribution's version, for ``delayed_tracker_build_info``.
+        storage: what the trackers store in, if it is measured.
+        cluster: Pulsar's label of that name; empty is none.
+        names: which of Pulsar's families and their twins are shown.
+    """
+
+    def __init__(
+        self,
+        trackers: TrackerRegistry,
+        *,
+        version: str,
+        storage: MeasuredStorage | None = None,
+        cluster: str = "",
+        names: Names = Names.BOTH,
+    ) -> None:
+        self._trackers = trackers
+        self._version = version
+        self._storage = storage
+        self._cluster = label("cluster", cluster) if cluster else ""
+        self._names = names
+        self._of_trackers = [(family, samples) for family, samples in OF_TRACKERS if names.shows(family)]
+        self._library = CollectorRegistry()
+        ProcessCollector(registry=self._library)
+        PlatformCollector(registry=self._library)
+        GCCollector(registry=self._library)
+
+    async def scrape(self, accept: str = "") -> tuple[bytes, str]:
+        """An exposition and its content type.
+
+        Args:
+            accept: the header of that name; OpenMetrics is written for who asks for it, else the text format.
+        """
+        encode_library, content_type = choose_encoder(accept)
+        form = Format.OPENMETRICS if content_type.startswith("application/openmetrics-text") else Format.TEXT
+        await self._trackers.rows.refresh(self._lines_of)
+        # No await from here on: sums and parts are of one moment. What the library says comes last, and ends OpenMetrics.
+        return b"".join(self._parts(form)) + encode_library(self._library), form.value
+
+    def _parts(self, form: Format) -> Iterator[bytes]:
+        for family, lines in (*self._trackers_lines(), *self._totals_lines(), *self._shell_lines(form)):
+            if self._names.shows(family):
+                yield family.header(form)
+                yield from lines
+
+    # -- trackers ------------------------------------------------------------------------------------------------------
+
+    def _trackers_lines(self) -> Iterator[tuple[Family, Iterable[bytes]]]:
+        """Series of each tracker that has its own, then those of all others together."""
+        rows = self._trackers.rows
+        columns: Iterable[tuple[bytes, ...]] = zip(*map(self._lines_of, rows.labelled.values()), strict=True)
+        own = list(columns) or [()] * len(self._of_trackers)
+        sums = rows.aggregated().row()
+        for (family, samples), lines in zip(self._of_trackers, own, strict=True):
+            yield family, (*lines, samples(self._cluster, sums, rows.shared_account).encode())
+
+    def _lines_of(self, tracker: LabelledTracker) -> tuple[bytes, ...]:
+        if not tracker.lines and tracker.row:
+            labels = self._labels(tracker)
+            tracker.lines = tuple(
+                samples(labels, tracker.row, tracker.account).encode() for _, samples in self._of_trackers
+            )
+        return tracker.lines or (b"",) * len(self._of_trackers)
+
+    def _labels(self, tracker: LabelledTracker) -> str:
+        topic, subscription = tracker.key
+        parts = [
+            label("namespace", _namespace(topic)),
+            label("topic", topic),
+            label("subscription", subscription),
+        ]
+        return ",".join([self._cluster, *parts] if self._cluster else parts)
+
+    def _totals_lines(self) -> Iterator[tuple[Family, Iterable[bytes]]]:
+        rows = self._trackers.rows
+        row = rows.totals().row()
+        for family, samples in OF_ALL:
+            yield family, (samples("", row, rows.shared_account).encode(),)
+        counters = self._trackers.counters
+        operations = (
+            sample(
+                catalogue.BUCKET_OPERATIONS.name,
+                f'type="{kind}",state="{state}"',
+                getattr(counters, name),
+            )
+            for (kind, state), name in COUNTERS.items()
+        )
+        yield catalogue.BUCKET_OPERATIONS, ("".join(operations).encode(),)
+        for name, family in catalogue.SHELL_COUNTERS.items():
+            yield family, (sample(family.name, "", getattr(counters, name)).encode(),)
+
+    # -- the shell -----------------------------------------------------------------------------------------------------
+
+    def _shell_lines(self, form: Format) -> Iterator[tuple[Family, Iterable[bytes]]]:
+        trackers, measured = self._trackers, self._trackers.instruments
+        rows, unstored, loads = trackers.rows, trackers.unstored, trackers.loads
+        yield catalogue.BUILD, (sample(catalogue.BUILD.name, label("version", self._version), 1).encode(),)
+        for family, value in (
+            (catalogue.OPEN_TRACKERS, trackers.tracker_count),
+            (catalogue.AGGREGATED, rows.aggregated_count),
+            (catalogue.AGGREGATED_TOTAL, rows.aggregated_total),
+            (catalogue.WAITING_POLLS, trackers.waiting_poll_count),
+            (catalogue.OPEN_CALLS, trackers.calls.open_count),
+            (catalogue.OPEN_STREAMS, trackers.calls.receiving.stream_count),
+            (catalogue.RECOVERING, trackers.recovering_count),
+            (catalogue.LONGEST_RECOVERY, measured.recoveries.longest_ms / 1_000),
+            (catalogue.EARLY, measured.early_count),
+            (catalogue.UNSTORED, unstored.unstored_count),
+            (catalogue.UNSTORED_MAX, unstored.limits.unstored_indexes_max),
+            (catalogue.REFUSED_ADDS, unstored.refused_count),
+            (catalogue.HELD_BACK, unstored.waiting_count),
+            (catalogue.HELD_BACK_TOTAL, unstored.held_back_count),
+            (catalogue.READ, loads.held_count),
+            (catalogue.READ_MAX, loads.rows_max),
+            (catalogue.READ_WAITING, loads.waiting_count),
+        ):
+            yield family, (sample(family.name, "", value).encode(),)
+        yield from self._in_flight()
+        for family, histograms in (
+            (catalogue.BUCKET_DURATIONS, _labelled("type", measured.operations)),
+            (catalogue.LATENESS, [("", measured.lateness.histogram())]),
+            (catalogue.RECOVERIES, _labelled("outcome", measured.recoveries.by_outcome)),
+            (catalogue.LOOP_LAG, [("", measured.loop_lag)]),
+            (catalogue.STORAGE_DURATIONS, self._storage_durations()),
+            (catalogue.GRPC_HANDLING, self._call_durations()),
+        ):
+            yield family, _histogram_lines(family, histograms, form)
+        yield catalogue.STORAGE_CALLS, self._storage_calls()
+        yield from self._storage_space()
+        yield catalogue.GRPC_STARTED, self._calls_started()
+        yield catalogue.GRPC_HANDLED, self._calls_handled()
+
+    def _in_flight(self) -> Iterator[tuple[Family, Iterable[bytes]]]:
+        calls = self._trackers.calls
+        requests, answers = calls.receiving.budget, calls.delivering.budget
+        for family, of_requests, of_answers in (
+            (catalogue.IN_FLIGHT, requests.held_bytes, answers.held_bytes),
+            (catalogue.IN_FLIGHT_MAX, requests.bytes_max, answers.bytes_max),
+            (catalogue.IN_FLIGHT_WAITING, requests.waiting_count, answers.waiting_count),
+            (catalogue.IN_FLIGHT_REFUSED, requests.refused_count, answers.refused_count),
+        ):
+            yield (
+                family,
+                (
+                    sample(family.name, 'direction="request"', of_requests).encode(),
+                    sample(family.name, 'direction="answer"', of_answers).encode(),
+                ),
+            )
+
+    def _storage_durations(self) -> Iterator[tuple[str, Histogram]]:
+        if self._storage is not None:
+            backend = label("backend", self._storage.backend)
+            for operation, calls in self._storage.operations.items():
+                yield f'{backend},operation="{operation}"', calls.durations
+
+    def _storage_calls(self) -> Iterator[bytes]:
+        if self._storage is not None:
+            backend = label("backend", self._storage.backend)
+            for operation, calls in self._storage.operations.items():
+                for outcome, count in calls.outcomes.items():
+                    labels = f'{backend},operation="{operation}",outcome="{outcome}"'
+                    yield sample(catalogue.STORAGE_CALLS.name, labels, count).encode()
+
+    def _storage_space(self) -> Iterator[tuple[Family, Iterable[bytes]]]:
+        space = self._storage.space.space if self._storage is not None else None
+        if self._storage is not None and space is not None:
+            backend = label("backend", self._storage.backend)
+            used, free = catalogue.STORAGE_USED, catalogue.STORAGE_FREE
+            yield used, (sample(used.name, backend, space.used_bytes).encode(),)
+            yield free, (sample(free.name, backend, space.free_bytes).encode(),)
+
+    def _methods(self) -> Iterator[tuple[str, MethodCalls]]:
+        for calls in self._trackers.calls.counts.methods:
+            kind = "bidi_stream" if calls.is_stream else "unary"
+            yield f'grpc_type="{kind}",grpc_service="{calls.service}",grpc_method="{calls.method}"', calls
+
+    def _call_durations(self) -> Iterator[tuple[str, Histogram]]:
+        return ((labels, calls.durations) for labels, calls in self._methods())
+
+    def _calls_started(self) -> Iterator[bytes]:
+        for labels, calls in self._methods():
+            yield sample(catalogue.GRPC_STARTED.name, labels, calls.started).encode()
+
+    def _calls_handled(self) -> Iterator[bytes]:
+        for labels, calls in self._methods():
+            for code, count in calls.handled.items():
+                yield sample(catalogue.GRPC_HANDLED.name, f'{labels},grpc_code="{code}"', count).encode()
+
+
+def _labelled(name: str, histograms: dict[str, Histogram]) -> list[tuple[str, Histogram]]:
+    return [(label(name, value), histogram) for value, histogram in histograms.items()]
+
+
+def _histogram_lines(family: Family, histograms: Iterable[tuple[str, Histogram]], form: Format) -> Iterator[bytes]:
+    for labels, histogram in histograms:
+        yield from histogram.lines(family.name, labels, form)
+
+
+def _namespace(topic: str) -> str:
+    """``tenant/namespace`` of ``persistent://tenant/namespace/topic``; empty for other names, which are legal too."""
+    scheme, slashes, rest = topic.partition("://")
+    parts = rest.split("/")
+    return "/".join(parts[:2]) if scheme and slashes and len(parts) >= 3 else ""

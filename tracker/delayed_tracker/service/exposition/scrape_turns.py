@@ -1,0 +1,51 @@
+"""Bounds the share of the event loop that scrapes may take, however many clients ask and however often.
+
+One exposition is rendered at a time, for all who asked for its form before it began; a pause of four times as long
+follows. A Prometheus that asks every few seconds never meets the pause.
+"""
+
+import asyncio
+from typing import Final, Protocol
+
+from prometheus_client.exposition import choose_encoder
+
+_PAUSE_FACTOR: Final = 4
+"""Scrapes take at most a fifth of the time; calls of dispatchers have the rest."""
+
+
+class Scraped(Protocol):
+    """Renders expositions: :class:`~delayed_tracker.service.exposition.exporter.ServiceMetrics`."""
+
+    async def scrape(self, accept: str = "") -> tuple[bytes, str]:
+        """An exposition and its content type."""
+        ...
+
+
+class ScrapeTurns:
+    """Renders in turns. Used from one event loop."""
+
+    def __init__(self, metrics: Scraped) -> None:
+        self._metrics = metrics
+        self._next: dict[str, asyncio.Task[tuple[bytes, str]]] = {}
+        """By form: the rendering that has not begun yet."""
+        self._turn = asyncio.Lock()
+        self._free_at = 0.0
+
+    async def scrape(self, accept: str = "") -> tuple[bytes, str]:
+        """An exposition that was begun after this was called, and its content type."""
+        _, form = choose_encoder(accept)
+        if form not in self._next:
+            self._next[form] = asyncio.create_task(self._render(form, accept))
+        return await asyncio.shield(self._next[form])
+
+    async def _render(self, form: str, accept: str) -> tuple[bytes, str]:
+        loop = asyncio.get_running_loop()
+        async with self._turn:
+            await asyncio.sleep(self._free_at - loop.time())
+            del self._next[form]
+            begun = loop.time()
+            try:
+                return await self._metrics.scrape(accept)
+            finally:
+                ended = loop.time()
+                self._free_at = ended + (ended - begun) * _PAUSE_FACTOR

@@ -1,0 +1,174 @@
+"""The API as gRPC serves it: bytes in, one method of a servicer, bytes out. The process boundary.
+
+A request is read when there is room for it (``receiving.py``), and an answer counts until it was taken (``delivering.py``).
+
+Each method is wrapped once, when the server is made; a call pays for nothing that could be decided then. Columns stay
+bytes (``delayed_tracker.wire.message_columns``), every error becomes its status (``status.py``), and calls are counted.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+import grpc
+import structlog
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+from grpc_status import rpc_status
+
+from delayed_tracker.client.model.exchange import Answered
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.admission.calls import Calls
+from delayed_tracker.service.admission.delivering import LISTING_METHODS
+from delayed_tracker.service.grpc.ledger_servicer import LedgerServicer
+from delayed_tracker.service.grpc.servicer import TrackerServicer
+from delayed_tracker.service.grpc.status import code_of, status_of
+from delayed_tracker.service.telemetry.call_identity import begin_call
+from delayed_tracker.v1 import ledger_pb2, tracker_pb2
+from delayed_tracker.wire.column_fields import Columned
+from delayed_tracker.wire.message_columns import (
+    ACK_COLUMNS,
+    ADD_COLUMNS,
+    CANCEL_COLUMNS,
+    CONTAINS_COLUMNS,
+    EXTEND_COLUMNS,
+    NACK_COLUMNS,
+    StreamedAdds,
+)
+
+_TRACKER: Final = tracker_pb2.DESCRIPTOR.services_by_name["DelayedDeliveryTrackerService"]
+_LEDGER: Final = ledger_pb2.DESCRIPTOR.services_by_name["LedgerService"]
+_COLUMNED: Final[dict[str, Answered[object]]] = {
+    "AddMessages": ADD_COLUMNS,
+    "AddMessagesStream": StreamedAdds,
+    "AckMessages": ACK_COLUMNS,
+    "NackMessages": NACK_COLUMNS,
+    "ExtendLease": EXTEND_COLUMNS,
+    "CancelMessages": CANCEL_COLUMNS,
+    "ContainsMessages": CONTAINS_COLUMNS,
+}
+"""Requests that do not come as their message."""
+
+_log = structlog.stdlib.get_logger("delayed_tracker.service")
+
+Context = grpc.aio.ServicerContext
+Behaviour = Callable[[Any, "Context[Any, Any]"], Awaitable[Any]]
+Answering = Callable[["Context[Any, Any]"], Awaitable[Any]]
+RequestT = TypeVar("RequestT")
+
+
+def serve_tracker(servicer: TrackerServicer, server: grpc.aio.Server, calls: Calls) -> None:
+    """Add every method of ``DelayedDeliveryTrackerService`` to a server that has not started.
+
+    Args:
+        servicer: has them under their names.
+        server: serves them.
+        calls: counts them and refuses those above its limit.
+    """
+    _serve(_TRACKER, servicer, server, calls)
+
+
+def serve_ledgers(servicer: LedgerServicer, server: grpc.aio.Server, calls: Calls) -> None:
+    """The same for ``LedgerService``."""
+    _serve(_LEDGER, servicer, server, calls)
+
+
+def _serve(service: ServiceDescriptor, servicer: object, server: grpc.aio.Server, calls: Calls) -> None:
+    handlers = {method.name: _handler(method, getattr(servicer, method.name), calls) for method in service.methods}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))
+
+
+def _handler(method: MethodDescriptor, behaviour: Behaviour, calls: Calls) -> "grpc.RpcMethodHandler[Any, Any]":
+    name = method.name
+    receiving, delivering = calls.receiving, calls.delivering
+    parsed = parser_of(name, _COLUMNED.get(name) or GetMessageClass(method.input_type))
+
+    async def answer_request(context: "Context[Any, Any]") -> bytes:
+        with await receiving.budget.seat(name) as hold:
+            request = parsed(await receiving.request(hold, context))
+            if isinstance(request, Columned):
+                await calls.loop_share.take(request.row_count)
+            encoded = _encoded(await behaviour(request, context))
+            delivering.until_taken(name, encoded, context)
+            return encoded
+
+    async def list_with_room(context: "Context[Any, Any]") -> bytes:
+        with await receiving.budget.seat(name) as hold:
+            request = parsed(await receiving.request(hold, context))
+            with await delivering.budget.seat(name):
+                encoded = _encoded(await behaviour(request, context))
+                delivering.until_taken(name, encoded, context)
+                return encoded
+
+    async def answer_stream(context: "Context[Any, Any]") -> Any:
+        # Requests are parsed where the behaviour asks for the next one, so errors reach `_answering`, too.
+        with receiving.stream(name, context, parsed) as requests:
+            return await behaviour(requests, context)
+
+    if method.client_streaming and method.server_streaming:
+        return grpc.stream_stream_rpc_method_handler(
+            _answering(method, answer_stream, calls), response_serializer=_encoded
+        )
+    if method.client_streaming:
+        return grpc.stream_unary_rpc_method_handler(
+            _answering(method, answer_stream, calls), response_serializer=_encoded
+        )
+    # To gRPC one request is a stream, too: it would read the only one of a unary method before anybody is asked.
+    answer = list_with_room if name in LISTING_METHODS else answer_request
+    return grpc.stream_unary_rpc_method_handler(_answering(method, answer, calls))
+
+
+def parser_of(method: str, request: Answered[RequestT]) -> Callable[[bytes], RequestT]:
+    """Parses a method's requests; gRPC itself would answer UNKNOWN to bytes that are no message, with a traceback."""
+
+    def parsed(encoded: bytes) -> RequestT:
+        try:
+            return request.FromString(encoded)
+        except DecodeError as error:
+            remedy = f"send the message that {method} takes, with text in UTF-8"
+            raise InvalidInput("request", f"{len(encoded)} bytes", remedy) from error
+
+    return parsed
+
+
+def _encoded(answer: Message | bytes) -> bytes:
+    return answer if isinstance(answer, bytes) else answer.SerializeToString()
+
+
+def _answering(method: MethodDescriptor, receive_and_answer: Answering, calls: Calls) -> Behaviour:
+    """The call, counted, with every error answered by its status; unexpected ones are logged here, once."""
+    counts, spans = calls.counts, calls.spans
+    service, name = method.containing_service.full_name, method.name
+    counted = counts.serve(service, name, is_stream=method.client_streaming)
+
+    async def answer(_requests: object, context: "Context[Any, Any]") -> Any:
+        begun_ms, code = counts.begin(counted), grpc.StatusCode.CANCELLED
+        metadata = context.invocation_metadata() or ()
+        identity = begin_call(metadata)
+        span = None
+        if spans is not None:
+            span = spans.call(service, name, metadata)
+            identity.trace_id = span.trace_id
+        try:
+            with calls.enter():
+                answered = await receive_and_answer(context)
+            code = grpc.StatusCode.OK
+        except grpc.aio.InternalError as error:
+            # What was being sent or received failed because the caller is gone: there is nobody to answer, and gRPC
+            # has a debug line for calls that are cancelled.
+            raise asyncio.CancelledError from error
+        except Exception as error:  # noqa: BLE001  # the process boundary: nothing is swallowed, all is answered
+            code = code_of(error)
+            if code is grpc.StatusCode.INTERNAL:
+                _log.error("call failed", method=f"/{service}/{name}", exc_info=error)
+            status = rpc_status.to_status(status_of(error, identity.request_id))
+        else:
+            return answered
+        finally:
+            counts.end(counted, begun_ms, code)
+            if span is not None:
+                span.end(code)
+        return await context.abort(status.code, status.details, status.trailing_metadata)
+
+    return answer

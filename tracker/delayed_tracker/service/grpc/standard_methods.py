@@ -1,0 +1,102 @@
+"""Health and reflection as gRPC serves them: a library's servicers, whose requests are read within the bounds of ours.
+
+They are not among the calls that are counted and limited, so that they answer while those are refused. Their requests
+take seats as all do, and their streams count as all do.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import grpc
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
+from grpc_status import rpc_status
+
+from delayed_tracker.client.model.exchange import Answered
+from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
+from delayed_tracker.service.admission.receiving import Context, Receiving
+from delayed_tracker.service.grpc.methods import RequestT, parser_of
+from delayed_tracker.service.grpc.reflection import Reflection, reflection_names
+from delayed_tracker.service.grpc.status import status_of
+from delayed_tracker.service.process.health import Health
+
+_REQUEST_BYTES_MAX: Final = 64 * 2**10
+"""A name is all that they carry, and reflection sends it back."""
+_HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+
+Behaviour = Callable[[Context], Awaitable[Any]]
+
+
+def serve_health(health: Health, server: grpc.aio.Server, receiving: Receiving) -> None:
+    """Add ``grpc.health.v1`` to a server that has not started."""
+    parsed_check = _parser_of("Check", health_pb2.HealthCheckRequest)
+    parsed_list = _parser_of("List", health_pb2.HealthListRequest)
+
+    async def check(context: Context) -> health_pb2.HealthCheckResponse:
+        with await receiving.budget.seat("Check") as hold:
+            request = parsed_check(await receiving.request(hold, context))
+            answer: health_pb2.HealthCheckResponse = await health.Check(request, context)
+            return answer
+
+    async def list_all(context: Context) -> health_pb2.HealthListResponse:
+        with await receiving.budget.seat("List") as hold:
+            request = parsed_list(await receiving.request(hold, context))
+            answer: health_pb2.HealthListResponse = await health.List(request, context)
+            return answer
+
+    async def watch(context: Context) -> None:
+        with receiving.stream("Watch", context, parsed_check) as requests:
+            async for request in requests:
+                await health.Watch(request, context)
+                return
+
+    handlers = {
+        "Check": grpc.stream_unary_rpc_method_handler(_refusing(check), response_serializer=_encoded),
+        "List": grpc.stream_unary_rpc_method_handler(_refusing(list_all), response_serializer=_encoded),
+        "Watch": grpc.stream_stream_rpc_method_handler(_refusing(watch), response_serializer=_encoded),
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_HEALTH, handlers),))
+
+
+def serve_reflection(reflection: Reflection, server: grpc.aio.Server, receiving: Receiving) -> None:
+    """Add reflection, under each of its names, to a server that has not started."""
+    name = "ServerReflectionInfo"
+    parsed = _parser_of(name, reflection_pb2.ServerReflectionRequest)
+
+    async def reflect(context: Context) -> None:
+        with receiving.stream(name, context, parsed) as requests:
+            async for answer in reflection.ServerReflectionInfo(requests, context):
+                await context.write(answer)
+
+    handlers = {name: grpc.stream_stream_rpc_method_handler(_refusing(reflect), response_serializer=_encoded)}
+    served = (grpc.method_handlers_generic_handler(service, handlers) for service in reflection_names())
+    server.add_generic_rpc_handlers(tuple(served))
+
+
+def _parser_of(method: str, request: Answered[RequestT]) -> Callable[[bytes], RequestT]:
+    parsed = parser_of(method, request)
+
+    def small(encoded: bytes) -> RequestT:
+        if len(encoded) > _REQUEST_BYTES_MAX:
+            raise InvalidInput("request", f"{len(encoded)} bytes", f"send at most {_REQUEST_BYTES_MAX} bytes")
+        return parsed(encoded)
+
+    return small
+
+
+def _encoded(answer: Any) -> bytes:
+    encoded: bytes = answer.SerializeToString()
+    return encoded
+
+
+def _refusing(behaviour: Behaviour) -> Callable[[object, Context], Awaitable[Any]]:
+    """The behaviour, with our errors answered by their status."""
+
+    async def answer(_requests: object, context: Context) -> Any:
+        try:
+            return await behaviour(context)
+        except DelayedTrackerError as error:
+            status = rpc_status.to_status(status_of(error))
+        return await context.abort(status.code, status.details, status.trailing_metadata)
+
+    return answer

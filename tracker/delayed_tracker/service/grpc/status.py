@@ -1,0 +1,154 @@
+"""Errors -> gRPC statuses with google.rpc details: the only place that knows the codes.
+
+Details travel in a trailer, and trailers are small (8 KiB is where gRPC begins to refuse them). So of many bad offsets
+the first few are rows of BadRequest, and up to ``OFFSETS_REPORTED_MAX`` stand in ErrorInfo's metadata as ranges:
+``offsets`` = "3,7-9", ``offset_count`` = all of them.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import grpc
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import Message
+from google.rpc import error_details_pb2, status_pb2
+
+from delayed_tracker.core.values.errors import VALUE_BYTES_MAX, DelayedTrackerError, InvalidInput, without_middle
+from delayed_tracker.ledger.errors import (
+    BrokerMetadataMissing,
+    LedgerError,
+    MessageIndexInvalid,
+    MessageNotFound,
+    PartitionedTopic,
+    TopicNotFound,
+)
+from delayed_tracker.service.errors import (
+    AnswerTooLarge,
+    BatchTooLarge,
+    BrokerMetadataDisabled,
+    EntryTooLarge,
+    Fenced,
+    ImportRejected,
+    ImportUnderWay,
+    LeasesExhausted,
+    LedgerSourceNotSet,
+    Overloaded,
+    PollEnded,
+    Recovering,
+    Retryable,
+    ShuttingDown,
+    TrackerBroken,
+    TrackerInMemory,
+    TrackerNotOpen,
+)
+from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
+
+ERROR_DOMAIN: Final = "delayed-tracker"
+STORAGE_RETRY_AFTER_MS: Final = 1_000
+VIOLATION_ROWS_MAX: Final = 10
+MESSAGE_BYTES_MAX: Final = 1_000
+"""A longer message loses its middle; it is in the trailer twice, once with three bytes for each that is not ASCII."""
+
+_CODES: Final[tuple[tuple[type[DelayedTrackerError], grpc.StatusCode], ...]] = (
+    (InvalidInput, grpc.StatusCode.INVALID_ARGUMENT),
+    (ImportRejected, grpc.StatusCode.INVALID_ARGUMENT),
+    (TrackerNotOpen, grpc.StatusCode.NOT_FOUND),
+    (Fenced, grpc.StatusCode.FAILED_PRECONDITION),
+    (TrackerInMemory, grpc.StatusCode.FAILED_PRECONDITION),
+    (ImportUnderWay, grpc.StatusCode.ABORTED),
+    (PollEnded, grpc.StatusCode.ABORTED),
+    (BatchTooLarge, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (AnswerTooLarge, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (LeasesExhausted, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (Overloaded, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (Recovering, grpc.StatusCode.UNAVAILABLE),
+    (ShuttingDown, grpc.StatusCode.UNAVAILABLE),
+    (TrackerBroken, grpc.StatusCode.UNAVAILABLE),
+    (StorageUnavailable, grpc.StatusCode.UNAVAILABLE),
+    (EntryTooLarge, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (BrokerMetadataDisabled, grpc.StatusCode.FAILED_PRECONDITION),
+    (LedgerSourceNotSet, grpc.StatusCode.FAILED_PRECONDITION),
+    (BrokerMetadataMissing, grpc.StatusCode.FAILED_PRECONDITION),
+    (PartitionedTopic, grpc.StatusCode.FAILED_PRECONDITION),
+    (MessageIndexInvalid, grpc.StatusCode.NOT_FOUND),
+    (MessageNotFound, grpc.StatusCode.NOT_FOUND),
+    (TopicNotFound, grpc.StatusCode.NOT_FOUND),
+    (LedgerError, grpc.StatusCode.DATA_LOSS),
+    (SnapshotConflict, grpc.StatusCode.ABORTED),
+    (SnapshotNotFound, grpc.StatusCode.DATA_LOSS),
+    (SnapshotCorrupt, grpc.StatusCode.DATA_LOSS),
+)
+
+
+def code_of(error: Exception) -> grpc.StatusCode:
+    """The status code an error is answered with; INTERNAL for whatever is not the caller's or the world's doing."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), grpc.StatusCode.INTERNAL)
+
+
+def status_of(error: Exception, request_id: str = "") -> status_pb2.Status:
+    """The whole status: code, one sentence, ErrorInfo, and what else helps the caller. INTERNAL explains nothing.
+
+    Args:
+        error: what the call ended with.
+        request_id: by which log lines name the call; empty if they do not.
+    """
+    code = code_of(error)
+    if code is grpc.StatusCode.INTERNAL or not isinstance(error, DelayedTrackerError):
+        message = "the service failed; its log says why"
+        details: list[Message] = [error_details_pb2.ErrorInfo(reason=DelayedTrackerError.reason, domain=ERROR_DOMAIN)]
+    else:
+        message = without_middle(error.message, MESSAGE_BYTES_MAX)
+        metadata = {key: without_middle(value, VALUE_BYTES_MAX) for key, value in error.metadata.items()}
+        if isinstance(error, InvalidInput) and error.offsets:
+            metadata |= {"offsets": as_ranges(error.offsets), "offset_count": str(error.offset_count)}
+        details = [error_details_pb2.ErrorInfo(reason=error.reason, domain=ERROR_DOMAIN, metadata=metadata)]
+        details += _helpful_details(error)
+    if request_id:
+        details.append(error_details_pb2.RequestInfo(request_id=request_id))
+    status = status_pb2.Status(code=code.value[0], message=message)
+    for detail in details:
+        packed = AnyMessage()
+        packed.Pack(detail)
+        status.details.append(packed)
+    return status
+
+
+def _helpful_details(error: DelayedTrackerError) -> list[Message]:
+    match error:
+        case InvalidInput():
+            bad = error_details_pb2.BadRequest()
+            for row in error.violations[:VIOLATION_ROWS_MAX]:
+                bad.field_violations.add(field=row.field, description=row.description)
+            return [bad]
+        case TrackerNotOpen():
+            resource = error_details_pb2.ResourceInfo(
+                resource_type="delayed_tracker.v1.Tracker",
+                resource_name=str(error.key),
+                description="see ListTrackers for those there are"
+                if error.stored is False
+                else "open it with OpenTracker",
+            )
+            return [resource]
+        case Retryable():
+            return [_retry_info(error.retry_after_ms)]
+        case StorageUnavailable():
+            return [_retry_info(STORAGE_RETRY_AFTER_MS)]
+        case _:
+            return []
+
+
+def _retry_info(after_ms: int) -> error_details_pb2.RetryInfo:
+    retry = error_details_pb2.RetryInfo()
+    retry.retry_delay.FromMilliseconds(after_ms)
+    return retry
+
+
+def as_ranges(offsets: Sequence[int]) -> str:
+    """Ascending offsets in short: "3,7-9"."""
+    runs: list[tuple[int, int]] = []
+    for offset in offsets:
+        if runs and offset == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], offset)
+        else:
+            runs.append((offset, offset))
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

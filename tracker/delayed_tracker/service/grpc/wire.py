@@ -1,0 +1,149 @@
+"""Columns and positions between the API's messages and the core. Errors name the message's fields."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from delayed_tracker.core.values.columns import (
+    ENTRY_ID_MAX,
+    IndexColumns,
+    Int64Array,
+    Position,
+    PositionColumns,
+    index_columns,
+    position_columns,
+)
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.errors import BatchTooLarge, TrackerKey
+from delayed_tracker.service.limits import NAME_BYTES_MAX, OWNER_BYTES_MAX
+from delayed_tracker.v1 import tracker_pb2
+
+_FIELDS = {"ledger_id": "ledger_ids", "entry_id": "entry_ids"}
+_WIRE = np.dtype("<i8")
+
+
+def _column(field: str, packed: bytes, batch_max: int) -> Int64Array:
+    count = len(packed) // _WIRE.itemsize
+    if count > batch_max:
+        raise BatchTooLarge(field, count, batch_max)
+    return np.frombuffer(packed, _WIRE).astype(np.int64, copy=False)
+
+
+def _in_words_of_the_api(error: InvalidInput) -> InvalidInput:
+    return InvalidInput(
+        _FIELDS.get(error.field, error.field),
+        error.value,
+        error.remedy,
+        offsets=error.offsets,
+        offset_count=error.offset_count,
+    )
+
+
+def _require_equal_lengths(**columns: Int64Array) -> None:
+    lengths = {field: len(values) for field, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        given = ", ".join(f"{field} has {length}" for field, length in lengths.items())
+        raise InvalidInput(next(iter(columns)), given, "give columns of equal length")
+
+
+def _all_of(column: Int64Array) -> int:
+    """Every bit that is set in any of the values, the sign's too: who is above 2^n - 1 has a bit there, or the sign."""
+    return int(np.bitwise_or.reduce(column))
+
+
+def to_indexes(columns: Sequence[bytes], *, batch_max: int) -> IndexColumns:
+    """Indexes of a request's three columns, packed.
+
+    Returns: read-only columns that share the bytes' memory.
+    Raises:
+        BatchTooLarge: a column is longer than ``batch_max``.
+        InvalidInput: unequal lengths, or values out of range.
+    """
+    deliver_at_ms, ledger_ids, entry_ids = columns
+    deadlines = _column("deliver_at_ms", deliver_at_ms, batch_max)
+    ledgers, entries = _column("ledger_ids", ledger_ids, batch_max), _column("entry_ids", entry_ids, batch_max)
+    if not len(deadlines) == len(ledgers) == len(entries):
+        _require_equal_lengths(deliver_at_ms=deadlines, ledger_ids=ledgers, entry_ids=entries)
+    if (_all_of(deadlines) | _all_of(ledgers)) >= 0 and 0 <= _all_of(entries) <= ENTRY_ID_MAX:
+        return IndexColumns(deadlines, ledgers, entries)
+    try:
+        return index_columns(deadlines, ledgers, entries)
+    except InvalidInput as error:
+        raise _in_words_of_the_api(error) from error
+
+
+def to_positions(columns: Sequence[bytes], *, batch_max: int) -> PositionColumns:
+    """Positions of a request's two columns; result and errors as for :func:`to_indexes`."""
+    ledger_ids, entry_ids = columns
+    ledgers, entries = _column("ledger_ids", ledger_ids, batch_max), _column("entry_ids", entry_ids, batch_max)
+    if len(ledgers) != len(entries):
+        _require_equal_lengths(ledger_ids=ledgers, entry_ids=entries)
+    if _all_of(ledgers) >= 0 and 0 <= _all_of(entries) <= ENTRY_ID_MAX:
+        return PositionColumns(ledgers, entries)
+    try:
+        return position_columns(ledgers, entries)
+    except InvalidInput as error:
+        raise _in_words_of_the_api(error) from error
+
+
+def from_indexes(indexes: IndexColumns) -> tuple[bytes, bytes, bytes]:
+    """An answer's three columns, packed."""
+    return _packed(indexes.deliver_at_ms), _packed(indexes.ledger_id), _packed(indexes.entry_id)
+
+
+def _packed(column: Int64Array) -> bytes:
+    return column.astype(_WIRE, copy=False).tobytes()
+
+
+def to_offsets(offsets: Int64Array) -> list[int]:
+    """An answer's offsets."""
+    # Lists of Python integers extend a repeated field several times faster than arrays.
+    listed: list[int] = offsets.tolist()
+    return listed
+
+
+def to_key(tracker: tracker_pb2.TrackerRef) -> TrackerKey:
+    """Which tracker a request means. Raises InvalidInput for names that are empty or too long."""
+    _require_name("tracker.topic", tracker.topic, NAME_BYTES_MAX)
+    _require_name("tracker.subscription", tracker.subscription, NAME_BYTES_MAX)
+    return TrackerKey(tracker.topic, tracker.subscription)
+
+
+def require_owner_name(owner: str) -> str:
+    """The owner's name. Raises InvalidInput if it is empty or too long."""
+    _require_name("owner", owner, OWNER_BYTES_MAX)
+    return owner
+
+
+def _require_name(field: str, name: str, bytes_max: int) -> None:
+    size = len(name.encode())
+    if not 1 <= size <= bytes_max:
+        raise InvalidInput(field, name[:64], f"give 1 to {bytes_max} bytes of text, not {size}")
+
+
+def require_epoch(epoch: int) -> int:
+    """The owner's epoch. Raises InvalidInput if the request carries none."""
+    if epoch == 0:
+        raise InvalidInput("epoch", epoch, "give the epoch that OpenTracker answered")
+    return epoch
+
+
+def to_mark_delete(position: tracker_pb2.Position) -> Position:
+    """A mark-delete position; -1:-1 is "before all". Raises InvalidInput for what no cursor can hold."""
+    given = Position(position.ledger_id, position.entry_id)
+    before_all = given == (-1, -1)
+    if given.ledger_id < 0 and not before_all:
+        raise InvalidInput("mark_delete.ledger_id", given.ledger_id, "give 0 or more")
+    if not -1 <= given.entry_id <= ENTRY_ID_MAX:
+        raise InvalidInput("mark_delete.entry_id", given.entry_id, f"give -1 to {ENTRY_ID_MAX}")
+    return given
+
+
+def from_position(position: Position) -> tracker_pb2.Position:
+    """A position as a message."""
+    return tracker_pb2.Position(ledger_id=position.ledger_id, entry_id=position.entry_id)
+
+
+def after(mark_delete: Position) -> Position:
+    """Where a replay begins."""
+    return Position(mark_delete.ledger_id, mark_delete.entry_id + 1)

@@ -1,0 +1,142 @@
+"""The HTTP edge: health for supervisors, metrics for Prometheus, and what brokers answer over HTTP.
+
+``/health/live`` answers as long as the loop turns. ``/health/ready`` answers 503 with the reason until the service takes
+calls, and again once it drains.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from delayed_tracker.service.clock import Clock, SystemClock
+from delayed_tracker.service.exposition.exporter import ServiceMetrics
+from delayed_tracker.service.exposition.scrape_turns import ScrapeTurns
+from delayed_tracker.service.http.connections import (
+    REQUEST_HEAD_BYTES_MAX,
+    BoundedConnection,
+    HttpConnections,
+    HttpLimits,
+)
+from delayed_tracker.service.http.framing import RequestFraming
+from delayed_tracker.service.process.health import Health, Stage
+
+_CLOSE_SECONDS = 1
+"""Requests take milliseconds: whoever has not read its answer by then is cut off at the stop."""
+
+
+def build_app(health: Health, metrics: ServiceMetrics, *more: Route) -> Starlette:
+    """The application. Of its own it holds only the turns of scrapes."""
+    turns = ScrapeTurns(metrics)
+
+    async def live(_: Request) -> Response:
+        return JSONResponse({"status": "live"})
+
+    async def ready(_: Request) -> Response:
+        if health.stage is Stage.SERVING:
+            return JSONResponse({"status": "ready"})
+        return JSONResponse({"status": "not ready", "reason": health.stage.value}, status_code=503)
+
+    async def scrape(request: Request) -> Response:
+        exposition, content_type = await turns.scrape(request.headers.get("accept", ""))
+        return Response(exposition, headers={"content-type": content_type})
+
+    return Starlette(
+        routes=[
+            Route("/health/live", live),
+            Route("/health/ready", ready),
+            Route("/metrics", scrape),
+            *more,
+        ],
+        middleware=[Middleware(RequestFraming)],
+    )
+
+
+class _EmbeddedServer(uvicorn.Server):
+    """uvicorn as a part of a process that has signals and a bound on connections of its own."""
+
+    def __init__(self, config: uvicorn.Config, connections: HttpConnections) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+        self._connections = connections
+        self._accepting: asyncio.Task[None] | None = None
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._accepting = asyncio.create_task(self._connections.accept(self._connection))
+        self.listening.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._accepting is not None:
+            self._accepting.cancel()
+            await asyncio.wait([self._accepting])
+        await super().shutdown(sockets)
+        self._connections.close()
+
+    def _connection(self) -> BoundedConnection:
+        return BoundedConnection(self.config, self.server_state, self.lifespan.state, self._connections)
+
+
+class HttpServer:
+    """Serves one application on one listening socket, which it owns from here on."""
+
+    def __init__(
+        self,
+        app: Starlette,
+        listener: socket.socket,
+        *,
+        limits: HttpLimits | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        config = uvicorn.Config(
+            app,
+            http=BoundedConnection,
+            h11_max_incomplete_event_size=REQUEST_HEAD_BYTES_MAX,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_CLOSE_SECONDS,
+        )
+        self.connections = HttpConnections(listener, clock or SystemClock(), limits or HttpLimits())
+        self._server = _EmbeddedServer(config, self.connections)
+        self._serving: asyncio.Task[None] | None = None
+
+    def set_client_timeout(self, timeout_ms: int) -> None:
+        """Let connections wait this long for their clients; those that wait already, too."""
+        self.connections.limits = dataclasses.replace(self.connections.limits, client_timeout_ms=timeout_ms)
+
+    def set_connections_max(self, connections_max: int) -> None:
+        """Hold this many connections at most; those above it go when the next one comes."""
+        self.connections.limits = dataclasses.replace(self.connections.limits, connections_max=connections_max)
+
+    async def start(self) -> None:
+        """Return once requests are answered."""
+        serving = asyncio.create_task(self._server.serve(sockets=[]))
+        listening = asyncio.create_task(self._server.listening.wait())
+        await asyncio.wait({serving, listening}, return_when=asyncio.FIRST_COMPLETED)
+        listening.cancel()
+        if serving.done():
+            serving.result()
+        self._serving = serving
+
+    async def stop(self) -> None:
+        """Finish the requests under way and close the socket; harmless if it never started."""
+        if self._serving is None:
+            self.connections.close()
+        else:
+            self._server.should_exit = True
+            await self._serving

@@ -1,0 +1,5 @@
+"""Measures while the service works: counters, histograms, rows of trackers, storage calls.
+
+Takes observations, holds numbers for ``exposition``.
+Open ``instruments.py`` first, then ``catalogue.py``.
+"""

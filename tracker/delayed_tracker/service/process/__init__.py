@@ -1,0 +1,5 @@
+"""The process: listening sockets, open files, threads, kernels, health, reloading.
+
+Takes settings, gives what the server starts and stops.
+Open ``health.py`` first.
+"""

@@ -1,0 +1,86 @@
+"""How commands of this project end. Scripts and supervisors may rely on these numbers."""
+
+import enum
+
+from delayed_tracker.core.values.errors import DelayedTrackerError
+
+
+class ExitCode(enum.IntEnum):
+    """What a supervisor can do about it differs for each."""
+
+    OK = 0
+    """It did what it was asked to; for a service: it was told to stop, and stopped in order."""
+    FAILURE = 1
+    """It failed in a way that has no number of its own; the message on stderr says why."""
+    USAGE = 2
+    """The command line or the configuration is wrong: starting it again cannot help."""
+    ADDRESS_IN_USE = 3
+    """Another process listens where the service should: stop that one, or configure another address."""
+    STORAGE_UNUSABLE = 4
+    """The storage is open in another process, of a newer format, damaged, full or out of reach."""
+    SERVICE_UNAVAILABLE = 5
+    """The service cannot be reached, or cannot answer now: try again later."""
+    TRACKER_CONFLICT = 6
+    """The tracker is somebody else's, was cleared, or is not open: open it, if it should be yours."""
+    BAD_DATA = 7
+    """Ledgers, metadata or the demo's sample are damaged, or lack what was asked for: give others."""
+
+
+_BY_REASON = {
+    "ADDRESS_IN_USE": ExitCode.ADDRESS_IN_USE,
+    "ADDRESS_UNUSABLE": ExitCode.USAGE,
+    "BAD_USAGE": ExitCode.USAGE,
+    "BATCH_TOO_LARGE": ExitCode.USAGE,
+    "BROKER_METADATA_DISABLED": ExitCode.USAGE,
+    "BROKER_METADATA_MISSING": ExitCode.BAD_DATA,
+    "CLEARED": ExitCode.TRACKER_CONFLICT,
+    "DATA_LOSS": ExitCode.BAD_DATA,
+    "DEADLINE_EXCEEDED": ExitCode.SERVICE_UNAVAILABLE,
+    "ENTRIES_UNREADABLE": ExitCode.BAD_DATA,
+    "FENCED": ExitCode.TRACKER_CONFLICT,
+    "IMPORT_REJECTED": ExitCode.BAD_DATA,
+    "IMPORT_UNDER_WAY": ExitCode.TRACKER_CONFLICT,
+    "INVALID_INPUT": ExitCode.USAGE,
+    "INVALID_SETTINGS": ExitCode.USAGE,
+    "JAVA_NOT_FOUND": ExitCode.USAGE,
+    "LEASES_EXHAUSTED": ExitCode.SERVICE_UNAVAILABLE,
+    "LEDGERS_NOT_WRITTEN": ExitCode.STORAGE_UNUSABLE,
+    "LEDGER_DAMAGED": ExitCode.BAD_DATA,
+    "LEDGER_ERROR": ExitCode.BAD_DATA,
+    "LEDGER_FILE_INVALID": ExitCode.BAD_DATA,
+    "LEDGER_IN_USE": ExitCode.STORAGE_UNUSABLE,
+    "LEDGER_METADATA_INVALID": ExitCode.BAD_DATA,
+    "LEDGER_METADATA_UNAVAILABLE": ExitCode.SERVICE_UNAVAILABLE,
+    "LEDGER_NOT_FOUND": ExitCode.BAD_DATA,
+    "LEDGER_SOURCE_NOT_SET": ExitCode.USAGE,
+    "MESSAGE_INDEX_INVALID": ExitCode.USAGE,
+    "MESSAGE_NOT_FOUND": ExitCode.BAD_DATA,
+    "MESSAGE_NOT_VISIBLE": ExitCode.BAD_DATA,
+    "NAMESPACE_NOT_FOUND": ExitCode.BAD_DATA,
+    "OPEN_FILES_LIMIT_TOO_LOW": ExitCode.USAGE,
+    "OVERLOADED": ExitCode.SERVICE_UNAVAILABLE,
+    "PARTITIONED_TOPIC": ExitCode.USAGE,
+    "RECOVERING": ExitCode.SERVICE_UNAVAILABLE,
+    "SAMPLE_DAMAGED": ExitCode.BAD_DATA,
+    "SHUTTING_DOWN": ExitCode.SERVICE_UNAVAILABLE,
+    "SOURCE_UNREADABLE": ExitCode.BAD_DATA,
+    "SUBSCRIPTION_NOT_FOUND": ExitCode.BAD_DATA,
+    "TOPIC_NOT_FOUND": ExitCode.BAD_DATA,
+    "TRACKER_IN_MEMORY": ExitCode.USAGE,
+    "TRACKER_NOT_OPEN": ExitCode.TRACKER_CONFLICT,
+    "UNAVAILABLE": ExitCode.SERVICE_UNAVAILABLE,
+    "UNKNOWN_STORAGE_SCHEME": ExitCode.USAGE,
+    "SNAPSHOT_CONFLICT": ExitCode.TRACKER_CONFLICT,
+    "SNAPSHOT_CORRUPT": ExitCode.STORAGE_UNUSABLE,
+    "STAGED_WORK_INVALID": ExitCode.BAD_DATA,
+    "STAGING_UNAVAILABLE": ExitCode.STORAGE_UNUSABLE,
+    "STORAGE_BACKEND_MISSING": ExitCode.USAGE,
+    "STORAGE_FORMAT_UNSUPPORTED": ExitCode.STORAGE_UNUSABLE,
+    "STORAGE_IN_USE": ExitCode.STORAGE_UNUSABLE,
+    "STORAGE_UNAVAILABLE": ExitCode.STORAGE_UNUSABLE,
+}
+
+
+def exit_code_of(error: DelayedTrackerError) -> ExitCode:
+    """The exit code of a command that ends with this error."""
+    return _BY_REASON.get(error.reason, ExitCode.FAILURE)

@@ -1,0 +1,156 @@
+"""The first start of a version compiles kernels, for up to a minute; the service answers within seconds all the same.
+
+What the cache has is loaded. What it lacks runs as it is written, much slower, while a child process compiles into the cache; then the service loads it from there and calls run machine code from one moment to the
+next. Results are the same in both ways. Where the cache cannot be written, a temporary directory takes its place; where
+the child fails, a thread of this process compiles.
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from time import monotonic
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from delayed_tracker.core.kernels.jit import Kernel, cache_directory, cached_in
+from delayed_tracker.service.process.kernels import SERVICE_KERNELS, is_cache_writable
+from delayed_tracker.service.process.worker_threads import worker_threads
+
+LOG_EVERY_S: Final = 5.0
+_CHILD: Final = ("-m", "delayed_tracker.service.process.kernels")
+_STDERR_TAIL_BYTES: Final = 2_000
+
+Answer = TypeVar("Answer")
+
+_log = structlog.stdlib.get_logger("delayed_tracker.service")
+
+
+class KernelStart:
+    """Has the kernels of this process loaded, now or soon. Started once, stopped once, from the event loop."""
+
+    def __init__(self, kernels: Sequence[Kernel[..., Any]] = SERVICE_KERNELS, *, child: Sequence[str] = _CHILD) -> None:
+        """See :meth:`start`.
+
+        Args:
+            kernels: those that are to be loaded.
+            child: arguments for Python of the process that compiles them into the cache.
+        """
+        self._kernels = kernels
+        self._child = child
+        self._workers: Executor = worker_threads(1)
+        self._compiling: asyncio.Task[None] | None = None
+
+    @property
+    def is_compiling(self) -> bool:
+        """True while calls run kernels that are not compiled yet."""
+        return self._compiling is not None and not self._compiling.done()
+
+    async def start(self) -> None:
+        """Return as soon as kernels can be called: compiled, or as they are written until they are."""
+        missing_count = await self._run(self._load_what_is_cached)
+        if not missing_count:
+            self._workers.shutdown()
+            return
+        _log.info(
+            "compiling kernels in the background: the service answers meanwhile, more slowly; once for each version and user",
+            missing=missing_count,
+            cache=cache_directory(),
+            ahead="delayed-tracker warm",
+        )
+        self._compiling = asyncio.create_task(self._compile())
+
+    async def wait_compiled(self) -> None:
+        """Return once calls run machine code, or after :meth:`stop`."""
+        if self._compiling is not None:
+            await asyncio.wait([self._compiling])
+            if not self._compiling.cancelled():
+                self._compiling.result()
+
+    async def stop(self) -> None:
+        """End a compilation that is in progress; harmless if there is none."""
+        if self._compiling is not None:
+            self._compiling.cancel()
+            await self.wait_compiled()
+        self._workers.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self, function: Callable[[], Answer]) -> Answer:
+        return await asyncio.get_running_loop().run_in_executor(self._workers, function)
+
+    def _load_what_is_cached(self) -> int:
+        missing = [kernel for kernel in self._kernels if not kernel.load_cached()]
+        for kernel in missing:
+            kernel.interpret()
+        return len(missing)
+
+    async def _compile(self) -> None:
+        started_at_s = monotonic()
+        with contextlib.ExitStack() as cleanup:
+            directory = _writable_directory(cleanup)
+            if directory is not None and await self._run_child(directory):
+                await self._run(partial(self._load_from, directory))
+        left = [kernel for kernel in self._kernels if not kernel.is_loaded]
+        if left:
+            _log.warning("compiling kernels in this process: calls are slower until it is done", missing=len(left))
+            for kernel in left:
+                await self._run(kernel.load)
+        self._workers.shutdown(wait=False)
+        _log.info("kernels are compiled", seconds=round(monotonic() - started_at_s, 1))
+
+    async def _run_child(self, directory: str) -> bool:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *self._child,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "NUMBA_CACHE_DIR": directory},
+        )
+        try:
+            _, said = await asyncio.gather(self._follow(process), _tail(process))
+            status = await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if status:
+            _log.warning("the process that compiles kernels failed", exit_status=status, said=said)
+        return status == 0
+
+    async def _follow(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        said_at_s = monotonic()
+        async for line in process.stdout:
+            if monotonic() - said_at_s >= LOG_EVERY_S:
+                said_at_s = monotonic()
+                done, total = map(int, line.split())
+                _log.info("compiling kernels", done=done, total=total)
+
+    def _load_from(self, directory: str) -> None:
+        with cached_in(directory):
+            for kernel in self._kernels:
+                kernel.load_cached()
+
+
+def _writable_directory(cleanup: contextlib.ExitStack) -> str | None:
+    """Name the cache if it can be written, else a temporary directory; None if there is no place at all."""
+    if is_cache_writable():
+        return cache_directory()
+    try:
+        return cleanup.enter_context(tempfile.TemporaryDirectory(prefix="delayed-tracker-kernels-"))
+    except OSError:
+        return None
+
+
+async def _tail(process: asyncio.subprocess.Process) -> str:
+    """Read all that a process says on standard error, and give the end of it."""
+    assert process.stderr is not None
+    said = b""
+    while piece := await process.stderr.read(_STDERR_TAIL_BYTES):
+        said = (said + piece)[-_STDERR_TAIL_BYTES:]
+    return said.decode("utf-8", "replace").strip()

@@ -1,0 +1,75 @@
+"""All kernels of the service, and the child process that fills the cache with them.
+
+``python -m delayed_tracker.service.process.kernels`` compiles what the cache lacks and prints how many are compiled, of how
+many. It ends early when its standard input does, so it never outlives the service that started it.
+"""
+
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+# numba asks whether an array is masked when it first sees one that is read-only: in the middle of a call, it would import
+# this then, and every other call would wait.
+import numpy.ma  # noqa: F401
+
+import delayed_tracker.core.kernels.compiled
+import delayed_tracker.ledger.checksum_kernels
+import delayed_tracker.ledger.compaction.kernels
+import delayed_tracker.ledger.kernels
+import delayed_tracker.ledger.local.files.kernels
+import delayed_tracker.ledger.offload.kernels
+import delayed_tracker.storage.codec.kernels
+from delayed_tracker.core.kernels.jit import Kernel, cache_directory
+from delayed_tracker.ledger.progress import Progress
+from delayed_tracker.service.process.worker_threads import NICENESS
+
+SERVICE_KERNELS: Final[Sequence[Kernel[..., Any]]] = (
+    *delayed_tracker.core.kernels.compiled.KERNELS,
+    *delayed_tracker.storage.codec.kernels.KERNELS,
+    *delayed_tracker.ledger.kernels.KERNELS,
+    *delayed_tracker.ledger.checksum_kernels.KERNELS,
+    *delayed_tracker.ledger.compaction.kernels.KERNELS,
+    *delayed_tracker.ledger.local.files.kernels.KERNELS,
+    *delayed_tracker.ledger.offload.kernels.KERNELS,
+)
+
+
+def load_kernels(progress: Progress = lambda _done, _total: None) -> int:
+    """Load all kernels from the cache, compiling into it what it lacks. Blocks for up to a minute.
+
+    Args:
+        progress: called with the number of kernels that are compiled and of those that have to be, if there are any.
+    Returns:
+        How many had to be compiled.
+    """
+    missing = [kernel for kernel in SERVICE_KERNELS if not kernel.load_cached()]
+    for done, kernel in enumerate(missing):
+        progress(done, len(missing))
+        kernel.load()
+        progress(done + 1, len(missing))
+    return len(missing)
+
+
+def is_cache_writable() -> bool:
+    """Tell whether machine code can be kept for later processes; creates the directory if it is missing."""
+    try:
+        Path(cache_directory()).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=cache_directory()):
+            return True
+    except OSError:
+        return False
+
+
+def _end_with_standard_input() -> None:
+    sys.stdin.buffer.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    os.nice(NICENESS)  # calls of the service come first
+    threading.Thread(target=_end_with_standard_input, daemon=True).start()
+    load_kernels(lambda done, total: print(done, total, flush=True))  # noqa: T201  # read by the service

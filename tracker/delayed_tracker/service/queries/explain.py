@@ -1,0 +1,129 @@
+"""Where one position is, why it was not delivered, and what happens next: for machines, and in a sentence for people."""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from delayed_tracker.core.values.columns import ENTRY_ID_MAX, Position
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.core.values.verb_results import Explanation, MessagePlace
+from delayed_tracker.service.queries.segment_reader import SegmentReader
+from delayed_tracker.service.queries.time_span import in_two_units
+from delayed_tracker.service.storage.access import StorageAccess
+from delayed_tracker.service.trackers.host import TrackerHost
+from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound
+
+_ON_DISK = (MessagePlace.LOADING_SEGMENT, MessagePlace.UNLOADED_SEGMENT)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """What memory and disk tell about a position."""
+
+    found: Explanation
+    segment: int | None
+    """The bucket's segment that holds it, if it had to be looked for on disk."""
+    sentence: str
+    now_ms: int
+
+
+def require_entry(position: Position) -> None:
+    """Raise InvalidInput unless this is an entry's place."""
+    if position.ledger_id < 0:
+        raise InvalidInput("position.ledger_id", position.ledger_id, "give 0 or more")
+    if not 0 <= position.entry_id <= ENTRY_ID_MAX:
+        raise InvalidInput("position.entry_id", position.entry_id, f"give 0 to {ENTRY_ID_MAX}")
+
+
+async def explain(host: TrackerHost, access: StorageAccess, position: Position) -> Explained:
+    """Explain a position, reading its segment if it is not in memory.
+
+    Raises:
+        StorageUnavailable: try again.
+    """
+    found = host.to_read().explain(position, host.now())
+    segment, damage = None, ""
+    while found.place in _ON_DISK and found.bucket_id is not None:
+        asked = found
+        try:
+            segment, deliver_at_ms = await _on_disk(host, access, found.bucket_id, position)
+        except (SnapshotNotFound, SnapshotCorrupt) as error:
+            damage = error.message
+            deliver_at_ms = None
+        found = host.to_read().explain(position, host.now())
+        if found != asked:
+            segment, damage = None, ""
+            continue  # It moved while its segment was read.
+        if deliver_at_ms is not None:
+            available_at_ms = host.to_read().limits.due_from_ms(deliver_at_ms)
+            found = replace(found, deliver_at_ms=deliver_at_ms, available_at_ms=available_at_ms)
+        break
+    now_ms = host.now_ms()
+    return Explained(found, segment, _sentence(found, host.to_read().mark_delete, now_ms, segment, damage), now_ms)
+
+
+async def _on_disk(
+    host: TrackerHost, access: StorageAccess, bucket_id: int, position: Position
+) -> tuple[int | None, int | None]:
+    """The segment that holds a position, and its deadline there; None if the snapshot does not hold it."""
+    reader = SegmentReader(access, bucket_id, host.counters)
+    metadata = await reader.metadata()
+    segment = next((number for number, bits in enumerate(metadata.segment_bits) if bits.has(position)), None)
+    if segment is None:
+        return None, None
+    rows = await reader.rows(segment, segment)
+    at = (rows.ledger_id == position.ledger_id) & (rows.entry_id == position.entry_id)
+    deadlines = rows.deliver_at_ms[at]
+    return segment, int(deadlines[0]) if len(deadlines) else None
+
+
+def _sentence(found: Explanation, mark_delete: Position, now_ms: int, segment: int | None, damage: str) -> str:
+    match found.place:
+        case MessagePlace.NOT_TRACKED:
+            return (
+                "It is not tracked: it was never offered, was due when it was offered, was delivered and acknowledged, or "
+                "was cancelled. If the cursor has not acknowledged it, the dispatcher's next replay offers it again."
+            )
+        case MessagePlace.ACKNOWLEDGED:
+            return f"The cursor has acknowledged it: mark-delete is at {mark_delete}. It is not delivered again."
+        case MessagePlace.LEASED:
+            return (
+                f"It was due at {_moment(found.deliver_at_ms)}, was delivered, and is held under lease {found.lease_id}. "
+                f"Unless it is acknowledged before, polls hand it out again {_when(found.available_at_ms, now_ms)}."
+            )
+    where = {
+        MessagePlace.MEMORY: "It waits in memory",
+        MessagePlace.LOADED_SEGMENT: f"It waits in memory, read from bucket {found.bucket_id}",
+        MessagePlace.LOADING_SEGMENT: f"It is on disk in bucket {found.bucket_id}, from which segments are being read",
+        MessagePlace.UNLOADED_SEGMENT: f"It is on disk in bucket {found.bucket_id}",
+    }[found.place]
+    if segment is not None:
+        where += f", segment {segment}"
+    if damage:
+        return (
+            f"{where}, but its snapshot cannot be read: {damage} Once delivery needs it, the bucket is dropped and the "
+            "dispatcher is asked to replay."
+        )
+    if found.deliver_at_ms is None or found.available_at_ms is None:
+        return f"{where}, but the snapshot does not hold it: verify the snapshots."
+    due = f"{where}; its deadline is {_moment(found.deliver_at_ms)}"
+    if found.available_at_ms > now_ms:
+        return f"{due}, and polls hand it out {_when(found.available_at_ms, now_ms)}."
+    if found.place in _ON_DISK:
+        return f"{due}, which has come: a poll hands it out as soon as its segment has been read."
+    return f"{due}, which has come: the next poll with room hands it out, after those that were due earlier."
+
+
+def _when(moment_ms: int | None, now_ms: int) -> str:
+    assert moment_ms is not None
+    return f"from {_moment(moment_ms)} on (in {in_two_units(max(moment_ms - now_ms, 0))})"
+
+
+def _moment(moment_ms: int | None) -> str:
+    """UTC, or the bare number for a year that has no name."""
+    assert moment_ms is not None
+    try:
+        moment = (_EPOCH + timedelta(milliseconds=moment_ms)).replace(tzinfo=None)
+        return moment.isoformat(sep=" ", timespec="milliseconds") + "Z"
+    except OverflowError:
+        return f"{moment_ms} ms"

@@ -1,0 +1,112 @@
+"""The ledgers that a service may be asked about: opened at its start, if the settings name any."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import structlog
+
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.messages import MessageId
+from delayed_tracker.ledger.queries.async_queries import AsyncTopicQueries
+from delayed_tracker.ledger.queries.message_index import IndexLookupMode
+from delayed_tracker.ledger.source_url import open_sources, split_sources
+from delayed_tracker.service.errors import BrokerMetadataDisabled, LedgerSourceNotSet, Recovering
+from delayed_tracker.service.settings.settings import Settings
+
+_log = structlog.stdlib.get_logger("delayed_tracker.service")
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerAnswers:
+    """How questions about ledgers are answered."""
+
+    mode: IndexLookupMode
+    """Whose rules a message id by index follows, if the call does not say."""
+    interceptors_configured: bool
+    """Whether ``brokerEntryMetadataInterceptors`` has any, which a Pulsar-compatible answer asks first."""
+    exposes_broker_metadata: bool
+    """Whether readers that know of broker frames are shown them."""
+    entries_max: int
+    """Entries in one page."""
+    bytes_max: int
+    """Payload bytes in one page."""
+    retry_after_ms: int
+    """What callers are told to wait while the ledgers are being opened."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """As the settings say."""
+        return cls(
+            mode=IndexLookupMode(settings.message_id_by_index_mode),
+            interceptors_configured=bool(settings.broker_entry_metadata_interceptors.strip(", ")),
+            exposes_broker_metadata=settings.expose_broker_entry_metadata,
+            entries_max=settings.ledger_read_entries_max,
+            bytes_max=settings.read_bytes_max,
+            retry_after_ms=settings.retry_after_ms,
+        )
+
+
+class LedgerAccess:
+    """What both edges of the service ask about ledgers. Started once, closed once."""
+
+    def __init__(self, source_url: str, answers: LedgerAnswers) -> None:
+        """Nothing is opened yet; there may be several URLs, divided by spaces, or none."""
+        self.answers = answers
+        self._source_url = source_url
+        self._queries: AsyncTopicQueries | None = None
+
+    @property
+    def queries(self) -> AsyncTopicQueries:
+        """What answers.
+
+        Raises:
+            LedgerSourceNotSet: there are no ledgers to ask about.
+            Recovering: they are not open yet, or any more.
+        """
+        if not self._source_url:
+            raise LedgerSourceNotSet
+        if self._queries is None:
+            raise Recovering("the ledgers are not open", retry_after_ms=self.answers.retry_after_ms)
+        return self._queries
+
+    async def start(self) -> None:
+        """Open the source, which may take as long as looking through all its files.
+
+        Raises:
+            InvalidInput: the URL names nothing that can be opened, or a file cannot be read.
+            LedgerFileInvalid, MetadataInvalid: a file is not what it should be, or damaged.
+        """
+        if not self._source_url:
+            return
+        _log.info("opening ledgers", source=self._source_url)
+        try:
+            self._queries = await AsyncTopicQueries.open(lambda: open_sources(split_sources(self._source_url)))
+        except InvalidInput as error:
+            raise InvalidInput("ledgerSourceUrl", self._source_url, error.remedy) from error
+        except OSError as error:
+            # Of a bucket or ZooKeeper: no file has its name.
+            raise InvalidInput("ledgerSourceUrl", self._source_url, f"{error}; name what can be read") from error
+
+    def require_index_metadata(self, mode: IndexLookupMode) -> None:
+        """What a broker asks before anything else.
+
+        Raises:
+            BrokerMetadataDisabled: the answer is to be Pulsar's, and no interceptors are configured.
+        """
+        if mode is IndexLookupMode.PULSAR_COMPATIBLE and not self.answers.interceptors_configured:
+            raise BrokerMetadataDisabled
+
+    async def message_id_by_index(self, topic: str, index: int, *, mode: IndexLookupMode) -> MessageId:
+        """As :meth:`~delayed_tracker.ledger.queries.topic_queries.TopicQueries.get_message_id_by_index`.
+
+        Raises:
+            BrokerMetadataDisabled: as :meth:`require_index_metadata`.
+        """
+        self.require_index_metadata(mode)
+        return await self.queries.get_message_id_by_index(topic, index, mode=mode)
+
+    async def close(self) -> None:
+        """Release the files; harmless if nothing was opened."""
+        if self._queries is not None:
+            queries, self._queries = self._queries, None
+            await queries.close()

@@ -1,0 +1,99 @@
+"""Pages of trackers: which are open, and which only have something on disk."""
+
+import base64
+import binascii
+import heapq
+import json
+from dataclasses import dataclass
+
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.errors import TrackerKey
+from delayed_tracker.service.trackers.host import TrackerHost
+from delayed_tracker.service.trackers.registry import TrackerRegistry
+from delayed_tracker.storage.errors import StorageUnavailable
+
+PAGE_SIZE_DEFAULT = 1_000
+PAGE_SIZE_MAX = 10_000
+_ROW_NUMBERS_BYTES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerRow:
+    """One tracker, and its host if it is loaded."""
+
+    key: TrackerKey
+    host: TrackerHost | None
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its row in an answer, about."""
+        names = (*self.key, self.host.owner if self.host else "")
+        return _ROW_NUMBERS_BYTES + sum(len(name.encode()) for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerPage:
+    """Trackers ascending by topic and subscription, and the token of the next page; empty on the last one."""
+
+    rows: list[TrackerRow]
+    next_token: str
+
+
+async def tracker_page(registry: TrackerRegistry, *, topic_prefix: str, page_size: int, page_token: str) -> TrackerPage:
+    """One page of the trackers whose topic begins with a prefix.
+
+    A page is shorter than asked for if its names would take more than half of what an answer may have. The next begins
+    after its last tracker, so that trackers which come or go meanwhile shift nothing.
+
+    Args:
+        registry: of the trackers.
+        topic_prefix: empty is every topic.
+        page_size: 1 to ``PAGE_SIZE_MAX``; 0 is the default.
+        page_token: of the page before; empty is the first page.
+    Raises:
+        InvalidInput: a page size out of range, or a token that no page carried.
+        StorageUnavailable: try again.
+    """
+    if not 0 <= page_size <= PAGE_SIZE_MAX:
+        raise InvalidInput("page_size", page_size, f"give 1 to {PAGE_SIZE_MAX}, or 0 for {PAGE_SIZE_DEFAULT}")
+    after = _read_token(page_token) if page_token else None
+    size = page_size or PAGE_SIZE_DEFAULT
+    found = heapq.nsmallest(
+        size + 1,
+        (
+            key
+            for key in await registry.known_keys()
+            if key.topic.startswith(topic_prefix) and (after is None or key > after)
+        ),
+    )
+    bytes_left = registry.service_limits.message_bytes_max // 2
+    rows: list[TrackerRow] = []
+    for key in found[:size]:
+        row = TrackerRow(key, registry.loaded(key))
+        bytes_left -= row.size_bytes
+        if rows and bytes_left < 0:
+            break
+        rows.append(row)
+    return TrackerPage(rows, _token(rows[-1].key) if len(found) > len(rows) else "")
+
+
+async def is_stored(registry: TrackerRegistry, key: TrackerKey) -> bool | None:
+    """Whether the storage has a tracker; None if it cannot tell now. It is asked once: this is for the text of an error."""
+    try:
+        return key in await registry.storage.trackers()
+    except StorageUnavailable:
+        return None
+
+
+def _token(last: TrackerKey) -> str:
+    return base64.urlsafe_b64encode(json.dumps(last, ensure_ascii=False).encode()).decode()
+
+
+def _read_token(token: str) -> TrackerKey:
+    try:
+        names = json.loads(base64.urlsafe_b64decode(token.encode()))
+    except (binascii.Error, ValueError):
+        names = None
+    if not isinstance(names, list) or [type(name) for name in names] != [str, str]:
+        raise InvalidInput("page_token", token[:64], "give the next_page_token of the answer before")
+    return TrackerKey(*names)

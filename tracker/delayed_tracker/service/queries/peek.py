@@ -1,0 +1,115 @@
+"""A look at what is due between two moments, in memory or not, without any side effect.
+
+The tracker is looked at once; segments that are not in memory are then read in the order of their first deadline, until
+no unread one can begin before the last row of the answer. So memory is bounded by the answer and one read.
+"""
+
+import heapq
+from dataclasses import dataclass
+
+from delayed_tracker.core.inspect.inspection import UnloadedSegments
+from delayed_tracker.core.values.columns import INT63_MAX, BoolArray, IndexColumns
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.service.queries.segment_reader import SegmentReader, batch_end
+from delayed_tracker.service.storage.access import StorageAccess
+from delayed_tracker.service.trackers.host import TrackerHost
+from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound
+
+PEEK_MESSAGES_MAX = 10_000
+_LOOKS_MAX = 3
+"""A bucket that was merged or drained while it was read is looked for anew this often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peeked:
+    """Tracked rows in delivery order, which of them are leased, and whether there are more in the range."""
+
+    indexes: IndexColumns
+    leased: BoolArray
+    truncated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Deadlines in [from_ms, until_ms), and how many of them at most."""
+
+    from_ms: int
+    until_ms: int | None
+    max_count: int
+
+    def __post_init__(self) -> None:
+        """Refuse what no peek may ask for."""
+        if self.from_ms < 0:
+            raise InvalidInput("from_ms", self.from_ms, "give 0 or more")
+        if self.until_ms is not None and self.until_ms <= self.from_ms:
+            raise InvalidInput("until_ms", self.until_ms, "give more than from_ms, or leave it out")
+        if not 1 <= self.max_count <= PEEK_MESSAGES_MAX:
+            raise InvalidInput("max_messages", self.max_count, f"give 1 to {PEEK_MESSAGES_MAX}")
+
+    @property
+    def last_ms(self) -> int:
+        """The last deadline inside."""
+        return INT63_MAX if self.until_ms is None else self.until_ms - 1
+
+
+async def peek(host: TrackerHost, access: StorageAccess, window: Window) -> Peeked:
+    """The first rows of the window, as they were tracked at one moment.
+
+    Raises:
+        SnapshotNotFound, SnapshotCorrupt: a bucket that the tracker relies on cannot be read.
+        StorageUnavailable: try again.
+    """
+    for looks_left in reversed(range(_LOOKS_MAX)):
+        tracker = host.to_read()
+        loaded, leased = tracker.loaded_between(window.from_ms, window.until_ms)
+        nearest = slice(0, window.max_count + 1)
+        held = loaded.take(leased)
+        try:
+            found = await _with_unloaded(host, access, window, loaded.take(nearest), tracker.unloaded())
+        except (SnapshotNotFound, SnapshotCorrupt):
+            if not looks_left:
+                raise
+            continue
+        shown = found.take(slice(0, window.max_count))
+        return Peeked(shown, _leased_among(shown, held), len(found) > window.max_count)
+    raise AssertionError("the last look returns or raises")
+
+
+async def _with_unloaded(
+    host: TrackerHost,
+    access: StorageAccess,
+    window: Window,
+    best: IndexColumns,
+    unloaded: list[UnloadedSegments],
+) -> IndexColumns:
+    """The first ``max_count`` + 1 rows of what is in memory and of what is not."""
+    wanted = window.max_count + 1
+    # (first deadline of the next segment to read, which bucket, which of its unloaded segments)
+    unread: list[tuple[int, int, int]] = []
+    for which, bucket in enumerate(unloaded):
+        segment = int(bucket.bounds.max_deliver_at_ms.searchsorted(window.from_ms))
+        if segment < len(bucket.bounds):
+            unread.append((int(bucket.bounds.min_deliver_at_ms[segment]), which, segment))
+    heapq.heapify(unread)
+    while unread:
+        first_ms, which, segment = heapq.heappop(unread)
+        limit_ms = min(window.last_ms, int(best.deliver_at_ms[-1])) if len(best) == wanted else window.last_ms
+        if first_ms > limit_ms:
+            break
+        bucket = unloaded[which]
+        bounds = bucket.bounds
+        within = int(bounds.min_deliver_at_ms.searchsorted(limit_ms, side="right"))
+        end = min(batch_end(bounds.count, segment, rows_max=wanted), within - 1)
+        reader = SegmentReader(access, bucket.bucket_id, host.counters)
+        rows = await reader.rows(bucket.first_segment + segment, bucket.first_segment + end)
+        inside = (rows.deliver_at_ms >= window.from_ms) & (rows.deliver_at_ms <= window.last_ms)
+        live = rows.take(inside & bucket.bits.contains(rows.positions))
+        best = IndexColumns.concat([best, live]).sorted().take(slice(0, wanted))
+        if end + 1 < len(bounds):
+            heapq.heappush(unread, (int(bounds.min_deliver_at_ms[end + 1]), which, end + 1))
+    return best
+
+
+def _leased_among(rows: IndexColumns, leased: IndexColumns) -> BoolArray:
+    return PositionBitmap.of(leased.positions).contains(rows.positions)

@@ -1,0 +1,365 @@
+"""The service as a whole: its parts are made, connected, started and stopped here, and nowhere else.
+
+Start: both addresses are bound, HTTP answers (live, not ready), kernels are loaded (or compile in the background), the
+storage and the ledgers open, gRPC answers, ready. Stop: health says NOT_SERVING, new calls are refused, waiting polls end, effects
+finish, connections close, the storage and the ledgers close. A stop takes no longer than the grace period; what it cuts
+off is safe, since storing is all or nothing.
+"""
+
+import asyncio
+import contextlib
+import gc
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import grpc
+import structlog
+from grpc_health.v1 import health
+
+from delayed_tracker.client.model.channel import METADATA_BYTES_MAX
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.clock import Clock, SystemClock
+from delayed_tracker.service.exposition.exporter import Names, ServiceMetrics
+from delayed_tracker.service.grpc.ledger_servicer import LedgerServicer
+from delayed_tracker.service.grpc.methods import serve_ledgers, serve_tracker
+from delayed_tracker.service.grpc.reflection import Reflection
+from delayed_tracker.service.grpc.servicer import TrackerServicer
+from delayed_tracker.service.grpc.standard_methods import serve_health, serve_reflection
+from delayed_tracker.service.http.connections import HttpLimits
+from delayed_tracker.service.http.edge import HttpServer, build_app
+from delayed_tracker.service.http.message_id import AdminHooks, message_id_routes
+from delayed_tracker.service.instruments.loop_lag import LoopLag
+from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
+from delayed_tracker.service.process.freed_memory import FreedMemory, allocate_in_two_arenas, trim_of_this_process
+from delayed_tracker.service.process.health import LEDGER_SERVICE_NAME, SERVICE_NAME, Health, Stage
+from delayed_tracker.service.process.kernel_start import KernelStart
+from delayed_tracker.service.process.listen import AddressInUse, address_count, listen
+from delayed_tracker.service.process.open_files import (
+    ConnectionCaps,
+    open_files_count,
+    open_files_limit,
+    raise_open_files_limit,
+)
+from delayed_tracker.service.process.ready_file import ReadyFile
+from delayed_tracker.service.process.reloading import Reloader
+from delayed_tracker.service.queries.ledger_access import LedgerAccess, LedgerAnswers
+from delayed_tracker.service.settings.keys import Address
+from delayed_tracker.service.settings.settings import Settings
+from delayed_tracker.service.telemetry.logs import set_log_level
+from delayed_tracker.service.trackers.registry import TrackerRegistry
+from delayed_tracker.storage.errors import StorageBackendMissing, UnknownStorageScheme
+from delayed_tracker.storage.protocol import SnapshotStore
+from delayed_tracker.storage.registry import open_storage
+
+if TYPE_CHECKING:
+    from delayed_tracker.service.telemetry.tracing import Tracing
+
+_STORAGE_KEY = "bucketSnapshotStorageUrl"
+_UNLIMITED = 2**31 - 1
+_STREAMS_BEYOND_CALLS = 100
+"""Of one connection: so that the call above the limit is refused with a reason, and health is answered meanwhile."""
+_CLOSE_MS = 1_000
+"""The end of the grace period is kept for closing connections and the storage."""
+_CLOSE_SECONDS_MIN = 0.1
+"""Each of the two gets this long even if nothing is left of it."""
+
+_log = structlog.stdlib.get_logger("delayed_tracker.service")
+
+
+@dataclass(frozen=True, slots=True)
+class BoundAddresses:
+    """Where a running service listens: ports as the system gave them."""
+
+    grpc: Address
+    http: Address
+
+    def to_json(self) -> str:
+        """What ``--ready-file`` holds: both addresses as ``host:port``, and the process id."""
+        return json.dumps({"grpc": str(self.grpc), "http": str(self.http), "pid": os.getpid()})
+
+
+class TrackerServer:
+    """One service in the running event loop. Started once, stopped once."""
+
+    def __init__(
+        self, settings: Settings, *, clock: Clock | None = None, admin_hooks: AdminHooks | None = None
+    ) -> None:
+        """See :meth:`start`; nothing is opened yet.
+
+        Raises:
+            UnknownStorageScheme, StorageBackendMissing, InvalidInput: the storage URL names nothing that can be opened.
+        """
+        self.settings = settings
+        self.health = Health()
+        clock = clock or SystemClock()
+        backend, _, _ = settings.storage_url.partition(":")
+        self._tracing = _tracing_of(settings)
+        self._storage = MeasuredStorage(
+            _storage_of(settings), backend, clock, slow_ms=settings.slow_storage_ms, spans=self._tracing
+        )
+        self.trackers = TrackerRegistry(
+            self._storage,
+            settings.tracker_limits(),
+            service_limits=settings.service_limits(),
+            clock=clock,
+        )
+        self.trackers.calls.spans = self._tracing
+        self._loop_lag = LoopLag(self.trackers.instruments.loop_lag)
+        self._kernels = KernelStart()
+        self._freed_memory = FreedMemory(give_back=trim_of_this_process())
+        self.ledgers = LedgerAccess(settings.ledger_source_url, LedgerAnswers.of(settings))
+        self._admin_hooks = admin_hooks or AdminHooks()
+        self._grpc: grpc.aio.Server | None = None
+        self._http: HttpServer | None = None
+
+    async def start(self) -> BoundAddresses:
+        """Return once calls are answered.
+
+        Raises:
+            OpenFilesLimitTooLow, InvalidInput: the limit of open files is too low for the service, or for its settings.
+            AddressInUse, AddressUnusable: one of the addresses cannot be bound; nothing was opened.
+            StorageInUse, StorageFormatUnsupported, StorageUnavailable: the storage cannot be opened; all is released.
+            InvalidInput, LedgerFileInvalid, MetadataInvalid: the ledgers cannot be opened; all is released.
+        """
+        async with contextlib.AsyncExitStack() as undo:
+            undo.push_async_callback(self.trackers.close)
+            caps = self._connection_caps(open_count=0)
+            # gRPC cannot give back an address before it has served; until the storage is open, a plain socket holds it.
+            held, grpc_address = await listen("grpcListenAddress", self.settings.grpc_address)
+            undo.callback(held.close)
+            listener, http_address = await listen("httpListenAddress", self.settings.http_address)
+            metrics = ServiceMetrics(
+                self.trackers,
+                version=metadata.version("delayed-tracker"),
+                storage=self._storage,
+                cluster=self.settings.cluster_name,
+                names=Names(self.settings.metrics_names),
+            )
+            admin = message_id_routes(self.ledgers, self._admin_hooks)
+            app = build_app(self.health, metrics, *admin)
+            limits = HttpLimits(caps.http, self.settings.http_client_timeout_ms)
+            http = HttpServer(app, listener, limits=limits, clock=self.trackers.clock)
+            undo.push_async_callback(http.stop)
+            await http.start()
+            undo.push_async_callback(self._kernels.stop)
+            await self._kernels.start()
+            await self._start_storage()
+            undo.push_async_callback(self.ledgers.close)
+            await self.ledgers.start()
+            held.close()
+            caps = self._connection_caps(open_count=open_files_count())
+            http.set_connections_max(caps.http)
+            # gRPC listens on each address that a host name stands for, and counts the connections of each apart.
+            each = max(caps.grpc // await address_count("grpcListenAddress", grpc_address), 1)
+            server = self._bound_grpc(grpc_address, each)
+            await server.start()
+            undo.pop_all()
+        self._grpc, self._http = server, http
+        self._freed_memory.start()
+        self._loop_lag.start()
+        await self.health.enter(Stage.SERVING)
+        return BoundAddresses(grpc_address, http_address)
+
+    def apply(self, settings: Settings) -> None:
+        """Put settings in force that differ from the present ones in reloadable keys only."""
+        before, self.settings = self.settings, settings
+        self.trackers.service_limits.adopt(settings.service_limits())
+        self.trackers.unstored.call_next()
+        if self._http is not None:
+            self._http.set_client_timeout(settings.http_client_timeout_ms)
+        if settings.log_level != before.log_level:
+            set_log_level(settings.log_level)
+
+    def _connection_caps(self, *, open_count: int) -> ConnectionCaps:
+        return ConnectionCaps.within(
+            open_files_limit(),
+            open_count=open_count,
+            storage_operations_max=self.settings.storage_operations_max,
+            grpc=self.settings.grpc_connections_max,
+            http=self.settings.http_connections_max,
+        )
+
+    async def _start_storage(self) -> None:
+        try:
+            await self.trackers.start()
+        except InvalidInput as error:
+            # A backend knows its part of the URL; the operator knows the key and all of it.
+            raise InvalidInput(_STORAGE_KEY, self.settings.storage_url, error.remedy) from error
+
+    async def stop(self) -> None:
+        """Drain in order, within the grace period; harmless if the start failed or has not happened."""
+        if self._grpc is None or self._http is None:
+            return
+        server, http = self._grpc, self._http
+        self._grpc, self._http = None, None
+        self._freed_memory.stop()
+        self._loop_lag.stop()
+        loop = asyncio.get_running_loop()
+        grace_ends = loop.time() + self.settings.shutdown_grace_ms / 1_000
+
+        def remaining_seconds() -> float:
+            return max(grace_ends - loop.time(), _CLOSE_SECONDS_MIN)
+
+        await self._kernels.stop()
+        await self.health.enter(Stage.DRAINING)
+        await self.trackers.drain(max(self.settings.shutdown_grace_ms - _CLOSE_MS, 0))
+        self.health.end_watches()
+        await server.stop(remaining_seconds())
+        try:
+            async with asyncio.timeout(remaining_seconds()):
+                await self.trackers.close()
+        except TimeoutError:
+            _log.warning("storage did not close in time", storage=self.settings.storage_url)
+        await http.stop()
+        try:
+            async with asyncio.timeout(remaining_seconds()):
+                await self.ledgers.close()
+        except TimeoutError:
+            _log.warning("ledgers did not close in time", ledgers=self.settings.ledger_source_url)
+        if self._tracing is not None:
+            await _close_tracing(self._tracing, remaining_seconds())
+
+    def _bound_grpc(self, address: Address, connections_max: int) -> grpc.aio.Server:
+        server = grpc.aio.server(options=self._grpc_options(connections_max))
+        serve_tracker(TrackerServicer(self.trackers), server, self.trackers.calls)
+        serve_ledgers(LedgerServicer(self.ledgers), server, self.trackers.calls)
+        serve_health(self.health, server, self.trackers.calls.receiving)
+        names = (SERVICE_NAME, LEDGER_SERVICE_NAME, health.SERVICE_NAME)
+        serve_reflection(Reflection(names, self.trackers.calls), server, self.trackers.calls.receiving)
+        try:
+            server.add_insecure_port(str(address))
+        except RuntimeError as error:
+            raise AddressInUse("grpcListenAddress", address) from error
+        return server
+
+    def _grpc_options(self, connections_max: int) -> list[tuple[str, int]]:
+        keepalive_ms = self.settings.grpc_keepalive_ms
+        return [
+            # One more is accepted and closed at once; those that do not begin to speak HTTP/2 go by themselves.
+            ("grpc.max_allowed_incoming_connections", connections_max),
+            ("grpc.server_handshake_timeout_ms", self.settings.grpc_handshake_timeout_ms),
+            ("grpc.so_reuseport", 0),  # else a second service would share the port instead of being refused
+            # Calls that the event loop has not seen yet. gRPC cancels them at random from 1,000 on, without a word to the
+            # client; here they wait for their turn, and above ``calls_max`` they are refused with a status and a delay.
+            # What one connection has under way is bounded all the same: what is more waits in the client.
+            ("grpc.server.max_pending_requests", _UNLIMITED),
+            ("grpc.server.max_pending_requests_hard_limit", _UNLIMITED),
+            ("grpc.max_concurrent_streams", self.settings.calls_max + _STREAMS_BEYOND_CALLS),
+            # With its probes gRPC would soon take megabytes of each call that nobody reads, instead of 64 KiB. A message
+            # that is asked for has a window of its own size all the same.
+            ("grpc.http2.bdp_probe", 0),
+            # Alike, or gRPC would refuse at random between the two.
+            ("grpc.max_metadata_size", METADATA_BYTES_MAX),
+            ("grpc.absolute_max_metadata_size", METADATA_BYTES_MAX),
+            ("grpc.max_receive_message_length", self.settings.grpc_message_bytes_max),
+            ("grpc.max_send_message_length", self.settings.grpc_message_bytes_max),
+            ("grpc.keepalive_time_ms", keepalive_ms),
+            ("grpc.keepalive_timeout_ms", self.settings.grpc_keepalive_timeout_ms),
+            # gRPC waits this long for the answer to any ping, a minute by default, whatever the timeout above is.
+            ("grpc.http2.ping_timeout_ms", self.settings.grpc_keepalive_timeout_ms),
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.http2.min_ping_interval_without_data_ms", keepalive_ms),
+        ]
+
+
+def _storage_of(settings: Settings) -> SnapshotStore:
+    """The storage that the settings name, with errors that say which setting is meant."""
+    try:
+        return open_storage(settings.storage_url)
+    except InvalidInput as error:
+        raise InvalidInput(_STORAGE_KEY, error.value, error.remedy) from error
+    except (UnknownStorageScheme, StorageBackendMissing) as error:
+        raise type(error)(f"{_STORAGE_KEY}: {error.message}") from error
+
+
+def _tracing_of(settings: Settings) -> "Tracing | None":
+    """What sends spans, if the settings name a collector. Only then is OpenTelemetry imported."""
+    if not (endpoint := settings.tracing_endpoint):
+        return None
+    try:
+        from delayed_tracker.service.telemetry.tracing import Tracing  # noqa: PLC0415
+    except ImportError as error:
+        remedy = "install what traces: pip install 'delayed-tracker[tracing]', or leave it empty"
+        raise InvalidInput("tracingEndpoint", endpoint, remedy) from error
+    return Tracing.to(endpoint)
+
+
+async def _close_tracing(tracing: "Tracing", within_seconds: float) -> None:
+    closing = asyncio.get_running_loop().run_in_executor(None, tracing.close)
+    if not (await asyncio.wait([closing], timeout=within_seconds))[0]:
+        _log.warning("spans were not sent in time")
+        tracing.give_up()
+        await closing
+
+
+async def serve(
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    ready_file: Path | None = None,
+    reread: Callable[[], Settings] | None = None,
+) -> BoundAddresses:
+    """Run the service until SIGTERM or SIGINT, and return where it listened once everything is closed.
+
+    Args:
+        settings: all of them; nothing else is read.
+        clock: None is the system's.
+        ready_file: written when calls are answered (``BoundAddresses.to_json``), removed at the end.
+        reread: reads the settings again at SIGHUP, from where they came from; None: SIGHUP does nothing.
+
+    Raises:
+        DelayedTrackerError: the service could not start; ``delayed_tracker.service.process.exit_codes`` gives each its exit code.
+    """
+    allocate_in_two_arenas()
+    raise_open_files_limit()
+    ready = ReadyFile(ready_file)
+    ready.prepare()
+    server = TrackerServer(settings, clock=clock)
+    stop = asyncio.Event()
+    reloader = Reloader(reread, current=lambda: server.settings, apply=server.apply)
+    reloading = asyncio.create_task(reloader.run())
+    with _handled({signal.SIGTERM: stop.set, signal.SIGINT: stop.set, signal.SIGHUP: reloader.ask}):
+        try:
+            bound = await server.start()
+            # What is loaded by now stays: a full collection that walks through it would hold up every call for 50 ms.
+            gc.collect()
+            gc.freeze()
+            _warn_of_open_addresses(bound)
+            ready.write(f"{bound.to_json()}\n")
+            _log.info("ready", grpc=str(bound.grpc), http=str(bound.http), storage=settings.storage_url)
+            await stop.wait()
+            _log.info("stopping", grace_ms=server.settings.shutdown_grace_ms)
+        finally:
+            ready.remove()
+            await server.stop()
+            reloading.cancel()
+            await asyncio.wait([reloading])
+    _log.info("stopped")
+    return bound
+
+
+@contextlib.contextmanager
+def _handled(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
+    """Let the event loop handle signals, and leave each as it was found."""
+    loop = asyncio.get_running_loop()
+    found = {number: signal.getsignal(number) for number in handlers}
+    for number, handler in handlers.items():
+        loop.add_signal_handler(number, handler)
+    try:
+        yield
+    finally:
+        for number in handlers:
+            loop.remove_signal_handler(number)
+            signal.signal(number, found[number])
+
+
+def _warn_of_open_addresses(bound: BoundAddresses) -> None:
+    for key, address in (("grpcListenAddress", bound.grpc), ("httpListenAddress", bound.http)):
+        if not address.is_loopback:
+            _log.warning("reachable from other machines without authentication", key=key, address=str(address))

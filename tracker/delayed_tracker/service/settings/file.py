@@ -1,0 +1,110 @@
+r"""The syntax of ``broker.conf``: ``key=value`` lines with the comments and escapes of Java properties.
+
+Comments start with ``#`` or ``!``. The key ends at the first ``=``, ``:`` or blank that is not escaped. A backslash at
+the end of a line continues it; ``\t \n \r \f \uXXXX`` mean what they do in Java, and before any other character the
+backslash is dropped. Values lose surrounding blanks. The file is UTF-8. A key may be repeated: the last one wins.
+
+Source: ``java.util.Properties.load``, and Pulsar's configuration loader, which trims values.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from delayed_tracker.core.values.errors import DelayedTrackerError
+
+_BLANKS = " \t\f"
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_KEY = re.compile(r"(?P<key>(?:\\.|[^\\=:\s])*)[ \t\f]*(?P<sign>[=:]?)[ \t\f]*(?P<value>.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.)|$)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One ``key=value`` of a file."""
+
+    line: int
+    """Where it starts, 1-based."""
+    key: str
+    value: str
+    bare: str | None = None
+    """The line as it is written, if neither ``=`` nor ``:`` ends the key."""
+
+
+class MalformedLine(DelayedTrackerError):
+    """A line that is no Java property."""
+
+    reason = "MALFORMED_LINE"
+
+    def __init__(self, line: int, text: str, remedy: str) -> None:
+        super().__init__(f"line {line}: {remedy}")
+        self.line = line
+        self.text = text
+        self.remedy = remedy
+
+
+def parse_properties(content: bytes) -> list[Assignment]:
+    """Read every assignment, in order, repeated keys included.
+
+    Raises:
+        MalformedLine: bytes that are not UTF-8, a zero byte, or a broken Unicode escape.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = len(_LINE_END.split(content[: error.start].decode("utf-8")))
+        raise MalformedLine(line, repr(error.object[error.start : error.end]), "save the file as UTF-8") from error
+    if "\0" in text:
+        line = len(_LINE_END.split(text[: text.index("\0")]))
+        raise MalformedLine(line, "a zero byte", "this is no text file: name a file of key=value lines")
+    rows = []
+    for line, logical in _logical_lines(text):
+        match = _KEY.fullmatch(logical)
+        assert match is not None
+        try:
+            key, value = _unescape(match["key"]), _unescape(match["value"]).strip()
+            rows.append(Assignment(line, key, value, bare=None if match["sign"] else logical.rstrip()))
+        except ValueError as error:
+            raise MalformedLine(line, logical, str(error)) from error
+    return rows
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Each line that holds an assignment, continuation lines joined, with the number of its first line."""
+    started = 0
+    joined = ""
+    for number, natural in enumerate(_LINE_END.split(text), start=1):
+        line = natural.lstrip(_BLANKS)
+        if not started:
+            if not line or line[0] in "#!":
+                continue
+            started = number
+        joined += line
+        backslashes = len(joined) - len(joined.rstrip("\\"))
+        if backslashes % 2:
+            joined = joined[:-1]
+            continue
+        yield started, joined
+        started, joined = 0, ""
+    if started:
+        yield started, joined
+
+
+def _unescape(text: str) -> str:
+    """The text that the escapes stand for; a ValueError says what to write instead of a broken one."""
+    unescaped = _ESCAPE.sub(_unescaped_character, text)
+    # Java writes a character beyond the first 65,536 as two escapes; joining them goes by way of UTF-16.
+    try:
+        return unescaped.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError as error:
+        raise ValueError("write both halves of the surrogate pair") from error
+
+
+def _unescaped_character(match: re.Match[str]) -> str:
+    code, character = match.groups(default="")
+    if code:
+        return chr(int(code, 16))
+    if character == "u":
+        raise ValueError("write \\u with four hexadecimal digits, or double the backslash")
+    return _ESCAPES.get(character, character)

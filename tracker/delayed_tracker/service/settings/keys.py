@@ -1,0 +1,213 @@
+"""What a configuration key is: its name, type, unit, range and meaning, and how its text becomes a value.
+
+A key is declared once, as the default of a field of ``delayed_tracker.service.settings.settings.Settings``; parsing, validation,
+``conf/tracker.conf`` and the README's table all read that declaration.
+"""
+
+import dataclasses
+import enum
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from delayed_tracker.core.values.errors import InvalidInput
+
+SettingValue = bool | int | str
+_Value = TypeVar("_Value", bool, int, str)
+
+INT64_MAX = 2**63 - 1
+PORT_MAX = 65_535
+_METADATA_KEY = "setting"
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
+_BOOLEANS = {"true": True, "false": False}
+
+
+class Group(enum.Enum):
+    """The sections of ``conf/tracker.conf``, in order; the value is the section's title."""
+
+    PULSAR = "Delayed delivery: keys as in Pulsar's broker.conf"
+    STORAGE = "Snapshots and memory"
+    LEDGER = "Ledgers to read"
+    DISPATCHER = "What dispatchers may ask for"
+    SERVER = "Addresses, limits and logs of the service"
+
+
+class Form(enum.Enum):
+    """How the text of a value reads."""
+
+    SWITCH = "true or false"
+    NUMBER = "a whole number"
+    TEXT = "text"
+    ADDRESS = "host:port"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen. An IPv6 host is written in brackets; port 0 lets the system choose."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """Read ``host:port``.
+
+        Raises:
+            ValueError: it is not of that form, or the port is above 65535.
+        """
+        host, colon, port = text.rpartition(":")
+        bracketed = host.startswith("[") and host.endswith("]")
+        bare = host[1:-1] if bracketed else host
+        if not colon or not bare or (":" in bare) != bracketed or not re.fullmatch(r"[0-9]{1,5}", port):
+            raise ValueError(text)
+        if int(port) > PORT_MAX or re.search(r"[\s\[\]]", bare):
+            raise ValueError(text)
+        return cls(bare, int(port))
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only processes of this machine can connect; a host name other than localhost counts as not."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class SettingKey:
+    """One configuration key."""
+
+    key: str
+    default: SettingValue
+    group: Group
+    meaning: str
+    form: Form
+    unit: str = ""
+    minimum: int = 0
+    maximum: int = INT64_MAX
+    also: tuple[int, str] | None = None
+    """A number outside the range that is legal too, and what it means."""
+    choices: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Accepted texts and the value each stands for; empty: any text."""
+    not_built: str = ""
+    """Why only the default is accepted; empty: every value in range is."""
+    reloadable: bool = False
+    """Whether SIGHUP puts a changed value in force; else it needs a restart."""
+
+    @property
+    def allowed(self) -> str:
+        """The range in words, as the documentation and the errors give it."""
+        if self.not_built:
+            shown = self.render(self.default)
+            return f"only {shown or 'empty'}"
+        if self.choices:
+            return ", ".join(self.choices)
+        if self.form is Form.NUMBER:
+            also = f", or {self.also[0]} ({self.also[1]})" if self.also else ""
+            return f"{self.minimum} to {self.maximum}{also}"
+        return str(self.form.value)
+
+    def parse(self, text: str) -> SettingValue:
+        """Turn the text of a file or of the environment into a valid value.
+
+        Raises:
+            InvalidInput: it does not read as this key's form, or the value is not allowed.
+        """
+        value: SettingValue
+        if self.form is Form.SWITCH:
+            if text.lower() not in _BOOLEANS:
+                raise InvalidInput(self.key, text, "give true or false")
+            value = _BOOLEANS[text.lower()]
+        elif self.form is Form.NUMBER:
+            if not _WHOLE_NUMBER.fullmatch(text):
+                raise InvalidInput(self.key, text, f"give a whole number, {self.allowed}")
+            value = int(text)
+        else:
+            value = self.choices.get(text, text)
+        self.check(value)
+        return value
+
+    def check(self, value: SettingValue) -> None:
+        """Refuse a value this key cannot have.
+
+        Raises:
+            InvalidInput: naming the key, the value and what is allowed.
+        """
+        if self.not_built and value != self.default:
+            shown = self.render(self.default)
+            remedy = f"leave it {shown}" if shown else "leave it empty"
+            raise InvalidInput(self.key, value, f"{self.not_built}; {remedy}")
+        if self.form is Form.SWITCH and not isinstance(value, bool):
+            raise InvalidInput(self.key, value, "give true or false")
+        if self.form is Form.NUMBER:
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise InvalidInput(self.key, value, f"give a whole number, {self.allowed}")
+            if not self.minimum <= value <= self.maximum and not (self.also and value == self.also[0]):
+                raise InvalidInput(self.key, value, f"give {self.allowed}")
+        if self.choices and value not in self.choices.values():
+            raise InvalidInput(self.key, value, f"give one of {self.allowed}")
+        if self.form is Form.ADDRESS:
+            try:
+                Address.parse(str(value))
+            except ValueError:
+                remedy = "give host:port such as 127.0.0.1:7650 or [::1]:7650, port 0 to 65535 (0: any free one)"
+                raise InvalidInput(self.key, value, remedy) from None
+
+    @staticmethod
+    def render(value: SettingValue) -> str:
+        """The text that ``parse`` reads back as ``value``."""
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def setting(
+    default: _Value,
+    key: str,
+    group: Group,
+    meaning: str,
+    *,
+    unit: str = "",
+    minimum: int = 0,
+    maximum: int = INT64_MAX,
+    also: tuple[int, str] | None = None,
+    choices: Mapping[str, str] | None = None,
+    address: bool = False,
+    not_built: str = "",
+    reloadable: bool = False,
+) -> _Value:
+    """Declare a dataclass field that is a configuration key; its form follows from the type of ``default``."""
+    if isinstance(default, bool):
+        form = Form.SWITCH
+    elif isinstance(default, int):
+        form = Form.NUMBER
+    else:
+        form = Form.ADDRESS if address else Form.TEXT
+    declared = SettingKey(
+        key=key,
+        default=default,
+        group=group,
+        meaning=meaning,
+        form=form,
+        unit=unit,
+        minimum=minimum,
+        maximum=maximum,
+        also=also,
+        choices=choices or {},
+        not_built=not_built,
+        reloadable=reloadable,
+    )
+    field: _Value = dataclasses.field(default=default, metadata={_METADATA_KEY: declared})
+    return field
+
+
+def setting_of(field: "dataclasses.Field[SettingValue]") -> SettingKey:
+    """The key that a field of ``Settings`` declares."""
+    declared = field.metadata[_METADATA_KEY]
+    assert isinstance(declared, SettingKey)
+    return declared

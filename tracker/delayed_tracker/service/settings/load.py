@@ -1,0 +1,228 @@
+"""Where settings come from: the default, then a broker.conf, then the file, then the environment, then what the command
+line sets.
+
+A broker.conf is Pulsar's own file, taken as it is: keys that are ours are validated, all others are ignored and listed.
+Two kinds are errors even there, since ignoring them would change when messages are delivered: a key that looks like one
+of ours but for a slip, and a key of delayed delivery that this service does not know.
+
+The environment variable of a key is ``TRACKER_`` and the key, compared without regard to case and underscores: both
+``TRACKER_delayedDeliveryTickTimeMillis`` and ``TRACKER_DELAYED_DELIVERY_TICK_TIME_MILLIS`` are this key. A variable that
+starts with ``TRACKER_`` and is no key is an error, except those that Kubernetes sets for a service named ``tracker``.
+"""
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
+from delayed_tracker.ledger.whole_file import read_whole
+from delayed_tracker.service.settings.file import Assignment, MalformedLine, parse_properties
+from delayed_tracker.service.settings.keys import SettingKey
+from delayed_tracker.service.settings.settings import Settings, setting_fields
+
+ENVIRONMENT_PREFIX = "TRACKER_"
+DEFAULT_ORIGIN = "default"
+CONFIG_BYTES_MAX = 2**20
+"""A larger file is refused; Pulsar's broker.conf has some 80 kB, most of it comments."""
+_SLIP_SIMILARITY = 0.9
+"""In a broker.conf a key at least this similar to one of ours is a slip of the pen; most of its keys are like none."""
+_DELAYED_DELIVERY = "delayeddelivery"
+_KUBERNETES_VARIABLE = re.compile(r"TRACKER_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\w+)?)")
+
+
+@dataclass(frozen=True, slots=True)
+class SettingProblem:
+    """One thing that is wrong: where, with which key and value, and what to do about it."""
+
+    origin: str
+    key: str
+    value: str | None
+    """None: what was written is no ``key=value``, and ``key`` holds all of it."""
+    remedy: str
+    line: int | None = None
+    """Where in the file, 1-based; None if it comes from elsewhere. ``origin`` has it, too."""
+
+    def __str__(self) -> str:
+        written = self.key if self.value is None else f"{self.key}={self.value}"
+        return f"{self.origin}: {written}: {self.remedy}"
+
+
+class InvalidSettings(DelayedTrackerError):
+    """The configuration does not hold; the message has one line for each problem."""
+
+    reason = "INVALID_SETTINGS"
+
+    def __init__(self, problems: Iterable[SettingProblem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """One key with its value as text, and where the value comes from (``default``, ``FILE:LINE``, ...)."""
+
+    key: str
+    value: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSettings:
+    """Valid settings, and the origin of each value."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+    ignored: tuple[str, ...] = ()
+    """Keys of the broker.conf that are none of ours, in the order of the file."""
+
+    def rows(self) -> list[SettingRow]:
+        """Every key, in the order of ``conf/tracker.conf``."""
+        return [
+            SettingRow(key, SettingKey.render(value), self.origins[key])
+            for key, value in self.settings.by_key().items()
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A value as somebody wrote it."""
+
+    origin: str
+    name: str
+    """What was written for the key."""
+    value: str
+    line: int | None = None
+    bare: str | None = None
+    """The whole line of a file, if it has no sign of an assignment."""
+
+    @classmethod
+    def of(cls, path: Path, row: Assignment) -> "_Given":
+        return cls(f"{path}:{row.line}", row.key, row.value, row.line, row.bare)
+
+
+def load_settings(
+    path: Path | None = None,
+    *,
+    broker_conf: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    overrides: Mapping[str, str] | None = None,
+) -> LoadedSettings:
+    """Read the settings from their sources; each overrides the one before.
+
+    Args:
+        path: a file of this service's keys in ``broker.conf`` syntax; None: there is none.
+        broker_conf: a ``broker.conf`` of Pulsar; None: there is none.
+        environ: environment variables; None: there are none.
+        overrides: values by exact key, from the command line.
+
+    Raises:
+        InvalidSettings: naming every unknown key and bad value with its origin, and the nearest known key.
+    """
+    given: dict[str, _Given] = {}
+    problems: list[SettingProblem] = []
+    ignored: list[str] = []
+    if broker_conf is not None:
+        for row in _assignments(broker_conf, "--broker-conf", problems):
+            if _is_of_others(row.key):
+                ignored.append(row.key)
+            else:
+                _take(_Given.of(broker_conf, row), row.key, given, problems)
+    if path is not None:
+        for row in _assignments(path, "--config", problems):
+            _take(_Given.of(path, row), row.key, given, problems)
+    _read_environment(environ or {}, given, problems)
+    for key, value in (overrides or {}).items():
+        _take(_Given("command line", key, value), key, given, problems)
+    return dataclasses.replace(_build(given, problems), ignored=tuple(dict.fromkeys(ignored)))
+
+
+def _assignments(path: Path, option: str, problems: list[SettingProblem]) -> list[Assignment]:
+    try:
+        return parse_properties(read_whole(path, CONFIG_BYTES_MAX))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        problems.append(SettingProblem("command line", option, str(path), f"{reason}: name a readable file"))
+    except MalformedLine as error:
+        problems.append(SettingProblem(f"{path}:{error.line}", error.text, None, error.remedy, error.line))
+    return []
+
+
+def _is_of_others(key: str) -> bool:
+    """Whether a key of a broker.conf is none of this service's business."""
+    if key in setting_fields():
+        return False
+    folded = _folded(key)
+    ours = [_folded(known) for known in setting_fields()]
+    return _DELAYED_DELIVERY not in folded and not difflib.get_close_matches(folded, ours, 1, _SLIP_SIMILARITY)
+
+
+def _read_environment(environ: Mapping[str, str], given: dict[str, _Given], problems: list[SettingProblem]) -> None:
+    keys = {_folded(key): key for key in setting_fields()}
+    names: dict[str, str] = {}
+    for name in sorted(environ):
+        if not name.startswith(ENVIRONMENT_PREFIX) or _KUBERNETES_VARIABLE.fullmatch(name):
+            continue
+        written = name.removeprefix(ENVIRONMENT_PREFIX)
+        key = keys.get(_folded(written), written)
+        origin = f"environment {name}"
+        if key in names:
+            remedy = f"{names[key]} is set too: unset one of the two"
+            problems.append(SettingProblem(origin, key, environ[name], remedy))
+            continue
+        names[key] = name
+        _take(_Given(origin, name, environ[name].strip()), key, given, problems)
+
+
+def _take(source: _Given, key: str, given: dict[str, _Given], problems: list[SettingProblem]) -> None:
+    if key in setting_fields():
+        given[key] = source
+        return
+    nearest = _nearest(key)
+    hint = f"; did you mean {nearest}?" if nearest else ": see conf/tracker.conf for those there are"
+    remedy = f"there is no such key{hint}"
+    if source.bare is None:
+        problems.append(SettingProblem(source.origin, key, source.value, remedy, source.line))
+        return
+    remedy = f"the line has no `=`, and {remedy}" if nearest else "the line has no `=`: write KEY=VALUE"
+    problems.append(SettingProblem(source.origin, source.bare, None, remedy, source.line))
+
+
+def _build(given: Mapping[str, _Given], problems: list[SettingProblem]) -> LoadedSettings:
+    values: dict[str, Any] = {}
+    for key, (field, declared) in setting_fields().items():
+        if key not in given:
+            continue
+        try:
+            values[field] = declared.parse(given[key].value)
+        except InvalidInput as error:
+            row = given[key]
+            problems.append(SettingProblem(row.origin, key, row.value, error.remedy, row.line))
+    if problems:
+        raise InvalidSettings(problems)
+    origins = {key: given[key].origin if key in given else DEFAULT_ORIGIN for key in setting_fields()}
+    try:
+        settings = dataclasses.replace(Settings(), **values)
+    except InvalidInput as error:
+        line = given[error.field].line if error.field in given else None
+        raise InvalidSettings(
+            [SettingProblem(origins[error.field], error.field, str(error.value), error.remedy, line)]
+        ) from error
+    return LoadedSettings(settings, origins)
+
+
+def _nearest(key: str) -> str | None:
+    """The known key that looks most like ``key``, compared without case and underscores; None if none looks like it.
+
+    What the keys of delayed delivery begin with counts for nothing: it would make all of them alike.
+    """
+    folded = {_folded(known).replace(_DELAYED_DELIVERY, ""): known for known in setting_fields()}
+    matches = difflib.get_close_matches(_folded(key).replace(_DELAYED_DELIVERY, ""), folded, n=1)
+    return folded[matches[0]] if matches else None
+
+
+def _folded(key: str) -> str:
+    return key.replace("_", "").lower()

@@ -1,0 +1,162 @@
+"""The settings of snapshots: where they are kept, what is in memory of them, and how the storage is used."""
+
+from dataclasses import dataclass
+
+from delayed_tracker.service.settings.keys import Group, setting
+
+_DAY_MS = 86_400_000
+_INT32_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageSettings:
+    """The part of ``Settings`` about snapshots."""
+
+    storage_url: str = setting(
+        "sqlite:data/tracker.db",
+        "bucketSnapshotStorageUrl",
+        Group.STORAGE,
+        "Where snapshots are kept: sqlite:PATH (relative to the working directory; the file and its directory are "
+        "created), or memory: to keep nothing.",
+    )
+    mutable_indexes_max: int = setting(
+        1_000_000,
+        "mutableIndexesMax",
+        Group.STORAGE,
+        "The filling bucket of a tracker is sealed at this many, ledger boundary or not.",
+        unit="indexes",
+        minimum=1,
+        maximum=100_000_000,
+    )
+    late_indexes_max: int = setting(
+        100_000,
+        "lateIndexesMax",
+        Group.STORAGE,
+        "Positions that arrive below sealed ledgers become a bucket of their own at this many.",
+        unit="indexes",
+        minimum=1,
+        maximum=100_000_000,
+    )
+    prefetch_window_ms: int = setting(
+        300_000,
+        "segmentPrefetchWindowMillis",
+        Group.STORAGE,
+        "A segment is read into memory when its first deadline is this near.",
+        unit="ms",
+        maximum=365 * _DAY_MS,
+    )
+    load_indexes_min: int = setting(
+        256,
+        "segmentLoadIndexesMin",
+        Group.STORAGE,
+        "One read takes the segments that follow along until it has this many: small segments are many reads.",
+        unit="indexes",
+        minimum=1,
+        maximum=100_000_000,
+    )
+    load_indexes_max: int = setting(
+        50_000,
+        "segmentLoadIndexesMax",
+        Group.STORAGE,
+        "One read asks for whole segments of up to about this many, at least for one segment.",
+        unit="indexes",
+        minimum=1,
+        maximum=100_000_000,
+    )
+    loaded_indexes_max: int = setting(
+        1_000_000,
+        "loadedIndexesMax",
+        Group.STORAGE,
+        "While all trackers together hold this many that were read from snapshots, each reads only what is due, a segment "
+        "at a time; who waits reads on as others hand out, the nearest deadline first.",
+        unit="indexes",
+        minimum=1,
+        maximum=1_000_000_000,
+    )
+    unstored_indexes_max: int = setting(
+        4_000_000,
+        "unstoredIndexesMax",
+        Group.STORAGE,
+        "Indexes of all trackers that are in memory and in no snapshot yet, or ever, for a tracker in memory. While there "
+        "are this many, a call that adds is refused with OVERLOADED, and a stream waits.",
+        unit="indexes",
+        minimum=1,
+        maximum=1_000_000_000,
+        reloadable=True,
+    )
+    tracker_unstored_indexes_max: int = setting(
+        2_000_000,
+        "trackerUnstoredIndexesMax",
+        Group.STORAGE,
+        "The same of one tracker, so that others have room.",
+        unit="indexes",
+        minimum=1,
+        maximum=1_000_000_000,
+        reloadable=True,
+    )
+    storage_operations_max: int = setting(
+        128,
+        "storageOperationsMax",
+        Group.STORAGE,
+        "Stores, loads and deletes of all trackers that are under way at the same time.",
+        unit="operations",
+        minimum=1,
+        maximum=10_000,
+    )
+    tracker_operations_max: int = setting(
+        4,
+        "trackerStorageOperationsMax",
+        Group.STORAGE,
+        "Stores, or loads, or deletes of one tracker that are under way at the same time, so that others have room.",
+        unit="operations",
+        minimum=1,
+        maximum=10_000,
+    )
+    storage_attempts_max: int = setting(
+        3,
+        "storageAttemptsMax",
+        Group.STORAGE,
+        "A call to a storage that is unavailable is made this many times before its operation counts as failed.",
+        unit="attempts",
+        minimum=1,
+        maximum=100,
+        reloadable=True,
+    )
+    storage_backoff_ms: int = setting(
+        50,
+        "storageBackoffMillis",
+        Group.STORAGE,
+        "Pause before the second attempt; it doubles with each, with jitter.",
+        unit="ms",
+        minimum=1,
+        maximum=_DAY_MS,
+        reloadable=True,
+    )
+    retry_backoff_ms: int = setting(
+        1_000,
+        "storageRetryMillis",
+        Group.STORAGE,
+        "An operation that failed is begun again after this long.",
+        unit="ms",
+        minimum=1,
+        maximum=_DAY_MS,
+    )
+    snapshot_metadata_bytes_max: int = setting(
+        4 * 2**20,
+        "snapshotMetadataBytesMax",
+        Group.STORAGE,
+        "Size of a snapshot's metadata at most, which is one entry to the storage: buckets whose merged metadata would be "
+        "larger stay apart.",
+        unit="bytes",
+        minimum=1,
+        maximum=_INT32_MAX,
+    )
+    worker_threads: int = setting(
+        2,
+        "workerThreads",
+        Group.STORAGE,
+        "Threads that sort, encode and decode snapshots.",
+        unit="threads",
+        minimum=1,
+        maximum=256,
+    )

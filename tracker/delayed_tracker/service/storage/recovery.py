@@ -1,0 +1,343 @@
+"""Recovery of one tracker: fence, read the catalogue, read what the plan needs, sweep, build the core.
+
+The plan itself is pure (``delayed_tracker.core.rules.recovery``). A bucket whose summary tells enough costs no read at all; the
+others cost one, for the snapshot's metadata. What is missing or corrupt is counted and dropped, the rest is recovered.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.rules.recovery import RecoverableBucket, RecoveryPlan, needs_metadata, plan_recovery
+from delayed_tracker.core.values.columns import BEFORE_ALL, Position
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.core.values.instant import Instant
+from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.service.counters import EffectCounters
+from delayed_tracker.service.errors import Fenced, TrackerKey, TrackerNotOpen
+from delayed_tracker.service.storage.access import StorageAccess
+from delayed_tracker.service.telemetry.failures import SNAPSHOT_LOST
+from delayed_tracker.storage.codec.codec import decode_metadata
+from delayed_tracker.storage.errors import (
+    SnapshotConflict,
+    SnapshotCorrupt,
+    SnapshotNotFound,
+    StorageError,
+    StorageFormatUnsupported,
+)
+from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState
+from delayed_tracker.storage.summary import BucketSummary, decode_summary
+
+Answer = TypeVar("Answer")
+
+FENCE_ATTEMPTS_MAX = 3
+OPERATIONS_AT_ONCE_MAX = 8
+
+
+class TrackerRecovery:
+    """One recovery, clearing or deletion of a tracker that is not loaded. Nobody else in this process writes to it."""
+
+    def __init__(self, key: TrackerKey, access: StorageAccess, counters: EffectCounters) -> None:
+        self._key = key
+        self._access = access
+        self._storage = access.storage
+        self._counters = counters
+        self.missing_count = 0
+        """Catalogued snapshots of this tracker that were gone."""
+        self.corrupt_count = 0
+        """Those that were there and not readable."""
+
+    async def run(self, limits: TrackerLimits, *, mark_delete: Position | None, now: Instant) -> TrackerCore:
+        """A core with everything the catalogue still holds, under a new epoch; an in-memory one deletes all of it.
+
+        Raises:
+            StorageUnavailable: nothing was recovered and nothing is kept; try again.
+            SnapshotConflict: others keep writing newer epochs; the tracker is theirs.
+        """
+        state = await self._fence()
+        await self._sweep(state)
+        in_force = max(_mark_delete(state), mark_delete or BEFORE_ALL)
+        if limits.kind is TrackerKind.IN_MEMORY:
+            # The replay brings everything again; what a bucket tracker left would come back stale after the next switch.
+            await self._delete_all(state, epoch=state.epoch, mark_delete=in_force)
+            return TrackerCore.recovered(
+                limits, RecoveryPlan(), epoch=state.epoch, mark_delete=in_force, now=now, loads=False
+            )
+        buckets = await self.buckets(state.entries, limits.cutoff_ms(now.wall_ms))
+        lost = [entry.bucket_id for entry, found in zip(state.entries, buckets, strict=True) if found is None]
+        lost += state.corrupt
+        self._counters.snapshots_corrupt += len(state.corrupt)
+        for bucket_id in state.corrupt:
+            self._lost(bucket_id, SnapshotCorrupt("its catalogue entry fails its checksum"))
+        return await self._access.offload(
+            _build,
+            limits,
+            [found for found in buckets if found is not None],
+            epoch=state.epoch,
+            mark_delete=in_force,
+            now=now,
+            lost_bucket_ids=lost,
+            last_seal_number=state.last_seal_number,
+        )
+
+    async def buckets(self, entries: Sequence[CatalogueEntry], cutoff_ms: int) -> list[RecoverableBucket | None]:
+        """What recovery needs of each entry's bucket; None if its snapshot is missing or corrupt, which is counted.
+
+        Raises:
+            StorageUnavailable: try again.
+        """
+        summaries = await self._access.offload(_summaries, entries)
+        self._counters.summaries_unreadable += sum(
+            summary is None and bool(entry.summary) for entry, summary in zip(entries, summaries, strict=True)
+        )
+
+        async def bucket(entry: CatalogueEntry, summary: BucketSummary | None) -> RecoverableBucket | None:
+            if summary is not None and not needs_metadata(summary.bounds, cutoff_ms):
+                return _from_summary(entry, summary)
+            return await self._from_metadata(entry)
+
+        return await _together(
+            [partial(bucket, entry, summary) for entry, summary in zip(entries, summaries, strict=True)]
+        )
+
+    async def clear(self, epoch: int, *, reset_to: Position | None = None) -> tuple[int, int]:
+        """Delete everything of the tracker; returns the epoch now on record and how many positions there were.
+
+        The cursor's mark-delete position stays on record, for whoever opens the tracker without knowing it.
+
+        Args:
+            epoch: the owner's.
+            reset_to: the cursor's new position; None keeps the one on record.
+        Raises:
+            TrackerNotOpen: nobody ever opened it.
+            Fenced: the catalogue carries another epoch than the caller's.
+            StorageUnavailable: try again.
+        """
+        state = await self._attempt(lambda: self._storage.list(*self._key))
+        if not state.epoch:
+            raise TrackerNotOpen(self._key, stored=False)
+        if epoch != state.epoch:
+            raise self._fenced(epoch, state)
+        cleared = await self._tracked_count(state)
+        await self._delete_all(
+            state, epoch=epoch + 1, mark_delete=_mark_delete(state) if reset_to is None else reset_to
+        )
+        return epoch + 1, cleared
+
+    async def delete(self, epoch: int | None) -> int:
+        """Delete everything of the tracker and its place in the catalogue; returns how many positions there were.
+
+        The epoch that fences late writers stays on record. A deletion that was cut off may be repeated.
+
+        Args:
+            epoch: the last owner's; None deletes whatever is there.
+        Raises:
+            Fenced: the catalogue carries another epoch than the caller's.
+            StorageUnavailable: some may still be there; try again.
+        """
+        state = await self._attempt(lambda: self._storage.list(*self._key))
+        deleted = await self._tracked_count(state)
+        if epoch is None or epoch == state.epoch:
+            begun = False
+        elif epoch == state.epoch - 1 and await self._is_forgotten():
+            begun = True
+        else:
+            raise self._fenced(epoch, state)
+        if state.epoch and not begun:
+            await self._attempt(
+                lambda: self._storage.forget(*self._key, epoch=state.epoch + 1, writer=self._access.writer)
+            )
+        await self._delete_snapshots()
+        return deleted
+
+    async def _is_forgotten(self) -> bool:
+        return self._key not in await self._attempt(self._storage.trackers)
+
+    def _fenced(self, epoch: int, state: CatalogueState) -> Fenced:
+        return Fenced(self._key, given_epoch=epoch, epoch=state.epoch, owner="")
+
+    async def _tracked_count(self, state: CatalogueState) -> int:
+        """Positions that a recovery would bring back, as far as the catalogue tells."""
+        summaries = await self._access.offload(_summaries, state.entries)
+        return sum(
+            len(summary.bits) - summary.bits.intersection_count(_consumed(entry))
+            for entry, summary in zip(state.entries, summaries, strict=True)
+            if summary is not None
+        )
+
+    async def _delete_all(self, state: CatalogueState, *, epoch: int, mark_delete: Position) -> None:
+        """Empty the catalogue in one step, then delete the snapshots; a crash between leaves orphans to be swept."""
+        ids = [*(entry.bucket_id for entry in state.entries), *state.corrupt]
+        if ids or epoch > state.epoch:
+            await self._attempt(
+                lambda: self._storage.replace(
+                    *self._key, remove=ids, add=(), epoch=epoch, writer=self._access.writer, mark_delete=mark_delete
+                )
+            )
+        await self._delete_snapshots()
+
+    async def _delete_snapshots(self) -> None:
+        stored = await self._attempt(lambda: self._storage.list_bucket_snapshots(*self._key))
+        await _together([partial(self._delete, snapshot.bucket_id) for snapshot in stored])
+        self._counters.snapshots_deleted += len(stored)
+
+    def _lost(self, bucket_id: int, error: StorageError) -> None:
+        if isinstance(error, SnapshotNotFound):
+            self.missing_count += 1
+        else:
+            self.corrupt_count += 1
+        self._access.trouble.failed(self._key, SNAPSHOT_LOST, error, retried=False, bucket_id=bucket_id)
+
+    async def _attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
+        return await self._access.attempt(operation, self._counters)
+
+    async def _fence(self) -> CatalogueState:
+        """Record an epoch that nobody had, so that no earlier owner can change what is read next.
+
+        Of two processes that choose the same one at the same time, the storage refuses the second, which goes on to the
+        next: whoever opens last owns the tracker.
+        """
+        state = await self._attempt(lambda: self._storage.list(*self._key))
+        for attempts_left in reversed(range(FENCE_ATTEMPTS_MAX)):
+            try:
+                fence = partial(
+                    self._storage.replace,
+                    *self._key,
+                    remove=(),
+                    add=(),
+                    epoch=state.epoch + 1,
+                    writer=self._access.writer,
+                )
+                await self._attempt(fence)
+                break
+            except SnapshotConflict:
+                if not attempts_left:
+                    raise
+                state = await self._attempt(lambda: self._storage.list(*self._key))
+        # Read again: until the fence stood, the earlier owner could still commit.
+        return await self._attempt(lambda: self._storage.list(*self._key))
+
+    async def _sweep(self, state: CatalogueState) -> None:
+        """Delete what a crash left without a pointer; what cannot be deleted now is left to the next recovery."""
+        referenced = {entry.bucket_id for entry in state.entries}.union(state.corrupt)
+        stored = await self._attempt(lambda: self._storage.list_bucket_snapshots(*self._key))
+        orphans = [snapshot.bucket_id for snapshot in stored if snapshot.bucket_id not in referenced]
+        swept = await _together([partial(self._try_to_delete, bucket_id) for bucket_id in orphans])
+        self._counters.orphans_swept += swept.count(True)
+        self._counters.orphans_left += swept.count(False)
+
+    async def _try_to_delete(self, bucket_id: int) -> bool:
+        try:
+            await self._delete(bucket_id)
+        except StorageError:
+            return False
+        return True
+
+    async def _delete(self, bucket_id: int) -> None:
+        await self._attempt(lambda: self._storage.delete_bucket_snapshot(bucket_id))
+
+    async def _from_metadata(self, entry: CatalogueEntry) -> RecoverableBucket | None:
+        """A bucket from its snapshot's metadata; None if the snapshot is missing or corrupt."""
+        try:
+            stored = await self._attempt(lambda: self._storage.get_bucket_snapshot_metadata(entry.bucket_id))
+            length = await self._attempt(lambda: self._storage.get_bucket_snapshot_length(entry.bucket_id))
+            metadata = await self._access.offload(decode_metadata, stored)
+        except SnapshotNotFound as error:
+            self._counters.snapshots_missing += 1
+            self._lost(entry.bucket_id, error)
+            return None
+        except SnapshotCorrupt as error:
+            self._counters.snapshots_corrupt += 1
+            self._lost(entry.bucket_id, error)
+            return None
+        return RecoverableBucket(
+            bucket_id=entry.bucket_id,
+            first=entry.first,
+            last=entry.last,
+            bounds=metadata.bounds,
+            segment_bits=metadata.segment_bits,
+            consumed=_consumed(entry),
+            snapshot_bytes=length,
+            seal_number=entry.seal_number,
+            is_foreign=not entry.summary,
+        )
+
+
+async def _together(operations: Sequence[Callable[[], Awaitable[Answer]]]) -> list[Answer]:
+    """All answers, in order; a few operations at a time. The first error ends the others."""
+    slots = asyncio.Semaphore(OPERATIONS_AT_ONCE_MAX)
+
+    async def one(operation: Callable[[], Awaitable[Answer]]) -> Answer:
+        async with slots:
+            return await operation()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(operation)) for operation in operations]
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from failed
+    return [task.result() for task in tasks]
+
+
+def _summaries(entries: Sequence[CatalogueEntry]) -> list[BucketSummary | None]:
+    """What each entry tells by itself; None if it tells nothing, or nothing readable."""
+    found: list[BucketSummary | None] = []
+    for entry in entries:
+        try:
+            found.append(decode_summary(entry.summary) if entry.summary else None)
+        except (SnapshotCorrupt, StorageFormatUnsupported):
+            found.append(None)  # The snapshot itself says the same.
+    return found
+
+
+def _mark_delete(state: CatalogueState) -> Position:
+    """The highest position that the catalogue knows to be the cursor's, or once was: entries are older than the record."""
+    known = [entry.mark_delete for entry in state.entries if entry.mark_delete is not None]
+    return max([*known, state.mark_delete or BEFORE_ALL])
+
+
+def _consumed(entry: CatalogueEntry) -> PositionBitmap:
+    try:
+        return PositionBitmap.deserialize(entry.consumed)
+    except InvalidInput:
+        # Unreadable: those positions are tracked once more, which is a duplicate and not a loss.
+        return PositionBitmap()
+
+
+def _from_summary(entry: CatalogueEntry, summary: BucketSummary) -> RecoverableBucket:
+    return RecoverableBucket(
+        bucket_id=entry.bucket_id,
+        first=entry.first,
+        last=entry.last,
+        bounds=summary.bounds,
+        bits=summary.bits,
+        consumed=_consumed(entry),
+        snapshot_bytes=summary.snapshot_bytes,
+        seal_number=entry.seal_number,
+    )
+
+
+def _build(
+    limits: TrackerLimits,
+    buckets: Sequence[RecoverableBucket],
+    *,
+    epoch: int,
+    mark_delete: Position,
+    now: Instant,
+    lost_bucket_ids: Sequence[int],
+    last_seal_number: int,
+) -> TrackerCore:
+    plan = plan_recovery(buckets, mark_delete=mark_delete, cutoff_ms=limits.cutoff_ms(now.wall_ms))
+    return TrackerCore.recovered(
+        limits,
+        plan,
+        epoch=epoch,
+        mark_delete=mark_delete,
+        now=now,
+        lost_bucket_ids=lost_bucket_ids,
+        last_seal_number=last_seal_number,
+        loads=False,  # the budget is for the event loop's thread
+    )

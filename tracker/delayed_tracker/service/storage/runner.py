@@ -1,0 +1,396 @@
+"""Performs the effects of one tracker: with bounded concurrency, retries, and every result reported exactly once.
+
+The order of steps inside an effect is the contract of ``delayed_tracker.core.engine.effects``: new object -> catalogue -> report ->
+delete the old. All catalogue writes of one tracker take turns, and a report is made within its turn; so after a barrier
+(clear) has been written, no older snapshot can slip into the catalogue unseen: it either conflicts with the epoch or is
+taken out again in its own turn.
+
+What could not be undone because the storage went away (a pointer that may exist to a snapshot nobody knows) is
+remembered as debris and removed in the same atomic step as the next catalogue write; that of a merge puts the sources'
+pointers back in that step. Objects without a pointer are orphans: the sweep at the next recovery deletes and counts
+them.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeVar
+
+from delayed_tracker.core.engine.effects import DeleteSnapshots, Effect, LoadSegments, MergeSnapshots, StoreSnapshot
+from delayed_tracker.core.rules.seal import FrozenIndexes, SealedIndexes, seal
+from delayed_tracker.core.values.columns import IndexColumns
+from delayed_tracker.core.values.errors import DelayedTrackerError
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.service.errors import TrackerKey
+from delayed_tracker.service.instruments.bucket_operations import EffectAccount
+from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.service.storage.access import StorageAccess
+from delayed_tracker.service.storage.effect_results import EffectReports
+from delayed_tracker.service.storage.merging import MergeSourceLost, MergeTooLarge, SnapshotMerge
+from delayed_tracker.service.storage.snapshot_writer import SnapshotWriter
+from delayed_tracker.service.telemetry.failures import (
+    DELETE_FAILED,
+    LOAD_FAILED,
+    MERGE_FAILED,
+    SNAPSHOT_LOST,
+    STORE_FAILED,
+)
+from delayed_tracker.storage.codec.codec import EncodedSnapshot, decode_segments, encode_snapshot
+from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageError
+from delayed_tracker.storage.summary import encode_summary
+
+Answer = TypeVar("Answer")
+
+_NONE: Final[frozenset[int]] = frozenset()  # shared: an empty one of its own would cost each tracker 216 bytes
+DECODE_INLINE_BYTES_MAX = 16 * 2**10
+"""Smaller loads decode faster than a thread takes them over."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    sealed: SealedIndexes
+    encoded: EncodedSnapshot
+    summary: bytes
+
+
+def _prepare(frozen: FrozenIndexes) -> _Prepared:
+    sealed = seal(frozen)
+    encoded = encode_snapshot(sealed)
+    # Sealing leaves exactly the live positions, each once.
+    return _Prepared(sealed, encoded, encode_summary(sealed.bounds, frozen.live, encoded.length))
+
+
+def _consumed(stored: PositionBitmap, tracked: PositionBitmap) -> bytes:
+    consumed = stored.copy()
+    consumed.subtract(tracked)
+    return consumed.serialize() if consumed else b""
+
+
+async def _each(segments: Sequence[bytes]) -> AsyncIterator[bytes]:
+    for segment in segments:
+        yield segment
+
+
+class EffectRunner:
+    """The effects of one tracker under way."""
+
+    __slots__ = (
+        "_access",
+        "_account",
+        "_counters",
+        "_deleted",
+        "_key",
+        "_metadata_bytes_max",
+        "_operations_max",
+        "_reports",
+        "_slots",
+        "_storage",
+        "_tasks",
+        "catalogue_turn",
+        "writer",
+    )
+
+    def __init__(
+        self,
+        key: TrackerKey,
+        access: StorageAccess,
+        limits: ServiceLimits,
+        *,
+        reports: EffectReports,
+        account: EffectAccount,
+    ) -> None:
+        self.writer = SnapshotWriter(key, access, reports=reports, counters=account.counters)
+        self.catalogue_turn = self.writer.turn
+        """Held for every write to this tracker's catalogue, together with what must follow it."""
+        self._key = key
+        self._access = access
+        self._storage = access.storage
+        self._operations_max = limits.tracker_operations_max
+        # Made when they are needed: an idle tracker performs nothing, and there are tens of thousands of those.
+        self._slots: dict[type[Effect], asyncio.Semaphore] | None = None
+        self._metadata_bytes_max = limits.snapshot_metadata_bytes_max
+        self._reports = reports
+        self._counters = account.counters
+        self._account = account
+        self._tasks: dict[asyncio.Task[None], Effect] = {}
+        self._deleted = _NONE
+        """Objects of unfinished deletions that are gone already."""
+
+    @property
+    def in_flight_count(self) -> int:
+        """Effects taken over and not reported."""
+        return len(self._tasks)
+
+    def in_flight(self) -> Collection[Effect]:
+        """Those effects."""
+        return self._tasks.values()
+
+    @property
+    def debris(self) -> frozenset[int]:
+        """Buckets that nobody knows and the catalogue may name."""
+        return frozenset(self.writer.debris)
+
+    def run(self, effects: Sequence[Effect]) -> None:
+        """Take over effects; each will be reported. Never blocks."""
+        for effect in effects:
+            task = asyncio.get_running_loop().create_task(self._perform(effect))
+            self._tasks[task] = effect
+            task.add_done_callback(self._ended)
+
+    async def finish(self) -> None:
+        """Return when every effect has been reported; none is retried from now on."""
+        self.writer.finishing = True
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        if self.writer.debris or self.writer.restorable:
+            async with self.catalogue_turn:
+                with suppress(StorageError):  # Recovery copes with it: each of its snapshots is whole.
+                    await self.writer.replace(remove=(), add=(), epoch=self._reports.epoch)
+
+    def abandon(self) -> None:
+        """Cancel what is under way: the storage keeps either nothing or a whole, catalogued or sweepable snapshot."""
+        self.writer.finishing = True
+        for task in self._tasks:
+            task.cancel()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # A bug of ours: the effect was reported as failed, and the loop's handler makes the bug known.
+            task.get_loop().call_exception_handler(
+                {"message": f"an effect of the tracker of subscription {self._key} failed", "exception": error}
+            )
+
+    async def _perform(self, effect: Effect) -> None:
+        begun_ms = self._account.begin()
+        async with self._slots_of(type(effect)), self._access.slots:
+            match effect:
+                case StoreSnapshot():
+                    await self._store(effect, begun_ms)
+                case LoadSegments():
+                    await self._load(effect, begun_ms)
+                case DeleteSnapshots():
+                    await self._delete(effect, begun_ms)
+                case MergeSnapshots():
+                    await self._merge(effect, begun_ms)
+
+    def _succeeded(self, kind: str, begun_ms: float, bucket_id: int, *, count: int = 1) -> None:
+        labels = (("bucket_id", str(bucket_id)), ("subscription", self._key.subscription), ("topic", self._key.topic))
+        self._account.succeeded(kind, begun_ms, labels, count=count)
+
+    def _slots_of(self, kind: type[Effect]) -> asyncio.Semaphore:
+        """Each kind has slots of its own: stores that hang must not keep due segments from being loaded."""
+        if self._slots is None:
+            self._slots = {}
+        slots = self._slots.get(kind)
+        if slots is None:
+            slots = self._slots[kind] = asyncio.Semaphore(self._operations_max)
+        return slots
+
+    def _note_forgotten(self, *, known: bool) -> None:
+        if not known:
+            self._counters.results_forgotten += 1
+
+    def _note_lost(self, bucket_id: int, error: DelayedTrackerError, *, is_missing: bool) -> None:
+        """A snapshot that the core counts on cannot be read ever. One that it has forgotten may well be deleted by now."""
+        if is_missing:
+            self._counters.snapshots_missing += 1
+        else:
+            self._counters.snapshots_corrupt += 1
+        self.writer.failed(SNAPSHOT_LOST, error, retried=False, bucket_id=bucket_id)
+
+    # -- store -------------------------------------------------------------------------------------------------------
+
+    async def _store(self, effect: StoreSnapshot, begun_ms: float) -> None:
+        settled = False
+        try:
+            settled = await self._store_and_report(effect, begun_ms)
+        finally:
+            if not settled:
+                self._counters.snapshots_failed += 1
+                self._note_forgotten(known=self._reports.snapshot_failed(effect))
+
+    async def _store_and_report(self, effect: StoreSnapshot, begun_ms: float) -> bool:
+        prepared = await self._access.offload(_prepare, effect.frozen)
+        sealed, encoded = prepared.sealed, prepared.encoded
+        try:
+            bucket_id = await self.writer.attempt(
+                lambda: self.writer.create(
+                    encoded.metadata, _each(encoded.segments), sealed.first, sealed.last, effect.epoch
+                )
+            )
+        except StorageError as error:
+            self.writer.failed(STORE_FAILED, error, position_count=len(effect.frozen))
+            return False
+        entry = self.writer.entry(
+            bucket_id, sealed.first, sealed.last, prepared.summary, seal_number=effect.seal_number
+        )
+        async with self.catalogue_turn:
+            try:
+                await self.writer.replace(remove=(bucket_id,), add=(entry,), epoch=effect.epoch)
+            except SnapshotConflict as error:
+                self.writer.fenced(effect.epoch, error)
+                await self.writer.delete_objects((bucket_id,))
+                return False
+            except StorageError as error:
+                self.writer.failed(STORE_FAILED, error, bucket_id=bucket_id, position_count=len(effect.frozen))
+                # The write may have been applied all the same.
+                await self.writer.undo((bucket_id,))
+                return False
+            known = self._reports.snapshot_stored(effect, bucket_id, sealed, snapshot_bytes=encoded.length)
+            self._note_forgotten(known=known)
+            if known:
+                self._counters.snapshots_stored += 1
+                self._succeeded("create", begun_ms, bucket_id)
+                self._access.trouble.over(self._key, STORE_FAILED)
+            else:
+                await self.writer.undo((bucket_id,))
+        return True
+
+    # -- merge -------------------------------------------------------------------------------------------------------
+
+    async def _merge(self, effect: MergeSnapshots, begun_ms: float) -> None:
+        settled = False
+        lost: MergeSourceLost | None = None
+        too_large = False
+        try:
+            settled = await self._merge_and_report(effect, begun_ms)
+        except MergeSourceLost as error:
+            lost = error
+        except MergeTooLarge:
+            too_large = True
+        finally:
+            if not settled:
+                self._counters.merges_failed += 1
+                lost_ids = () if lost is None else (lost.bucket_id,)
+                known = self._reports.merge_failed(effect, lost_bucket_ids=lost_ids, too_large=too_large)
+                self._note_forgotten(known=known)
+                if known and lost is not None:
+                    self._note_lost(lost.bucket_id, lost, is_missing=lost.is_missing)
+
+    async def _merge_and_report(self, effect: MergeSnapshots, begun_ms: float) -> bool:
+        merge = SnapshotMerge(effect, self._access, self._read_entries, metadata_bytes_max=self._metadata_bytes_max)
+
+        source_ids = tuple(source.bucket_id for source in effect.sources)
+
+        async def create() -> int:
+            async with aclosing(merge.segments()) as segments:
+                return await self.writer.create(plan.metadata, segments, effect.first, effect.last, effect.epoch)
+
+        try:
+            plan = await merge.plan()
+            bucket_id = await self.writer.attempt(create)
+        except StorageError as error:
+            self.writer.failed(MERGE_FAILED, error, bucket_ids=source_ids)
+            return False
+        length = len(plan.metadata) + merge.segment_bytes
+        summary = await self._access.offload(encode_summary, plan.bounds, plan.stored, length)
+        async with self.catalogue_turn:
+            try:
+                state = await self.writer.attempt(lambda: self._storage.list(*self._key))
+            except StorageError as error:
+                self.writer.failed(MERGE_FAILED, error, bucket_ids=source_ids)
+                await self.writer.delete_objects((bucket_id,))
+                return False
+            sources = [source for source in state.entries if source.bucket_id in source_ids]
+            # What was acknowledged or cancelled since the bits were read need not come back after a crash.
+            lost = await self._access.offload(_consumed, plan.stored, self._reports.still_tracked(effect))
+            entry = self.writer.entry(
+                bucket_id, effect.first, effect.last, summary, seal_number=effect.seal_number, consumed=lost
+            )
+            try:
+                await self.writer.replace(remove=(*source_ids, bucket_id), add=(entry,), epoch=effect.epoch)
+            except SnapshotConflict as error:
+                self.writer.fenced(effect.epoch, error)
+                await self.writer.delete_objects((bucket_id,))
+                return False
+            except StorageError as error:
+                self.writer.failed(MERGE_FAILED, error, bucket_ids=source_ids)
+                # The write may have been applied all the same.
+                await self.writer.undo((bucket_id,), sources)
+                return False
+            known = self._reports.snapshots_merged(
+                effect, bucket_id, plan.bounds, snapshot_bytes=length, stored=plan.stored
+            )
+            self._note_forgotten(known=known)
+            if known:
+                self._counters.snapshots_merged += 1
+                self._succeeded("merge", begun_ms, bucket_id)
+                self._access.trouble.over(self._key, MERGE_FAILED)
+            else:
+                await self.writer.undo((bucket_id,), sources)
+        return True
+
+    async def _read_entries(self, bucket_id: int, first: int, last: int) -> list[bytes]:
+        return await self.writer.attempt(lambda: self._storage.get_bucket_snapshot_segments(bucket_id, first, last))
+
+    # -- load --------------------------------------------------------------------------------------------------------
+
+    async def _load(self, effect: LoadSegments, begun_ms: float) -> None:
+        settled = False
+        lost: SnapshotNotFound | SnapshotCorrupt | None = None
+        try:
+            indexes = await self._read(effect)
+            settled = True
+            self._counters.segment_loads += 1
+            self._succeeded("load", begun_ms, effect.bucket_id)
+            self._access.trouble.over(self._key, LOAD_FAILED)
+            self._note_forgotten(known=self._reports.segments_loaded(effect, indexes))
+        except (SnapshotNotFound, SnapshotCorrupt) as error:
+            lost = error
+        except StorageError as error:
+            self.writer.failed(LOAD_FAILED, error, bucket_id=effect.bucket_id)
+        finally:
+            if not settled:
+                self._counters.segment_loads_failed += 1
+                known = self._reports.segment_load_failed(effect, lost=lost is not None)
+                self._note_forgotten(known=known)
+                if known and lost is not None:
+                    self._note_lost(effect.bucket_id, lost, is_missing=isinstance(lost, SnapshotNotFound))
+
+    async def _read(self, effect: LoadSegments) -> IndexColumns:
+        entries = await self.writer.attempt(
+            lambda: self._storage.get_bucket_snapshot_segments(effect.bucket_id, effect.first + 1, effect.last + 1)
+        )
+        if sum(map(len, entries)) <= DECODE_INLINE_BYTES_MAX:
+            return decode_segments(entries)
+        return await self._access.offload(decode_segments, entries)
+
+    # -- delete ------------------------------------------------------------------------------------------------------
+
+    async def _delete(self, effect: DeleteSnapshots, begun_ms: float) -> None:
+        settled = False
+        try:
+            async with self.catalogue_turn:
+                await self.writer.replace(remove=effect.bucket_ids, add=(), epoch=effect.epoch)
+            # Each is tried, whatever becomes of the others, and what is gone is not tried again.
+            for bucket_id in effect.bucket_ids:
+                if bucket_id not in self._deleted and await self._try_to_delete(bucket_id):
+                    self._deleted |= {bucket_id}
+            self._reports.catalogue_written(effect)
+            if self._deleted.issuperset(effect.bucket_ids):
+                settled = True
+                self._deleted = self._deleted.difference(effect.bucket_ids) or _NONE
+                self._counters.snapshots_deleted += len(effect.bucket_ids)
+                if effect.bucket_ids:
+                    self._succeeded("delete", begun_ms, effect.bucket_ids[0], count=len(effect.bucket_ids))
+                self._access.trouble.over(self._key, DELETE_FAILED)
+                self._note_forgotten(known=self._reports.snapshots_deleted(effect))
+        except SnapshotConflict as error:
+            self.writer.fenced(effect.epoch, error)
+        except StorageError as error:
+            self.writer.failed(DELETE_FAILED, error, bucket_ids=effect.bucket_ids)
+        finally:
+            if not settled:
+                self._counters.deletes_failed += 1
+                self._note_forgotten(known=self._reports.delete_failed(effect))
+
+    async def _try_to_delete(self, bucket_id: int) -> bool:
+        try:
+            await self.writer.attempt(partial(self._storage.delete_bucket_snapshot, bucket_id))
+        except StorageError as error:
+            self.writer.failed(DELETE_FAILED, error, bucket_id=bucket_id)
+            return False
+        return True

@@ -1,0 +1,100 @@
+"""Log lines about storage trouble: what an operator acts on, and not more of it than anybody can read.
+
+Of each tracker and kind of trouble the first failure is logged at once, and then one line a minute as long as it lasts,
+which counts those in between. A success ends it: the next failure is a first one again.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from delayed_tracker.core.values.errors import DelayedTrackerError
+from delayed_tracker.service.clock import Clock
+from delayed_tracker.service.errors import TrackerKey
+
+STORE_FAILED: Final = "snapshot not stored, its positions stay in memory"
+LOAD_FAILED: Final = "segments not loaded"
+MERGE_FAILED: Final = "buckets not merged"
+DELETE_FAILED: Final = "snapshots not deleted"
+SNAPSHOT_LOST: Final = "snapshot lost, the dispatcher is asked to replay"
+RECOVERY_FAILED: Final = "tracker not recovered"
+CHECKPOINT_FAILED: Final = "consumed positions not recorded, they come back as duplicates"
+FENCED: Final = "somebody else has taken over the tracker"
+
+REPEATED_AFTER_MS: Final = 60_000
+"""Trouble that lasts is logged this often."""
+
+_log = structlog.stdlib.get_logger("delayed_tracker.service")
+
+
+@dataclass(slots=True)
+class _Trouble:
+    begun_ms: float
+    attempts: int
+    suppressed: int
+    logged_at_ms: float
+
+
+class TroubleLog:
+    """What fails now, for all trackers. Nothing is kept of trackers without trouble."""
+
+    def __init__(self, clock: Clock, *, retry_ms: int) -> None:
+        self._clock = clock
+        self._retry_ms = retry_ms
+        self._lasting: dict[TrackerKey, dict[str, _Trouble]] = {}
+
+    def failed(
+        self, key: TrackerKey, event: str, error: DelayedTrackerError, *, retried: bool = True, **fields: object
+    ) -> None:
+        """Note a failure, and log it unless the same was logged within the last minute.
+
+        Args:
+            key: whose.
+            event: one of the above.
+            error: the last attempt's.
+            retried: whether it is begun again by itself.
+            fields: what else the line says, such as ``bucket_id``.
+        """
+        now_ms = self._clock.elapsed_ms()
+        kinds = self._lasting.setdefault(key, {})
+        trouble = kinds.get(event)
+        if trouble is None:
+            trouble = kinds[event] = _Trouble(now_ms, 0, 0, now_ms - REPEATED_AFTER_MS)
+        trouble.attempts += 1
+        if now_ms - trouble.logged_at_ms < REPEATED_AFTER_MS:
+            trouble.suppressed += 1
+            return
+        if retried:
+            fields["retry_in_ms"] = self._retry_ms
+        _log.warning(
+            event,
+            topic=key.topic,
+            subscription=key.subscription,
+            attempt=trouble.attempts,
+            suppressed=trouble.suppressed,
+            reason=error.reason,
+            error=error.message,
+            **fields,
+        )
+        trouble.suppressed, trouble.logged_at_ms = 0, now_ms
+
+    def over(self, key: TrackerKey, event: str) -> None:
+        """Note that it worked; who was told of trouble is told of its end."""
+        kinds = self._lasting.get(key)
+        if kinds is None or (trouble := kinds.pop(event, None)) is None:
+            return
+        if not kinds:
+            del self._lasting[key]
+        _log.info(
+            "storage trouble is over",
+            topic=key.topic,
+            subscription=key.subscription,
+            trouble=event,
+            attempts=trouble.attempts,
+            lasted_ms=round(self._clock.elapsed_ms() - trouble.begun_ms),
+        )
+
+    def forget(self, key: TrackerKey) -> None:
+        """The tracker is closed."""
+        self._lasting.pop(key, None)

@@ -1,0 +1,104 @@
+"""Log lines of the whole process, ours and those of libraries, in one form on one stream.
+
+Every line is an event name with fields: ``console`` for people, ``json`` (one object for each line) for machines.
+"""
+
+import contextlib
+import logging
+import sys
+from typing import TextIO
+
+import structlog
+from grpc.aio import InternalError
+from structlog.typing import EventDict, Processor
+
+from delayed_tracker.service.telemetry.call_identity import with_call
+from delayed_tracker.service.telemetry.log_size import bound_line
+from delayed_tracker.service.telemetry.printable import printable, printable_lines
+from delayed_tracker.service.telemetry.tracebacks import exception_as_objects, exception_as_text
+
+_QUIET_LOGGERS = {"uvicorn": logging.ERROR, "asyncio": logging.WARNING}
+"""Libraries whose lines below this level say nothing an operator of this service needs. uvicorn warns of every request
+that is no HTTP: any client could fill the log.
+"""
+_GRPC_LOGGER = "grpc._cython.cygrpc"
+_SEVERAL_LINES = ("exception", "stack")
+"""Fields that the console shows below their line."""
+
+
+def configure_logging(log_format: str, level: str, *, stream: TextIO | None = None) -> None:
+    """Set up structlog and the standard library's logging alike; calling it again replaces the former set-up.
+
+    Args:
+        log_format: ``console`` or ``json``.
+        level: ``debug``, ``info``, ``warning`` or ``error``: the least important lines that are written.
+        stream: where to; None is stderr.
+    """
+    target = sys.stderr if stream is None else stream
+    shared: list[Processor] = [
+        with_call,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+    rendering: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
+    if log_format == "json":
+        rendering += [exception_as_objects(), bound_line, structlog.processors.JSONRenderer(sort_keys=True)]
+    else:
+        console = structlog.dev.ConsoleRenderer(
+            colors=target.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
+        rendering += [exception_as_text(), _escape, bound_line, console]
+    handler = _LineHandler(target)
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=rendering))
+    root = logging.getLogger()
+    root.handlers = [handler]
+    logging.getLogger(_GRPC_LOGGER).addFilter(_is_news)
+    set_log_level(level)
+
+
+def set_log_level(level: str) -> None:
+    """Change the least important lines that are written: ``debug``, ``info``, ``warning`` or ``error``."""
+    threshold = logging.getLevelNamesMapping()[level.upper()]
+    logging.getLogger().setLevel(threshold)
+    for name, least in _QUIET_LOGGERS.items():
+        logging.getLogger(name).setLevel(max(threshold, least))
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether a line of gRPC tells more than that a client left while it was being answered."""
+    return not (record.exc_info and isinstance(record.exc_info[1], InternalError))
+
+
+def _escape(_logger: object, _method: str, fields: EventDict) -> EventDict:
+    """A processor of structlog for the console: what callers sent neither begins a line nor reaches the terminal raw."""
+    return {
+        printable(key): _escaped(value, several_lines=key in _SEVERAL_LINES) if isinstance(value, str) else value
+        for key, value in fields.items()
+    }
+
+
+def _escaped(text: str, *, several_lines: bool) -> str:
+    return printable_lines(text) if several_lines else printable(text)
+
+
+class _LineHandler(logging.StreamHandler[TextIO]):
+    """Writes lines; of one that cannot be made it tells so, without the arguments that Python's own would print."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the name that logging gives it
+        """Write a line without fields in place of the one that failed; if that fails, too, there is no place to say so."""
+        kind = sys.exc_info()[0]
+        assert kind is not None
+        if issubclass(kind, OSError):
+            return
+        line = logging.LogRecord(
+            record.name, logging.ERROR, "", 0, "log line lost: %s", (kind.__name__,), exc_info=None
+        )
+        with contextlib.suppress(OSError, ValueError):  # the place is full, or closed
+            self.stream.write(self.format(line) + self.terminator)

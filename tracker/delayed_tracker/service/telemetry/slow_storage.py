@@ -1,0 +1,34 @@
+"""Log lines about calls to the storage that take long: ten a minute of each operation at most."""
+
+from typing import Final
+
+import structlog
+
+from delayed_tracker.service.clock import Clock
+from delayed_tracker.service.telemetry.line_budget import LineBudget
+
+LINES_MAX: Final = 10
+"""Of one operation, each minute."""
+
+_log = structlog.stdlib.get_logger("delayed_tracker.service")
+
+
+class SlowStorage:
+    """Tells of slow calls.
+
+    Args:
+        clock: for how often.
+        slow_ms: what takes longer is told; 0 tells nothing.
+    """
+
+    def __init__(self, clock: Clock, *, slow_ms: int) -> None:
+        self._slow_ms = slow_ms or float("inf")
+        self._budget = LineBudget(clock, lines_max=LINES_MAX)
+
+    def ended(self, operation: str, where: dict[str, str | int], *, took_ms: float, outcome: str) -> None:
+        """A call has ended."""
+        if took_ms <= self._slow_ms or (left_out := self._budget.fields(operation)) is None:
+            return
+        _log.warning(
+            "storage is slow", operation=operation, duration_ms=round(took_ms), outcome=outcome, **where, **left_out
+        )

@@ -1,0 +1,282 @@
+"""Snapshots made elsewhere put in the place of all that a tracker has: staged and verified first, then swapped in.
+
+    stage      each bucket is verified while it comes and stored as an object that no catalogue names
+    exchange   one write to the catalogue puts the new buckets in the place of the old (``SnapshotWriter.exchange``)
+    switch     the core takes them over under a new epoch (``TrackerHost.adopt``), and asks for the old to be deleted
+
+A tracker that is not loaded is recovered first: the sweep of its recovery cannot take what is staged later, and the epoch
+that recovery records keeps other processes out. Whoever opens or clears the tracker before the exchange fences the
+import; what is staged is deleted again, and what a crash leaves of it the next recovery sweeps.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from delayed_tracker.core.rules.recovery import RecoveryPlan, plan_recovery
+from delayed_tracker.core.rules.segment import SegmentBounds
+from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Position
+from delayed_tracker.core.values.limits import TrackerKind
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.service.errors import Fenced, ImportRejected, ImportUnderWay, TrackerInMemory, TrackerKey
+from delayed_tracker.service.storage.recovery import TrackerRecovery
+from delayed_tracker.service.storage.snapshot_writer import bucket_key
+from delayed_tracker.service.trackers.host import Adopted, TrackerHost
+from delayed_tracker.service.trackers.registry import TrackerRegistry
+from delayed_tracker.storage.codec.codec import (
+    SnapshotMetadata,
+    decode_metadata,
+    decode_segments,
+    encode_metadata,
+    encode_segments,
+)
+from delayed_tracker.storage.errors import SnapshotCorrupt
+from delayed_tracker.storage.protocol import CatalogueEntry
+from delayed_tracker.storage.summary import encode_summary
+
+
+@dataclass(frozen=True, slots=True)
+class ImportTerms:
+    """On what condition, and for whom."""
+
+    owner: str
+    expected_epoch: int | None = None
+    """Refused at any other; None is whichever it is when the import begins."""
+    mark_delete: Position = BEFORE_ALL
+    """The cursor's when the snapshots were made."""
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingBucket:
+    """One bucket on its way in."""
+
+    number: int
+    """From 0, for messages."""
+    first: Position
+    last: Position
+    entry_count: int
+    entries: AsyncIterator[Sequence[bytes]]
+    """The metadata, then the segments, in portions; to be consumed once."""
+
+
+class SnapshotImport:
+    """One import into one tracker.
+
+    Args:
+        registry: of the tracker, which need not be loaded.
+        key: which tracker.
+        terms: what the importer asks for.
+    """
+
+    def __init__(self, registry: TrackerRegistry, key: TrackerKey, terms: ImportTerms) -> None:
+        self._registry = registry
+        self._key = key
+        self._terms = terms
+        self._access = registry.access
+        self._staged: list[CatalogueEntry] = []
+
+    async def run(self, buckets: AsyncGenerator[IncomingBucket, None]) -> Adopted:
+        """Import everything, or nothing.
+
+        Raises:
+            InvalidInput, ImportRejected: what comes is malformed, incomplete or contradicts itself.
+            ImportUnderWay, TrackerInMemory: refused before anything was read.
+            Fenced, TrackerNotOpen: somebody opened, cleared or closed the tracker after the import began.
+            StorageUnavailable, SnapshotConflict: nothing was imported; import again.
+            ShuttingDown, Overloaded: the service cannot do it now.
+        """
+        registry, key = self._registry, self._key
+        registry.require_serving()
+        if registry.limits.kind is TrackerKind.IN_MEMORY:
+            raise TrackerInMemory
+        if key in registry.imports:
+            raise ImportUnderWay(key)
+        registry.imports[key] = None
+        was_loaded = registry.loaded(key) is not None
+        try:
+            host = await self._load()
+            epoch = registry.imports[key] = host.epoch
+            try:
+                async with aclosing(buckets):
+                    await self._stage(buckets, host, epoch)
+                plan = await self._plan(host)
+                await registry.until_settled(key)
+            except BaseException:
+                # Also if the caller goes away: then this must not wait.
+                registry.in_background(self._discard(host))
+                raise
+            # From here on it goes on if the caller goes away.
+            terms = self._terms
+            adopting = host.adopt(epoch, self._staged, plan, owner=terms.owner, mark_delete=terms.mark_delete)
+            adopted = await registry.alone(key, adopting)
+            registry.life.imported(key, adopted)
+            return adopted
+        finally:
+            del registry.imports[key]
+            if not was_loaded:
+                registry.in_background(registry.unload_unclaimed(key))
+
+    async def _load(self) -> TrackerHost:
+        """The tracker's host, at the epoch that was expected."""
+        registry, key, expected = self._registry, self._key, self._terms.expected_epoch
+        if expected is not None and registry.loaded(key) is None:
+            stored = await self._access.attempt(lambda: self._access.storage.list(*key), registry.own_counters)
+            if stored.epoch != expected:
+                raise Fenced(key, given_epoch=expected, epoch=stored.epoch, owner="")
+            if registry.loaded(key) is None:
+                return await registry.load(key)
+        host = await registry.load(key)
+        if expected is not None:
+            host.require_owner(expected)
+        return host
+
+    async def _stage(self, buckets: AsyncGenerator[IncomingBucket, None], host: TrackerHost, epoch: int) -> None:
+        """Store every bucket, each verified before it is whole."""
+        before: Position | None = None
+        async for bucket in buckets:
+            if before is not None and bucket.first <= before:
+                raise ImportRejected(
+                    f"bucket {bucket.number} begins at {bucket.first}, the one before ends at {before}"
+                )
+            before = bucket.last
+            host.require_owner(epoch)
+            contents = _BucketContents(bucket, self._registry)
+            metadata = await contents.metadata()
+            # Not attempted again: what has come through the stream has gone.
+            bucket_id = await self._access.storage.create_bucket_snapshot(
+                metadata,
+                contents.segments(),
+                bucket_key=bucket_key(bucket.first, bucket.last),
+                topic=self._key.topic,
+                cursor=self._key.subscription,
+                epoch=epoch,
+            )
+            self._staged.append(contents.entry(bucket_id, self._terms.mark_delete))
+
+    async def _plan(self, host: TrackerHost) -> RecoveryPlan:
+        """What a recovery would make of the staged buckets."""
+        cutoff_ms = self._registry.limits.cutoff_ms(host.now_ms())
+        found = await TrackerRecovery(self._key, self._access, host.counters).buckets(self._staged, cutoff_ms)
+        buckets = [bucket for bucket in found if bucket is not None]
+        if len(buckets) < len(found):
+            raise SnapshotCorrupt(
+                f"{len(found) - len(buckets)} imported snapshots cannot be read back; import them again"
+            )
+        in_force = max(self._terms.mark_delete, host.mark_delete)
+        return await self._access.offload(plan_recovery, buckets, mark_delete=in_force, cutoff_ms=cutoff_ms)
+
+    async def _discard(self, host: TrackerHost) -> None:
+        """Delete what was staged; what cannot be deleted now the next recovery sweeps."""
+        await host.delete_objects([entry.bucket_id for entry in self._staged])
+
+
+class _BucketContents:
+    """The entries of one bucket, verified on their way to the storage.
+
+    Verified by making them anew: the rows of the segments are encoded again, and must give the bytes that came, of the
+    segments and of the metadata. So what is imported is what the service itself would have stored for these rows.
+    """
+
+    def __init__(self, bucket: IncomingBucket, registry: TrackerRegistry) -> None:
+        self._bucket = bucket
+        self._access = registry.access
+        self._left: Sequence[bytes] = ()
+        self._encoded = b""
+        self._metadata = SnapshotMetadata(SegmentBounds.concat([]), [])
+        self._summary = b""
+
+    async def metadata(self) -> bytes:
+        """Entry 0. Raises ImportRejected if it is none, or counts other segments than were announced."""
+        self._encoded, *self._left = await anext(self._bucket.entries)
+        try:
+            self._metadata = await self._access.offload(decode_metadata, self._encoded)
+        except SnapshotCorrupt as error:
+            raise self._rejected(error.message) from error
+        counted = len(self._metadata.bounds)
+        if counted + 1 != self._bucket.entry_count:
+            raise self._rejected(
+                f"its metadata counts {counted} segments, and {self._bucket.entry_count - 1} were announced"
+            )
+        return self._encoded
+
+    async def segments(self) -> AsyncGenerator[bytes, None]:
+        """Entries 1 and up. Raises ImportRejected if they contradict the metadata or the range."""
+        known = bytearray()
+        first = segment_bytes = 0
+        last_row: tuple[int, int, int] | None = None
+        while first < len(self._metadata.bounds):
+            entries, self._left = self._left or await anext(self._bucket.entries), ()
+            bounds = self._metadata.bounds.take(slice(first, first + len(entries)))
+            found = await self._access.offload(_verified, entries, bounds, last_row)
+            if isinstance(found, str):
+                raise self._rejected(f"segments {first} to {first + len(entries) - 1}: {found}")
+            known += found.metadata
+            last_row = found.last_row
+            if not self._encoded.startswith(found.metadata, len(known) - len(found.metadata)):
+                raise self._rejected(f"segments {first} to {first + len(entries) - 1} are not those of its metadata")
+            first += len(entries)
+            segment_bytes += sum(map(len, entries))
+            for entry in entries:
+                yield entry
+        if len(known) != len(self._encoded):
+            raise self._rejected("its metadata holds more than its segments")
+        # Before the storage learns that these were all: what it has stored then is whole.
+        self._summary = await self._access.offload(self._summarized, segment_bytes)
+
+    def entry(self, bucket_id: int, mark_delete: Position) -> CatalogueEntry:
+        """What the catalogue is to say of the stored bucket."""
+        return CatalogueEntry(
+            bucket_id=bucket_id,
+            first=self._bucket.first,
+            last=self._bucket.last,
+            summary=self._summary,
+            mark_delete=None if mark_delete == BEFORE_ALL else mark_delete,
+        )
+
+    def _summarized(self, segment_bytes: int) -> bytes:
+        held = PositionBitmap()
+        for bits in self._metadata.segment_bits:
+            held.update(bits)
+        bounds, bucket = self._metadata.bounds, self._bucket
+        if len(held) != int(bounds.count.sum()):
+            raise self._rejected("it holds a position twice")
+        if (held.first(), held.last()) != (bucket.first, bucket.last):
+            raise self._rejected(
+                f"its positions are {held.first()} to {held.last()}, and {bucket.first} to {bucket.last} were announced"
+            )
+        return encode_summary(bounds, held, len(self._encoded) + segment_bytes)
+
+    def _rejected(self, fault: str) -> ImportRejected:
+        return ImportRejected(f"bucket {self._bucket.number}, {self._bucket.first} to {self._bucket.last}: {fault}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Verified:
+    """Some segments that are what they should be."""
+
+    metadata: bytes
+    """Theirs, made anew."""
+    last_row: tuple[int, int, int]
+
+
+def _verified(
+    entries: Sequence[bytes], bounds: SegmentBounds, last_row: tuple[int, int, int] | None
+) -> _Verified | str:
+    """Make segments and their metadata anew from the rows; the fault, if there is one."""
+    try:
+        rows = decode_segments(entries)
+    except SnapshotCorrupt as error:
+        return error.message
+    if len(rows) != int(bounds.count.sum()) or not int(bounds.count.min()):
+        return f"they have {len(rows)} rows where the metadata counts {int(bounds.count.sum())}"
+    if not rows.ascend() or (last_row is not None and _row(rows, 0) <= last_row):
+        return "their rows do not ascend by deadline and position"
+    if encode_segments(rows, bounds) != list(entries):
+        return "they are not encoded as this service encodes them"
+    firsts, lasts = bounds.starts[:-1], bounds.starts[1:] - 1
+    spans = SegmentBounds(bounds.count, rows.deliver_at_ms[firsts], rows.deliver_at_ms[lasts])
+    return _Verified(encode_metadata(rows, spans), _row(rows, -1))
+
+
+def _row(rows: IndexColumns, number: int) -> tuple[int, int, int]:
+    return int(rows.deliver_at_ms[number]), int(rows.ledger_id[number]), int(rows.entry_id[number])

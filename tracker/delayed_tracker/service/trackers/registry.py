@@ -1,0 +1,460 @@
+"""Which trackers are open: (topic, subscription) -> host; opening, closing, and the orderly end of all of them.
+
+Opening is shared: whoever asks for a tracker that is being recovered joins that recovery, and a caller that goes away
+does not end it. Recovery, closing and effects of one tracker never wait for those of another.
+"""
+
+import asyncio
+import enum
+import random
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import Executor
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from delayed_tracker.core.engine.load_budget import LoadBudget
+from delayed_tracker.core.values.columns import BEFORE_ALL, Position
+from delayed_tracker.core.values.errors import DelayedTrackerError
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.service.admission.calls import Calls
+from delayed_tracker.service.clock import Clock, SystemClock
+from delayed_tracker.service.counters import EffectCounters
+from delayed_tracker.service.errors import Overloaded, ShuttingDown, TrackerBroken, TrackerKey, TrackerNotOpen
+from delayed_tracker.service.instruments.instruments import Instruments
+from delayed_tracker.service.instruments.tracker_rows import TrackerRows
+from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.service.process.worker_threads import worker_threads
+from delayed_tracker.service.storage.access import StorageAccess
+from delayed_tracker.service.storage.in_flight import UnderWay
+from delayed_tracker.service.storage.recovery import TrackerRecovery
+from delayed_tracker.service.telemetry.failures import RECOVERY_FAILED
+from delayed_tracker.service.trackers.gate import HostState, Shared
+from delayed_tracker.service.trackers.host import Cleared, Opened, TrackerHost
+from delayed_tracker.service.trackers.load_room import LoadRoom
+from delayed_tracker.service.trackers.polls import PollTally
+from delayed_tracker.service.trackers.timer_queue import WakeupQueue
+from delayed_tracker.service.trackers.tracker_events import LifeLog
+from delayed_tracker.service.trackers.unstored import UnstoredBound
+from delayed_tracker.storage.protocol import SnapshotStore
+
+Answer = TypeVar("Answer")
+
+
+class _Phase(enum.Enum):
+    NEW = "new"
+    SERVING = "serving"
+    DRAINING = "draining"
+    CLOSED = "closed"
+
+
+class TrackerRegistry:
+    """Every open tracker of this process, over one storage.
+
+    Args:
+        storage: not started; the registry starts and closes it.
+        limits: settings of every tracker's core.
+        service_limits: settings of the shell.
+        clock: the only source of time.
+        rng: the only source of chance (retry jitter).
+        workers: where sealing, encoding and decoding run; shut down at close. Threads of its own, if not given.
+    """
+
+    def __init__(
+        self,
+        storage: SnapshotStore,
+        limits: TrackerLimits,
+        *,
+        service_limits: ServiceLimits | None = None,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+        workers: Executor | None = None,
+    ) -> None:
+        self.storage = storage
+        self.limits = limits
+        self.service_limits = service_limits or ServiceLimits()
+        self.clock: Clock = clock or SystemClock()
+        self.calls = Calls(self.service_limits, self.clock)
+        self._workers = workers or worker_threads(self.service_limits.worker_threads)
+        self._polls = PollTally(self.service_limits)
+        self.loads = LoadBudget(limits.loaded_indexes_max)
+        """The rows of snapshots that all trackers hold in memory."""
+        self.unstored = UnstoredBound(self.service_limits, limits.kind, self.hosts)
+        """The indexes of all trackers that are in no snapshot."""
+        self.instruments = Instruments(self.clock)
+        self.life = LifeLog(self.clock)
+        self.rows = TrackerRows(self.service_limits.labelled_trackers_max, self.clock, self.instruments.operations)
+        self._shared = Shared(
+            clock=self.clock,
+            limits=self.service_limits,
+            access=StorageAccess(
+                storage,
+                self.service_limits,
+                clock=self.clock,
+                rng=rng or random.Random(),  # noqa: S311  # jitter, not a secret
+                workers=self._workers,
+                retry_ms=limits.retry_backoff_ms,
+                loads=self.loads,
+            ),
+            wakeups=WakeupQueue(self.clock),
+            polls=self._polls,
+            unstored=self.unstored,
+            load_room=LoadRoom(self.loads),
+            instruments=self.instruments,
+            rows=self.rows,
+            fenced=self._close_fenced,
+            broken=self._close_broken,
+        )
+        self._phase = _Phase.NEW
+        self._hosts: dict[TrackerKey, TrackerHost] = {}
+        self._recoveries: dict[TrackerKey, asyncio.Task[None]] = {}
+        self._closings: dict[TrackerKey, asyncio.Task[None]] = {}
+        self._removals: dict[TrackerKey, asyncio.Task[Any]] = {}
+        self._background: set[asyncio.Task[None]] = set()
+        self.imports: dict[TrackerKey, int | None] = {}
+        """Imports under way, with the epoch under which each stores snapshots once that is known."""
+        self.own_counters = EffectCounters()
+        """Of what is done for trackers that are not loaded."""
+
+    # -- to be read at any time ---------------------------------------------------------------------------------------
+
+    @property
+    def serving(self) -> bool:
+        """Whether calls are accepted."""
+        return self._phase is _Phase.SERVING
+
+    @property
+    def tracker_count(self) -> int:
+        """Trackers open now, those being recovered included."""
+        return len(self._hosts)
+
+    @property
+    def recovering_count(self) -> int:
+        """Trackers being recovered now."""
+        return len(self._recoveries)
+
+    @property
+    def waiting_poll_count(self) -> int:
+        """Polls waiting now."""
+        return self._polls.waiting_count
+
+    @property
+    def counters(self) -> EffectCounters:
+        """Sums over all trackers there ever were. O(trackers with metrics of their own)."""
+        return EffectCounters.total([self.own_counters, self.rows.effects()])
+
+    @property
+    def access(self) -> StorageAccess:
+        """The way to the storage that all trackers share."""
+        return self._shared.access
+
+    def hosts(self) -> Iterator[TrackerHost]:
+        """The trackers that answer verbs now, in the order they were opened."""
+        return (host for host in self._hosts.values() if host.state is HostState.READY)
+
+    # -- trackers -----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start the storage; from here on trackers can be opened. Raises what the storage's start raises."""
+        assert self._phase is _Phase.NEW
+        await self.storage.start()
+        self._phase = _Phase.SERVING
+
+    def require_serving(self) -> None:
+        """Raise ShuttingDown unless calls are accepted."""
+        if self._phase is not _Phase.SERVING:
+            raise self._stopping()
+
+    def _stopping(self) -> ShuttingDown:
+        return ShuttingDown("the service is stopping", retry_after_ms=self.service_limits.retry_after_ms)
+
+    def host(self, key: TrackerKey) -> TrackerHost:
+        """The host of a tracker that somebody has opened.
+
+        Raises:
+            TrackerNotOpen: nobody has, or it is closed.
+            ShuttingDown: no more calls are taken.
+        """
+        self.require_serving()
+        host = self._hosts.get(key)
+        if host is None or host.state is HostState.CLOSED:
+            raise TrackerNotOpen(key)
+        return host
+
+    def loaded(self, key: TrackerKey) -> TrackerHost | None:
+        """The host of a tracker that is open or being recovered, if it is."""
+        host = self._hosts.get(key)
+        return None if host is None or host.state is HostState.CLOSED else host
+
+    def under_way(self, key: TrackerKey) -> UnderWay:
+        """What is being done to the snapshots of a tracker, loaded or not."""
+        if key in self._removals:
+            return UnderWay(sweeping=True)
+        host = self._hosts.get(key)
+        under_way = UnderWay() if host is None else host.under_way()
+        if (epoch := self.imports.get(key)) is None:
+            return under_way
+        return replace(under_way, storing_epochs=under_way.storing_epochs | {epoch})
+
+    async def known_keys(self) -> set[TrackerKey]:
+        """Every tracker that is loaded or has a catalogue.
+
+        Raises:
+            StorageUnavailable: try again.
+            ShuttingDown: no more calls are taken.
+        """
+        self.require_serving()
+        stored = await self._shared.access.attempt(self.storage.trackers, self.own_counters)
+        keys = {TrackerKey(*names) for names in stored}
+        return keys.union(key for key in self._hosts if self.loaded(key) is not None)
+
+    async def open(self, key: TrackerKey, *, owner: str, mark_delete: Position | None) -> Opened:
+        """Open a tracker and own it, recovering it if it is not loaded.
+
+        Args:
+            key: which tracker; need not exist.
+            owner: who opens it.
+            mark_delete: the cursor's, if known.
+        Raises:
+            StorageUnavailable: it could not be recovered, or the new epoch not recorded; try again.
+            SnapshotConflict: somebody else writes to the tracker's catalogue.
+            Overloaded: too many trackers are open.
+            ShuttingDown: no more calls are taken.
+        """
+        if mark_delete == BEFORE_ALL:
+            mark_delete = None
+        while True:
+            await self.until_settled(key)
+            host = self._hosts.get(key)
+            if host is None:
+                host = self._begin_recovery(key, mark_delete)
+            if (recovery := self._recoveries.get(key)) is not None:
+                await self._outcome(recovery)
+            if host.state is HostState.READY:
+                # Closed while the epoch was on its way to the storage: recover it anew.
+                with suppress(TrackerNotOpen):
+                    previous, opened = host.owner, await host.claim(owner, mark_delete)
+                    self.life.opened(key, opened, owner=owner, previous_owner=previous)
+                    return opened
+
+    async def load(self, key: TrackerKey) -> TrackerHost:
+        """The host of a tracker, which is recovered if it is not loaded, and has no owner then; raises as :meth:`open`."""
+        while True:
+            await self.until_settled(key)
+            host = self._hosts.get(key) or self._begin_recovery(key, None)
+            if (recovery := self._recoveries.get(key)) is not None:
+                await self._outcome(recovery)
+            if host.state is HostState.READY:
+                return host
+
+    async def unload_unclaimed(self, key: TrackerKey) -> None:
+        """Close a tracker that was loaded for a moment, unless somebody has opened it since."""
+        if (recovery := self._recoveries.get(key)) is not None:
+            await asyncio.wait([recovery])
+        host = self._hosts.get(key)
+        if host is not None and host.state is HostState.READY and host.is_unclaimed:
+            self._close(host, "CLOSED")
+
+    async def alone(self, key: TrackerKey, work: Coroutine[None, None, Answer]) -> Answer:
+        """What some work on a settled tracker ends with; nobody opens, clears or deletes it meanwhile.
+
+        It goes on if the caller goes away.
+        """
+        assert key not in self._removals
+        task = asyncio.get_running_loop().create_task(work)
+        self._removals[key] = task
+        task.add_done_callback(lambda _: self._removals.pop(key))
+        return await self._outcome(task)
+
+    def in_background(self, work: Coroutine[None, None, None]) -> None:
+        """Do something that nobody waits for but the end of the service."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _outcome(self, shared: asyncio.Task[Answer]) -> Answer:
+        """What a shared task ends with. A caller that goes away leaves it to the others, and to its own next try."""
+        await asyncio.wait([shared])
+        if shared.cancelled():
+            raise self._stopping()
+        return shared.result()
+
+    def _begin_recovery(self, key: TrackerKey, mark_delete: Position | None) -> TrackerHost:
+        if len(self._hosts) >= self.service_limits.trackers_max:
+            raise Overloaded(
+                f"{len(self._hosts)} trackers are open, which is the limit",
+                retry_after_ms=self.service_limits.retry_after_ms,
+            )
+        host = self._hosts[key] = TrackerHost(key, self._shared)
+        task = asyncio.get_running_loop().create_task(self._recover(host, mark_delete))
+        self._recoveries[key] = task
+        task.add_done_callback(lambda task: self._recovery_ended(host, task))
+        return host
+
+    async def _recover(self, host: TrackerHost, mark_delete: Position | None) -> None:
+        recovery = TrackerRecovery(host.key, self._shared.access, host.counters)
+        with self.instruments.recoveries.measured(), self.life.recovering(host, recovery):
+            host.ready(await recovery.run(self.limits, mark_delete=mark_delete, now=host.now()))
+        self._shared.access.trouble.over(host.key, RECOVERY_FAILED)
+
+    def _recovery_ended(self, host: TrackerHost, task: asyncio.Task[None]) -> None:
+        del self._recoveries[host.key]
+        if host.state is HostState.READY or host.key in self._closings:
+            return
+        # Nothing of it stays; the error goes to everyone who waits for this task, and the next open begins anew.
+        self._forget(host)
+        if task.cancelled():
+            return
+        if isinstance(error := task.exception(), DelayedTrackerError):
+            self._shared.access.trouble.failed(host.key, RECOVERY_FAILED, error, retried=False)
+            return
+        task.get_loop().call_exception_handler(
+            {"message": f"recovery of the tracker of subscription {host.key} failed", "exception": error}
+        )
+
+    def _forget(self, host: TrackerHost) -> None:
+        del self._hosts[host.key]
+        self.rows.retire(host)
+        host.forget_memory()
+
+    async def close_tracker(self, key: TrackerKey, epoch: int) -> None:
+        """Unload a tracker; returns when its effects have ended. The closing goes on if the caller goes away.
+
+        Raises:
+            TrackerNotOpen, Recovering, Fenced, ShuttingDown: nothing was closed.
+        """
+        host = self.host(key)
+        host.require_owner(epoch)
+        await self._outcome(self._close(host, "CLOSED"))
+
+    def _close(self, host: TrackerHost, reason: str) -> asyncio.Task[None]:
+        closing = self._closings.get(host.key)
+        if closing is None:
+            host.begin_close(reason)
+            self.life.closing(host.key, reason)
+            closing = asyncio.get_running_loop().create_task(host.finish_close())
+            self._closings[host.key] = closing
+            closing.add_done_callback(lambda _: self._closing_ended(host))
+        return closing
+
+    def _closing_ended(self, host: TrackerHost) -> None:
+        del self._closings[host.key]
+        self._shared.access.trouble.forget(host.key)
+        self._forget(host)
+
+    def _close_fenced(self, key: TrackerKey) -> None:
+        self._close(self._hosts[key], "FENCED")
+
+    def _close_broken(self, key: TrackerKey) -> None:
+        # One that is closing already ends by itself.
+        if (host := self._hosts[key]).state is HostState.READY:
+            self._close(host, TrackerBroken.reason)
+
+    async def clear(self, key: TrackerKey, epoch: int, *, reset_to: Position | None = None) -> Cleared:
+        """Forget every position of a tracker durably, loaded or not; the caller's epoch must be the last one.
+
+        One that is being recovered is waited for, for as long as the caller stays.
+
+        Args:
+            key: which tracker.
+            epoch: the owner's.
+            reset_to: the cursor was moved, and this is its new mark-delete position.
+        Raises:
+            TrackerNotOpen, Fenced, ShuttingDown: nothing was cleared.
+            StorageUnavailable: it is not known whether an unloaded tracker was cleared; try again.
+        """
+        await self._until_recovered(key)
+        if (host := self._hosts.get(key)) is not None:
+            return await host.clear(epoch, reset_to=reset_to)
+        recovery = TrackerRecovery(key, self._shared.access, self.own_counters)
+        return Cleared(*await self.alone(key, recovery.clear(epoch, reset_to=reset_to)))
+
+    async def delete(self, key: TrackerKey, epoch: int | None) -> int:
+        """Forget a tracker and everything it stored, loaded or not; returns how many positions it tracked.
+
+        A loaded one is closed first, and one that is being recovered is waited for. The deletion goes on if the caller
+        goes away.
+
+        Args:
+            key: which tracker; need not exist.
+            epoch: the owner's; None deletes whatever is there.
+        Raises:
+            Fenced, ShuttingDown: nothing was deleted.
+            StorageUnavailable: some may still be there; try again.
+        """
+        await self._until_recovered(key)
+        closing, deleted_count = None, 0
+        if (host := self._hosts.get(key)) is not None:
+            if epoch is not None:
+                host.require_owner(epoch)
+            deleted_count = len(host.to_read())
+            closing = self._close(host, "CLEARED")
+        return deleted_count + await self.alone(key, self._delete(key, closing, epoch))
+
+    async def _delete(self, key: TrackerKey, closing: asyncio.Task[None] | None, epoch: int | None) -> int:
+        """Delete what is stored; returns how many positions there were that nobody has counted yet."""
+        recovery = TrackerRecovery(key, self._shared.access, self.own_counters)
+        if closing is None:
+            return await recovery.delete(epoch)
+        await asyncio.wait([closing])
+        await recovery.delete(None)
+        return 0
+
+    async def until_settled(self, key: TrackerKey) -> None:
+        """Wait until a tracker is neither closing nor being removed, by whoever asked for that before."""
+        self.require_serving()
+        while (leaving := self._closings.get(key) or self._removals.get(key)) is not None:
+            await asyncio.wait([leaving])
+            self.require_serving()
+
+    async def _until_recovered(self, key: TrackerKey) -> None:
+        """Wait until a tracker is neither on its way to be loaded nor to be gone; of a failed recovery nothing is left."""
+        await self.until_settled(key)
+        while (recovery := self._recoveries.get(key)) is not None:
+            await asyncio.wait([recovery])
+            await self.until_settled(key)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    async def drain(self, grace_ms: int) -> None:
+        """Refuse new calls, end waiting polls, finish effects, close every tracker.
+
+        Args:
+            grace_ms: effects that take longer are cancelled; the storage keeps either nothing of them or a whole
+                snapshot.
+        """
+        if self._phase is _Phase.SERVING:
+            self._phase = _Phase.DRAINING
+            self.calls.stop()
+            for recovery in self._recoveries.values():
+                recovery.cancel()
+            for host in list(self.hosts()):
+                self._close(host, ShuttingDown.reason)
+        leaving: list[asyncio.Task[Any]] = [
+            *self._closings.values(),
+            *self._removals.values(),
+            *self._recoveries.values(),
+            *self._background,
+        ]
+        if not leaving:
+            return
+
+        def out_of_time() -> None:
+            self.life.cut_off(len(self._hosts))
+            for host in self._hosts.values():
+                host.abandon()
+            for task in leaving:
+                task.cancel()
+
+        timer = self.clock.call_later(grace_ms, out_of_time)
+        await asyncio.wait(leaving)
+        timer.cancel()
+
+    async def close(self) -> None:
+        """Drain at once if that has not happened, and close the storage. Closing twice is harmless."""
+        await self.drain(0)
+        if self._phase is _Phase.CLOSED:
+            return
+        self._phase = _Phase.CLOSED
+        self._workers.shutdown(wait=False, cancel_futures=True)
+        await self.storage.close()

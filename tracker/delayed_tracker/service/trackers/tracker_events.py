@@ -1,0 +1,94 @@
+"""Log lines about the life of trackers: recovered, opened, taken over, cleared, closed, deleted, imported, cut off.
+
+One line for each, and a hundred of a kind a minute at most: ten thousand trackers that open after a restart are no news.
+Losses are told whatever else is going on.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import structlog
+
+from delayed_tracker.service.clock import Clock
+from delayed_tracker.service.errors import ShuttingDown, TrackerBroken, TrackerKey, shortened
+from delayed_tracker.service.storage.recovery import TrackerRecovery
+from delayed_tracker.service.telemetry.line_budget import LineBudget
+from delayed_tracker.service.trackers.host import Adopted, Cleared, Opened, TrackerHost
+
+LINES_MAX: Final = 100
+"""Of one event, each minute."""
+
+_log = structlog.stdlib.get_logger("delayed_tracker.service")
+
+
+class LifeLog:
+    """Of all trackers of one service."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._budget = LineBudget(clock, lines_max=LINES_MAX)
+
+    @contextmanager
+    def recovering(self, host: TrackerHost, recovery: TrackerRecovery) -> Iterator[None]:
+        """Tell when the recovery in the block begins, and, unless it fails, how it ends; a warning if something was lost."""
+        begun_ms = self._clock.elapsed_ms()
+        _log.debug("tracker recovery begun", **_names(host.key))
+        yield
+        stats = host.stats()
+        fields = {
+            "epoch": stats.epoch,
+            "duration_ms": round(self._clock.elapsed_ms() - begun_ms),
+            "bucket_count": stats.bucket_count,
+            "position_count": stats.recovered_count,
+            "missing_count": recovery.missing_count,
+            "corrupt_count": recovery.corrupt_count,
+        }
+        if recovery.missing_count or recovery.corrupt_count:
+            _log.warning("tracker recovered with losses", **_names(host.key), **fields)
+        elif stats.recovered_count:
+            self._tell("tracker recovered", host.key, **fields)
+
+    def opened(self, key: TrackerKey, opened: Opened, *, owner: str, previous_owner: str) -> None:
+        """Somebody owns it now; who did before is told if that was somebody else."""
+        fields: dict[str, object] = {"epoch": opened.epoch, "owner": shortened(owner)}
+        if previous_owner in {"", owner}:
+            self._tell("tracker opened", key, **fields)
+        else:
+            self._tell("tracker taken over", key, **fields, previous_owner=shortened(previous_owner))
+
+    def cleared(self, key: TrackerKey, cleared: Cleared) -> None:
+        """Every position was forgotten, or the cursor was moved."""
+        self._tell("tracker cleared", key, epoch=cleared.epoch, position_count=cleared.cleared_count)
+
+    def deleted(self, key: TrackerKey, position_count: int) -> None:
+        """It is gone, with all that was stored."""
+        self._tell("tracker deleted", key, position_count=position_count)
+
+    def imported(self, key: TrackerKey, adopted: Adopted) -> None:
+        """Snapshots made elsewhere have taken the place of everything."""
+        self._tell(
+            "snapshots imported",
+            key,
+            epoch=adopted.epoch,
+            bucket_count=adopted.bucket_count,
+            position_count=adopted.tracked_count,
+            replaced_count=adopted.replaced_count,
+        )
+
+    def closing(self, key: TrackerKey, reason: str) -> None:
+        """It answers no more; at the end of the service that is no news, and of one given up there is a line."""
+        if reason not in {ShuttingDown.reason, TrackerBroken.reason}:
+            self._tell("tracker closed", key, reason=reason)
+
+    def cut_off(self, tracker_count: int) -> None:
+        """The service stops, and its grace period is over while so many trackers are open."""
+        _log.warning("grace period over, what is under way is cut off", tracker_count=tracker_count)
+
+    def _tell(self, event: str, key: TrackerKey, **fields: object) -> None:
+        if (left_out := self._budget.fields(event)) is not None:
+            _log.info(event, **_names(key), **fields, **left_out)
+
+
+def _names(key: TrackerKey) -> dict[str, str]:
+    return {"topic": key.topic, "subscription": key.subscription}
