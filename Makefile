@@ -86,11 +86,11 @@ proto: $(READY) $(GENERATOR)  ## regenerate the protobuf code beside every proto
 pulsar-classes: $(READY)  ## fetch the classes of Pulsar that tests/jvm compares with (needs a JDK and Maven; 15 MB)
 	$(BIN)/python -m tests.jvm.pulsar_classes
 
-other-languages: $(READY) $(GENERATOR)  ## compile the dispatchers of tests/other_languages (needs Go, a JDK and Maven; 100 MB)
-	$(BIN)/python -m tests.other_languages.dispatchers
+other-languages: $(READY) $(GENERATOR)  ## compile the dispatchers of tests/client/other_languages (needs Go, a JDK and Maven; 100 MB)
+	$(BIN)/python -m tests.client.other_languages.dispatchers
 
-client-environments: $(READY)  ## fetch what tests/dependency_bounds tries the client with (140 MB)
-	$(BIN)/python -m tests.dependency_bounds.environments
+client-environments: $(READY)  ## fetch what tests/client/dependency_bounds tries the client with (140 MB)
+	$(BIN)/python -m tests.client.dependency_bounds.environments
 
 settings-docs: $(READY)  ## regenerate conf/tracker.conf and README's table from the settings in code
 	$(BIN)/python -m delayed_tracker.service.settings.docs --write

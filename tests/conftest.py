@@ -14,7 +14,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from delayed_tracker.service.process.kernels import load_kernels
-from tests.project_tree import ROOT
+from tests.repository.project_tree import ROOT
 
 # dev: quick, new examples each run. ci: the same examples each run, so that a red build is red again on a laptop.
 # deep: `make test-deep`, many more examples. The tests of tests/property, where a whole life of a tracker is an example,

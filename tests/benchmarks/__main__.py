@@ -17,12 +17,12 @@ from pathlib import Path
 
 from delayed_tracker.service.process.kernels import load_kernels
 from tests.benchmarks.catalogue import BENCHMARKS, Benchmark
-from tests.benchmarks.java_peer import measure_java
+from tests.benchmarks.inputs.scale import QUICK, Scale
 from tests.benchmarks.machine import load_average
 from tests.benchmarks.measure import Run, WrongOutput
+from tests.benchmarks.peers.java_peer import measure_java
 from tests.benchmarks.report import Part, report
 from tests.benchmarks.rows import Row
-from tests.benchmarks.scale import QUICK, Scale
 
 README = Path(__file__).parent / "README.md"
 

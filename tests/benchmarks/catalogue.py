@@ -3,7 +3,8 @@
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
-from tests.benchmarks import (
+from tests.benchmarks.measure import Run
+from tests.benchmarks.paths import (
     bench_add,
     bench_codec,
     bench_contains,
@@ -20,7 +21,6 @@ from tests.benchmarks import (
     bench_spark,
     bench_stalls,
 )
-from tests.benchmarks.measure import Run
 from tests.benchmarks.rows import Row
 
 

@@ -8,7 +8,7 @@ the quickest run counts. A number of this run takes the place of a stated one.
 import math
 from dataclasses import dataclass
 
-from tests.benchmarks.shapes import Shape
+from tests.benchmarks.inputs.shapes import Shape
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from tests.benchmarks.goals import Peer
+from tests.benchmarks.inputs.scale import Scale
 from tests.benchmarks.machine import ProcessMeter
-from tests.benchmarks.scale import Scale
 
 State = TypeVar("State")
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.benchmarks.goals import Peer, goal_of, peer_of
+from tests.benchmarks.inputs.shapes import Shape
 from tests.benchmarks.measure import Reading
-from tests.benchmarks.shapes import Shape
 
 HEADER = (
     "| what | shape | indexes | ours: median (lowest to highest) | CPU | peak memory | peer | ratio | goal | |\n"

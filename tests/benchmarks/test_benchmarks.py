@@ -7,16 +7,16 @@ import sys
 import pytest
 
 from delayed_tracker.spark.errors import JavaNotFound
-from tests.benchmarks import bench_spark
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.catalogue import BENCHMARKS, Benchmark
 from tests.benchmarks.goals import Peer
-from tests.benchmarks.java_peer import measure_java, medians
+from tests.benchmarks.inputs.scale import QUICK
+from tests.benchmarks.inputs.shapes import Shape
 from tests.benchmarks.measure import Reading, Run, WrongOutput
-from tests.benchmarks.pulsar_parser import measure_pulsar_parser
+from tests.benchmarks.paths import bench_spark
+from tests.benchmarks.peers.java_peer import measure_java, medians
+from tests.benchmarks.peers.pulsar_parser import measure_pulsar_parser
 from tests.benchmarks.rows import HEADER, Row, Unit, per_index
-from tests.benchmarks.scale import QUICK
-from tests.benchmarks.shapes import Shape
 
 
 @pytest.mark.slow

@@ -15,11 +15,11 @@ from numba import config
 from delayed_tracker.core.core import TrackerCore
 from delayed_tracker.core.values.columns import IndexColumns, Position
 from delayed_tracker.core.values.limits import TrackerLimits
-from tests.benchmarks.hosted import hosted_over
-from tests.benchmarks.shapes import ALL_DUE, ALL_DUE_MS, BATCH, NOW, NOW_MS, WEEK_MS, Shape, batches, offered
+from tests.benchmarks.inputs.hosted import hosted_over
+from tests.benchmarks.inputs.shapes import ALL_DUE, ALL_DUE_MS, BATCH, NOW, NOW_MS, WEEK_MS, Shape, batches, offered
 from tests.benchmarks.work import CountingStorage, StorageWork, Work, work_of
-from tests.core.shell import Shell
-from tests.service.shell import InlineExecutor, until
+from tests.core.harness.shell import Shell
+from tests.service.harness.shell import InlineExecutor, until
 
 pytestmark = [
     pytest.mark.slow,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from delayed_tracker.service.process.exit_codes import ExitCode
-from tests.project_tree import ROOT
+from tests.repository.project_tree import ROOT
 
 NAMES = sorted(
     path.relative_to(ROOT).as_posix()

@@ -25,7 +25,7 @@ from tests.cli.ledger_sources import (
     damaged_tiered,
 )
 from tests.golden.pulsar_pack import METADATA, PACK
-from tests.ledger.log_files import flipped, message
+from tests.ledger.harness.log_files import flipped, message
 from tests.ledger.offload.blob_files import BlobWriter
 from tests.ledger.offload.sequence_files import ledger_metadata
 

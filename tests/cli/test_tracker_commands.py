@@ -10,7 +10,7 @@ from google.rpc import error_details_pb2
 
 from delayed_tracker.service.process.exit_codes import ExitCode
 from delayed_tracker.v1 import tracker_pb2 as pb
-from tests.client.scripted_service import ScriptedService, abort, scripted_service
+from tests.client.harness.scripted_service import ScriptedService, abort, scripted_service
 
 TRACKER = ["--topic", "persistent://lab/main/delayed", "--subscription", "workers"]
 AT = ["--at", "2026-11-21T07:24:12.556Z"]

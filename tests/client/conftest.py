@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from delayed_tracker.client import ClientSettings
-from tests.client.scripted_service import ScriptedService, scripted_service
-from tests.client.shells import Shell
+from tests.client.harness.scripted_service import ScriptedService, scripted_service
+from tests.client.harness.shells import Shell
 
 TOPIC = "persistent://shop/orders/events"
 

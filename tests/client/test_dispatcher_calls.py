@@ -5,8 +5,8 @@ import pytest
 
 from delayed_tracker.client import EntryRange, InvalidInput, Position, Unavailable
 from delayed_tracker.v1 import tracker_pb2 as pb
+from tests.client.aio.test_session import failing
 from tests.client.conftest import TOPIC
-from tests.client.test_session import failing
 
 
 def offsets_of_multiples(number: int, values) -> list[int]:

@@ -14,7 +14,7 @@ from delayed_tracker.core.rules.seal import seal
 from delayed_tracker.core.values.columns import INT63_MAX, Position
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.limits import TrackerLimits
-from tests.core.shell import LATER_MS, START_MS, STRICT, Shell, positions
+from tests.core.harness.shell import LATER_MS, START_MS, STRICT, Shell, positions
 
 
 @pytest.mark.parametrize(("strict", "cutoff_ms"), [(True, START_MS), (False, START_MS + 1_000)])

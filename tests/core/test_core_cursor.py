@@ -6,7 +6,7 @@ from delayed_tracker.core.engine.effects import DeleteSnapshots, StoreSnapshot
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.limits import TrackerLimits
-from tests.core.shell import LATER_MS, STRICT, Shell, due_shell, positions
+from tests.core.harness.shell import LATER_MS, STRICT, Shell, due_shell, positions
 
 
 def test_mark_delete_drops_bits_and_leases_at_or_below():

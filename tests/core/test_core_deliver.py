@@ -7,7 +7,7 @@ from delayed_tracker.core.engine.effects import DeleteSnapshots, LoadSegments
 from delayed_tracker.core.values.columns import INT63_MAX
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.limits import TrackerLimits
-from tests.core.shell import DUE_MS, LATER_MS, START_MS, STRICT, Shell, due_shell
+from tests.core.harness.shell import DUE_MS, LATER_MS, START_MS, STRICT, Shell, due_shell
 
 # -- polls
 

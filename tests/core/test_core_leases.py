@@ -4,7 +4,7 @@ import pytest
 
 from delayed_tracker.core.engine.effects import StoreSnapshot
 from delayed_tracker.core.values.errors import InvalidInput
-from tests.core.shell import DUE_MS, LATER_MS, due_shell, positions
+from tests.core.harness.shell import DUE_MS, LATER_MS, due_shell, positions
 
 
 def test_a_leased_position_answers_tracked_and_is_not_handed_out():

@@ -15,7 +15,7 @@ from delayed_tracker.core.values.columns import IndexColumns, Position
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.snapshot.v1 import snapshot_pb2
 from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments, encode_segment, encode_snapshot
-from tests.project_tree import ROOT
+from tests.repository.project_tree import ROOT
 
 PACK = ROOT / "tests" / "data" / "pulsar-a"
 STEP_MS = 300_000

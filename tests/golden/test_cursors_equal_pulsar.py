@@ -16,7 +16,7 @@ from delayed_tracker.ledger.topic.topic_reader import OpenLedgers, TopicReader
 from delayed_tracker.ledger.topic_name import TopicName
 from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
 from tests.golden.pulsar_pack import expected, metadata_nodes
-from tests.ledger.log_files import ledger_path, ledger_value
+from tests.ledger.harness.log_files import ledger_path, ledger_value
 
 MOVED_WHEN_OPENED = ("__change_events", "__transaction_buffer_snapshot")
 """Topics without traffic, whose cursors Pulsar moves to a new ledger as soon as it opens them."""

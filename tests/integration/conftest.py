@@ -6,8 +6,8 @@ import pytest
 import pytest_asyncio
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
-from tests.client.shells import Shell
-from tests.integration.lab import TOPIC
+from tests.client.harness.shells import Shell
+from tests.integration.harness.lab import TOPIC
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import pytest
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
 from delayed_tracker.client import ClientSettings, DelayedTrackerClient, Overloaded
+from tests.benchmarks.abuse.memory_curve import adding, limit_files
 from tests.benchmarks.machine import ProcessMeter
-from tests.benchmarks.memory_curve import adding, limit_files
-from tests.integration.dispatcher import now_ms
-from tests.integration.lab import HOUR_MS, TOPIC
+from tests.integration.harness.dispatcher import now_ms
+from tests.integration.harness.lab import HOUR_MS, TOPIC
 
 BATCH = 1_000
 SETTINGS = {

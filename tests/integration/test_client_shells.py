@@ -9,9 +9,9 @@ from delayed_tracker.client import (
     Position,
     TrackerNotOpen,
 )
-from tests.client.shells import Batches
-from tests.integration.dispatcher import SETTINGS, now_ms
-from tests.integration.lab import HOUR_MS, TOPIC, add
+from tests.client.harness.shells import Batches
+from tests.integration.harness.dispatcher import SETTINGS, now_ms
+from tests.integration.harness.lab import HOUR_MS, TOPIC, add
 
 pytestmark = pytest.mark.slow
 

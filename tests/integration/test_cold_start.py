@@ -9,8 +9,8 @@ import pytest
 from numba import config
 
 from delayed_tracker.client import DelayedTrackerClient
-from tests.integration.dispatcher import now_ms
-from tests.integration.lab import TOPIC, add
+from tests.integration.harness.dispatcher import now_ms
+from tests.integration.harness.lab import TOPIC, add
 
 pytestmark = [
     pytest.mark.slow,

@@ -23,7 +23,7 @@ from delayed_tracker.storage.memory import MemoryStorage
 from delayed_tracker.storage.protocol import CatalogueEntry
 from delayed_tracker.storage.testing.faulty import FaultPlan, FaultyStorage
 from tests.golden.test_bucket_snapshots import BUCKETS
-from tests.service.shell import KEY, TINY, ControlledStorage, bucketful, elapse, indexes, make_registry, settle
+from tests.service.harness.shell import KEY, TINY, ControlledStorage, bucketful, elapse, indexes, make_registry, settle
 
 
 async def _opened(storage, clock, **settings):

@@ -7,9 +7,9 @@ import pytest
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
 from delayed_tracker.client import Position, Unavailable
-from tests.integration.committed import committed_snapshots, orphans
-from tests.integration.dispatcher import SETTINGS, SUBSCRIPTION, TOPIC, connect, now_ms
-from tests.service.imports import snapshot
+from tests.integration.harness.committed import committed_snapshots, orphans
+from tests.integration.harness.dispatcher import SETTINGS, SUBSCRIPTION, TOPIC, connect, now_ms
+from tests.service.harness.imports import snapshot
 
 BUCKETS = 4
 ENTRIES = 60

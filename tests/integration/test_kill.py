@@ -10,8 +10,8 @@ import pytest
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
 from delayed_tracker.client import DelayedTrackerClient, TrackerSession
-from tests.integration.committed import committed_snapshots, orphans
-from tests.integration.dispatcher import SETTINGS, SUBSCRIPTION, TOPIC, Dispatcher, connect
+from tests.integration.harness.committed import committed_snapshots, orphans
+from tests.integration.harness.dispatcher import SETTINGS, SUBSCRIPTION, TOPIC, Dispatcher, connect
 
 KILLS = 2
 KILLS_DEEP = 30

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
-from tests.benchmarks.flood import STREAMS, UNARY, flood
+from tests.benchmarks.abuse.flood import STREAMS, UNARY, flood
 
 CALLS = 24
 BUDGET_BYTES = 32 * 2**20

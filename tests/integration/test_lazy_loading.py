@@ -10,7 +10,7 @@ from delayed_tracker.core.values.columns import index_columns
 from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.service.clock import ManualClock
 from delayed_tracker.storage.registry import open_storage
-from tests.service.shell import KEY, ControlledStorage, elapse, make_registry, settle
+from tests.service.harness.shell import KEY, ControlledStorage, elapse, make_registry, settle
 
 PENDING = 1_000_000
 LEDGER_ENTRIES = 50_000

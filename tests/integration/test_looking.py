@@ -8,8 +8,8 @@ from delayed_tracker.client import (
     MessagePlace,
     Position,
 )
-from tests.integration.dispatcher import SETTINGS, now_ms
-from tests.integration.lab import HOUR_MS, add
+from tests.integration.harness.dispatcher import SETTINGS, now_ms
+from tests.integration.harness.lab import HOUR_MS, add
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ import pytest
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
 from delayed_tracker.client import DelayedTrackerError
-from tests.integration.dispatcher import SETTINGS, connect, now_ms
+from tests.integration.harness.dispatcher import SETTINGS, connect, now_ms
 
 SLOW, FAST = "persistent://lab/main/slow", "persistent://lab/main/fast"
 ADDS = 400

@@ -16,7 +16,7 @@ import pytest
 from delayed_tracker.cli.demo.service_process import ServiceProcess
 from delayed_tracker.client import DelayedTrackerClient
 from delayed_tracker.service.process.exit_codes import ExitCode
-from tests.integration.lab import TOPIC, add
+from tests.integration.harness.lab import TOPIC, add
 
 WAIT_S = 60
 _ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07)")

@@ -11,7 +11,7 @@ from delayed_tracker.ledger.messages import Message, MessageReader
 from delayed_tracker.ledger.messages.batch import Slot
 from tests.golden.entry_rows import entry_row
 from tests.jvm.pulsar_reads import Row
-from tests.ledger.list_ledger import topic_of
+from tests.ledger.harness.list_ledger import topic_of
 
 _NEEDS_MORE = (EntryFlag.ENCRYPTED, EntryFlag.CHUNK, EntryFlag.TRANSACTION, EntryFlag.MARKER)
 """Without keys, other chunks or what became of a transaction, such entries have no messages."""

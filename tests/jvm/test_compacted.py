@@ -14,7 +14,7 @@ from tests.jvm.pulsar_reads import PulsarReads
 from tests.jvm.sent import KEYS, sent
 from tests.jvm.writing import BOTH, write
 from tests.ledger.compaction.compacting import COMPACTED_LEDGER_ID, EntryList
-from tests.ledger.list_ledger import ListLedger
+from tests.ledger.harness.list_ledger import ListLedger
 
 FIRST_MS, SECOND_MS = 1_700_000_000_123, 1_700_000_000_456
 PARTITION = 3

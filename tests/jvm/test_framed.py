@@ -10,8 +10,8 @@ from tests.jvm.our_reading import read_entry
 from tests.jvm.pulsar_reads import PulsarReads
 from tests.jvm.sent import sent
 from tests.jvm.writing import BOTH, INDEX, TIME, message_count, write
+from tests.ledger.harness.log_files import flipped
 from tests.ledger.local.disks import stored
-from tests.ledger.log_files import flipped
 from tests.ledger.messages.producer import batch, slot
 
 FIRST_MS, SECOND_MS = 1_700_000_000_123, 1_700_000_000_456

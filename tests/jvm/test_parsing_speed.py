@@ -2,11 +2,11 @@
 
 import pytest
 
+from tests.benchmarks.inputs.scale import QUICK
+from tests.benchmarks.inputs.stored_ledgers import entries
 from tests.benchmarks.measure import Run, WrongOutput
-from tests.benchmarks.pulsar_parser import measure_pulsar_parser
-from tests.benchmarks.scale import QUICK
-from tests.benchmarks.stored_ledgers import entries
-from tests.ledger.log_files import flipped
+from tests.benchmarks.peers.pulsar_parser import measure_pulsar_parser
+from tests.ledger.harness.log_files import flipped
 
 
 @pytest.mark.usefixtures("pulsar")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.jvm.pulsar_classes import NoPulsarClasses, class_path, find_java
-from tests.project_tree import ROOT
+from tests.repository.project_tree import ROOT
 
 WHOLE_PATH = os.environ["PATH"]
 

@@ -16,7 +16,7 @@ from delayed_tracker.ledger import checksum_kernels
 from delayed_tracker.ledger.checksum_kernels import crc32c_of_bodies, crc32c_of_each, fitting_digests
 from delayed_tracker.ledger.metadata.digest import LedgerDigest, encode_body
 from delayed_tracker.ledger.metadata.ledger_metadata import DigestType
-from tests.project_tree import ROOT
+from tests.repository.project_tree import ROOT
 
 CHECK = """
 import google_crc32c, numpy as np

@@ -30,8 +30,8 @@ from delayed_tracker.ledger.offload.map_file import open_map_file
 from delayed_tracker.ledger.offload.recent_rows import RecentRows
 from delayed_tracker.ledger.offload.sequence_file import Compression
 from delayed_tracker.pulsar.v1.managed_ledger_pb2 import ManagedLedgerInfoMetadata
-from tests.ledger.list_ledger import topic_of
-from tests.ledger.log_files import header
+from tests.ledger.harness.list_ledger import topic_of
+from tests.ledger.harness.log_files import header
 from tests.ledger.messages.producer import entry, metadata_of
 from tests.ledger.offload.sequence_files import MapFileWriter
 

@@ -5,8 +5,8 @@ import pytest
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.source_url import open_source, parse_source_url, split_sources
 from delayed_tracker.ledger.topic.topic_reader import OpenLedgers
-from tests.ledger.disks import DiskFiles
-from tests.ledger.log_files import TOPIC
+from tests.ledger.harness.disks import DiskFiles
+from tests.ledger.harness.log_files import TOPIC
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import yaml
 from delayed_tracker.service.server import BoundAddresses, TrackerServer
 from delayed_tracker.service.settings.settings import Settings
 from delayed_tracker.storage.testing.faulty import FaultyStorage
-from tests.project_tree import ROOT
+from tests.repository.project_tree import ROOT
 
 SCRAPE_S = 0.5
 _SECONDS = {"s": 1, "m": 60, "h": 3_600}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.project_tree import ROOT
+from tests.repository.project_tree import ROOT
 
 DASHBOARDS = sorted((ROOT / "grafana" / "dashboards").glob("*.json"))
 RULES = sorted((ROOT / "conf" / "prometheus").glob("*_rules.yml"))

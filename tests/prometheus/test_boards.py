@@ -11,8 +11,8 @@ from delayed_tracker.service.instruments.catalogue import FAMILIES
 from delayed_tracker.service.instruments.family import Kind, Origin
 from grafana.regenerate import DASHBOARDS as DASHBOARDS_DIRECTORY
 from grafana.regenerate import differences, generate, main
-from tests.project_tree import ROOT
 from tests.prometheus.queries import DASHBOARDS, RULES, metrics_in, panel_queries, panels, rules
+from tests.repository.project_tree import ROOT
 
 HISTOGRAM_SERIES = ("_bucket", "_count", "_sum")
 OF_THE_PROCESS = {"process_cpu_seconds_total", "process_resident_memory_bytes"}

@@ -9,7 +9,7 @@ import pytest
 from delayed_tracker.cli.spark.textfile import COUNTS, write_metrics
 from delayed_tracker.client import DelayedTrackerClient, TrackerSession
 from delayed_tracker.storage.testing.faulty import FaultPlan
-from tests.integration.dispatcher import now_ms
+from tests.integration.harness.dispatcher import now_ms
 from tests.prometheus.binaries import find_program
 from tests.prometheus.live import Prometheus, Service, eventually, prometheus, textfile_exporter
 from tests.prometheus.queries import panel_queries, rules

@@ -6,9 +6,9 @@ from prometheus_client import parser
 
 from delayed_tracker.service.clock import SystemClock
 from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
+from tests.service.harness.shell import KEY as TRACKER
+from tests.service.harness.shell import bucketful, indexes, running_service, settle
 from tests.service.metrics.scraping import exposition
-from tests.service.shell import KEY as TRACKER
-from tests.service.shell import bucketful, indexes, running_service, settle
 
 
 def checked(promtool: str, text: str) -> tuple[int, str]:

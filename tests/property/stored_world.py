@@ -10,7 +10,7 @@ from delayed_tracker.core.rules.segment import cut_segments
 from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
-from tests.core.two_clocks import TwoClocks
+from tests.core.harness.two_clocks import TwoClocks
 from tests.property.model import Model, Row
 
 

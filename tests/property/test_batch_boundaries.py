@@ -12,7 +12,7 @@ from delayed_tracker.core.engine.effects import DeleteSnapshots, StoreSnapshot
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from delayed_tracker.core.values.verb_results import BucketView
-from tests.core.shell import Shell
+from tests.core.harness.shell import Shell
 from tests.property.coverage import Coverage
 from tests.property.examples import tracker_examples
 from tests.property.outcomes import plain

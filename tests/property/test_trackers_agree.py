@@ -14,7 +14,7 @@ from delayed_tracker.core.engine.effects import LoadSegments
 from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.instant import Instant
 from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
-from tests.core.shell import Shell
+from tests.core.harness.shell import Shell
 from tests.property.coverage import Coverage
 from tests.property.examples import tracker_examples
 from tests.property.outcomes import plain

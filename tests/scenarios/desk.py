@@ -17,7 +17,7 @@ from delayed_tracker.core.values.columns import IndexColumns, Position, Position
 from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.core.values.verb_results import AddOutcome
-from tests.core.two_clocks import TwoClocks
+from tests.core.harness.two_clocks import TwoClocks
 
 CREATE, LOAD, DELETE, MERGE = StoreSnapshot, LoadSegments, DeleteSnapshots, MergeSnapshots
 

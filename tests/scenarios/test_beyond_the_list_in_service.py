@@ -18,8 +18,8 @@ from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.registry import open_storage
 from delayed_tracker.storage.sqlite.schema import ENTRY_BITS, ENTRY_ID_MAX
 from delayed_tracker.v1 import tracker_pb2 as pb
-from tests.service.rpc import REF, add, details, opened, poll, refused, stats_of
-from tests.service.shell import (
+from tests.service.harness.rpc import REF, add, details, opened, poll, refused, stats_of
+from tests.service.harness.shell import (
     KEY,
     POLL_SECONDS,
     Gate,

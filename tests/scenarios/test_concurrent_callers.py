@@ -12,8 +12,8 @@ from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.protocol import CatalogueEntry
 from delayed_tracker.storage.registry import open_storage
 from delayed_tracker.v1 import tracker_pb2 as pb
-from tests.service.rpc import REF, add, opened, stats_of
-from tests.service.shell import (
+from tests.service.harness.rpc import REF, add, opened, stats_of
+from tests.service.harness.shell import (
     KEY,
     OTHER,
     ControlledStorage,

@@ -12,8 +12,8 @@ from delayed_tracker.service.clock import ManualClock
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.scenarios.desk import Desk
-from tests.service.rpc import REF, add, opened, poll, stats_of
-from tests.service.shell import (
+from tests.service.harness.rpc import REF, add, opened, poll, stats_of
+from tests.service.harness.shell import (
     KEY,
     ControlledStorage,
     elapse,

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.project_tree import ROOT
+from tests.repository.project_tree import ROOT
 from tests.scenarios.memory_probe import SHAPES
 
 TOLERANCE = 0.25

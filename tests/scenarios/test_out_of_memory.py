@@ -15,7 +15,7 @@ from delayed_tracker.service.errors import TrackerBroken, TrackerNotOpen
 from delayed_tracker.service.exposition.exporter import ServiceMetrics
 from delayed_tracker.service.trackers.registry import TrackerRegistry
 from delayed_tracker.storage.memory import MemoryStorage
-from tests.service.shell import KEY, ControlledStorage, bucketful, elapse, indexes, make_registry, rows, settle
+from tests.service.harness.shell import KEY, ControlledStorage, bucketful, elapse, indexes, make_registry, rows, settle
 
 SOON_MS = 2_000
 EVERY = 7

@@ -14,7 +14,7 @@ from delayed_tracker.storage.codec.codec import decode_metadata, encode_snapshot
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.registry import open_storage
 from tests.scenarios.desk import CREATE, Desk
-from tests.service.shell import KEY, ControlledStorage, bucketful, elapse, failing, make_registry, rows
+from tests.service.harness.shell import KEY, ControlledStorage, bucketful, elapse, failing, make_registry, rows
 
 FAR = 3_600_000
 

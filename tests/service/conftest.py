@@ -10,8 +10,8 @@ import structlog
 
 from delayed_tracker.service.clock import ManualClock
 from delayed_tracker.service.telemetry.logs import configure_logging
-from tests.service.imports import FAR_MS, snapshot
-from tests.service.shell import ControlledStorage, elapse, make_registry, running_service
+from tests.service.harness.imports import FAR_MS, snapshot
+from tests.service.harness.shell import ControlledStorage, elapse, make_registry, running_service
 
 
 @pytest.fixture

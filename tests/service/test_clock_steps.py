@@ -7,7 +7,7 @@ import pytest
 from delayed_tracker.service import clock as clock_module
 from delayed_tracker.service.clock import SystemClock
 from delayed_tracker.storage.errors import StorageUnavailable
-from tests.service.shell import KEY, TINY, bucketful, elapse, failing, indexes, make_registry, rows, settle
+from tests.service.harness.shell import KEY, TINY, bucketful, elapse, failing, indexes, make_registry, rows, settle
 
 HOUR_MS = 3_600_000
 LEASE_MS = 30_000

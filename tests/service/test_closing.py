@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 
 from delayed_tracker.core.values.columns import PositionColumns
-from tests.service.shell import KEY, TINY, Gate, bucketful, elapse, make_registry, settle
+from tests.service.harness.shell import KEY, TINY, Gate, bucketful, elapse, make_registry, settle
 
 FAR_MS = 1_000_000
 

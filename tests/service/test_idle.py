@@ -11,7 +11,7 @@ from delayed_tracker.service.clock import ManualClock
 from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.trackers.host import TrackerHost
 from delayed_tracker.storage.memory import MemoryStorage
-from tests.service.shell import elapse, make_registry
+from tests.service.harness.shell import elapse, make_registry
 
 DAY_MS = 86_400_000
 

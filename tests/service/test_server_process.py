@@ -16,7 +16,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from delayed_tracker.v1 import tracker_pb2 as pb
 from delayed_tracker.v1 import tracker_pb2_grpc as pb_grpc
-from tests.service.service_process import next_line
+from tests.service.harness.service_process import next_line
 
 SERVE = """
 import asyncio, sys

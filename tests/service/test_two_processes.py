@@ -6,7 +6,7 @@ import pytest
 
 from delayed_tracker.service.errors import TrackerNotOpen
 from delayed_tracker.storage.errors import SnapshotConflict
-from tests.service.shell import KEY, ControlledStorage, Gate, bucketful, indexes, make_registry, settle
+from tests.service.harness.shell import KEY, ControlledStorage, Gate, bucketful, indexes, make_registry, settle
 
 FAR_MS = 1_000_000
 

@@ -12,8 +12,8 @@ from delayed_tracker.service.errors import Overloaded
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.storage.memory import MemoryStorage
 from delayed_tracker.storage.testing.faulty import FaultPlan, FaultyStorage
-from tests.service.registry_life import open_tracker
-from tests.service.shell import KEY, TINY, elapse, make_registry
+from tests.service.harness.registry_life import open_tracker
+from tests.service.harness.shell import KEY, TINY, elapse, make_registry
 
 TRACKERS = 6
 BATCH = 8

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from delayed_tracker.core.values.limits import TrackerKind
-from tests.service.shell import TINY
+from tests.service.harness.shell import TINY
 from tests.simulation.world import World
 
 HOUR_MS = 3_600_000

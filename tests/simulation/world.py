@@ -21,9 +21,9 @@ from delayed_tracker.service.trackers.importing import SnapshotImport
 from delayed_tracker.storage.errors import StorageError
 from delayed_tracker.storage.memory import MemoryStorage
 from delayed_tracker.storage.testing.faulty import FaultPlan, FaultyStorage
-from tests.service.imports import sent, snapshot
+from tests.service.harness.imports import sent, snapshot
+from tests.service.harness.shell import KEY, TINY, elapse, make_registry, settle
 from tests.service.metrics.scraping import assert_balanced, parsed
-from tests.service.shell import KEY, TINY, elapse, make_registry, settle
 
 LEASE_MS = 4_000
 CALM = FaultPlan()

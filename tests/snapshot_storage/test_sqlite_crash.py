@@ -12,7 +12,7 @@ import pytest
 
 from delayed_tracker.storage.protocol import CatalogueState
 from delayed_tracker.storage.sqlite.storage import SqliteStorage
-from tests.project_tree import ROOT
+from tests.repository.project_tree import ROOT
 from tests.snapshot_storage.crash_worker import TOPIC, catalogue_of, entries_of
 from tests.snapshot_storage.sqlite_files import ask, started
 

@@ -13,7 +13,7 @@ from delayed_tracker.ledger.errors import EntriesUnreadable, LedgerFileInvalid
 from delayed_tracker.ledger.offload.sequence_file import Compression
 from delayed_tracker.pulsar.v1.managed_ledger_pb2 import ManagedLedgerInfo
 from delayed_tracker.spark import schema
-from tests.ledger.log_files import (
+from tests.ledger.harness.log_files import (
     TOPIC,
     entry_log,
     flipped,
@@ -28,7 +28,7 @@ from tests.ledger.log_files import (
 )
 from tests.ledger.offload.blob_files import BlobWriter
 from tests.ledger.offload.sequence_files import MapFileWriter
-from tests.spark.reading import bad_rows, positions, read_rows
+from tests.spark.harness.reading import bad_rows, positions, read_rows
 
 PAYLOADS = [message(payload=b"%d" % entry, deliver_at_ms=entry) for entry in range(4)]
 RECORDS = {ledger_id: ledger_records(ledger_id, PAYLOADS) for ledger_id in (3, 4)}

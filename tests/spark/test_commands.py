@@ -15,7 +15,7 @@ from delayed_tracker.service.process.exit_codes import ExitCode
 from delayed_tracker.spark.commit.commit import RebuiltTracker, StorageCommit
 from delayed_tracker.storage.sqlite.storage import SqliteStorage
 from tests.cli.ledger_sources import damaged_sample
-from tests.spark.clusters import NOW_MS, Cursor, Entry, Topic, write_cluster
+from tests.spark.harness.clusters import NOW_MS, Cursor, Entry, Topic, write_cluster
 
 SOURCE = f"bookkeeper+file:{BUNDLED_SAMPLE / 'bookie'}?metadata={BUNDLED_SAMPLE / 'metadata.jsonl'}"
 NOW = "2026-11-21T06:00:00Z"

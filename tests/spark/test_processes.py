@@ -13,8 +13,8 @@ import pytest
 
 from delayed_tracker.service.process.exit_codes import ExitCode
 from delayed_tracker.spark.runtime.java import find_java
-from tests.spark.clusters import Cursor, Entry, Topic, write_cluster
-from tests.spark.standalone_cluster import JAVA_OPTIONS
+from tests.spark.harness.clusters import Cursor, Entry, Topic, write_cluster
+from tests.spark.harness.standalone_cluster import JAVA_OPTIONS
 
 TOPIC = "persistent://lab/main/few"
 PROGRESS: Final = re.compile(r"\w[\w ]* \.\.\.|\w+: \d+ of \d+ tasks|compiling kernels, .*")

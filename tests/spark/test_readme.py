@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from delayed_tracker.cli.spark.main import PROGRAM
 from delayed_tracker.spark.schema import ENTRY_COLUMNS
 from delayed_tracker.spark.source.source_options import OPTIONS
-from tests.project_tree import ROOT
+from tests.repository.project_tree import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 EXAMPLES = [block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "pyspark" in block]

@@ -18,9 +18,9 @@ from delayed_tracker.spark.jobs.rebuild import rebuild
 from delayed_tracker.spark.settings import RebuildSettings
 from delayed_tracker.storage.memory import MemoryStorage
 from delayed_tracker.storage.registry import open_storage
-from tests.service.shell import elapse, make_registry, rows
-from tests.spark.clusters import NOW_MS, Topic, clusters, write_cluster
-from tests.spark.live import Live, live_catalogue, stored
+from tests.service.harness.shell import elapse, make_registry, rows
+from tests.spark.harness.clusters import NOW_MS, Topic, clusters, write_cluster
+from tests.spark.harness.live import Live, live_catalogue, stored
 
 pytestmark = pytest.mark.timeout(600)
 EXAMPLES = {"dev": 4, "ci": 6, "deep": 100}

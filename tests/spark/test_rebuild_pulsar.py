@@ -17,8 +17,8 @@ from delayed_tracker.spark.commit.commit import StorageCommit
 from delayed_tracker.spark.jobs.rebuild import rebuild
 from delayed_tracker.spark.settings import RebuildSettings
 from delayed_tracker.storage.codec.codec import decode_metadata
-from tests.project_tree import ROOT
-from tests.spark.test_commit import looked_at
+from tests.repository.project_tree import ROOT
+from tests.spark.commit.test_commit import looked_at
 
 pytestmark = pytest.mark.timeout(600)
 

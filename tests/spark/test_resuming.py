@@ -11,8 +11,8 @@ from delayed_tracker.spark.commit.commit import RebuiltTracker, StorageCommit
 from delayed_tracker.spark.commit.staging import Staging
 from delayed_tracker.spark.jobs.rebuild import rebuild
 from delayed_tracker.spark.settings import RebuildSettings
-from tests.spark.clusters import NOW_MS, Cursor, Entry, Topic, write_cluster
-from tests.spark.test_commit import looked_at
+from tests.spark.commit.test_commit import looked_at
+from tests.spark.harness.clusters import NOW_MS, Cursor, Entry, Topic, write_cluster
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -16,7 +16,7 @@ from delayed_tracker.spark.jobs.rebuild import rebuild
 from delayed_tracker.spark.settings import RebuildSettings
 from delayed_tracker.storage.codec.codec import decode_metadata
 from delayed_tracker.storage.registry import open_storage
-from tests.spark.standalone_cluster import HOME, first_to_say, standalone_cluster
+from tests.spark.harness.standalone_cluster import HOME, first_to_say, standalone_cluster
 
 SOURCE = f"bookkeeper+file:{BUNDLED_SAMPLE / 'bookie'}?metadata={BUNDLED_SAMPLE / 'metadata.jsonl'}"
 TOPIC, SUBSCRIPTION = "persistent://lab/main/delayed", "sub-1"

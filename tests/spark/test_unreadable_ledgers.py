@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.clusters import Cursor, Entry, Topic, write_cluster
+from tests.spark.harness.clusters import Cursor, Entry, Topic, write_cluster
 
 TOPIC, SUBSCRIPTION = "persistent://lab/main/far", "billing"
 LEDGERS = {ledger: [Entry(10**12 + 1_000 * entry) for entry in range(60)] for ledger in (1, 2, 3)}

@@ -13,7 +13,7 @@ from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.errors import MetadataUnavailable
 from delayed_tracker.ledger.metadata.metadata_store import open_metadata
 from delayed_tracker.spark.runtime.java import find_java
-from tests.ledger.log_files import (
+from tests.ledger.harness.log_files import (
     TOPIC,
     entry_log,
     ledger_path,
@@ -23,7 +23,7 @@ from tests.ledger.log_files import (
     topic_path,
     topic_value,
 )
-from tests.spark.reading import positions, read_rows
+from tests.spark.harness.reading import positions, read_rows
 
 VALUES = {
     ledger_path(3): ledger_value(last_entry_id=1),

@@ -4,7 +4,7 @@ from delayed_tracker.ledger.compaction import Compaction, CompactionSummary, Top
 from delayed_tracker.ledger.compaction.compacted_entry import unwrap_compacted
 from delayed_tracker.ledger.messages import Message, MessageOptions, MessageReader
 from delayed_tracker.ledger.topic.topic_log import CompactedLog, TopicLog
-from tests.ledger.list_ledger import ListLedger
+from tests.ledger.harness.list_ledger import ListLedger
 
 COMPACTED_LEDGER_ID = 1000
 

@@ -10,7 +10,7 @@ from delayed_tracker.ledger.compaction.compacted_entry import _header, encode_co
 from delayed_tracker.ledger.compaction.kernels import original_positions
 from delayed_tracker.ledger.entry.stored_entries import LedgerEntries, StoredEntries
 from delayed_tracker.ledger.errors import BadEntry, PayloadInvalid
-from tests.ledger.log_files import flipped
+from tests.ledger.harness.log_files import flipped
 
 A = bytes.fromhex("0e017cc828cb000000150a02703110071880d095ffbc319801e0a499ffbc3168656c6c6f")
 COMPACTED_A = bytes.fromhex("0000000f0805100318ffffffffffffffffff0100000024") + A

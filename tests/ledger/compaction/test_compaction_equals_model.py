@@ -9,7 +9,7 @@ from delayed_tracker.core.values.columns import Position
 from delayed_tracker.ledger.compression import Codec
 from delayed_tracker.ledger.topic.topic_log import TopicLog
 from tests.ledger.compaction.compacting import compacted, messages
-from tests.ledger.list_ledger import topic_of
+from tests.ledger.harness.list_ledger import topic_of
 from tests.ledger.messages.producer import batch, chunks, marker, single, slot
 
 keys = st.none() | st.sampled_from("abcd")

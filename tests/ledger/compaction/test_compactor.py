@@ -20,8 +20,8 @@ from tests.ledger.compaction.compacting import (
     kept,
     messages,
 )
-from tests.ledger.list_ledger import ListLedger, topic_of
-from tests.ledger.log_files import flipped
+from tests.ledger.harness.list_ledger import ListLedger, topic_of
+from tests.ledger.harness.log_files import flipped
 from tests.ledger.messages.producer import batch, chunks, entry, marker, metadata_of, single, slot
 
 ONE = (0, 1)

@@ -14,7 +14,7 @@ from delayed_tracker.ledger.messages.batch import Slot, join_batch
 from delayed_tracker.ledger.topic.topic_log import CompactedLog
 from delayed_tracker.pulsar.v1.entry_pb2 import SingleMessageMetadata
 from tests.ledger.compaction.compacting import COMPACTED_LEDGER_ID, compacted, messages
-from tests.ledger.list_ledger import ListLedger, topic_of
+from tests.ledger.harness.list_ledger import ListLedger, topic_of
 from tests.ledger.messages.producer import PUBLISHED_AT_MS, batch, entry, marker, metadata_of, single, slot
 
 DROPPED = SingleMessageMetadata(payload_size=0, compacted_out=True)

@@ -7,7 +7,7 @@ from delayed_tracker.ledger.compaction import Compaction
 from delayed_tracker.ledger.compaction.latest import ABANDONED_AFTER_MS, LatestByKey
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 from tests.ledger.compaction.compacting import compacted, entries_of, kept
-from tests.ledger.list_ledger import topic_of
+from tests.ledger.harness.list_ledger import topic_of
 from tests.ledger.messages.producer import PUBLISHED_AT_MS, chunks, metadata_of, single
 
 

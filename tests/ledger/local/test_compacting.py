@@ -18,8 +18,8 @@ from delayed_tracker.ledger.local.rollover import RolloverLimits
 from delayed_tracker.ledger.local.source import open_local_ledgers
 from delayed_tracker.ledger.messages import MessageReader
 from delayed_tracker.ledger.topic_name import TopicName
+from tests.ledger.harness.log_files import flipped
 from tests.ledger.local.disks import TOPIC, FailingDisk, PowerCut, QuickDisk, RecordingDisk
-from tests.ledger.log_files import flipped
 from tests.ledger.messages.producer import batch, single, slot
 
 

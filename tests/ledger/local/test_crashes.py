@@ -20,8 +20,8 @@ from delayed_tracker.ledger.local.rollover import RolloverLimits
 from delayed_tracker.ledger.local.source import open_local_ledgers
 from delayed_tracker.ledger.topic.topic_reader import OpenLedgers
 from delayed_tracker.ledger.topic_name import TopicName
+from tests.ledger.harness.log_files import flipped
 from tests.ledger.local.disks import TOPIC, PowerCut, QuickDisk, RecordingDisk, stored
-from tests.ledger.log_files import flipped
 
 LIMITS = RolloverLimits(entries_max=5)
 

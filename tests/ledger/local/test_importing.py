@@ -19,9 +19,9 @@ from delayed_tracker.ledger.offload.blob_source import open_blobs
 from delayed_tracker.ledger.topic.absent_ledger import AbsentLedger
 from delayed_tracker.ledger.topic.topic_log import TopicLog
 from delayed_tracker.ledger.topic_name import TopicName
-from tests.ledger.disks import DiskFiles
+from tests.ledger.harness.disks import DiskFiles
+from tests.ledger.harness.log_files import entry_log, flipped, message
 from tests.ledger.local.disks import TOPIC, FailingDisk, QuickDisk, stored
-from tests.ledger.log_files import entry_log, flipped, message
 from tests.ledger.offload.blob_files import BlobWriter
 
 LEDGERS = {3: [message(index=0), message(index=3, batch=3)], 5: [], 9: [b"", b"no message", message(index=9)]}

@@ -13,8 +13,8 @@ from delayed_tracker.ledger.local.source import open_local_ledgers
 from delayed_tracker.ledger.source_url import open_source
 from delayed_tracker.ledger.topic.topic_reader import OpenLedgers
 from delayed_tracker.ledger.topic_name import TopicName
+from tests.ledger.harness.log_files import flipped
 from tests.ledger.local.disks import TOPIC, QuickDisk, stored
-from tests.ledger.log_files import flipped
 
 LONG = "persistent://lab/main/" + "ä long name/" * 60
 NAMES = [

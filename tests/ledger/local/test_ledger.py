@@ -18,8 +18,8 @@ from delayed_tracker.ledger.local.recovery import confirmed_last_entry
 from delayed_tracker.ledger.local.rollover import RolloverLimits
 from delayed_tracker.ledger.local.source import open_local_ledgers
 from delayed_tracker.ledger.topic_name import TopicName
+from tests.ledger.harness.log_files import flipped
 from tests.ledger.local.disks import TOPIC, QuickDisk
-from tests.ledger.log_files import flipped
 
 PAYLOADS = [bytes([row]) * size for row, size in enumerate((3, 0, 40, 9, 1))]
 

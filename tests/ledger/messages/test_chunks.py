@@ -11,7 +11,7 @@ from delayed_tracker.ledger.compression import Codec
 from delayed_tracker.ledger.errors import EntriesUnreadable, ErrorPolicy, PayloadInvalid
 from delayed_tracker.ledger.messages import MessageOptions, MessageReader
 from delayed_tracker.ledger.messages.chunks import PIECE_OVERHEAD_BYTES, ChunkAssembler
-from tests.ledger.list_ledger import topic_of
+from tests.ledger.harness.list_ledger import topic_of
 from tests.ledger.messages.producer import chunks, metadata_of, single
 
 

@@ -18,7 +18,7 @@ from delayed_tracker.ledger.errors import DecryptionFailed, EntriesUnreadable, E
 from delayed_tracker.ledger.messages import MessageOptions, MessageReader, load_key_files
 from delayed_tracker.ledger.messages.batch import join_batch
 from delayed_tracker.ledger.messages.decryption import Decryptor
-from tests.ledger.list_ledger import topic_of
+from tests.ledger.harness.list_ledger import topic_of
 from tests.ledger.messages.producer import encrypted, entry, single, slot
 
 

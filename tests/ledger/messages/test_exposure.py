@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from delayed_tracker.ledger.entry.frame import split_frame
 from delayed_tracker.ledger.entry.stored_entries import StoredEntries
 from delayed_tracker.ledger.messages import MessageOptions, MessageReader, frame_exposed, without_broker_frames
-from tests.ledger.list_ledger import topic_of
+from tests.ledger.harness.list_ledger import topic_of
 from tests.ledger.messages.producer import batch, single, slot
 
 

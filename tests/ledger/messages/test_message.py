@@ -5,7 +5,7 @@ import pytest
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.ledger.errors import PayloadInvalid
 from delayed_tracker.ledger.messages import Message, MessageReader
-from tests.ledger.list_ledger import topic_of
+from tests.ledger.harness.list_ledger import topic_of
 from tests.ledger.messages.producer import batch, single, slot
 
 

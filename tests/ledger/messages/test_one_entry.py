@@ -12,8 +12,8 @@ from delayed_tracker.ledger.messages.one_entry import messages_of_entry
 from delayed_tracker.ledger.source import open_bookie_disk
 from delayed_tracker.ledger.topic.absent_ledger import AbsentLedger
 from tests.golden.pulsar_pack import BOOKIE, METADATA, PACK, expected
-from tests.ledger.list_ledger import topic_of
-from tests.ledger.log_files import flipped
+from tests.ledger.harness.list_ledger import topic_of
+from tests.ledger.harness.log_files import flipped
 from tests.ledger.messages.producer import batch, chunks, marker, single, slot
 
 TXN = {"txnid_most_bits": 0, "txnid_least_bits": 1}

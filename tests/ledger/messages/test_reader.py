@@ -9,8 +9,8 @@ from delayed_tracker.ledger.compression import Codec, compress
 from delayed_tracker.ledger.entry.frame import encode_entry
 from delayed_tracker.ledger.errors import EntriesUnreadable, ErrorPolicy
 from delayed_tracker.ledger.messages import Message, MessageOptions, MessageReader, OpenTransactions
-from tests.ledger.list_ledger import topic_of
-from tests.ledger.log_files import flipped
+from tests.ledger.harness.list_ledger import topic_of
+from tests.ledger.harness.log_files import flipped
 from tests.ledger.messages.producer import PUBLISHED_AT_MS, batch, entry, marker, metadata_of, single, slot
 
 ONE, TWO = (0, 1), (0, 2)

@@ -13,7 +13,7 @@ from delayed_tracker.ledger.offload.blob_ledger import BlobLedger
 from delayed_tracker.ledger.offload.blob_source import BlobLedgerStore
 from delayed_tracker.ledger.offload.blob_store import open_blob_store
 from delayed_tracker.ledger.topic_name import TopicName
-from tests.ledger.log_files import flipped, message
+from tests.ledger.harness.log_files import flipped, message
 from tests.ledger.offload.blob_files import BlobWriter, blocks, index, record, streamed
 from tests.ledger.offload.damage import assert_all_told, assert_right_or_bad
 from tests.ledger.offload.sequence_files import ledger_metadata

@@ -13,7 +13,7 @@ from delayed_tracker.ledger.offload.map_file import open_map_file
 from delayed_tracker.ledger.offload.recent_rows import RecentRows
 from delayed_tracker.ledger.offload.sequence_file import Compression
 from delayed_tracker.ledger.topic_name import TopicName
-from tests.ledger.log_files import message
+from tests.ledger.harness.log_files import message
 from tests.ledger.offload.blob_files import BlobWriter
 from tests.ledger.offload.damage import assert_all_told
 from tests.ledger.offload.sequence_files import ESCAPE, SYNC, MapFileWriter, vint

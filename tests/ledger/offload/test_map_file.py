@@ -16,7 +16,7 @@ from delayed_tracker.ledger.offload.map_file_source import open_map_files
 from delayed_tracker.ledger.offload.recent_rows import RecentRows
 from delayed_tracker.ledger.offload.sequence_file import Compression
 from delayed_tracker.ledger.queries.verify import verify_topics
-from tests.ledger.log_files import flipped, message
+from tests.ledger.harness.log_files import flipped, message
 from tests.ledger.offload.damage import assert_all_told, assert_right_or_bad
 from tests.ledger.offload.sequence_files import SYNC, MapFileWriter, block, header, record, text
 

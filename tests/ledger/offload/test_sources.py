@@ -20,8 +20,8 @@ from delayed_tracker.ledger.topic.combined_source import CombinedSource
 from delayed_tracker.ledger.topic.entry_lookup import EntryLookup
 from delayed_tracker.ledger.topic.last_message import last_message
 from delayed_tracker.pulsar.v1.managed_ledger_pb2 import ManagedLedgerInfo
-from tests.ledger.disks import DiskFiles
-from tests.ledger.log_files import TOPIC, topic_path, write_dump
+from tests.ledger.harness.disks import DiskFiles
+from tests.ledger.harness.log_files import TOPIC, topic_path, write_dump
 from tests.ledger.offload.blob_files import BlobWriter, streamed
 from tests.ledger.offload.sequence_files import MapFileWriter, ledger_metadata
 

@@ -14,7 +14,7 @@ from delayed_tracker.ledger.offload.offload_source import OffloadSource
 from delayed_tracker.ledger.offload.sequence_file import Compression
 from delayed_tracker.ledger.queries.verify import verify_topics, verify_unclaimed
 from delayed_tracker.pulsar.v1.managed_ledger_pb2 import ManagedLedgerInfo
-from tests.ledger.log_files import flipped, message, topic_path, write_dump
+from tests.ledger.harness.log_files import flipped, message, topic_path, write_dump
 from tests.ledger.offload.blob_files import BlobWriter, streamed
 from tests.ledger.offload.sequence_files import MapFileWriter, ledger_metadata
 

@@ -6,9 +6,9 @@ import grpc
 import pytest
 
 from delayed_tracker.v1 import tracker_pb2 as pb
+from tests.service.harness.rpc import add, opened, poll, refused
+from tests.service.harness.shell import running_service, until
 from tests.service.metrics.scraping import label_values, scraped, summed
-from tests.service.rpc import add, opened, poll, refused
-from tests.service.shell import running_service, until
 
 SERVICE = "grpc_service=delayed_tracker.v1.DelayedDeliveryTrackerService"
 

@@ -31,8 +31,8 @@ from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.memory import MemoryStorage
 from delayed_tracker.storage.protocol import StorageSpace
+from tests.service.harness.shell import KEY, OTHER, TINY, bucketful, elapse, indexes, make_registry, settle
 from tests.service.metrics.scraping import assert_balanced, exposition, label_values, parsed, scraped, summed, types
-from tests.service.shell import KEY, OTHER, TINY, bucketful, elapse, indexes, make_registry, settle
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 PROMETHEUS = (

@@ -9,8 +9,8 @@ from delayed_tracker.core.values.columns import Position
 from delayed_tracker.service.clock import ManualClock
 from delayed_tracker.service.instruments.instruments import Instruments
 from delayed_tracker.storage.errors import StorageUnavailable
+from tests.service.harness.shell import KEY, OTHER, TINY, Gate, elapse, failing, indexes, make_registry, settle
 from tests.service.metrics.scraping import scraped
-from tests.service.shell import KEY, OTHER, TINY, Gate, elapse, failing, indexes, make_registry, settle
 
 
 def test_a_message_handed_out_early_is_counted():

@@ -7,8 +7,8 @@ import pytest
 
 from delayed_tracker.core.values.limits import TrackerKind
 from delayed_tracker.service.exposition.exporter import Names, ServiceMetrics
+from tests.service.harness.shell import KEY, TINY, bucketful, elapse, make_registry, settle
 from tests.service.metrics.scraping import exposition, label_values, parsed, types
-from tests.service.shell import KEY, TINY, bucketful, elapse, make_registry, settle
 
 TABLE = """
 | pulsar_delayed_message_index_bucket_total               | Gauge     | The number of delayed message index buckets (immutable buckets + LastMutableBucket ) |

@@ -13,8 +13,8 @@ from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
 from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
 from delayed_tracker.storage.memory import MemoryStorage
 from delayed_tracker.storage.sqlite.storage import SqliteStorage
+from tests.service.harness.shell import KEY, ControlledStorage, bucketful, elapse, failing, make_registry, settle
 from tests.service.metrics.scraping import scraped, summed
-from tests.service.shell import KEY, ControlledStorage, bucketful, elapse, failing, make_registry, settle
 
 
 def of(samples, operation):

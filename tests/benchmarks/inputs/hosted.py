@@ -1,0 +1,79 @@
+"""A tracker in its real shell over SQLite, with a clock that the benchmark moves: everything but the network."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from delayed_tracker.core.values.columns import IndexColumns
+from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.errors import TrackerKey
+from delayed_tracker.service.trackers.host import TrackerHost
+from delayed_tracker.service.trackers.registry import TrackerRegistry
+from delayed_tracker.storage.protocol import SnapshotStore
+from delayed_tracker.storage.registry import open_storage
+from tests.benchmarks.inputs.shapes import NOW_MS
+
+KEY = TrackerKey("persistent://lab/main/benchmark", "measured")
+PATIENCE_S = 600.0
+_LOOK_S = 0.001
+
+
+@dataclass(slots=True)
+class Hosted:
+    """One open tracker and who owns it."""
+
+    registry: TrackerRegistry
+    host: TrackerHost
+    clock: ManualClock
+    epoch: int
+
+    async def add(self, parts: list[IndexColumns]) -> int:
+        """Offer batch after batch, letting effects go on between two of them, as a service does; how many were added."""
+        added = 0
+        for part in parts:
+            added += self.host.add(self.epoch, part).added_count
+            await asyncio.sleep(0)
+        return added
+
+    async def take(self, count: int, batch: int, *, lease_ms: int = 0) -> list[IndexColumns]:
+        """Poll until ``count`` indexes came, waiting for those that are being loaded."""
+        taken: list[IndexColumns] = []
+        missing = count
+        async with asyncio.timeout(PATIENCE_S):
+            while missing > 0:
+                delivery = await self.host.poll(self.epoch, max_count=batch, wait_ms=60_000, lease_ms=lease_ms)
+                taken.append(delivery.indexes)
+                missing -= len(delivery.indexes)
+        return taken
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Look every millisecond: what is waited for takes seconds."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not condition():  # noqa: ASYNC110  # effects signal their end to nobody
+                await asyncio.sleep(_LOOK_S)
+
+
+@asynccontextmanager
+async def hosted(path: Path, limits: TrackerLimits, *, now_ms: int = NOW_MS) -> AsyncIterator[Hosted]:
+    """Open one tracker over the SQLite file at ``path``, which is made if it is missing."""
+    async with hosted_over(open_storage(f"sqlite:{path}"), limits, now_ms=now_ms) as tracker:
+        yield tracker
+
+
+@asynccontextmanager
+async def hosted_over(
+    storage: SnapshotStore, limits: TrackerLimits, *, now_ms: int = NOW_MS, workers: Executor | None = None
+) -> AsyncIterator[Hosted]:
+    """Open one tracker over a storage that is not started; worker threads of its own, unless others are given."""
+    clock = ManualClock(now_ms)
+    registry = TrackerRegistry(storage, limits, clock=clock, workers=workers)
+    await registry.start()
+    try:
+        opened = await registry.open(KEY, owner="benchmark", mark_delete=None)
+        yield Hosted(registry, registry.host(KEY), clock, opened.epoch)
+    finally:
+        await registry.close()

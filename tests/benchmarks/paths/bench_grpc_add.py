@@ -1,0 +1,124 @@
+"""AddMessages over gRPC, by size of batch, one call at a time and several, with and without seals on the way."""
+
+import itertools
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from delayed_tracker.client import TrackerSession
+from delayed_tracker.core.values.columns import IndexColumns
+from tests.benchmarks.inputs.serving import TOPIC, Served, at_a_time, served
+from tests.benchmarks.inputs.shapes import BATCH, NOW_MS, Shape, batches, offered
+from tests.benchmarks.measure import Reading, Run, require
+from tests.benchmarks.peers.redis_peer import redis_adds
+from tests.benchmarks.rows import Row, Unit, per_second
+
+ABOUT = (
+    "The service is a process of its own with default settings over SQLite; the client, an asyncio program with numpy "
+    "columns, runs beside it on the same cores. Adds that one session makes at the same time share calls, of which two "
+    "are under way at most; a stream sends each batch as a message of its own. Redis, where it is measured: ZADD of as "
+    "many members, as many commands under way, one connection, hiredis, nothing written to disk."
+)
+IN_FLIGHT = 8
+_subscriptions = (f"adds {number}" for number in itertools.count())
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What one repeat offers, and how."""
+
+    what: str
+    parts: list[IndexColumns]
+    shape: Shape
+    in_flight: int
+    """0 is a stream."""
+
+    @property
+    def count(self) -> int:
+        """Indexes in all."""
+        return sum(len(part) for part in self.parts)
+
+
+async def rows(run: Run) -> AsyncIterator[Row]:
+    """Redis first, then calls of each size, then the shapes, then seals."""
+    sizes = run.scale.batch_sizes
+    if run.with_peers:
+        redis_adds(run, sizes, IN_FLIGHT)
+    settings = {
+        "delayedDeliveryMinIndexCountPerBucket": str(run.scale.bucket),
+        # One ledger is not sealed, however much is added to it.
+        "mutableIndexesMax": str(2 * run.scale.adds),
+    }
+    async with served(run, settings) as service:
+        for size in sizes:
+            load = _load(run, Shape.WEEK, size, in_flight=1)
+            readings = await _measured(run, service, load)
+            us_per_call = tuple(reading.wall_ns / 1e3 / len(load.parts) for reading in readings)
+            yield Row("grpc call", load.what, Unit.US_PER_CALL, us_per_call, load.count, Shape.WEEK)
+            if size == BATCH:
+                yield per_second("grpc add alone", load.what, readings, load.count, Shape.WEEK)
+        for size in sizes:
+            for shape in Shape if size == BATCH else (Shape.WEEK,):
+                load = _load(run, shape, size, in_flight=IN_FLIGHT)
+                key = "grpc add" if size == BATCH else f"grpc add {size}"
+                yield per_second(key, load.what, await _measured(run, service, load), load.count, shape)
+        load = _load(run, Shape.WEEK, BATCH, in_flight=0)
+        yield per_second("grpc add", load.what, await _measured(run, service, load), load.count, Shape.WEEK)
+        for shape in Shape:
+            load = _load(run, shape, BATCH, in_flight=IN_FLIGHT, is_sealed=True)
+            yield per_second("grpc add", load.what, await _measured(run, service, load), load.count, shape)
+
+
+def calls_of(run: Run, size: int) -> int:
+    """How many calls a repeat makes: as many as it takes for ``adds``, but not more than ``calls``."""
+    return max(1, min(run.scale.calls, run.scale.adds // size))
+
+
+def _load(run: Run, shape: Shape, size: int, *, in_flight: int, is_sealed: bool = False) -> Load:
+    count = size * calls_of(run, size)
+    indexes = offered(shape, count, per_ledger=run.scale.bucket if is_sealed else count)
+    # The service's clock is the machine's: nothing is due, or near due, for another hour.
+    later_ms = time.time_ns() // 1_000_000 - NOW_MS
+    indexes = IndexColumns(indexes.deliver_at_ms + later_ms, indexes.ledger_id, indexes.entry_id)
+    how = "as a stream" if not in_flight else "one call at a time" if in_flight == 1 else f"{in_flight} calls at a time"
+    what = f"AddMessages of {size:,}, {how}" + (", sealing and storing meanwhile" if is_sealed else "")
+    return Load(what, batches(indexes, size), shape, in_flight)
+
+
+async def _measured(run: Run, service: Served, load: Load) -> list[Reading]:
+    readings = []
+    for counts in run.repeats(f"{load.what}, {load.shape.value}"):
+        reading = await _repeat(service, load)
+        if counts:
+            readings.append(reading)
+    return readings
+
+
+async def _repeat(service: Served, load: Load) -> Reading:
+    async with await service.client.open_tracker(TOPIC, next(_subscriptions)) as session:
+        added: list[int] = []
+        with service.stopwatch() as watch:
+            if load.in_flight:
+                await at_a_time(load.in_flight, _adder(session, added.append), load.parts)
+            else:
+                added += [answer.added_count async for answer in session.add_stream(_stream(load.parts))]
+        require(load.what, sum(added) == load.count == (await session.stats()).pending_count)
+        asked = load.parts[len(load.parts) // 2]
+        require(load.what, all(await session.contains(asked.ledger_id, asked.entry_id)))
+        require(load.what, not any(await session.contains(asked.ledger_id, asked.entry_id + np.int64(2**31))))
+        await session.delete()
+    return watch.reading
+
+
+def _adder(session: TrackerSession, note: Callable[[int], None]):
+    async def add(part: IndexColumns) -> None:
+        note((await session.add_columns(part.deliver_at_ms, part.ledger_id, part.entry_id)).added_count)
+
+    return add
+
+
+async def _stream(parts: list[IndexColumns]):
+    for part in parts:
+        yield part.deliver_at_ms, part.ledger_id, part.entry_id

@@ -1,0 +1,112 @@
+"""How late messages are handed out while as many are added as become due."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from delayed_tracker.client import TrackerSession
+from tests.benchmarks.inputs.serving import TOPIC, served
+from tests.benchmarks.measure import Run, require
+from tests.benchmarks.rows import Row, Unit
+
+ABOUT = (
+    "100,000 indexes a second in batches of 1,000, each due two seconds after it is offered, and one poller that waits "
+    "for them, in one client; ledgers of 50,000, strict delivery, default settings otherwise, so that two buckets a "
+    "second are sealed, stored, drained and deleted. Lateness is from the deadline to when the client has the answer."
+)
+BATCH = 1_000
+LEDGER = 50_000
+DELAY_MS = 2_000
+IN_FLIGHT_MAX = 64
+POLL_MAX = 10_000
+SHARES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What was offered, and what came when."""
+
+    run: Run
+    session: TrackerSession
+    offered_count: int = 0
+    due_on_offer: list[int] = field(default_factory=list)
+    """Numbers of messages that were offered too late to be tracked."""
+    handed_out: list[np.ndarray] = field(default_factory=list)
+    """Numbers of messages."""
+    lateness_ms: list[np.ndarray] = field(default_factory=list)
+    is_over: bool = False
+
+    async def offer(self) -> float:
+        """Add at the scale's rate for its time; returns how many seconds that took."""
+        scale = self.run.scale
+        wanted = int(scale.handed_off_s * scale.handed_off_per_s) // BATCH
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
+        room = asyncio.Semaphore(IN_FLIGHT_MAX)
+        async with asyncio.TaskGroup() as calls:
+            for number in range(wanted):
+                await asyncio.sleep(max(0.0, started_s + number * BATCH / scale.handed_off_per_s - loop.time()))
+                await room.acquire()
+                calls.create_task(self._add(number * BATCH)).add_done_callback(lambda _: room.release())
+        self.offered_count = wanted * BATCH
+        return loop.time() - started_s
+
+    async def _add(self, first: int) -> None:
+        numbers = np.arange(first, first + BATCH)
+        deadlines = np.full(BATCH, _now_ms() + DELAY_MS) + numbers % 10
+        answer = await self.session.add_columns(deadlines, 1 + numbers // LEDGER, numbers % LEDGER)
+        self.due_on_offer += [first + offset for offset in answer.due_offsets]
+
+    async def poll(self) -> None:
+        """Take what is due until it is over and nothing is left."""
+        while not self.is_over:
+            messages = await self.session.poll_hand_off(POLL_MAX, wait_ms=100)
+            now_ms = time.time_ns() / 1e6
+            self.handed_out.append((np.array(messages.ledger_ids) - 1) * LEDGER + np.array(messages.entry_ids))
+            self.lateness_ms.append(now_ms - np.array(messages.deliver_at_ms))
+
+
+async def rows(run: Run) -> AsyncIterator[Row]:
+    """Percentiles over all messages, and the rate that was reached."""
+    percentiles: dict[str, list[float]] = {name: [] for name in SHARES}
+    rates = []
+    for _ in run.fresh_repeats(f"{run.scale.handed_off_per_s:,} a second in and out", is_long=True):
+        lateness_ms, rate = await _repeat(run)
+        for name, share in SHARES.items():
+            percentiles[name].append(float(np.quantile(lateness_ms, share)))
+        rates.append(rate)
+    count = int(run.scale.handed_off_s * run.scale.handed_off_per_s)
+    for name, samples in percentiles.items():
+        yield Row(f"lateness {name}", f"lateness of hand-offs: {name}", Unit.MS, tuple(samples), count)
+    yield Row("lateness rate", "rate of adds that was reached", Unit.MILLION_PER_S, tuple(rates), count)
+
+
+async def _repeat(run: Run) -> tuple[np.ndarray, float]:
+    """Lateness of every message, and millions of adds a second."""
+    async with (
+        served(run, {"isDelayedDeliveryDeliverAtTimeStrict": "true"}) as service,
+        await service.client.open_tracker(TOPIC, "traffic") as session,
+    ):
+        traffic = Traffic(run, session)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(traffic.poll())
+            seconds = await traffic.offer()
+            await asyncio.sleep(2 * DELAY_MS / 1_000)
+            while (await session.stats()).pending_count:
+                run.note("waiting for what is still pending")
+                await asyncio.sleep(DELAY_MS / 1_000)
+            traffic.is_over = True
+    came = np.sort(np.concatenate([*traffic.handed_out, np.array(traffic.due_on_offer, np.int64)]))
+    require("each message once", np.array_equal(came, np.arange(traffic.offered_count)))
+    lateness_ms = np.concatenate(traffic.lateness_ms)
+    require("no message early", float(lateness_ms.min()) >= 0)
+    if traffic.due_on_offer:
+        run.note(f"{len(traffic.due_on_offer):,} were due before they arrived")
+    return lateness_ms, traffic.offered_count / seconds / 1e6
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

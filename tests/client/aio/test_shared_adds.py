@@ -1,0 +1,185 @@
+"""Batches added at the same time: which calls they share, and whose answer is whose."""
+
+import asyncio
+from array import array
+from itertools import accumulate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delayed_tracker.client import AddAnswer, DelayedTrackerClient, SessionClosed, Unavailable
+from delayed_tracker.client.aio.shared_adds import CALLS_MAX, PackedIndexes, SharedAdds, parts_of
+from delayed_tracker.wire.columns import int_column, pack
+from tests.service.harness.shell import KEY, running_service
+
+
+class Sent:
+    """Calls as they left, by the entries they carried; each answered when the test lets it."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[int]] = []
+        self.under_way: list[asyncio.Future[AddAnswer]] = []
+
+    def __call__(self, columns: PackedIndexes, count: int) -> "asyncio.Future[AddAnswer]":
+        deadlines, ledgers, entries = map(int_column, columns)
+        assert deadlines == ledgers == array("q", [entry + 1 for entry in entries])
+        assert len(entries) == count
+        self.calls.append(list(entries))
+        self.under_way.append(asyncio.get_running_loop().create_future())
+        return self.under_way[-1]
+
+    async def answer(self, call: int, **offsets: tuple[int, ...]) -> None:
+        self.under_way[call].set_result(AddAnswer(added_count=0, **offsets))
+        await turns()
+
+
+async def turns() -> None:
+    """Let every task that can go on do so."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def begin(adds: SharedAdds, *batches: list[int]) -> list["asyncio.Task[AddAnswer]"]:
+    """Add batches of such entries at the same time."""
+
+    def add(entries: list[int]) -> "asyncio.Task[AddAnswer]":
+        above = pack("x", [entry + 1 for entry in entries])
+        return asyncio.create_task(adds.add((above, above, pack("x", entries)), len(entries)))
+
+    tasks = [add(entries) for entries in batches]
+    await turns()
+    return tasks
+
+
+def shared(sent: Sent, batch_max: int = 100) -> SharedAdds:
+    return SharedAdds(sent, batch_max=lambda: batch_max)
+
+
+async def test_batches_that_wait_leave_together_in_their_order():
+    """Two calls are under way; what comes meanwhile is one call as soon as either ends, and each has its own answer."""
+    sent = Sent()
+    first, second, third, fourth, fifth = await begin(shared(sent), [1], [2], [3, 4], [], [5, 6, 7])
+    assert sent.calls == [[1], [2]]
+    await sent.answer(1)
+    assert second.done()
+    assert not first.done()
+    assert sent.calls == [[1], [2], [3, 4, 5, 6, 7]]
+    await sent.answer(2, due_offsets=(1,), duplicate_offsets=(2, 4), beyond_max_delay_offsets=(3,))
+    assert third.result() == AddAnswer(added_count=1, due_offsets=(1,))
+    assert fourth.result() == AddAnswer(added_count=0)
+    assert fifth.result() == AddAnswer(added_count=0, duplicate_offsets=(0, 2), beyond_max_delay_offsets=(1,))
+    await sent.answer(0)
+    assert first.done()
+
+
+async def test_no_call_carries_more_than_fits():
+    """What does not fit goes into the next call, also if something smaller behind it would fit; a batch is not cut."""
+    sent = Sent()
+    tasks = await begin(shared(sent, 3), [1], [2], [3, 4], [5, 6], [7], [8, 9, 10, 11])
+    for call in range(5):
+        await sent.answer(call)
+    assert sent.calls == [[1], [2], [3, 4], [5, 6, 7], [8, 9, 10, 11]]
+    assert all(task.done() for task in tasks)
+
+
+async def test_a_failed_call_fails_its_batches_and_no_later_one():
+    """The next call is made as if nothing had happened."""
+    sent = Sent()
+    adds = shared(sent)
+    _, _, *together = await begin(adds, [1], [2], [3], [4])
+    await sent.answer(0)
+    (later,) = await begin(adds, [5])
+    sent.under_way[2].set_exception(Unavailable("away"))
+    await turns()
+    for task in together:
+        assert isinstance(task.exception(), Unavailable)
+    assert sent.calls[3:] == [[5]]
+    await sent.answer(3)
+    assert later.result() == AddAnswer(added_count=1)
+    await sent.answer(1)
+
+
+async def test_a_failed_call_of_its_own_lets_the_waiting_ones_go():
+    """A call that ends in an error, or is given up, makes room like any other."""
+    sent = Sent()
+    first, second, *_ = await begin(shared(sent), [1], [2], [3], [4])
+    sent.under_way[0].set_exception(Unavailable("away"))
+    await turns()
+    assert isinstance(first.exception(), Unavailable)
+    assert sent.calls[2:] == [[3, 4]]
+    second.cancel()
+    await turns()
+    assert sent.under_way[1].cancelled()
+    await sent.answer(2)
+
+
+async def test_a_batch_that_nobody_waits_for_is_not_sent():
+    """Given up before its call left, it does not travel; given up later, the others' call goes on."""
+    sent = Sent()
+    adds = shared(sent)
+    _, _, gone, kept, leaving = await begin(adds, [1], [2], [3], [4], [5])
+    gone.cancel()
+    await turns()
+    await sent.answer(0)
+    assert sent.calls[2:] == [[4, 5]]
+    leaving.cancel()
+    await turns()
+    await sent.answer(2, due_offsets=(0,))
+    assert kept.result() == AddAnswer(added_count=0, due_offsets=(0,))
+    await sent.answer(1)
+
+
+async def test_a_call_that_is_cut_off_tells_its_batches_so():
+    """When the program's tasks are cancelled, whoever still waits hears that the batch may be tracked."""
+    sent = Sent()
+    adds = shared(sent)
+    _, _, waiting = await begin(adds, [1], [2], [3])
+    await sent.answer(0)
+    (sender,) = adds._senders
+    sender.cancel()
+    with pytest.raises(SessionClosed, match="may be tracked"):
+        await waiting
+    await sent.answer(1)
+    assert not adds._senders
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.data())
+def test_parts_put_together_are_the_whole(counts, data):
+    """Every offset is in the answer of the batch it belongs to, and every position is counted once."""
+    total = sum(counts)
+    kinds = data.draw(st.lists(st.integers(0, 4), min_size=total, max_size=total))
+
+    def offsets(kind, kinds):
+        return tuple(offset for offset, of in enumerate(kinds) if of == kind)
+
+    def answer(kinds):
+        return AddAnswer(kinds.count(0), *(offsets(kind, kinds) for kind in range(1, 5)))
+
+    firsts = accumulate(counts, initial=0)
+    expected = [answer(kinds[first : first + count]) for first, count in zip(firsts, counts, strict=False)]
+    assert list(parts_of(answer(kinds), counts)) == expected
+
+
+async def test_concurrent_batches_are_answered_as_if_each_had_a_call_of_its_own():
+    """By a real service: every position is added exactly once, whoever else offers it at the same time."""
+    async with (
+        running_service() as service,
+        DelayedTrackerClient.connect(service.address) as client,
+        await client.open_tracker(KEY.topic, KEY.subscription) as session,
+    ):
+        far_ms = service.clock.now_ms() + 3_600_000
+        entries = [range(first, first + 10) for first in range(0, 200, 5)]
+        answers = await asyncio.gather(*(session.add_columns([far_ms] * 10, [7] * 10, each) for each in entries))
+        added = [entry for each, answer in zip(entries, answers, strict=True) for entry in _added(each, answer)]
+        assert sorted(added) == list(range(205))
+        assert [answer.added_count for answer in answers] == [
+            len(_added(each, answer)) for each, answer in zip(entries, answers, strict=True)
+        ]
+        stats = await session.stats()
+        assert (stats.pending_count, stats.duplicate_count) == (205, 400 - 205)
+    assert len(entries) > CALLS_MAX
+
+
+def _added(entries, answer):
+    return [entry for offset, entry in enumerate(entries) if offset not in answer.duplicate_offsets]

@@ -1,0 +1,117 @@
+"""Acks that threads make at the same time: which calls they share, and what each gets."""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from delayed_tracker.client import AckAnswer, Fenced, InvalidArgument, Unavailable
+from delayed_tracker.client.blocking.shared_acks import SharedAcks
+from delayed_tracker.client.queues.ack_queue import AckOutcome, LeaseAck, WaitingAck
+from delayed_tracker.client.queues.poll_queue import CALLS_MAX
+from tests.client.harness.leasing_service import LeasingService
+
+THREADS = 6
+
+
+class Gated(LeasingService):
+    """The service, whose calls are held until all threads have come."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.may_go_on = threading.Event()
+        self.fault: Callable[[Sequence[LeaseAck]], None] = lambda _: None
+        self.shared: list[int] = []
+        self.acks = SharedAcks(self.send_gated, batch_max=lambda: 100)
+        self._one_at_a_time = threading.Lock()
+
+    def send_gated(self, acks: Sequence[LeaseAck]) -> list[AckOutcome]:
+        self.shared.append(len(acks))
+        assert self.may_go_on.wait(30)
+        self.fault(acks)
+        with self._one_at_a_time:
+            return self.send(acks)
+
+
+def acknowledged(service: Gated, acks: Sequence[LeaseAck]) -> "list[Future[AckAnswer]]":
+    """A thread for each; the first calls end when all have come."""
+    put = service.acks._queue.put
+    come = threading.Semaphore(0)
+
+    def put_and_tell(ack: "WaitingAck[Future[AckAnswer]]") -> None:
+        put(ack)
+        come.release()
+
+    service.acks._queue.put = put_and_tell  # type: ignore[method-assign]  # the moment to wait for is inside
+    with ThreadPoolExecutor(len(acks)) as threads:
+        asked = [threads.submit(service.acks.ack, ack) for ack in acks]
+        for _ in asked:
+            assert come.acquire(timeout=30)
+        service.may_go_on.set()
+    return asked
+
+
+def test_threads_that_acknowledge_at_the_same_time_share_calls():
+    """Two calls at most are under way; what comes meanwhile is one call, and each gets its own answer."""
+    service = Gated(30)
+    asked = acknowledged(service, [service.whole(count) for count in range(1, THREADS + 1)])
+    assert [ack.result().acked_count for ack in asked] == list(range(1, THREADS + 1))
+    assert CALLS_MAX < sum(service.shared) == THREADS
+    assert len(service.shared) <= CALLS_MAX + 1
+
+
+def test_a_lease_that_never_was_is_its_holders_error():
+    """Whoever shares a call with it is answered all the same."""
+    service = Gated(30)
+    acks = [service.whole(2) for _ in range(THREADS)]
+    asked = acknowledged(service, [*acks, service.rules.ack(99, [1], [1])])
+    assert [ack.result().acked_count for ack in asked[:-1]] == [2] * THREADS
+    with pytest.raises(InvalidArgument, match="99"):
+        asked[-1].result()
+
+
+def test_acks_of_two_epochs_share_no_call():
+    """However many calls that takes, none is left behind when those before it leave without it."""
+    service = Gated(30)
+    acks = [service.whole(2) for _ in range(2 * THREADS)]
+    of_two_epochs = [replace(ack, epoch=7 + number % 2) for number, ack in enumerate(acks)]
+    asked = acknowledged(service, of_two_epochs)
+    assert [ack.result().acked_count for ack in asked[::2]] == [2] * THREADS
+    for ack in asked[1::2]:
+        with pytest.raises(Fenced):
+            ack.result()
+
+
+@pytest.mark.parametrize("error", [Unavailable("away"), ZeroDivisionError("a bug")])
+def test_an_error_is_everybodys_of_its_call(error):
+    """Whoever shared the call that failed is told, and nobody waits for ever."""
+    service = Gated(30)
+
+    def fail(acks: Sequence[LeaseAck]) -> None:
+        raise error
+
+    service.fault = fail
+    for ack in acknowledged(service, [service.whole(2) for _ in range(THREADS)]):
+        with pytest.raises(type(error)):
+            ack.result()
+
+
+def test_a_thread_interrupted_before_its_ack_left_takes_it_back(monkeypatch):
+    """Those that share the next call are answered."""
+    service = Gated(30)
+
+    class Interrupted(Future):  # type: ignore[type-arg]
+        def result(self, timeout=None):
+            raise KeyboardInterrupt
+
+    busy = [service.acks._callers.submit(service.may_go_on.wait, 30) for _ in range(CALLS_MAX)]
+    with monkeypatch.context() as patched:
+        patched.setattr("delayed_tracker.client.blocking.shared_acks.Future", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            service.acks.ack(service.whole(5))
+    service.may_go_on.set()
+    assert all(each.result() for each in busy)
+    assert service.acks.ack(service.whole(3)) == AckAnswer(3)
+    assert [[ack.held_count for ack in call.leases] for call in service.calls] == [[3]]

@@ -1,0 +1,121 @@
+"""Which calls gRPC may repeat, and which wait for a service that is away."""
+
+import asyncio
+import json
+
+import grpc
+import pytest
+
+from delayed_tracker.client import ClientSettings, Unavailable
+from delayed_tracker.client.model.channel import require_address, service_config
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.v1 import tracker_pb2 as pb
+from tests.client.conftest import TOPIC
+from tests.client.harness.scripted_service import LEDGERS, SERVICE, STREAM, ScriptedService
+from tests.client.harness.shells import Batches
+
+NEVER_REPEATED = {
+    "CloseTracker",
+    "PollScheduledMessages",
+    "ClearMessages",
+    "DeleteTracker",
+    "AddMessagesStream",
+    "CancelMessages",
+    "ResetCursor",
+    "SealBucket",
+    "ImportSnapshots",
+}
+
+
+def test_each_method_is_repeated_or_has_a_reason_not_to_be():
+    """A new method has to be put on one side or the other."""
+    config = json.loads(service_config(ClientSettings()))["methodConfig"]
+    named = [name for row in config if "retryPolicy" in row for name in row["name"]]
+    assert {"service": LEDGERS.full_name} in named
+    retried = {name["method"] for name in named if name["service"] == SERVICE.full_name}
+    assert retried | NEVER_REPEATED == {method.name for method in SERVICE.methods}
+    assert not retried & NEVER_REPEATED
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_every_call_waits_or_none_does(wait):
+    """The whole service has a default, the repeated calls say the same, and only streams never wait."""
+    config = json.loads(service_config(ClientSettings(wait_for_ready=wait)))["methodConfig"]
+    assert {"service": SERVICE.full_name} in config[1]["name"]
+    streams = {method.name for method in SERVICE.methods if method.client_streaming}
+    assert {name["method"] for name in config[2]["name"]} == streams == {STREAM, "ImportSnapshots"}
+    assert [row["waitForReady"] for row in config] == [wait, wait, False]
+
+
+@pytest.mark.slow
+async def test_a_call_waits_for_a_service_that_is_started_again(service: ScriptedService, shell):
+    """A poll, which is never repeated, is sent when there is somebody to send it to."""
+    async with shell.connect(service.address, settings=ClientSettings(call_timeout_s=30.0)) as client:
+        session = await client.open_tracker(TOPIC, "billing")
+        await service.stop()
+        polled = asyncio.create_task(session.poll(1))
+        service.on("PollScheduledMessages", pb.PollScheduledMessagesResponse(server_time_ms=5))
+        await service.start(service.address)
+        assert (await polled).messages.server_time_ms == 5
+        await session.leave()
+
+
+@pytest.mark.slow
+async def test_calls_that_do_not_wait_fail_at_once(service: ScriptedService, shell):
+    """For callers that have something better to do than to wait."""
+    settings = ClientSettings(call_timeout_s=3_600.0, wait_for_ready=False)
+    async with shell.connect(service.address, settings=settings) as client:
+        session = await client.open_tracker(TOPIC, "billing")
+        await service.stop()
+        with pytest.raises(Unavailable) as caught:
+            await session.poll(1)
+        assert caught.value.__cause__.code() is grpc.StatusCode.UNAVAILABLE
+        await session.leave()
+
+
+@pytest.mark.slow
+async def test_a_stream_to_a_service_that_is_away_ends(service: ScriptedService, shell):
+    """It has no time limit, so it must not wait for what may never come."""
+    async with shell.connect(service.address) as client:
+        session = await client.open_tracker(TOPIC, "billing")
+        await service.stop()
+        with pytest.raises(Unavailable):
+            await anext(aiter(session.add_stream(Batches(([1], [1], [1])))))
+        await session.leave()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1:7650",
+        "tracker.lab:1",
+        "[::1]:65535",
+        "[fe80::1%eth0]:7650",
+        "dns:///tracker:7650",
+        "unix:/run/tracker",
+    ],
+)
+def test_addresses_are_host_and_port_or_a_target_of_grpc(address):
+    """Names, both kinds of numbers, and what gRPC resolves by itself."""
+    assert require_address(address) == address
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "tracker",
+        "tracker:",
+        ":7650",
+        "tracker:x",
+        "tracker:0",
+        "tracker:65536",
+        "::1:7650",
+        "http://tracker:7651",
+        "a b:1",
+    ],
+)
+def test_what_is_no_address_is_refused_at_once(address):
+    """Instead of a wait for a service that cannot be there."""
+    with pytest.raises(InvalidInput, match=r"address: .* is not valid; give host:port"):
+        require_address(address)

@@ -1,0 +1,116 @@
+"""The table of leases on its own: ids, expiry, and what is outstanding."""
+
+import pytest
+
+from delayed_tracker.core.engine.leases import LeaseTable
+from delayed_tracker.core.values.columns import IndexColumns, Position
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.core.values.limits import TrackerLimits
+from tests.core.harness.shell import positions
+
+ROWS = [(5, 1, 0), (6, 1, 1), (7, 2, 0)]
+
+
+def granted(*expiries_ms: int) -> LeaseTable:
+    """A table with one row of ROWS under each lease."""
+    table = LeaseTable(TrackerLimits())
+    for row, expires_at_ms in zip(ROWS, expiries_ms, strict=False):
+        table.grant(IndexColumns.of([row]), expires_at_ms)
+    return table
+
+
+def test_ids_rise_from_one_and_are_never_used_again():
+    """An id names one answer for ever, also after a clear."""
+    table = granted(100, 100)
+    table.clear()
+    assert table.grant(IndexColumns.of(ROWS), 100) == 3
+    table.check()
+
+
+@pytest.mark.parametrize("lease_id", [-1, 0, 3])
+def test_an_id_that_was_never_given_out_is_refused(lease_id):
+    """A caller who invents ids has a bug that must not pass silently."""
+    with pytest.raises(InvalidInput, match="lease_id"):
+        granted(100, 100).require_issued(lease_id)
+
+
+def test_an_id_that_has_ended_is_known():
+    """An ended lease is no error: it holds nothing."""
+    table = granted(100)
+    table.expire(100)
+    table.require_issued(1)
+    assert table.held_by(1, positions((1, 0))).tolist() == [False]
+
+
+def test_a_lease_ends_at_its_expiry_and_not_before():
+    """The moment itself counts as run out."""
+    table = granted(100)
+    assert table.expire(99) == []
+    assert [list(rows) for rows in table.expire(100)] == [[ROWS[0]]]
+    assert len(table) == 0
+    table.check()
+
+
+def test_expiry_follows_time_not_the_order_of_grants():
+    """The next expiry is the earliest; each expires once."""
+    table = granted(300, 100, 200)
+    assert table.next_expiry_ms() == 100
+    assert [list(rows) for rows in table.expire(200)] == [[ROWS[1]], [ROWS[2]]]
+    assert table.next_expiry_ms() == 300
+    assert table.expire(200) == []
+    table.check()
+
+
+def test_release_ends_a_lease_with_its_last_position():
+    """What is released comes back with its deadline; the rest stays leased."""
+    table = LeaseTable(TrackerLimits())
+    lease_id = table.grant(IndexColumns.of(ROWS), 100)
+    assert list(table.release(lease_id, positions((1, 1)))) == [ROWS[1]]
+    assert table.held_by(lease_id, positions((1, 0), (1, 1), (2, 0))).tolist() == [True, False, True]
+    assert table.next_expiry_ms() == 100
+    table.release(lease_id, positions((1, 0), (2, 0)))
+    assert (len(table), len(table.bits), table.next_expiry_ms()) == (0, 0, None)
+    table.check()
+
+
+def test_drop_through_ends_leases_that_hold_nothing_more():
+    """Mark-delete acknowledges leased positions too."""
+    table = granted(100, 200)
+    table.drop_through(Position(1, 1))
+    assert (len(table), table.next_expiry_ms(), len(table.bits)) == (0, None, 0)
+    table.check()
+
+
+def test_drop_through_looks_at_all_leases_only_when_that_is_worth_it():
+    """A mark-delete position advances all the time; what it drops is gone all the same, whoever looks."""
+    table = granted(100, 200, 300)
+    table.drop_through(Position(1, 1))
+    assert len(table) == 3
+    assert list(table.bits.to_columns()) == [Position(2, 0)]
+    table.check()
+    assert table.held_by(1, positions((1, 0))).tolist() == [False]
+    assert [list(rows) for rows in table.expire(100)] == [[]]
+    assert [list(rows) for rows in table.outstanding()] == [[ROWS[2]]]
+    assert (len(table), table.next_expiry_ms()) == (1, 300)
+    table.check()
+
+
+def test_a_dropped_lease_that_was_looked_at_waits_for_the_others():
+    """It holds nothing any more; the look does not end it."""
+    table = granted(100, 200, 300)
+    table.drop_through(Position(1, 0))
+    assert table.held_by(1, positions((1, 0))).tolist() == [False]
+    table.check()
+    assert [list(rows) for rows in table.expire(100)] == [[]]
+    assert len(table) == 2
+    table.check()
+
+
+def test_release_all_gives_back_what_is_outstanding():
+    """Not what was acknowledged before."""
+    table = LeaseTable(TrackerLimits())
+    lease_id = table.grant(IndexColumns.of(ROWS), 100)
+    table.release(lease_id, positions((1, 0)))
+    assert [list(rows) for rows in table.release_all()] == [ROWS[1:]]
+    assert len(table.bits) == 0
+    table.check()

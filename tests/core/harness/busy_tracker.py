@@ -1,0 +1,84 @@
+"""A tracker with a home in every state there is, for tests that look into it."""
+
+from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.engine.effects import LoadSegments, StoreSnapshot
+from delayed_tracker.core.engine.leases import Lease
+from delayed_tracker.core.engine.lifecycle import BucketLifecycle
+from delayed_tracker.core.engine.state import TrackerState
+from delayed_tracker.core.index.buckets import Home, MemoryCopies, SnapshotSegments
+from delayed_tracker.core.index.runs import Run
+from delayed_tracker.core.values.limits import TrackerLimits
+from tests.core.harness.shell import Shell
+
+LIMITS = TrackerLimits(
+    strict=True,
+    min_index_count_per_bucket=4,
+    max_indexes_per_segment=2,
+    prefetch_window_ms=100,
+    load_indexes_max=2,
+    retry_backoff_ms=10_000,
+)
+NEAR_MS = 1_050
+FAR_MS = 5_000_000
+
+LATE, LOADING, IDLE, WAITING, RETRYING, SEALING, MUTABLE = range(7)
+"""The ledger that each home of the busy tracker has to itself."""
+
+
+class BusyTracker:
+    """A tracker with a home in every state there is; the ledger says which home is meant."""
+
+    def __init__(self) -> None:
+        shell = Shell.with_limits(LIMITS)
+        for ledger, first_ms in ((LOADING, NEAR_MS), (IDLE, FAR_MS), (WAITING, NEAR_MS + 10)):
+            # In three segments; of those that are near the first stays in memory, the second is asked for.
+            shell.add(*[(first_ms + entry // 2, ledger, entry) for entry in range(6)])
+            shell.core.seal_now(shell.now)
+            shell.store()
+        _, failing = shell.asked(LoadSegments)
+        shell.core.segment_load_failed(failing.effect_id, shell.now, lost=False)
+        shell.add(*[(FAR_MS + entry, RETRYING, entry) for entry in range(4)])
+        shell.core.seal_now(shell.now)
+        shell.fail_store()
+        shell.add(*[(FAR_MS + entry, SEALING, entry) for entry in range(4)])
+        shell.core.seal_now(shell.now)
+        assert len(shell.asked(StoreSnapshot)) == 1
+        shell.add(*[(FAR_MS + entry, MUTABLE, entry) for entry in range(4)])
+        shell.add((FAR_MS, LATE, 0), (FAR_MS, LATE, 1))
+        # The dispatcher sends two of the mutable bucket itself, and offers one of them again: copies stay behind.
+        shell.now_ms = NEAR_MS
+        shell.add((0, MUTABLE, 0), (0, MUTABLE, 1))
+        shell.add((FAR_MS + 77, MUTABLE, 1))
+        shell.pop(1, lease_ms=50)
+        shell.pop(1, lease_ms=70)
+        shell.core.stats()  # what pops left to be settled is settled
+        self.core: TrackerCore = shell.core
+
+    @property
+    def state(self) -> TrackerState:
+        return self.core._state
+
+    @property
+    def lifecycle(self) -> BucketLifecycle:
+        return self.core._lifecycle
+
+    def home(self, ledger: int) -> Home:
+        (home,) = self.state.members._by_ledger[ledger]
+        return home
+
+    def snapshot(self, ledger: int) -> SnapshotSegments:
+        snapshot = self.home(ledger).snapshot
+        assert snapshot is not None
+        return snapshot
+
+    def memory(self, ledger: int) -> MemoryCopies:
+        memory = self.home(ledger).memory
+        assert memory is not None
+        return memory
+
+    def run(self, ledger: int) -> Run:
+        (run,) = self.state.heap.of_home(self.home(ledger).key)
+        return run
+
+    def lease(self) -> Lease:
+        return self.state.leases._leases[1][0]

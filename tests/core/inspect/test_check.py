@@ -1,0 +1,80 @@
+"""``TrackerCore.check`` is tested itself: one thing of a busy tracker is corrupted at a time, and each must be found."""
+
+import pytest
+
+from delayed_tracker.core.inspect.invariants import check_invariants
+from delayed_tracker.core.values.errors import InvariantViolation
+from delayed_tracker.core.values.instant import Wakeup
+from delayed_tracker.core.values.verb_results import BucketState
+from tests.core.harness import copy_corruptions, effect_corruptions, home_corruptions
+from tests.core.harness.busy_tracker import FAR_MS, LIMITS, NEAR_MS, BusyTracker
+from tests.core.harness.shell import Shell
+
+CORRUPTIONS = home_corruptions.CORRUPTIONS | copy_corruptions.CORRUPTIONS | effect_corruptions.CORRUPTIONS
+
+
+def test_untouched_tracker_passes():
+    """The tracker that is corrupted below is sound, and has what is corrupted."""
+    busy = BusyTracker()
+    busy.core.check()
+    states = {home.state for home in busy.state.members.homes.values()}
+    assert states == set(BucketState)
+    assert busy.core.stats().leased_count == 2
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_check_finds(name):
+    """Whatever contradicts itself is found."""
+    busy = BusyTracker()
+    CORRUPTIONS[name](busy)
+    with pytest.raises(InvariantViolation):
+        busy.core.check()
+
+
+@pytest.mark.parametrize("shift_ms", [None, -1, 1])
+def test_check_finds_that_the_next_delivery_is_wrong(shift_ms):
+    """The next delivery must be exact: neither lost nor early nor late."""
+    core = BusyTracker().core
+    next_delivery_ms, next_wakeup = core.next_delivery_ms(), core.next_wakeup()
+    assert next_delivery_ms is not None
+    wrong_ms = None if shift_ms is None else next_delivery_ms + shift_ms
+    with pytest.raises(InvariantViolation, match="next delivery"):
+        check_invariants(core._state, core._lifecycle, wrong_ms, next_wakeup)
+
+
+@pytest.mark.parametrize("clock", ["wall_ms", "elapsed_ms"])
+@pytest.mark.parametrize("late", [False, True], ids=["lost", "late"])
+def test_check_finds_that_a_wake_up_is_lost(clock, late):
+    """A wake-up by either clock may come early, never late or not at all."""
+    core = BusyTracker().core
+    wakeup = core.next_wakeup()
+    wrong = wakeup._replace(**{clock: FAR_MS + 1_000_000 if late else None})
+    check_invariants(core._state, core._lifecycle, core.next_delivery_ms(), wakeup)
+    with pytest.raises(InvariantViolation, match="wake"):
+        check_invariants(core._state, core._lifecycle, core.next_delivery_ms(), wrong)
+
+
+def test_check_finds_that_nobody_wakes_up_for_a_lease():
+    """The expiry of a lease needs a wake-up even if nothing else is tracked."""
+    shell = Shell.with_limits(LIMITS)
+    shell.add((NEAR_MS, 1, 0))
+    shell.now_ms = NEAR_MS
+    shell.pop(lease_ms=20)
+    expiry_ms = shell.now.elapsed_ms + 20
+    check_invariants(shell.core._state, shell.core._lifecycle, None, Wakeup(None, expiry_ms))
+    with pytest.raises(InvariantViolation, match="wake"):
+        check_invariants(shell.core._state, shell.core._lifecycle, None, Wakeup(None, expiry_ms + 1))
+
+
+def test_check_finds_that_nobody_wakes_up_for_a_retry():
+    """A failed store needs a wake-up before anything in it is due."""
+    shell = Shell.with_limits(LIMITS)
+    shell.add((FAR_MS, 1, 0))
+    shell.core.seal_now(shell.now)
+    shell.fail_store()
+    retry_ms = shell.now_ms + LIMITS.retry_backoff_ms
+    assert shell.next_wakeup_ms() == retry_ms
+    with pytest.raises(InvariantViolation, match="wake"):
+        check_invariants(
+            shell.core._state, shell.core._lifecycle, FAR_MS, Wakeup(FAR_MS, retry_ms - shell.ahead_ms + 1)
+        )

@@ -1,0 +1,135 @@
+"""Where kernels are kept, when they are compiled, and that no caller makes them compile again."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba import config
+
+from delayed_tracker.core.kernels import compiled as kernels
+from delayed_tracker.core.kernels.jit import COLUMN, INT64, Kernels, cached_in
+from tests.repository.project_tree import ROOT
+
+SUM = """
+import sys
+from pathlib import Path
+import numpy as np
+from delayed_tracker.core.kernels.compile_notice import call_once_before_compiling
+from delayed_tracker.core.kernels.jit import COLUMN, Kernels
+
+kernels = Kernels()
+call_once_before_compiling(lambda: print("compiling"))
+
+@kernels.add(COLUMN)
+def total(values):
+    found = 0
+    for value in values:
+        found += value
+    return found
+
+kernels.load()
+print(total(np.arange(5)))
+"""
+
+jit_only = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled with NUMBA_DISABLE_JIT=1")
+
+
+def run_sum(script: Path, **environment: str) -> list[str]:
+    script.write_text(SUM, encoding="utf-8")
+    variables = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script)],
+        cwd=ROOT,
+        env={**variables, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+@jit_only
+@pytest.mark.slow
+@pytest.mark.parametrize("variable", ["XDG_CACHE_HOME", "NUMBA_CACHE_DIR"])
+def test_a_kernel_is_compiled_once_and_announced(tmp_path: Path, variable: str):
+    """The second process finds it in the user's cache; nothing is written beside the source."""
+    script, cache = tmp_path / "source" / "sums.py", tmp_path / "cache"
+    script.parent.mkdir()
+    assert run_sum(script, **{variable: str(cache)}) == ["compiling", "10"]
+    assert run_sum(script, **{variable: str(cache)}) == ["10"]
+    assert list(script.parent.iterdir()) == [script]
+    assert list(cache.rglob("*.nbc"))
+
+
+@jit_only
+@pytest.mark.slow
+def test_without_a_place_for_a_cache_each_process_compiles(tmp_path: Path):
+    """A read-only home is no reason to fail, nor one to write beside the source."""
+    script = tmp_path / "sums.py"
+    for _ in range(2):
+        assert run_sum(script, XDG_CACHE_HOME="/dev/null/nowhere") == ["compiling", "10"]
+    assert list(tmp_path.iterdir()) == [script]
+
+
+@jit_only
+@pytest.mark.slow
+def test_a_damaged_cache_is_as_good_as_none(tmp_path: Path):
+    """As a crash of the machine may leave it."""
+    script, cache = tmp_path / "sums.py", tmp_path / "cache"
+    run_sum(script, XDG_CACHE_HOME=str(cache))
+    for kept in (*cache.rglob("*.nbc"), *cache.rglob("*.nbi")):
+        kept.write_bytes(kept.read_bytes()[:100])
+        assert run_sum(script, XDG_CACHE_HOME=str(cache)) == ["compiling", "10"]
+
+
+@pytest.mark.slow
+def test_without_the_jit_the_function_runs_as_written(tmp_path: Path):
+    """Nothing is compiled, and the answer is the same."""
+    assert run_sum(tmp_path / "sums.py", NUMBA_DISABLE_JIT="1") == ["10"]
+
+
+def test_settings_of_numba_stay_as_they_were():
+    """Whoever else uses numba in this process keeps its cache."""
+    before = config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES
+    kernels.KERNELS.load()
+    assert before == (config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES)
+
+
+@jit_only
+def test_read_only_and_writable_columns_share_one_compilation():
+    """Else each mixture of them would compile anew, in the middle of the work."""
+    family = Kernels()
+
+    @family.add(COLUMN, INT64)
+    def above(values, least):
+        return (values > least).sum()
+
+    frozen = np.arange(5)
+    frozen.flags.writeable = False
+    assert above(np.arange(5), 2) == above(frozen, np.int64(2)) == 2
+    with pytest.raises(TypeError, match="No matching definition"):
+        above(np.arange(5.0), 2)
+
+
+@jit_only
+def test_a_kernel_that_is_not_cached_is_not_compiled_unless_it_is_loaded(tmp_path: Path):
+    """Meanwhile it runs as it is written, with the same results."""
+    family = Kernels()
+
+    @family.add(COLUMN)
+    def doubled(values):
+        return values * 2
+
+    with cached_in(str(tmp_path)):
+        assert not doubled.load_cached()
+        doubled.interpret()
+        assert doubled(np.arange(3)).tolist() == [0, 2, 4]
+        assert not doubled.is_loaded
+        doubled.load()
+    assert doubled.is_loaded
+    assert doubled(np.arange(3)).tolist() == [0, 2, 4]
+    with pytest.raises(TypeError, match="No matching definition"):
+        doubled(np.arange(3.0))

@@ -1,0 +1,210 @@
+"""Topics, subscriptions and ledgers as the metadata store knows them."""
+
+import struct
+
+import pytest
+
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.compression import Codec
+from delayed_tracker.ledger.errors import MetadataInvalid, SubscriptionNotFound, TopicNotFound
+from delayed_tracker.ledger.metadata.ledger_metadata import ledger_paths
+from delayed_tracker.ledger.metadata.managed_ledger import (
+    TopicCatalogue,
+    TopicLedger,
+    parse_cursor,
+    parse_managed_ledger,
+)
+from delayed_tracker.ledger.metadata.metadata_dump import MetadataDump
+from delayed_tracker.ledger.topic_name import TopicName
+from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
+from tests.ledger.harness.log_files import cursor_path, ledger_path, ledger_value, topic_path, topic_value
+from tests.ledger.test_compression import compress
+
+WORKED_EXAMPLE = bytes.fromhex("0a0d08051003186c20a0dd9bffbc310a04080920001a0b0a05696e64657812023431")
+NO_CURSOR_LEDGER = bytes.fromhex("08ffffffffffffffffff0110051800")
+
+
+def compressed(codec: Codec, plain: bytes) -> bytes:
+    meta = pb.ManagedLedgerInfoMetadata(compression_type=int(codec), uncompressed_size=len(plain)).SerializeToString()
+    return b"\x47\x78" + struct.pack(">i", len(meta)) + meta + compress(codec, plain)
+
+
+def test_worked_example_of_a_topic():
+    """Worked example I: one closed ledger, one that is written to, one property."""
+    managed = parse_managed_ledger(WORKED_EXAMPLE)
+
+    assert managed.ledgers == (
+        TopicLedger(5, 3, 108, 1_700_000_100_000, offloaded=False, bookkeeper_deleted=False),
+        TopicLedger(9, None, None, 0, offloaded=False, bookkeeper_deleted=False),
+    )
+    assert managed.properties == {"index": "41"}
+    assert managed.terminated_at is None
+
+
+def test_worked_example_of_a_compressed_topic():
+    """Worked example I: the header of an LZ4 value."""
+    stored = compressed(Codec.LZ4, WORKED_EXAMPLE)
+
+    assert stored.startswith(bytes.fromhex("47780000000408011022f0130a0d"))
+    assert len(stored) == 10 + 36
+    assert parse_managed_ledger(stored) == parse_managed_ledger(WORKED_EXAMPLE)
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_every_codec_of_values(codec):
+    """Topics and cursors alike."""
+    assert parse_managed_ledger(compressed(codec, WORKED_EXAMPLE)) == parse_managed_ledger(WORKED_EXAMPLE)
+    assert parse_cursor(compressed(codec, NO_CURSOR_LEDGER)).cursors_ledger_id == -1
+
+
+def test_compressed_value_cut_at_every_byte_is_refused():
+    """In the magic, the header, the header's size, or the compressed bytes."""
+    stored = compressed(Codec.LZ4, WORKED_EXAMPLE)
+    for length in range(1, len(stored)):
+        with pytest.raises(MetadataInvalid, match="take the dump again"):
+            parse_managed_ledger(stored[:length])
+
+
+def test_ledgers_are_sorted_whatever_their_stored_order():
+    """Offloading reorders the stored list."""
+    managed = parse_managed_ledger(topic_value({160: 100, 164: 100, 166: None, 159: 100}))
+
+    assert [ledger.ledger_id for ledger in managed.ledgers] == [159, 160, 164, 166]
+
+
+def test_new_topic_has_an_empty_value():
+    """A node that was just created."""
+    assert parse_managed_ledger(b"").ledgers == ()
+
+
+def test_offloaded_and_terminated():
+    """What else a topic's node may say."""
+    info = pb.ManagedLedgerInfo(terminated_position=pb.NestedPositionInfo(ledger_id=5, entry_id=2))
+    ledger = info.ledger_info.add(ledger_id=5, entries=3, size=108, timestamp=1)
+    ledger.offload_context.complete = True
+    ledger.offload_context.bookkeeper_deleted = True
+
+    managed = parse_managed_ledger(info.SerializeToString())
+
+    assert managed.terminated_at == Position(5, 2)
+    assert managed.ledgers == (TopicLedger(5, 3, 108, 1, offloaded=True, bookkeeper_deleted=True),)
+
+
+@pytest.fixture
+def catalogue():
+    long_name = "persistent://lab/main/" + "x" * 200
+    return TopicCatalogue(
+        MetadataDump(
+            {
+                topic_path(): WORKED_EXAMPLE,
+                topic_path("persistent://lab/main/orders-py"): b"",
+                topic_path("persistent://lab/main/bills-partition-0"): b"",
+                topic_path("persistent://lab/main/bills-partition-1"): b"",
+                topic_path("persistent://lab/cluster/main/old"): b"",
+                topic_path("persistent://lab/main/two words"): b"",
+                topic_path(long_name): b"",
+                cursor_path("sub", long_name): NO_CURSOR_LEDGER,
+                "/managed-ledgers/pulsar/system/persistent/__transaction_log_0": b"",
+                "/managed-ledgers/lab/main/persistent/orders-workers__transaction_pending_ack": b"",
+                cursor_path("workers"): NO_CURSOR_LEDGER,
+                cursor_path("night shift/50%"): NO_CURSOR_LEDGER,
+                cursor_path("broken"): b"\xff\xff",
+                ledger_path(5): ledger_value(last_entry_id=2),
+                ledger_path(9): b"BookieMetadataFormatVersion\t7\n",
+                list(ledger_paths(11))[1]: ledger_value(last_entry_id=0),
+            },
+            "dump.jsonl",
+        )
+    )
+
+
+def test_topics_are_listed(catalogue):
+    """By full name; ledgers of transaction state are no topics."""
+    assert [str(topic) for topic in catalogue.topics()] == [
+        "persistent://lab/cluster/main/old",
+        "persistent://lab/main/bills-partition-0",
+        "persistent://lab/main/bills-partition-1",
+        "persistent://lab/main/orders",
+        "persistent://lab/main/orders-py",
+        "persistent://lab/main/two words",
+        "persistent://lab/main/" + "x" * 200,
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["persistent://lab/main/two words", "lab/main/orders", "persistent://lab/main/" + "x" * 200]
+)
+def test_topics_are_found_by_name(catalogue, name):
+    """Spaces and 200 characters are no trouble."""
+    assert catalogue.topic(name) == TopicName.parse(name)
+
+
+def test_unknown_topic_names_near_ones(catalogue):
+    """Someone mistyped: the message names source, topic and what is near."""
+    with pytest.raises(TopicNotFound) as caught:
+        catalogue.topic("persistent://lab/main/ordres")
+
+    assert str(caught.value).startswith(
+        "dump.jsonl has no topic persistent://lab/main/ordres; near names: persistent://lab/main/orders, "
+    )
+    assert caught.value.metadata == {"topic": "persistent://lab/main/ordres"}
+
+
+def test_partitioned_topic_names_its_partitions(catalogue):
+    """The parent of partitions has no ledgers of its own."""
+    with pytest.raises(TopicNotFound, match=r"near names: persistent://lab/main/bills-partition-0, .*-partition-1"):
+        catalogue.topic("persistent://lab/main/bills")
+
+
+def test_unknown_topic_without_near_names_lists_what_there_is():
+    """Also in an empty dump."""
+    catalogue = TopicCatalogue(MetadataDump({topic_path(): b""}))
+
+    with pytest.raises(TopicNotFound, match="it has 1 topics: persistent://lab/main/orders"):
+        catalogue.topic("persistent://zzz/yyy/qqq")
+    with pytest.raises(TopicNotFound, match="it has 0 topics: none"):
+        TopicCatalogue(MetadataDump({})).topic("persistent://lab/main/orders")
+
+
+def test_ledgers_of_transaction_state_are_refused(catalogue):
+    """Reading them as messages would give nonsense."""
+    with pytest.raises(InvalidInput, match="state of transactions"):
+        catalogue.topic("persistent://pulsar/system/__transaction_log_0")
+
+
+def test_subscriptions_are_listed_and_found(catalogue):
+    """Spaces, slashes and percent signs are encoded in the path only."""
+    topic = catalogue.topic("lab/main/orders")
+
+    assert catalogue.subscriptions(topic) == ["broken", "night shift/50%", "workers"]
+    assert catalogue.cursor(topic, "night shift/50%").cursors_ledger_id == -1
+
+
+def test_unknown_subscription_lists_those_there_are(catalogue):
+    """The message names topic and subscription."""
+    with pytest.raises(
+        SubscriptionNotFound, match="orders has no subscription 'wrkers'; it has broken, night"
+    ) as caught:
+        catalogue.cursor(catalogue.topic("lab/main/orders"), "wrkers")
+    assert caught.value.metadata["subscription"] == "wrkers"
+
+
+def test_damaged_values_are_named(catalogue):
+    """Cursor, topic and ledger: each message says whose value it is."""
+    topic = catalogue.topic("lab/main/orders")
+
+    with pytest.raises(MetadataInvalid, match="cursor 'broken' of persistent://lab/main/orders: "):
+        catalogue.cursor(topic, "broken")
+    with pytest.raises(MetadataInvalid, match="ledger 9 has format version '7'"):
+        catalogue.ledger(9)
+    with pytest.raises(MetadataInvalid, match="metadata of persistent://lab/main/orders: "):
+        TopicCatalogue(MetadataDump({topic_path(): b"\xff"})).managed_ledger(topic)
+
+
+def test_ledgers_are_found_in_any_layout(catalogue):
+    """None is a ledger that was deleted."""
+    known = catalogue.ledger(5), catalogue.ledger(11)
+
+    assert [metadata and metadata.last_entry_id for metadata in known] == [2, 0]
+    assert catalogue.ledger(6) is None

@@ -1,0 +1,40 @@
+"""The checkout's own files, for the tests that look at the project itself."""
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PARTS = tuple(ROOT / name / "delayed_tracker" for name in ("tracker", "snapshot_storage", "spark_rebuild", "proto"))
+"""The folders that together are the package, the generated code last."""
+_LEFT_BY_TOOLS = {"__pycache__", "build", "data", "dist"}
+_TEXT_SUFFIXES = {"", ".conf", ".go", ".java", ".md", ".proto", ".py", ".pyi", ".toml", ".txt", ".xml", ".yaml", ".yml"}
+
+
+def top_level() -> list[str]:
+    """Names beside the README, without what tools leave there, ascending."""
+    return sorted(path.name for path in ROOT.iterdir() if not _is_left_by_tools(path))
+
+
+def text_files() -> Iterator[Path]:
+    """Every file that people write or read, in no order; data of tests and demos is not."""
+    return _text_files(ROOT)
+
+
+def _text_files(directory: Path) -> Iterator[Path]:
+    for path in directory.iterdir():
+        if _is_left_by_tools(path):
+            continue
+        if path.is_dir():
+            yield from _text_files(path)
+        elif path.suffix in _TEXT_SUFFIXES:
+            yield path
+
+
+def _is_left_by_tools(path: Path) -> bool:
+    if path.is_dir() and (path / "pyvenv.cfg").exists():
+        return True
+    if path.name.startswith(".") and path.name not in {".ci", ".gitignore"}:
+        return True
+    return path.name in _LEFT_BY_TOOLS or path.name.endswith(".egg-info")

@@ -1,0 +1,193 @@
+"""What users install: the wheel's contents, and that a dispatcher's client needs only the base dependencies."""
+
+import importlib
+import re
+import subprocess
+import sys
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from delayed_tracker.service.process.exit_codes import ExitCode
+from tests.repository.project_tree import PARTS, PROJECT, ROOT
+
+NAME = re.compile(r"^[A-Za-z0-9._-]+")
+
+IMPORT_WITHOUT = """
+import importlib.abc, sys
+
+class Absent(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in blocked:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+module, *blocked = sys.argv[1:]
+sys.meta_path.insert(0, Absent())
+__import__(module)
+"""
+
+
+def names_of(requirements: list[str]) -> set[str]:
+    names = set()
+    for requirement in requirements:
+        match = NAME.match(requirement)
+        assert match is not None
+        names.add(normalized(match[0]))
+    return names - {PROJECT["name"]}
+
+
+def normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def modules_outside_base() -> set[str]:
+    """Top-level modules of everything that only an extra brings, and of what it brings in turn."""
+    base = names_of(PROJECT["dependencies"])
+    wanted = list(base)
+    while wanted:
+        brought = metadata.requires(wanted.pop()) or []
+        new = names_of([row for row in brought if "extra ==" not in row]) - base
+        base |= new
+        wanted += new
+    return {
+        module
+        for module, distributions in metadata.packages_distributions().items()
+        if not {normalized(name) for name in distributions} & (base | {PROJECT["name"]})
+    }
+
+
+@pytest.mark.slow
+def test_wheel_holds_the_packages_and_nothing_else(wheel: zipfile.ZipFile):
+    """One name to import, delayed_tracker, and the metadata; no tests, and none of the folders of a checkout."""
+    roots = {name.partition("/")[0] for name in wheel.namelist()}
+    assert {root for root in roots if not root.endswith(".dist-info")} == {"delayed_tracker"}
+    assert not [name for name in wheel.namelist() if "__pycache__" in name or "/test_" in name]
+
+
+@pytest.mark.slow
+def test_delayed_tracker_is_a_namespace_package(wheel: zipfile.ZipFile):
+    """An ``__init__.py`` of one part would hide all others, in the checkout and on the wheel."""
+    assert "delayed_tracker/__init__.py" not in wheel.namelist()
+    assert [str(part / "__init__.py") for part in PARTS if (part / "__init__.py").exists()] == []
+    packages = {name.split("/")[1] for name in wheel.namelist() if name.endswith("/__init__.py")}
+    assert packages == {
+        "cli", "client", "core", "ledger", "pulsar", "service", "snapshot", "spark", "storage", "v1", "wire",
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_wheel_holds_every_source_file(wheel: zipfile.ZipFile):
+    """Code, type markers, the demo's sample, generated code and sources of the API are all shipped."""
+    shipped = set(wheel.namelist())
+    code = {path for part in PARTS[:-1] for path in part.rglob("*") if path.is_file()} | set(PARTS[-1].rglob("*.p*"))
+    names = {path.relative_to(part.parent).as_posix() for part in PARTS for path in code if part in path.parents}
+    assert {name for name in names if "__pycache__" not in name} <= shipped
+    typed = {"cli", "client", "core", "ledger", "service", "spark", "storage", "wire"}
+    assert {f"delayed_tracker/{name}/py.typed" for name in typed} <= shipped
+
+
+@pytest.mark.slow
+def test_modules_beside_a_program_hide_none_of_ours(wheel: zipfile.ZipFile, tmp_path: Path):
+    """A dispatcher that has a ``tracker.py`` or a ``service.py`` of its own imports the client all the same."""
+    wheel.extractall(tmp_path / "installed")
+    program = tmp_path / "program"
+    program.mkdir()
+    for name in ("tracker", "snapshot_storage", "spark_rebuild", "service", "client", "core", "wire"):
+        (program / f"{name}.py").write_text("raise AssertionError('imported by mistake')\n", encoding="utf-8")
+    (program / "dispatcher.py").write_text("import delayed_tracker.client.blocking\n", encoding="utf-8")
+    given = {"PYTHONPATH": str(tmp_path / "installed"), "HOME": str(tmp_path)}
+    command = [sys.executable, "dispatcher.py"]
+    result = subprocess.run(command, cwd=program, env=given, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.slow
+def test_an_installed_service_brings_its_files(wheel: zipfile.ZipFile, tmp_path: Path):
+    """Without a checkout, ``delayed-tracker assets`` writes the configuration, the rules and the boards."""
+    installed, written = tmp_path / "installed", tmp_path / "written"
+    wheel.extractall(installed)
+    command = [sys.executable, "-c", "from delayed_tracker.cli.entry import run; run()", "assets", str(written)]
+    given = {"PYTHONPATH": str(installed), "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(tmp_path)}
+    result = subprocess.run(command, cwd=tmp_path, env=given, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    found = {path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file()}
+    assert found >= {"conf/tracker.conf", "conf/prometheus/alerting_rules.yml", "grafana/dashboards/overview.json"}
+    assert len(found) == len(result.stdout.splitlines())
+    assert all((written / name).read_bytes() == (ROOT / name).read_bytes() for name in found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", ["delayed_tracker.client", "delayed_tracker.v1.tracker_pb2_grpc"])
+def test_client_needs_only_the_base_dependencies(module: str):
+    """With everything else made absent, a dispatcher can import what it needs."""
+    blocked = modules_outside_base()
+    assert {"numpy", "pyroaring", "starlette", "structlog", "typer"} <= blocked
+    command = [sys.executable, "-c", IMPORT_WITHOUT, module, *sorted(blocked)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_command_names_the_extra_that_is_missing():
+    """With the client alone it is installed, too; no traceback."""
+    command = [sys.executable, "-c", IMPORT_WITHOUT, "delayed_tracker.cli.__main__", *sorted(modules_outside_base())]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == ExitCode.USAGE
+    assert result.stderr.startswith("delayed-tracker: the package 'typer' is not installed")
+    assert "pip install 'delayed-tracker[server]'" in result.stderr
+
+
+def test_commands_need_less_than_the_service():
+    """The extra "cli" is enough for them, serve and demo apart."""
+    blocked = sorted(names_of(PROJECT["optional-dependencies"]["server"]) & {"structlog", "starlette", "uvicorn"})
+    assert len(blocked) == 3
+    command = [sys.executable, "-c", IMPORT_WITHOUT, "delayed_tracker.cli.main", *blocked]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def test_blocked_modules_are_really_absent():
+    """The check above would notice an import of numpy."""
+    command = [sys.executable, "-c", IMPORT_WITHOUT, "delayed_tracker.core.values.columns", "numpy"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "No module named 'numpy" in result.stderr
+
+
+def test_dependency_bounds_cover_what_generated_the_code():
+    """An installer never picks a grpcio or protobuf that the checked-in code refuses to work with."""
+    lowest = dict(re.findall(r'^  "(grpcio|protobuf)>=([\d.]+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
+
+    def parsed(version: str) -> tuple[int, ...]:
+        return tuple(int(part) for part in version.split("."))
+
+    for path in (ROOT / "proto").rglob("*_pb2.py"):
+        (generated,) = re.findall(r"^# Protobuf Python Version: ([\d.]+)$", path.read_text(), re.MULTILINE)
+        assert parsed(lowest["protobuf"]) >= parsed(generated)
+    for path in (ROOT / "proto").rglob("*_pb2_grpc.py"):
+        (generated,) = re.findall(r"^GRPC_GENERATED_VERSION = '([\d.]+)'$", path.read_text(), re.MULTILINE)
+        assert parsed(lowest["grpcio"]) >= parsed(generated)
+
+
+def test_generated_code_accepts_every_later_protobuf():
+    """Releases 5.28 and 6.30 to 6.31 warn at, or refuse, code that states another major version than theirs."""
+    for path in (ROOT / "proto").rglob("*_pb2.py"):
+        assert "ValidateProtobufRuntimeVersion" not in path.read_text(encoding="utf-8"), path
+
+
+def entry_points() -> list[str]:
+    groups = [PROJECT["scripts"], *PROJECT["entry-points"].values()]
+    return [target for group in groups for target in group.values()]
+
+
+@pytest.mark.parametrize("target", entry_points())
+def test_entry_points_name_what_exists(target: str):
+    """Every command and storage scheme in pyproject.toml leads to a callable."""
+    module, _, attribute = target.partition(":")
+    assert callable(getattr(importlib.import_module(module), attribute))
+
+
+def test_license_travels_with_the_wheel(wheel: zipfile.ZipFile):
+    """The licence's text is among the metadata."""
+    (text,) = [name for name in wheel.namelist() if Path(name).name == "LICENSE"]
+    assert b"Apache License" in wheel.read(text)

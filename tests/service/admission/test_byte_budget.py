@@ -1,0 +1,125 @@
+"""Seats of a budget: who gets one, who waits for one, and who is refused."""
+
+import asyncio
+
+import pytest
+
+from delayed_tracker.service.admission.byte_budget import ByteBudget
+from delayed_tracker.service.errors import Overloaded
+from tests.service.harness.shell import settle
+
+LONG_MS = 60_000
+
+
+def budget(seats=4, *, waiting_max=10, wait_max_ms=LONG_MS):
+    return ByteBudget(
+        "requests",
+        bytes_max=seats * 100,
+        seat_bytes=100,
+        waiting_max=waiting_max,
+        wait_max_ms=wait_max_ms,
+        retry_after_ms=7,
+    )
+
+
+async def waiting(budget, *methods):
+    """Calls that wait for a seat, in this order."""
+    calls = [asyncio.ensure_future(budget.seat(method)) for method in methods]
+    await settle()
+    assert not any(call.done() for call in calls)
+    return calls
+
+
+async def test_a_call_that_settles_for_less_makes_room_for_the_next():
+    """Four seats of 100 bytes are taken; what counts afterwards is what the messages really have."""
+    room = budget()
+    holds = [await room.seat(method) for method in "abcd"]
+    (late,) = await waiting(room, "e")
+    holds[0].settle(1)
+    await settle()
+    assert not late.done()
+    holds[1].settle(99)
+    await settle()
+    assert late.done()
+    assert room.held_bytes == 1 + 99 + 300
+    for hold in (*holds, late.result()):
+        hold.release()
+        hold.release()
+    assert room.held_bytes == 0
+
+
+async def test_one_method_leaves_a_quarter_to_the_others():
+    """So large adds never keep an acknowledgement out."""
+    room = budget()
+    holds = [await room.seat("add") for _ in range(3)]
+    (fourth,) = await waiting(room, "add")
+    ack = await room.seat("ack")
+    assert not fourth.done()
+    holds[0].release()
+    await settle()
+    assert fourth.done()
+    ack.release()
+
+
+async def test_methods_that_wait_take_turns():
+    """The first of each method comes before the second of any."""
+    room = budget(seats=1)
+    hold = await room.seat("x")
+    calls = await waiting(room, "add", "add", "add", "ack", "ack")
+    order = []
+    for call, name in zip(calls, ("add 1", "add 2", "add 3", "ack 1", "ack 2"), strict=True):
+        call.add_done_callback(lambda _, name=name: order.append(name))
+    for _ in calls:
+        hold.release()
+        await settle()
+        hold = next(call.result() for call in calls if call.done() and call.result().byte_count)
+    assert order == ["add 1", "ack 1", "add 2", "ack 2", "add 3"]
+
+
+async def test_one_call_more_than_may_wait_is_refused():
+    """The number of those that wait is bounded; the refusal says when to come again."""
+    room = budget(seats=1, waiting_max=2)
+    await room.seat("add")
+    await waiting(room, "add", "ack")
+    with pytest.raises(Overloaded, match="2 calls wait for room for their requests") as refused:
+        await room.seat("poll")
+    assert (refused.value.retry_after_ms, room.refused_count, room.waiting_count) == (7, 1, 2)
+
+
+async def test_a_call_that_has_waited_too_long_is_refused():
+    """And leaves nothing behind."""
+    room = budget(seats=1, wait_max_ms=1)
+    hold = await room.seat("add")
+    with pytest.raises(Overloaded, match="100 bytes of requests are in flight, and there was no room for 1 ms"):
+        await room.seat("ack")
+    hold.release()
+    assert (room.refused_count, room.waiting_count, room.held_bytes) == (1, 0, 0)
+    (await room.seat("ack")).release()
+
+
+async def test_a_call_cancelled_while_it_waits_is_passed_over():
+    """Its place in the queue goes, and so does a seat that was given to it at the last moment."""
+    room = budget(seats=1)
+    hold = await room.seat("add")
+    first, second, third = await waiting(room, "add", "add", "add")
+    first.cancel()
+    await settle()
+    hold.release()  # the second's seat, which it cannot take any more
+    second.cancel()
+    await settle()
+    assert (first.cancelled(), second.cancelled(), third.done()) == (True, True, True)
+    third.result().release()
+    assert (room.held_bytes, room.waiting_count) == (0, 0)
+
+
+async def test_what_is_in_memory_already_is_held_beyond_the_bound():
+    """Then nothing else is let in."""
+    room = budget(seats=1)
+    room.require_room()
+    hold = room.hold("poll", 150)
+    with pytest.raises(Overloaded, match="150 bytes of requests are in flight, which is the limit"):
+        room.require_room()
+    (late,) = await waiting(room, "add")
+    hold.release()
+    await settle()
+    assert late.done()

@@ -1,0 +1,41 @@
+"""What tests of the registry do again and again: open a tracker, fill it, start the registry anew."""
+
+from delayed_tracker.core.values.columns import PositionColumns
+from delayed_tracker.storage.errors import StorageUnavailable
+from tests.service.harness.shell import (
+    KEY,
+    bucketful,
+    indexes,
+    make_registry,
+    settle,
+)
+
+FAR_MS = 1_000_000
+
+
+def down():
+    return StorageUnavailable("down")
+
+
+async def open_tracker(registry, key=KEY, *, owner="tests", mark_delete=None):
+    opened = await registry.open(key, owner=owner, mark_delete=mark_delete)
+    return registry.host(key), opened
+
+
+async def restarted(registry, storage, clock, **kwargs):
+    """The same storage under a new registry."""
+    await registry.close()
+    again = make_registry(storage, clock, **kwargs)
+    await again.start()
+    return again
+
+
+async def fill(host, epoch, clock, buckets=5, *, delay_ms=FAR_MS):
+    for ledger in range(1, buckets + 1):
+        host.add(epoch, bucketful(clock.now_ms(), ledger, delay_ms=delay_ms))
+    host.add(epoch, indexes(clock.now_ms(), (buckets + 1, 0, delay_ms)))
+    await settle()
+
+
+def positions_of(*ledgers):
+    return PositionColumns.of([(ledger, entry) for ledger in ledgers for entry in range(5)])

@@ -1,0 +1,110 @@
+"""A real service within few open files, and clients that connect and say nothing."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import grpc
+import httpx
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from delayed_tracker.v1 import tracker_pb2 as pb
+from delayed_tracker.v1 import tracker_pb2_grpc as pb_grpc
+from tests.service.harness.rpc import REF, add, opened
+from tests.service.harness.service_process import Connected, ServiceProcess, serving_process
+
+pytestmark = pytest.mark.slow
+
+OPEN_FILES = 256
+SILENT = 400
+"""More connections than the service may open files."""
+CALL_SECONDS = 5
+FAR_MS = 10_000_000_000_000
+HTTP2_BEGIN = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0" + b"\0\0\0\4\1\0\0\0\0"
+"""The preface, empty settings, and the acknowledgement of the server's."""
+OWN = [("grpc.use_local_subchannel_pool", 1)]
+"""A channel with a connection of its own."""
+
+
+@contextmanager
+def silent_connections(address: str, count: int) -> Iterator[list[socket.socket]]:
+    """Connections that nothing is sent on."""
+    host, _, port = address.rpartition(":")
+    with ExitStack() as closing:
+        yield [closing.enter_context(socket.create_connection((host, int(port)), timeout=10)) for _ in range(count)]
+
+
+def open_files_of(service: ServiceProcess) -> int:
+    return sum(1 for _ in Path(f"/proc/{service.process.pid}/fd").iterdir())
+
+
+async def store_a_bucket(stub, epoch: int, ledger: int) -> None:
+    """Add and seal: the storage writes, and reads the catalogue."""
+    await stub.AddMessages(add(epoch, *((FAR_MS, ledger, entry) for entry in range(10))), timeout=CALL_SECONDS)
+    await stub.SealBucket(pb.SealBucketRequest(tracker=REF, epoch=epoch), timeout=CALL_SECONDS)
+
+
+async def probe(service: ServiceProcess) -> int:
+    async with httpx.AsyncClient(trust_env=False, timeout=CALL_SECONDS) as client:
+        return (await client.get(f"http://{service.http}/health/ready")).status_code
+
+
+async def health(service: ServiceProcess) -> int:
+    async with grpc.aio.insecure_channel(service.grpc, options=OWN) as channel:
+        request = health_pb2.HealthCheckRequest()
+        return (await health_pb2_grpc.HealthStub(channel).Check(request, timeout=CALL_SECONDS)).status
+
+
+async def test_silent_connections_do_not_disturb_those_that_work(tmp_path: Path):
+    """Both ports are full: the connected dispatcher's calls are answered and stored, HTTP probes are answered, gRPC turns
+    new clients away at once, and accepts them again when the silent ones are gone.
+    """
+    async with (
+        serving_process(tmp_path, "--set", "grpcHandshakeTimeoutMillis=60000", open_files=OPEN_FILES) as service,
+        grpc.aio.insecure_channel(service.grpc, options=OWN) as channel,
+    ):
+        stub = pb_grpc.DelayedDeliveryTrackerServiceStub(channel)
+        epoch = await opened(Connected(stub))
+        with silent_connections(service.grpc, SILENT), silent_connections(service.http, SILENT):
+            for ledger in range(1, 4):
+                await store_a_bucket(stub, epoch, ledger)
+            assert await probe(service) == 200
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await health(service)
+            assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
+            assert asyncio.get_running_loop().time() - began < CALL_SECONDS
+            # What is reserved for storage is never taken by connections.
+            assert open_files_of(service) < OPEN_FILES * 3 / 4
+        async with asyncio.timeout(30):
+            while open_files_of(service) > OPEN_FILES / 4:  # noqa: ASYNC110  # another process's descriptors
+                await asyncio.sleep(0)
+        assert await health(service) == health_pb2.HealthCheckResponse.SERVING
+        assert await probe(service) == 200
+        service.process.terminate()
+        assert service.process.stderr is not None
+        log = await service.process.stderr.read()
+    assert len(log) < 5_000
+
+
+async def test_silent_connections_are_closed_in_time(tmp_path: Path):
+    """A client that does not begin to speak HTTP/2, does not answer a probe, or sends no request loses its connection."""
+    settings = {
+        "grpcHandshakeTimeoutMillis": 200,
+        "httpClientTimeoutMillis": 200,
+        "grpcKeepaliveMillis": 1_000,
+        "grpcKeepaliveTimeoutMillis": 200,
+    }
+    options = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    async with serving_process(tmp_path, *options) as service:
+        for address, sent in ((service.grpc, b""), (service.grpc, HTTP2_BEGIN), (service.http, b"")):
+            host, _, port = address.rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(sent)
+            async with asyncio.timeout(10):
+                while await reader.read(1_024):
+                    pass
+            writer.close()

@@ -1,0 +1,172 @@
+"""The bound on HTTP connections, and the time each has for its client, over real sockets."""
+
+import asyncio
+import resource
+import socket
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from structlog.testing import capture_logs
+
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.http.connections import HttpLimits
+from tests.service.harness.raw_http import LIVE, rest_of, serving
+from tests.service.harness.shell import until
+
+SOON = HttpLimits(connections_max=50, client_timeout_ms=100)
+LATE = HttpLimits(connections_max=4, client_timeout_ms=60_000)
+LARGE_BYTES = 16 * 2**20
+"""More than the buffers of both ends hold."""
+
+
+class Page:
+    """An application whose slow page waits for the test."""
+
+    def __init__(self):
+        self.asked_count = 0
+        self.release = asyncio.Event()
+        self.app = Starlette(
+            routes=[
+                Route("/health/live", self.live),
+                Route("/slow", self.slow),
+                Route("/large", self.large),
+            ]
+        )
+
+    async def live(self, _: Request):
+        return PlainTextResponse("live")
+
+    async def slow(self, _: Request):
+        self.asked_count += 1
+        await self.release.wait()
+        return PlainTextResponse("done")
+
+    async def large(self, _: Request):
+        return PlainTextResponse(b"x" * LARGE_BYTES)
+
+
+@pytest.mark.parametrize("sent", [b"", LIVE[:10], LIVE[:-2]], ids=["silent", "half a line", "no empty line"])
+async def test_a_client_that_sends_no_whole_request_is_disconnected(sent):
+    """The connection is closed without an answer once its time is over."""
+    async with serving(Page().app, SOON) as port:
+        assert await port.answer_to(sent) == b""
+
+
+async def test_a_request_that_comes_byte_by_byte_is_cut_off():
+    """Each byte is progress, and no byte extends the time."""
+    async with serving(Page().app, SOON) as port, port.client() as (reader, writer), asyncio.timeout(10):
+        gone = asyncio.create_task(rest_of(reader))
+        writer.write(b"GET /health/live HTTP/1.1\r\nX: ")
+        while not gone.done():
+            writer.write(b"x")
+            await asyncio.wait([gone], timeout=0.01)
+        assert await gone == b""
+
+
+async def test_a_body_that_comes_byte_by_byte_is_cut_off():
+    """What follows the answer does not keep the connection."""
+    async with serving(Page().app, SOON) as port, port.client() as (reader, writer), asyncio.timeout(10):
+        gone = asyncio.create_task(rest_of(reader))
+        writer.write(LIVE[:-2] + b"Content-Length: 10000\r\n\r\n")
+        while not gone.done():
+            writer.write(b"x")
+            await asyncio.wait([gone], timeout=0.01)
+        assert (await gone).startswith(b"HTTP/1.1 200")
+
+
+async def test_a_client_that_does_not_read_its_answer_is_disconnected():
+    """The answer's memory is given back; the client finds the connection reset."""
+    async with serving(Page().app, SOON) as port, port.client(buffer_bytes=1_024) as (reader, writer):
+        writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with asyncio.timeout(10):
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        await until(lambda: port.open_count == 0)
+        async with asyncio.timeout(10):
+            assert len(await rest_of(reader)) < LARGE_BYTES
+
+
+async def test_a_request_that_is_being_answered_is_not_cut_off():
+    """The time limit is the client's: an answer may take longer."""
+    page = Page()
+    async with serving(page.app, HttpLimits(client_timeout_ms=20)) as port, port.client() as (reader, writer):
+        writer.write(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(lambda: page.asked_count == 1)
+        async with port.client() as (silent, _), asyncio.timeout(10):
+            assert await rest_of(silent) == b""
+        page.release.set()
+        async with asyncio.timeout(10):
+            assert b"done" in await rest_of(reader)
+
+
+async def test_the_time_limit_may_change_while_connections_wait():
+    """What is set at once holds for connections that begin from then on."""
+    async with serving(Page().app, LATE) as port:
+        port.server.set_client_timeout(50)
+        assert await port.answer_to(b"") == b""
+
+
+async def test_at_the_bound_the_longest_wait_makes_room():
+    """However many silent connections there are, a probe is answered, and no more than the bound are held."""
+    async with serving(Page().app, LATE) as port:
+        silent = [await asyncio.open_connection(port.address.host, port.address.port) for _ in range(20)]
+        with capture_logs() as lines:
+            await until(silent[15][0].at_eof)
+            assert port.open_count == LATE.connections_max
+            async with port.client() as (reader, writer), asyncio.timeout(10):
+                writer.write(LIVE)
+                assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+                assert port.open_count == LATE.connections_max
+        assert len(lines) <= 1
+        for _, writer in silent:
+            writer.transport.abort()
+        await until(lambda: port.open_count == 0)
+        assert (await port.answer_to(LIVE.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))).endswith(b"live")
+
+
+async def test_at_the_bound_what_is_being_answered_stays():
+    """If every connection has a request under way, the next one is told at once that the port is busy."""
+    page = Page()
+    async with serving(page.app, LATE) as port:
+        clients = [await asyncio.open_connection(port.address.host, port.address.port) for _ in range(4)]
+        for _, writer in clients:
+            writer.write(b"GET /slow HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        await until(lambda: page.asked_count == 4)
+        assert (await port.answer_to(b"")).startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+        page.release.set()
+        for reader, writer in clients:
+            async with asyncio.timeout(10):
+                assert (await rest_of(reader)).endswith(b"done")
+            writer.close()
+        await until(lambda: port.open_count == 0)
+        assert (await port.answer_to(b"GET /slow HTTP/1.0\r\n\r\n")).endswith(b"done")
+
+
+async def test_a_process_without_descriptors_accepts_again_when_there_are_some():
+    """Meanwhile the open connections are answered, and the log has one line however often it is tried."""
+    clock = ManualClock()
+    async with serving(Page().app, LATE, clock=clock) as port, port.client() as (reader, writer):
+        writer.write(LIVE)
+        async with asyncio.timeout(10):
+            assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+        with socket.socket() as late:
+            late.setblocking(False)
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))
+            try:
+                with capture_logs() as lines:
+                    await asyncio.get_running_loop().sock_connect(late, (port.address.host, port.address.port))
+                    for _ in range(3):
+                        await until(lambda: clock.next_timer_in_ms() is not None)
+                        clock.advance(1_000)
+                writer.write(LIVE)
+                async with asyncio.timeout(10):
+                    assert b"200 OK" in await reader.readuntil(b"200 OK")
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            assert [line["error"] for line in lines] == ["EMFILE"]
+            await until(lambda: clock.next_timer_in_ms() is not None)
+            clock.advance(1_000)
+            await until(lambda: port.open_count == 2)

@@ -1,0 +1,123 @@
+"""Pages of trackers, open and on disk."""
+
+import grpc
+import pytest
+
+from delayed_tracker.storage.errors import StorageUnavailable
+from delayed_tracker.v1 import tracker_pb2 as pb
+from tests.service.harness.rpc import add, opened, poll, refused
+from tests.service.harness.shell import failing
+
+
+def ref(topic, subscription="s"):
+    return pb.TrackerRef(topic=topic, subscription=subscription)
+
+
+async def pages(service, **kwargs):
+    found, token = [], ""
+    while True:
+        answer = await service.stub.ListTrackers(pb.ListTrackersRequest(page_token=token, **kwargs))
+        found.append([(row.tracker.topic, row.tracker.subscription) for row in answer.trackers])
+        token = answer.next_page_token
+        if not token:
+            return found
+
+
+async def test_rows_tell_what_is_open_and_what_only_stored(service):
+    """Ascending by topic and subscription; counts only of what is loaded."""
+    assert await pages(service) == [[]]
+    await opened(service, ref("b", "y"))
+    epoch = await opened(service, ref("b", "x"))
+    closed = await opened(service, ref("a"))
+    await service.stub.CloseTracker(pb.CloseTrackerRequest(tracker=ref("a"), epoch=closed))
+    now = service.clock.now_ms()
+    await service.stub.AddMessages(add(epoch, (now + 1, 1, 1), (now + 50, 1, 2), tracker=ref("b", "x")))
+    service.clock.advance(1)
+    request = poll(epoch)
+    request.tracker.CopyFrom(ref("b", "x"))
+    await service.stub.PollScheduledMessages(request)
+    on_disk, first, second = (await service.stub.ListTrackers(pb.ListTrackersRequest())).trackers
+    assert on_disk == pb.TrackerSummary(tracker=ref("a"))
+    assert (first.tracker, first.open, first.owner, first.epoch) == (ref("b", "x"), True, "tests", epoch)
+    assert (first.pending_count, first.leased_count, first.next_delivery_at_ms) == (1, 1, now + 50)
+    assert (second.tracker, second.HasField("next_delivery_at_ms")) == (ref("b", "y"), False)
+
+
+async def test_pages_cover_everything_once(service):
+    """Whatever the page size, and names of any script or punctuation."""
+    topics = [f"persistent://t/n/{name}" for name in ("ä", "b", '"', "%2F", "\U0001f600")]
+    for topic in topics:
+        await opened(service, ref(topic))
+    expected = sorted((topic, "s") for topic in topics)
+    for size in (1, 2, 4, 5, 6):
+        found = await pages(service, page_size=size)
+        assert [row for page in found for row in page] == expected
+        assert all(len(page) == size for page in found[:-1])
+
+
+async def test_a_prefix_selects_topics(service):
+    """From the beginning of the topic's name, not from its middle."""
+    for topic in ("persistent://a/n/t", "persistent://b/n/t", "x-persistent://a/n/t"):
+        await opened(service, ref(topic))
+    assert await pages(service, topic_prefix="persistent://a/") == [[("persistent://a/n/t", "s")]]
+    assert await pages(service, topic_prefix="nothing") == [[]]
+
+
+async def test_a_tracker_that_goes_between_two_pages_shifts_nothing(service):
+    """The next page begins behind the last row of the one before, be that row there or not."""
+    epochs = {topic: await opened(service, ref(topic)) for topic in "abcd"}
+    first = await service.stub.ListTrackers(pb.ListTrackersRequest(page_size=2))
+    assert [row.tracker.topic for row in first.trackers] == ["a", "b"]
+    await service.stub.DeleteTracker(pb.DeleteTrackerRequest(tracker=ref("b"), epoch=epochs["b"]))
+    rest = await service.stub.ListTrackers(pb.ListTrackersRequest(page_size=2, page_token=first.next_page_token))
+    assert [row.tracker.topic for row in rest.trackers] == ["c", "d"]
+    assert not rest.next_page_token
+
+
+OPERATORS_CALLS = (
+    ("GetTrackerStats", pb.GetTrackerStatsRequest),
+    ("ListBuckets", pb.ListBucketsRequest),
+    ("PeekMessages", pb.PeekMessagesRequest),
+    ("ExplainMessage", pb.ExplainMessageRequest),
+    ("DeliveryHistogram", pb.DeliveryHistogramRequest),
+)
+
+
+@pytest.mark.parametrize(("method", "request_type"), OPERATORS_CALLS)
+async def test_a_tracker_that_nobody_has_open_is_told_from_one_that_is_not_there(service, method, request_type):
+    """Whoever opens a mistyped name gets an empty tracker, and whoever opens a stored one fences its dispatcher."""
+    call = getattr(service.stub, method)
+    epoch = await opened(service, ref("a"))
+    await service.stub.CloseTracker(pb.CloseTrackerRequest(tracker=ref("a"), epoch=epoch))
+    error, info, found = await refused(call(request_type(tracker=ref("a"))))
+    assert (error.code(), info.reason) == (grpc.StatusCode.NOT_FOUND, "TRACKER_NOT_OPEN")
+    assert error.details() == (
+        "nobody has the tracker of subscription 's' of 'a' open: its dispatcher has not connected; wait, or open it"
+        " yourself, which fences that dispatcher"
+    )
+    assert "OpenTracker" in found["ResourceInfo"].description
+    error, info, found = await refused(call(request_type(tracker=ref("aa"))))
+    assert (error.code(), info.reason) == (grpc.StatusCode.NOT_FOUND, "TRACKER_NOT_OPEN")
+    assert error.details() == (
+        "there is no tracker of subscription 's' of 'aa'; `delayed-tracker trackers` lists those there are"
+    )
+    assert "ListTrackers" in found["ResourceInfo"].description
+
+
+async def test_a_tracker_that_was_deleted_is_not_there(service):
+    """Its epoch stays on record, which makes it no tracker."""
+    await opened(service, ref("a"))
+    await service.stub.DeleteTracker(pb.DeleteTrackerRequest(tracker=ref("a")))
+    error, _, _ = await refused(service.stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=ref("a"))))
+    assert "there is no tracker" in error.details()
+
+
+async def test_a_storage_that_cannot_tell_changes_no_error(service):
+    """It is asked once, and only for what operators call: dispatchers open the tracker next."""
+    service.storage.before["trackers"] = failing(*[StorageUnavailable("out of reach")] * 9)
+    error, info, _ = await refused(service.stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=ref("a"))))
+    assert (error.code(), info.reason) == (grpc.StatusCode.NOT_FOUND, "TRACKER_NOT_OPEN")
+    assert error.details() == "subscription 's' of 'a' has no open tracker; open it first"
+    await refused(service.stub.NextDeliveryTime(pb.NextDeliveryTimeRequest(tracker=ref("a"))))
+    await refused(service.stub.AddMessages(add(1, tracker=ref("a"))))
+    assert service.storage.calls.count("trackers") == 1

@@ -1,0 +1,151 @@
+"""What the log says while the storage fails: enough to act on, and not a line for each failure."""
+
+import asyncio
+import dataclasses
+
+import pytest
+from structlog.testing import capture_logs
+
+from delayed_tracker.service.telemetry.failures import (
+    CHECKPOINT_FAILED,
+    DELETE_FAILED,
+    LOAD_FAILED,
+    MERGE_FAILED,
+    RECOVERY_FAILED,
+    SNAPSHOT_LOST,
+    STORE_FAILED,
+)
+from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
+from tests.service.harness.shell import KEY, TINY, bucketful, elapse, failing, indexes, make_registry, settle
+
+FAR_MS = 1_000_000
+DOWN = [StorageUnavailable("the disk is gone")] * 3
+"""As many failures as one operation has attempts."""
+
+
+@pytest.fixture
+async def epoch(registry):
+    return (await registry.open(KEY, owner="tests", mark_delete=None)).epoch
+
+
+def sealed(registry, epoch, clock, ledger=1, **kwargs):
+    registry.host(KEY).add(epoch, bucketful(clock.now_ms(), ledger, **kwargs))
+    registry.host(KEY).add(epoch, indexes(clock.now_ms(), (ledger + 1, 0, FAR_MS)))
+
+
+def of(logs, event):
+    """The lines of one event, without what all of them have."""
+    lines = [dict(line) for line in logs if line["event"] == event]
+    for line in lines:
+        assert (line.pop("log_level"), line.pop("topic"), line.pop("subscription")) == ("warning", *KEY)
+        del line["event"]
+    return lines
+
+
+async def test_a_failed_store_says_what_stays_in_memory(registry, storage, clock, epoch):
+    """Once all attempts at the storage have failed, not before; with the pause before the next try."""
+    storage.before["create_bucket_snapshot"] = failing(*DOWN[:2])
+    with capture_logs() as logs:
+        sealed(registry, epoch, clock)
+        await elapse(clock, 1_000)
+    assert logs == []
+    storage.before["create_bucket_snapshot"] = failing(*DOWN)
+    with capture_logs() as logs:
+        sealed(registry, epoch, clock, 11)
+        await elapse(clock, 1_000)
+    expected = {
+        "attempt": 1,
+        "suppressed": 0,
+        "reason": "STORAGE_UNAVAILABLE",
+        "error": "the disk is gone",
+        "retry_in_ms": TINY.retry_backoff_ms,
+        "position_count": 6,
+    }
+    assert of(logs, STORE_FAILED) == [expected]
+
+
+async def test_lasting_trouble_is_one_line_a_minute(registry, storage, clock, epoch):
+    """It counts the lines that it stands for. After a success the next failure is a first one."""
+    storage.before["create_bucket_snapshot"] = failing(*DOWN * 1_000)
+    with capture_logs() as logs:
+        sealed(registry, epoch, clock)
+        await elapse(clock, 150_000)
+    lines = of(logs, STORE_FAILED)
+    assert [line["attempt"] - line["suppressed"] for line in lines] == [
+        1,
+        lines[0]["attempt"] + 1,
+        lines[1]["attempt"] + 1,
+    ]
+    assert all(line["suppressed"] > 50 for line in lines[1:])
+    del storage.before["create_bucket_snapshot"]
+    await elapse(clock, 1_000)
+    storage.before["create_bucket_snapshot"] = failing(*DOWN)
+    with capture_logs() as logs:
+        sealed(registry, epoch, clock, 11)
+        await elapse(clock, 1_000)
+    assert [line["attempt"] for line in of(logs, STORE_FAILED)] == [1]
+
+
+async def test_each_tracker_and_kind_has_lines_of_its_own(registry, storage, clock, epoch):
+    """Loads and deletes that fail are not hidden by one another."""
+    sealed(registry, epoch, clock, delay_ms=5_000)
+    await settle()
+    storage.before["get_bucket_snapshot_segments"] = failing(*DOWN)
+    storage.before["delete_bucket_snapshot"] = failing(*DOWN)
+    with capture_logs() as logs:
+        await elapse(clock, 3_500)
+        registry.host(KEY).seal(epoch)
+        await elapse(clock, 500)
+        clearing = asyncio.create_task(registry.host(KEY).clear(epoch))
+        await elapse(clock, 5_000)
+        await clearing
+    (load,) = of(logs, LOAD_FAILED)
+    assert (load["bucket_id"], load["error"]) == (1, "the disk is gone")
+    (delete,) = of(logs, DELETE_FAILED)
+    assert delete["bucket_id"] == 1
+
+
+@pytest.mark.parametrize("error", [SnapshotNotFound("gone"), SnapshotCorrupt("bad checksum")])
+async def test_a_lost_snapshot_is_named(registry, storage, clock, epoch, error):
+    """It is not tried again: the dispatcher has to replay."""
+    sealed(registry, epoch, clock, delay_ms=5_000)
+    await settle()
+    storage.before["get_bucket_snapshot_segments"] = failing(error)
+    with capture_logs() as logs:
+        await elapse(clock, 4_000)
+    (line,) = of(logs, SNAPSHOT_LOST)
+    assert (line["bucket_id"], line["reason"], line["error"]) == (1, error.reason, error.message)
+    assert "retry_in_ms" not in line
+
+
+async def test_a_merge_that_fails_names_its_buckets(storage, clock):
+    """Everything stays as it was; the log says which buckets stay apart, and why."""
+    registry = make_registry(storage, clock, limits=dataclasses.replace(TINY, max_num_buckets=1))
+    await registry.start()
+    epoch = (await registry.open(KEY, owner="tests", mark_delete=None)).epoch
+    storage.before["get_bucket_snapshot_segments"] = failing(*DOWN)
+    with capture_logs() as logs:
+        sealed(registry, epoch, clock)
+        sealed(registry, epoch, clock, 11)
+        registry.host(KEY).seal(epoch)
+        await elapse(clock, 200)
+    (line,) = of(logs, MERGE_FAILED)
+    assert len(line["bucket_ids"]) == 2
+    await registry.close()
+
+
+async def test_a_recovery_and_a_checkpoint_that_fail_are_told(registry, storage, clock, epoch):
+    """Nobody tries them again by itself."""
+    sealed(registry, epoch, clock)
+    await settle()
+    storage.before["list"] = failing(DOWN[0])
+    with capture_logs() as logs:
+        await registry.close_tracker(KEY, epoch)
+    assert len(of(logs, CHECKPOINT_FAILED)) == 1
+    storage.before["list"] = failing(*DOWN * 2)
+    with capture_logs() as logs:
+        for _ in range(2):
+            opening = asyncio.create_task(registry.open(KEY, owner="tests", mark_delete=None))
+            await elapse(clock, 1_000)
+            assert isinstance(opening.exception(), StorageUnavailable)
+    assert len(of(logs, RECOVERY_FAILED)) == 1

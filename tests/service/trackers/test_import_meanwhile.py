@@ -1,0 +1,211 @@
+"""Imports while others change the tracker, callers go away and storage fails: all of it or nothing."""
+
+import asyncio
+from contextlib import suppress
+
+import grpc
+import pytest
+from structlog.testing import capture_logs
+
+from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.storage.errors import SnapshotConflict, StorageUnavailable
+from delayed_tracker.v1 import tracker_pb2 as pb
+from tests.service.harness.imports import FAR_MS, catalogued, imported, requests, stored_ids, used, world
+from tests.service.harness.rpc import REF, add, opened, refused, stats_of
+from tests.service.harness.shell import KEY, Gate, as_time_passes, failing, settle, until
+
+
+class Arrival:
+    """A hook that counts the calls that have come to it."""
+
+    def __init__(self):
+        self.count = 0
+
+    async def __call__(self, *_args, **_kwargs):
+        self.count += 1
+
+
+async def half_sent(service, sent):
+    """An import whose stream stands still after its first bucket was stored."""
+    stored = Arrival()
+    service.storage.after["create_bucket_snapshot"] = stored
+    call = service.stub.ImportSnapshots()
+    for request in sent[:4]:
+        await call.write(request)
+    await until(lambda: stored.count == 1)
+    await settle()
+    return call
+
+
+async def test_a_second_import_is_refused_while_one_is_under_way(service, two):
+    """The first one goes on."""
+    sent = requests(*two)
+    call = await half_sent(service, sent)
+    error, info, _ = await refused(imported(service, sent))
+    assert (error.code(), info.reason) == (grpc.StatusCode.ABORTED, "IMPORT_UNDER_WAY")
+    for request in sent[4:]:
+        await call.write(request)
+    await call.done_writing()
+    assert (await call).tracked_count == 14
+    assert (await imported(service, sent)).replaced_count == 14
+
+
+async def test_a_caller_that_goes_away_leaves_nothing(service, two):
+    """What was stored is deleted, and the next import may begin."""
+    epoch = await opened(service)
+    await used(service, epoch)
+    before = await world(service)
+    call = await half_sent(service, requests(*two))
+    assert await stored_ids(service) > before[3]
+    under_way = await service.stub.VerifySnapshots(pb.VerifySnapshotsRequest(tracker=REF))
+    assert not under_way.orphan_bucket_ids
+    call.cancel()
+    await until(lambda: not service.registry.imports)
+    await settle()
+    assert await world(service) == before
+    assert (await imported(service, requests(*two))).tracked_count == 14
+
+
+@pytest.mark.parametrize("meanwhile", ["opened", "cleared", "closed", "deleted"])
+async def test_an_import_is_fenced_by_who_changes_the_tracker_meanwhile(service, two, meanwhile):
+    """What the later one did stays."""
+    epoch = await opened(service)
+    await used(service, epoch)
+    sent = requests(*two)
+    call = await half_sent(service, sent)
+    match meanwhile:
+        case "opened":
+            await opened(service)
+        case "cleared":
+            await service.stub.ClearMessages(pb.ClearMessagesRequest(tracker=REF, epoch=epoch))
+        case "closed":
+            await service.stub.CloseTracker(pb.CloseTrackerRequest(tracker=REF, epoch=epoch))
+        case "deleted":
+            await service.stub.DeleteTracker(pb.DeleteTrackerRequest(tracker=REF, epoch=epoch))
+    state = await catalogued(service)
+    for request in sent[4:]:
+        # Refused between two requests, the call takes no more of them; and of one that it ends while it is being written,
+        # gRPC's client forgets why.
+        if not call.done():
+            await call.write(request)
+            await settle()
+    with suppress(asyncio.InvalidStateError):
+        await call.done_writing()
+    _, info, _ = await refused(call)
+    assert info.reason in {"FENCED", "TRACKER_NOT_OPEN"}
+    await until(lambda: not service.registry.imports)
+    await settle()
+    assert await catalogued(service) == state
+    assert await stored_ids(service) == {entry.bucket_id for entry in state.entries}
+
+
+async def test_opens_wait_for_the_exchange(service, two):
+    """Whoever asks while the catalogue is written owns what was imported."""
+    epoch = await opened(service)
+    service.storage.before["replace"] = gate = Gate()
+    importing = asyncio.ensure_future(imported(service, requests(*two)))
+    await until(lambda: gate.held_count == 1)
+    opening = asyncio.ensure_future(opened(service))
+    assert (await service.stub.ContainsMessages(pb.ContainsMessagesRequest(tracker=REF))).tracked_offsets == []
+    added = await service.stub.AddMessages(add(epoch, (service.clock.now_ms() + FAR_MS, 20, 0)))
+    assert added.added_count == 1
+    assert not opening.done()
+    gate.open()
+    answer = await importing
+    assert answer.replaced_count == 1
+    assert await opening > answer.epoch
+    assert (await stats_of(service)).pending_count == 14
+
+
+async def test_a_caller_that_goes_away_during_the_exchange_does_not_stop_it(service, two):
+    """It is one step for the tracker, whoever waits for it."""
+    await opened(service)
+    service.storage.before["replace"] = gate = Gate()
+    importing = imported(service, requests(*two))
+    await until(lambda: gate.held_count == 1)
+    importing.cancel()
+    await settle()
+    gate.open()
+    await until(lambda: not service.registry.imports)
+    assert await opened(service) > 2
+    assert (await stats_of(service)).pending_count == 14
+
+
+async def test_a_snapshot_that_is_being_stored_does_not_survive_the_exchange(service, two):
+    """Its positions were only in memory: the replay brings them again."""
+    epoch = await opened(service)
+    now = service.clock.now_ms()
+    service.storage.before["create_bucket_snapshot"] = gate = Gate()
+    await service.stub.AddMessages(add(epoch, *((now + FAR_MS, 1, entry) for entry in range(5)), (now + FAR_MS, 2, 0)))
+    await until(lambda: gate.held_count == 1)
+    del service.storage.before["create_bucket_snapshot"]
+    answer = await imported(service, requests(*two))
+    gate.open()
+    await settle()
+    assert answer.replaced_count == 6
+    assert len((await catalogued(service)).entries) == 2
+    assert len(await stored_ids(service)) == 2
+    service.registry.host(KEY)._core.check()
+
+
+# -- storage that fails ----------------------------------------------------------------------------------------------
+
+
+async def test_a_create_that_fails_changes_nothing(service, two):
+    """It is not tried again, for what came through the stream has gone."""
+    await opened(service)
+    before = await world(service)
+    service.storage.before["create_bucket_snapshot"] = failing(None, StorageUnavailable("down"))
+    error, info, found = await refused(imported(service, requests(*two)))
+    assert (error.code(), info.reason) == (grpc.StatusCode.UNAVAILABLE, "STORAGE_UNAVAILABLE")
+    assert "RetryInfo" in found
+    await settle()
+    assert await world(service) == before
+
+
+ATTEMPTS = ServiceLimits().storage_attempts_max
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_an_exchange_that_fails_changes_nothing(service, two, when):
+    """Also if the write was made all the same: then it is taken back."""
+    epoch = await opened(service)
+    await used(service, epoch)
+    before = await world(service)
+    hooks = service.storage.before if when == "before" else service.storage.after
+    hooks["replace"] = failing(*[StorageUnavailable("down")] * ATTEMPTS)
+    error, info, _ = await as_time_passes(service.clock, refused(imported(service, requests(*two))))
+    assert (error.code(), info.reason) == (grpc.StatusCode.UNAVAILABLE, "STORAGE_UNAVAILABLE")
+    after = await world(service)
+    assert after[1:] == before[1:]
+    assert after[0].pending_count == before[0].pending_count
+    assert (await service.stub.AddMessages(add(epoch, (service.clock.now_ms() + FAR_MS, 30, 0)))).added_count == 1
+
+
+async def test_a_listing_that_fails_changes_nothing(service, two):
+    """The catalogue was not written yet."""
+    await opened(service)
+    before = await world(service)
+    service.storage.before["list"] = failing(*[StorageUnavailable("down")] * ATTEMPTS)
+    await as_time_passes(service.clock, refused(imported(service, requests(*two))))
+    assert (await world(service))[1:] == before[1:]
+
+
+async def test_another_process_that_owns_the_catalogue_wins(service, two):
+    """The import is refused, and the tracker is closed as everywhere."""
+    await opened(service)
+    await service.storage.inner.replace(*KEY, remove=(), add=(), epoch=9, writer="another")
+    with capture_logs():
+        error, info, _ = await refused(imported(service, requests(*two)))
+    assert (error.code(), info.reason) == (grpc.StatusCode.ABORTED, SnapshotConflict.reason)
+    await until(lambda: not service.registry.tracker_count)
+    assert await stored_ids(service) == set()
+
+
+async def test_a_service_that_stops_imports_nothing_more(service, two):
+    """A stream that stands still does not hold it up."""
+    await opened(service)
+    call = await half_sent(service, requests(*two))
+    await service.registry.drain(1_000)
+    error, info, _ = await refused(call)
+    assert (error.code(), info.reason) == (grpc.StatusCode.UNAVAILABLE, "SHUTTING_DOWN")

@@ -1,0 +1,407 @@
+"""The maxima of what no snapshot has: what is refused, held back and answered all the same, and how it goes on."""
+
+import asyncio
+from dataclasses import replace
+
+import grpc
+import pytest
+
+from delayed_tracker.core.values.columns import PositionColumns
+from delayed_tracker.core.values.limits import TrackerKind
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.errors import Overloaded
+from delayed_tracker.service.exposition.exporter import ServiceMetrics
+from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.service.trackers.unstored import UnstoredBound
+from delayed_tracker.storage.errors import StorageUnavailable
+from delayed_tracker.v1 import tracker_pb2 as pb
+from tests.service.harness.registry_life import open_tracker
+from tests.service.harness.rpc import REF, add, details, opened, poll, refused, stats_of
+from tests.service.harness.shell import (
+    KEY,
+    OTHER,
+    TINY,
+    ControlledStorage,
+    as_time_passes,
+    elapse,
+    indexes,
+    make_registry,
+    running_service,
+    settle,
+    until,
+)
+from tests.service.metrics.scraping import parsed
+
+FAR_MS = 1_000_000
+LIMITS = ServiceLimits(unstored_indexes_max=40, tracker_unstored_indexes_max=20, retry_after_ms=70)
+IN_MEMORY = replace(TINY, kind=TrackerKind.IN_MEMORY)
+OTHER_REF = pb.TrackerRef(topic=OTHER.topic, subscription=OTHER.subscription)
+THIRD = KEY._replace(subscription="third")
+
+
+async def down(*_args, **_kwargs):
+    raise StorageUnavailable("the disk is full")
+
+
+def far(service, *positions):
+    return [(service.clock.now_ms() + FAR_MS, ledger, entry) for ledger, entry in positions]
+
+
+async def filled(service, epoch, *, count=20, ledger=1, tracker=REF):
+    """So many positions of one ledger, one after the other."""
+    for entry in range(count):
+        await service.stub.AddMessages(add(epoch, *far(service, (ledger, entry)), tracker=tracker))
+
+
+@pytest.fixture
+async def service():
+    """The storage takes nothing."""
+    async with running_service(service_limits=LIMITS) as running:
+        running.storage.before["create_bucket_snapshot"] = down
+        yield running
+        running.storage.before.clear()
+        await elapse(running.clock, 10_000)
+
+
+@pytest.fixture
+async def epoch(service):
+    return await opened(service)
+
+
+# -- the object ----------------------------------------------------------------------------------------------------------
+
+
+class Filling:
+    """A tracker of numbers: what fills is sealed, and stays there."""
+
+    def __init__(self, bound):
+        self.unstored = bound.share()
+        self.filling_count = self.sealing_count = 0
+
+    def add(self, count):
+        self.filling_count += count
+        self._hold()
+
+    def seal_open(self):
+        self.sealing_count, self.filling_count = self.sealing_count + self.filling_count, 0
+        self._hold()
+
+    def store(self):
+        self.sealing_count = 0
+        self._hold()
+
+    def _hold(self):
+        self.unstored.hold(self.filling_count + self.sealing_count, self.sealing_count)
+
+
+def fillings(count, kind=TrackerKind.BUCKET):
+    trackers = []
+    bound = UnstoredBound(LIMITS, kind, lambda: trackers)
+    trackers += [Filling(bound) for _ in range(count)]
+    return bound, trackers
+
+
+async def test_there_is_room_below_both_maxima():
+    """A tracker's own, and that of all together; leaving room makes room."""
+    bound, (one, two, three) = fillings(3)
+    one.add(19)
+    assert one.unstored.has_room
+    one.add(15)
+    assert [each.unstored.has_room for each in (one, two)] == [False, True]
+    two.add(6)
+    assert not three.unstored.has_room
+    one.unstored.close()
+    assert three.unstored.has_room
+    assert bound.unstored_count == 6
+
+
+async def test_what_fills_is_sealed_when_all_is_full_the_largest_first():
+    """Until a quarter of the maximum is on its way to the storage: no more buckets are made small than it takes."""
+    _, trackers = fillings(10)
+    for number, tracker in enumerate(trackers):
+        tracker.add(number)
+    await settle()
+    assert [tracker.sealing_count for tracker in trackers] == [0] * 8 + [8, 9]
+
+
+async def test_what_fills_is_sealed_when_its_tracker_is_full():
+    """Else a maximum below that of a filling bucket would never be left again."""
+    _, (one, two) = fillings(2)
+    two.add(5)
+    one.add(20)
+    await settle()
+    assert (one.sealing_count, two.sealing_count) == (20, 0)
+
+
+async def test_trackers_in_memory_are_not_asked_to_seal():
+    """They store nothing; only what is taken from them makes room."""
+    _, (one,) = fillings(1, TrackerKind.IN_MEMORY)
+    one.add(50)
+    await settle()
+    assert one.sealing_count == 0
+
+
+async def test_those_who_wait_take_turns():
+    """One of each tracker is called when there is room; who leaves lets the next look."""
+    bound, (one, two) = fillings(2)
+    one.add(20)
+    two.add(20)
+    called = []
+
+    async def wait(name, tracker):
+        await tracker.unstored.turn()
+        called.append(name)
+        tracker.add(5)
+
+    waiting = [asyncio.create_task(wait(*each)) for each in (("1a", one), ("1b", one), ("2a", two))]
+    await settle()
+    assert (bound.waiting_count, called) == (3, [])
+    one.seal_open()
+    one.store()
+    await settle()
+    # The second of the first tracker has been called when the first had taken its part of the room.
+    assert called == ["1a", "1b"]
+    assert bound.waiting_count == 1
+    two.seal_open()
+    two.store()
+    await settle()
+    assert (called, bound.waiting_count, bound.held_back_count) == (["1a", "1b", "2a"], 0, 3)
+    await asyncio.gather(*waiting)
+
+
+async def test_who_gives_up_waiting_passes_its_turn_on():
+    """A stream that was called and is gone keeps nobody waiting."""
+    _, (one,) = fillings(1)
+    one.add(20)
+    first, second = (asyncio.create_task(one.unstored.turn()) for _ in range(2))
+    await settle()
+    one.seal_open()
+    one.store()
+    first.cancel()
+    await settle()
+    assert second.done()
+
+
+# -- calls ---------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_call_beyond_the_maximum_of_a_tracker_is_refused(service, epoch):
+    """RESOURCE_EXHAUSTED OVERLOADED with a time to retry; nothing of it is applied, and other trackers go on."""
+    await filled(service, epoch)
+    error, info, found = await refused(service.stub.AddMessages(add(epoch, *far(service, (1, 5), (1, 99)))))
+    assert (error.code(), info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED")
+    assert "trackerUnstoredIndexesMax" in error.details()
+    assert found["RetryInfo"].retry_delay.ToMilliseconds() == 70
+    stats = await stats_of(service)
+    assert (stats.added_count, stats.duplicate_count) == (20, 0)
+    await filled(service, await opened(service, OTHER_REF), count=5, tracker=OTHER_REF)
+
+
+async def test_a_call_beyond_the_maximum_of_all_trackers_is_refused(service, epoch):
+    """Also for a tracker that has nothing yet."""
+    await filled(service, epoch)
+    await filled(service, await opened(service, OTHER_REF), tracker=OTHER_REF)
+    third = pb.TrackerRef(topic=THIRD.topic, subscription=THIRD.subscription)
+    epoch = await opened(service, third)
+    error, info, _ = await refused(service.stub.AddMessages(add(epoch, *far(service, (1, 0)), tracker=third)))
+    assert info.reason == "OVERLOADED"
+    assert "unstoredIndexesMax" in error.details()
+
+
+async def test_a_full_tracker_answers_what_needs_no_room(service, epoch):
+    """What is tracked, due or below the mark-delete position has its answer."""
+    await filled(service, epoch)
+    now = service.clock.now_ms()
+    rows = [*far(service, (1, 5)), (now - 1, 9, 0), (now - 1, 1, 7)]
+    answer = await service.stub.AddMessages(add(epoch, *rows))
+    assert (answer.duplicate_offsets, answer.due_offsets) == ([0], [1, 2])
+    assert (await stats_of(service)).pending_count == 19
+
+
+@pytest.mark.parametrize("freeing", ["ack", "cancel", "mark_delete", "hand_off", "clear"])
+async def test_what_makes_room_is_never_refused(service, epoch, freeing):
+    """Acks, cancels, hand-offs, the mark-delete position and clearing: afterwards an add is taken."""
+    stub, now = service.stub, service.clock.now_ms()
+    await stub.AddMessages(add(epoch, *((now + 1, 1, entry) for entry in range(20))))
+    await refused(stub.AddMessages(add(epoch, *far(service, (2, 0)))))
+    service.clock.advance(1)
+    positions = {"ledger_ids": [1] * 10, "entry_ids": range(10)}
+    if freeing == "ack":
+        lease = await stub.PollScheduledMessages(poll(epoch))
+        await stub.AckMessages(pb.AckMessagesRequest(tracker=REF, epoch=epoch, lease_id=lease.lease_id, **positions))
+    elif freeing == "cancel":
+        await stub.CancelMessages(pb.CancelMessagesRequest(tracker=REF, epoch=epoch, **positions))
+    elif freeing == "mark_delete":
+        mark_delete = pb.Position(ledger_id=1, entry_id=9)
+        await stub.AdvanceMarkDelete(pb.AdvanceMarkDeleteRequest(tracker=REF, epoch=epoch, mark_delete=mark_delete))
+    elif freeing == "hand_off":
+        await stub.PollScheduledMessages(poll(epoch, hand_off=True))
+    else:
+        epoch = (await stub.ClearMessages(pb.ClearMessagesRequest(tracker=REF, epoch=epoch))).epoch
+    await elapse(service.clock, 1_100)
+    assert (await stub.AddMessages(add(epoch, *far(service, (2, 0))))).added_count == 1
+
+
+async def test_a_nack_with_a_new_deadline_needs_room_and_one_without_does_not(service, epoch):
+    """The new deadline is in no snapshot; refused, the position stays leased."""
+    stub, now = service.stub, service.clock.now_ms()
+    await stub.AddMessages(add(epoch, *((now + 1, 1, entry) for entry in range(20))))
+    service.clock.advance(1)
+    lease = await stub.PollScheduledMessages(poll(epoch))
+    nack = pb.NackMessagesRequest(
+        tracker=REF, epoch=epoch, lease_id=lease.lease_id, ledger_ids=[1], entry_ids=[0], deliver_at_ms=now + FAR_MS
+    )
+    _, info, _ = await refused(stub.NackMessages(nack))
+    assert info.reason == "OVERLOADED"
+    assert (await stats_of(service)).leased_count == 10
+    nack.ClearField("deliver_at_ms")
+    assert (await stub.NackMessages(nack)).returned_count == 1
+
+
+async def test_adds_go_on_when_the_storage_is_back(service, epoch):
+    """What failed is stored again by itself, and no other event is needed."""
+    await filled(service, epoch)
+    await refused(service.stub.AddMessages(add(epoch, *far(service, (2, 0)))))
+    del service.storage.before["create_bucket_snapshot"]
+    await elapse(service.clock, 1_000)
+    assert (await service.stub.AddMessages(add(epoch, *far(service, (2, 0))))).added_count == 1
+    assert service.registry.unstored.unstored_count == 1
+
+
+async def test_a_process_full_of_filling_buckets_seals_them():
+    """The storage is well, and no bucket is large enough to be sealed: it is sealed all the same."""
+    clock = ManualClock()
+    limits = replace(TINY, min_index_count_per_bucket=50)
+    registry = make_registry(ControlledStorage(), clock, limits=limits, service_limits=LIMITS)
+    await registry.start()
+    for key in (KEY, OTHER, THIRD):
+        host, given = await open_tracker(registry, key)
+        host.add(given.epoch, indexes(clock.now_ms(), *((1, entry, FAR_MS) for entry in range(15))))
+    assert registry.unstored.unstored_count == 45
+    await settle()
+    assert registry.unstored.unstored_count == 30
+    assert [len(host.buckets()) for host in registry.hosts()] == [1, 1, 1]
+    host.add(given.epoch, indexes(clock.now_ms(), (1, 99, FAR_MS)))
+    await registry.close()
+
+
+async def test_a_tracker_in_memory_counts_in_full():
+    """It is never stored, so that only what is taken makes room; new deadlines need none there."""
+    clock = ManualClock()
+    registry = make_registry(ControlledStorage(), clock, limits=IN_MEMORY, service_limits=LIMITS)
+    await registry.start()
+    host, given = await open_tracker(registry)
+    host.add(given.epoch, indexes(clock.now_ms(), *((1, entry, 100) for entry in range(20))))
+    with pytest.raises(Overloaded):
+        host.add(given.epoch, indexes(clock.now_ms(), (2, 0, 100)))
+    clock.advance(100)
+    delivery = await host.poll(given.epoch, max_count=5, wait_ms=0, lease_ms=1_000)
+    nacked = PositionColumns.of([(1, 0)])
+    later = host.nack(given.epoch, delivery.lease_id, nacked, deliver_at_ms=clock.now_ms() + FAR_MS)
+    assert later.changed_count == 1
+    host.ack(given.epoch, delivery.lease_id, PositionColumns.of([(1, 1)]))
+    await elapse(clock, 1_100)
+    assert host.add(given.epoch, indexes(clock.now_ms(), (2, 0, 100))).added_count == 1
+    await registry.close()
+
+
+async def test_a_tracker_that_is_closed_counts_no_more(service, epoch):
+    """Its dispatcher replays what was in memory."""
+    await filled(service, epoch)
+    del service.storage.before["create_bucket_snapshot"]
+    # A store that pauses between two attempts ends when the pause does.
+    await as_time_passes(service.clock, service.stub.CloseTracker(pb.CloseTrackerRequest(tracker=REF, epoch=epoch)))
+    assert service.registry.unstored.unstored_count == 0
+
+
+# -- streams -------------------------------------------------------------------------------------------------------------
+
+
+def streamed(epoch, *rows, tracker=REF):
+    return pb.AddMessagesStreamRequest(add=add(epoch, *rows, tracker=tracker))
+
+
+async def held_back(service, epoch):
+    """A stream to a full tracker, which has sent one batch more."""
+    await filled(service, epoch)
+    stream = service.stub.AddMessagesStream()
+    await stream.write(streamed(epoch, *far(service, (1, 20))))
+    await until(lambda: service.registry.unstored.waiting_count == 1)
+    return stream
+
+
+async def test_a_stream_waits_and_goes_on_by_itself(service, epoch):
+    """No error, no answer, and no request read ahead; with room, all of them are answered in order."""
+    stream = await held_back(service, epoch)
+    for entry in range(21, 24):
+        await stream.write(streamed(epoch, *far(service, (1, entry))))
+    await stream.done_writing()
+    await settle()
+    assert (await stats_of(service)).added_count == 20
+    del service.storage.before["create_bucket_snapshot"]
+    await elapse(service.clock, 1_000)
+    assert [answer.added.added_count async for answer in stream] == [1] * 4
+    assert service.registry.unstored.waiting_count == 0
+
+
+async def test_a_stream_is_answered_what_needs_no_room(service, epoch):
+    """As a call is."""
+    await filled(service, epoch)
+    stream = service.stub.AddMessagesStream()
+    await stream.write(streamed(epoch, *far(service, (1, 5))))
+    assert (await stream.read()).added.duplicate_offsets == [0]
+    stream.cancel()
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "reason"),
+    [
+        ("open", grpc.StatusCode.FAILED_PRECONDITION, "FENCED"),
+        ("close", grpc.StatusCode.NOT_FOUND, "TRACKER_NOT_OPEN"),
+        ("stop", grpc.StatusCode.UNAVAILABLE, "SHUTTING_DOWN"),
+    ],
+)
+async def test_a_stream_that_waits_ends_with_its_tracker(service, epoch, end, code, reason):
+    """Somebody else opens it, it is closed, or the service stops: the stream does not wait for room any more."""
+    stream = await held_back(service, epoch)
+    ending = {
+        "open": lambda: opened(service),
+        "close": lambda: service.registry.close_tracker(KEY, epoch),
+        "stop": lambda: service.registry.drain(0),
+    }
+    ended = asyncio.create_task(ending[end]())
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await stream.read()
+    assert (raised.value.code(), details(raised.value)[0].reason) == (code, reason)
+    service.storage.before.clear()
+    await elapse(service.clock, 10_000)
+    await ended
+
+
+async def test_a_caller_that_goes_away_waits_no_more(service, epoch):
+    """Its place in line is gone with it."""
+    stream = await held_back(service, epoch)
+    stream.cancel()
+    await until(lambda: service.registry.unstored.waiting_count == 0)
+
+
+# -- to be seen ----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_metrics_tell_of_it(service, epoch):
+    """What is unstored and how much may be, what was refused, and who waits."""
+    metrics = ServiceMetrics(service.registry, version="1")
+    stream = await held_back(service, epoch)
+    await refused(service.stub.AddMessages(add(epoch, *far(service, (2, 0)))))
+    samples = parsed((await metrics.scrape())[0].decode())
+    found = {
+        name: samples[f"delayed_tracker_{name}",]
+        for name in ("unstored_indexes", "unstored_indexes_max", "refused_adds_total", "held_back_streams")
+    }
+    assert found == {
+        "unstored_indexes": 20,
+        "unstored_indexes_max": 40,
+        "refused_adds_total": 1,
+        "held_back_streams": 1,
+    }
+    stream.cancel()

@@ -1,0 +1,65 @@
+"""What a job finds out before Spark reads anything: topics, and who subscribes to them."""
+
+from pathlib import Path
+
+import pytest
+
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.errors import SubscriptionNotFound, TopicNotFound
+from delayed_tracker.spark.plan.scope import look_around
+from delayed_tracker.spark.settings import RebuildSettings
+from tests.ledger.harness.log_files import entry_log, write_dump
+from tests.spark.harness.clusters import NOW_MS, Cursor, Entry, Topic, write_cluster
+
+ORDERS, EVENTS = "persistent://lab/main/orders", "persistent://lab/main/events"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    """Two topics with a subscription in common, and one each of their own."""
+    both = {"billing": Cursor((1, -1))}
+    topics = [
+        Topic(ORDERS, {1: [Entry(1)]}, both | {"shipping": Cursor((1, 0))}),
+        Topic(EVENTS, {2: [Entry(1)]}, {"billing": Cursor((2, -1)), "workers": Cursor((2, 0))}),
+    ]
+    return write_cluster(tmp_path, topics)
+
+
+def subscribers(source: str, *named: str, **options: str) -> set[tuple[str, str]]:
+    settings = RebuildSettings({"url": source, **options}, now_ms=NOW_MS, subscriptions=named)
+    return {one.key for one in look_around(settings).subscribers.all}
+
+
+def test_a_named_subscription_is_taken_of_the_topics_that_have_it(source):
+    """Of several topics not all need have it."""
+    assert subscribers(source, "shipping") == {(ORDERS, "shipping")}
+    assert subscribers(source, "shipping", "billing") == {
+        (ORDERS, "shipping"),
+        (ORDERS, "billing"),
+        (EVENTS, "billing"),
+    }
+
+
+def test_a_subscription_that_no_topic_has_is_an_error(source):
+    """Beside others that are there, too; of one topic, the message lists what it has."""
+    for named in (("nobody",), ("nobody", "billing", "nobody")):
+        with pytest.raises(
+            SubscriptionNotFound, match=r"^none of 2 topics has subscription 'nobody'; \S+ has no .* it has"
+        ):
+            subscribers(source, *named)
+    with pytest.raises(
+        SubscriptionNotFound, match=rf"^{ORDERS} has no subscription 'workers'; it has billing, shipping"
+    ):
+        subscribers(source, "workers", topic=ORDERS)
+
+
+def test_a_source_without_topics_is_named(tmp_path, source):
+    """A pattern that no topic fits is the fault of the pattern, but only if there are topics."""
+    with pytest.raises(InvalidInput, match=r"topicsPattern: 'x.*' is not valid; no topic fits"):
+        subscribers(source, topicsPattern="x.*")
+    (tmp_path / "bookie" / "0.log").write_bytes(entry_log([]))
+    empty = f"bookkeeper+file:{tmp_path / 'bookie'}?metadata={write_dump(tmp_path / 'empty.jsonl', {})}"
+    for options in ({}, {"topicsPattern": "x.*"}):
+        with pytest.raises(TopicNotFound) as raised:
+            subscribers(empty, **options)
+        assert raised.value.message.startswith(f"--source: {empty!r} has no topics; give ")
