@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from delayed_tracker.service.process.exit_codes import ExitCode
+from delayed_tracker.cli.exit_codes import ExitCode
 from tests.repository.project_tree import ROOT
 
 NAMES = sorted(

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from delayed_tracker.cli.demo.sample import BUNDLED_SAMPLE
+from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.cli.main import PROGRAM
 from delayed_tracker.ledger.metadata import metadata_store
-from delayed_tracker.service.process.exit_codes import ExitCode
 from delayed_tracker.service.settings.load import CONFIG_BYTES_MAX
 from tests.ledger.test_input_bounds import at_most
 

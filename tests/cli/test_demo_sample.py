@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from delayed_tracker.cli.demo.sample import BUNDLED_SAMPLE
-from delayed_tracker.service.process.exit_codes import ExitCode
+from delayed_tracker.cli.exit_codes import ExitCode
 
 LOG_HEADER_BYTES = 1_024
 

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
+from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.cli.main import PROGRAM
 from delayed_tracker.cli.terminal.failures import OPTION_OF_FIELD, CommandLine, print_error
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
-from delayed_tracker.service.process.exit_codes import ExitCode
 
 TRACKER = ["--topic", "persistent://lab/main/delayed", "--subscription", "sub-1"]
 

@@ -9,12 +9,12 @@ from uuid import UUID
 
 import pytest
 
+from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.ledger.local.files.disk import Disk
 from delayed_tracker.ledger.local.files.layout import LedgerDirectory
 from delayed_tracker.ledger.local.ledger_ids import reserve_ledger_ids
 from delayed_tracker.ledger.local.opening import open_writer
 from delayed_tracker.pulsar.v1.ledger_metadata_pb2 import LedgerMetadataFormat
-from delayed_tracker.service.process.exit_codes import ExitCode
 from tests.cli.ledger_sources import (
     MAIN,
     PULSAR,

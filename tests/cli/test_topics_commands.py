@@ -10,11 +10,11 @@ from errno import ENOSPC
 import pytest
 
 from delayed_tracker.cli.demo.sample import BUNDLED_SAMPLE
+from delayed_tracker.cli.exit_codes import ExitCode, exit_code_of
 from delayed_tracker.cli.ledger_source import SourceUnreadable, files_usable
 from delayed_tracker.ledger.local.files.disk import Disk
 from delayed_tracker.ledger.local.opening import open_writer
 from delayed_tracker.pulsar.v1.entry_pb2 import KeyValue
-from delayed_tracker.service.process.exit_codes import ExitCode, exit_code_of
 from tests.cli.ledger_sources import KEY, MAIN, PULSAR, SAMPLE, SAMPLE_TOPIC, damaged_sample
 from tests.golden.pulsar_pack import METADATA, PACK, expected
 from tests.ledger.messages.producer import batch, single, slot

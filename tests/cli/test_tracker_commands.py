@@ -8,7 +8,7 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2
 
-from delayed_tracker.service.process.exit_codes import ExitCode
+from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.client.harness.scripted_service import ScriptedService, abort, scripted_service
 

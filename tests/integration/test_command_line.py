@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
+from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.client import DelayedTrackerClient
-from delayed_tracker.service.process.exit_codes import ExitCode
 
 TOPIC = "persistent://lab/main/delayed"
 TRACKER = ["--topic", TOPIC, "--subscription", "sub-1"]

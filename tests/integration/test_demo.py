@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from delayed_tracker.service.process.exit_codes import ExitCode
+from delayed_tracker.cli.exit_codes import ExitCode
 
 DEMO_TIMEOUT_S = 180
 """Three minutes are what the demo promises."""

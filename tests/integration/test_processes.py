@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from delayed_tracker.cli.demo.service_process import ServiceDidNotStart, ServiceProcess
+from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.client import Cleared, DelayedTrackerError, Fenced, Position, TrackerNotOpen
-from delayed_tracker.service.process.exit_codes import ExitCode
 from tests.integration.harness.dispatcher import SETTINGS, connect, now_ms
 
 pytestmark = pytest.mark.slow

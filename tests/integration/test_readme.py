@@ -15,9 +15,9 @@ import httpx
 import pytest
 
 from delayed_tracker.cli.demo.sample import BUNDLED_SAMPLE
+from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.cli.main import PROGRAM
 from delayed_tracker.client import MessagePlace
-from delayed_tracker.service.process.exit_codes import ExitCode
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text("utf-8")

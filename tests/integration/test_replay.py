@@ -10,7 +10,7 @@ import pytest
 
 from delayed_tracker.cli.demo.sample import BUNDLED_SAMPLE
 from delayed_tracker.cli.demo.service_process import ServiceProcess
-from delayed_tracker.service.process.exit_codes import ExitCode
+from delayed_tracker.cli.exit_codes import ExitCode
 
 TOPIC = "persistent://lab/main/delayed"
 

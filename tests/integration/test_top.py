@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
+from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.client import DelayedTrackerClient
-from delayed_tracker.service.process.exit_codes import ExitCode
 from tests.integration.harness.lab import TOPIC, add
 
 WAIT_S = 60

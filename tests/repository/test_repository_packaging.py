@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from delayed_tracker.service.process.exit_codes import ExitCode
+from delayed_tracker.cli.exit_codes import ExitCode
 from tests.repository.project_tree import PARTS, PROJECT, ROOT
 
 NAME = re.compile(r"^[A-Za-z0-9._-]+")

@@ -21,7 +21,7 @@ from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.process.health import LEDGER_SERVICE_NAME, SERVICE_NAME
 from delayed_tracker.service.process.listen import AddressInUse, AddressUnusable
 from delayed_tracker.service.server import BoundAddresses, TrackerServer, serve
-from delayed_tracker.service.settings.keys import Address
+from delayed_tracker.service.settings.address import Address
 from delayed_tracker.service.settings.settings import Settings
 from delayed_tracker.storage.errors import StorageInUse, UnknownStorageScheme
 from delayed_tracker.v1 import tracker_pb2 as pb

@@ -7,11 +7,11 @@ import pytest
 
 from delayed_tracker.cli.demo.sample import BUNDLED_SAMPLE
 from delayed_tracker.cli.demo.service_process import ServiceProcess
+from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.cli.spark.main import PROGRAM
 from delayed_tracker.cli.spark.service_commit import OWNER, ServiceCommit
 from delayed_tracker.client import DelayedTrackerClient, Fenced, Position
 from delayed_tracker.core.values.columns import BEFORE_ALL
-from delayed_tracker.service.process.exit_codes import ExitCode
 from delayed_tracker.spark.commit.commit import RebuiltTracker, StorageCommit
 from delayed_tracker.storage.sqlite.storage import SqliteStorage
 from tests.cli.ledger_sources import damaged_sample

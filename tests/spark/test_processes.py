@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from delayed_tracker.service.process.exit_codes import ExitCode
+from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.spark.runtime.java import find_java
 from tests.spark.harness.clusters import Cursor, Entry, Topic, write_cluster
 from tests.spark.harness.standalone_cluster import JAVA_OPTIONS

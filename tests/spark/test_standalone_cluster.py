@@ -8,9 +8,9 @@ import pytest
 import pytest_asyncio
 
 from delayed_tracker.cli.demo.sample import BUNDLED_SAMPLE
+from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.cli.spark.main import SCRIPT
 from delayed_tracker.core.values.limits import TrackerLimits
-from delayed_tracker.service.process.exit_codes import ExitCode
 from delayed_tracker.spark.commit.commit import StorageCommit
 from delayed_tracker.spark.jobs.rebuild import rebuild
 from delayed_tracker.spark.settings import RebuildSettings

@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from delayed_tracker.service.http.connections import HttpLimits
 from delayed_tracker.service.http.edge import HttpServer
 from delayed_tracker.service.process.listen import listen
-from delayed_tracker.service.settings.keys import Address
+from delayed_tracker.service.settings.address import Address
 
 LIVE = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
 

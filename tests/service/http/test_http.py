@@ -13,7 +13,7 @@ from delayed_tracker.service.exposition.exporter import ServiceMetrics
 from delayed_tracker.service.http.edge import HttpServer, build_app
 from delayed_tracker.service.process.health import Health, Stage
 from delayed_tracker.service.process.listen import listen
-from delayed_tracker.service.settings.keys import Address
+from delayed_tracker.service.settings.address import Address
 from delayed_tracker.service.trackers.registry import TrackerRegistry
 from delayed_tracker.storage.registry import open_storage
 

@@ -3,7 +3,7 @@
 import pytest
 
 from delayed_tracker.service.process.listen import AddressInUse, AddressUnusable, address_count, listen
-from delayed_tracker.service.settings.keys import Address
+from delayed_tracker.service.settings.address import Address
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])

@@ -7,7 +7,8 @@ import pytest
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from delayed_tracker.service.limits import ServiceLimits
-from delayed_tracker.service.settings.keys import Address, Form, SettingKey
+from delayed_tracker.service.settings.address import Address
+from delayed_tracker.service.settings.keys import Form, SettingKey
 from delayed_tracker.service.settings.settings import Settings, setting_fields
 
 NUMBERS = [row for row in setting_fields().values() if row[1].form is Form.NUMBER and not row[1].not_built]

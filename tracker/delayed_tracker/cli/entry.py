@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 
-from delayed_tracker.service.process.exit_codes import ExitCode
+from delayed_tracker.cli.exit_codes import ExitCode
 
 _OURS = ("tracker", "snapshot_storage", "delayed_tracker", "spark_rebuild")
 

@@ -49,7 +49,7 @@ from delayed_tracker.service.process.open_files import (
 from delayed_tracker.service.process.ready_file import ReadyFile
 from delayed_tracker.service.process.reloading import Reloader
 from delayed_tracker.service.queries.ledger_access import LedgerAccess, LedgerAnswers
-from delayed_tracker.service.settings.keys import Address
+from delayed_tracker.service.settings.address import Address
 from delayed_tracker.service.settings.settings import Settings
 from delayed_tracker.service.telemetry.logs import set_log_level
 from delayed_tracker.service.trackers.registry import TrackerRegistry
@@ -314,7 +314,7 @@ async def serve(
         reread: reads the settings again at SIGHUP, from where they came from; None: SIGHUP does nothing.
 
     Raises:
-        DelayedTrackerError: the service could not start; ``delayed_tracker.service.process.exit_codes`` gives each its exit code.
+        DelayedTrackerError: the service could not start; ``delayed_tracker.cli.exit_codes`` gives each its exit code.
     """
     allocate_in_two_arenas()
     raise_open_files_limit()

@@ -17,11 +17,11 @@ from delayed_tracker.cli.demo.checks import Checks, Claim
 from delayed_tracker.cli.demo.delivery_part import DeliveryReport, show_delivery
 from delayed_tracker.cli.demo.sample import BUNDLED_SAMPLE, Sample, open_sample
 from delayed_tracker.cli.demo.spark_part import RebuiltSubscription, has_spark, show_rebuild
+from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.cli.service.warm import load_with_progress
 from delayed_tracker.cli.terminal.options import AsJson, written_out
 from delayed_tracker.cli.terminal.output import answer_console, print_json
 from delayed_tracker.core.values.errors import DelayedTrackerError
-from delayed_tracker.service.process.exit_codes import ExitCode
 
 TIME_LIMIT_S = 175
 """The demo takes about 90 seconds, and promises to take less than three minutes."""

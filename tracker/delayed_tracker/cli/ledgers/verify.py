@@ -4,12 +4,12 @@ from typing import Annotated, Final
 
 import typer
 
+from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.cli.ledger_source import Source, opened
 from delayed_tracker.cli.terminal.options import AsJson
 from delayed_tracker.cli.terminal.output import print_json, progress, say, show, size, table
 from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.ledger.queries.verify import LedgerVerdict, verify_topics, verify_unclaimed
-from delayed_tracker.service.process.exit_codes import ExitCode
 
 _NO_TOPIC: Final = "(no topic)"
 BAD_ENTRIES_SHOWN = 20

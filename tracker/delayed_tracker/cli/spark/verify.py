@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.cli.service.config import settings_from
 from delayed_tracker.cli.spark.live_index import IndexNotOpen, live_index
 from delayed_tracker.cli.spark.options import (
@@ -31,7 +32,6 @@ from delayed_tracker.cli.spark.textfile import write_metrics
 from delayed_tracker.cli.terminal.options import AsJson, BrokerConf, Config, Set
 from delayed_tracker.cli.terminal.output import counted, instant, jsonable, print_json, say, show, table
 from delayed_tracker.cli.tracker.replay import BAD_ENTRIES_SHOWN
-from delayed_tracker.service.process.exit_codes import ExitCode
 from delayed_tracker.spark.jobs.verify import Verification, verify
 from delayed_tracker.spark.settings import RebuildSettings
 from delayed_tracker.spark.steps.comparing import Comparison, NotCompared

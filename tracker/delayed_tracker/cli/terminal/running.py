@@ -14,12 +14,12 @@ from typing import Annotated, Any, Final, NoReturn, TextIO
 
 import typer
 
+from delayed_tracker.cli.exit_codes import ExitCode, exit_code_of
 from delayed_tracker.cli.terminal.failures import CommandLine, bad_usage, print_error
 from delayed_tracker.cli.terminal.full_stderr import survive_full_stderr
 from delayed_tracker.cli.terminal.output import for_machines, notice_console, progress_shown
 from delayed_tracker.core.kernels.compile_notice import call_once_before_compiling
 from delayed_tracker.core.values.errors import DelayedTrackerError
-from delayed_tracker.service.process.exit_codes import ExitCode, exit_code_of
 
 READER_GONE: Final = 128 + signal.SIGPIPE
 """How a command ends whose answer nobody reads any more: as shells report who ends by SIGPIPE."""

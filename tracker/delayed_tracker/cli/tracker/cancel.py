@@ -2,11 +2,11 @@
 
 import sys
 
+from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
 from delayed_tracker.cli.terminal.output import print_json, say
 from delayed_tracker.cli.tracker.positions import Positions, as_ranges, columns, parse_positions
 from delayed_tracker.client.blocking import DelayedTrackerClient
-from delayed_tracker.service.process.exit_codes import ExitCode
 
 
 def cancel(

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.cli.ledger_source import SourceUnreadable
 from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic, written_out
 from delayed_tracker.cli.terminal.output import duration, print_json, progress, say, show, table
@@ -18,7 +19,6 @@ from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.ledger.source import PendingReport, open_bookie_disk
 from delayed_tracker.ledger.topic.topic_reader import OpenLedgers
-from delayed_tracker.service.process.exit_codes import ExitCode
 
 BAD_ENTRIES_SHOWN = 20
 """Without --json, at most this many bad entries are listed; all are counted."""

@@ -2,10 +2,10 @@
 
 import sys
 
+from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
 from delayed_tracker.cli.terminal.output import print_json, say, show, size, table
 from delayed_tracker.client.blocking import DelayedTrackerClient
-from delayed_tracker.service.process.exit_codes import ExitCode
 
 
 def verify(topic: Topic, subscription: Subscription, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:

@@ -5,7 +5,7 @@ import errno
 import socket
 
 from delayed_tracker.core.values.errors import DelayedTrackerError
-from delayed_tracker.service.settings.keys import Address
+from delayed_tracker.service.settings.address import Address
 
 
 class AddressInUse(DelayedTrackerError):

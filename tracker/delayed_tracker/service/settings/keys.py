@@ -6,19 +6,18 @@ A key is declared once, as the default of a field of ``delayed_tracker.service.s
 
 import dataclasses
 import enum
-import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.settings.address import Address
 
 SettingValue = bool | int | str
 _Value = TypeVar("_Value", bool, int, str)
 
 INT64_MAX = 2**63 - 1
-PORT_MAX = 65_535
 _METADATA_KEY = "setting"
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 _BOOLEANS = {"true": True, "false": False}
@@ -41,43 +40,6 @@ class Form(enum.Enum):
     NUMBER = "a whole number"
     TEXT = "text"
     ADDRESS = "host:port"
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where to listen. An IPv6 host is written in brackets; port 0 lets the system choose."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> "Address":
-        """Read ``host:port``.
-
-        Raises:
-            ValueError: it is not of that form, or the port is above 65535.
-        """
-        host, colon, port = text.rpartition(":")
-        bracketed = host.startswith("[") and host.endswith("]")
-        bare = host[1:-1] if bracketed else host
-        if not colon or not bare or (":" in bare) != bracketed or not re.fullmatch(r"[0-9]{1,5}", port):
-            raise ValueError(text)
-        if int(port) > PORT_MAX or re.search(r"[\s\[\]]", bare):
-            raise ValueError(text)
-        return cls(bare, int(port))
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only processes of this machine can connect; a host name other than localhost counts as not."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)

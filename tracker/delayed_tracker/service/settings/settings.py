@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.service.settings.address import Address
 from delayed_tracker.service.settings.connections import ConnectionSettings
 from delayed_tracker.service.settings.in_flight import InFlightSettings
-from delayed_tracker.service.settings.keys import Address, Group, SettingKey, SettingValue, setting, setting_of
+from delayed_tracker.service.settings.keys import Group, SettingKey, SettingValue, setting, setting_of
 from delayed_tracker.service.settings.ledger import LedgerSettings
 from delayed_tracker.service.settings.pulsar import PulsarSettings
 from delayed_tracker.service.settings.storage import StorageSettings

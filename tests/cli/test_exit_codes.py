@@ -2,10 +2,10 @@
 
 import pytest
 
+from delayed_tracker.cli.exit_codes import ExitCode, exit_code_of
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
-from delayed_tracker.service.process.exit_codes import ExitCode, exit_code_of
 from delayed_tracker.service.process.listen import AddressInUse, AddressUnusable
-from delayed_tracker.service.settings.keys import Address
+from delayed_tracker.service.settings.address import Address
 from delayed_tracker.service.settings.load import InvalidSettings
 from delayed_tracker.storage.errors import (
     SnapshotCorrupt,
