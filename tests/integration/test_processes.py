@@ -8,7 +8,7 @@ import pytest
 
 from delayed_tracker.cli.demo.service_process import ServiceDidNotStart, ServiceProcess
 from delayed_tracker.cli.exit_codes import ExitCode
-from delayed_tracker.client import Cleared, DelayedTrackerError, Fenced, Position, TrackerNotOpen
+from delayed_tracker.client import Cleared, DelayedTrackerError, Fenced, Position, SessionClosed, TrackerNotOpen
 from tests.integration.harness.dispatcher import SETTINGS, connect, now_ms
 
 pytestmark = pytest.mark.slow
@@ -106,8 +106,10 @@ async def test_owners_are_fenced_and_closed_trackers_say_so(shared_service):
             await first.add_columns([1], [1], [1])
         assert await second.clear() == 0
         await second.close()
-        with pytest.raises((TrackerNotOpen, Fenced)):
+        with pytest.raises(SessionClosed):
             await second.poll(1)
+        with pytest.raises(TrackerNotOpen):
+            await client.view_tracker("t", "s").stats()
         with pytest.raises(DelayedTrackerError, match="topic"):
             await client.open_tracker("", "s")
 

@@ -52,12 +52,19 @@ class ScriptedService:
             async for request in requests:
                 yield await answer(request, context)
 
+        async def answer_all(requests: AsyncIterator[Message], context: grpc.aio.ServicerContext) -> Message:
+            async for request in requests:
+                self.requests.append((method, request))
+            return await self.answers[method](request, context)
+
         codecs = {
             "request_deserializer": GetMessageClass(descriptor.input_type).FromString,
             "response_serializer": GetMessageClass(descriptor.output_type).SerializeToString,
         }
         if method == STREAM:
             return grpc.stream_stream_rpc_method_handler(answer_each, **codecs)
+        if descriptor.client_streaming:
+            return grpc.stream_unary_rpc_method_handler(answer_all, **codecs)
         return grpc.unary_unary_rpc_method_handler(answer, **codecs)
 
     async def start(self, address: str = "127.0.0.1:0") -> None:
