@@ -1,4 +1,4 @@
-"""An outsider's backend: files in a directory. ``shelf:PATH``; the example of snapshot_storage/delayed_tracker/storage/README.md.
+"""An outsider's backend: files in a directory. ``shelf:PATH``; the example of snapshot_storage/README.md.
 
     PATH/lock               held while the storage is open
     PATH/last_id            the highest bucket id ever given
