@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: bench bench-peers boards client-environments deep-others deep-property demo format help install java lint lock metrics-docs other-languages proto pulsar-classes serve settings-docs test test-deep
+.PHONY: bench bench-peers boards client-environments deep-others deep-property demo format help install java lint lock other-languages proto pulsar-classes reference serve test test-deep
 
 help:  ## print each target and what it does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -66,8 +66,7 @@ lint: $(READY) $(GENERATOR)  ## check style, types, imports between layers, and 
 	$(BIN)/lint-imports
 	.ci/buf/lint
 	$(BIN)/python proto/regenerate.py --check
-	$(BIN)/python -m delayed_tracker.service.settings.docs --check
-	$(BIN)/python -m delayed_tracker.service.exposition.docs --check
+	$(BIN)/python -m docs.reference.regenerate --check
 	$(BIN)/python -m grafana.regenerate --check
 
 format: $(READY)  ## format the code and apply the linter's safe fixes
@@ -92,14 +91,11 @@ other-languages: $(READY) $(GENERATOR)  ## compile the dispatchers of tests/clie
 client-environments: $(READY)  ## fetch what tests/client/dependency_bounds tries the client with (140 MB)
 	$(BIN)/python -m tests.client.dependency_bounds.environments
 
-settings-docs: $(READY)  ## regenerate conf/tracker.conf and README's table from the settings in code
-	$(BIN)/python -m delayed_tracker.service.settings.docs --write
+reference: $(READY)  ## regenerate conf/tracker.conf and the tables of docs/reference from code
+	$(BIN)/python -m docs.reference.regenerate
 
 boards: $(READY)  ## regenerate grafana/dashboards from the code beside it
 	$(BIN)/python -m grafana.regenerate
-
-metrics-docs: $(READY)  ## regenerate README's table of metrics from the catalogue in code
-	$(BIN)/python -m delayed_tracker.service.exposition.docs --write
 
 lock:  ## resolve the dependencies anew into conf/locks (needs uv; UPGRADE=--upgrade takes newer versions)
 	@command -v uv >/dev/null || { echo "make lock needs uv on the PATH: pip install uv" >&2; exit 1; }

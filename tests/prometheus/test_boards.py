@@ -102,14 +102,14 @@ def test_every_metric_is_on_a_board_or_in_a_rule():
 
 def test_every_alert_says_what_to_do():
     """Severity, summary, description, and a runbook that is there."""
-    headings = re.findall(r"^#+ (.+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / "runbooks.md").read_text(), re.MULTILINE)
     anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
     for rule in rules():
         if "alert" in rule:
             assert rule["labels"]["severity"] in {"page", "ticket"}
             assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
             page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
-            assert page == "README.md"
+            assert page == "docs/runbooks.md"
             assert anchor in anchors, rule["alert"]
 
 

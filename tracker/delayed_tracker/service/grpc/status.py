@@ -49,7 +49,7 @@ VIOLATION_ROWS_MAX: Final = 10
 MESSAGE_BYTES_MAX: Final = 1_000
 """A longer message loses its middle; it is in the trailer twice, once with three bytes for each that is not ASCII."""
 
-_CODES: Final[tuple[tuple[type[DelayedTrackerError], grpc.StatusCode], ...]] = (
+CODES: Final[tuple[tuple[type[DelayedTrackerError], grpc.StatusCode], ...]] = (
     (InvalidInput, grpc.StatusCode.INVALID_ARGUMENT),
     (ImportRejected, grpc.StatusCode.INVALID_ARGUMENT),
     (TrackerNotOpen, grpc.StatusCode.NOT_FOUND),
@@ -81,8 +81,13 @@ _CODES: Final[tuple[tuple[type[DelayedTrackerError], grpc.StatusCode], ...]] = (
 
 
 def code_of(error: Exception) -> grpc.StatusCode:
-    """The status code an error is answered with; INTERNAL for whatever is not the caller's or the world's doing."""
-    return next((code for kind, code in _CODES if isinstance(error, kind)), grpc.StatusCode.INTERNAL)
+    """Return the status code of an error; INTERNAL for faults of the service itself."""
+    return code_of_kind(type(error))
+
+
+def code_of_kind(kind: type[Exception]) -> grpc.StatusCode:
+    """Return the status code of errors of a class; INTERNAL for faults of the service itself."""
+    return next((code for base, code in CODES if issubclass(kind, base)), grpc.StatusCode.INTERNAL)
 
 
 def status_of(error: Exception, request_id: str = "") -> status_pb2.Status:

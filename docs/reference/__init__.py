@@ -1,0 +1,1 @@
+"""Reference pages that are written from code: ``python -m docs.reference.regenerate``."""
