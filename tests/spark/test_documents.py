@@ -1,4 +1,4 @@
-"""What the README says about Spark is so: its example works, its tables are those of the code."""
+"""What docs/spark.md says is right: its example works, its tables are those of the code."""
 
 import re
 import shlex
@@ -10,15 +10,16 @@ from pyspark.sql import SparkSession
 from delayed_tracker.cli.spark.main import PROGRAM
 from delayed_tracker.spark.schema import ENTRY_COLUMNS
 from delayed_tracker.spark.source.source_options import OPTIONS
+from tests.repository import documents
 from tests.repository.project_tree import ROOT
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-EXAMPLES = [block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "pyspark" in block]
+GUIDE = documents.read("docs/spark.md")
+EXAMPLES = documents.python_blocks(spark=True)
 
 
 def table(heading: str) -> list[str]:
     """Rows of the table with this heading."""
-    lines = README.splitlines()
+    lines = GUIDE.splitlines()
     start = lines.index(heading) + 2
     return lines[start : lines.index("", start)]
 
@@ -44,17 +45,17 @@ def test_the_example_works(
     """In the session that is there; its paths are those of a checkout."""
     assert spark is not None
     monkeypatch.chdir(ROOT)
-    exec(compile(example, "README.md", "exec"), {})
+    exec(compile(example, "docs/spark.md", "exec"), {})
     assert "persistent://lab/main/delayed" in capsys.readouterr().out
 
 
 def test_the_commands_work(command, tmp_path, monkeypatch):
-    """In their order, on the README's own source; every command is among them."""
-    source = re.search(r"^\$ export (DELAYED_TRACKER_SOURCE)='(.+)'$", README, re.MULTILINE)
+    """In their order, on the source that docs/ledgers.md names; every command is among them."""
+    source = re.search(r"^\$ export (DELAYED_TRACKER_SOURCE)='(.+)'$", documents.read("docs/ledgers.md"), re.MULTILINE)
     assert source is not None
     monkeypatch.setenv(*source.groups())
     monkeypatch.chdir(ROOT)
-    typed = [shlex.split(line) for line in re.findall(r"^\$ spark-rebuild (.+)$", README, re.MULTILINE)]
+    typed = [shlex.split(line)[1:] for line in documents.commands("spark-rebuild ")]
     assert {name for name, *_ in typed} == set(PROGRAM.command_names()) - {"script"}
     for words in typed:
         ran = command(*(word.replace("data/", f"{tmp_path}/") for word in words))
@@ -62,4 +63,4 @@ def test_the_commands_work(command, tmp_path, monkeypatch):
     script = command("script").out.strip()
     # Spark imports what lies beside it before all else.
     assert {path.name for path in Path(script).parent.glob("*.py")} == {"__init__.py", Path(script).name}
-    assert 'spark-submit --master spark://host:7077 "$(spark-rebuild script)"' in README
+    assert 'spark-submit --master spark://host:7077 "$(spark-rebuild script)"' in GUIDE

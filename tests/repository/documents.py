@@ -1,0 +1,44 @@
+"""The documents of the project, for the tests that run and check what they say."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from tests.repository.project_tree import ROOT
+
+IN_ORDER: Final = (
+    "README.md",
+    "docs/operations.md",
+    "docs/moving-from-pulsar.md",
+    "docs/dispatcher.md",
+    "docs/ledgers.md",
+    "docs/inspecting.md",
+    "docs/spark.md",
+)
+"""Documents with commands, in the order in which their commands run: each may use what the commands before it left."""
+
+
+def read(path: str) -> str:
+    """Return the text of a document of the checkout."""
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def every_document() -> list[Path]:
+    """Return README.md, CHANGELOG.md and all pages below docs."""
+    return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def commands(program: str = r"(?!spark-)") -> list[str]:
+    """Return the command lines of all documents that begin with a program, without the prompt."""
+    return [line for path in IN_ORDER for line in re.findall(rf"^\$ ({program}.+)$", read(path), re.MULTILINE)]
+
+
+def python_blocks(*, spark: bool) -> list[str]:
+    """Return the Python examples: those that use Spark, or the others."""
+    blocks = [block for path in IN_ORDER for block in re.findall(r"```python\n(.*?)```", read(path), re.DOTALL)]
+    return [block for block in blocks if ("pyspark" in block) is spark]
+
+
+def section(path: str, heading: str) -> str:
+    """Return the text of a document between a heading of the second level and the next one."""
+    return read(path).partition(f"\n## {heading}\n")[2].partition("\n## ")[0]

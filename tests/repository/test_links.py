@@ -1,0 +1,76 @@
+"""Nothing that a document names is missing: files, headings, modules, settings, metrics."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from delayed_tracker.service.instruments.catalogue import FAMILIES
+from delayed_tracker.service.settings.settings import setting_fields
+from tests.repository.documents import every_document
+from tests.repository.project_tree import ROOT, top_level
+
+PAGES = [path for path in every_document() if path.name != "CHANGELOG.md"]
+EXAMPLES = {"data", "tracker"}
+"""Names at top level that paths of the reader's own machine share with the checkout."""
+
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def anchors(page: Path) -> set[str]:
+    """Headings as links name them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pages
+def test_links_lead_somewhere(page: Path):
+    """A relative link names a file of the checkout, and its fragment a heading there."""
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        path, _, fragment = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), target
+        assert not fragment or fragment in anchors(linked), target
+
+
+@pages
+def test_paths_exist(page: Path):
+    """A path in backticks whose first part is a folder of the checkout is there."""
+    for quoted in re.findall(r"`([\w.*/-]+/[\w.*/-]*)`", page.read_text(encoding="utf-8")):
+        if quoted.split("/")[0] in set(top_level()) - EXAMPLES or quoted.startswith("tracker/delayed_tracker"):
+            assert list(ROOT.glob(quoted.rstrip("/"))), quoted
+
+
+@pages
+def test_names_of_python_exist(page: Path):
+    """A dotted name that begins with delayed_tracker is a module, or something in one."""
+    for name in re.findall(r"`(delayed_tracker(?:\.\w+)+)`", page.read_text(encoding="utf-8")):
+        if name in {"delayed_tracker.snapshot_storage"}:
+            continue  # the group of entry points
+        module, found = name, None
+        while found is None:
+            try:
+                found = importlib.import_module(module)
+            except ModuleNotFoundError:
+                module = module.rpartition(".")[0]
+                assert "." in module, name
+        for part in name.removeprefix(module).split(".")[1:]:
+            found = getattr(found, part)
+
+
+@pages
+def test_settings_and_metrics_exist(page: Path):
+    """A word in backticks that looks like a key or a family is one."""
+    text = page.read_text(encoding="utf-8")
+    families = {family.name for family in FAMILIES}
+    for name in re.findall(r"`((?:pulsar_|delayed_tracker_)\w+)`", text):
+        assert name in families, name
+    for word in re.findall(r"`([a-z]+(?:[A-Z][a-zA-Z]+)+)(?:=[^`]*)?`", text):
+        assert word in set(setting_fields()) | NOT_SETTINGS, word
+
+
+NOT_SETTINGS = {"openLedgers", "onError", "pushFilters", "partitionBytes", "topicsPattern", "deliverAtMs", "isNotNull"}
+"""Options of the Spark data source."""
