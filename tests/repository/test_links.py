@@ -48,7 +48,7 @@ def test_paths_exist(page: Path):
 def test_names_of_python_exist(page: Path):
     """A dotted name that begins with delayed_tracker is a module, or something in one."""
     for name in re.findall(r"`(delayed_tracker(?:\.\w+)+)`", page.read_text(encoding="utf-8")):
-        if name in {"delayed_tracker.snapshot_storage"}:
+        if name == "delayed_tracker.snapshot_storage":
             continue  # the group of entry points
         module, found = name, None
         while found is None:

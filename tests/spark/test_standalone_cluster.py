@@ -122,7 +122,7 @@ async def test_drivers_that_die_and_jobs_that_race(cluster, undisturbed, tmp_pat
     assert await loser.ended() == ExitCode.STORAGE_UNUSABLE, loser.err
     (*_, said) = loser.err.splitlines()
     assert said.startswith("spark-rebuild: ")
-    assert "open" in said
+    assert "open already; stop it, or give this one another path" in said
     winner.process.send_signal(signal.SIGCONT)
     assert await winner.ended() == 0, winner.err
     assert ", as it was" in winner.out

@@ -125,7 +125,7 @@ async def test_the_space_that_a_storage_takes_is_shown_and_not_that_of_one_witho
 
 
 async def test_slow_calls_are_logged_ten_a_minute():
-    """With what they were about; those at the threshold are not slow."""
+    """With what they were about; those at the threshold are not slow, and the minute ends with the number of the others."""
     clock, inner = ManualClock(), ControlledStorage()
     storage = MeasuredStorage(inner, "memory", clock, slow_ms=100)
     await storage.start()
@@ -142,13 +142,11 @@ async def test_slow_calls_are_logged_ten_a_minute():
         for _ in range(12):
             await takes(101)
         clock.advance(60_000)
-        await takes(2_000)
-    told = {
-        "event": "storage is slow",
-        "log_level": "warning",
-        "operation": "list",
+    slow = {"event": "storage is slow", "log_level": "warning", "operation": "list"}
+    told = slow | {
+        "duration_ms": 101,
         "topic": KEY.topic,
         "subscription": KEY.subscription,
         "outcome": "ok",
     }
-    assert logs == [*[told | {"duration_ms": 101}] * 10, told | {"duration_ms": 2_000, "suppressed": 2}]
+    assert logs == [*[told] * 10, slow | {"suppressed": 2}]

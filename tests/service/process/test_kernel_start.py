@@ -115,6 +115,18 @@ async def test_a_child_that_fails_is_replaced_by_a_thread(sums, cache):
     await starting.stop()
 
 
+async def test_what_a_child_compiled_before_it_failed_is_used(sums, cache):
+    """Nothing is compiled twice."""
+    starting = KernelStart(sums.kernels, child=["-c", f"{sums.child}\n{FAILS}"])
+    with capture_logs() as logs:
+        await starting.start()
+        await starting.wait_compiled()
+    assert sums.is_loaded
+    assert [line["exit_status"] for line in logs if "exit_status" in line] == [1]
+    assert not [line for line in logs if line["event"].startswith("compiling kernels in this process")]
+    await starting.stop()
+
+
 @pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc/self").is_dir(), reason="root can write anywhere else")
 async def test_without_a_place_for_a_cache_the_child_writes_to_a_temporary_directory(sums, tmp_path, monkeypatch):
     """Nothing is left of it."""
@@ -126,7 +138,9 @@ async def test_without_a_place_for_a_cache_the_child_writes_to_a_temporary_direc
             await starting.start()
             await starting.wait_compiled()
     assert sums.is_loaded
-    assert not [line for line in logs if line["log_level"] == "warning"]
+    (warning,) = [line for line in logs if line["log_level"] == "warning"]
+    assert warning["cache"] == "/proc/self/nowhere"
+    assert "NUMBA_CACHE_DIR" in warning["remedy"]
     assert not list(tmp_path.glob("delayed-tracker-kernels-*"))
     await starting.stop()
 
@@ -151,3 +165,16 @@ async def test_the_child_ends_with_the_service_that_started_it(tmp_path):
     )
     process.stdin.close()
     assert await asyncio.wait_for(process.wait(), 60) == 1
+
+
+async def test_the_child_ends_well_while_the_service_lives():
+    """Its thread that waits for the end of standard input does not disturb the end of Python."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "delayed_tracker.service.process.kernels",
+        stdin=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    said = await asyncio.wait_for(process.stderr.read(), 60)
+    assert (await process.wait(), said) == (0, b"")

@@ -188,5 +188,5 @@ async def test_a_deletion_goes_on_when_the_recovery_it_waits_for_fails(registry,
     await elapse(clock, 10_000)
     with pytest.raises(StorageUnavailable):
         await opening
-    assert await deleting == 25
+    assert (await deleting).position_count == 25
     assert await storage.inner.list_bucket_snapshots(*KEY) == []

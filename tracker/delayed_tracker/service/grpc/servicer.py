@@ -195,9 +195,9 @@ class TrackerServicer(InspectionServicer):
         """See tracker.proto."""
         epoch = require_epoch(request.epoch) if request.HasField("epoch") else None
         key = to_key(request.tracker)
-        deleted_count = await self._registry.delete(key, epoch)
-        self._registry.life.deleted(key, deleted_count)
-        return tracker_pb2.DeleteTrackerResponse(deleted_count=deleted_count)
+        deleted = await self._registry.delete(key, epoch)
+        self._registry.life.deleted(key, deleted)
+        return tracker_pb2.DeleteTrackerResponse(deleted_count=deleted.position_count)
 
     async def AddMessagesStream(self, requests: AddRequests, context: Context) -> None:
         """See tracker.proto. One request is read at a time, so that a slow answer holds its sender back."""

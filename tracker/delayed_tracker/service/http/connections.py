@@ -122,7 +122,9 @@ class HttpConnections:
         self.open: set[BoundedConnection] = set()
         self._listener = listener
         self._clock = clock
-        self._budget = LineBudget(clock, lines_max=_LINES_MAX)
+        self._budget = LineBudget(
+            clock, lines_max=_LINES_MAX, left_out=lambda event, count: _log.warning(event, suppressed=count)
+        )
 
     @property
     def client_timeout_s(self) -> float:
@@ -180,6 +182,5 @@ class HttpConnections:
         return True
 
     def _tell(self, event: str, **fields: object) -> None:
-        more = self._budget.fields(event)
-        if more is not None:
-            _log.warning(event, **fields, **more)
+        if self._budget.allows(event):
+            _log.warning(event, **fields)

@@ -2,7 +2,7 @@
 
 What the cache has is loaded. What it lacks runs as it is written, much slower, while a child process compiles into the cache; then the service loads it from there and calls run machine code from one moment to the
 next. Results are the same in both ways. Where the cache cannot be written, a temporary directory takes its place; where
-the child fails, a thread of this process compiles.
+the child fails, a thread of this process compiles what it left.
 """
 
 import asyncio
@@ -92,7 +92,8 @@ class KernelStart:
         started_at_s = monotonic()
         with contextlib.ExitStack() as cleanup:
             directory = _writable_directory(cleanup)
-            if directory is not None and await self._run_child(directory):
+            if directory is not None:
+                await self._run_child(directory)
                 await self._run(partial(self._load_from, directory))
         left = [kernel for kernel in self._kernels if not kernel.is_loaded]
         if left:
@@ -102,7 +103,7 @@ class KernelStart:
         self._workers.shutdown(wait=False)
         _log.info("kernels are compiled", seconds=round(monotonic() - started_at_s, 1))
 
-    async def _run_child(self, directory: str) -> bool:
+    async def _run_child(self, directory: str) -> None:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *self._child,
@@ -120,7 +121,6 @@ class KernelStart:
                 await process.wait()
         if status:
             _log.warning("the process that compiles kernels failed", exit_status=status, said=said)
-        return status == 0
 
     async def _follow(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
@@ -141,6 +141,11 @@ def _writable_directory(cleanup: contextlib.ExitStack) -> str | None:
     """Name the cache if it can be written, else a temporary directory; None if there is no place at all."""
     if is_cache_writable():
         return cache_directory()
+    _log.warning(
+        "compiled kernels cannot be kept, each start compiles them anew",
+        cache=cache_directory(),
+        remedy="name a directory that can be written, in NUMBA_CACHE_DIR or XDG_CACHE_HOME",
+    )
     try:
         return cleanup.enter_context(tempfile.TemporaryDirectory(prefix="delayed-tracker-kernels-"))
     except OSError:

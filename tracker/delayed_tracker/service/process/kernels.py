@@ -5,7 +5,6 @@ many. It ends early when its standard input does, so it never outlives the servi
 """
 
 import os
-import sys
 import tempfile
 import threading
 from collections.abc import Sequence
@@ -26,6 +25,8 @@ import delayed_tracker.storage.codec.kernels
 from delayed_tracker.core.kernels.jit import Kernel, cache_directory
 from delayed_tracker.ledger.progress import Progress
 from delayed_tracker.service.process.worker_threads import NICENESS
+
+_STANDARD_INPUT: Final = 0
 
 SERVICE_KERNELS: Final[Sequence[Kernel[..., Any]]] = (
     *delayed_tracker.core.kernels.compiled.KERNELS,
@@ -65,7 +66,9 @@ def is_cache_writable() -> bool:
 
 
 def _end_with_standard_input() -> None:
-    sys.stdin.buffer.read()
+    # Not through sys.stdin: Python aborts at its end while a thread holds the lock of that buffer.
+    while os.read(_STANDARD_INPUT, 1):
+        pass
     os._exit(1)
 
 

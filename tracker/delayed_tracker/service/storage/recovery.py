@@ -7,7 +7,7 @@ others cost one, for the snapshot's metadata. What is missing or corrupt is coun
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from delayed_tracker.core.core import TrackerCore
 from delayed_tracker.core.rules.recovery import RecoverableBucket, RecoveryPlan, needs_metadata, plan_recovery
@@ -35,6 +35,15 @@ Answer = TypeVar("Answer")
 
 FENCE_ATTEMPTS_MAX = 3
 OPERATIONS_AT_ONCE_MAX = 8
+
+
+class Deleted(NamedTuple):
+    """Answer of a deletion."""
+
+    existed: bool
+    """False if there never was such a tracker."""
+    position_count: int
+    """Positions that it tracked."""
 
 
 class TrackerRecovery:
@@ -127,8 +136,8 @@ class TrackerRecovery:
         )
         return epoch + 1, cleared
 
-    async def delete(self, epoch: int | None) -> int:
-        """Delete everything of the tracker and its place in the catalogue; returns how many positions there were.
+    async def delete(self, epoch: int | None) -> Deleted:
+        """Delete everything of the tracker and its place in the catalogue.
 
         The epoch that fences late writers stays on record. A deletion that was cut off may be repeated.
 
@@ -139,7 +148,7 @@ class TrackerRecovery:
             StorageUnavailable: some may still be there; try again.
         """
         state = await self._attempt(lambda: self._storage.list(*self._key))
-        deleted = await self._tracked_count(state)
+        position_count = await self._tracked_count(state)
         if epoch is None or epoch == state.epoch:
             begun = False
         elif epoch == state.epoch - 1 and await self._is_forgotten():
@@ -151,7 +160,7 @@ class TrackerRecovery:
                 lambda: self._storage.forget(*self._key, epoch=state.epoch + 1, writer=self._access.writer)
             )
         await self._delete_snapshots()
-        return deleted
+        return Deleted(state.epoch > 0, position_count)
 
     async def _is_forgotten(self) -> bool:
         return self._key not in await self._attempt(self._storage.trackers)

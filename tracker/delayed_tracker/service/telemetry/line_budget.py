@@ -1,5 +1,6 @@
-"""How many log lines of one event may be written: so many a minute, and the next line counts those left out."""
+"""How many log lines of one event may be written: so many a minute, and one at its end for those left out."""
 
+from collections.abc import Callable
 from typing import Final
 
 from delayed_tracker.service.clock import Clock
@@ -8,27 +9,33 @@ MINUTE_MS: Final = 60_000
 
 
 class LineBudget:
-    """Counted by event; from one event loop.
+    """Counted by event, which names what may be written so often; from one event loop.
 
     Args:
         clock: measures.
         lines_max: of one event within a minute, 1 or more.
+        left_out: called at the end of a minute in which lines were left out, with the event and their number.
     """
 
-    def __init__(self, clock: Clock, *, lines_max: int) -> None:
+    def __init__(self, clock: Clock, *, lines_max: int, left_out: Callable[[str, int], None]) -> None:
         self._clock = clock
         self._lines_max = lines_max
-        self._spent: dict[str, tuple[float, int, int]] = {}
-        """Of each event: when its minute began, lines written in it, and lines left out since the last one."""
+        self._left_out = left_out
+        self._asked: dict[str, tuple[float, int]] = {}
+        """Of each event: when its minute began, and the lines within it."""
 
-    def fields(self, event: str) -> dict[str, int] | None:
-        """What a line has to say about those left out before it, which is mostly nothing; None if it is left out, too."""
+    def allows(self, event: str) -> bool:
+        """Count a line, and tell whether it may be written."""
         now_ms = self._clock.elapsed_ms()
-        begun_ms, written, left_out = self._spent.get(event, (now_ms, 0, 0))
-        if now_ms - begun_ms >= MINUTE_MS:
-            begun_ms, written = now_ms, 0
-        if written >= self._lines_max:
-            self._spent[event] = (begun_ms, written, left_out + 1)
-            return None
-        self._spent[event] = (begun_ms, written + 1, 0)
-        return {"suppressed": left_out} if left_out else {}
+        begun_ms, asked = self._asked.get(event, (now_ms, 0))
+        if now_ms - begun_ms >= MINUTE_MS and asked <= self._lines_max:
+            begun_ms, asked = now_ms, 0
+        asked += 1
+        self._asked[event] = begun_ms, asked
+        if asked == self._lines_max + 1:
+            self._clock.call_later(begun_ms + MINUTE_MS - now_ms, lambda: self._minute_over(event))
+        return asked <= self._lines_max
+
+    def _minute_over(self, event: str) -> None:
+        _, asked = self._asked.pop(event)
+        self._left_out(event, asked - self._lines_max)

@@ -10,6 +10,8 @@ from delayed_tracker.service.telemetry.line_budget import LineBudget
 LINES_MAX: Final = 10
 """Of one operation, each minute."""
 
+_SLOW: Final = "storage is slow"
+
 _log = structlog.stdlib.get_logger("delayed_tracker.service")
 
 
@@ -23,12 +25,13 @@ class SlowStorage:
 
     def __init__(self, clock: Clock, *, slow_ms: int) -> None:
         self._slow_ms = slow_ms or float("inf")
-        self._budget = LineBudget(clock, lines_max=LINES_MAX)
+        self._budget = LineBudget(clock, lines_max=LINES_MAX, left_out=_left_out)
 
     def ended(self, operation: str, where: dict[str, str | int], *, took_ms: float, outcome: str) -> None:
         """A call has ended."""
-        if took_ms <= self._slow_ms or (left_out := self._budget.fields(operation)) is None:
-            return
-        _log.warning(
-            "storage is slow", operation=operation, duration_ms=round(took_ms), outcome=outcome, **where, **left_out
-        )
+        if took_ms > self._slow_ms and self._budget.allows(operation):
+            _log.warning(_SLOW, operation=operation, duration_ms=round(took_ms), outcome=outcome, **where)
+
+
+def _left_out(operation: str, count: int) -> None:
+    _log.warning(_SLOW, operation=operation, suppressed=count)

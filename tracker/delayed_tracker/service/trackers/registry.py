@@ -27,7 +27,7 @@ from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.process.worker_threads import worker_threads
 from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.storage.in_flight import UnderWay
-from delayed_tracker.service.storage.recovery import TrackerRecovery
+from delayed_tracker.service.storage.recovery import Deleted, TrackerRecovery
 from delayed_tracker.service.telemetry.failures import RECOVERY_FAILED
 from delayed_tracker.service.trackers.gate import HostState, Shared
 from delayed_tracker.service.trackers.host import Cleared, Opened, TrackerHost
@@ -369,8 +369,8 @@ class TrackerRegistry:
         recovery = TrackerRecovery(key, self._shared.access, self.own_counters)
         return Cleared(*await self.alone(key, recovery.clear(epoch, reset_to=reset_to)))
 
-    async def delete(self, key: TrackerKey, epoch: int | None) -> int:
-        """Forget a tracker and everything it stored, loaded or not; returns how many positions it tracked.
+    async def delete(self, key: TrackerKey, epoch: int | None) -> Deleted:
+        """Forget a tracker and everything it stored, loaded or not.
 
         A loaded one is closed first, and one that is being recovered is waited for. The deletion goes on if the caller
         goes away.
@@ -383,22 +383,21 @@ class TrackerRegistry:
             StorageUnavailable: some may still be there; try again.
         """
         await self._until_recovered(key)
-        closing, deleted_count = None, 0
+        closing, loaded_count = None, 0
         if (host := self._hosts.get(key)) is not None:
             if epoch is not None:
                 host.require_owner(epoch)
-            deleted_count = len(host.to_read())
+            loaded_count = len(host.to_read())
             closing = self._close(host, "CLEARED")
-        return deleted_count + await self.alone(key, self._delete(key, closing, epoch))
+        deleted = await self.alone(key, self._delete(key, closing, epoch))
+        return deleted if closing is None else Deleted(existed=True, position_count=loaded_count)
 
-    async def _delete(self, key: TrackerKey, closing: asyncio.Task[None] | None, epoch: int | None) -> int:
-        """Delete what is stored; returns how many positions there were that nobody has counted yet."""
+    async def _delete(self, key: TrackerKey, closing: asyncio.Task[None] | None, epoch: int | None) -> Deleted:
         recovery = TrackerRecovery(key, self._shared.access, self.own_counters)
         if closing is None:
             return await recovery.delete(epoch)
         await asyncio.wait([closing])
-        await recovery.delete(None)
-        return 0
+        return await recovery.delete(None)
 
     async def until_settled(self, key: TrackerKey) -> None:
         """Wait until a tracker is neither closing nor being removed, by whoever asked for that before."""

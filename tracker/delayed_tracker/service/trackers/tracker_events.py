@@ -1,6 +1,7 @@
 """Log lines about the life of trackers: recovered, opened, taken over, cleared, closed, deleted, imported, cut off.
 
-One line for each, and a hundred of a kind a minute at most: ten thousand trackers that open after a restart are no news.
+One line for each, and a hundred of a kind a minute at most, since ten thousand trackers that open after a restart are no
+news; the minute's last line counts the others.
 Losses are told whatever else is going on.
 """
 
@@ -12,7 +13,7 @@ import structlog
 
 from delayed_tracker.service.clock import Clock
 from delayed_tracker.service.errors import ShuttingDown, TrackerBroken, TrackerKey, shortened
-from delayed_tracker.service.storage.recovery import TrackerRecovery
+from delayed_tracker.service.storage.recovery import Deleted, TrackerRecovery
 from delayed_tracker.service.telemetry.line_budget import LineBudget
 from delayed_tracker.service.trackers.host import Adopted, Cleared, Opened, TrackerHost
 
@@ -27,7 +28,9 @@ class LifeLog:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._budget = LineBudget(clock, lines_max=LINES_MAX)
+        self._budget = LineBudget(
+            clock, lines_max=LINES_MAX, left_out=lambda event, count: _log.info(event, suppressed=count)
+        )
 
     @contextmanager
     def recovering(self, host: TrackerHost, recovery: TrackerRecovery) -> Iterator[None]:
@@ -61,9 +64,10 @@ class LifeLog:
         """Every position was forgotten, or the cursor was moved."""
         self._tell("tracker cleared", key, epoch=cleared.epoch, position_count=cleared.cleared_count)
 
-    def deleted(self, key: TrackerKey, position_count: int) -> None:
-        """It is gone, with all that was stored."""
-        self._tell("tracker deleted", key, position_count=position_count)
+    def deleted(self, key: TrackerKey, deleted: Deleted) -> None:
+        """It is gone, with all that was stored; that there was none is no news."""
+        if deleted.existed:
+            self._tell("tracker deleted", key, position_count=deleted.position_count)
 
     def imported(self, key: TrackerKey, adopted: Adopted) -> None:
         """Snapshots made elsewhere have taken the place of everything."""
@@ -86,8 +90,8 @@ class LifeLog:
         _log.warning("grace period over, what is under way is cut off", tracker_count=tracker_count)
 
     def _tell(self, event: str, key: TrackerKey, **fields: object) -> None:
-        if (left_out := self._budget.fields(event)) is not None:
-            _log.info(event, **_names(key), **fields, **left_out)
+        if self._budget.allows(event):
+            _log.info(event, **_names(key), **fields)
 
 
 def _names(key: TrackerKey) -> dict[str, str]:
