@@ -64,6 +64,7 @@ lint: $(READY) $(GENERATOR)  ## check style, types, imports between layers, and 
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/docstrings.py
 	.ci/buf/lint
 	$(BIN)/python proto/regenerate.py --check
 	$(BIN)/python -m docs.reference.regenerate --check

@@ -19,6 +19,7 @@ ALLOWED_TOP_LEVEL = {
     "Makefile",
     "README.md",
     "conf",
+    "docs",
     "grafana",
     "proto",
     "pyproject.toml",
