@@ -11,7 +11,24 @@ from pathlib import Path
 
 ROOTS = ("tracker", "snapshot_storage", "spark_rebuild", "proto", "docs", "grafana", "tests", ".ci")
 REFUSED = frozenset(
-    "Everybody Everything How Nobody Of Somebody What When Where Whether Which Who Whoever Whom Whose Why".split()
+    [
+        "Everybody",
+        "Everything",
+        "How",
+        "Nobody",
+        "Of",
+        "Somebody",
+        "What",
+        "When",
+        "Where",
+        "Whether",
+        "Which",
+        "Who",
+        "Whoever",
+        "Whom",
+        "Whose",
+        "Why",
+    ]
 )
 
 
