@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delayed_tracker.core.core import TrackerClosed
+from delayed_tracker.core.engine.effect_results import SnapshotStored
 from delayed_tracker.core.engine.effects import DeleteSnapshots, LoadSegments, StoreSnapshot
 from delayed_tracker.core.rules.seal import seal
 from delayed_tracker.core.values.columns import INT63_MAX, Position
@@ -269,7 +270,7 @@ def test_what_stays_loaded_does_not_keep_the_rest_of_its_bucket_in_memory():
     effect = shell.next(StoreSnapshot)
     sealed = seal(effect.frozen)
     columns = [weakref.ref(getattr(sealed.indexes, field.name)) for field in fields(sealed.indexes)]
-    shell.core.snapshot_stored(effect.effect_id, 1, sealed, snapshot_bytes=100, now=shell.now)
+    shell.core.apply(SnapshotStored(effect.effect_id, 1, sealed, snapshot_bytes=100), shell.now)
     assert shell.core.stats().loaded_count == 1
     del effect, sealed
     assert [column() for column in columns] == [None, None, None]

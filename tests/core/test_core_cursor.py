@@ -2,6 +2,7 @@
 
 import pytest
 
+from delayed_tracker.core.engine.effect_results import DeleteFailed, SnapshotFailed, SnapshotsDeleted
 from delayed_tracker.core.engine.effects import DeleteSnapshots, StoreSnapshot
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.core.values.errors import InvalidInput
@@ -68,12 +69,12 @@ def test_a_failed_deletion_is_tried_again():
     shell.core.seal_now(shell.now)
     bucket_id = shell.store()
     shell.core.advance_mark_delete(Position(2, 0), shell.now)
-    assert shell.core.delete_failed(shell.next(DeleteSnapshots).effect_id, shell.now)
+    assert shell.core.apply(DeleteFailed(shell.next(DeleteSnapshots).effect_id), shell.now)
     assert shell.next_wakeup_ms() == shell.now_ms + 5
     shell.pass_time(5)
     again = shell.next(DeleteSnapshots)
     assert again.bucket_ids == (bucket_id,)
-    assert shell.core.snapshots_deleted(again.effect_id)
+    assert shell.core.apply(SnapshotsDeleted(again.effect_id), shell.now)
     assert shell.next_wakeup_ms() is None
 
 
@@ -109,7 +110,7 @@ def test_results_of_effects_from_before_a_clear_are_ignored():
     shell.asked(StoreSnapshot)
     shell.core.clear(shell.now)
     effect = shell.next(StoreSnapshot)
-    assert not shell.core.snapshot_failed(effect.effect_id, shell.now)
+    assert not shell.core.apply(SnapshotFailed(effect.effect_id), shell.now)
     shell.pending.insert(0, effect)
     shell.store()
     assert (len(shell.core), shell.core.buckets()) == (0, [])

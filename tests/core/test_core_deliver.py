@@ -3,6 +3,13 @@
 import numpy as np
 import pytest
 
+from delayed_tracker.core.engine.effect_results import (
+    DeleteFailed,
+    SegmentLoadFailed,
+    SegmentsLoaded,
+    SnapshotFailed,
+    SnapshotsDeleted,
+)
 from delayed_tracker.core.engine.effects import DeleteSnapshots, LoadSegments
 from delayed_tracker.core.values.columns import INT63_MAX
 from delayed_tracker.core.values.errors import InvalidInput
@@ -151,7 +158,7 @@ def test_loaded_rows_that_contradict_the_bounds_are_a_lost_snapshot():
     shell.pass_time(100)
     effect = shell.next(LoadSegments)
     rows = shell.segments(effect)
-    assert shell.core.segments_loaded(effect.effect_id, rows.take(slice(0, 1)), shell.now)
+    assert shell.core.apply(SegmentsLoaded(effect.effect_id, rows.take(slice(0, 1))), shell.now)
     assert shell.core.replay_required
     shell.core.check()
 
@@ -165,7 +172,7 @@ def test_rows_that_were_stored_in_another_order_are_delivered_in_time_order():
     shell.pass_time(100)
     effect = shell.next(LoadSegments)
     rows = shell.segments(effect)
-    assert shell.core.segments_loaded(effect.effect_id, rows.take(np.array([3, 2, 0, 1])), shell.now)
+    assert shell.core.apply(SegmentsLoaded(effect.effect_id, rows.take(np.array([3, 2, 0, 1]))), shell.now)
     assert shell.pop_rows() == [(DUE_MS, 1, 0), (DUE_MS, 1, 1), (DUE_MS, 1, 2)]
     shell.core.check()
 
@@ -174,11 +181,11 @@ def test_results_of_forgotten_effects_are_ignored():
     """Each answers False and changes nothing."""
     shell = due_shell()
     rows = shell.pop(lease_ms=50).indexes
-    assert not shell.core.snapshot_failed(99, shell.now)
-    assert not shell.core.segments_loaded(99, rows, shell.now)
-    assert not shell.core.segment_load_failed(99, shell.now, lost=True)
-    assert not shell.core.snapshots_deleted(99)
-    assert not shell.core.delete_failed(99, shell.now)
+    assert not shell.core.apply(SnapshotFailed(99), shell.now)
+    assert not shell.core.apply(SegmentsLoaded(99, rows), shell.now)
+    assert not shell.core.apply(SegmentLoadFailed(99, lost=True), shell.now)
+    assert not shell.core.apply(SnapshotsDeleted(99), shell.now)
+    assert not shell.core.apply(DeleteFailed(99), shell.now)
     assert shell.core.stats().effects_failed_count == 0
     shell.core.check()
 

@@ -3,6 +3,16 @@
 from collections import Counter
 
 from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.engine.effect_results import (
+    DeleteFailed,
+    MergeFailed,
+    SegmentLoadFailed,
+    SegmentsLoaded,
+    SnapshotFailed,
+    SnapshotsDeleted,
+    SnapshotsMerged,
+    SnapshotStored,
+)
 from delayed_tracker.core.engine.effects import DeleteSnapshots, Effect, LoadSegments, MergeSnapshots, StoreSnapshot
 from delayed_tracker.core.rules.recovery import RecoverableBucket, plan_recovery
 from delayed_tracker.core.rules.seal import SealedIndexes, seal
@@ -11,6 +21,7 @@ from delayed_tracker.core.values.columns import IndexColumns, Position, Position
 from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from tests.core.harness.two_clocks import TwoClocks
+from tests.core.harness.unseen import check_unseen
 from tests.property.model import Model, Row
 
 
@@ -42,7 +53,7 @@ class StoredWorld(TwoClocks):
         assert len(self.core) == len(self.model.tracked)
         if self.core._state.defers:
             # Looking at the counts puts bits in their places: what holds before is seen now or never.
-            self.core.check()
+            check_unseen(self.core)
         stats = self.core.stats()
         assert stats.leased_count == len(self.model.leased)
         assert stats.pending_count == len(self.model.tracked) - len(self.model.leased)
@@ -75,13 +86,13 @@ class StoredWorld(TwoClocks):
         if fate != "ok" or stale:
             self.hits["failed store"] += fate != "ok"
             self.hits["stale epoch"] += stale
-            self.core.snapshot_failed(effect.effect_id, self.now)
+            self.core.apply(SnapshotFailed(effect.effect_id), self.now)
             return
         bucket_id, self.next_bucket_id = self.next_bucket_id, self.next_bucket_id + 1
         sealed = seal(effect.frozen)
         self.stored[bucket_id] = self.catalogue[bucket_id] = sealed
         self.seal_numbers[bucket_id] = effect.seal_number
-        if not self.core.snapshot_stored(effect.effect_id, bucket_id, sealed, snapshot_bytes=100, now=self.now):
+        if not self.core.apply(SnapshotStored(effect.effect_id, bucket_id, sealed, snapshot_bytes=100), self.now):
             self.hits["stale epoch"] += 1
             del self.stored[bucket_id], self.catalogue[bucket_id]
 
@@ -90,11 +101,11 @@ class StoredWorld(TwoClocks):
             sealed = self.stored[effect.bucket_id]
             starts = sealed.bounds.starts
             rows = sealed.indexes.take(slice(int(starts[effect.first]), int(starts[effect.last + 1])))
-            self.hits["load"] += self.core.segments_loaded(effect.effect_id, rows, self.now)
+            self.hits["load"] += self.core.apply(SegmentsLoaded(effect.effect_id, rows), self.now)
             return
         lost = fate == "lost" or effect.bucket_id not in self.stored
         dropped = self.core.stats().dropped_as_corrupt_count
-        if self.core.segment_load_failed(effect.effect_id, self.now, lost=lost) and lost:
+        if self.core.apply(SegmentLoadFailed(effect.effect_id, lost=lost), self.now) and lost:
             sealed = self.stored[effect.bucket_id]
             unread = sealed.indexes.take(slice(int(sealed.bounds.starts[effect.first]), None))
             behind = {(ledger_id, entry_id) for _, ledger_id, entry_id in unread}
@@ -108,20 +119,20 @@ class StoredWorld(TwoClocks):
 
     def _delete(self, effect: DeleteSnapshots, fate: str) -> None:
         if fate != "ok" or effect.epoch < self.catalogue_epoch:
-            self.core.delete_failed(effect.effect_id, self.now)
+            self.core.apply(DeleteFailed(effect.effect_id), self.now)
             return
         self.catalogue_epoch = effect.epoch
         for bucket_id in effect.bucket_ids:
             self.catalogue.pop(bucket_id, None)
             self.stored.pop(bucket_id, None)
-        self.core.snapshots_deleted(effect.effect_id)
+        self.core.apply(SnapshotsDeleted(effect.effect_id), self.now)
 
     def _merge(self, effect: MergeSnapshots, fate: str) -> None:
         ids = [source.bucket_id for source in effect.sources]
         stale = effect.epoch < self.catalogue_epoch
         if fate == "lost":
             tracked = dict(self.model.tracked)
-            if self.core.merge_failed(effect.effect_id, self.now, lost_bucket_ids=ids[:1]):
+            if self.core.apply(MergeFailed(effect.effect_id, lost_bucket_ids=tuple(ids[:1])), self.now):
                 for position in tracked:
                     if not self.core.contains(PositionColumns.of([position]))[0]:
                         self.model.forget(position)
@@ -129,7 +140,7 @@ class StoredWorld(TwoClocks):
             return
         if fate != "ok" or stale or any(bucket_id not in self.catalogue for bucket_id in ids):
             self.hits["failed merge"] += 1
-            self.core.merge_failed(effect.effect_id, self.now)
+            self.core.apply(MergeFailed(effect.effect_id), self.now)
             return
         parts = [self.stored[source.bucket_id].indexes for source in effect.sources]
         live = [
@@ -143,8 +154,8 @@ class StoredWorld(TwoClocks):
         for source_id in ids:
             del self.catalogue[source_id]
         stored = PositionBitmap.of(rows.positions)
-        if self.core.snapshots_merged(
-            effect.effect_id, bucket_id, bounds, snapshot_bytes=100, stored=stored, now=self.now
+        if self.core.apply(
+            SnapshotsMerged(effect.effect_id, bucket_id, bounds, snapshot_bytes=100, stored=stored), self.now
         ):
             self.hits["merge"] += 1
         else:

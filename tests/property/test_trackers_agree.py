@@ -15,6 +15,7 @@ from delayed_tracker.core.values.columns import IndexColumns, Position, Position
 from delayed_tracker.core.values.instant import Instant
 from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from tests.core.harness.shell import Shell
+from tests.core.harness.unseen import check_unseen
 from tests.property.coverage import Coverage
 from tests.property.examples import tracker_examples
 from tests.property.outcomes import plain
@@ -114,7 +115,7 @@ class BothKinds:
     def perform(self, shell: Shell) -> None:
         self.hits["loaded"] += len(shell.asked(LoadSegments))
         shell.perform_all()
-        shell.core.check()
+        check_unseen(shell.core)
 
     def compare(self) -> None:
         bucket, memory = self.bucket.core, self.memory.core

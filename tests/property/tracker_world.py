@@ -7,6 +7,7 @@ from delayed_tracker.core.engine.effects import LoadSegments, MergeSnapshots, St
 from delayed_tracker.core.engine.leases import LeaseAck
 from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.limits import TrackerKind
+from tests.core.harness.unseen import check_unseen
 from tests.property.model import Row
 from tests.property.stored_world import StoredWorld
 
@@ -344,7 +345,7 @@ class World(StoredWorld):
         self.core.close(self.now)
         self.model.void_leases()
         self.settle()
-        self.core.check()
+        check_unseen(self.core)
         with pytest.raises(TrackerClosed):
             self.core.add(IndexColumns.of([(self.now_ms + 10, 1, 1)]), self.now)
         with pytest.raises(TrackerClosed):
@@ -352,7 +353,7 @@ class World(StoredWorld):
         for _ in range(min(number, len(self.pending))):
             self.hits["result after close"] += 1
             self.finish_effect(0, "ok")
-            self.core.check()
+            check_unseen(self.core)
         self.restart()
 
     def play(self, step: tuple[object, ...]) -> None:
@@ -363,7 +364,7 @@ class World(StoredWorld):
             self.add([(self.now_ms + delay, ledger, entry) for delay, ledger, entry in offered])
         else:
             getattr(self, str(verb))(*arguments)
-        self.core.check()
+        check_unseen(self.core)
 
     def lose_next_load(self) -> None:
         """Wait for the next segment to be wanted, and lose its snapshot."""
@@ -380,7 +381,7 @@ class World(StoredWorld):
         for _ in range(200):
             while self.pending:
                 self.finish_effect(0, "ok")
-            self.core.check()
+            check_unseen(self.core)
             if not self.model.tracked:
                 break
             wakeup_ms = self.next_wakeup_ms()

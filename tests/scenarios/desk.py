@@ -9,6 +9,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.engine.effect_results import (
+    DeleteFailed,
+    MergeFailed,
+    SegmentLoadFailed,
+    SegmentsLoaded,
+    SnapshotFailed,
+    SnapshotsDeleted,
+    SnapshotsMerged,
+    SnapshotStored,
+)
 from delayed_tracker.core.engine.effects import DeleteSnapshots, Effect, LoadSegments, MergeSnapshots, StoreSnapshot
 from delayed_tracker.core.rules.recovery import RecoverableBucket, plan_recovery
 from delayed_tracker.core.rules.seal import SealedIndexes, seal
@@ -18,6 +28,7 @@ from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.core.values.verb_results import AddOutcome
 from tests.core.harness.two_clocks import TwoClocks
+from tests.core.harness.unseen import check_unseen
 
 CREATE, LOAD, DELETE, MERGE = StoreSnapshot, LoadSegments, DeleteSnapshots, MergeSnapshots
 
@@ -118,13 +129,13 @@ class Desk(TwoClocks):
 
     def perform(self) -> None:
         """Perform effects until none is left but the held ones, verifying every invariant on the way."""
-        self.core.check()
+        check_unseen(self.core)
         self.waiting += self.core.take_effects()
         while ready := [effect for effect in self.waiting if type(effect) not in self.held]:
             for effect in ready:
                 self.waiting.remove(effect)
                 self._perform(effect)
-            self.core.check()
+            check_unseen(self.core)
             self.waiting += self.core.take_effects()
 
     def release(self, *kinds: type[Effect]) -> None:
@@ -143,39 +154,39 @@ class Desk(TwoClocks):
         fails = type(effect) in self.failing
         match effect:
             case StoreSnapshot() if fails:
-                self.core.snapshot_failed(effect.effect_id, self.now)
+                self.core.apply(SnapshotFailed(effect.effect_id), self.now)
             case StoreSnapshot():
                 bucket_id = len(self.performed)
                 sealed = seal(effect.frozen)
                 self.snapshots[bucket_id] = sealed
                 self.catalogue.append(bucket_id)
                 self.seal_numbers[bucket_id] = effect.seal_number
-                known = self.core.snapshot_stored(effect.effect_id, bucket_id, sealed, snapshot_bytes=1, now=self.now)
+                known = self.core.apply(SnapshotStored(effect.effect_id, bucket_id, sealed, snapshot_bytes=1), self.now)
                 if not known:
                     self.catalogue.remove(bucket_id)
                     del self.snapshots[bucket_id]
             case LoadSegments() if effect.bucket_id not in self.snapshots:
-                self.core.segment_load_failed(effect.effect_id, self.now, lost=True)
+                self.core.apply(SegmentLoadFailed(effect.effect_id, lost=True), self.now)
             case LoadSegments() if fails:
-                self.core.segment_load_failed(effect.effect_id, self.now, lost=False)
+                self.core.apply(SegmentLoadFailed(effect.effect_id, lost=False), self.now)
             case LoadSegments():
                 starts = self.snapshots[effect.bucket_id].bounds.starts
                 rows = slice(int(starts[effect.first]), int(starts[effect.last + 1]))
                 loaded = self.snapshots[effect.bucket_id].indexes.take(rows)
                 self.rows_read += len(loaded)
-                self.core.segments_loaded(effect.effect_id, loaded, self.now)
+                self.core.apply(SegmentsLoaded(effect.effect_id, loaded), self.now)
             case MergeSnapshots() if fails or any(source.bucket_id not in self.snapshots for source in effect.sources):
-                self.core.merge_failed(effect.effect_id, self.now)
+                self.core.apply(MergeFailed(effect.effect_id), self.now)
             case MergeSnapshots():
                 self._merge(effect)
             case DeleteSnapshots() if fails:
-                self.core.delete_failed(effect.effect_id, self.now)
+                self.core.apply(DeleteFailed(effect.effect_id), self.now)
             case DeleteSnapshots():
                 for bucket_id in effect.bucket_ids:
                     if bucket_id in self.catalogue:
                         self.catalogue.remove(bucket_id)
                     self.snapshots.pop(bucket_id, None)
-                self.core.snapshots_deleted(effect.effect_id)
+                self.core.apply(SnapshotsDeleted(effect.effect_id), self.now)
 
     def _merge(self, effect: MergeSnapshots) -> None:
         parts = [
@@ -192,8 +203,8 @@ class Desk(TwoClocks):
         gone = {source.bucket_id for source in effect.sources}
         self.catalogue = [known for known in self.catalogue if known not in gone] + [bucket_id]
         stored = PositionBitmap.of(rows.positions)
-        if not self.core.snapshots_merged(
-            effect.effect_id, bucket_id, bounds, snapshot_bytes=1, stored=stored, now=self.now
+        if not self.core.apply(
+            SnapshotsMerged(effect.effect_id, bucket_id, bounds, snapshot_bytes=1, stored=stored), self.now
         ):
             self.catalogue.remove(bucket_id)
             del self.snapshots[bucket_id]

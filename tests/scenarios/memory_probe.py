@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.engine.effect_results import SnapshotStored
 from delayed_tracker.core.engine.effects import LoadSegments, StoreSnapshot
 from delayed_tracker.core.rules.seal import SealedIndexes, seal
 from delayed_tracker.core.values.columns import Int64Array, index_columns
@@ -57,7 +58,7 @@ class Filled:
             assert not isinstance(effect, LoadSegments)
             if isinstance(effect, StoreSnapshot):
                 sealed: SealedIndexes = seal(effect.frozen)
-                self.core.snapshot_stored(effect.effect_id, effect.effect_id, sealed, snapshot_bytes=1, now=NOW)
+                self.core.apply(SnapshotStored(effect.effect_id, effect.effect_id, sealed, snapshot_bytes=1), NOW)
 
     def seal(self) -> "Filled":
         self.core.seal_now(NOW)

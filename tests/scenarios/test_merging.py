@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from delayed_tracker.core.engine.effect_results import MergeFailed
 from delayed_tracker.core.engine.effects import DeleteSnapshots, LoadSegments, MergeSnapshots, StoreSnapshot
 from delayed_tracker.core.rules.merge_plan import adjacent_with_fewest, merge_group_size
 from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
@@ -175,7 +176,7 @@ def test_a_merge_that_fails_where_none_was_possible_before_is_tried_again_once()
     def fail(**how: bool) -> None:
         (merge,) = (effect for effect in desk.waiting if isinstance(effect, MergeSnapshots))
         desk.waiting.remove(merge)
-        desk.core.merge_failed(merge.effect_id, desk.now, **how)
+        desk.core.apply(MergeFailed(merge.effect_id, **how), desk.now)
         desk.perform()
 
     seal_buckets(desk, [2] * 5)
@@ -206,7 +207,7 @@ def test_another_set_of_as_many_buckets_is_looked_at_again() -> None:
     seal_buckets(desk, [2] * 3, in_ms=1_000)
     while merges := [effect for effect in desk.waiting if isinstance(effect, MergeSnapshots)]:
         desk.waiting.remove(merges[0])
-        desk.core.merge_failed(merges[0].effect_id, desk.now, too_large=True)
+        desk.core.apply(MergeFailed(merges[0].effect_id, too_large=True), desk.now)
         desk.perform()
     desk.held.add(StoreSnapshot)
     desk.add([(4, 1, FAR), (5, 0, FAR)])
@@ -233,7 +234,7 @@ def test_groups_that_were_too_large_are_forgotten_with_their_buckets() -> None:
         desk.add([(ledger, entry, FAR) for ledger in range(first, first + 4) for entry in range(2)])
         while merges := [effect for effect in desk.waiting if isinstance(effect, MergeSnapshots)]:
             desk.waiting.remove(merges[0])
-            desk.core.merge_failed(merges[0].effect_id, desk.now, too_large=True)
+            desk.core.apply(MergeFailed(merges[0].effect_id, too_large=True), desk.now)
             desk.perform()
         known = {view.bucket_id for view in desk.core.buckets()}
         barred = desk.core._merger._too_large

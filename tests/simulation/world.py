@@ -21,6 +21,7 @@ from delayed_tracker.service.trackers.importing import SnapshotImport
 from delayed_tracker.storage.errors import StorageError
 from delayed_tracker.storage.memory import MemoryStorage
 from delayed_tracker.storage.testing.faulty import FaultPlan, FaultyStorage
+from tests.core.harness.unseen import check_unseen
 from tests.service.harness.imports import sent, snapshot
 from tests.service.harness.shell import KEY, TINY, elapse, make_registry, settle
 from tests.service.metrics.scraping import assert_balanced, parsed
@@ -364,7 +365,7 @@ class World:
     def audit(self):
         for poll in [poll for poll in self.polls if poll.done()]:
             self.polls.remove(poll)
-        self.host._core.check()
+        check_unseen(self.host._core)
         stats = self.host.stats()
         came = stats.added_count + stats.recovered_count
         went = stats.acked_count + stats.handed_off_count + stats.trimmed_count + stats.refused_as_due_count

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from delayed_tracker.core.engine.effect_results import MergeFailed
 from delayed_tracker.core.engine.effects import MergeSnapshots, StoreSnapshot
 from delayed_tracker.core.rules.seal import seal
 from delayed_tracker.core.values.columns import Position
@@ -88,5 +89,5 @@ def test_what_is_being_merged_stays_as_it_was(meanwhile):
     MEANWHILE[meanwhile](shell)
     merged = sorted(tuple(position) for source in merge.sources for position in source.live.to_columns())
     assert merged == sorted([*(tuple(position) for position in ALL), (9, 0)])
-    assert shell.core.merge_failed(merge.effect_id, shell.now) == (meanwhile != "clear")
+    assert shell.core.apply(MergeFailed(merge.effect_id), shell.now) == (meanwhile != "clear")
     shell.core.check()

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.engine.effect_results import SegmentsLoaded, SnapshotStored
 from delayed_tracker.core.engine.effects import LoadSegments, StoreSnapshot
 from delayed_tracker.core.engine.load_budget import LoadBudget
 from delayed_tracker.core.rules.seal import seal
@@ -39,7 +40,7 @@ class Stored:
         (store,) = self.core.take_effects()
         assert isinstance(store, StoreSnapshot)
         self.sealed = seal(store.frozen)
-        self.core.snapshot_stored(store.effect_id, 7, self.sealed, snapshot_bytes=1, now=at(0))
+        self.core.apply(SnapshotStored(store.effect_id, 7, self.sealed, snapshot_bytes=1), at(0))
         self.asked: list[LoadSegments] = []
 
     def wake(self, now_ms: int) -> None:
@@ -55,7 +56,7 @@ class Stored:
         for load in asked:
             starts = self.sealed.bounds.starts
             rows = self.sealed.indexes.take(slice(int(starts[load.first]), int(starts[load.last + 1])))
-            assert self.core.segments_loaded(load.effect_id, rows, at(now_ms))
+            assert self.core.apply(SegmentsLoaded(load.effect_id, rows), at(now_ms))
         self.take()
 
     def pop(self, count: int, now_ms: int) -> int:

@@ -1,6 +1,7 @@
 """A tracker with a home in every state there is, for tests that look into it."""
 
 from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.engine.effect_results import SegmentLoadFailed
 from delayed_tracker.core.engine.effects import LoadSegments, StoreSnapshot
 from delayed_tracker.core.engine.leases import Lease
 from delayed_tracker.core.engine.lifecycle import BucketLifecycle
@@ -36,7 +37,7 @@ class BusyTracker:
             shell.core.seal_now(shell.now)
             shell.store()
         _, failing = shell.asked(LoadSegments)
-        shell.core.segment_load_failed(failing.effect_id, shell.now, lost=False)
+        shell.core.apply(SegmentLoadFailed(failing.effect_id, lost=False), shell.now)
         shell.add(*[(FAR_MS + entry, RETRYING, entry) for entry in range(4)])
         shell.core.seal_now(shell.now)
         shell.fail_store()

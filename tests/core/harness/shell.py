@@ -4,6 +4,13 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.engine.effect_results import (
+    SegmentLoadFailed,
+    SegmentsLoaded,
+    SnapshotFailed,
+    SnapshotsDeleted,
+    SnapshotStored,
+)
 from delayed_tracker.core.engine.effects import DeleteSnapshots, Effect, LoadSegments, StoreSnapshot
 from delayed_tracker.core.rules.seal import SealedIndexes, seal
 from delayed_tracker.core.values.columns import IndexColumns, PositionColumns
@@ -71,11 +78,11 @@ class Shell(TwoClocks):
         self.last_bucket_id += 1
         sealed = seal(effect.frozen)
         self.snapshots[self.last_bucket_id] = sealed
-        self.core.snapshot_stored(effect.effect_id, self.last_bucket_id, sealed, snapshot_bytes=100, now=self.now)
+        self.core.apply(SnapshotStored(effect.effect_id, self.last_bucket_id, sealed, snapshot_bytes=100), self.now)
         return self.last_bucket_id
 
     def fail_store(self) -> None:
-        self.core.snapshot_failed(self.next(StoreSnapshot).effect_id, self.now)
+        self.core.apply(SnapshotFailed(self.next(StoreSnapshot).effect_id), self.now)
 
     def segments(self, effect: LoadSegments) -> IndexColumns:
         sealed = self.snapshots[effect.bucket_id]
@@ -85,11 +92,11 @@ class Shell(TwoClocks):
     def load(self) -> LoadSegments:
         """Let the first waiting load succeed."""
         effect = self.next(LoadSegments)
-        self.core.segments_loaded(effect.effect_id, self.segments(effect), self.now)
+        self.core.apply(SegmentsLoaded(effect.effect_id, self.segments(effect)), self.now)
         return effect
 
     def fail_load(self, *, lost: bool = False) -> None:
-        self.core.segment_load_failed(self.next(LoadSegments).effect_id, self.now, lost=lost)
+        self.core.apply(SegmentLoadFailed(self.next(LoadSegments).effect_id, lost=lost), self.now)
 
     def perform_all(self) -> None:
         """Let everything succeed that is asked for, and what follows from it."""
@@ -102,7 +109,7 @@ class Shell(TwoClocks):
                 effect = self.next(DeleteSnapshots)
                 for bucket_id in effect.bucket_ids:
                     self.snapshots.pop(bucket_id, None)
-                self.core.snapshots_deleted(effect.effect_id)
+                self.core.apply(SnapshotsDeleted(effect.effect_id), self.now)
             else:
                 return
 

@@ -144,7 +144,7 @@ def test_a_change_ends_the_lookup(change):
     assert looked_up(shell) > 0
     before = shell.core.contains(everything)
     CHANGES[change](shell)
-    shell.core.settle_and_check()
+    shell.core.check()
     assert shell.core._state.members.lookup_bytes == 0
     after = [shell.core.contains(everything.take(slice(row, row + 1))).item() for row in range(len(everything))]
     assert shell.core.contains(everything).tolist() == after

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.core.engine.effect_results import MergeFailed, SnapshotsMerged
 from delayed_tracker.core.engine.effects import DeleteSnapshots, MergeSnapshots, MergeSource
 from delayed_tracker.core.engine.load_budget import LoadBudget
 from delayed_tracker.core.rules.seal import FrozenIndexes, SealedIndexes, seal
@@ -45,25 +46,20 @@ class Reported:
     failed: list = field(default_factory=list)
     fenced: list = field(default_factory=list)
 
-    def snapshots_merged(self, effect, bucket_id, bounds, *, snapshot_bytes, stored):
-        self.merged.append((bucket_id, bounds, snapshot_bytes, stored))
-        return self.known
+    def apply(self, result):
+        match result:
+            case SnapshotsMerged():
+                self.merged.append((result.bucket_id, result.bounds, result.snapshot_bytes, result.stored))
+                return self.known
+            case MergeFailed():
+                self.failed.append((result.lost_bucket_ids, result.too_large))
+        return True
 
     def still_tracked(self, effect):
         tracked = PositionBitmap()
         for source in effect.sources:
             tracked.update(source.live)
         return tracked
-
-    def merge_failed(self, effect, *, lost_bucket_ids=(), too_large=False):
-        self.failed.append((lost_bucket_ids, too_large))
-        return True
-
-    def snapshots_deleted(self, effect):
-        return True
-
-    def delete_failed(self, effect):
-        return True
 
     def catalogue_fenced(self, epoch):
         self.fenced.append(epoch)
@@ -75,7 +71,7 @@ class Bench:
     def __init__(self, storage=None, **limits):
         self.storage = storage or ControlledStorage()
         self.clock = ManualClock()
-        self.reports = Reported()
+        self.results = Reported()
         self.limits = ServiceLimits(**limits)
         access = StorageAccess(
             self.storage,
@@ -87,7 +83,7 @@ class Bench:
         )
         account = EffectAccount(self.clock, Instruments(self.clock).operations)
         self.counters = account.counters
-        self.runner = EffectRunner(KEY, access, self.limits, reports=self.reports, account=account)
+        self.runner = EffectRunner(KEY, access, self.limits, results=self.results, account=account)
         self.next_effect_id = 1
 
     async def put(self, sealed: SealedIndexes) -> int:
@@ -175,7 +171,7 @@ async def _merge_equals_seal(buckets):
 
     await bench.perform(bench.effect(*sources))
 
-    ((bucket_id, bounds, snapshot_bytes, live),) = bench.reports.merged
+    ((bucket_id, bounds, snapshot_bytes, live),) = bench.results.merged
     assert await bench.storage.get_bucket_snapshot_metadata(bucket_id) == encoded.metadata
     count = len(expected.bounds)
     assert await bench.storage.get_bucket_snapshot_segments(bucket_id, 1, count) == list(encoded.segments)
@@ -199,7 +195,7 @@ async def test_hiccups_are_retried_and_the_second_pass_begins_anew():
     bench.storage.before["get_bucket_snapshot_segments"] = failing(None, StorageUnavailable("down"))
     bench.storage.after["create_bucket_snapshot"] = failing(StorageUnavailable("down"))
     await bench.perform(bench.effect(*sources))
-    ((bucket_id, bounds, snapshot_bytes, _),) = bench.reports.merged
+    ((bucket_id, bounds, snapshot_bytes, _),) = bench.results.merged
     assert bench.counters.storage_retries == 2
     assert snapshot_bytes == await bench.storage.get_bucket_snapshot_length(bucket_id)
     segments = await bench.storage.get_bucket_snapshot_segments(bucket_id, 1, len(bounds))
@@ -214,8 +210,8 @@ async def test_a_merge_that_cannot_be_finished_changes_nothing(operation):
     before = await bench.catalogued()
     bench.storage.before[operation] = failing(*[StorageUnavailable("down")] * 3)
     await bench.perform(bench.effect(*sources))
-    assert bench.reports.merged == []
-    assert bench.reports.failed == [((), False)]
+    assert bench.results.merged == []
+    assert bench.results.failed == [((), False)]
     assert await bench.catalogued() == before
     assert await bench.stored_ids() == [source.bucket_id for source in sources]
     assert (bench.counters.snapshots_merged, bench.counters.merges_failed) == (0, 1)
@@ -228,7 +224,7 @@ async def test_a_catalogue_write_applied_though_reported_failed_is_taken_back():
     before = await bench.catalogued()
     bench.storage.after["replace"] = failing(*[StorageUnavailable("down")] * 3)
     await bench.perform(bench.effect(*sources))
-    assert bench.reports.failed == [((), False)]
+    assert bench.results.failed == [((), False)]
     assert await bench.catalogued() == before
     assert await bench.stored_ids() == [source.bucket_id for source in sources]
 
@@ -241,7 +237,7 @@ async def test_what_cannot_be_taken_back_now_goes_with_the_next_catalogue_write(
     bench.storage.after["replace"] = failing(*[StorageUnavailable("down")] * 3)
     bench.storage.before["replace"] = failing(None, None, None, *[StorageUnavailable("down")] * 3)
     await bench.perform(bench.effect(*sources))
-    assert bench.reports.failed == [((), False)]
+    assert bench.results.failed == [((), False)]
     (merged,) = await bench.catalogued()
     assert set(await bench.stored_ids()) == {first.bucket_id, second.bucket_id, merged.bucket_id}
     await bench.perform(DeleteSnapshots(99, EPOCH, (first.bucket_id,)))
@@ -267,7 +263,7 @@ async def test_a_merge_that_the_core_has_forgotten_is_taken_back():
     bench = Bench()
     sources = await _two(bench)
     before = await bench.catalogued()
-    bench.reports.known = False
+    bench.results.known = False
     await bench.perform(bench.effect(*sources))
     assert await bench.catalogued() == before
     assert await bench.stored_ids() == [source.bucket_id for source in sources]
@@ -281,8 +277,8 @@ async def test_a_merge_under_an_old_epoch_is_fenced():
     before = await bench.catalogued()
     bench.storage.before["replace"] = failing(SnapshotConflict("newer"))
     await bench.perform(bench.effect(*sources))
-    assert bench.reports.fenced == [EPOCH]
-    assert bench.reports.failed == [((), False)]
+    assert bench.results.fenced == [EPOCH]
+    assert bench.results.failed == [((), False)]
     assert await bench.catalogued() == before
     assert await bench.stored_ids() == [source.bucket_id for source in sources]
 
@@ -296,7 +292,7 @@ class TestUnfitSources:
         sources = await _two(bench)
         await bench.storage.delete_bucket_snapshot(sources[1].bucket_id)
         await bench.perform(bench.effect(*sources))
-        assert bench.reports.failed == [((sources[1].bucket_id,), False)]
+        assert bench.results.failed == [((sources[1].bucket_id,), False)]
         assert (bench.counters.snapshots_missing, bench.counters.snapshots_corrupt) == (1, 0)
         assert await bench.stored_ids() == [sources[0].bucket_id]
 
@@ -312,7 +308,7 @@ class TestUnfitSources:
         )
         sources[1] = MergeSource(bucket_id, len(damaged), sources[1].live)
         await bench.perform(bench.effect(*sources))
-        assert bench.reports.failed == [((bucket_id,), False)]
+        assert bench.results.failed == [((bucket_id,), False)]
         assert (bench.counters.snapshots_missing, bench.counters.snapshots_corrupt) == (0, 1)
 
     async def test_one_that_vanishes_between_the_passes_leaves_no_half_snapshot(self):
@@ -325,7 +321,7 @@ class TestUnfitSources:
 
         bench.storage.before["create_bucket_snapshot"] = vanish
         await bench.perform(bench.effect(*sources))
-        assert bench.reports.failed == [((sources[0].bucket_id,), False)]
+        assert bench.results.failed == [((sources[0].bucket_id,), False)]
         assert await bench.stored_ids() == [sources[1].bucket_id]
 
 
@@ -335,7 +331,7 @@ async def test_a_merge_whose_metadata_would_not_fit_ends_in_the_first_pass():
     sources = await _two(bench)
     bench.storage.calls.clear()
     await bench.perform(bench.effect(*sources))
-    assert bench.reports.failed == [((), True)]
+    assert bench.results.failed == [((), True)]
     assert set(bench.storage.calls) == {"get_bucket_snapshot_segments"}
 
 
@@ -358,7 +354,7 @@ async def _peak_bytes(path, count):
     finally:
         tracemalloc.stop()
         await bench.storage.close()
-    ((_, bounds, _, live),) = bench.reports.merged
+    ((_, bounds, _, live),) = bench.results.merged
     assert int(bounds.count.sum()) == len(live) == 2 * count
     return peak
 

@@ -1,35 +1,84 @@
-"""TrackerCore: the verbs of one tracker. Calls in, outcomes and effects out; no waiting, no clock, no randomness.
+"""TrackerCore: the verbs of one tracker. Calls in, results of verbs and effects out; no waiting, no clock, no randomness.
 
-After each call the owner drains :meth:`TrackerCore.take_effects` and looks at :meth:`TrackerCore.next_wakeup`. An error
-applies nothing. Time enters with each verb: the wall clock for deadlines, which may step, and elapsed time for durations.
+After each call the owner drains :meth:`TrackerCore.take_effects` and reads :meth:`TrackerCore.next_wakeup`. An error
+applies nothing. Time is an argument of each verb: the wall clock for deadlines, which may step, and elapsed time for
+durations.
 """
 
-import copy
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import accumulate, pairwise
 
+import numpy as np
+
+from delayed_tracker.core.engine import adding
+from delayed_tracker.core.engine.effect_results import (
+    DeleteFailed,
+    EffectResult,
+    MergeFailed,
+    SegmentLoadFailed,
+    SegmentsLoaded,
+    SnapshotFailed,
+    SnapshotsDeleted,
+    SnapshotsMerged,
+    SnapshotStored,
+)
+from delayed_tracker.core.engine.effects import Effect
+from delayed_tracker.core.engine.handing_out import take_due
+from delayed_tracker.core.engine.leases import LeaseAck
+from delayed_tracker.core.engine.lifecycle import BucketLifecycle
 from delayed_tracker.core.engine.load_budget import LoadBudget, LoadShare
+from delayed_tracker.core.engine.merger import BucketMerger
 from delayed_tracker.core.engine.state import TrackerState
-from delayed_tracker.core.handing_out import HandingOutVerbs
 from delayed_tracker.core.index.buckets import SnapshotSegments
 from delayed_tracker.core.index.packed_bounds import PackedBounds
+from delayed_tracker.core.inspect import inspection
 from delayed_tracker.core.inspect.invariants import check_invariants
-from delayed_tracker.core.results import TrackerClosed
+from delayed_tracker.core.inspect.numbers import event_counts, tracker_numbers
+from delayed_tracker.core.inspect.stats import bucket_views, tracker_stats
 from delayed_tracker.core.rules.recovery import RecoveryPlan
-from delayed_tracker.core.values.columns import BEFORE_ALL, Position
-from delayed_tracker.core.values.errors import InvalidInput, InvariantViolation
-from delayed_tracker.core.values.instant import Instant, Wakeup
-from delayed_tracker.core.values.limits import TrackerLimits
-from delayed_tracker.core.values.verb_results import TrimOutcome
+from delayed_tracker.core.values.columns import (
+    BEFORE_ALL,
+    INT63_MAX,
+    BoolArray,
+    IndexColumns,
+    Position,
+    PositionColumns,
+)
+from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput, InvariantViolation
+from delayed_tracker.core.values.instant import Instant, Wakeup, earliest
+from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.core.values.verb_results import (
+    AddOutcome,
+    BucketView,
+    CancelOutcome,
+    Delivery,
+    Explanation,
+    ExtendOutcome,
+    LeaseOutcome,
+    TrackerStats,
+    TrimOutcome,
+)
 
 _LEASE_ID_BITS = 32
 """Leases of one epoch have ids of their own, as long as there are fewer than 2^32."""
+_SETTLE_AFTER_MS = 1_000
+"""Consumed positions keep their bits for at most this long."""
+_GONE_MAX = 65_536
+"""More consumed positions than this are cleared at once."""
 
 
-class TrackerCore(HandingOutVerbs):
-    """One subscription's delayed positions: which are tracked, which are due, which are in somebody's hands.
+class TrackerClosed(DelayedTrackerError):
+    """The tracker was closed or deleted; open it again."""
 
-    Membership is the only truth: one bit in exactly one home for each tracked position (design 3.3). Copies in queues
-    and snapshots count only under their own home's bit.
+    reason = "TRACKER_CLOSED"
+
+
+class TrackerCore:
+    """The delayed positions of one subscription: tracked, due, or leased.
+
+    Membership is the only truth: one bit in exactly one bucket for each tracked position. Copies in runs and snapshots
+    count only under the bit of their own bucket. Reading changes nothing that a caller can see and asks for no effect.
 
     Args:
         limits: bounds and durations.
@@ -38,8 +87,11 @@ class TrackerCore(HandingOutVerbs):
     """
 
     def __init__(self, limits: TrackerLimits, *, epoch: int = 0, mark_delete: Position = BEFORE_ALL) -> None:
-        alone = LoadBudget(limits.loaded_indexes_max).share()
-        super().__init__(TrackerState(limits, epoch=epoch, mark_delete=mark_delete), alone)
+        self._state = TrackerState(limits, epoch=epoch, mark_delete=mark_delete)
+        self._lifecycle = BucketLifecycle(self._state, LoadBudget(limits.loaded_indexes_max).share())
+        self._merger = BucketMerger(self._state, self._lifecycle)
+        self._settle_at_ms: int | None = None
+        self._closed = False
 
     @classmethod
     def recovered(
@@ -54,7 +106,7 @@ class TrackerCore(HandingOutVerbs):
         last_seal_number: int = 0,
         loads: bool = True,
     ) -> "TrackerCore":
-        """A tracker with the buckets that a plan keeps; effects delete the others and load what is nearly due.
+        """Return a tracker with the buckets that a plan keeps; effects delete the others and load what is nearly due.
 
         Seal numbers go on above ``last_seal_number``, the highest in the catalogue. Without ``loads`` it loads nothing
         before :meth:`load_within`.
@@ -62,7 +114,7 @@ class TrackerCore(HandingOutVerbs):
         core = cls(limits, epoch=epoch, mark_delete=mark_delete)
         state = core._state
         state.last_seal_number = last_seal_number
-        # Acks of leases from before a restart are no errors: their ids are known, and what they handed out is not.
+        # Acks of leases from before a restart are no errors: their ids were given out, and what they returned is unknown.
         state.leases.number_after((epoch - 1) << _LEASE_ID_BITS)
         core._insert(plan)
         gone = (*plan.delete, *lost_bucket_ids)
@@ -73,11 +125,390 @@ class TrackerCore(HandingOutVerbs):
         return core
 
     def load_within(self, share: LoadShare, now: Instant) -> None:
-        """Load only what a budget leaves that is shared with others; before anything was loaded."""
+        """Load only what a budget leaves that is shared with other trackers; called before anything was loaded."""
         self._require_open()
         assert not self._lifecycle.load_share.held_count
         self._lifecycle.load_share = share
         self._finish(now)
+
+    # -- adding --------------------------------------------------------------------------------------------------------
+
+    def add(self, indexes: IndexColumns, now: Instant) -> AddOutcome:
+        """Track indexes, in order, in one step; any order of ledgers is legal.
+
+        If a position is repeated in the batch, the first one wins. A leased position stays as it is. Otherwise due is
+        checked before duplicate; a tracked position that is due is no longer tracked, because the dispatcher sends it now.
+
+        Returns: the outcome of each; offsets ascend.
+        Raises: TrackerClosed.
+        Cost: O(n) and a bitmap operation per ledger; sealing is O(1) here.
+        """
+        self._require_open()
+        state = self._state
+        accepted, outcome = indexes, AddOutcome.all_added(len(indexes))
+        if not adding.put_if_above(state, indexes, now.wall_ms):
+            decision = adding.decide_add(self._settled(), indexes, now.wall_ms)
+            accepted, outcome = self._track(indexes, decision), decision.outcome()
+        counters = state.counters
+        counters.added += len(accepted)
+        counters.due_on_offer += len(outcome.due)
+        counters.duplicate += len(outcome.duplicate)
+        counters.beyond_max_delay += len(outcome.beyond_max_delay)
+        counters.below_mark_delete += len(outcome.below_mark_delete)
+        self._finish(now)
+        if state.fixed_delay is not None:
+            state.fixed_delay.note_offered(accepted, any_due=bool(len(outcome.due)))
+        return outcome
+
+    def _track(self, indexes: IndexColumns, decision: adding.AddDecision) -> IndexColumns:
+        fresh, refused = decision.fresh, decision.refused
+        accepted = indexes if fresh.all() else indexes.take(fresh)
+        if refused.any():
+            changing = refused | fresh
+            adding.refuse_and_place(self._state, self._lifecycle, indexes.take(changing), refused[changing])
+        else:
+            adding.place(self._state, self._lifecycle, accepted)
+        return accepted
+
+    def would_track(self, indexes: IndexColumns, now: Instant) -> bool:
+        """Return True if adding a batch would track a position that is not tracked yet. O(n), changes nothing."""
+        self._require_open()
+        return adding.would_track(self._look(), indexes, now.wall_ms)
+
+    def cancel(self, positions: PositionColumns, now: Instant) -> CancelOutcome:
+        """Forget positions that are not leased. A replay adds them again unless the cursor acknowledges them too."""
+        self._require_open()
+        state = self._settled()
+        leased = state.leases.bits.contains(positions)
+        tracked = state.members.contains(positions) & ~leased
+        cancelled = 0
+        if tracked.any():
+            state.leases.ended.forget(positions.take(tracked))
+            cancelled, homes = state.drop(positions.take(tracked))
+            state.counters.cancelled += cancelled
+            self._lifecycle.retire(homes)
+        self._finish(now)
+        return CancelOutcome(cancelled, np.flatnonzero(leased), np.flatnonzero(~tracked & ~leased))
+
+    # -- sealing -------------------------------------------------------------------------------------------------------
+
+    def seal_now(self, now: Instant) -> int:
+        """Seal the mutable bucket and return the number of its positions; 0 in a tracker in memory."""
+        self._require_open()
+        self._settled()
+        count = 0 if self._state.limits.kind is TrackerKind.IN_MEMORY else len(self._state.mutable.bits)
+        if count:
+            self._lifecycle.seal(self._state.mutable)
+            self._finish(now)
+        return count
+
+    def seal_open(self, now: Instant) -> int:
+        """Seal the mutable and the late bucket, however small, and return the number of their positions.
+
+        A tracker in memory seals nothing.
+        """
+        self._require_open()
+        state = self._settled()
+        if state.limits.kind is TrackerKind.IN_MEMORY:
+            return 0
+        filled = [home for home in (state.mutable, state.late) if home.bits]
+        count = sum(len(home.bits) for home in filled)
+        for home in filled:
+            self._lifecycle.seal(home)
+        self._finish(now)
+        return count
+
+    def next_seal_number(self) -> int:
+        """Take the seal number of a bucket that was frozen elsewhere and is about to rank above all others."""
+        self._require_open()
+        return self._state.next_seal_number()
+
+    # -- handing out ---------------------------------------------------------------------------------------------------
+
+    def pop_due(self, max_count: int, now: Instant, *, lease_ms: int) -> Delivery:
+        """Hand out the earliest due indexes that are in memory, without waiting for segments that are loading.
+
+        Args:
+            max_count: at most this many, >= 1.
+            now: leases that have expired by now return first.
+            lease_ms: the duration of the lease; 0 hands off and forgets them (PIP-195's behaviour).
+        Returns: rows ascending by (deliver_at_ms, ledger_id, entry_id), each position once.
+        Raises: InvalidInput, TrackerClosed.
+        Cost: O(n log n) for n rows handed out, plus the copies passed over that do not count.
+        """
+        self._require_open()
+        if max_count < 1:
+            raise InvalidInput("max_messages", max_count, "give 1 or more")
+        if not 0 <= lease_ms <= INT63_MAX - max(now):
+            raise InvalidInput("lease_ms", lease_ms, "give 0 or more milliseconds")
+        self._expire(now)
+        state = self._state
+        cutoff_ms = state.limits.cutoff_ms(now.wall_ms)
+        indexes = IndexColumns.concat(take_due(state, self._lifecycle, cutoff_ms, max_count, forget=lease_ms == 0))
+        delivery = Delivery(indexes)
+        if lease_ms == 0:
+            state.counters.handed_off += len(indexes)
+        elif len(indexes):
+            lease_id = state.leases.grant(indexes, now.elapsed_ms + lease_ms)
+            delivery = Delivery(indexes, lease_id, now.wall_ms + lease_ms)
+        self._settle_soon(now)
+        self._finish(now)
+        return delivery
+
+    def divide(self, delivery: Delivery, counts: Sequence[int]) -> list[Delivery]:
+        """Divide a delivery into several, each under a lease of its own, before anything else is done with its lease.
+
+        Args:
+            delivery: as :meth:`pop_due` just returned it.
+            counts: the most rows that each part takes, 1 or more; together no fewer than there are.
+        Returns: the parts in order, without those that took nothing; at least one.
+        """
+        indexes = delivery.indexes
+        firsts = [0, *(first for first in accumulate(counts[:-1]) if first < len(indexes))]
+        if len(firsts) == 1:
+            return [delivery]
+        parts = [indexes.take(slice(first, end)) for first, end in pairwise([*firsts, len(indexes)])]
+        leases = self._state.leases.divide(delivery.lease_id, parts)
+        return [Delivery(part, lease_id, delivery.expires_at_ms) for part, lease_id in zip(parts, leases, strict=True)]
+
+    # -- leases --------------------------------------------------------------------------------------------------------
+
+    def ack(self, lease_id: int, positions: PositionColumns, now: Instant) -> LeaseOutcome:
+        """Forget positions that were delivered.
+
+        A lease that has expired still acknowledges the positions that it returned, as long as it is remembered and the
+        position was not leased again, given back or rescheduled. Any other tracked position is ``stale`` and unchanged.
+
+        Raises: InvalidInput for a lease id never given out, TrackerClosed.
+        """
+        self._require_open()
+        outcome = self._ack(lease_id, positions, now)
+        self._finish(now)
+        return outcome
+
+    def ack_leases(self, acks: Sequence[LeaseAck], now: Instant) -> list[LeaseOutcome]:
+        """Acknowledge positions of several leases, in order.
+
+        Returns: the outcome of each; a lease that holds another number of positions than the ack says is unchanged.
+        Raises: InvalidInput for a lease id never given out, TrackerClosed; nothing was changed.
+        """
+        self._require_open()
+        leases = self._state.leases
+        for ack in acks:
+            leases.require_issued(ack.lease_id)
+        outcomes = []
+        for ack in acks:
+            positions = leases.of(ack.lease_id).positions if ack.positions is None else ack.positions
+            if ack.positions is None and len(positions) != ack.held_count:
+                outcomes.append(LeaseOutcome.all_done(0))
+            else:
+                outcomes.append(self._ack(ack.lease_id, positions, now))
+        self._finish(now)
+        return outcomes
+
+    def _ack(self, lease_id: int, positions: PositionColumns, now: Instant) -> LeaseOutcome:
+        if self._state.leases.end_whole(lease_id, positions):
+            self._state.forget_soon(positions)
+            self._state.counters.acked += len(positions)
+            self._settle_soon(now)
+            return LeaseOutcome.all_done(len(positions))
+        state = self._settled()
+        held, stale, free = state.leases.sort_out(lease_id, positions)
+        acked = 0
+        if held.any():
+            state.leases.release(lease_id, positions.take(held))
+            count, homes = state.take_bits(positions.take(held))
+            acked += count
+            self._lifecycle.retire(homes)
+        unknown = free
+        if free.any():
+            tracked = free & state.members.contains(positions)
+            unknown = free & ~tracked
+            late = tracked & state.leases.ended.handed_out_by(lease_id, positions, now.elapsed_ms)
+            stale |= tracked & ~late
+            if late.any():
+                state.leases.ended.forget(positions.take(late))
+                count, homes = state.drop(positions.take(late))
+                acked += count
+                self._lifecycle.retire(homes)
+        state.counters.acked += acked
+        return LeaseOutcome(acked, np.flatnonzero(stale), np.flatnonzero(unknown))
+
+    def nack(
+        self, lease_id: int, positions: PositionColumns, now: Instant, *, deliver_at_ms: int | None = None
+    ) -> LeaseOutcome:
+        """Give leased positions back: due again at once, or rescheduled to a new deadline.
+
+        Raises: InvalidInput for a lease id never given out or a deadline out of range, TrackerClosed.
+        """
+        self._require_open()
+        if deliver_at_ms is not None and not 0 <= deliver_at_ms <= INT63_MAX:
+            raise InvalidInput("deliver_at_ms", deliver_at_ms, f"give milliseconds from 0 to {INT63_MAX}")
+        state = self._settled()
+        held, stale, free = state.leases.sort_out(lease_id, positions)
+        if free.any():
+            tracked = free & state.members.contains(positions)
+            # The position was given back, even if too late to matter: a later ack of this lease is not accepted.
+            late = tracked & state.leases.ended.handed_out_by(lease_id, positions, now.elapsed_ms)
+            state.leases.ended.forget(positions.take(late))
+            stale |= tracked
+            free &= ~tracked
+        returned = IndexColumns.empty()
+        if held.any():
+            returned = state.leases.release(lease_id, positions.take(held))
+            if deliver_at_ms is None:
+                state.give_back(returned)
+            else:
+                self._reschedule(returned, deliver_at_ms)
+        self._finish(now)
+        return LeaseOutcome(len(returned), np.flatnonzero(stale), np.flatnonzero(free))
+
+    def _reschedule(self, indexes: IndexColumns, deliver_at_ms: int) -> None:
+        # The snapshot has the old deadline: the position moves to a bucket in memory.
+        state = self._state
+        _, homes = state.take_bits(indexes.positions)
+        deadlines = np.full(len(indexes), deliver_at_ms, np.int64)
+        rescheduled = IndexColumns(deadlines, indexes.ledger_id, indexes.entry_id)
+        adding.place(state, self._lifecycle, rescheduled)
+        self._lifecycle.retire(homes)
+        if state.fixed_delay is not None:
+            state.fixed_delay.note_offered(rescheduled, any_due=False)
+
+    def extend(self, lease_id: int, positions: PositionColumns | None, now: Instant, *, lease_ms: int) -> ExtendOutcome:
+        """Set a new expiry, counted from now, for positions that a lease holds.
+
+        Args:
+            lease_id: as a poll returned it.
+            positions: None for everything that the lease still holds.
+            now: leases that have expired by now return first, and are stale.
+            lease_ms: 1 or more.
+        Raises: InvalidInput for a lease id never given out or a lease time out of range, TrackerClosed.
+        """
+        self._require_open()
+        if not 1 <= lease_ms <= INT63_MAX - max(now):
+            raise InvalidInput("lease_ms", lease_ms, "give 1 or more milliseconds")
+        self._settled().leases.require_issued(lease_id)
+        self._expire(now)
+        leases = self._state.leases
+        if positions is None:
+            positions = leases.of(lease_id).positions
+        held, stale, free = leases.sort_out(lease_id, positions)
+        tracked = free & self._state.members.contains(positions)
+        if held.any():
+            leases.extend(lease_id, positions.take(held), now.elapsed_ms + lease_ms)
+        self._finish(now)
+        return ExtendOutcome(
+            int(held.sum()), now.wall_ms + lease_ms, np.flatnonzero(stale | tracked), np.flatnonzero(free & ~tracked)
+        )
+
+    def expire_leases(self, now: Instant) -> int:
+        """Return the positions of expired leases to the tracker, and their number."""
+        self._require_open()
+        count = self._expire(now)
+        self._finish(now)
+        return count
+
+    def _expire(self, now: Instant) -> int:
+        first_ms = self._state.leases.next_expiry_ms()
+        if first_ms is None or first_ms > now.elapsed_ms:
+            return 0
+        # Together: one by one, 100 leases that expire at once are sorted and joined 100 times.
+        expired = IndexColumns.concat(self._state.leases.expire(now.elapsed_ms))
+        self._state.give_back(expired)
+        self._state.counters.lease_expired += len(expired)
+        return len(expired)
+
+    def _release_all(self) -> None:
+        self._state.give_back(IndexColumns.concat(self._state.leases.release_all()))
+
+    # -- the cursor and the owner --------------------------------------------------------------------------------------
+
+    def advance_mark_delete(self, position: Position, now: Instant) -> TrimOutcome:
+        """Drop everything at or below a position, leased or not; a position below the current one changes nothing.
+
+        Raises: InvalidInput for a ledger below 0 or an entry below -1, TrackerClosed.
+        Cost: O(buckets + ledgers + leases).
+        """
+        self._require_open()
+        if position.ledger_id < 0 or position.entry_id < -1:
+            raise InvalidInput("mark_delete", str(position), "give a ledger from 0 and an entry from -1")
+        if position <= self._state.mark_delete:
+            return TrimOutcome(self._state.mark_delete, 0)
+        self._settled()
+        trimmed = self._trim(position)
+        self._finish(now)
+        return TrimOutcome(position, trimmed)
+
+    def _trim(self, position: Position) -> int:
+        state = self._state
+        state.mark_delete = position
+        trimmed, homes = state.trim(position)
+        state.counters.trimmed += trimmed
+        self._lifecycle.retire(homes)
+        return trimmed
+
+    def reset_cursor(self, mark_delete: Position, now: Instant) -> int:
+        """Clear the tracker and take a new mark-delete position, higher or lower. The replay adds everything again.
+
+        Raises: InvalidInput for a position that is neither BEFORE_ALL nor a ledger from 0 and an entry from -1.
+        """
+        self._require_open()
+        if mark_delete != BEFORE_ALL and (mark_delete.ledger_id < 0 or mark_delete.entry_id < -1):
+            raise InvalidInput("mark_delete", str(mark_delete), "give a ledger from 0 and an entry from -1")
+        self._state.mark_delete = mark_delete
+        return self.clear(now)
+
+    def begin_epoch(self, epoch: int, now: Instant) -> None:
+        """Begin the epoch of a new owner: all leases return. Effects in flight stay valid; the old epoch may fail to commit."""
+        self._require_open()
+        if epoch <= self._state.epoch:
+            raise InvalidInput("epoch", epoch, f"give more than {self._state.epoch}")
+        self._settled().epoch = epoch
+        self._release_all()
+        self._lifecycle.replay_required = False
+        self._finish(now)
+
+    def clear(self, now: Instant) -> int:
+        """Forget every position, delete every snapshot, and return the number of positions.
+
+        A barrier: the epoch rises, leases are void, and results of effects of before are ignored.
+        """
+        self._require_open()
+        cleared = self._forget_everything()
+        self._finish(now)
+        return cleared
+
+    def adopt(self, plan: RecoveryPlan, *, mark_delete: Position, now: Instant) -> int:
+        """Replace every position by the buckets that a plan keeps, and return the number of positions replaced.
+
+        A barrier, as :meth:`clear`. The higher of the two mark-delete positions is in force from now on. The next owner
+        replays from there, which adds what was only in memory.
+        """
+        self._require_open()
+        replaced = self._forget_everything(plan.delete)
+        self._insert(plan)
+        self._trim(max(self._state.mark_delete, mark_delete))
+        self._finish(now)
+        return replaced
+
+    def delete(self, now: Instant) -> int:
+        """Clear the tracker and refuse every later call: the subscription is gone. Returns the number of positions."""
+        cleared = self.clear(now)
+        self.load_share.stop_waiting()
+        self._closed = True
+        return cleared
+
+    def close(self, now: Instant) -> None:
+        """Void all leases and refuse later verbs. Snapshots stay; the mutable bucket is not sealed, a replay covers it.
+
+        Results of effects in flight are still applied. Closing twice is harmless.
+        """
+        if not self._closed:
+            self._settled()
+            self._release_all()
+            self._finish(now)
+            self.load_share.stop_waiting()
+            self._closed = True
 
     def _insert(self, plan: RecoveryPlan) -> None:
         state = self._state
@@ -93,47 +524,6 @@ class TrackerCore(HandingOutVerbs):
             state.counters.tracked += len(bucket.bits)
             state.counters.recovered += len(bucket.bits)
 
-    # -- the cursor and the owner --------------------------------------------------------------------------------------
-
-    def advance_mark_delete(self, position: Position, now: Instant) -> TrimOutcome:
-        """Drop everything at or below a position, leased or not; a position below the current one changes nothing.
-
-        Raises: InvalidInput for a ledger below 0 or an entry below -1, TrackerClosed.
-        Cost: O(homes + ledgers + leases).
-        """
-        self._require_open()
-        if position.ledger_id < 0 or position.entry_id < -1:
-            raise InvalidInput("mark_delete", str(position), "give a ledger from 0 and an entry from -1")
-        if position <= self._state.mark_delete:
-            return TrimOutcome(self._state.mark_delete, 0)
-        state = self._settled()
-        state.mark_delete = position
-        trimmed, homes = state.trim(position)
-        state.counters.trimmed += trimmed
-        self._retire(homes)
-        self._finish(now)
-        return TrimOutcome(position, trimmed)
-
-    def begin_epoch(self, epoch: int, now: Instant) -> None:
-        """A new owner: all leases return at once. Effects in flight stay valid; the old epoch may fail to commit."""
-        self._require_open()
-        if epoch <= self._state.epoch:
-            raise InvalidInput("epoch", epoch, f"give more than {self._state.epoch}")
-        self._settled().epoch = epoch
-        self._release_all()
-        self._lifecycle.replay_required = False
-        self._finish(now)
-
-    def clear(self, now: Instant) -> int:
-        """Forget every position and delete every snapshot; returns how many positions there were.
-
-        A barrier: the epoch rises, leases are void, and results of effects asked for earlier are ignored.
-        """
-        self._require_open()
-        cleared = self._forget_everything()
-        self._finish(now)
-        return cleared
-
     def _forget_everything(self, unwanted: Sequence[int] = ()) -> int:
         state = self._settled()
         cleared = state.counters.tracked
@@ -145,57 +535,49 @@ class TrackerCore(HandingOutVerbs):
         state.counters.cleared += cleared
         return cleared
 
-    def adopt(self, plan: RecoveryPlan, *, mark_delete: Position, now: Instant) -> int:
-        """Put the buckets that a plan keeps in the place of every position; returns how many positions there were.
+    # -- effects and time ----------------------------------------------------------------------------------------------
 
-        A barrier, as :meth:`clear`. The higher of the two mark-delete positions is in force from now on. Whoever opens the
-        tracker next replays from there, which brings back what was only in memory.
-        """
-        self._require_open()
-        replaced = self._forget_everything(plan.delete)
-        self._insert(plan)
-        state = self._state
-        state.mark_delete = max(state.mark_delete, mark_delete)
-        trimmed, homes = state.trim(state.mark_delete)
-        state.counters.trimmed += trimmed
-        self._retire(homes)
+    def take_effects(self) -> list[Effect]:
+        """Return the effects asked for since the last call, in order; each needs exactly one result."""
+        return self._lifecycle.take_effects()
+
+    def apply(self, result: EffectResult, now: Instant) -> bool:
+        """Apply the result of an effect. Returns False if the effect is forgotten: then nothing was changed."""
+        lifecycle, merger = self._lifecycle, self._merger
+        match result:
+            case SegmentsLoaded():
+                known = lifecycle.segments_loaded(result.effect_id, result.indexes, now)
+            case SnapshotsDeleted():
+                return lifecycle.snapshots_deleted(result.effect_id)
+            case DeleteFailed():
+                return lifecycle.delete_failed(result.effect_id, now)
+            case SnapshotStored():
+                self._settled()
+                known = lifecycle.snapshot_stored(
+                    result.effect_id, result.bucket_id, result.sealed, result.snapshot_bytes, now
+                )
+            case SnapshotFailed():
+                self._settled()
+                known = lifecycle.snapshot_failed(result.effect_id, now)
+            case SegmentLoadFailed():
+                self._settled()
+                known = lifecycle.segment_load_failed(result.effect_id, now, lost=result.lost)
+            case SnapshotsMerged():
+                self._settled()
+                known = merger.merged(
+                    result.effect_id,
+                    result.bucket_id,
+                    result.bounds,
+                    snapshot_bytes=result.snapshot_bytes,
+                    stored=result.stored,
+                )
+            case MergeFailed():
+                self._settled()
+                known = merger.failed(
+                    result.effect_id, now, lost_bucket_ids=result.lost_bucket_ids, too_large=result.too_large
+                )
         self._finish(now)
-        return replaced
-
-    def next_seal_number(self) -> int:
-        """Take the seal number of a bucket that others froze and that is about to stand above all there are."""
-        self._require_open()
-        return self._state.next_seal_number()
-
-    def reset_cursor(self, mark_delete: Position, now: Instant) -> int:
-        """The cursor was moved, forward or back: clear, and take its new position. The replay brings everything again.
-
-        Raises: InvalidInput for a position that is neither BEFORE_ALL nor a ledger from 0 and an entry from -1.
-        """
-        self._require_open()
-        if mark_delete != BEFORE_ALL and (mark_delete.ledger_id < 0 or mark_delete.entry_id < -1):
-            raise InvalidInput("mark_delete", str(mark_delete), "give a ledger from 0 and an entry from -1")
-        self._state.mark_delete = mark_delete
-        return self.clear(now)
-
-    def delete(self, now: Instant) -> int:
-        """Clear, and refuse everything from now on: the subscription is gone."""
-        cleared = self.clear(now)
-        self.load_share.stop_waiting()
-        self._closed = True
-        return cleared
-
-    def close(self, now: Instant) -> None:
-        """Void all leases and refuse verbs; snapshots stay, the mutable bucket is not sealed (a replay covers it).
-
-        Results of effects in flight are still taken. Closing twice is harmless.
-        """
-        if not self._closed:
-            self._settled()
-            self._release_all()
-            self._finish(now)
-            self.load_share.stop_waiting()
-            self._closed = True
+        return known
 
     def wake(self, now: Instant) -> None:
         """Do everything that time alone causes: expire leases, retry failed effects, load what is nearly due."""
@@ -206,23 +588,199 @@ class TrackerCore(HandingOutVerbs):
             self._state.leases.ended.sweep(now.elapsed_ms)
             self._finish(now)
 
-    def check(self) -> None:
-        """Verify every invariant of design 3.3 that can be seen from inside. Raises InvariantViolation. O(everything)."""
-        # Before anything is settled: a bucket that this finds drained lets merges be planned only when it is.
-        self._merger.check(planning=not self._closed)
-        # Looking at bits would settle them: a tracker that defers goes on as if nobody had.
-        twin = copy.deepcopy(self) if self._state.defers else self
-        wakeup = self.next_wakeup()
-        for moment, settled in zip(wakeup, twin.settle_and_check(), strict=True):
-            if settled is not None and (moment is None or moment > settled):
-                raise InvariantViolation(f"nobody wakes up at {settled}; before bits were settled, at {moment}")
+    def _finish(self, now: Instant) -> None:
+        """End a change: make the next deadline exact, begin retries and merges, load segments that are nearly due."""
+        self._state.settle()
+        if self._state.fixed_delay is not None:
+            self._state.fixed_delay.note_tracked(self._state.counters.tracked)
+        if not self._closed:
+            if (
+                self._lifecycle.is_retry_due(now)
+                or self._merger.is_wanted(now)
+                or self._lifecycle.settling_may_make_room()
+            ):
+                self._settled()
+                self._lifecycle.retry_due(now)
+                self._merger.merge_if_needed(now)
+            self._lifecycle.note_loaded()
+            self._lifecycle.prefetch(now)
+        else:
+            self._lifecycle.note_loaded()
 
-    def settle_and_check(self) -> Wakeup:
-        """Verify everything after putting bits and runs in their places; returns the next wake-up."""
-        state = self._settled()
+    def _settled(self) -> TrackerState:
+        """Clear the bits of consumed positions, retire drained buckets, and return the state; for changes."""
+        self._lifecycle.settle_bits()
+        self._settle_at_ms = None
+        return self._state
+
+    def _look(self) -> TrackerState:
+        """Return the state with the bits of consumed positions cleared; for reading. Drained buckets stay until a change."""
+        self._state.settle_bits()
+        self._lifecycle.note_loaded()
+        return self._state
+
+    def _settle_soon(self, now: Instant) -> None:
+        """Put merged rows away once they are used up, and arrange that bits are cleared soon, if not at once."""
+        state = self._state
+        if not state.heap.ready:
+            state.heap.put_ready_away()
+            if state.gone_count and (not state.leases.leased_count or state.gone_count >= _GONE_MAX):
+                self._settled()
+        if self._settle_at_ms is None and not state.is_settled:
+            self._settle_at_ms = now.elapsed_ms + _SETTLE_AFTER_MS
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise TrackerClosed("the tracker is closed; open it again")
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    @property
+    def limits(self) -> TrackerLimits:
+        """The bounds and durations of the tracker."""
+        return self._state.limits
+
+    @property
+    def epoch(self) -> int:
+        """The epoch in force."""
+        return self._state.epoch
+
+    @property
+    def mark_delete(self) -> Position:
+        """Everything at or below is acknowledged."""
+        return self._state.mark_delete
+
+    @property
+    def replay_required(self) -> bool:
+        """True if positions were lost with a snapshot: the dispatcher must replay from mark-delete + 1."""
+        return self._lifecycle.replay_required
+
+    @property
+    def leased_count(self) -> int:
+        """Positions leased now. O(1)."""
+        return self._state.leases.leased_count
+
+    @property
+    def load_share(self) -> LoadShare:
+        """The tracker's part of the rows of snapshots that all trackers may hold in memory together."""
+        return self._lifecycle.load_share
+
+    def __len__(self) -> int:
+        """Positions tracked, leased ones included."""
+        return self._state.counters.tracked
+
+    def unstored_counts(self) -> tuple[int, int]:
+        """Return the positions in memory that no snapshot has, and the part of them that is being stored or retried.
+
+        O(1). Positions consumed in the last second may still count.
+        """
+        state = self._state
+        return len(state.mutable.bits) + len(state.late.bits) + state.sealing_count, state.sealing_count
+
+    def contains(self, positions: PositionColumns) -> BoolArray:
+        """Return for each position True if it is tracked; leased ones are. O(n), mostly without a step for each ledger."""
+        return self._look().members.contains(positions)
+
+    def next_delivery_ms(self) -> int | None:
+        """Return the time from which a poll succeeds, or None. Unloaded segments count from their first deadline."""
+        state = self._state
+        deadline = earliest((state.heap.head_ms, state.segments.first_min_ms()))
+        return None if deadline is None else state.limits.due_from_ms(deadline)
+
+    def next_wakeup(self) -> Wakeup:
+        """Return the next delivery or prefetch by the wall clock, and the next lease expiry or retry in elapsed time."""
+        timer = self.next_timer()
+        return Wakeup(earliest((self.next_delivery_ms(), timer.wall_ms)), timer.elapsed_ms)
+
+    def next_timer(self) -> Wakeup:
+        """Return the times at which :meth:`wake` has something to do even if no poll comes."""
+        prefetch_ms, retry_ms = self._lifecycle.next_wakeup()
+        durations = (
+            retry_ms,
+            self._merger.next_retry_ms(),
+            self._state.leases.next_expiry_ms(),
+            self._state.leases.ended.next_sweep_ms(),
+            self._settle_at_ms,
+        )
+        return Wakeup(prefetch_ms, earliest(durations))
+
+    def pause_reading(self, now_ms: int) -> bool:
+        """Return True if the dispatcher may stop reading ahead until the next delivery; a hint of the in-memory tracker.
+
+        Enough positions wait, all seem to have the same delay, and none of them is due.
+        """
+        state = self._state
+        if state.fixed_delay is None:
+            return False
+        next_ms = self.next_delivery_ms()
+        waiting_count = state.counters.tracked - state.leases.leased_count
+        return next_ms is not None and next_ms > now_ms and state.fixed_delay.enough_wait(waiting_count)
+
+    def stats(self) -> TrackerStats:
+        """Return sizes and counters."""
+        return tracker_stats(self._look(), self.next_delivery_ms(), replay_required=self._lifecycle.replay_required)
+
+    def numbers(self, now_ms: int) -> tuple[int, ...]:
+        """Return the columns of :data:`delayed_tracker.core.inspect.numbers.NUMBERS`, without clearing bits first."""
+        return tracker_numbers(
+            self._state,
+            now_ms,
+            fallback_count=self._lifecycle.fallback_count,
+            merge_backlog=self._merger.backlog,
+        )
+
+    def events(self) -> tuple[int, ...]:
+        """Return the columns of :data:`delayed_tracker.core.inspect.numbers.EVENTS`, valid even for a core that failed."""
+        return event_counts(self._state.counters)
+
+    def buckets(self) -> list[BucketView]:
+        """Return every bucket that holds something, by first position. O(buckets), and chunks added since the last look."""
+        return bucket_views(self._look())
+
+    def remaining(self, bucket_ids: Collection[int] | None = None) -> dict[int, PositionBitmap]:
+        """Return copies of the positions still tracked of each stored bucket, or of each of these."""
+        return {
+            home.snapshot.bucket_id: home.bits.copy()
+            for home in self._look().members.homes.values()
+            if home.snapshot is not None and (bucket_ids is None or home.snapshot.bucket_id in bucket_ids)
+        }
+
+    def undeleted(self) -> frozenset[int]:
+        """Return the buckets whose deletion was asked for and has no result yet: the catalogue may still name them."""
+        return self._lifecycle.undeleted()
+
+    def explain(self, position: Position, now: Instant) -> Explanation:
+        """Return the place of a position and the time of its delivery. O(copies in memory of its bucket)."""
+        return inspection.explain(self._look(), position, now)
+
+    def loaded_between(self, from_ms: int, until_ms: int | None = None) -> tuple[IndexColumns, BoolArray]:
+        """Return the tracked rows in memory with a deadline in [from_ms, until_ms), sorted, and a mask of leased ones."""
+        return inspection.loaded_between(self._look(), from_ms, until_ms)
+
+    def unloaded(self) -> list[inspection.UnloadedSegments]:
+        """Return the segments that are not in memory, by bucket. O(buckets + bitmaps)."""
+        return inspection.unloaded(self._look())
+
+    def filter_range(self, ledger_id: int, first_entry: int, last_entry: int) -> list[tuple[int, int]]:
+        """Return the parts of an entry range, both ends inclusive, that a cursor should read now: those not tracked."""
+        return inspection.filter_range(self._look(), ledger_id, first_entry, last_entry)
+
+    def check(self) -> None:
+        """Verify every invariant that can be seen from inside. O(everything).
+
+        Raises:
+            InvariantViolation: the state contradicts itself; this is a bug.
+        """
+        # Before bits are cleared: a bucket that this drains may make a merge unnecessary.
+        self._merger.check(planning=not self._closed)
+        before = self.next_wakeup()
+        state = self._look()
         state.settle()
-        check_invariants(state, self._lifecycle, self.next_delivery_ms(), self.next_wakeup())
-        return self.next_wakeup()
+        after = self.next_wakeup()
+        check_invariants(state, self._lifecycle, self.next_delivery_ms(), after)
+        for moment, settled in zip(before, after, strict=True):
+            if settled is not None and (moment is None or moment > settled):
+                raise InvariantViolation(f"no wake-up at {settled}; before bits were cleared it was at {moment}")
 
 
 __all__ = ["TrackerClosed", "TrackerCore"]

@@ -1,7 +1,7 @@
 """Effects: what the core asks its owner to do in the world, as frozen values with ids.
 
 The owner drains them with ``TrackerCore.take_effects()``, performs them in any order and with any concurrency, and
-reports each exactly once through the verb named in its docstring. A result whose effect id the core has forgotten
+reports each exactly once by ``TrackerCore.apply`` with a result of ``effect_results``. A result whose effect id the core has forgotten
 (because an epoch has passed) is ignored. Inside one effect the order of steps is part of the contract:
 new durable object -> commit in the catalogue -> report -> delete the old (design: invariant 6).
 """
@@ -18,8 +18,8 @@ class StoreSnapshot:
     """Seal the frozen indexes and make them durable.
 
     Steps: ``sealed = seal(frozen)`` away from the caller's thread; encode; create the snapshot; add it to the catalogue
-    under ``epoch``; report ``snapshot_stored(effect_id, bucket_id, sealed, snapshot_bytes=..., now=...)``. If the
-    catalogue refuses, delete the object again. On any failure report ``snapshot_failed(effect_id, now)``.
+    under ``epoch``; report ``SnapshotStored``. If the
+    catalogue refuses, delete the object again. On any failure report ``SnapshotFailed``.
     """
 
     effect_id: int
@@ -33,8 +33,7 @@ class StoreSnapshot:
 class LoadSegments:
     """Read and decode segments ``first`` to ``last`` (0-based, inclusive; storage entry = segment + 1).
 
-    Report ``segments_loaded(effect_id, indexes, now)`` with the rows of all of them in order, or
-    ``segment_load_failed(effect_id, now, lost=...)``: ``lost=True`` if the snapshot is missing or corrupt.
+    Report ``SegmentsLoaded`` with the rows of all of them in order, or ``SegmentLoadFailed``.
     """
 
     effect_id: int
@@ -49,7 +48,7 @@ class DeleteSnapshots:
     """Remove the buckets from the catalogue under ``epoch`` in one step, then delete their snapshots.
 
     With no bucket ids it only records the epoch, which fences writers of older ones. Report
-    ``snapshots_deleted(effect_id)`` or ``delete_failed(effect_id, now)``; a retry repeats both steps harmlessly.
+    ``SnapshotsDeleted`` or ``DeleteFailed``; a retry repeats both steps harmlessly.
     """
 
     effect_id: int
@@ -72,9 +71,9 @@ class MergeSnapshots:
     """Make one snapshot of several, a few segments at a time.
 
     Two passes over the sources' segments: bounds and bitmaps first, then bytes. Create the merged snapshot; in one
-    catalogue step under ``epoch`` remove the sources and add it; report ``snapshots_merged(effect_id, bucket_id, ...)``;
+    catalogue step under ``epoch`` remove the sources and add it; report ``SnapshotsMerged``;
     the core asks for the sources' deletion afterwards. On failure everything is as before: report
-    ``merge_failed(effect_id, now, ...)``, naming sources that are missing or corrupt, or that the merged snapshot
+    ``MergeFailed``, naming sources that are missing or corrupt, or that the merged snapshot
     would be too large for one metadata entry.
     """
 

@@ -210,6 +210,16 @@ class LeaseTable:
             held |= lease.bits.contains(positions)
         return held
 
+    def sort_out(self, lease_id: int, positions: PositionColumns) -> tuple[BoolArray, BoolArray, BoolArray]:
+        """Return masks: held by this lease, by another, by none. A repeat of a held position is in none of them.
+
+        Raises: InvalidInput for a lease id never given out.
+        """
+        self.require_issued(lease_id)
+        held = self.held_by(lease_id, positions)
+        leased = self.bits.contains(positions)
+        return held & ~positions.repeats(), leased & ~held, ~held & ~leased
+
     def of(self, lease_id: int) -> IndexColumns:
         """The rows outstanding under a lease; none if it has ended."""
         self._trim_all()

@@ -70,9 +70,17 @@ class BucketLifecycle:
 
     def settle_bits(self) -> None:
         """Clear the bits that wait for it, and retire the homes that this has drained."""
-        for home in self._state.settle_bits():
-            self.retire_if_drained(home)
+        state = self._state
+        state.settle_bits()
+        if state.drained:
+            drained, state.drained = state.drained, ()
+            self.retire(drained)
         self.note_loaded()
+
+    def retire(self, homes: Sequence[Home]) -> None:
+        """Retire each bucket that has no bits left."""
+        for home in homes:
+            self.retire_if_drained(home)
 
     # -- sealing -----------------------------------------------------------------------------------------------------
 
@@ -239,7 +247,11 @@ class BucketLifecycle:
         O(runs + loads).
         """
         state = self._state
-        if not self.load_share.is_room_missing or not (gone_count := state.gone_count):
+        if not self.load_share.is_room_missing:
+            return False
+        if state.drained:
+            return True
+        if not (gone_count := state.gone_count):
             return False
         holding = (state.members.homes[run.home_key] for run in state.heap)
         loading = (home for _, home in self._loads.values())
@@ -418,7 +430,8 @@ class BucketLifecycle:
             waits += [other is home for other in retrying].count(True)
             if (home.state is BucketState.SEALING) != (waits == 1) or waits > 1:
                 raise InvariantViolation(f"home {home.key} is {home.state.value} with {waits} attempts to store it")
-            if not home.bits and not home.is_open and not home.merging and home not in self._stores.values():
+            waits_for_change = home in self._state.drained or home in self._stores.values()
+            if not home.bits and not home.is_open and not home.merging and not waits_for_change:
                 raise InvariantViolation(f"home {home.key} is drained but was not deleted")
             effect_id = home.snapshot.load_effect_id if home.snapshot is not None else None
             if effect_id is not None and effect_id not in self._loads:

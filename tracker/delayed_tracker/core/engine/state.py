@@ -32,6 +32,7 @@ class TrackerState:
         "_checked_head",
         "_gone",
         "counters",
+        "drained",
         "epoch",
         "fixed_delay",
         "heap",
@@ -73,6 +74,8 @@ class TrackerState:
         # Positions that were taken out of `ready` rows or ended leases while their bits wait to be cleared together.
         self._gone: tuple[PositionColumns, ...] = ()
         self._checked_head: tuple[int, int] | None = None
+        self.drained: tuple[Home, ...] = ()
+        """Sealed buckets that lost their last bits while somebody read: the next change retires them."""
         self.leases.clear()
         self.segments = SegmentQueue()
         self.mutable = self.members.open_home(BucketState.MUTABLE)
@@ -160,8 +163,8 @@ class TrackerState:
         """Whether looking at everything would change how something is kept."""
         return not self.is_settled or self.leases.defers
 
-    def settle_bits(self) -> list[Home]:
-        """Clear the bits that wait for it and put away what was merged ahead. Returns the homes that lost bits.
+    def settle_bits(self) -> None:
+        """Clear the bits of consumed positions, put merged rows away, and note the sealed buckets that this drains.
 
         Taking a thousand rows out of a hundred buckets clears ten bits in each: a step for every bucket, each time. So
         they wait for each other until somebody looks at bits or runs.
@@ -169,12 +172,14 @@ class TrackerState:
         self.heap.put_ready_away()
         self._checked_head = None
         if not self._gone:
-            return []
+            return
         gone, self._gone = self._gone, ()
         positions = PositionColumns.concat(gone)
         count, homes = self.members.forget(positions)
         assert count == len(positions)
-        return homes
+        for home in homes:
+            self.account(home)
+        self.drained += tuple(home for home in homes if not home.bits and not home.is_open)
 
     def trim(self, position: Position) -> tuple[int, list[Home]]:
         """Clear every bit at or below a position, leased or not. O(homes + ledgers)."""

@@ -22,7 +22,7 @@ def tracker_stats(state: TrackerState, next_delivery_ms: int | None, *, replay_r
         loaded_count=state.heap.loaded_count,
         mutable_count=len(state.mutable.bits),
         late_count=len(state.late.bits),
-        bucket_count=len(state.members.homes) - sum(not home.bits for home in open_homes),
+        bucket_count=len(state.members.homes) - sum(not home.bits for home in open_homes) - len(state.drained),
         snapshot_bytes=state.snapshot_bytes,
         membership_bytes=membership_bytes,
         memory_bytes=membership_bytes + memory_beside_bits(state, state.leases.nbytes),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from delayed_tracker.core.readings import TrackerReadings
+from delayed_tracker.core.core import TrackerCore
 from delayed_tracker.core.values.columns import ENTRY_ID_MAX
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.errors import AnswerTooLarge
@@ -39,7 +39,7 @@ def require_ranges(ranges: Sequence[EntryRange]) -> None:
         raise InvalidInput("ranges", f"{total} entries", f"give at most {ENTRIES_MAX} entries in all")
 
 
-def untracked(tracker: TrackerReadings, ranges: Iterable[EntryRange], *, answer_max: int) -> list[EntryRange]:
+def untracked(tracker: TrackerCore, ranges: Iterable[EntryRange], *, answer_max: int) -> list[EntryRange]:
     """The parts of the ranges that are not tracked, in their order, as long as possible.
 
     Raises:

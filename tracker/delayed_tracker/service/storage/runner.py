@@ -18,6 +18,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
+from delayed_tracker.core.engine.effect_results import (
+    DeleteFailed,
+    MergeFailed,
+    SegmentLoadFailed,
+    SegmentsLoaded,
+    SnapshotFailed,
+    SnapshotsDeleted,
+    SnapshotsMerged,
+    SnapshotStored,
+)
 from delayed_tracker.core.engine.effects import DeleteSnapshots, Effect, LoadSegments, MergeSnapshots, StoreSnapshot
 from delayed_tracker.core.rules.seal import FrozenIndexes, SealedIndexes, seal
 from delayed_tracker.core.values.columns import IndexColumns
@@ -27,7 +37,7 @@ from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.instruments.bucket_operations import EffectAccount
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.storage.access import StorageAccess
-from delayed_tracker.service.storage.effect_results import EffectReports
+from delayed_tracker.service.storage.effect_results import EffectResults
 from delayed_tracker.service.storage.merging import MergeSourceLost, MergeTooLarge, SnapshotMerge
 from delayed_tracker.service.storage.snapshot_writer import SnapshotWriter
 from delayed_tracker.service.telemetry.failures import (
@@ -84,7 +94,7 @@ class EffectRunner:
         "_key",
         "_metadata_bytes_max",
         "_operations_max",
-        "_reports",
+        "_results",
         "_slots",
         "_storage",
         "_tasks",
@@ -98,10 +108,10 @@ class EffectRunner:
         access: StorageAccess,
         limits: ServiceLimits,
         *,
-        reports: EffectReports,
+        results: EffectResults,
         account: EffectAccount,
     ) -> None:
-        self.writer = SnapshotWriter(key, access, reports=reports, counters=account.counters)
+        self.writer = SnapshotWriter(key, access, results=results, counters=account.counters)
         self.catalogue_turn = self.writer.turn
         """Held for every write to this tracker's catalogue, together with what must follow it."""
         self._key = key
@@ -111,7 +121,7 @@ class EffectRunner:
         # Made when they are needed: an idle tracker performs nothing, and there are tens of thousands of those.
         self._slots: dict[type[Effect], asyncio.Semaphore] | None = None
         self._metadata_bytes_max = limits.snapshot_metadata_bytes_max
-        self._reports = reports
+        self._results = results
         self._counters = account.counters
         self._account = account
         self._tasks: dict[asyncio.Task[None], Effect] = {}
@@ -147,7 +157,7 @@ class EffectRunner:
         if self.writer.debris or self.writer.restorable:
             async with self.catalogue_turn:
                 with suppress(StorageError):  # Recovery copes with it: each of its snapshots is whole.
-                    await self.writer.replace(remove=(), add=(), epoch=self._reports.epoch)
+                    await self.writer.replace(remove=(), add=(), epoch=self._results.epoch)
 
     def abandon(self) -> None:
         """Cancel what is under way: the storage keeps either nothing or a whole, catalogued or sweepable snapshot."""
@@ -210,7 +220,7 @@ class EffectRunner:
         finally:
             if not settled:
                 self._counters.snapshots_failed += 1
-                self._note_forgotten(known=self._reports.snapshot_failed(effect))
+                self._note_forgotten(known=self._results.apply(SnapshotFailed(effect.effect_id)))
 
     async def _store_and_report(self, effect: StoreSnapshot, begun_ms: float) -> bool:
         prepared = await self._access.offload(_prepare, effect.frozen)
@@ -239,7 +249,7 @@ class EffectRunner:
                 # The write may have been applied all the same.
                 await self.writer.undo((bucket_id,))
                 return False
-            known = self._reports.snapshot_stored(effect, bucket_id, sealed, snapshot_bytes=encoded.length)
+            known = self._results.apply(SnapshotStored(effect.effect_id, bucket_id, sealed, encoded.length))
             self._note_forgotten(known=known)
             if known:
                 self._counters.snapshots_stored += 1
@@ -265,7 +275,7 @@ class EffectRunner:
             if not settled:
                 self._counters.merges_failed += 1
                 lost_ids = () if lost is None else (lost.bucket_id,)
-                known = self._reports.merge_failed(effect, lost_bucket_ids=lost_ids, too_large=too_large)
+                known = self._results.apply(MergeFailed(effect.effect_id, lost_ids, too_large))
                 self._note_forgotten(known=known)
                 if known and lost is not None:
                     self._note_lost(lost.bucket_id, lost, is_missing=lost.is_missing)
@@ -296,7 +306,7 @@ class EffectRunner:
                 return False
             sources = [source for source in state.entries if source.bucket_id in source_ids]
             # What was acknowledged or cancelled since the bits were read need not come back after a crash.
-            lost = await self._access.offload(_consumed, plan.stored, self._reports.still_tracked(effect))
+            lost = await self._access.offload(_consumed, plan.stored, self._results.still_tracked(effect))
             entry = self.writer.entry(
                 bucket_id, effect.first, effect.last, summary, seal_number=effect.seal_number, consumed=lost
             )
@@ -311,9 +321,7 @@ class EffectRunner:
                 # The write may have been applied all the same.
                 await self.writer.undo((bucket_id,), sources)
                 return False
-            known = self._reports.snapshots_merged(
-                effect, bucket_id, plan.bounds, snapshot_bytes=length, stored=plan.stored
-            )
+            known = self._results.apply(SnapshotsMerged(effect.effect_id, bucket_id, plan.bounds, length, plan.stored))
             self._note_forgotten(known=known)
             if known:
                 self._counters.snapshots_merged += 1
@@ -337,7 +345,7 @@ class EffectRunner:
             self._counters.segment_loads += 1
             self._succeeded("load", begun_ms, effect.bucket_id)
             self._access.trouble.over(self._key, LOAD_FAILED)
-            self._note_forgotten(known=self._reports.segments_loaded(effect, indexes))
+            self._note_forgotten(known=self._results.apply(SegmentsLoaded(effect.effect_id, indexes)))
         except (SnapshotNotFound, SnapshotCorrupt) as error:
             lost = error
         except StorageError as error:
@@ -345,7 +353,7 @@ class EffectRunner:
         finally:
             if not settled:
                 self._counters.segment_loads_failed += 1
-                known = self._reports.segment_load_failed(effect, lost=lost is not None)
+                known = self._results.apply(SegmentLoadFailed(effect.effect_id, lost=lost is not None))
                 self._note_forgotten(known=known)
                 if known and lost is not None:
                     self._note_lost(effect.bucket_id, lost, is_missing=isinstance(lost, SnapshotNotFound))
@@ -369,7 +377,7 @@ class EffectRunner:
             for bucket_id in effect.bucket_ids:
                 if bucket_id not in self._deleted and await self._try_to_delete(bucket_id):
                     self._deleted |= {bucket_id}
-            self._reports.catalogue_written(effect)
+            self._results.catalogue_written(effect)
             if self._deleted.issuperset(effect.bucket_ids):
                 settled = True
                 self._deleted = self._deleted.difference(effect.bucket_ids) or _NONE
@@ -377,7 +385,7 @@ class EffectRunner:
                 if effect.bucket_ids:
                     self._succeeded("delete", begun_ms, effect.bucket_ids[0], count=len(effect.bucket_ids))
                 self._access.trouble.over(self._key, DELETE_FAILED)
-                self._note_forgotten(known=self._reports.snapshots_deleted(effect))
+                self._note_forgotten(known=self._results.apply(SnapshotsDeleted(effect.effect_id)))
         except SnapshotConflict as error:
             self.writer.fenced(effect.epoch, error)
         except StorageError as error:
@@ -385,7 +393,7 @@ class EffectRunner:
         finally:
             if not settled:
                 self._counters.deletes_failed += 1
-                self._note_forgotten(known=self._reports.delete_failed(effect))
+                self._note_forgotten(known=self._results.apply(DeleteFailed(effect.effect_id)))
 
     async def _try_to_delete(self, bucket_id: int) -> bool:
         try:

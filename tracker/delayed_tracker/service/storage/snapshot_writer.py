@@ -13,7 +13,7 @@ from delayed_tracker.core.values.errors import DelayedTrackerError
 from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.storage.access import StorageAccess
-from delayed_tracker.service.storage.effect_results import EffectReports
+from delayed_tracker.service.storage.effect_results import EffectResults
 from delayed_tracker.service.telemetry.failures import FENCED
 from delayed_tracker.storage.errors import SnapshotConflict, StorageError
 from delayed_tracker.storage.protocol import CatalogueEntry
@@ -33,7 +33,7 @@ class SnapshotWriter:
         "_access",
         "_counters",
         "_key",
-        "_reports",
+        "_results",
         "_storage",
         "debris",
         "finishing",
@@ -42,7 +42,7 @@ class SnapshotWriter:
     )
 
     def __init__(
-        self, key: TrackerKey, access: StorageAccess, *, reports: EffectReports, counters: EffectCounters
+        self, key: TrackerKey, access: StorageAccess, *, results: EffectResults, counters: EffectCounters
     ) -> None:
         self.turn = asyncio.Lock()
         """Held for every write to this tracker's catalogue, together with what must follow it."""
@@ -56,7 +56,7 @@ class SnapshotWriter:
         self._key = key
         self._access = access
         self._storage = access.storage
-        self._reports = reports
+        self._results = results
         self._counters = counters
 
     async def attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
@@ -73,9 +73,9 @@ class SnapshotWriter:
         An effect from before a clear or a new owner is fenced by this very process: that is what epochs are for, and no
         news. If the tracker is somebody else's all the same, the next effect of the epoch in force says so.
         """
-        if epoch >= self._reports.epoch:
+        if epoch >= self._results.epoch:
             self.failed(FENCED, error, retried=False)
-        self._reports.catalogue_fenced(epoch)
+        self._results.catalogue_fenced(epoch)
 
     async def create(
         self, metadata: bytes, segments: AsyncIterator[bytes], first: Position, last: Position, epoch: int
@@ -101,7 +101,7 @@ class SnapshotWriter:
         consumed: bytes = b"",
     ) -> CatalogueEntry:
         """What the catalogue is to say of a new bucket."""
-        mark_delete = self._reports.mark_delete
+        mark_delete = self._results.mark_delete
         return CatalogueEntry(
             bucket_id=bucket_id,
             first=first,
@@ -142,7 +142,7 @@ class SnapshotWriter:
         self.debris.update(dict.fromkeys(bucket_ids))
         self.restorable.update((entry.bucket_id, entry) for entry in replaced)
         try:
-            await self.replace(remove=(), add=(), epoch=self._reports.epoch)
+            await self.replace(remove=(), add=(), epoch=self._results.epoch)
         except StorageError:
             return  # It stays debris, and goes with the next catalogue write.
         await self.delete_objects(bucket_ids)
@@ -158,7 +158,7 @@ class SnapshotWriter:
                 add=[*restored, *add],
                 epoch=epoch,
                 writer=self._access.writer,
-                mark_delete=self._reports.mark_delete,
+                mark_delete=self._results.mark_delete,
             )
         )
         for bucket_id in debris:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import structlog
 
 from delayed_tracker.core.core import TrackerCore
-from delayed_tracker.core.engine.effects import DeleteSnapshots
 from delayed_tracker.core.inspect.numbers import EVENTS, NOTHING_COUNTED
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvariantViolation
 from delayed_tracker.core.values.instant import Instant, Wakeup
@@ -232,22 +231,3 @@ class HostGate:
         # Nobody called: whoever does next learns that it is closed.
         with suppress(TrackerBroken), self._step() as (core, now):
             core.wake(now)
-
-    def _result(self, tell: Callable[[TrackerCore, Instant], bool]) -> bool:
-        """The gate for results, which a closing host still takes: what became durable stays.
-
-        A core that was given up is told nothing, and whatever it asked for stays as it is, as after a crash.
-        """
-        known = True
-        with suppress(TrackerBroken), self._whole():
-            if self._broken:
-                return True
-            core = self._core
-            assert core is not None
-            known = tell(core, self._begin_step())
-            if self.state is HostState.READY:
-                self._settle(core)
-            else:
-                # What the result has put out of use (the sources of a merge) is still deleted; nothing new is begun.
-                self._runner.run([effect for effect in core.take_effects() if isinstance(effect, DeleteSnapshots)])
-        return known

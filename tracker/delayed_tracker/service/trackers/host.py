@@ -13,7 +13,6 @@ from functools import partial
 
 from delayed_tracker.core.core import TrackerCore
 from delayed_tracker.core.engine.leases import LeaseAck
-from delayed_tracker.core.readings import TrackerReadings
 from delayed_tracker.core.rules.recovery import RecoveryPlan
 from delayed_tracker.core.values.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.limits import TrackerKind
@@ -417,16 +416,14 @@ class TrackerHost(HostResults):
             with suppress(TrackerBroken), self._step() as (core, now):
                 core.seal_open(now)
 
-    def to_read(self) -> TrackerReadings:
+    def to_read(self) -> TrackerCore:
         """The tracker, to be looked at before the next await.
 
         Raises:
             Recovering, TrackerNotOpen: there is nothing to look at.
         """
         with self._whole():
-            core = self._require_core()
-            core.stats()  # settles what waits for it, so that looking changes nothing
-            return core
+            return self._require_core()
 
     def contains(self, positions: PositionColumns) -> BoolArray:
         """For each position, whether it is tracked."""

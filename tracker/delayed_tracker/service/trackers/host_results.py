@@ -2,25 +2,25 @@
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 
-from delayed_tracker.core.engine.effects import DeleteSnapshots, LoadSegments, MergeSnapshots, StoreSnapshot
-from delayed_tracker.core.rules.seal import SealedIndexes
-from delayed_tracker.core.rules.segment import SegmentBounds
-from delayed_tracker.core.values.columns import IndexColumns, Position
+from delayed_tracker.core.engine.effect_results import EffectResult
+from delayed_tracker.core.engine.effects import DeleteSnapshots, MergeSnapshots
+from delayed_tracker.core.values.columns import Position
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
-from delayed_tracker.service.errors import TrackerKey
+from delayed_tracker.service.errors import TrackerBroken, TrackerKey
 from delayed_tracker.service.storage.runner import EffectRunner
 from delayed_tracker.service.trackers.gate import HostGate, HostState, Shared
 
 
 class HostResults(HostGate):
-    """Takes the reports of the tracker's runner (``EffectReports``)."""
+    """Takes the reports of the tracker's runner (``EffectResults``)."""
 
     __slots__ = ()
 
     def __init__(self, key: TrackerKey, shared: Shared) -> None:
         super().__init__(key, shared)
-        self._runner = EffectRunner(key, shared.access, shared.limits, reports=self, account=self._account)
+        self._runner = EffectRunner(key, shared.access, shared.limits, results=self, account=self._account)
 
     # -- what must be on record before it is answered ----------------------------------------------------------------
 
@@ -40,7 +40,7 @@ class HostResults(HostGate):
             if awaited <= epoch and deleting.issubset(deleted) and not future.done():
                 future.set_result(None)
 
-    # -- results of effects (EffectReports) --------------------------------------------------------------------------
+    # -- results of effects (EffectResults) --------------------------------------------------------------------------
 
     @property
     def epoch(self) -> int:
@@ -54,35 +54,24 @@ class HostResults(HostGate):
         assert self._core is not None
         return self._core.mark_delete
 
-    def snapshot_stored(
-        self, effect: StoreSnapshot, bucket_id: int, sealed: SealedIndexes, *, snapshot_bytes: int
-    ) -> bool:
-        """A snapshot is durable and catalogued."""
-        return self._result(
-            lambda core, now: core.snapshot_stored(
-                effect.effect_id, bucket_id, sealed, snapshot_bytes=snapshot_bytes, now=now
-            )
-        )
+    def apply(self, result: EffectResult) -> bool:
+        """Apply the result of an effect; a host that is closing still does, because what became durable stays.
 
-    def snapshot_failed(self, effect: StoreSnapshot) -> bool:
-        """A snapshot is neither durable nor catalogued."""
-        return self._result(lambda core, now: core.snapshot_failed(effect.effect_id, now))
-
-    def snapshots_merged(
-        self,
-        effect: MergeSnapshots,
-        bucket_id: int,
-        bounds: SegmentBounds,
-        *,
-        snapshot_bytes: int,
-        stored: PositionBitmap,
-    ) -> bool:
-        """A merged snapshot stands in the place of its sources."""
-        return self._result(
-            lambda core, now: core.snapshots_merged(
-                effect.effect_id, bucket_id, bounds, snapshot_bytes=snapshot_bytes, stored=stored, now=now
-            )
-        )
+        A core that failed gets no results: its snapshots stay as they are, as after a crash.
+        """
+        known = True
+        with suppress(TrackerBroken), self._whole():
+            if self._broken:
+                return True
+            core = self._core
+            assert core is not None
+            known = core.apply(result, self._begin_step())
+            if self.state is HostState.READY:
+                self._settle(core)
+            else:
+                # Snapshots that the result replaces, such as the sources of a merge, are still deleted; nothing else begins.
+                self._runner.run([effect for effect in core.take_effects() if isinstance(effect, DeleteSnapshots)])
+        return known
 
     def still_tracked(self, effect: MergeSnapshots) -> PositionBitmap:
         """What the sources of a merge track now; what a barrier, or a core given up, leaves unknown counts as tracked."""
@@ -93,35 +82,9 @@ class HostResults(HostGate):
             tracked.update(known.get(source.bucket_id, source.live))
         return tracked
 
-    def merge_failed(
-        self, effect: MergeSnapshots, *, lost_bucket_ids: tuple[int, ...] = (), too_large: bool = False
-    ) -> bool:
-        """Snapshots are as they were before their merge."""
-        return self._result(
-            lambda core, now: core.merge_failed(
-                effect.effect_id, now, lost_bucket_ids=lost_bucket_ids, too_large=too_large
-            )
-        )
-
-    def segments_loaded(self, effect: LoadSegments, indexes: IndexColumns) -> bool:
-        """Segments were read."""
-        return self._result(lambda core, now: core.segments_loaded(effect.effect_id, indexes, now))
-
-    def segment_load_failed(self, effect: LoadSegments, *, lost: bool) -> bool:
-        """Segments could not be read, now or ever."""
-        return self._result(lambda core, now: core.segment_load_failed(effect.effect_id, now, lost=lost))
-
-    def snapshots_deleted(self, effect: DeleteSnapshots) -> bool:
-        """Snapshots are gone, and the catalogue carries the effect's epoch."""
-        return self._result(lambda core, _: core.snapshots_deleted(effect.effect_id))
-
     def catalogue_written(self, effect: DeleteSnapshots) -> None:
         """No crash brings the buckets back; what is left of their objects nobody knows."""
         self._note_durable(effect.epoch, effect.bucket_ids)
-
-    def delete_failed(self, effect: DeleteSnapshots) -> bool:
-        """Snapshots may still be there."""
-        return self._result(lambda core, now: core.delete_failed(effect.effect_id, now))
 
     def catalogue_fenced(self, epoch: int) -> None:
         """The catalogue refused this epoch: if it is the newest of this process, somebody else owns the tracker."""

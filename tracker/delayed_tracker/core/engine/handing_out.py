@@ -1,0 +1,66 @@
+"""The rows that are due, taken from the heap in delivery order."""
+
+from collections.abc import Sequence
+
+from delayed_tracker.core.engine.lifecycle import BucketLifecycle
+from delayed_tracker.core.engine.state import TrackerState
+from delayed_tracker.core.index.runs import Run
+from delayed_tracker.core.values.columns import BoolArray, IndexColumns
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+
+
+def take_due(
+    state: TrackerState, lifecycle: BucketLifecycle, cutoff_ms: int, count: int, *, forget: bool
+) -> list[IndexColumns]:
+    """Take the earliest due rows that are in memory, and pass over copies that do not count.
+
+    Args:
+        state: loses the rows.
+        lifecycle: retires the buckets that this drains.
+        cutoff_ms: the last deadline that is due.
+        count: at most this many, 1 or more.
+        forget: clear the bits of the rows soon, as a hand-off does; a lease keeps them.
+    Returns: blocks of rows, together ascending by (deliver_at_ms, ledger_id, entry_id), each position once.
+    Cost: O(n log n) for n rows, plus the copies passed over.
+    """
+    blocks: list[IndexColumns] = []
+    missing = count
+    while missing:
+        block = _take_block(state, lifecycle, cutoff_ms, missing, taken=() if forget else blocks)
+        if block is None:
+            break
+        if not len(block):
+            # Leap over the copies at the head that do not count: in blocks of what is missing, half a million take a minute.
+            state.settle()
+            continue
+        if forget:
+            state.forget_soon(block.positions)
+        blocks.append(block)
+        missing -= len(block)
+    return blocks
+
+
+def _take_block(
+    state: TrackerState,
+    lifecycle: BucketLifecycle,
+    cutoff_ms: int,
+    count: int,
+    *,
+    taken: Sequence[IndexColumns],
+) -> IndexColumns | None:
+    """Return the next rows that count, none if only other copies were passed, or None if no copy is due."""
+    rows = state.heap.take_ready(cutoff_ms, count)
+    if rows is not None:
+        return rows
+    lifecycle.settle_bits()
+    certain = state.every_copy_is_live(taken_count=sum(map(len, taken)))
+    in_hand = PositionBitmap() if certain else PositionBitmap.of(IndexColumns.concat(taken).positions)
+
+    def is_live(run: Run, indexes: IndexColumns) -> BoolArray:
+        # A second copy of a position that this call has taken is not leased yet: it does not count any more.
+        return state.is_live_in(run, indexes) & ~in_hand.contains(indexes.positions)
+
+    if not state.heap.merge_ahead(cutoff_ms, count, state.sort_run, None if certain else is_live):
+        return None
+    rows = state.heap.take_ready(cutoff_ms, count)
+    return IndexColumns.empty() if rows is None else rows
