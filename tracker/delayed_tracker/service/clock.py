@@ -1,10 +1,11 @@
-"""Time as a component: the wall clock and timers. The only module that imports ``time``.
+"""Time as a component: the wall clock and timers. Trackers read the time only through :class:`Clock`.
 
-Deadlines of messages are wall-clock milliseconds, so timers are set for wall-clock moments. Between two looks at the
-clock it may be stepped: :class:`SystemClock` looks again at least every ``WALL_CHECK_MS``, so that a step forward is
-noticed within a second, and a timer never fires before the wall clock shows its moment. Durations (leases, how long a poll
-waits, how long a retry holds back) are measured on the monotonic clock, which no step moves. On Linux and macOS it stands
-still while the machine is suspended: a lease outlives a suspend, since whoever holds it may have been suspended as well.
+Deadlines of messages are wall-clock milliseconds, so timers are set for wall-clock times. The wall clock may be set
+forward or back at any time. :class:`SystemClock` reads it at least every ``WALL_CHECK_MS``, so a step forward is
+noticed within a second, and a timer never fires before the wall clock shows its time. Durations (leases, waits of
+polls, delays of retries) are measured with the monotonic clock, which is never set. On Linux and macOS, the monotonic
+clock stops while the machine is suspended. So a lease outlives a suspend, during which its holder may have been
+suspended as well.
 """
 
 import asyncio
@@ -18,38 +19,41 @@ WALL_CHECK_MS = 1_000
 
 
 class Timer(Protocol):
-    """Something that will be called once, unless it is cancelled before."""
+    """A call that happens once, unless it is cancelled before."""
 
     def cancel(self) -> None:
-        """Forget the call; harmless if it has happened."""
+        """Cancel the call; harmless if it has happened."""
         ...
 
 
 class Clock(Protocol):
-    """The wall clock, and calls at a moment or after a while. Callbacks run on the event loop, one by one."""
+    """The wall clock, and calls at a time or after a duration. Callbacks run on the event loop, one by one."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC. It may step back."""
+        """Return the milliseconds since 1970-01-01 UTC. The value may decrease."""
         ...
 
     def elapsed_ms(self) -> float:
-        """Milliseconds since some moment; only differences mean something.
+        """Return the milliseconds since an arbitrary time; only differences have a meaning.
 
-        It never steps, whatever the wall clock does, and does not count the time for which the machine was suspended.
+        The value never decreases, and excludes the time for which the machine was suspended.
         """
         ...
 
     def call_at(self, when_ms: int, callback: Callable[[], None]) -> Timer:
-        """Call when the wall clock shows ``when_ms`` or later; soon, but never from inside, if it does already."""
+        """Call when the wall clock shows ``when_ms`` or later.
+
+        If it does already, call soon, but never from inside this method.
+        """
         ...
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
-        """Call once so much time has passed, whatever the wall clock shows."""
+        """Call after ``delay_ms``, independent of the wall clock."""
         ...
 
 
 async def pause(clock: Clock, delay_ms: float) -> None:
-    """Return after a while, by the given clock."""
+    """Return after ``delay_ms`` of the given clock."""
     over = asyncio.get_running_loop().create_future()
     timer = clock.call_later(delay_ms, lambda: None if over.done() else over.set_result(None))
     try:
@@ -59,7 +63,7 @@ async def pause(clock: Clock, delay_ms: float) -> None:
 
 
 class _WallTimer:
-    """A timer for a wall-clock moment, made of loop timers that each wait a second at most."""
+    """A timer for a wall-clock time, made of loop timers of a second at most."""
 
     __slots__ = ("_callback", "_clock", "_loop_timer", "_when_ms")
 
@@ -114,10 +118,10 @@ class _ManualTimer:
 
 
 class ManualClock:
-    """A clock that stands still until it is told to move; for tests and simulations.
+    """A clock that moves only when it is advanced; for tests and simulations.
 
-    Its wall clock can be stepped without time passing (:meth:`step_wall`). Timers for moments and for durations share
-    one time line of elapsed milliseconds; timers of one instant fire in the order they were set.
+    Its wall clock can be set without time passing (:meth:`step_wall`). Timers for times and for durations share one
+    time line of elapsed milliseconds. Timers of the same instant fire in the order they were set.
     """
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
@@ -151,7 +155,7 @@ class ManualClock:
         return timer
 
     def next_timer_in_ms(self) -> float | None:
-        """How far away the next timer is (0 or more), or None if nothing is armed."""
+        """Return the milliseconds until the next timer (0 or more), or None if no timer is set."""
         for heap in (self._at, self._after):
             while heap and heap[0][2].callback is None:
                 heapq.heappop(heap)
@@ -160,7 +164,7 @@ class ManualClock:
         return max(0.0, min(waits)) if waits else None
 
     def advance(self, delay_ms: float) -> None:
-        """Let time pass and fire every timer on the way, each at its own moment."""
+        """Let time pass and fire each timer at its own time."""
         end = self._elapsed_ms + delay_ms
         while (wait := self.next_timer_in_ms()) is not None and self._elapsed_ms + wait <= end:
             self._elapsed_ms += wait
@@ -179,5 +183,5 @@ class ManualClock:
         callback()
 
     def step_wall(self, by_ms: int) -> None:
-        """Set the wall clock forward or back without time passing; timers that this makes due fire on ``advance``."""
+        """Set the wall clock forward or back without time passing. Timers that become due fire on ``advance``."""
         self._wall_offset_ms += by_ms

@@ -1,4 +1,4 @@
-"""What the shell counts: plain integers, read by ``GetTrackerStats`` and by the metrics without a lock."""
+"""Counters of the service: plain integers, read without a lock by ``GetTrackerStats`` and by the metrics."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -7,43 +7,46 @@ from operator import attrgetter
 
 @dataclass(slots=True)
 class EffectCounters:
-    """Counts of one tracker; a registry keeps the sum over all it ever had. They only rise."""
+    """Counts of one tracker, which never decrease. A registry keeps the sum over all its trackers, open or closed."""
 
     handed_out: int = 0
-    """Positions that polls took, each as often as it was taken."""
+    """Positions that polls took. A position taken twice counts twice."""
     snapshots_stored: int = 0
     snapshots_failed: int = 0
     snapshots_merged: int = 0
-    """Merges that put one snapshot in the place of several."""
+    """Merges that replaced several snapshots by one."""
     merges_failed: int = 0
-    """Merges that left everything as it was."""
+    """Merges that changed nothing."""
     segment_loads: int = 0
     segment_loads_failed: int = 0
     snapshots_deleted: int = 0
     deletes_failed: int = 0
     results_forgotten: int = 0
-    """Results whose effect the core had forgotten (a clear came between)."""
+    """Results of effects that the core had forgotten, because of a clear meanwhile."""
     storage_retries: int = 0
     orphans_swept: int = 0
-    """Snapshots in no catalogue, left by a crash, deleted at recovery."""
+    """Orphans, left by a crash, that a recovery deleted."""
     orphans_left: int = 0
-    """Snapshots in no catalogue that could not be deleted now; the next recovery sweeps them."""
+    """Snapshots in no catalogue that could not be deleted now. The next recovery sweeps them."""
     checkpoints_failed: int = 0
-    """Closes that could not record what was consumed: those positions come back as duplicates."""
+    """Closes that could not record consumed positions. These positions return as duplicates."""
     snapshots_missing: int = 0
-    """Catalogued snapshots that were gone: pointer dropped, replay required."""
+    """Catalogued snapshots that were missing. Their buckets are dropped and a replay is required."""
     snapshots_corrupt: int = 0
-    """Snapshots that failed their checksum or did not decode: dropped, replay required."""
+    """Snapshots that failed their checksum or did not decode. Their buckets are dropped and a replay is required."""
     summaries_unreadable: int = 0
-    """Catalogue summaries that did not decode: the snapshot was read instead, or not checkpointed at a close."""
+    """Catalogue summaries that did not decode.
+
+    A recovery then reads the snapshot; a close does not record consumed positions.
+    """
 
     def add(self, other: "EffectCounters") -> None:
-        """Add another's counts to these."""
+        """Add the counts of another object to these."""
         for counter in fields(self):
             setattr(self, counter.name, getattr(self, counter.name) + getattr(other, counter.name))
 
     @classmethod
     def total(cls, parts: Iterable["EffectCounters"]) -> "EffectCounters":
-        """The sum of at least one."""
+        """Return the sum of one or more objects."""
         columns = zip(*map(attrgetter(*(counter.name for counter in fields(cls))), parts), strict=True)
         return cls(*map(sum, columns))

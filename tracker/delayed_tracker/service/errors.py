@@ -1,6 +1,7 @@
-"""The service's own errors, sorted by what the caller does next; ``status.py`` maps them to gRPC.
+"""Errors of the service, sorted by the caller's next step. ``status.py`` maps them to gRPC.
 
-An error applies nothing. ``retry_after_ms`` is set where trying the same call again later is the remedy.
+A call that raises one of them has applied nothing. ``retry_after_ms`` is set if the caller should retry the same call
+later.
 """
 
 from typing import NamedTuple
@@ -11,7 +12,7 @@ SHOWN_NAME_BYTES_MAX = 200
 
 
 class TrackerKey(NamedTuple):
-    """Which tracker: one subscription of one topic, both verbatim."""
+    """Key of a tracker: one subscription of one topic, both verbatim."""
 
     topic: str
     subscription: str
@@ -21,7 +22,7 @@ class TrackerKey(NamedTuple):
 
 
 def shortened(name: str) -> str:
-    """A name as messages show it: long ones lose their middle, because a gRPC status has 8 KiB for everything."""
+    """Return a name for messages. A long name loses its middle, because a gRPC status has 8 KiB for everything."""
     return without_middle(name, SHOWN_NAME_BYTES_MAX)
 
 
@@ -32,11 +33,11 @@ class ServiceError(DelayedTrackerError):
 
 
 class TrackerNotOpen(ServiceError):
-    """Nobody has opened this tracker here. Open it first, if it should be the caller's.
+    """The tracker is not open in this service. Open it first, if you should own it.
 
     Args:
-        key: which tracker.
-        stored: whether the storage has it; None if nobody looked.
+        key: of the tracker.
+        stored: True if the storage has the tracker; None if the storage was not read.
     """
 
     reason = "TRACKER_NOT_OPEN"
@@ -57,7 +58,7 @@ class TrackerNotOpen(ServiceError):
 
 
 class Fenced(ServiceError):
-    """Somebody opened or cleared the tracker after the caller did. Open it again, if it should be the caller's."""
+    """The tracker was opened or cleared after the caller opened it. Open it again, if you should own it."""
 
     reason = "FENCED"
 
@@ -72,7 +73,7 @@ class Fenced(ServiceError):
 
 
 class TrackerBroken(ServiceError):
-    """A bug, or a lack of memory, ended a step halfway: the tracker was closed as it was stored. Open it again."""
+    """A bug or a lack of memory interrupted a step, and the tracker was closed. Open it again."""
 
     reason = "TRACKER_BROKEN"
 
@@ -84,7 +85,7 @@ class TrackerBroken(ServiceError):
 
 
 class PollEnded(ServiceError):
-    """The tracker was cleared, closed or opened anew while the call waited. Nothing was taken."""
+    """The tracker was cleared, closed or opened again while the call waited. Nothing was taken."""
 
     def __init__(self, key: TrackerKey, reason: str) -> None:
         super().__init__(f"the wait on the tracker of subscription {key} ended: {reason.lower()}")
@@ -92,7 +93,7 @@ class PollEnded(ServiceError):
 
 
 class LedgerSourceNotSet(ServiceError):
-    """The service was started without ledgers to read."""
+    """The service was started without a ledger source."""
 
     reason = "LEDGER_SOURCE_NOT_SET"
 
@@ -101,7 +102,7 @@ class LedgerSourceNotSet(ServiceError):
 
 
 class BrokerMetadataDisabled(ServiceError):
-    """A broker configured like this service would not index messages, and would refuse to look for one."""
+    """A broker with these settings would not index messages, and would refuse a lookup by index."""
 
     reason = "BROKER_METADATA_DISABLED"
 
@@ -121,31 +122,31 @@ class Retryable(ServiceError):
 
 
 class Recovering(Retryable):
-    """The tracker's snapshots are being read."""
+    """The tracker is being recovered."""
 
     reason = "RECOVERING"
 
 
 class ShuttingDown(Retryable):
-    """The process is going away."""
+    """The service is stopping."""
 
     reason = "SHUTTING_DOWN"
 
 
 class Overloaded(Retryable):
-    """A limit of the service as a whole is reached."""
+    """A limit of the whole service is reached."""
 
     reason = "OVERLOADED"
 
 
 class LeasesExhausted(Retryable):
-    """The tracker has as many positions leased as it may. Acknowledge some."""
+    """The tracker has the maximum number of leased positions. Acknowledge some."""
 
     reason = "LEASES_EXHAUSTED"
 
 
 class ImportRejected(ServiceError):
-    """Snapshots to import are damaged, incomplete or contradict themselves. Make them anew."""
+    """Snapshots to import are damaged, incomplete or contradict themselves. Make them again."""
 
     reason = "IMPORT_REJECTED"
 
@@ -154,7 +155,7 @@ class ImportRejected(ServiceError):
 
 
 class ImportUnderWay(ServiceError):
-    """Somebody else imports into the tracker."""
+    """Another import into the tracker is in flight."""
 
     reason = "IMPORT_UNDER_WAY"
 
@@ -163,7 +164,7 @@ class ImportUnderWay(ServiceError):
 
 
 class TrackerInMemory(ServiceError):
-    """The service's trackers keep nothing in snapshots."""
+    """The service's trackers are in-memory and have no snapshots."""
 
     reason = "TRACKER_IN_MEMORY"
 
@@ -174,7 +175,7 @@ class TrackerInMemory(ServiceError):
 
 
 class BatchTooLarge(ServiceError):
-    """A call carries more positions than one call may. Split it."""
+    """A call carries more positions than the limit. Split it."""
 
     reason = "BATCH_TOO_LARGE"
 
@@ -186,7 +187,7 @@ class BatchTooLarge(ServiceError):
 
 
 class EntryTooLarge(ServiceError):
-    """One entry alone is larger than an answer may be. The service must be configured for it."""
+    """A single entry is larger than the largest answer. Raise the limit of the service."""
 
     reason = "BATCH_TOO_LARGE"
 
@@ -199,7 +200,7 @@ class EntryTooLarge(ServiceError):
 
 
 class AnswerTooLarge(ServiceError):
-    """The answer would have more rows than one answer may. Ask for less."""
+    """The answer would have more rows than the limit. Ask for less."""
 
     reason = "BATCH_TOO_LARGE"
 

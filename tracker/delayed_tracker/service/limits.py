@@ -1,71 +1,83 @@
-"""Every bound of the service shell, in one value with no components in it, which all parts of a service share."""
+"""Limits of the service, in one object without other dependencies, which all parts of a service share."""
 
 from dataclasses import dataclass
 
 from delayed_tracker.core.values.errors import InvalidInput
 
 NAME_BYTES_MAX = 4_096
-"""Topics and subscriptions are 1 to this many bytes of UTF-8."""
+"""Topics and subscriptions have 1 to this many bytes of UTF-8."""
 OWNER_BYTES_MAX = 1_024
 
 
 @dataclass(slots=True)
 class ServiceLimits:
-    """Settings of the shell. Durations in milliseconds, sizes in items. Only :meth:`adopt` changes them."""
+    """Settings of the service around the cores.
+
+    Durations are in milliseconds, sizes in items. Only :meth:`adopt` changes them.
+    """
 
     batch_max: int = 100_000
-    """Positions in one call; more is refused with BATCH_TOO_LARGE. Bounds the time one call holds the event loop."""
+    """Positions in one call; more are refused with BATCH_TOO_LARGE.
+
+    Bounds the time for which one call holds the event loop.
+    """
     poll_messages_max: int = 10_000
-    """Positions one poll may ask for."""
+    """Positions that one poll may request."""
     poll_wait_max_ms: int = 60_000
-    """A poll that asks to wait longer waits this long."""
+    """Longest wait of a poll; a longer one is shortened to this."""
     waiting_polls_max: int = 10_000
     """Polls waiting at once in the whole service; more are refused with OVERLOADED."""
     calls_max: int = 20_000
-    """Calls under way at once in the whole service, waiting polls included; more are refused with OVERLOADED."""
+    """Calls in flight at once in the whole service, including waiting polls; more are refused with OVERLOADED."""
     message_bytes_max: int = 16 * 2**20
-    """The largest request and the largest answer."""
+    """Bytes of the largest request and of the largest answer."""
     request_bytes_in_flight_max: int = 128 * 2**20
-    """Requests of all calls, from before they are read until their calls end; more wait unread, then are refused."""
+    """Bytes of the requests of all calls, from before a request is read until its call ends.
+
+    More calls wait unread, and are refused later.
+    """
     answer_bytes_in_flight_max: int = 128 * 2**20
-    """Large answers of all calls, until their callers have taken them; more wait unmade, then are refused."""
+    """Bytes of the large answers of all calls, until the callers have taken them.
+
+    More calls wait before they make an answer, and are refused later.
+    """
     unread_calls_max: int = 4_000
     """Calls that wait to be read; more are refused with OVERLOADED."""
     receive_max_ms: int = 30_000
-    """A call waits this long to be read, and has this long to send its request; then it is refused with OVERLOADED."""
+    """Longest wait of a call to be read, and again for its request to arrive; then it is refused with OVERLOADED."""
     streams_max: int = 2_000
     """Streams open at once in the whole service; more are refused with OVERLOADED."""
     trackers_max: int = 100_000
     """Trackers open at once; more are refused with OVERLOADED."""
     lease_default_ms: int = 30_000
-    """Lease of a poll that does not name one."""
+    """Lease of a poll that does not give one."""
     lease_max_ms: int = 43_200_000
-    """Longest lease a poll may ask for."""
+    """Longest lease that a poll may request."""
     leased_positions_max: int = 1_000_000
     """Positions of one tracker leased at once; more are refused with LEASES_EXHAUSTED."""
     unstored_indexes_max: int = 4_000_000
-    """Indexes of all trackers in memory and in no snapshot: adds wait, or are refused with OVERLOADED, while there are more."""
+    """Unstored indexes of all trackers. At the limit, adds wait or are refused with OVERLOADED."""
     tracker_unstored_indexes_max: int = 2_000_000
-    """The same of one tracker."""
+    """Unstored indexes of one tracker. At the limit, adds wait or are refused with OVERLOADED."""
     retry_after_ms: int = 1_000
-    """What a refused caller is told to wait."""
+    """Delay before a retry, sent with a refusal."""
     storage_operations_max: int = 128
-    """Effects of all trackers under way on one storage."""
+    """Effects of all trackers in flight on one storage."""
     tracker_operations_max: int = 4
-    """Effects of one kind and one tracker under way, so that a slow one leaves room for the others."""
+    """Effects of one kind and one tracker in flight, so that slow ones leave room for other trackers."""
     storage_attempts_max: int = 3
-    """Attempts at one storage call before the effect fails and the core takes over."""
+    """Attempts at one storage call before the effect fails. The core then decides when to try the effect again."""
     storage_backoff_ms: int = 50
-    """Pause before the second attempt; it doubles, with jitter."""
+    """Pause before the second attempt. It doubles with each further attempt, with jitter."""
     snapshot_metadata_bytes_max: int = 4 * 2**20
-    """Metadata of a snapshot at most: merging stops short of it, because a storage's entries have a size limit."""
+    """Largest metadata of a merged snapshot, because the entries of a storage have a size limit."""
     worker_threads: int = 2
     """Threads that seal, encode and decode."""
     labelled_trackers_max: int = 1_000
-    """Trackers whose metrics have labels of their own; 0 is none. Of the others there are sums."""
+    """Trackers whose metrics have their own labels; 0 means none. The metrics of the others are summed."""
 
     def __post_init__(self) -> None:
-        """Refuse values no service can work with."""
+        """Refuse values with which the service cannot work."""
         if self.labelled_trackers_max < 0:
             raise InvalidInput("labelled_trackers_max", self.labelled_trackers_max, "give 0 or more")
         for name in self.__slots__:
@@ -76,6 +88,6 @@ class ServiceLimits:
             raise InvalidInput("lease_default_ms", self.lease_default_ms, f"give at most {self.lease_max_ms}")
 
     def adopt(self, other: "ServiceLimits") -> None:
-        """Take over the values of another one, which every part of the service reads from then on."""
+        """Take over the values of another object. Every part of the service reads them from then on."""
         for name in self.__slots__:
             setattr(self, name, getattr(other, name))

@@ -1,9 +1,9 @@
-"""The service as a whole: its parts are made, connected, started and stopped here, and nowhere else.
+"""The whole service: creates, connects, starts and stops its parts.
 
-Start: both addresses are bound, HTTP answers (live, not ready), kernels are loaded (or compile in the background), the
-storage and the ledgers open, gRPC answers, ready. Stop: health says NOT_SERVING, new calls are refused, waiting polls end, effects
-finish, connections close, the storage and the ledgers close. A stop takes no longer than the grace period; what it cuts
-off is safe, since storing is all or nothing.
+Start: bind both addresses, answer HTTP (live, not ready), load the kernels (or compile them in the background), open
+the storage and the ledgers, answer gRPC, report ready. Stop: report NOT_SERVING, refuse new calls, end waiting polls,
+finish effects, close connections, close the storage and the ledgers. A stop takes no longer than the grace period. Work
+that it cuts off is safe, because a snapshot is stored completely or not at all.
 """
 
 import asyncio
@@ -63,24 +63,27 @@ if TYPE_CHECKING:
 _STORAGE_KEY = "bucketSnapshotStorageUrl"
 _UNLIMITED = 2**31 - 1
 _STREAMS_BEYOND_CALLS = 100
-"""Of one connection: so that the call above the limit is refused with a reason, and health is answered meanwhile."""
+"""Streams of one connection above the limit of calls.
+
+With them, a call above the limit is refused with a reason, and health checks are answered meanwhile.
+"""
 _CLOSE_MS = 1_000
-"""The end of the grace period is kept for closing connections and the storage."""
+"""End of the grace period that is reserved for closing connections and the storage."""
 _CLOSE_SECONDS_MIN = 0.1
-"""Each of the two gets this long even if nothing is left of it."""
+"""Minimum time for each of these closes, even if the grace period is over."""
 
 _log = structlog.stdlib.get_logger("delayed_tracker.service")
 
 
 @dataclass(frozen=True, slots=True)
 class BoundAddresses:
-    """Where a running service listens: ports as the system gave them."""
+    """Addresses at which a running service listens, with the ports that the system assigned."""
 
     grpc: Address
     http: Address
 
     def to_json(self) -> str:
-        """What ``--ready-file`` holds: both addresses as ``host:port``, and the process id."""
+        """Return the content of ``--ready-file``: both addresses as ``host:port``, and the process id."""
         return json.dumps({"grpc": str(self.grpc), "http": str(self.http), "pid": os.getpid()})
 
 
@@ -90,7 +93,7 @@ class TrackerServer:
     def __init__(
         self, settings: Settings, *, clock: Clock | None = None, admin_hooks: AdminHooks | None = None
     ) -> None:
-        """See :meth:`start`; nothing is opened yet.
+        """Create the parts without opening them; see :meth:`start`.
 
         Raises:
             UnknownStorageScheme, StorageBackendMissing, InvalidInput: the storage URL names nothing that can be opened.
@@ -119,18 +122,20 @@ class TrackerServer:
         self._http: HttpServer | None = None
 
     async def start(self) -> BoundAddresses:
-        """Return once calls are answered.
+        """Start everything, and return when calls are answered.
 
         Raises:
             OpenFilesLimitTooLow, InvalidInput: the limit of open files is too low for the service, or for its settings.
             AddressInUse, AddressUnusable: one of the addresses cannot be bound; nothing was opened.
-            StorageInUse, StorageFormatUnsupported, StorageUnavailable: the storage cannot be opened; all is released.
-            InvalidInput, LedgerFileInvalid, MetadataInvalid: the ledgers cannot be opened; all is released.
+            StorageInUse, StorageFormatUnsupported, StorageUnavailable: the storage cannot be opened; everything is
+            released.
+            InvalidInput, LedgerFileInvalid, MetadataInvalid: the ledgers cannot be opened; everything is released.
         """
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(self.trackers.close)
             caps = self._connection_caps(open_count=0)
-            # gRPC cannot give back an address before it has served; until the storage is open, a plain socket holds it.
+            # gRPC cannot release an address before it has served. Until the storage is open, a plain socket holds the
+            # address.
             held, grpc_address = await listen("grpcListenAddress", self.settings.grpc_address)
             undo.callback(held.close)
             listener, http_address = await listen("httpListenAddress", self.settings.http_address)
@@ -155,7 +160,8 @@ class TrackerServer:
             held.close()
             caps = self._connection_caps(open_count=open_files_count())
             http.set_connections_max(caps.http)
-            # gRPC listens on each address that a host name stands for, and counts the connections of each apart.
+            # gRPC listens on each address that the host name resolves to, and counts the connections of each
+            # separately.
             each = max(caps.grpc // await address_count("grpcListenAddress", grpc_address), 1)
             server = self._bound_grpc(grpc_address, each)
             await server.start()
@@ -167,7 +173,7 @@ class TrackerServer:
         return BoundAddresses(grpc_address, http_address)
 
     def apply(self, settings: Settings) -> None:
-        """Put settings in force that differ from the present ones in reloadable keys only."""
+        """Apply settings that differ from the present ones only in reloadable keys."""
         before, self.settings = self.settings, settings
         self.trackers.service_limits.adopt(settings.service_limits())
         self.trackers.unstored.call_next()
@@ -189,11 +195,11 @@ class TrackerServer:
         try:
             await self.trackers.start()
         except InvalidInput as error:
-            # A backend knows its part of the URL; the operator knows the key and all of it.
+            # The backend's error names its part of the URL; the operator needs the setting's key and the whole URL.
             raise InvalidInput(_STORAGE_KEY, self.settings.storage_url, error.remedy) from error
 
     async def stop(self) -> None:
-        """Drain in order, within the grace period; harmless if the start failed or has not happened."""
+        """Drain in order, within the grace period. Harmless if the service has not started."""
         if self._grpc is None or self._http is None:
             return
         server, http = self._grpc, self._http
@@ -241,27 +247,30 @@ class TrackerServer:
     def _grpc_options(self, connections_max: int) -> list[tuple[str, int]]:
         keepalive_ms = self.settings.grpc_keepalive_ms
         return [
-            # One more is accepted and closed at once; those that do not begin to speak HTTP/2 go by themselves.
+            # One more connection is accepted and closed at once. A connection without HTTP/2 ends after the handshake
+            # timeout.
             ("grpc.max_allowed_incoming_connections", connections_max),
             ("grpc.server_handshake_timeout_ms", self.settings.grpc_handshake_timeout_ms),
-            ("grpc.so_reuseport", 0),  # else a second service would share the port instead of being refused
-            # Calls that the event loop has not seen yet. gRPC cancels them at random from 1,000 on, without a word to the
-            # client; here they wait for their turn, and above ``calls_max`` they are refused with a status and a delay.
-            # What one connection has under way is bounded all the same: what is more waits in the client.
+            ("grpc.so_reuseport", 0),  # otherwise a second service would share the port instead of being refused
+            # Calls that the event loop has not received yet. From 1,000 on, gRPC would cancel them at random, without a
+            # reason for the client. Without gRPC's limit they wait for their turn, and above ``calls_max`` they are
+            # refused with a status and a delay. The limit on streams still bounds the calls of one connection; more
+            # calls wait in the client.
             ("grpc.server.max_pending_requests", _UNLIMITED),
             ("grpc.server.max_pending_requests_hard_limit", _UNLIMITED),
             ("grpc.max_concurrent_streams", self.settings.calls_max + _STREAMS_BEYOND_CALLS),
-            # With its probes gRPC would soon take megabytes of each call that nobody reads, instead of 64 KiB. A message
-            # that is asked for has a window of its own size all the same.
+            # With these probes, gRPC would soon buffer megabytes of each unread call, instead of 64 KiB. A message that
+            # is being read gets a window of its own size without them.
             ("grpc.http2.bdp_probe", 0),
-            # Alike, or gRPC would refuse at random between the two.
+            # The same value for both, because gRPC refuses at random between the two.
             ("grpc.max_metadata_size", METADATA_BYTES_MAX),
             ("grpc.absolute_max_metadata_size", METADATA_BYTES_MAX),
             ("grpc.max_receive_message_length", self.settings.grpc_message_bytes_max),
             ("grpc.max_send_message_length", self.settings.grpc_message_bytes_max),
             ("grpc.keepalive_time_ms", keepalive_ms),
             ("grpc.keepalive_timeout_ms", self.settings.grpc_keepalive_timeout_ms),
-            # gRPC waits this long for the answer to any ping, a minute by default, whatever the timeout above is.
+            # gRPC waits this long for the answer to any ping. The default is a minute, independent of the timeout
+            # above.
             ("grpc.http2.ping_timeout_ms", self.settings.grpc_keepalive_timeout_ms),
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.min_ping_interval_without_data_ms", keepalive_ms),
@@ -269,7 +278,7 @@ class TrackerServer:
 
 
 def _storage_of(settings: Settings) -> SnapshotStore:
-    """The storage that the settings name, with errors that say which setting is meant."""
+    """Return the storage that the settings name. Its errors name the setting."""
     try:
         return open_storage(settings.storage_url)
     except InvalidInput as error:
@@ -279,7 +288,10 @@ def _storage_of(settings: Settings) -> SnapshotStore:
 
 
 def _tracing_of(settings: Settings) -> "Tracing | None":
-    """What sends spans, if the settings name a collector. Only then is OpenTelemetry imported."""
+    """Return the exporter of spans, or None if the settings name no collector.
+
+    OpenTelemetry is imported only if needed.
+    """
     if not (endpoint := settings.tracing_endpoint):
         return None
     try:
@@ -305,16 +317,17 @@ async def serve(
     ready_file: Path | None = None,
     reread: Callable[[], Settings] | None = None,
 ) -> BoundAddresses:
-    """Run the service until SIGTERM or SIGINT, and return where it listened once everything is closed.
+    """Run the service until SIGTERM or SIGINT. Return its addresses when everything is closed.
 
     Args:
-        settings: all of them; nothing else is read.
-        clock: None is the system's.
+        settings: all settings; nothing else is read.
+        clock: None is the system's clock.
         ready_file: written when calls are answered (``BoundAddresses.to_json``), removed at the end.
-        reread: reads the settings again at SIGHUP, from where they came from; None: SIGHUP does nothing.
+        reread: reads the settings again from their sources at SIGHUP; None ignores SIGHUP.
 
     Raises:
-        DelayedTrackerError: the service could not start; ``delayed_tracker.cli.exit_codes`` gives each its exit code.
+        DelayedTrackerError: the service could not start. ``delayed_tracker.cli.exit_codes`` maps each error to an exit
+            code.
     """
     allocate_in_two_arenas()
     raise_open_files_limit()
@@ -327,7 +340,7 @@ async def serve(
     with _handled({signal.SIGTERM: stop.set, signal.SIGINT: stop.set, signal.SIGHUP: reloader.ask}):
         try:
             bound = await server.start()
-            # What is loaded by now stays: a full collection that walks through it would hold up every call for 50 ms.
+            # The objects loaded by now stay. A full collection that visits them would delay every call by 50 ms.
             gc.collect()
             gc.freeze()
             _warn_of_open_addresses(bound)
@@ -346,7 +359,7 @@ async def serve(
 
 @contextlib.contextmanager
 def _handled(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
-    """Let the event loop handle signals, and leave each as it was found."""
+    """Let the event loop handle the signals, and restore the previous handlers afterwards."""
     loop = asyncio.get_running_loop()
     found = {number: signal.getsignal(number) for number in handlers}
     for number, handler in handlers.items():

@@ -1,5 +1,5 @@
-"""Bounds what calls hold at the same time: bytes received, bytes answered, calls in flight.
+"""Bounds the resources of calls: bytes received, bytes answered, calls in flight.
 
-A call waits here until there is room, or is refused with ``Overloaded``.
+A call waits until there is room, or is refused with ``Overloaded``.
 Open ``calls.py`` first.
 """

@@ -1,8 +1,8 @@
-"""A bound on the bytes that calls hold at the same time, shared by the methods and waited for in a bounded queue.
+"""A bound on the bytes in flight of all calls, with a bounded queue of calls that wait for room.
 
 The size of a message is unknown until it is in memory. So a call first takes a seat, which is room for the largest
-message there may be, and then settles for what it really holds. No method has more than three quarters of the room, and
-waiting methods take turns: an acknowledgement does not stand behind a hundred large adds.
+message, and then reduces it to the real size. A method never has more than three quarters of the room, and waiting
+methods take turns, so that an acknowledgement does not wait behind a hundred large adds.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from delayed_tracker.service.errors import Overloaded
 
 
 class Hold:
-    """Bytes that one call holds. Released at the end of the block, or by :meth:`release`."""
+    """Bytes that one call holds, until the end of the block or :meth:`release`."""
 
     __slots__ = ("_budget", "_method", "byte_count")
 
@@ -24,14 +24,14 @@ class Hold:
         self.byte_count = 0
 
     def settle(self, byte_count: int) -> None:
-        """Hold this many bytes instead of as many as until now; it may be more than there is room for."""
+        """Change the held bytes to ``byte_count``, which may exceed the room left."""
         change = byte_count - self.byte_count
         self.byte_count = byte_count
         if change:
             self._budget.change(self._method, change)
 
     def release(self) -> None:
-        """Hold nothing; may be called again."""
+        """Hold no bytes. May be called again."""
         self.settle(0)
 
     def __enter__(self) -> Self:
@@ -44,15 +44,15 @@ class Hold:
 
 
 class ByteBudget:
-    """The bytes that all calls hold together.
+    """Bytes that all calls hold together.
 
     Args:
-        what: is held, for messages: "requests".
-        bytes_max: held at the same time.
-        seat_bytes: the largest message; at most ``bytes_max``.
+        what: noun for messages, such as "requests".
+        bytes_max: bytes held at the same time.
+        seat_bytes: size of the largest message; at most ``bytes_max``.
         waiting_max: calls that wait for a seat; one more is refused.
         wait_max_ms: a call that has waited this long is refused.
-        retry_after_ms: a refused caller is told to wait this long.
+        retry_after_ms: delay before a retry, sent with a refusal.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class ByteBudget:
         self._retry_after_ms = retry_after_ms
         self._held_by_method: dict[str, int] = {}
         self._queues: dict[str, deque[asyncio.Future[Hold]]] = {}
-        """Calls that wait, by method; the method at the front has the next turn. None is empty."""
+        """Non-empty queues of waiting calls, by method. The method at the front has the next turn."""
 
     async def seat(self, method: str) -> Hold:
-        """Take room for one message, waiting for it within the bounds.
+        """Take room for one message. Wait for it within the limits of number and time.
 
         Raises:
             Overloaded: too many calls wait, or this one has waited too long.
@@ -94,24 +94,27 @@ class ByteBudget:
             self.waiting_count -= 1
 
     async def seat_in_time(self, method: str) -> Hold:
-        """Take room for one message, waiting for it as long as it takes: for callers whose number has a bound."""
+        """Take room for one message. Wait for it without limits: for callers whose number is bounded."""
         if not self._queues and self._has_room(method):
             return self._seated(method)
         return await self._turn(method)
 
     def require_room(self) -> None:
-        """Raise Overloaded if there is no room left at all."""
+        """Raise Overloaded if there is no room left."""
         if self.held_bytes >= self.bytes_max:
             raise self._refusal(f"{self.held_bytes} bytes of {self._what} are in flight, which is the limit")
 
     def hold(self, method: str, byte_count: int) -> Hold:
-        """Hold bytes that are in memory already, whether there is room for them or not."""
+        """Hold bytes that are in memory already, even if they exceed the room left."""
         hold = Hold(self, method)
         hold.settle(byte_count)
         return hold
 
     def change(self, method: str, byte_count: int) -> None:
-        """Count so many bytes more or, if negative, less; what has become free goes to those who wait."""
+        """Add ``byte_count``, which may be negative, to the bytes of a method.
+
+        Freed room goes to the calls that wait.
+        """
         self.held_bytes += byte_count
         of_method = self._held_by_method.get(method, 0) + byte_count
         if of_method:
@@ -124,7 +127,7 @@ class ByteBudget:
     async def _turn(self, method: str) -> Hold:
         turn: asyncio.Future[Hold] = asyncio.get_running_loop().create_future()
         self._queues.setdefault(method, deque()).append(turn)
-        self._seat_waiting()  # those before may be of a method that has its share already
+        self._seat_waiting()  # earlier calls may be of a method that has its share already
         taken = False
         try:
             hold = await turn
@@ -135,7 +138,7 @@ class ByteBudget:
                 self._withdraw(method, turn)
 
     def _withdraw(self, method: str, turn: asyncio.Future[Hold]) -> None:
-        """Leave the queue; a seat that was given at the last moment goes to the next."""
+        """Leave the queue. A seat that was assigned meanwhile goes to the next call."""
         if turn.done() and not turn.cancelled():
             turn.result().release()
         elif turn in (queue := self._queues.get(method, deque())):
@@ -144,13 +147,13 @@ class ByteBudget:
                 del self._queues[method]
 
     def _seat_waiting(self) -> None:
-        """Give seats to those who wait, one method after the other."""
+        """Assign seats to waiting calls, one method after the other."""
         while method := next((each for each in self._queues if self._has_room(each)), None):
             queue = self._queues.pop(method)
             turn = queue.popleft()
             if queue:
                 self._queues[method] = queue
-            if not turn.done():  # cancelled, and about to withdraw
+            if not turn.done():  # else it was cancelled, and its call withdraws
                 turn.set_result(self._seated(method))
 
     def _has_room(self, method: str) -> bool:

@@ -1,4 +1,4 @@
-"""Calls under way in one service: how many there may be at once, and the end of those that would never end alone."""
+"""Calls in flight of one service: their limit, and the end of streams that would not end by themselves."""
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterator
@@ -18,12 +18,12 @@ Request = TypeVar("Request")
 
 
 class Calls:
-    """Counts calls, waiting polls and open streams included, and refuses those above the limit."""
+    """Counter of calls, including waiting polls and open streams. It refuses calls above the limit."""
 
     def __init__(self, limits: ServiceLimits, clock: Clock | None = None) -> None:
         self.open_count = 0
         self.spans: Spans | None = None
-        """Where calls are traced; to be set before they are served."""
+        """Receiver of the traces of calls; must be set before calls are served."""
         self.counts = CallCounts(clock or SystemClock())
         self.loop_share = LoopShare()
         self.receiving = Receiving(limits)
@@ -37,7 +37,7 @@ class Calls:
         """Count one call for the time of the block.
 
         Raises:
-            Overloaded: there are as many as there may be; nothing of this one was done.
+            Overloaded: the limit is reached; nothing of this call was done.
         """
         if self.open_count >= self._limits.calls_max:
             raise Overloaded(
@@ -50,16 +50,16 @@ class Calls:
             self.open_count -= 1
 
     async def requests_until_stopping(self, requests: AsyncIterable[Request]) -> AsyncIterator[Request]:
-        """Hand on what a stream sends, for as long as its caller likes, but not beyond :meth:`stop`.
+        """Yield the requests of a stream until its caller ends it, or until :meth:`stop`.
 
-        Only the wait for the next request is cut short: gRPC loses count of what it has sent when a write is, and then
-        can end the call no more.
+        Only the wait for the next request is cancelled. If a write is cancelled, gRPC loses count of the messages it
+        sent and cannot end the call any more.
 
         Raises:
             ShuttingDown: the service stops.
         """
         if self._stopping:
-            raise self._stopping_error()  # gRPC's iterator must not be made if nobody is going to iterate
+            raise self._stopping_error()  # gRPC's iterator must not be created unless it is iterated
         waiting_requests = aiter(requests)
         while not self._stopping:
             try:

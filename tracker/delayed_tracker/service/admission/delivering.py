@@ -1,7 +1,8 @@
-"""Answers made when there is room for them, and counted until their callers have taken them.
+"""A bound on the bytes of answers that gRPC has not sent yet.
 
-Most answers are small by their method's own limits. Those that list things may have ``grpcMessageBytesMax``, so a call of
-such a method takes a seat before it begins. Of all others only what is large in fact is counted, after it was made.
+Most answers are small by the limits of their methods. Answers of listing methods may have ``grpcMessageBytesMax``, so a
+call of such a method takes a seat before it begins. For the other methods, only large answers are counted, after they
+were made.
 """
 
 from typing import Any, Final, TypeAlias
@@ -15,14 +16,14 @@ from delayed_tracker.service.limits import ServiceLimits
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 COUNTED_ANSWER_BYTES: Final = 64 * 2**10
-"""Smaller answers are not counted: gRPC takes them off the service's hands at once."""
+"""Answers up to this size are not counted, because gRPC sends them at once."""
 LISTING_METHODS: Final = frozenset(
     {"FilterEntries", "ListBuckets", "ListTrackers", "PeekMessages", "ReadEntries", "VerifySnapshots"}
 )
 
 
 class Delivering:
-    """Counts the answers of all calls of one service."""
+    """Counter of the answer bytes of all calls of one service."""
 
     def __init__(self, limits: ServiceLimits) -> None:
         self._limits = limits
@@ -36,11 +37,11 @@ class Delivering:
         )
 
     def require_room(self) -> None:
-        """Refuse to make an answer while answers that nobody takes fill the room. Raises Overloaded."""
+        """Raise Overloaded if answers that callers have not taken fill the room."""
         self.budget.require_room()
 
     def until_taken(self, method: str, encoded: bytes, context: Context) -> None:
-        """Count an answer until its call is over, which is when gRPC has sent it all or the caller has gone.
+        """Count an answer until its call is over: gRPC has sent it all, or the caller has gone.
 
         Raises:
             AnswerTooLarge: gRPC would refuse to send it.

@@ -1,7 +1,7 @@
-"""A bound on what large requests do in one iteration of the event loop, so that small calls wait for a few of them only.
+"""A bound on the positions applied in one iteration of the event loop, so that small calls wait for few large requests.
 
-All requests that have arrived would else be applied in one iteration, one after the other: twenty streams that send
-20,000 positions each hold it for 40 ms, and a call takes several iterations.
+Without it, all requests that have arrived would be applied in one iteration. Twenty streams that send 20,000 positions
+each would block the loop for 40 ms, and a call takes several iterations.
 """
 
 import asyncio
@@ -9,11 +9,11 @@ from collections import deque
 from typing import Final
 
 POSITIONS_MAX: Final = 20_000
-"""Applied in one iteration, in about 2 ms; the request that goes beyond it is still applied whole."""
+"""Positions applied in one iteration, in about 2 ms. The request that exceeds it is still applied whole."""
 
 
 class LoopShare:
-    """Lets requests through in the order in which they ask; for use within one event loop."""
+    """Admits requests in the order of their calls. For use within one event loop."""
 
     def __init__(self, positions_max: int = POSITIONS_MAX) -> None:
         self._positions_max = positions_max
@@ -22,7 +22,7 @@ class LoopShare:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def take(self, position_count: int) -> None:
-        """Return when so many positions may be applied: at once, or in a later iteration of the loop."""
+        """Return when this many positions may be applied: at once, or in a later iteration of the loop."""
         if self._waiting or self._remaining <= 0:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((position_count, turn))
@@ -41,6 +41,6 @@ class LoopShare:
         self._remaining = self._positions_max
         while self._waiting and self._remaining > 0:
             position_count, turn = self._waiting.popleft()
-            if not turn.done():  # its caller may have left meanwhile
+            if not turn.done():  # else its caller has left
                 turn.set_result(None)
                 self._spend(position_count)

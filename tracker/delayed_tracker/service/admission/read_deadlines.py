@@ -1,7 +1,7 @@
-"""A time limit on reads, the same for all of them, with one timer for all: nearly every read ends within a millisecond.
+"""One time limit for all reads, with a single timer, because nearly every read ends within a millisecond.
 
-``asyncio.timeout`` would make and cancel a timer for each, which costs a small call more than all else that is done to
-receive it.
+``asyncio.timeout`` would create and cancel a timer for each read. For a small call, that costs more than all other work
+of receiving it.
 """
 
 import asyncio
@@ -12,17 +12,17 @@ T = TypeVar("T")
 
 
 class ReadDeadlines:
-    """Cuts reads short that take longer than ``read_max_ms``; at the latest half as long again."""
+    """Cancels reads that take longer than ``read_max_ms``, at the latest after 1.5 times that."""
 
     def __init__(self, read_max_ms: int) -> None:
         self._read_max_s = read_max_ms / 1_000
         self._begun_s: dict[asyncio.Task[object], float] = {}
-        """The tasks that read, in the order in which they began."""
+        """Reading tasks and the times at which they began, in that order."""
         self._overdue: set[asyncio.Task[object]] = set()
         self._is_armed = False
 
     async def within(self, reading: Awaitable[T]) -> T:
-        """Wait for a read of the running task, which has no other under way.
+        """Await a read in the current task, which has no other read in flight.
 
         Raises:
             TimeoutError: it took too long and was cancelled.
@@ -37,7 +37,7 @@ class ReadDeadlines:
         try:
             return await reading
         except asyncio.CancelledError as error:
-            # Cancelled by others, too, it ends as cancelled.
+            # If there is another cancellation as well, the task ends as cancelled.
             if task not in self._overdue or task.uncancel() > 0:
                 raise
             raise TimeoutError from error

@@ -1,11 +1,13 @@
-"""Requests read when there is room for them; until then gRPC's flow control keeps all but 64 KiB of each in its sender.
+"""Reads requests when there is room for them.
 
-gRPC tells nothing of a message before it is in memory. So every method is served to gRPC as a stream, whose messages the
-service asks for one by one, and the call takes a seat before it asks. A call with one request keeps it until that is
-there. A stream may have nothing to send for hours, so it keeps its seat for as long as a message that is under way needs
-to arrive, and waits without one from then on; one whose last message was small only waits for a moment at which there is
-room. So idle and steady streams hold nothing. What that leaves open, a large message of a stream that was idle or small
-until then, is bounded by the number of streams.
+Until then, gRPC's flow control keeps all but 64 KiB of each at the sender. gRPC does not give the size of a message
+before it is in memory. So every method is served to gRPC as a stream, the service reads the messages one by one, and a
+call takes a seat before it reads.
+
+A call with one request keeps its seat until the request has arrived. A stream may send nothing for hours. So it keeps
+its seat only for the time that a message needs to arrive, and then waits without a seat. After a small message, a
+stream waits until there is room, but keeps no seat. So idle and steady streams take no room. One case is not counted in
+advance: a large message of a stream that was idle or sent small messages. The number of streams bounds it.
 """
 
 import asyncio
@@ -26,11 +28,13 @@ Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 SMALL_MESSAGE_BYTES: Final = 256 * 2**10
 _SEAT_SECONDS_MAX: Final = 3.0
-"""Enough for the messages that all seats together receive over a network of 1 Gbit/s, on a busy machine too."""
+"""Time for the messages of all seats together to arrive over a network of 1 Gbit/s, also on a busy machine."""
 _SEAT_SECONDS_MIN: Final = 0.02
 _SHORTENED: Final = 0.9
-"""Each stream that leaves its seat in vain shortens the stay of the next ones: streams opened in advance, by the
-thousand, would else keep those out that have something to send."""
+"""Each stream that leaves its seat in vain shortens the time of the next ones by this factor.
+
+Otherwise, thousands of streams that were opened in advance would delay those that have something to send.
+"""
 
 
 class Receiving:
@@ -48,15 +52,15 @@ class Receiving:
         self._deadlines = ReadDeadlines(limits.receive_max_ms)
         self.stream_count = 0
         self.seat_seconds = _SEAT_SECONDS_MAX
-        """A stream that may send a large message keeps its seat this long."""
+        """Time for which a stream that may send a large message keeps its seat."""
         self._limits = limits
 
     async def request(self, hold: Hold, context: Context) -> bytes:
-        """Read the one request of a call that has taken a seat, and settle for its size.
+        """Read the one request of a call that has taken a seat, and reduce the seat to its size.
 
         Raises:
             Overloaded: it did not arrive in time.
-            InvalidInput: the call ended without one.
+            InvalidInput: the call ended without a request.
         """
         receive_max_ms = self._limits.receive_max_ms
         try:
@@ -71,11 +75,11 @@ class Receiving:
         return encoded
 
     def stream(self, method: str, context: Context, parse: Callable[[bytes], RequestT]) -> "RequestStream[RequestT]":
-        """The requests of a stream, to be entered before they are asked for."""
+        """Return the requests of a stream, to be used as a context manager and iterated inside."""
         return RequestStream(self, method, context, parse)
 
     async def large_message(self, hold: Hold, context: Context) -> object:
-        """Read a message of a stream that has taken a seat, and leave the seat if it does not come soon."""
+        """Read a message of a stream that has taken a seat. Release the seat if the message does not arrive soon."""
 
         def leave() -> None:
             hold.release()
@@ -88,14 +92,14 @@ class Receiving:
             leaving.cancel()
 
     def large_message_came(self) -> None:
-        """Give the next streams time for theirs."""
+        """Reset the time for which the next streams keep their seats."""
         self.seat_seconds = _SEAT_SECONDS_MAX
 
     def enter_stream(self) -> None:
         """Count one more stream.
 
         Raises:
-            Overloaded: as many as there may be are open.
+            Overloaded: the limit of open streams is reached.
         """
         if self.stream_count >= self._limits.streams_max:
             raise Overloaded(
@@ -104,12 +108,12 @@ class Receiving:
         self.stream_count += 1
 
     def leave_stream(self) -> None:
-        """Count one less."""
+        """Count one stream less."""
         self.stream_count -= 1
 
 
 class RequestStream(Generic[RequestT]):
-    """Requests of one stream, each held from its arrival until the next is asked for or the block ends."""
+    """Requests of one stream. Each is held from its arrival until the next one is read or the block ends."""
 
     def __init__(self, receiving: Receiving, method: str, context: Context, parse: Callable[[bytes], RequestT]) -> None:
         self._receiving = receiving
@@ -117,7 +121,7 @@ class RequestStream(Generic[RequestT]):
         self._context = context
         self._parse = parse
         self._hold = Hold(receiving.budget, method)
-        self._last_bytes = SMALL_MESSAGE_BYTES + 1  # the first may be as large as it likes
+        self._last_bytes = SMALL_MESSAGE_BYTES + 1  # the first message may be large
 
     def __enter__(self) -> Self:
         self._receiving.enter_stream()

@@ -1,5 +1,5 @@
-"""Answers that change nothing: explain, peek, histogram, listing, verification, ledgers.
+"""Read-only queries: explain, peek, histogram, listing, verification, ledgers.
 
-Takes an open tracker or the catalogue, gives frozen values.
+Takes an open tracker or the catalogue, returns frozen values.
 Open ``explain.py`` first.
 """

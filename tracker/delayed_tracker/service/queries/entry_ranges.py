@@ -1,4 +1,4 @@
-"""Which entries a cursor should read now: PIP-195's discontinuous read over many ranges, with a bounded answer."""
+"""Filter of entry ranges for a cursor: PIP-195's discontinuous read over many ranges, with a bounded answer."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from delayed_tracker.service.errors import AnswerTooLarge
 RANGES_MAX = 1_000
 ENTRIES_MAX = 10_000_000
 _STEP = 1_000_000
-"""Entries looked at in one step, so that an answer that grows too large is noticed early."""
+"""Entries checked in one step, so that an answer that grows too large is noticed early."""
 
 
 class EntryRange(NamedTuple):
@@ -23,7 +23,7 @@ class EntryRange(NamedTuple):
 
 
 def require_ranges(ranges: Sequence[EntryRange]) -> None:
-    """Raise InvalidInput unless these are 1 to ``RANGES_MAX`` ranges of at most ``ENTRIES_MAX`` entries together."""
+    """Raise InvalidInput unless there are 1 to ``RANGES_MAX`` ranges, of at most ``ENTRIES_MAX`` entries together."""
     if not 1 <= len(ranges) <= RANGES_MAX:
         raise InvalidInput("ranges", f"{len(ranges)} ranges", f"give 1 to {RANGES_MAX}")
     for offset, (ledger_id, first, last) in enumerate(ranges):
@@ -40,7 +40,7 @@ def require_ranges(ranges: Sequence[EntryRange]) -> None:
 
 
 def untracked(tracker: TrackerCore, ranges: Iterable[EntryRange], *, answer_max: int) -> list[EntryRange]:
-    """The parts of the ranges that are not tracked, in their order, as long as possible.
+    """Return the parts of the ranges that are not tracked, in order, each as long as possible.
 
     Raises:
         AnswerTooLarge: there are more than ``answer_max`` parts.

@@ -1,4 +1,4 @@
-"""Where one position is, why it was not delivered, and what happens next: for machines, and in a sentence for people."""
+"""Explanation of one position: its place, its state and its next delivery, as fields and as a sentence."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -18,17 +18,17 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """What memory and disk tell about a position."""
+    """Facts about a position, from memory and from its snapshot."""
 
     found: Explanation
     segment: int | None
-    """The bucket's segment that holds it, if it had to be looked for on disk."""
+    """Segment of the bucket that contains the position; None if its snapshot was not read or does not contain it."""
     sentence: str
     now_ms: int
 
 
 def require_entry(position: Position) -> None:
-    """Raise InvalidInput unless this is an entry's place."""
+    """Raise InvalidInput unless the position is that of an entry."""
     if position.ledger_id < 0:
         raise InvalidInput("position.ledger_id", position.ledger_id, "give 0 or more")
     if not 0 <= position.entry_id <= ENTRY_ID_MAX:
@@ -36,7 +36,7 @@ def require_entry(position: Position) -> None:
 
 
 async def explain(host: TrackerHost, access: StorageAccess, position: Position) -> Explained:
-    """Explain a position, reading its segment if it is not in memory.
+    """Explain a position. Read its segment if that is not in memory.
 
     Raises:
         StorageUnavailable: try again.
@@ -53,7 +53,7 @@ async def explain(host: TrackerHost, access: StorageAccess, position: Position) 
         found = host.to_read().explain(position, host.now())
         if found != asked:
             segment, damage = None, ""
-            continue  # It moved while its segment was read.
+            continue  # the position moved while its segment was read
         if deliver_at_ms is not None:
             available_at_ms = host.to_read().limits.due_from_ms(deliver_at_ms)
             found = replace(found, deliver_at_ms=deliver_at_ms, available_at_ms=available_at_ms)
@@ -65,7 +65,7 @@ async def explain(host: TrackerHost, access: StorageAccess, position: Position) 
 async def _on_disk(
     host: TrackerHost, access: StorageAccess, bucket_id: int, position: Position
 ) -> tuple[int | None, int | None]:
-    """The segment that holds a position, and its deadline there; None if the snapshot does not hold it."""
+    """Return the segment that contains a position, and its deadline there. A value is None if it was not found."""
     reader = SegmentReader(access, bucket_id, host.counters)
     metadata = await reader.metadata()
     segment = next((number for number, bits in enumerate(metadata.segment_bits) if bits.has(position)), None)
@@ -120,7 +120,7 @@ def _when(moment_ms: int | None, now_ms: int) -> str:
 
 
 def _moment(moment_ms: int | None) -> str:
-    """UTC, or the bare number for a year that has no name."""
+    """Return the time in UTC, or the number of milliseconds if the year is outside ``datetime``'s range."""
     assert moment_ms is not None
     try:
         moment = (_EPOCH + timedelta(milliseconds=moment_ms)).replace(tzinfo=None)

@@ -1,8 +1,8 @@
-"""How many tracked positions are due when: counted in memory, estimated from segment bounds on disk.
+"""Histogram of deadlines: counted for positions in memory, estimated from segment bounds for the others.
 
-A segment's rows are taken to be spread evenly from its first deadline to its last. What was consumed since a bucket was
-sealed is not known by segment, so its segments are scaled down together; before + bars + after is always exactly what is
-tracked.
+The estimate spreads the rows of a segment evenly from its first deadline to its last. The positions consumed since a
+bucket was sealed are not known for each segment, so all unloaded counts are scaled down together. Before + bars + after
+is always exactly the number of tracked positions.
 """
 
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ BARS_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Bars of ``step_ms``, the first of them from ``from_ms`` on."""
+    """Bars of ``step_ms`` each; the first begins at ``from_ms``."""
 
     from_ms: int
     step_ms: int
     count: int
 
     def __post_init__(self) -> None:
-        """Refuse what no histogram may ask for."""
+        """Refuse values that a histogram does not allow."""
         if not 0 <= self.from_ms <= INT63_MAX:
             raise InvalidInput("from_ms", self.from_ms, "give 0 or more")
         if not 1 <= self.count <= BARS_MAX:
@@ -46,13 +46,13 @@ class Bars:
 
     @property
     def edges(self) -> Int64Array:
-        """Where each bar begins, and where the last one ends."""
+        """Beginnings of all bars, and the end of the last one, in milliseconds since 1970, UTC."""
         return self.from_ms + self.step_ms * np.arange(self.count + 1, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Counts before, in and after the bars, and how many of all of them are estimates."""
+    """Numbers of positions before, in and after the bars, and the number of positions that are estimated."""
 
     before_count: int
     counts: Int64Array
@@ -61,7 +61,7 @@ class Histogram:
 
 
 async def delivery_histogram(host: TrackerHost, access: StorageAccess, bars: Bars) -> Histogram:
-    """The histogram of one moment; reads nothing from disk."""
+    """Return the histogram at one moment. Reads nothing from the storage."""
     tracker = host.to_read()
     loaded, _ = tracker.loaded_between(0, None)
     return await access.offload(
@@ -72,16 +72,16 @@ async def delivery_histogram(host: TrackerHost, access: StorageAccess, bars: Bar
 def build_histogram(
     loaded_ms: Int64Array, unloaded: Sequence[UnloadedSegments], unloaded_count: int, bars: Bars
 ) -> Histogram:
-    """See the module; pure.
+    """Compute the histogram as the module describes. Pure.
 
     Args:
         loaded_ms: deadlines in memory, ascending.
-        unloaded: segments that are not.
-        unloaded_count: positions tracked and not in memory.
-        bars: which to fill.
+        unloaded: segments that are not in memory.
+        unloaded_count: positions that are tracked and not in memory.
+        bars: to fill.
     """
     edges = bars.edges
-    # Everything is cumulative: how many lie below each edge.
+    # All counts are cumulative: the number of positions below each edge.
     below = np.searchsorted(loaded_ms, edges).astype(np.float64)
     total = len(loaded_ms) + unloaded_count
     estimated = 0
@@ -101,7 +101,7 @@ def build_histogram(
 
 
 def _below(edges: Int64Array, count: Int64Array, first_ms: Int64Array, last_ms: Int64Array) -> NDArray[np.float64]:
-    """How many rows of a bucket's segments lie below each edge, segments in time order."""
+    """Return the estimated number of rows below each edge. The segments are in time order."""
     starts = np.concatenate(([0], np.cumsum(count)))
     # The last segment that begins below the edge; all segments before it end below the edge.
     segment = np.searchsorted(first_ms, edges) - 1

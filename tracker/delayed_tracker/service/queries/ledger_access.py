@@ -1,4 +1,4 @@
-"""The ledgers that a service may be asked about: opened at its start, if the settings name any."""
+"""Ledgers for ledger queries, opened when the service starts, if the settings name any."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -18,24 +18,24 @@ _log = structlog.stdlib.get_logger("delayed_tracker.service")
 
 @dataclass(frozen=True, slots=True)
 class LedgerAnswers:
-    """How questions about ledgers are answered."""
+    """Settings of the answers to ledger queries."""
 
     mode: IndexLookupMode
-    """Whose rules a message id by index follows, if the call does not say."""
+    """Mode of a message id lookup by index, if the call does not give one."""
     interceptors_configured: bool
-    """Whether ``brokerEntryMetadataInterceptors`` has any, which a Pulsar-compatible answer asks first."""
+    """True if ``brokerEntryMetadataInterceptors`` is not empty, which a Pulsar-compatible lookup requires."""
     exposes_broker_metadata: bool
-    """Whether readers that know of broker frames are shown them."""
+    """True if entries are returned with broker metadata to readers that support it."""
     entries_max: int
     """Entries in one page."""
     bytes_max: int
     """Payload bytes in one page."""
     retry_after_ms: int
-    """What callers are told to wait while the ledgers are being opened."""
+    """Delay before a retry, sent to callers while the ledgers are being opened."""
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """As the settings say."""
+        """Return the answer settings that the service settings define."""
         return cls(
             mode=IndexLookupMode(settings.message_id_by_index_mode),
             interceptors_configured=bool(settings.broker_entry_metadata_interceptors.strip(", ")),
@@ -47,21 +47,21 @@ class LedgerAnswers:
 
 
 class LedgerAccess:
-    """What both edges of the service ask about ledgers. Started once, closed once."""
+    """Access to the ledgers for the gRPC and HTTP sides of the service. Started once, closed once."""
 
     def __init__(self, source_url: str, answers: LedgerAnswers) -> None:
-        """Nothing is opened yet; there may be several URLs, divided by spaces, or none."""
+        """Set the source without opening it. ``source_url`` may contain several URLs, divided by spaces, or none."""
         self.answers = answers
         self._source_url = source_url
         self._queries: AsyncTopicQueries | None = None
 
     @property
     def queries(self) -> AsyncTopicQueries:
-        """What answers.
+        """Queries over the open ledgers.
 
         Raises:
-            LedgerSourceNotSet: there are no ledgers to ask about.
-            Recovering: they are not open yet, or any more.
+            LedgerSourceNotSet: the settings name no ledgers.
+            Recovering: the ledgers are not open yet, or are closed.
         """
         if not self._source_url:
             raise LedgerSourceNotSet
@@ -70,11 +70,11 @@ class LedgerAccess:
         return self._queries
 
     async def start(self) -> None:
-        """Open the source, which may take as long as looking through all its files.
+        """Open the source. This may take as long as reading all its files.
 
         Raises:
             InvalidInput: the URL names nothing that can be opened, or a file cannot be read.
-            LedgerFileInvalid, MetadataInvalid: a file is not what it should be, or damaged.
+            LedgerFileInvalid, MetadataInvalid: a file has another format, or is damaged.
         """
         if not self._source_url:
             return
@@ -84,29 +84,29 @@ class LedgerAccess:
         except InvalidInput as error:
             raise InvalidInput("ledgerSourceUrl", self._source_url, error.remedy) from error
         except OSError as error:
-            # Of a bucket or ZooKeeper: no file has its name.
+            # An error of an object storage or of ZooKeeper, which has no file name.
             raise InvalidInput("ledgerSourceUrl", self._source_url, f"{error}; name what can be read") from error
 
     def require_index_metadata(self, mode: IndexLookupMode) -> None:
-        """What a broker asks before anything else.
+        """Check the broker's precondition of a lookup by index.
 
         Raises:
-            BrokerMetadataDisabled: the answer is to be Pulsar's, and no interceptors are configured.
+            BrokerMetadataDisabled: the mode is Pulsar-compatible, and no interceptors are configured.
         """
         if mode is IndexLookupMode.PULSAR_COMPATIBLE and not self.answers.interceptors_configured:
             raise BrokerMetadataDisabled
 
     async def message_id_by_index(self, topic: str, index: int, *, mode: IndexLookupMode) -> MessageId:
-        """As :meth:`~delayed_tracker.ledger.queries.topic_queries.TopicQueries.get_message_id_by_index`.
+        """Call :meth:`~delayed_tracker.ledger.queries.topic_queries.TopicQueries.get_message_id_by_index`.
 
         Raises:
-            BrokerMetadataDisabled: as :meth:`require_index_metadata`.
+            BrokerMetadataDisabled: see :meth:`require_index_metadata`.
         """
         self.require_index_metadata(mode)
         return await self.queries.get_message_id_by_index(topic, index, mode=mode)
 
     async def close(self) -> None:
-        """Release the files; harmless if nothing was opened."""
+        """Close the source. Harmless if it was not opened."""
         if self._queries is not None:
             queries, self._queries = self._queries, None
             await queries.close()

@@ -1,4 +1,4 @@
-"""Pages of trackers: which are open, and which only have something on disk."""
+"""Pages of all trackers, open or only stored."""
 
 import base64
 import binascii
@@ -26,32 +26,32 @@ class TrackerRow:
 
     @property
     def size_bytes(self) -> int:
-        """Of its row in an answer, about."""
+        """Approximate bytes of the tracker's row in an answer."""
         names = (*self.key, self.host.owner if self.host else "")
         return _ROW_NUMBERS_BYTES + sum(len(name.encode()) for name in names)
 
 
 @dataclass(frozen=True, slots=True)
 class TrackerPage:
-    """Trackers ascending by topic and subscription, and the token of the next page; empty on the last one."""
+    """Trackers ascending by topic and subscription, and the token of the next page, which is empty on the last page."""
 
     rows: list[TrackerRow]
     next_token: str
 
 
 async def tracker_page(registry: TrackerRegistry, *, topic_prefix: str, page_size: int, page_token: str) -> TrackerPage:
-    """One page of the trackers whose topic begins with a prefix.
+    """Return one page of the trackers whose topic begins with a prefix.
 
-    A page is shorter than asked for if its names would take more than half of what an answer may have. The next begins
-    after its last tracker, so that trackers which come or go meanwhile shift nothing.
+    A page is shorter than requested if its names would take more than half of the largest answer. The next page begins
+    after the last tracker of this one, so trackers that appear or disappear meanwhile shift no rows.
 
     Args:
-        registry: of the trackers.
-        topic_prefix: empty is every topic.
+        registry: has the trackers.
+        topic_prefix: an empty prefix matches every topic.
         page_size: 1 to ``PAGE_SIZE_MAX``; 0 is the default.
-        page_token: of the page before; empty is the first page.
+        page_token: of the previous page; empty for the first page.
     Raises:
-        InvalidInput: a page size out of range, or a token that no page carried.
+        InvalidInput: the page size is out of range, or the token is not one of a page.
         StorageUnavailable: try again.
     """
     if not 0 <= page_size <= PAGE_SIZE_MAX:
@@ -78,7 +78,10 @@ async def tracker_page(registry: TrackerRegistry, *, topic_prefix: str, page_siz
 
 
 async def is_stored(registry: TrackerRegistry, key: TrackerKey) -> bool | None:
-    """Whether the storage has a tracker; None if it cannot tell now. It is asked once: this is for the text of an error."""
+    """Return True if the storage has the tracker, False if not, None if the storage is unavailable.
+
+    There is no retry, because the result is only used in the text of an error.
+    """
     try:
         return key in await registry.storage.trackers()
     except StorageUnavailable:

@@ -1,7 +1,7 @@
-"""A look at what is due between two moments, in memory or not, without any side effect.
+"""Positions that are due between two moments, in memory or not, without any side effect.
 
-The tracker is looked at once; segments that are not in memory are then read in the order of their first deadline, until
-no unread one can begin before the last row of the answer. So memory is bounded by the answer and one read.
+The query reads the tracker's state once. It then reads unloaded segments in the order of their first deadlines, until
+no unread segment can begin before the last row of the answer. So memory is bounded by the answer and one read.
 """
 
 import heapq
@@ -18,12 +18,12 @@ from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound
 
 PEEK_MESSAGES_MAX = 10_000
 _LOOKS_MAX = 3
-"""A bucket that was merged or drained while it was read is looked for anew this often."""
+"""Attempts to read buckets that are merged or drained meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peeked:
-    """Tracked rows in delivery order, which of them are leased, and whether there are more in the range."""
+    """Tracked rows in delivery order, a mask of the leased ones, and True if the window contains more rows."""
 
     indexes: IndexColumns
     leased: BoolArray
@@ -32,14 +32,14 @@ class Peeked:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Deadlines in [from_ms, until_ms), and how many of them at most."""
+    """Deadlines in [from_ms, until_ms), and the maximum number of rows."""
 
     from_ms: int
     until_ms: int | None
     max_count: int
 
     def __post_init__(self) -> None:
-        """Refuse what no peek may ask for."""
+        """Refuse values that a peek does not allow."""
         if self.from_ms < 0:
             raise InvalidInput("from_ms", self.from_ms, "give 0 or more")
         if self.until_ms is not None and self.until_ms <= self.from_ms:
@@ -49,12 +49,12 @@ class Window:
 
     @property
     def last_ms(self) -> int:
-        """The last deadline inside."""
+        """Last deadline of the window, in milliseconds since 1970, UTC."""
         return INT63_MAX if self.until_ms is None else self.until_ms - 1
 
 
 async def peek(host: TrackerHost, access: StorageAccess, window: Window) -> Peeked:
-    """The first rows of the window, as they were tracked at one moment.
+    """Return the first rows of the window, as they were tracked at one moment.
 
     Raises:
         SnapshotNotFound, SnapshotCorrupt: a bucket that the tracker relies on cannot be read.
@@ -83,9 +83,9 @@ async def _with_unloaded(
     best: IndexColumns,
     unloaded: list[UnloadedSegments],
 ) -> IndexColumns:
-    """The first ``max_count`` + 1 rows of what is in memory and of what is not."""
+    """Return the first ``max_count`` + 1 rows of the window, from memory and from unloaded segments."""
     wanted = window.max_count + 1
-    # (first deadline of the next segment to read, which bucket, which of its unloaded segments)
+    # (first deadline of the next segment to read, index of its bucket, index of the segment)
     unread: list[tuple[int, int, int]] = []
     for which, bucket in enumerate(unloaded):
         segment = int(bucket.bounds.max_deliver_at_ms.searchsorted(window.from_ms))

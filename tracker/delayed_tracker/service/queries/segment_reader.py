@@ -1,4 +1,4 @@
-"""Segments read for somebody who looks, not for delivery: nothing is kept, nothing changes in the tracker."""
+"""Reads segments for queries. Nothing is kept, and the tracker does not change."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from delayed_tracker.storage.codec.codec import SnapshotMetadata, decode_metadat
 from delayed_tracker.storage.errors import SnapshotCorrupt
 
 READ_INDEXES_MAX = 50_000
-"""Whole segments of up to about this many rows are read at a time: what bounds the memory of a look."""
+"""Maximum rows of one read; a larger segment is read alone. It bounds the memory of a query."""
 
 
 class SegmentReader:
-    """Reads one bucket's snapshot as one of the storage's bounded number of operations."""
+    """Reader of one bucket's snapshot. Each read takes one of the storage's slots."""
 
     def __init__(self, access: StorageAccess, bucket_id: int, counters: EffectCounters) -> None:
         self.bucket_id = bucket_id
@@ -21,7 +21,12 @@ class SegmentReader:
         self._counters = counters
 
     async def metadata(self) -> SnapshotMetadata:
-        """Bounds and positions of every segment. Raises SnapshotNotFound, SnapshotCorrupt or StorageUnavailable."""
+        """Return the bounds and positions of every segment.
+
+        Raises:
+            SnapshotNotFound, SnapshotCorrupt: the snapshot is missing or damaged.
+            StorageUnavailable: try again.
+        """
         storage = self._access.storage
         async with self._access.slots:
             stored = await self._access.attempt(
@@ -30,7 +35,7 @@ class SegmentReader:
         return await self._access.offload(decode_metadata, stored)
 
     async def length(self) -> int:
-        """Payload bytes of the snapshot. Raises SnapshotNotFound or StorageUnavailable."""
+        """Return the payload bytes of the snapshot. Raises SnapshotNotFound or StorageUnavailable."""
         storage = self._access.storage
         async with self._access.slots:
             return await self._access.attempt(
@@ -38,7 +43,10 @@ class SegmentReader:
             )
 
     async def entries(self, first: int, last: int) -> list[bytes]:
-        """Segments ``first`` to ``last`` (0-based, inclusive) as they are stored; errors as for :meth:`metadata`."""
+        """Return segments ``first`` to ``last`` (0-based, inclusive) as they are stored.
+
+        Raises the errors of :meth:`metadata`.
+        """
         storage = self._access.storage
         async with self._access.slots:
             return await self._access.attempt(
@@ -46,11 +54,11 @@ class SegmentReader:
             )
 
     async def rows(self, first: int, last: int) -> IndexColumns:
-        """The rows of segments ``first`` to ``last``, in order; errors as for :meth:`metadata`."""
+        """Return the rows of segments ``first`` to ``last``, in order. Raises the errors of :meth:`metadata`."""
         return await self.decode(await self.entries(first, last))
 
     async def decode(self, entries: Sequence[bytes]) -> IndexColumns:
-        """The rows of stored segments. Raises SnapshotCorrupt."""
+        """Return the rows of stored segments. Raises SnapshotCorrupt."""
         try:
             return await self._access.offload(decode_segments, entries)
         except SnapshotCorrupt as error:
@@ -58,7 +66,7 @@ class SegmentReader:
 
 
 def batch_end(counts: Int64Array, first: int, *, rows_max: int = READ_INDEXES_MAX) -> int:
-    """The last of the segments from ``first`` on that are read together: about ``rows_max`` rows, at least one."""
+    """Return the last segment of a read that begins at ``first``: at most ``rows_max`` rows, or one segment."""
     total = 0
     for segment in range(first, len(counts)):
         total += int(counts[segment])

@@ -1,10 +1,10 @@
-"""A time span as `explain` tells it, in its sentence and in its table alike."""
+"""Time spans as text, for the sentence and the table of `explain`."""
 
 _UNITS_MS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
 
 
 def in_two_units(duration_ms: int) -> str:
-    """The two largest units, rounded down: "3 d 4 h"."""
+    """Return the duration in its two largest units, rounded down: "3 d 4 h"."""
     parts: list[str] = []
     for unit_ms, name in _UNITS_MS:
         count, duration_ms = divmod(duration_ms, unit_ms)

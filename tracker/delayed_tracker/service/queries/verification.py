@@ -1,9 +1,9 @@
-"""Reads every snapshot of one tracker and compares it with the catalogue and with what is tracked. Changes nothing.
+"""Reads every snapshot of one tracker and compares it with the catalogue and with the tracked positions.
 
-The tracker need not be open: what is stored is verified as it stands, and there is nothing to compare it with but the
-catalogue. Snapshots are read a few segments at a time, and the tracker goes on meanwhile: what is merged or drained
-between the first look at the catalogue and the reading is left out, and a snapshot counts as an orphan only if it has no
-catalogue entry, stays, and is nothing that is being stored or deleted.
+Nothing is changed. The tracker need not be open: then its snapshots are only compared with the catalogue. Snapshots are
+read a few segments at a time, while the tracker continues to work. A bucket that was merged or drained during the
+verification is left out. A snapshot counts as an orphan only if it has no catalogue entry, still exists at the end, and
+is not being stored or deleted.
 """
 
 from collections.abc import Awaitable, Callable
@@ -31,24 +31,24 @@ Answer = TypeVar("Answer")
 
 @dataclass(slots=True)
 class Verdict:
-    """What was read of one snapshot, and what is wrong with it."""
+    """Result for one snapshot: the numbers read, and the problems found."""
 
     bucket_id: int
     segment_count: int = 0
     index_count: int = 0
     byte_count: int = 0
     problems: list[str] = field(default_factory=list)
-    """One sentence each."""
+    """One sentence for each problem."""
 
     def expect(self, holds: bool, problem: str) -> None:
-        """Note a problem unless something holds."""
+        """Add a problem unless ``holds`` is true."""
         if not holds:
             self.problems.append(problem)
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """Verdicts by bucket id, and snapshots that no catalogue entry names."""
+    """Verdicts by bucket id, and the bucket ids of snapshots that no catalogue entry names."""
 
     verdicts: list[Verdict]
     orphans: list[int]
@@ -58,8 +58,8 @@ class SnapshotVerification:
     """One verification of one tracker.
 
     Args:
-        registry: of the tracker, which need not be loaded.
-        key: which tracker.
+        registry: has the tracker, which need not be loaded.
+        key: of the tracker.
     """
 
     def __init__(self, registry: TrackerRegistry, key: TrackerKey) -> None:
@@ -74,8 +74,8 @@ class SnapshotVerification:
 
         Raises:
             StorageUnavailable: try again.
-            ShuttingDown: no more calls are taken.
-            TrackerNotOpen: nobody ever opened the tracker.
+            ShuttingDown: no more calls are accepted.
+            TrackerNotOpen: the tracker was never opened.
         """
         self._registry.require_serving()
         state = await self._catalogue()
@@ -88,7 +88,8 @@ class SnapshotVerification:
             verdict = Verdict(entry.bucket_id)
             await self._verify(entry, verdict)
             verdicts.append(verdict)
-        # Whatever is stored or deleted in between is under way at one of the two moments, or gone from the second listing.
+        # A snapshot stored or deleted meanwhile is in flight at one of these two moments, or missing in the second
+        # list.
         stored = await self._stored()
         under_way = [self._registry.under_way(self._key)]
         relied_on = self._tracked().keys()
@@ -98,7 +99,7 @@ class SnapshotVerification:
         under_way.append(self._registry.under_way(self._key))
         left = set(await self._stored())
         known = {verdict.bucket_id for verdict in verdicts}
-        # What has left the catalogue meanwhile was merged or drained, and what was said of it says nothing.
+        # Buckets that left the catalogue meanwhile were merged or drained, so their verdicts mean nothing.
         verdicts = [verdict for verdict in verdicts if verdict.bucket_id in catalogued]
         verdicts += [
             Verdict(bucket_id, problems=["The tracker relies on it, but the catalogue does not name it."])
@@ -125,7 +126,7 @@ class SnapshotVerification:
         return await self._attempt(lambda: self._access.storage.list_bucket_snapshots(*self._key))
 
     def _tracked(self) -> dict[int, PositionBitmap]:
-        """What the tracker relies on; nothing, unless it is open."""
+        """Return the tracked positions of each stored bucket; empty unless the tracker is open."""
         host = self._registry.loaded(self._key)
         return host.to_read().remaining() if host is not None and host.state is HostState.READY else {}
 
@@ -150,7 +151,7 @@ class SnapshotVerification:
     async def _verify_segments(
         self, reader: SegmentReader, metadata: SnapshotMetadata, verdict: Verdict
     ) -> PositionBitmap:
-        """Read every segment; returns the positions found."""
+        """Read every segment; return the positions found."""
         bounds = metadata.bounds
         held = PositionBitmap()
         first = 0
@@ -171,7 +172,7 @@ class SnapshotVerification:
 
 
 def _segment_fault(rows: IndexColumns, bounds: SegmentBounds, bits: PositionBitmap, segment: int) -> str:
-    """What the rows of a segment contradict in the snapshot's metadata; empty if nothing."""
+    """Return the first contradiction between a segment's rows and the snapshot's metadata; empty if there is none."""
     count = int(bounds.count[segment])
     if len(rows) != count:
         return f"it has {len(rows)} rows where the metadata counts {count}"
@@ -199,7 +200,7 @@ def _verify_summary(
     except InvalidInput:
         verdict.problems.append("The consumed positions in the catalogue do not decode; they come back as duplicates.")
     if not entry.summary:
-        return  # Written by others, who keep none.
+        return  # written by another program, which stores no summary
     try:
         summary = decode_summary(entry.summary)
     except (SnapshotCorrupt, StorageFormatUnsupported) as error:

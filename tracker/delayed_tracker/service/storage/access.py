@@ -1,6 +1,7 @@
-"""One storage as all trackers share it: slots, worker threads and retries.
+"""Shared access to one storage: slots, worker threads and retries.
 
-Retries live here only, bounded, with jitter from an injected random source; backends and their SDKs make none.
+Only this module retries. Retries are bounded, with jitter from an injected random source; backends and their SDKs do
+not retry.
 """
 
 import asyncio
@@ -22,7 +23,10 @@ Arguments = ParamSpec("Arguments")
 
 
 class StorageAccess:
-    """The way to one storage. ``slots`` bounds how many effects use it at once; ``trouble`` tells what fails."""
+    """Access to one storage, shared by all trackers.
+
+    ``slots`` bounds how many effects use the storage at once. ``trouble`` logs storage failures.
+    """
 
     def __init__(
         self,
@@ -37,10 +41,13 @@ class StorageAccess:
     ) -> None:
         self.storage = storage
         self.loads = loads
-        """Rows that were read and are in memory."""
+        """Budget of the snapshot rows in memory."""
         self.slots = asyncio.Semaphore(limits.storage_operations_max)
         self.writer = f"{rng.getrandbits(64):016x}"
-        """Under this name this process writes to catalogues: an epoch that another process recorded is not ours."""
+        """Name of this process in catalogues.
+
+        It distinguishes an epoch of this process from the same epoch of another one.
+        """
         self.trouble = TroubleLog(clock, retry_ms=retry_ms)
         self._limits = limits
         self._clock = clock
@@ -50,7 +57,10 @@ class StorageAccess:
     async def offload(
         self, function: Callable[Arguments, Answer], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Answer:
-        """Run a pure function in a worker thread: for what would hold the event loop for more than a millisecond."""
+        """Run a pure function in a worker thread.
+
+        Use it for work that would block the event loop for more than a millisecond.
+        """
         future = self._workers.submit(function, *args, **kwargs)
         return await asyncio.wrap_future(future)
 
@@ -61,14 +71,14 @@ class StorageAccess:
         *,
         give_up: Callable[[], bool] = lambda: False,
     ) -> Answer:
-        """Perform an operation that may be repeated, again if the storage is unavailable.
+        """Perform an idempotent operation, and repeat it if the storage is unavailable.
 
         Args:
-            operation: makes the call anew each time.
-            counters: where repetitions are counted.
-            give_up: asked before each repetition; true ends them.
+            operation: makes the call; called once for each attempt.
+            counters: each retry is counted here.
+            give_up: called before each retry; no retry follows if it returns True.
         Raises:
-            StorageUnavailable: the last attempt's; it is not known whether an attempt had an effect.
+            StorageUnavailable: the last attempt failed. Any of the attempts may have had an effect.
         """
         backoff_ms = float(self._limits.storage_backoff_ms)
         for attempts_left in reversed(range(self._limits.storage_attempts_max)):
@@ -78,7 +88,8 @@ class StorageAccess:
                 if not attempts_left or give_up():
                     raise
             counters.storage_retries += 1
-            # Between half and the whole of it, so that trackers that failed together do not return together.
+            # A random part, from half to all of the backoff, so that trackers that failed together do not retry
+            # together.
             await pause(self._clock, backoff_ms * (0.5 + self._rng.random() / 2))
             backoff_ms *= 2
         raise AssertionError("the last attempt returns or raises")

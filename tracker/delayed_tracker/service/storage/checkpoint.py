@@ -1,7 +1,7 @@
-"""What a close records: for each catalogued bucket, which positions were consumed since it was sealed. Pure.
+"""Consumed positions of each catalogued bucket, which a close records. Pure.
 
-It bounds the duplicates after a restart, and nothing else: a position that is missing here is tracked once more, a
-position that is here and was not consumed is brought back by the dispatcher's replay.
+They only reduce the duplicates after a restart. A consumed position that is not recorded is tracked again. A recorded
+position that was not consumed returns with the dispatcher's replay.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,20 +15,20 @@ from delayed_tracker.storage.summary import decode_summary
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What is to be written, and which buckets are left out of it."""
+    """Catalogue entries to write, and the buckets that are left out."""
 
     moved: list[CatalogueEntry]
-    """The entries that say something new, with ``consumed`` brought up to date."""
+    """Entries whose ``consumed`` has changed, with the new value."""
     unreadable: list[int]
-    """Bucket ids whose summary does not decode: what was consumed of them comes back as duplicates."""
+    """Ids of buckets whose summary does not decode. Their consumed positions return as duplicates."""
 
 
 def checkpointed(entries: Sequence[CatalogueEntry], remaining: Mapping[int, PositionBitmap]) -> Checkpoint:
-    """What a close has to record.
+    """Return the changes that a close must record.
 
     Args:
-        entries: the catalogue as it stands. Foreign entries without a summary are left alone.
-        remaining: for each bucket id, the positions still tracked.
+        entries: the present catalogue. Foreign entries, which have no summary, are not changed.
+        remaining: for each bucket id, the positions that are still tracked.
     """
     moved, unreadable = [], []
     for entry in entries:

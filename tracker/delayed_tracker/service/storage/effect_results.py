@@ -13,12 +13,12 @@ class EffectResults(Protocol):
 
     @property
     def epoch(self) -> int:
-        """The core's epoch now."""
+        """Epoch of the core now."""
         ...
 
     @property
     def mark_delete(self) -> Position:
-        """The core's mark-delete position now."""
+        """Mark-delete position of the core now."""
         ...
 
     def apply(self, result: EffectResult) -> bool:

@@ -1,4 +1,4 @@
-"""What this process is doing to the snapshots of one tracker: what a look at the storage must not mistake for rubbish."""
+"""Snapshots of one tracker that this process is storing or deleting. The orphan check excludes them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,23 +9,27 @@ from delayed_tracker.storage.protocol import StoredSnapshot
 
 @dataclass(frozen=True, slots=True)
 class UnderWay:
-    """Snapshots without a catalogue entry that are accounted for.
+    """Snapshots in flight, which have no catalogue entry and are not orphans.
 
-    A snapshot that is being stored has an id in the storage before anybody here knows it; what is known is the epoch it
-    is stored under. So while something is being stored, no snapshot of that epoch counts as an orphan.
+    The storage chooses the id of a snapshot that is being stored, and the service learns it at the end. Only the epoch
+    is known before. So while an effect stores a snapshot, no snapshot of the effect's epoch counts as an orphan.
     """
 
     storing_epochs: frozenset[int] = frozenset()
     deleting: frozenset[int] = frozenset()
-    """Out of the catalogue, or about to be, and not yet out of the storage."""
+    """Bucket ids that were removed from the catalogue, or are about to be, and whose snapshots may still be in the
+    storage.
+    """
     sweeping: bool = False
-    """The tracker is being recovered, cleared or deleted: whatever has no entry is about to go."""
+    """True if the tracker is being recovered, cleared or deleted, which deletes every snapshot without a catalogue
+    entry.
+    """
 
     def accounts_for(self, snapshot: StoredSnapshot) -> bool:
-        """Whether a snapshot without a catalogue entry may be one of these."""
+        """Return True if a snapshot without a catalogue entry may be one of these."""
         return self.sweeping or snapshot.epoch in self.storing_epochs or snapshot.bucket_id in self.deleting
 
 
 def storing_epochs(effects: Iterable[Effect]) -> frozenset[int]:
-    """The epochs under which these effects store snapshots."""
+    """Return the epochs under which these effects store snapshots."""
     return frozenset(effect.epoch for effect in effects if isinstance(effect, StoreSnapshot | MergeSnapshots))

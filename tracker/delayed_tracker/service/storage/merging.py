@@ -1,9 +1,9 @@
-"""Making one snapshot of several: what is read of the sources, and what the merged snapshot is made of.
+"""Content of a merged snapshot, made from the segments of its sources.
 
-Two passes over the same segments, a few of each source at a time. The first finds where the merged segments begin and
-end and encodes their metadata, because a snapshot begins with it; the second encodes the segments themselves, which go
-to the storage as they come. Memory holds what is read at once, one merged segment and the metadata, whose size is
-bounded; the rows of a bucket are never in memory together.
+A merge reads the same segments twice, a few of each source at a time. The first pass computes the bounds of the merged
+segments and encodes their metadata, because a snapshot begins with it. The second pass encodes the segments and sends
+each to the storage at once. Memory holds the segments of one read, one merged segment, and the metadata, whose size is
+bounded. It never holds all rows of a bucket.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -21,15 +21,15 @@ from delayed_tracker.storage.codec.codec import decode_segments, encode_metadata
 from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound
 
 READ_BYTES = 64 * 2**10
-"""What one read of a source aims at. With half of it, a merge takes 40 % more processor time."""
+"""Target size of one read of a source. With half of it, a merge takes 40 % more processor time."""
 READ_SEGMENTS_MAX = 1_024
 
 ReadSegments = Callable[[int, int, int], Awaitable[list[bytes]]]
-"""Entries of a bucket from the first to the last, both included."""
+"""Reads entries of a bucket. Arguments: bucket id, first entry, last entry (inclusive)."""
 
 
 class MergeSourceLost(DelayedTrackerError):
-    """A snapshot that was to be merged is missing or corrupt; the cause says which of the two."""
+    """A source of a merge is missing or corrupt; ``is_missing`` distinguishes the two."""
 
     reason = "MERGE_SOURCE_LOST"
 
@@ -40,37 +40,37 @@ class MergeSourceLost(DelayedTrackerError):
 
 
 class MergeTooLarge(DelayedTrackerError):
-    """The merged snapshot's metadata would not fit one entry."""
+    """The metadata of the merged snapshot would not fit in one entry."""
 
     reason = "MERGE_TOO_LARGE"
 
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """What the first pass finds out."""
+    """Result of the first pass."""
 
     metadata: bytes
     """Entry 0 of the merged snapshot."""
     bounds: SegmentBounds
     stored: PositionBitmap
-    """The positions of the merged snapshot."""
+    """Positions of the merged snapshot."""
 
 
 class SnapshotMerge:
-    """The content of one merged snapshot, as often as it is asked for."""
+    """Content of one merged snapshot. Each call of :meth:`plan` or :meth:`segments` reads the sources again."""
 
     def __init__(
         self, effect: MergeSnapshots, access: StorageAccess, read: ReadSegments, *, metadata_bytes_max: int
     ) -> None:
         self.segment_bytes = 0
-        """Bytes of the segments that :meth:`segments` has given since it was last begun."""
+        """Bytes of the segments that the last call of :meth:`segments` has yielded."""
         self._effect = effect
         self._access = access
         self._read = read
         self._metadata_bytes_max = metadata_bytes_max
 
     async def plan(self) -> MergePlan:
-        """The first pass.
+        """Run the first pass.
 
         Raises:
             MergeSourceLost: a source is missing or corrupt.
@@ -94,7 +94,7 @@ class SnapshotMerge:
         return MergePlan(bytes(metadata), SegmentBounds.concat(bounds), stored)
 
     async def segments(self) -> AsyncGenerator[bytes, None]:
-        """The second pass: the merged segments, encoded; raises as :meth:`plan` does."""
+        """Run the second pass: yield the merged segments, encoded. Raises the errors of :meth:`plan`."""
         self.segment_bytes = 0
         async with aclosing(self._merged()) as merged:
             async for part in merged:
@@ -125,7 +125,7 @@ class SnapshotMerge:
 
 
 class _SourceReader:
-    """Where the reading of one source stands."""
+    """Reader of one source, with its place in it."""
 
     def __init__(self, source: MergeSource, read: ReadSegments) -> None:
         self.bucket_id = source.bucket_id
@@ -136,7 +136,10 @@ class _SourceReader:
         self._at_once = 1
 
     async def read_on(self) -> Sequence[bytes]:
-        """The next segments, none at the end: as many as READ_BYTES hold, judged by those so far."""
+        """Return the next segments; an empty sequence at the end.
+
+        The number of segments is chosen so that they have about READ_BYTES, estimated from the segments read so far.
+        """
         if self._read_count == self._segment_count:
             return ()
         first = self._read_count + 1
@@ -153,7 +156,7 @@ class _SourceReader:
 
 
 def _go_on(merge: StreamMerge, fed: Sequence[tuple[int, int, Sequence[bytes]]]) -> WholeSegments | Needed | None:
-    """Feed what was read, nothing being a source's end, and advance."""
+    """Feed the entries that were read and advance. An empty sequence is the end of its source."""
     for number, bucket_id, entries in fed:
         try:
             if entries:

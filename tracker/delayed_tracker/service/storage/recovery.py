@@ -1,7 +1,8 @@
-"""Recovery of one tracker: fence, read the catalogue, read what the plan needs, sweep, build the core.
+"""Recovery of one tracker: fence, read the catalogue, read the metadata that the plan needs, sweep, build the core.
 
-The plan itself is pure (``delayed_tracker.core.rules.recovery``). A bucket whose summary tells enough costs no read at all; the
-others cost one, for the snapshot's metadata. What is missing or corrupt is counted and dropped, the rest is recovered.
+The plan itself is pure (``delayed_tracker.core.rules.recovery``). A bucket whose catalogue summary is sufficient needs
+no read. Any other bucket needs one read, of its snapshot's metadata. Missing and corrupt snapshots are counted and
+dropped; the others are recovered.
 """
 
 import asyncio
@@ -47,7 +48,10 @@ class Deleted(NamedTuple):
 
 
 class TrackerRecovery:
-    """One recovery, clearing or deletion of a tracker that is not loaded. Nobody else in this process writes to it."""
+    """One recovery, clearing or deletion of a tracker that is not loaded.
+
+    The caller ensures that nothing else in this process writes to the tracker meanwhile.
+    """
 
     def __init__(self, key: TrackerKey, access: StorageAccess, counters: EffectCounters) -> None:
         self._key = key
@@ -55,22 +59,24 @@ class TrackerRecovery:
         self._storage = access.storage
         self._counters = counters
         self.missing_count = 0
-        """Catalogued snapshots of this tracker that were gone."""
+        """Catalogued snapshots of this tracker that are missing."""
         self.corrupt_count = 0
-        """Those that were there and not readable."""
+        """Catalogued snapshots of this tracker that cannot be read."""
 
     async def run(self, limits: TrackerLimits, *, mark_delete: Position | None, now: Instant) -> TrackerCore:
-        """A core with everything the catalogue still holds, under a new epoch; an in-memory one deletes all of it.
+        """Return a core with the positions of all catalogued snapshots, under a new epoch.
+
+        If the tracker kind is in-memory, delete all snapshots and return an empty core.
 
         Raises:
-            StorageUnavailable: nothing was recovered and nothing is kept; try again.
-            SnapshotConflict: others keep writing newer epochs; the tracker is theirs.
+            StorageUnavailable: nothing was recovered; try again.
+            SnapshotConflict: other processes keep writing newer epochs; one of them owns the tracker.
         """
         state = await self._fence()
         await self._sweep(state)
         in_force = max(_mark_delete(state), mark_delete or BEFORE_ALL)
         if limits.kind is TrackerKind.IN_MEMORY:
-            # The replay brings everything again; what a bucket tracker left would come back stale after the next switch.
+            # The replay adds every position again. Snapshots that stayed would be stale at the next switch to buckets.
             await self._delete_all(state, epoch=state.epoch, mark_delete=in_force)
             return TrackerCore.recovered(
                 limits, RecoveryPlan(), epoch=state.epoch, mark_delete=in_force, now=now, loads=False
@@ -93,7 +99,7 @@ class TrackerRecovery:
         )
 
     async def buckets(self, entries: Sequence[CatalogueEntry], cutoff_ms: int) -> list[RecoverableBucket | None]:
-        """What recovery needs of each entry's bucket; None if its snapshot is missing or corrupt, which is counted.
+        """Return the recoverable bucket of each entry; None if its snapshot is missing or corrupt, which is counted.
 
         Raises:
             StorageUnavailable: try again.
@@ -113,16 +119,16 @@ class TrackerRecovery:
         )
 
     async def clear(self, epoch: int, *, reset_to: Position | None = None) -> tuple[int, int]:
-        """Delete everything of the tracker; returns the epoch now on record and how many positions there were.
+        """Delete everything of the tracker; return the epoch now on record and the number of positions deleted.
 
-        The cursor's mark-delete position stays on record, for whoever opens the tracker without knowing it.
+        The mark-delete position stays on record, for a client that opens the tracker later without giving one.
 
         Args:
-            epoch: the owner's.
-            reset_to: the cursor's new position; None keeps the one on record.
+            epoch: the owner's epoch.
+            reset_to: the new position of the cursor; None keeps the one on record.
         Raises:
-            TrackerNotOpen: nobody ever opened it.
-            Fenced: the catalogue carries another epoch than the caller's.
+            TrackerNotOpen: the tracker was never opened.
+            Fenced: the catalogue has another epoch than ``epoch``.
             StorageUnavailable: try again.
         """
         state = await self._attempt(lambda: self._storage.list(*self._key))
@@ -139,13 +145,13 @@ class TrackerRecovery:
     async def delete(self, epoch: int | None) -> Deleted:
         """Delete everything of the tracker and its place in the catalogue.
 
-        The epoch that fences late writers stays on record. A deletion that was cut off may be repeated.
+        The epoch that fences late writers stays on record. A deletion that was interrupted may be repeated.
 
         Args:
-            epoch: the last owner's; None deletes whatever is there.
+            epoch: the last owner's epoch; None deletes the tracker at any epoch.
         Raises:
-            Fenced: the catalogue carries another epoch than the caller's.
-            StorageUnavailable: some may still be there; try again.
+            Fenced: the catalogue has another epoch than ``epoch``.
+            StorageUnavailable: some snapshots may remain; try again.
         """
         state = await self._attempt(lambda: self._storage.list(*self._key))
         position_count = await self._tracked_count(state)
@@ -169,7 +175,10 @@ class TrackerRecovery:
         return Fenced(self._key, given_epoch=epoch, epoch=state.epoch, owner="")
 
     async def _tracked_count(self, state: CatalogueState) -> int:
-        """Positions that a recovery would bring back, as far as the catalogue tells."""
+        """Return the number of positions that a recovery would restore.
+
+        Buckets without a readable summary count as 0.
+        """
         summaries = await self._access.offload(_summaries, state.entries)
         return sum(
             len(summary.bits) - summary.bits.intersection_count(_consumed(entry))
@@ -178,7 +187,10 @@ class TrackerRecovery:
         )
 
     async def _delete_all(self, state: CatalogueState, *, epoch: int, mark_delete: Position) -> None:
-        """Empty the catalogue in one step, then delete the snapshots; a crash between leaves orphans to be swept."""
+        """Empty the catalogue in one step, then delete the snapshots.
+
+        After a crash between the two, the next recovery sweeps the orphans.
+        """
         ids = [*(entry.bucket_id for entry in state.entries), *state.corrupt]
         if ids or epoch > state.epoch:
             await self._attempt(
@@ -204,10 +216,10 @@ class TrackerRecovery:
         return await self._access.attempt(operation, self._counters)
 
     async def _fence(self) -> CatalogueState:
-        """Record an epoch that nobody had, so that no earlier owner can change what is read next.
+        """Record a new epoch, so that no earlier owner can change what is read next.
 
-        Of two processes that choose the same one at the same time, the storage refuses the second, which goes on to the
-        next: whoever opens last owns the tracker.
+        If two processes choose the same epoch at the same time, the storage refuses the second, which tries the next
+        epoch. So the process that opens last owns the tracker.
         """
         state = await self._attempt(lambda: self._storage.list(*self._key))
         for attempts_left in reversed(range(FENCE_ATTEMPTS_MAX)):
@@ -226,11 +238,14 @@ class TrackerRecovery:
                 if not attempts_left:
                     raise
                 state = await self._attempt(lambda: self._storage.list(*self._key))
-        # Read again: until the fence stood, the earlier owner could still commit.
+        # Read again: the earlier owner could commit until the new epoch was recorded.
         return await self._attempt(lambda: self._storage.list(*self._key))
 
     async def _sweep(self, state: CatalogueState) -> None:
-        """Delete what a crash left without a pointer; what cannot be deleted now is left to the next recovery."""
+        """Delete the snapshots that no catalogue entry names, which a crash left.
+
+        The next recovery retries failed deletions.
+        """
         referenced = {entry.bucket_id for entry in state.entries}.union(state.corrupt)
         stored = await self._attempt(lambda: self._storage.list_bucket_snapshots(*self._key))
         orphans = [snapshot.bucket_id for snapshot in stored if snapshot.bucket_id not in referenced]
@@ -249,7 +264,7 @@ class TrackerRecovery:
         await self._attempt(lambda: self._storage.delete_bucket_snapshot(bucket_id))
 
     async def _from_metadata(self, entry: CatalogueEntry) -> RecoverableBucket | None:
-        """A bucket from its snapshot's metadata; None if the snapshot is missing or corrupt."""
+        """Return a bucket made from its snapshot's metadata; None if the snapshot is missing or corrupt."""
         try:
             stored = await self._attempt(lambda: self._storage.get_bucket_snapshot_metadata(entry.bucket_id))
             length = await self._attempt(lambda: self._storage.get_bucket_snapshot_length(entry.bucket_id))
@@ -276,7 +291,10 @@ class TrackerRecovery:
 
 
 async def _together(operations: Sequence[Callable[[], Awaitable[Answer]]]) -> list[Answer]:
-    """All answers, in order; a few operations at a time. The first error ends the others."""
+    """Run the operations, ``OPERATIONS_AT_ONCE_MAX`` at a time, and return their results in order.
+
+    The first error cancels the others.
+    """
     slots = asyncio.Semaphore(OPERATIONS_AT_ONCE_MAX)
 
     async def one(operation: Callable[[], Awaitable[Answer]]) -> Answer:
@@ -292,18 +310,21 @@ async def _together(operations: Sequence[Callable[[], Awaitable[Answer]]]) -> li
 
 
 def _summaries(entries: Sequence[CatalogueEntry]) -> list[BucketSummary | None]:
-    """What each entry tells by itself; None if it tells nothing, or nothing readable."""
+    """Return the summary of each entry; None if the entry has none or it is not readable."""
     found: list[BucketSummary | None] = []
     for entry in entries:
         try:
             found.append(decode_summary(entry.summary) if entry.summary else None)
         except (SnapshotCorrupt, StorageFormatUnsupported):
-            found.append(None)  # The snapshot itself says the same.
+            found.append(None)  # the snapshot's metadata has the same content
     return found
 
 
 def _mark_delete(state: CatalogueState) -> Position:
-    """The highest position that the catalogue knows to be the cursor's, or once was: entries are older than the record."""
+    """Return the highest mark-delete position in the catalogue.
+
+    An entry has the position of the time when it was written, and that may be lower than the recorded one.
+    """
     known = [entry.mark_delete for entry in state.entries if entry.mark_delete is not None]
     return max([*known, state.mark_delete or BEFORE_ALL])
 
@@ -312,7 +333,7 @@ def _consumed(entry: CatalogueEntry) -> PositionBitmap:
     try:
         return PositionBitmap.deserialize(entry.consumed)
     except InvalidInput:
-        # Unreadable: those positions are tracked once more, which is a duplicate and not a loss.
+        # Unreadable: these positions are tracked again, which gives duplicates but loses nothing.
         return PositionBitmap()
 
 
@@ -348,5 +369,5 @@ def _build(
         now=now,
         lost_bucket_ids=lost_bucket_ids,
         last_seal_number=last_seal_number,
-        loads=False,  # the budget is for the event loop's thread
+        loads=False,  # the load budget belongs to the event loop's thread
     )

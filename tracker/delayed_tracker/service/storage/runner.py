@@ -1,14 +1,14 @@
-"""Performs the effects of one tracker: with bounded concurrency, retries, and every result reported exactly once.
+"""Performs the effects of one tracker, with bounded concurrency and retries, and reports every result exactly once.
 
-The order of steps inside an effect is the contract of ``delayed_tracker.core.engine.effects``: new object -> catalogue -> report ->
-delete the old. All catalogue writes of one tracker take turns, and a report is made within its turn; so after a barrier
-(clear) has been written, no older snapshot can slip into the catalogue unseen: it either conflicts with the epoch or is
-taken out again in its own turn.
+The order of steps inside an effect is the contract of ``delayed_tracker.core.engine.effects``: new object -> catalogue
+-> report -> delete the old. Catalogue writes of one tracker hold ``catalogue_turn`` and make their report before they
+release it. So after a barrier (clear) has been written, no older snapshot can stay in the catalogue unnoticed: its
+write either conflicts with the epoch, or is undone before the turn is released.
 
-What could not be undone because the storage went away (a pointer that may exist to a snapshot nobody knows) is
-remembered as debris and removed in the same atomic step as the next catalogue write; that of a merge puts the sources'
-pointers back in that step. Objects without a pointer are orphans: the sweep at the next recovery deletes and counts
-them.
+If the storage fails, an undo may be incomplete: the catalogue may still name a snapshot that the core does not have.
+Its bucket id is kept as debris, and the next catalogue write removes it in the same atomic step. After a failed merge,
+that step also restores the entries of the sources. Objects without a catalogue entry are orphans: the next recovery
+deletes and counts them.
 """
 
 import asyncio
@@ -53,9 +53,9 @@ from delayed_tracker.storage.summary import encode_summary
 
 Answer = TypeVar("Answer")
 
-_NONE: Final[frozenset[int]] = frozenset()  # shared: an empty one of its own would cost each tracker 216 bytes
+_NONE: Final[frozenset[int]] = frozenset()  # shared: a separate empty set would cost each tracker 216 bytes
 DECODE_INLINE_BYTES_MAX = 16 * 2**10
-"""Smaller loads decode faster than a thread takes them over."""
+"""Up to this size, decoding in the event loop is faster than handing the work to a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class _Prepared:
 def _prepare(frozen: FrozenIndexes) -> _Prepared:
     sealed = seal(frozen)
     encoded = encode_snapshot(sealed)
-    # Sealing leaves exactly the live positions, each once.
+    # Sealing keeps exactly the live positions, each once.
     return _Prepared(sealed, encoded, encode_summary(sealed.bounds, frozen.live, encoded.length))
 
 
@@ -84,7 +84,7 @@ async def _each(segments: Sequence[bytes]) -> AsyncIterator[bytes]:
 
 
 class EffectRunner:
-    """The effects of one tracker under way."""
+    """The effects of one tracker that are in flight."""
 
     __slots__ = (
         "_access",
@@ -113,12 +113,12 @@ class EffectRunner:
     ) -> None:
         self.writer = SnapshotWriter(key, access, results=results, counters=account.counters)
         self.catalogue_turn = self.writer.turn
-        """Held for every write to this tracker's catalogue, together with what must follow it."""
+        """Lock for every write to this tracker's catalogue, together with the steps that must follow it."""
         self._key = key
         self._access = access
         self._storage = access.storage
         self._operations_max = limits.tracker_operations_max
-        # Made when they are needed: an idle tracker performs nothing, and there are tens of thousands of those.
+        # Created on first use: an idle tracker performs no effects, and there are tens of thousands of idle trackers.
         self._slots: dict[type[Effect], asyncio.Semaphore] | None = None
         self._metadata_bytes_max = limits.snapshot_metadata_bytes_max
         self._results = results
@@ -126,31 +126,31 @@ class EffectRunner:
         self._account = account
         self._tasks: dict[asyncio.Task[None], Effect] = {}
         self._deleted = _NONE
-        """Objects of unfinished deletions that are gone already."""
+        """Snapshots that are deleted already, of deletions that are not finished."""
 
     @property
     def in_flight_count(self) -> int:
-        """Effects taken over and not reported."""
+        """Number of effects that were taken over and not reported yet."""
         return len(self._tasks)
 
     def in_flight(self) -> Collection[Effect]:
-        """Those effects."""
+        """Return the effects that were taken over and not reported yet."""
         return self._tasks.values()
 
     @property
     def debris(self) -> frozenset[int]:
-        """Buckets that nobody knows and the catalogue may name."""
+        """Ids of buckets that the core does not have and the catalogue may still name."""
         return frozenset(self.writer.debris)
 
     def run(self, effects: Sequence[Effect]) -> None:
-        """Take over effects; each will be reported. Never blocks."""
+        """Take over effects, each of which will be reported. Never blocks."""
         for effect in effects:
             task = asyncio.get_running_loop().create_task(self._perform(effect))
             self._tasks[task] = effect
             task.add_done_callback(self._ended)
 
     async def finish(self) -> None:
-        """Return when every effect has been reported; none is retried from now on."""
+        """Return when every effect has been reported. No operation is retried from now on."""
         self.writer.finishing = True
         while self._tasks:
             await asyncio.wait(self._tasks)
@@ -160,7 +160,10 @@ class EffectRunner:
                     await self.writer.replace(remove=(), add=(), epoch=self._results.epoch)
 
     def abandon(self) -> None:
-        """Cancel what is under way: the storage keeps either nothing or a whole, catalogued or sweepable snapshot."""
+        """Cancel the effects in flight.
+
+        The storage keeps of each either nothing, or a whole snapshot that is catalogued or can be swept.
+        """
         self.writer.finishing = True
         for task in self._tasks:
             task.cancel()
@@ -168,7 +171,7 @@ class EffectRunner:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # A bug of ours: the effect was reported as failed, and the loop's handler makes the bug known.
+            # A bug of the service: the effect was reported as failed, and the event loop's handler reports the bug.
             task.get_loop().call_exception_handler(
                 {"message": f"an effect of the tracker of subscription {self._key} failed", "exception": error}
             )
@@ -191,7 +194,10 @@ class EffectRunner:
         self._account.succeeded(kind, begun_ms, labels, count=count)
 
     def _slots_of(self, kind: type[Effect]) -> asyncio.Semaphore:
-        """Each kind has slots of its own: stores that hang must not keep due segments from being loaded."""
+        """Return the slots of one kind of effect.
+
+        They are separate, so that stores that hang do not delay loads of due segments.
+        """
         if self._slots is None:
             self._slots = {}
         slots = self._slots.get(kind)
@@ -204,7 +210,10 @@ class EffectRunner:
             self._counters.results_forgotten += 1
 
     def _note_lost(self, bucket_id: int, error: DelayedTrackerError, *, is_missing: bool) -> None:
-        """A snapshot that the core counts on cannot be read ever. One that it has forgotten may well be deleted by now."""
+        """Count and log a snapshot that the core relies on and that can never be read.
+
+        The caller excludes effects that the core has forgotten: their snapshots may have been deleted on purpose.
+        """
         if is_missing:
             self._counters.snapshots_missing += 1
         else:
@@ -246,7 +255,7 @@ class EffectRunner:
                 return False
             except StorageError as error:
                 self.writer.failed(STORE_FAILED, error, bucket_id=bucket_id, position_count=len(effect.frozen))
-                # The write may have been applied all the same.
+                # The write may have been applied despite the error.
                 await self.writer.undo((bucket_id,))
                 return False
             known = self._results.apply(SnapshotStored(effect.effect_id, bucket_id, sealed, encoded.length))
@@ -318,7 +327,7 @@ class EffectRunner:
                 return False
             except StorageError as error:
                 self.writer.failed(MERGE_FAILED, error, bucket_ids=source_ids)
-                # The write may have been applied all the same.
+                # The write may have been applied despite the error.
                 await self.writer.undo((bucket_id,), sources)
                 return False
             known = self._results.apply(SnapshotsMerged(effect.effect_id, bucket_id, plan.bounds, length, plan.stored))
@@ -373,7 +382,7 @@ class EffectRunner:
         try:
             async with self.catalogue_turn:
                 await self.writer.replace(remove=effect.bucket_ids, add=(), epoch=effect.epoch)
-            # Each is tried, whatever becomes of the others, and what is gone is not tried again.
+            # Try each bucket even if another fails, and skip those that are deleted already.
             for bucket_id in effect.bucket_ids:
                 if bucket_id not in self._deleted and await self._try_to_delete(bucket_id):
                     self._deleted |= {bucket_id}

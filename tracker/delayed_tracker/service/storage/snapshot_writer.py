@@ -1,6 +1,7 @@
-"""Snapshots of one tracker written and taken back: what stores, merges and deletions have in common.
+"""Writes snapshots of one tracker and undoes the writes: the common part of stores, merges and deletions.
 
-All catalogue writes take turns. What could not be undone because the storage went away goes along with the next write.
+Catalogue writes of a tracker run one at a time. An undo that the storage did not complete is repeated with the next
+catalogue write.
 """
 
 import asyncio
@@ -22,12 +23,12 @@ Answer = TypeVar("Answer")
 
 
 def bucket_key(first: Position, last: Position) -> str:
-    """The name of a bucket with these positions, as Pulsar gives it."""
+    """Return the key of a bucket with these positions, in Pulsar's format."""
     return f"#pulsar.internal.delayed.bucket_{first.ledger_id}_{last.ledger_id}"
 
 
 class SnapshotWriter:
-    """Writes to the storage of one tracker, and remembers what is still to be taken back."""
+    """Writer to the storage of one tracker. It keeps the undo steps that are not complete."""
 
     __slots__ = (
         "_access",
@@ -45,14 +46,14 @@ class SnapshotWriter:
         self, key: TrackerKey, access: StorageAccess, *, results: EffectResults, counters: EffectCounters
     ) -> None:
         self.turn = asyncio.Lock()
-        """Held for every write to this tracker's catalogue, together with what must follow it."""
+        """Lock for every write to this tracker's catalogue, together with the steps that must follow it."""
         self.finishing = False
-        """Whether nothing is tried again from now on."""
+        """True if no operation is retried from now on."""
         # A dictionary without values: an empty set takes three times the memory of an empty dictionary.
         self.debris: dict[int, None] = {}
-        """Buckets that nobody knows and the catalogue may name."""
+        """Ids of buckets that the core does not have and the catalogue may still name."""
         self.restorable: dict[int, CatalogueEntry] = {}
-        """Entries that a merge may have removed though it failed."""
+        """Entries, by bucket id, that an undone write may have removed from the catalogue."""
         self._key = key
         self._access = access
         self._storage = access.storage
@@ -60,18 +61,18 @@ class SnapshotWriter:
         self._counters = counters
 
     async def attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Perform an operation of the storage, again if it is unavailable and nobody waits for the end."""
+        """Perform a storage operation. If the storage is unavailable, repeat it, unless ``finishing`` is set."""
         return await self._access.attempt(operation, self._counters, give_up=lambda: self.finishing)
 
     def failed(self, event: str, error: DelayedTrackerError, *, retried: bool = True, **fields: object) -> None:
-        """Tell the log, with what else it should say."""
+        """Log a failure with these fields."""
         self._access.trouble.failed(self._key, event, error, retried=retried and not self.finishing, **fields)
 
     def fenced(self, epoch: int, error: SnapshotConflict) -> None:
-        """Tell the log and the core that a newer epoch is on record.
+        """Report to the core, and log if necessary, that the catalogue has a newer epoch.
 
-        An effect from before a clear or a new owner is fenced by this very process: that is what epochs are for, and no
-        news. If the tracker is somebody else's all the same, the next effect of the epoch in force says so.
+        An effect from before a clear or a new owner is fenced by this process itself, which is normal and not logged.
+        If another process owns the tracker, the next effect of the present epoch is fenced and logged.
         """
         if epoch >= self._results.epoch:
             self.failed(FENCED, error, retried=False)
@@ -80,7 +81,7 @@ class SnapshotWriter:
     async def create(
         self, metadata: bytes, segments: AsyncIterator[bytes], first: Position, last: Position, epoch: int
     ) -> int:
-        """Store a snapshot; returns its bucket id."""
+        """Store a snapshot; return its bucket id."""
         return await self._storage.create_bucket_snapshot(
             metadata,
             segments,
@@ -100,7 +101,7 @@ class SnapshotWriter:
         seal_number: int,
         consumed: bytes = b"",
     ) -> CatalogueEntry:
-        """What the catalogue is to say of a new bucket."""
+        """Return the catalogue entry of a new bucket."""
         mark_delete = self._results.mark_delete
         return CatalogueEntry(
             bucket_id=bucket_id,
@@ -113,10 +114,12 @@ class SnapshotWriter:
         )
 
     async def exchange(self, entries: Sequence[CatalogueEntry], epoch: int) -> Sequence[CatalogueEntry]:
-        """Put entries in the place of all that the catalogue names, in one step; returns what they replaced. The turn is held.
+        """Replace all buckets in the catalogue by these entries, in one step; return the entries replaced.
+
+        The caller holds ``turn``.
 
         Raises:
-            StorageError: everything is as before, and the snapshots of the entries are gone, or will be.
+            StorageError: nothing was replaced. The snapshots of the entries are deleted, or will be.
         """
         ids = [entry.bucket_id for entry in entries]
         try:
@@ -132,23 +135,29 @@ class SnapshotWriter:
             await self.delete_objects(ids)
             raise
         except StorageError:
-            # The write may have been applied all the same.
+            # The write may have been applied despite the error.
             await self.undo(ids, state.entries)
             raise
         return state.entries
 
     async def undo(self, bucket_ids: Sequence[int], replaced: Sequence[CatalogueEntry] = ()) -> None:
-        """Take snapshots out of the catalogue, put back what they replaced, and delete them. The turn is held."""
+        """Remove snapshots from the catalogue, restore the entries that they replaced, and delete the snapshots.
+
+        The caller holds ``turn``.
+        """
         self.debris.update(dict.fromkeys(bucket_ids))
         self.restorable.update((entry.bucket_id, entry) for entry in replaced)
         try:
             await self.replace(remove=(), add=(), epoch=self._results.epoch)
         except StorageError:
-            return  # It stays debris, and goes with the next catalogue write.
+            return  # they stay in the debris, which the next catalogue write removes
         await self.delete_objects(bucket_ids)
 
     async def replace(self, *, remove: Sequence[int], add: Sequence[CatalogueEntry], epoch: int) -> None:
-        """Write to the catalogue, taking debris along. Repeating it is harmless: what is added is removed first."""
+        """Write to the catalogue, and complete the undo steps that are left.
+
+        A repetition is harmless: the buckets to add are removed first.
+        """
         debris = sorted(self.debris)
         restored = [entry for bucket_id, entry in self.restorable.items() if bucket_id not in remove]
         await self.attempt(
@@ -166,7 +175,7 @@ class SnapshotWriter:
         self.restorable.clear()
 
     async def delete_objects(self, bucket_ids: Sequence[int]) -> None:
-        """Delete snapshots that no catalogue names; those that remain are swept at the next recovery."""
+        """Delete snapshots that no catalogue entry names. The next recovery sweeps those that remain."""
         for bucket_id in bucket_ids:
             try:
                 await self.attempt(partial(self._storage.delete_bucket_snapshot, bucket_id))

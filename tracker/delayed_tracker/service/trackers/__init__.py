@@ -1,5 +1,5 @@
-"""Open trackers: who owns them, their verbs, polls that wait, timers, imports.
+"""Open trackers: owners, verbs, waiting polls, timers, imports.
 
-Takes calls with an epoch, asks the core, hands its effects to ``storage``.
+Takes calls with an epoch, calls the core, passes the core's effects to ``storage``.
 Open ``registry.py`` first, then ``host.py``.
 """

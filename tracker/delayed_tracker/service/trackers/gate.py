@@ -1,11 +1,10 @@
-"""The gate through which every verb and every result of an effect reaches the core of one open tracker.
+"""The gate through which every verb and every effect result reaches the core of one open tracker.
 
-Check state and epoch, let the core act, hand its effects to the runner, arm the next wake-up, call the first waiting
-poll. Nothing awaits inside the gate, so the core sees one step after the other.
+A step checks the state and the epoch, calls the core, passes the core's effects to the runner, arms the next wake-up
+and calls the first waiting poll. Nothing awaits inside the gate, so the steps of a core never overlap.
 
-A step that ends with an error nobody raised on purpose (a bug, no memory) may have changed half of the core. Such a core
-is given up: it is asked nothing more, nothing of it is recorded, and the next open recovers what is stored, as after a
-crash.
+An unexpected error (a bug, or no memory) may leave the core half changed. The gate then gives up the core: it is not
+called again, and nothing of it is recorded. The next open recovers the stored state, as after a crash.
 """
 
 import asyncio
@@ -36,7 +35,7 @@ _log = structlog.stdlib.get_logger("delayed_tracker.service")
 
 
 class HostState(enum.Enum):
-    """Where a host stands in its life."""
+    """State of a host."""
 
     RECOVERING = "recovering"
     READY = "ready"
@@ -45,7 +44,7 @@ class HostState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all trackers of one process share."""
+    """Components that all trackers of one process share."""
 
     clock: Clock
     limits: ServiceLimits
@@ -57,13 +56,13 @@ class Shared:
     instruments: Instruments
     rows: TrackerRows
     fenced: Callable[[TrackerKey], None]
-    """Called when the catalogue of an open tracker turns out to belong to somebody else."""
+    """Called when the catalogue of an open tracker has an epoch of another process."""
     broken: Callable[[TrackerKey], None]
     """Called when the core of an open tracker was given up."""
 
 
 class HostGate:
-    """What every step of an open tracker goes through."""
+    """Base of a host: state, core, and the gate for every step of an open tracker."""
 
     __slots__ = (
         "_account",
@@ -87,7 +86,7 @@ class HostGate:
     )
 
     _runner: EffectRunner
-    """Made by who takes its reports."""
+    """Created by the subclass that receives its results."""
 
     def __init__(self, key: TrackerKey, shared: Shared) -> None:
         self.key = key
@@ -100,20 +99,20 @@ class HostGate:
         self._core: TrackerCore | None = None
         self._broken = False
         self._polls = PollQueue(shared.clock, shared.polls)
-        self._stepped_at_ms = 0  # by the wall clock
+        self._stepped_at_ms = 0  # by the wall clock; set at each step
         self._load_share = shared.load_room.budget.share()
         self.unstored = shared.unstored.share()
         self._replay_told_epoch = 0
         self._unclaimed = True
-        # A clear waits for: an epoch on record, and these buckets deleted.
+        # A clear waits until its epoch is recorded and these buckets are deleted.
         self._awaiting_durable: tuple[tuple[int, frozenset[int], asyncio.Future[None]], ...] = ()
 
     def now_ms(self) -> int:
-        """The wall clock, which may have been stepped since the last look."""
+        """Return the wall clock's time. It may have been set forward or back since the last call."""
         return self._shared.clock.now_ms()
 
     def now(self) -> Instant:
-        """The moment by both clocks: what every verb of the core is given."""
+        """Return the present time by both clocks, which every verb of the core takes."""
         return Instant(self._shared.clock.now_ms(), int(self._shared.clock.elapsed_ms()))
 
     def _begin_step(self) -> Instant:
@@ -122,7 +121,7 @@ class HostGate:
         return now
 
     def _require_core(self, epoch: int | None = None) -> TrackerCore:
-        """The core, if verbs may reach it; with an epoch, only for who opened the tracker last."""
+        """Return the core if verbs may use it. With an epoch, require that it is the owner's."""
         if self.state is HostState.RECOVERING:
             raise Recovering(
                 f"the tracker of subscription {self.key} is being recovered",
@@ -135,7 +134,10 @@ class HostGate:
         return self._core
 
     def numbers(self) -> tuple[int, ...]:
-        """The columns of :data:`delayed_tracker.core.inspect.numbers.NUMBERS`, in any state; of a core that was given up, what has happened."""
+        """Return the columns of :data:`delayed_tracker.core.inspect.numbers.NUMBERS`, in any state.
+
+        If the core was given up, only its event counts are not zero.
+        """
         if self._core is None:
             return NOTHING_COUNTED
         if self._broken:
@@ -155,17 +157,17 @@ class HostGate:
             except InvariantViolation:
                 raise
             except DelayedTrackerError:
-                # Refused: nothing was applied, but time has passed.
+                # The core refused the call: nothing was applied, but time has passed.
                 self._settle(core)
                 raise
             self._settle(core)
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """Give the core up if what is done with it ends halfway.
+        """Give up the core if the block raises an unexpected error.
 
         Raises:
-            TrackerBroken: in place of the error that did it, which is logged.
+            TrackerBroken: replaces the unexpected error, which is logged.
         """
         self._shared.rows.changed.add(self)
         try:
@@ -181,7 +183,7 @@ class HostGate:
             raise TrackerBroken(self.key) from error
 
     def _note_memory(self) -> None:
-        """Tell the bounds that all trackers share what this one has in memory now. O(1)."""
+        """Update the shared bounds with the memory that this tracker uses now. O(1)."""
         if self._core is not None and not self._broken:
             self.unstored.hold(*self._core.unstored_counts())
         self._shared.load_room.notice(self._load_share, self)
@@ -200,7 +202,7 @@ class HostGate:
         self._shared.broken(self.key)
 
     def _settle(self, core: TrackerCore) -> None:
-        """What follows every step of the core, also a refused one."""
+        """Run what follows every step of the core, also a refused one: effects, wake-up, waiting polls."""
         if self._broken:
             return
         if effects := core.take_effects():
@@ -211,15 +213,18 @@ class HostGate:
             self._polls.call_first()
 
     def _has_news(self, core: TrackerCore) -> bool:
-        """Whether a replay is required and no poll of this epoch has answered so: what was lost may be due by now."""
+        """Return True if a replay is required and no poll of this epoch has reported it.
+
+        Lost positions may be due already.
+        """
         return core.replay_required and self._replay_told_epoch != core.epoch
 
     def _arm(self, core: TrackerCore) -> bool:
-        """Arrange the next wake-up; tells whether a waiting poll could succeed right now."""
+        """Arm the next wake-up. Return True if a waiting poll could succeed right now."""
         when_ms, elapsed_ms = core.next_timer()
         due_now = False
         if self._polls and (delivery_ms := core.next_delivery_ms()) is not None:
-            # What is due but still being loaded needs no wake-up: the load's report is one.
+            # Positions that are due but still being loaded need no wake-up: the result of the load calls the polls.
             due_now = delivery_ms <= self._stepped_at_ms
             if not due_now:
                 when_ms = delivery_ms if when_ms is None else min(when_ms, delivery_ms)
@@ -227,7 +232,7 @@ class HostGate:
         return due_now
 
     def wake(self) -> None:
-        """Do what time alone causes: leases end, segments are fetched ahead, failed effects are tried again."""
-        # Nobody called: whoever does next learns that it is closed.
+        """Run what time alone triggers: leases expire, segments are loaded ahead, failed effects are tried again."""
+        # There is no caller to receive the error. The next caller gets TrackerNotOpen.
         with suppress(TrackerBroken), self._step() as (core, now):
             core.wake(now)

@@ -1,7 +1,7 @@
-"""One open tracker: its core, who owns it, its wake-up, its waiting polls and its effects.
+"""One open tracker: its core, owner, wake-up, waiting polls and effects.
 
-Every verb goes through the gate (``host_gate``), and results of effects do, too (``host_results``); here are the verbs,
-and how a tracker begins and ends.
+Every verb goes through the gate (``gate``), and so do effect results (``host_results``). This module has the verbs, and
+the opening and closing of a tracker.
 
     RECOVERING --ready()--> READY --begin_close()--> CLOSED
 """
@@ -45,7 +45,7 @@ from delayed_tracker.storage.protocol import CatalogueEntry
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What an open gives: the epoch to carry, and where to replay from."""
+    """Result of an open: the epoch to send with calls, and the position to replay from."""
 
     epoch: int
     mark_delete: Position
@@ -56,7 +56,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """What a clear gives: the epoch to carry from now on, and how many positions were dropped."""
+    """Result of a clear: the epoch to send from now on, and the number of positions dropped."""
 
     epoch: int
     cleared_count: int
@@ -64,7 +64,7 @@ class Cleared:
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """What an import gives: the epoch and the position in force, what is tracked now and what was before."""
+    """Result of an import: epoch, mark-delete position, and the number of positions tracked now and before."""
 
     epoch: int
     mark_delete: Position
@@ -74,14 +74,14 @@ class Adopted:
 
 
 class TrackerHost(HostResults):
-    """A tracker that is open, or on its way to be."""
+    """A tracker that is open, being recovered or closing."""
 
     __slots__ = ()
 
     # -- opening and closing -----------------------------------------------------------------------------------------
 
     def ready(self, core: TrackerCore) -> None:
-        """Take over a recovered core; from here on verbs are answered."""
+        """Take over a recovered core. From here on, verbs are answered."""
         assert self.state is HostState.RECOVERING
         self.state = HostState.READY
         self._core = core
@@ -89,16 +89,16 @@ class TrackerHost(HostResults):
             ready.load_within(self._load_share, now)
 
     async def claim(self, owner: str, mark_delete: Position | None) -> Opened:
-        """Make somebody the owner, under an epoch nobody had.
+        """Set the owner, under a new epoch.
 
         Raises:
-            StorageUnavailable: the new epoch could not be recorded. The old owner is fenced all the same: it is not
-                known whether the storage took the new epoch.
-            TrackerNotOpen: it was closed meanwhile; recover it anew.
+            StorageUnavailable: the new epoch could not be recorded. The old owner is fenced all the same, because the
+                storage may have taken the new epoch.
+            TrackerNotOpen: it was closed meanwhile; recover it again.
         """
         recovered_count = 0
         if self._unclaimed:
-            # Recovery has recorded an epoch that nobody carries yet.
+            # The recovery has recorded an epoch that no owner has yet.
             self._unclaimed = False
             recovered_count = self._require_core().stats().recovered_count
         else:
@@ -119,7 +119,7 @@ class TrackerHost(HostResults):
             access = self._shared.access
             epoch = 0
             try:
-                # Once, or again if the last owner has cleared meanwhile: that takes an epoch too.
+                # Once, or again if the last owner has cleared the tracker meanwhile, which also takes an epoch.
                 while epoch <= (core := self._require_core()).epoch:
                     epoch = core.epoch + 1
                     fence = partial(
@@ -131,7 +131,8 @@ class TrackerHost(HostResults):
                     self._shared.fenced(self.key)
                 raise
             finally:
-                # Also if the storage did not answer: it may have taken the epoch, and effects of the old one conflict.
+                # Also if the storage did not answer: it may have taken the epoch, and then effects of the old epoch
+                # conflict.
                 if self.state is HostState.READY:
                     with self._step() as (core, now):
                         core.begin_epoch(max(epoch, core.epoch + 1), now)
@@ -149,15 +150,15 @@ class TrackerHost(HostResults):
         owner: str,
         mark_delete: Position,
     ) -> Adopted:
-        """Put stored snapshots in the place of everything tracked, in memory too; returns when that is durable.
+        """Replace every tracked position, also those in memory, by stored snapshots; return when that is durable.
 
-        Waiting polls end, and so do leases; the old epoch is fenced. On any error the snapshots are deleted.
+        Waiting polls and leases end, and the old epoch is fenced. On any error, the snapshots are deleted.
 
         Args:
-            epoch: the one that the snapshots were stored under.
-            entries: of the snapshots, which no catalogue names yet; seal numbers are given to them here, in this order.
-            plan: what to take over of them.
-            owner: who imports.
+            epoch: the epoch under which the snapshots were stored.
+            entries: of the snapshots, which no catalogue names yet. They get seal numbers here, in this order.
+            plan: the recovery plan of the snapshots.
+            owner: the importer, who becomes the owner.
             mark_delete: the cursor's when the snapshots were made.
         Raises:
             Fenced, TrackerNotOpen, StorageError: nothing was changed.
@@ -169,13 +170,13 @@ class TrackerHost(HostResults):
             except ServiceError:
                 await self.delete_objects([entry.bucket_id for entry in entries])
                 raise
-            # Above everything that the tracker has frozen until now, which they take the place of.
+            # Above the seal numbers of the content that the entries replace.
             numbered = [replace(entry, seal_number=core.next_seal_number()) for entry in entries]
             replaced = await writer.exchange(numbered, epoch)
             try:
                 self._require_core(epoch)
             except ServiceError:
-                # Closed meanwhile, before the switch: what it still records is about the old buckets.
+                # The tracker was closed before the switch, and its close records consumed positions of the old buckets.
                 await writer.undo([entry.bucket_id for entry in entries], replaced)
                 raise
             self.owner = owner
@@ -194,16 +195,16 @@ class TrackerHost(HostResults):
         )
 
     async def delete_objects(self, bucket_ids: Sequence[int]) -> None:
-        """Delete snapshots that no catalogue names, in any state; what remains the next recovery sweeps."""
+        """Delete snapshots that no catalogue names, in any state. The next recovery sweeps those that remain."""
         await self._runner.writer.delete_objects(bucket_ids)
 
     @property
     def is_unclaimed(self) -> bool:
-        """Whether nobody has opened it since it was recovered."""
+        """True if the tracker has had no owner since it was recovered."""
         return self._unclaimed
 
     def begin_close(self, reason: str) -> None:
-        """Answer no more verbs and end what waits; effects under way go on until :meth:`finish_close`."""
+        """Stop answering verbs and end all waits. Effects in flight continue until :meth:`finish_close`."""
         if self.state is HostState.CLOSED:
             return
         self.state = HostState.CLOSED
@@ -226,24 +227,30 @@ class TrackerHost(HostResults):
                 self._core.close(self._begin_step())
 
     def forget_memory(self) -> None:
-        """Count nothing of it any more: nobody will ask it for anything."""
+        """Release the tracker's parts of the shared memory bounds. The host is not used afterwards."""
         self._load_share.close()
         self._shared.load_room.notice(self._load_share, self)
         self.unstored.close()
 
     async def finish_close(self) -> None:
-        """Return when every effect has ended and what was consumed is on record; of a broken core nothing is."""
+        """Return when every effect has ended and the consumed positions are recorded.
+
+        If the core was given up, nothing is recorded.
+        """
         await self._runner.finish()
         if self._core is not None and not self._broken:
             gone = self._core.undeleted() | self._runner.debris
             await self._record_consumed(self._core.remaining(), gone, self._core.epoch)
 
     def abandon(self) -> None:
-        """Cancel the effects under way: the grace period is over."""
+        """Cancel the effects in flight, at the end of the grace period."""
         self._runner.abandon()
 
     async def _record_consumed(self, remaining: dict[int, PositionBitmap], gone: frozenset[int], epoch: int) -> None:
-        """Write to the catalogue which positions of each bucket, and which buckets, need not come back after a restart."""
+        """Record the consumed positions of each bucket, and remove deleted buckets from the catalogue.
+
+        Without this record, they return after a restart.
+        """
         if not remaining and not gone:
             return
         access = self._shared.access
@@ -266,11 +273,11 @@ class TrackerHost(HostResults):
                     )
         except StorageError as error:
             access.trouble.failed(self.key, CHECKPOINT_FAILED, error, retried=False)
-            # Nothing is lost: these positions are answered as tracked, and delivered, once more.
+            # Nothing is lost: these positions are tracked and delivered again.
             self.counters.checkpoints_failed += 1
 
     def under_way(self) -> UnderWay:
-        """What is being done to this tracker's snapshots; also while it is closing."""
+        """Return the snapshots of this tracker that are in flight, in any state."""
         if self._core is None:
             return UnderWay(sweeping=True)
         return UnderWay(storing_epochs(self._runner.in_flight()), self._core.undeleted() | self._runner.debris)
@@ -278,10 +285,10 @@ class TrackerHost(HostResults):
     # -- verbs -------------------------------------------------------------------------------------------------------
 
     def add(self, epoch: int, indexes: IndexColumns) -> AddOutcome:
-        """Offer indexes, in order, in one step.
+        """Add indexes, in order, in one step.
 
         Raises:
-            Overloaded: some would have to be tracked, and too many are not stored yet; nothing was added.
+            Overloaded: some would be new, and too many indexes are not stored yet; nothing was added.
         """
         with self._step(epoch) as (core, now):
             if not self.unstored.has_room and core.would_track(indexes, now):
@@ -289,7 +296,7 @@ class TrackerHost(HostResults):
             return core.add(indexes, now)
 
     def has_room_for(self, epoch: int, indexes: IndexColumns) -> bool:
-        """Whether :meth:`add` would not be refused: there is room, or all of it is due or tracked already."""
+        """Return True if :meth:`add` would accept the indexes: there is room, or none of them would be new."""
         with self._whole():
             core = self._require_core(epoch)
             return self.unstored.has_room or not core.would_track(indexes, self.now())
@@ -303,20 +310,20 @@ class TrackerHost(HostResults):
         lease_ms: int,
         abandoned: Callable[[], bool] = lambda: False,
     ) -> Delivery:
-        """Take what is due, waiting for the first of it, or for the first news that a replay is required.
+        """Take positions that are due. Wait for the first of them, or for the first news that a replay is required.
 
         Args:
             epoch: the owner's.
             max_count: 1 or more.
             wait_ms: 0 answers at once.
             lease_ms: 0 hands off without a lease.
-            abandoned: asked right before anything is taken; if it is true, or raises, nothing is taken.
+            abandoned: called right before positions are taken. If it returns True or raises, nothing is taken.
         Raises:
             Overloaded, LeasesExhausted: a limit is reached; nothing was taken.
-            PollEnded, ShuttingDown: while it waited.
+            PollEnded, ShuttingDown: the wait ended.
         """
         self._require_core(epoch)
-        # Nobody overtakes those who wait already.
+        # Earlier polls that wait come first.
         if not self._polls:
             delivery, answers = self._pop(epoch, max_count, lease_ms, abandoned)
             if answers:
@@ -332,12 +339,18 @@ class TrackerHost(HostResults):
         return Delivery(IndexColumns.empty())
 
     def divide(self, epoch: int, delivery: Delivery, counts: Sequence[int]) -> list[Delivery]:
-        """Make what a poll has just taken several deliveries, each under a lease of its own; see the core's verb."""
+        """Split the delivery that a poll has just taken into several, each under its own lease.
+
+        See ``TrackerCore.divide``.
+        """
         with self._whole():
             return self._require_core(epoch).divide(delivery, counts)
 
     def _pop(self, epoch: int, max_count: int, lease_ms: int, abandoned: Callable[[], bool]) -> tuple[Delivery, bool]:
-        """Take without an await, so that no cancellation can come between; tells whether that answers the poll."""
+        """Take due positions. Return them, and True if they answer the poll.
+
+        There is no await, so a cancellation cannot come between the take and the answer.
+        """
         with self._whole():
             core = self._require_core(epoch)
             if abandoned():
@@ -357,7 +370,7 @@ class TrackerHost(HostResults):
             answers = len(delivery.indexes) > 0 or self._has_news(core)
             if core.replay_required:
                 self._replay_told_epoch = core.epoch
-            # Not the whole of _settle: a poll that took nothing must not be called again by its own attempt.
+            # Not all of _settle: a poll that took nothing must not cause its own next call.
             if effects := core.take_effects():
                 self._runner.run(effects)
             self._arm(core)
@@ -374,16 +387,16 @@ class TrackerHost(HostResults):
             return core.ack(lease_id, positions, now)
 
     def ack_leases(self, epoch: int, acks: Sequence[LeaseAck]) -> list[LeaseOutcome]:
-        """Acknowledge what several leases hold, in order, in one step."""
+        """Acknowledge positions of several leases, in order, in one step."""
         with self._step(epoch) as (core, now):
             return core.ack_leases(acks, now)
 
     def nack(self, epoch: int, lease_id: int, positions: PositionColumns, *, deliver_at_ms: int | None) -> LeaseOutcome:
-        """Give leased positions back, at once or for a new deadline.
+        """Return leased positions, to be delivered at once or at a new deadline.
 
         Raises:
-            Overloaded: they would go from a snapshot to memory for their new deadline, and there is no room; they stay
-                leased.
+            Overloaded: the new deadline would move positions from a snapshot into memory, and there is no room; they
+                stay leased.
         """
         with self._step(epoch) as (core, now):
             if (
@@ -396,22 +409,22 @@ class TrackerHost(HostResults):
             return core.nack(lease_id, positions, now, deliver_at_ms=deliver_at_ms)
 
     def extend(self, epoch: int, lease_id: int, positions: PositionColumns | None, *, lease_ms: int) -> ExtendOutcome:
-        """Set a new expiry, counted from now, for leased positions; None is everything the lease still holds."""
+        """Set a new expiry of leased positions, counted from now; None means all positions of the lease."""
         with self._step(epoch) as (core, now):
             return core.extend(lease_id, positions, now, lease_ms=lease_ms)
 
     def cancel(self, epoch: int, positions: PositionColumns) -> CancelOutcome:
-        """Forget positions that nobody holds."""
+        """Remove positions that are not leased."""
         with self._step(epoch) as (core, now):
             return core.cancel(positions, now)
 
     def seal(self, epoch: int) -> int:
-        """Seal what the mutable bucket holds; returns how many positions that are."""
+        """Seal the mutable bucket; return the number of positions in it."""
         with self._step(epoch) as (core, now):
             return core.seal_now(now)
 
     def seal_open(self) -> None:
-        """Seal what is filling, however little: memory is full of it."""
+        """Seal the mutable bucket and the late positions at any size, because memory is full of them."""
         if self.state is HostState.READY and not self._broken:
             with suppress(TrackerBroken), self._step() as (core, now):
                 core.seal_open(now)
@@ -420,43 +433,43 @@ class TrackerHost(HostResults):
         """The tracker, to be looked at before the next await.
 
         Raises:
-            Recovering, TrackerNotOpen: there is nothing to look at.
+            Recovering, TrackerNotOpen: there is no tracker to query.
         """
         with self._whole():
             return self._require_core()
 
     def contains(self, positions: PositionColumns) -> BoolArray:
-        """For each position, whether it is tracked."""
+        """Return a mask of the positions: True if the position is tracked."""
         with self._whole():
             return self._require_core().contains(positions)
 
     def next_delivery_ms(self) -> int | None:
-        """When a poll would next succeed."""
+        """Return the time at which the next poll would succeed, in milliseconds since 1970, UTC."""
         return self._require_core().next_delivery_ms()
 
     @property
     def replay_required(self) -> bool:
-        """Whether positions were lost with a snapshot since the tracker was opened."""
+        """True if positions were lost with a snapshot since the tracker was opened."""
         return self._require_core().replay_required
 
     @property
     def pause_reading(self) -> bool:
-        """Whether the dispatcher may stop reading ahead until the next delivery."""
+        """True if the dispatcher may stop reading ahead until the next delivery."""
         return self._require_core().pause_reading(self.now_ms())
 
     def advance_mark_delete(self, epoch: int, position: Position) -> TrimOutcome:
-        """Drop everything up to and including a position; one below the position in force changes nothing."""
+        """Drop all positions up to ``position``, inclusive. A position below the present one changes nothing."""
         with self._step(epoch) as (core, now):
             if position == BEFORE_ALL:
                 return TrimOutcome(core.mark_delete, 0)
             return core.advance_mark_delete(position, now)
 
     async def clear(self, epoch: int, *, reset_to: Position | None = None) -> Cleared:
-        """Forget every position; returns when that is durable. Waiting polls end.
+        """Drop every position and end the waiting polls; return when that is durable.
 
         Args:
             epoch: the owner's.
-            reset_to: the cursor was moved, and this is its new mark-delete position.
+            reset_to: the new mark-delete position if the cursor was moved.
         """
         with self._step(epoch) as (core, now):
             cleared_count = core.clear(now) if reset_to is None else core.reset_cursor(reset_to, now)
@@ -468,11 +481,11 @@ class TrackerHost(HostResults):
         return cleared
 
     def stats(self) -> TrackerStats:
-        """Sizes and counters, O(1)."""
+        """Return sizes and counters. O(1)."""
         with self._whole():
             return self._require_core().stats()
 
     def buckets(self) -> list[BucketView]:
-        """The buckets, one row each."""
+        """Return one row for each bucket."""
         with self._whole():
             return self._require_core().buckets()

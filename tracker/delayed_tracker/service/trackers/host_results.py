@@ -1,4 +1,4 @@
-"""What becomes of the results of effects: the core learns them, and whoever waits for something durable goes on."""
+"""Passes effect results to the core, and ends the waits for durable changes."""
 
 import asyncio
 from collections.abc import Iterable
@@ -22,10 +22,10 @@ class HostResults(HostGate):
         super().__init__(key, shared)
         self._runner = EffectRunner(key, shared.access, shared.limits, results=self, account=self._account)
 
-    # -- what must be on record before it is answered ----------------------------------------------------------------
+    # -- waits for durable changes -----------------------------------------------------------------------------------
 
     async def _durable(self, epoch: int, deleting: frozenset[int]) -> None:
-        """Wait until the catalogue carries an epoch without these buckets, however often that has to be tried."""
+        """Wait until the catalogue has this epoch and none of these buckets. Failed deletions are retried meanwhile."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         awaited = (epoch, deleting, future)
         self._awaiting_durable = (*self._awaiting_durable, awaited)
@@ -35,7 +35,7 @@ class HostResults(HostGate):
             self._awaiting_durable = tuple(other for other in self._awaiting_durable if other is not awaited)
 
     def _note_durable(self, epoch: int, deleted: Iterable[int]) -> None:
-        # A deletion that is tried again keeps its buckets together, and a later clear takes over those of an earlier one.
+        # A retried deletion keeps its buckets together, and a later clear takes over the buckets of an earlier one.
         for awaited, deleting, future in self._awaiting_durable:
             if awaited <= epoch and deleting.issubset(deleted) and not future.done():
                 future.set_result(None)
@@ -44,13 +44,13 @@ class HostResults(HostGate):
 
     @property
     def epoch(self) -> int:
-        """The core's epoch."""
+        """Epoch of the core."""
         assert self._core is not None
         return self._core.epoch
 
     @property
     def mark_delete(self) -> Position:
-        """The core's mark-delete position."""
+        """Mark-delete position of the core."""
         assert self._core is not None
         return self._core.mark_delete
 
@@ -74,7 +74,10 @@ class HostResults(HostGate):
         return known
 
     def still_tracked(self, effect: MergeSnapshots) -> PositionBitmap:
-        """What the sources of a merge track now; what a barrier, or a core given up, leaves unknown counts as tracked."""
+        """Return the positions that the sources of a merge track now.
+
+        If the core no longer has a source (after a clear), or was given up, all its positions count as tracked.
+        """
         assert self._core is not None
         known = {} if self._broken else self._core.remaining({source.bucket_id for source in effect.sources})
         tracked = PositionBitmap()
@@ -83,10 +86,10 @@ class HostResults(HostGate):
         return tracked
 
     def catalogue_written(self, effect: DeleteSnapshots) -> None:
-        """No crash brings the buckets back; what is left of their objects nobody knows."""
+        """Note that no crash can restore the buckets: the catalogue does not name them. Their objects may remain."""
         self._note_durable(effect.epoch, effect.bucket_ids)
 
     def catalogue_fenced(self, epoch: int) -> None:
-        """The catalogue refused this epoch: if it is the newest of this process, somebody else owns the tracker."""
+        """Handle a refused epoch. If it is the newest of this process, another process owns the tracker."""
         if self.state is HostState.READY and epoch >= self.epoch:
             self._shared.fenced(self.key)

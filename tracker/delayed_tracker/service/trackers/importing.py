@@ -1,12 +1,13 @@
-"""Snapshots made elsewhere put in the place of all that a tracker has: staged and verified first, then swapped in.
+"""Import of snapshots made elsewhere, which replace everything in a tracker: verify and stage first, then swap.
 
-    stage      each bucket is verified while it comes and stored as an object that no catalogue names
-    exchange   one write to the catalogue puts the new buckets in the place of the old (``SnapshotWriter.exchange``)
-    switch     the core takes them over under a new epoch (``TrackerHost.adopt``), and asks for the old to be deleted
+    stage      each bucket is verified as it arrives, and stored as an object that no catalogue names
+    exchange   one catalogue write replaces the old buckets by the new ones (``SnapshotWriter.exchange``)
+    switch     the core takes over the new buckets under a new epoch (``TrackerHost.adopt``), and
+               requests the deletion of the old ones
 
-A tracker that is not loaded is recovered first: the sweep of its recovery cannot take what is staged later, and the epoch
-that recovery records keeps other processes out. Whoever opens or clears the tracker before the exchange fences the
-import; what is staged is deleted again, and what a crash leaves of it the next recovery sweeps.
+A tracker that is not loaded is recovered first: then the sweep of its recovery cannot delete staged objects, and the
+recorded epoch fences other processes. An open or a clear of the tracker before the exchange fences the import, which
+then deletes the staged objects. After a crash, the next recovery sweeps them.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -37,35 +38,35 @@ from delayed_tracker.storage.summary import encode_summary
 
 @dataclass(frozen=True, slots=True)
 class ImportTerms:
-    """On what condition, and for whom."""
+    """Conditions of an import, and its new owner."""
 
     owner: str
     expected_epoch: int | None = None
-    """Refused at any other; None is whichever it is when the import begins."""
+    """The import is refused at any other epoch; None accepts the epoch at its beginning."""
     mark_delete: Position = BEFORE_ALL
-    """The cursor's when the snapshots were made."""
+    """Mark-delete position of the cursor when the snapshots were made."""
 
 
 @dataclass(frozen=True, slots=True)
 class IncomingBucket:
-    """One bucket on its way in."""
+    """One bucket of an import."""
 
     number: int
-    """From 0, for messages."""
+    """Number of the bucket in the import, from 0, for messages."""
     first: Position
     last: Position
     entry_count: int
     entries: AsyncIterator[Sequence[bytes]]
-    """The metadata, then the segments, in portions; to be consumed once."""
+    """The metadata, then the segments, in portions. Can be iterated once."""
 
 
 class SnapshotImport:
     """One import into one tracker.
 
     Args:
-        registry: of the tracker, which need not be loaded.
-        key: which tracker.
-        terms: what the importer asks for.
+        registry: has the tracker, which need not be loaded.
+        key: of the tracker.
+        terms: conditions of the import.
     """
 
     def __init__(self, registry: TrackerRegistry, key: TrackerKey, terms: ImportTerms) -> None:
@@ -79,9 +80,9 @@ class SnapshotImport:
         """Import everything, or nothing.
 
         Raises:
-            InvalidInput, ImportRejected: what comes is malformed, incomplete or contradicts itself.
+            InvalidInput, ImportRejected: the input is malformed, incomplete or contradicts itself.
             ImportUnderWay, TrackerInMemory: refused before anything was read.
-            Fenced, TrackerNotOpen: somebody opened, cleared or closed the tracker after the import began.
+            Fenced, TrackerNotOpen: another call opened, cleared or closed the tracker after the import began.
             StorageUnavailable, SnapshotConflict: nothing was imported; import again.
             ShuttingDown, Overloaded: the service cannot do it now.
         """
@@ -102,10 +103,10 @@ class SnapshotImport:
                 plan = await self._plan(host)
                 await registry.until_settled(key)
             except BaseException:
-                # Also if the caller goes away: then this must not wait.
+                # In the background: if the caller was cancelled, it must not wait for the deletion.
                 registry.in_background(self._discard(host))
                 raise
-            # From here on it goes on if the caller goes away.
+            # From here on, the import continues even if the caller goes away.
             terms = self._terms
             adopting = host.adopt(epoch, self._staged, plan, owner=terms.owner, mark_delete=terms.mark_delete)
             adopted = await registry.alone(key, adopting)
@@ -117,7 +118,7 @@ class SnapshotImport:
                 registry.in_background(registry.unload_unclaimed(key))
 
     async def _load(self) -> TrackerHost:
-        """The tracker's host, at the epoch that was expected."""
+        """Return the tracker's host, at the expected epoch."""
         registry, key, expected = self._registry, self._key, self._terms.expected_epoch
         if expected is not None and registry.loaded(key) is None:
             stored = await self._access.attempt(lambda: self._access.storage.list(*key), registry.own_counters)
@@ -131,7 +132,7 @@ class SnapshotImport:
         return host
 
     async def _stage(self, buckets: AsyncGenerator[IncomingBucket, None], host: TrackerHost, epoch: int) -> None:
-        """Store every bucket, each verified before it is whole."""
+        """Verify and store every bucket. A bucket is complete in the storage only after it was verified."""
         before: Position | None = None
         async for bucket in buckets:
             if before is not None and bucket.first <= before:
@@ -142,7 +143,7 @@ class SnapshotImport:
             host.require_owner(epoch)
             contents = _BucketContents(bucket, self._registry)
             metadata = await contents.metadata()
-            # Not attempted again: what has come through the stream has gone.
+            # No retry: the stream's entries can be read only once.
             bucket_id = await self._access.storage.create_bucket_snapshot(
                 metadata,
                 contents.segments(),
@@ -154,7 +155,7 @@ class SnapshotImport:
             self._staged.append(contents.entry(bucket_id, self._terms.mark_delete))
 
     async def _plan(self, host: TrackerHost) -> RecoveryPlan:
-        """What a recovery would make of the staged buckets."""
+        """Return the plan of a recovery from the staged buckets."""
         cutoff_ms = self._registry.limits.cutoff_ms(host.now_ms())
         found = await TrackerRecovery(self._key, self._access, host.counters).buckets(self._staged, cutoff_ms)
         buckets = [bucket for bucket in found if bucket is not None]
@@ -166,15 +167,15 @@ class SnapshotImport:
         return await self._access.offload(plan_recovery, buckets, mark_delete=in_force, cutoff_ms=cutoff_ms)
 
     async def _discard(self, host: TrackerHost) -> None:
-        """Delete what was staged; what cannot be deleted now the next recovery sweeps."""
+        """Delete the staged snapshots. The next recovery sweeps those that remain."""
         await host.delete_objects([entry.bucket_id for entry in self._staged])
 
 
 class _BucketContents:
-    """The entries of one bucket, verified on their way to the storage.
+    """Entries of one bucket, verified on their way to the storage.
 
-    Verified by making them anew: the rows of the segments are encoded again, and must give the bytes that came, of the
-    segments and of the metadata. So what is imported is what the service itself would have stored for these rows.
+    The check encodes the rows of the segments again and compares the bytes with those received, for the segments and
+    for the metadata. So the service stores exactly what it would itself have stored for these rows.
     """
 
     def __init__(self, bucket: IncomingBucket, registry: TrackerRegistry) -> None:
@@ -186,7 +187,10 @@ class _BucketContents:
         self._summary = b""
 
     async def metadata(self) -> bytes:
-        """Entry 0. Raises ImportRejected if it is none, or counts other segments than were announced."""
+        """Return entry 0.
+
+        Raises ImportRejected if it does not decode, or if its number of segments is not the announced one.
+        """
         self._encoded, *self._left = await anext(self._bucket.entries)
         try:
             self._metadata = await self._access.offload(decode_metadata, self._encoded)
@@ -200,7 +204,7 @@ class _BucketContents:
         return self._encoded
 
     async def segments(self) -> AsyncGenerator[bytes, None]:
-        """Entries 1 and up. Raises ImportRejected if they contradict the metadata or the range."""
+        """Yield entries 1 and up. Raises ImportRejected if they contradict the metadata or the range."""
         known = bytearray()
         first = segment_bytes = 0
         last_row: tuple[int, int, int] | None = None
@@ -220,11 +224,11 @@ class _BucketContents:
                 yield entry
         if len(known) != len(self._encoded):
             raise self._rejected("its metadata holds more than its segments")
-        # Before the storage learns that these were all: what it has stored then is whole.
+        # Before the end of the iterator: the storage completes the snapshot there, and it must be verified by then.
         self._summary = await self._access.offload(self._summarized, segment_bytes)
 
     def entry(self, bucket_id: int, mark_delete: Position) -> CatalogueEntry:
-        """What the catalogue is to say of the stored bucket."""
+        """Return the catalogue entry of the stored bucket."""
         return CatalogueEntry(
             bucket_id=bucket_id,
             first=self._bucket.first,
@@ -252,17 +256,17 @@ class _BucketContents:
 
 @dataclass(frozen=True, slots=True)
 class _Verified:
-    """Some segments that are what they should be."""
+    """Facts about segments that passed the check."""
 
     metadata: bytes
-    """Theirs, made anew."""
+    """Metadata of these segments, encoded again from the rows."""
     last_row: tuple[int, int, int]
 
 
 def _verified(
     entries: Sequence[bytes], bounds: SegmentBounds, last_row: tuple[int, int, int] | None
 ) -> _Verified | str:
-    """Make segments and their metadata anew from the rows; the fault, if there is one."""
+    """Decode segments and encode them and their metadata again; return a description of the fault if they differ."""
     try:
         rows = decode_segments(entries)
     except SnapshotCorrupt as error:

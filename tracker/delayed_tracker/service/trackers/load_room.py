@@ -1,4 +1,4 @@
-"""Wakes trackers that wait for room in the budget of loaded rows, when the steps of others have made some."""
+"""Wakes trackers that wait for room in the load budget, after steps of other trackers have made room."""
 
 import asyncio
 from contextvars import Context
@@ -8,7 +8,7 @@ from delayed_tracker.service.trackers.timer_queue import WAKES_PER_TURN_MAX, Sle
 
 
 class LoadRoom:
-    """The budget of one process, and who waits for it."""
+    """Load budget of one process, and the trackers that wait for it."""
 
     def __init__(self, budget: LoadBudget) -> None:
         self.budget = budget
@@ -16,7 +16,7 @@ class LoadRoom:
         self._is_waking_soon = False
 
     def notice(self, share: LoadShare, sleeper: Sleeper) -> None:
-        """Wake who waits, soon, if there is room. After each step of any tracker, and with its last. O(1)."""
+        """Wake waiting trackers soon if there is room. Called after each step of any tracker, also its last. O(1)."""
         if share.place is not None:
             self._waiting[share] = sleeper
         elif self._waiting:
@@ -28,7 +28,7 @@ class LoadRoom:
     def _wake_soon(self) -> None:
         if self.budget.has_room_for_waiting and not self._is_waking_soon:
             self._is_waking_soon = True
-            # Not done for the call that happened to make room.
+            # An empty context: the wake-ups do not belong to the call that made room.
             asyncio.get_running_loop().call_soon(self._wake, context=Context())
 
     def _wake(self) -> None:

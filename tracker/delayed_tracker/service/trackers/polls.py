@@ -1,10 +1,10 @@
-"""Polls that wait for something to become due: first come, first served, without a sleep anywhere.
+"""Polls that wait until a position is due: first come, first served, without sleeping.
 
-A waiting poll is a future. When something is due, the first in the queue is *called*: only told to try, so that the pop
-happens in its own task with no await between pop and answer, and a poll that was cancelled in between has taken
-nothing. Whoever leaves the queue calls the next. A poll that tried in vain keeps its place and is called again by the
-next event that can have changed the matter (an add, a nack, a lease that ended, a loaded segment, the clock), never by
-its own attempt, so nothing spins.
+A waiting poll is a future. When a position is due, the queue *calls* the first poll: it completes the poll's future,
+and the poll tries in its own task. So there is no await between pop and answer, and a poll that was cancelled before
+has taken nothing. A poll that leaves the queue calls the next one. A poll that tried in vain keeps its place. It is
+called again by the next event that may help (an add, a nack, an expired lease, a loaded segment, the clock), but never
+by its own attempt, so there is no busy loop.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from delayed_tracker.service.limits import ServiceLimits
 
 
 class WaitingPoll:
-    """One poll's place in the queue."""
+    """Place of one poll in the queue."""
 
     __slots__ = ("_ended", "_expired", "_signal")
 
@@ -27,11 +27,11 @@ class WaitingPoll:
         self._expired = False
 
     async def called(self) -> bool:
-        """Wait to be called; True means "try now", False that the waiting time is over.
+        """Wait to be called. Return True if the poll should try now, False if its waiting time is over.
 
         Raises:
-            PollEnded: the tracker was cleared, closed or opened anew meanwhile.
-            ShuttingDown: the process is going away.
+            PollEnded: the tracker was cleared, closed or opened again meanwhile.
+            ShuttingDown: the service is stopping.
         """
         if not self._expired:
             await self._signal
@@ -47,29 +47,29 @@ class WaitingPoll:
             self._signal.set_result(None)
 
     def call(self) -> None:
-        """Tell it to try."""
+        """Let the poll try."""
         self._wake()
 
     def expire(self) -> None:
-        """Tell it that its time is over."""
+        """End the wait because its time is over."""
         self._expired = True
         self._wake()
 
     def end(self, error: ServiceError) -> None:
-        """Tell it that there is nothing to wait for."""
+        """End the wait with an error."""
         self._ended = error
         self._wake()
 
 
 class PollTally:
-    """How many polls wait in the whole service."""
+    """Number of polls that wait in the whole service."""
 
     def __init__(self, limits: ServiceLimits) -> None:
         self.waiting_count = 0
         self._limits = limits
 
     def enter(self) -> None:
-        """Count one more, or raise Overloaded."""
+        """Count one more poll. Raises Overloaded at the limit."""
         if self.waiting_count >= self._limits.waiting_polls_max:
             raise Overloaded(
                 f"{self.waiting_count} polls are waiting, which is the limit",
@@ -78,12 +78,12 @@ class PollTally:
         self.waiting_count += 1
 
     def leave(self) -> None:
-        """Count one less."""
+        """Count one poll less."""
         self.waiting_count -= 1
 
 
 class PollQueue:
-    """The waiting polls of one tracker."""
+    """Waiting polls of one tracker."""
 
     __slots__ = ("_clock", "_tally", "_waiting")
 
@@ -98,7 +98,7 @@ class PollQueue:
 
     @contextmanager
     def join(self, wait_ms: int) -> Iterator[WaitingPoll]:
-        """Take the last place for the time of the block; leaving calls the next in the queue.
+        """Take the last place in the queue for the time of the block. On exit, call the next poll.
 
         Raises:
             Overloaded: too many polls wait already.
@@ -113,15 +113,15 @@ class PollQueue:
             timer.cancel()
             self._waiting.remove(poll)
             self._tally.leave()
-            # It may have been called and not have tried, or have left something for the next.
+            # This poll may have been called without trying, or may have left positions for the next one.
             self.call_first()
 
     def call_first(self) -> None:
-        """Tell the first in the queue to try."""
+        """Let the first poll in the queue try."""
         if self._waiting:
             self._waiting[0].call()
 
     def end_all(self, error: Callable[[], ServiceError]) -> None:
-        """End every wait with an error of its own."""
+        """End every wait, each with a new error."""
         for poll in self._waiting:
             poll.end(error())

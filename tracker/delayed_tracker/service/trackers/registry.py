@@ -1,7 +1,7 @@
-"""Which trackers are open: (topic, subscription) -> host; opening, closing, and the orderly end of all of them.
+"""Registry of the open trackers, (topic, subscription) -> host; opens and closes them, and drains all of them.
 
-Opening is shared: whoever asks for a tracker that is being recovered joins that recovery, and a caller that goes away
-does not end it. Recovery, closing and effects of one tracker never wait for those of another.
+Callers that open the same tracker share one recovery, which continues if a caller goes away. Recovery, closing and
+effects of one tracker never wait for those of another.
 """
 
 import asyncio
@@ -49,15 +49,15 @@ class _Phase(enum.Enum):
 
 
 class TrackerRegistry:
-    """Every open tracker of this process, over one storage.
+    """All open trackers of this process, over one storage.
 
     Args:
         storage: not started; the registry starts and closes it.
         limits: settings of every tracker's core.
-        service_limits: settings of the shell.
+        service_limits: settings of the service around the cores.
         clock: the only source of time.
-        rng: the only source of chance (retry jitter).
-        workers: where sealing, encoding and decoding run; shut down at close. Threads of its own, if not given.
+        rng: the only source of randomness (retry jitter).
+        workers: runs sealing, encoding and decoding; shut down at close. None creates worker threads.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class TrackerRegistry:
         self._workers = workers or worker_threads(self.service_limits.worker_threads)
         self._polls = PollTally(self.service_limits)
         self.loads = LoadBudget(limits.loaded_indexes_max)
-        """The rows of snapshots that all trackers hold in memory."""
+        """Budget of the snapshot rows that all trackers have in memory."""
         self.unstored = UnstoredBound(self.service_limits, limits.kind, self.hosts)
-        """The indexes of all trackers that are in no snapshot."""
+        """Bound on the unstored indexes of all trackers."""
         self.instruments = Instruments(self.clock)
         self.life = LifeLog(self.clock)
         self.rows = TrackerRows(self.service_limits.labelled_trackers_max, self.clock, self.instruments.operations)
@@ -112,20 +112,20 @@ class TrackerRegistry:
         self._removals: dict[TrackerKey, asyncio.Task[Any]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self.imports: dict[TrackerKey, int | None] = {}
-        """Imports under way, with the epoch under which each stores snapshots once that is known."""
+        """Imports in flight. The value is the epoch under which an import stores snapshots; None until it is known."""
         self.own_counters = EffectCounters()
-        """Of what is done for trackers that are not loaded."""
+        """Counters of operations on trackers that are not loaded."""
 
-    # -- to be read at any time ---------------------------------------------------------------------------------------
+    # -- state and counts ---------------------------------------------------------------------------------------------
 
     @property
     def serving(self) -> bool:
-        """Whether calls are accepted."""
+        """True if calls are accepted."""
         return self._phase is _Phase.SERVING
 
     @property
     def tracker_count(self) -> int:
-        """Trackers open now, those being recovered included."""
+        """Trackers open now, including those being recovered."""
         return len(self._hosts)
 
     @property
@@ -140,22 +140,22 @@ class TrackerRegistry:
 
     @property
     def counters(self) -> EffectCounters:
-        """Sums over all trackers there ever were. O(trackers with metrics of their own)."""
+        """Sums over all trackers since the start. O(trackers with their own metrics)."""
         return EffectCounters.total([self.own_counters, self.rows.effects()])
 
     @property
     def access(self) -> StorageAccess:
-        """The way to the storage that all trackers share."""
+        """Access to the storage, shared by all trackers."""
         return self._shared.access
 
     def hosts(self) -> Iterator[TrackerHost]:
-        """The trackers that answer verbs now, in the order they were opened."""
+        """Return the trackers that answer verbs now, in the order they were opened."""
         return (host for host in self._hosts.values() if host.state is HostState.READY)
 
     # -- trackers -----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start the storage; from here on trackers can be opened. Raises what the storage's start raises."""
+        """Start the storage; from here on, trackers can be opened. Raises the errors of the storage's start."""
         assert self._phase is _Phase.NEW
         await self.storage.start()
         self._phase = _Phase.SERVING
@@ -169,11 +169,11 @@ class TrackerRegistry:
         return ShuttingDown("the service is stopping", retry_after_ms=self.service_limits.retry_after_ms)
 
     def host(self, key: TrackerKey) -> TrackerHost:
-        """The host of a tracker that somebody has opened.
+        """Return the host of an open tracker.
 
         Raises:
-            TrackerNotOpen: nobody has, or it is closed.
-            ShuttingDown: no more calls are taken.
+            TrackerNotOpen: it was not opened, or is closed.
+            ShuttingDown: no more calls are accepted.
         """
         self.require_serving()
         host = self._hosts.get(key)
@@ -182,12 +182,12 @@ class TrackerRegistry:
         return host
 
     def loaded(self, key: TrackerKey) -> TrackerHost | None:
-        """The host of a tracker that is open or being recovered, if it is."""
+        """Return the host of a tracker that is open or being recovered; None if it is neither."""
         host = self._hosts.get(key)
         return None if host is None or host.state is HostState.CLOSED else host
 
     def under_way(self, key: TrackerKey) -> UnderWay:
-        """What is being done to the snapshots of a tracker, loaded or not."""
+        """Return the snapshots in flight of a tracker, loaded or not."""
         if key in self._removals:
             return UnderWay(sweeping=True)
         host = self._hosts.get(key)
@@ -197,11 +197,11 @@ class TrackerRegistry:
         return replace(under_way, storing_epochs=under_way.storing_epochs | {epoch})
 
     async def known_keys(self) -> set[TrackerKey]:
-        """Every tracker that is loaded or has a catalogue.
+        """Return the keys of all trackers that are loaded or have a catalogue.
 
         Raises:
             StorageUnavailable: try again.
-            ShuttingDown: no more calls are taken.
+            ShuttingDown: no more calls are accepted.
         """
         self.require_serving()
         stored = await self._shared.access.attempt(self.storage.trackers, self.own_counters)
@@ -209,17 +209,17 @@ class TrackerRegistry:
         return keys.union(key for key in self._hosts if self.loaded(key) is not None)
 
     async def open(self, key: TrackerKey, *, owner: str, mark_delete: Position | None) -> Opened:
-        """Open a tracker and own it, recovering it if it is not loaded.
+        """Open a tracker for an owner. Recover it if it is not loaded.
 
         Args:
-            key: which tracker; need not exist.
-            owner: who opens it.
+            key: of the tracker, which need not exist.
+            owner: name of the new owner.
             mark_delete: the cursor's, if known.
         Raises:
-            StorageUnavailable: it could not be recovered, or the new epoch not recorded; try again.
-            SnapshotConflict: somebody else writes to the tracker's catalogue.
+            StorageUnavailable: it could not be recovered, or the new epoch was not recorded; try again.
+            SnapshotConflict: another process writes to the tracker's catalogue.
             Overloaded: too many trackers are open.
-            ShuttingDown: no more calls are taken.
+            ShuttingDown: no more calls are accepted.
         """
         if mark_delete == BEFORE_ALL:
             mark_delete = None
@@ -231,14 +231,17 @@ class TrackerRegistry:
             if (recovery := self._recoveries.get(key)) is not None:
                 await self._outcome(recovery)
             if host.state is HostState.READY:
-                # Closed while the epoch was on its way to the storage: recover it anew.
+                # If it was closed while the epoch was being recorded, recover it again.
                 with suppress(TrackerNotOpen):
                     previous, opened = host.owner, await host.claim(owner, mark_delete)
                     self.life.opened(key, opened, owner=owner, previous_owner=previous)
                     return opened
 
     async def load(self, key: TrackerKey) -> TrackerHost:
-        """The host of a tracker, which is recovered if it is not loaded, and has no owner then; raises as :meth:`open`."""
+        """Return the host of a tracker.
+
+        Recover it, without an owner, if it is not loaded. Raises the errors of :meth:`open`.
+        """
         while True:
             await self.until_settled(key)
             host = self._hosts.get(key) or self._begin_recovery(key, None)
@@ -248,7 +251,7 @@ class TrackerRegistry:
                 return host
 
     async def unload_unclaimed(self, key: TrackerKey) -> None:
-        """Close a tracker that was loaded for a moment, unless somebody has opened it since."""
+        """Close a tracker that was loaded for one operation, unless it was opened since."""
         if (recovery := self._recoveries.get(key)) is not None:
             await asyncio.wait([recovery])
         host = self._hosts.get(key)
@@ -256,9 +259,9 @@ class TrackerRegistry:
             self._close(host, "CLOSED")
 
     async def alone(self, key: TrackerKey, work: Coroutine[None, None, Answer]) -> Answer:
-        """What some work on a settled tracker ends with; nobody opens, clears or deletes it meanwhile.
+        """Run ``work`` on a settled tracker and return its result.
 
-        It goes on if the caller goes away.
+        The tracker cannot be opened, cleared or deleted meanwhile. The work continues if the caller goes away.
         """
         assert key not in self._removals
         task = asyncio.get_running_loop().create_task(work)
@@ -267,13 +270,13 @@ class TrackerRegistry:
         return await self._outcome(task)
 
     def in_background(self, work: Coroutine[None, None, None]) -> None:
-        """Do something that nobody waits for but the end of the service."""
+        """Run ``work`` in a task. Only :meth:`drain` waits for it."""
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
     async def _outcome(self, shared: asyncio.Task[Answer]) -> Answer:
-        """What a shared task ends with. A caller that goes away leaves it to the others, and to its own next try."""
+        """Return the result of a shared task. If the caller goes away, the task continues for its other callers."""
         await asyncio.wait([shared])
         if shared.cancelled():
             raise self._stopping()
@@ -301,7 +304,8 @@ class TrackerRegistry:
         del self._recoveries[host.key]
         if host.state is HostState.READY or host.key in self._closings:
             return
-        # Nothing of it stays; the error goes to everyone who waits for this task, and the next open begins anew.
+        # Remove the host. The error goes to every caller that waits for this task, and the next open begins a new
+        # recovery.
         self._forget(host)
         if task.cancelled():
             return
@@ -318,7 +322,7 @@ class TrackerRegistry:
         host.forget_memory()
 
     async def close_tracker(self, key: TrackerKey, epoch: int) -> None:
-        """Unload a tracker; returns when its effects have ended. The closing goes on if the caller goes away.
+        """Unload a tracker; return when its effects have ended. The closing continues if the caller goes away.
 
         Raises:
             TrackerNotOpen, Recovering, Fenced, ShuttingDown: nothing was closed.
@@ -346,22 +350,22 @@ class TrackerRegistry:
         self._close(self._hosts[key], "FENCED")
 
     def _close_broken(self, key: TrackerKey) -> None:
-        # One that is closing already ends by itself.
+        # A tracker that is closing already needs no second close.
         if (host := self._hosts[key]).state is HostState.READY:
             self._close(host, TrackerBroken.reason)
 
     async def clear(self, key: TrackerKey, epoch: int, *, reset_to: Position | None = None) -> Cleared:
-        """Forget every position of a tracker durably, loaded or not; the caller's epoch must be the last one.
+        """Drop every position of a tracker durably, loaded or not. The caller's epoch must be the last one.
 
-        One that is being recovered is waited for, for as long as the caller stays.
+        If the tracker is being recovered, wait for the recovery.
 
         Args:
-            key: which tracker.
+            key: of the tracker.
             epoch: the owner's.
-            reset_to: the cursor was moved, and this is its new mark-delete position.
+            reset_to: the new mark-delete position if the cursor was moved.
         Raises:
             TrackerNotOpen, Fenced, ShuttingDown: nothing was cleared.
-            StorageUnavailable: it is not known whether an unloaded tracker was cleared; try again.
+            StorageUnavailable: an unloaded tracker may have been cleared or not; try again.
         """
         await self._until_recovered(key)
         if (host := self._hosts.get(key)) is not None:
@@ -372,15 +376,14 @@ class TrackerRegistry:
     async def delete(self, key: TrackerKey, epoch: int | None) -> Deleted:
         """Forget a tracker and everything it stored, loaded or not.
 
-        A loaded one is closed first, and one that is being recovered is waited for. The deletion goes on if the caller
-        goes away.
+        A loaded tracker is closed first; a recovery is waited for. The deletion continues if the caller goes away.
 
         Args:
-            key: which tracker; need not exist.
-            epoch: the owner's; None deletes whatever is there.
+            key: of the tracker, which need not exist.
+            epoch: the owner's; None deletes the tracker at any epoch.
         Raises:
             Fenced, ShuttingDown: nothing was deleted.
-            StorageUnavailable: some may still be there; try again.
+            StorageUnavailable: some snapshots may remain; try again.
         """
         await self._until_recovered(key)
         closing, loaded_count = None, 0
@@ -400,26 +403,26 @@ class TrackerRegistry:
         return await recovery.delete(None)
 
     async def until_settled(self, key: TrackerKey) -> None:
-        """Wait until a tracker is neither closing nor being removed, by whoever asked for that before."""
+        """Wait until the tracker is neither closing nor being removed by an earlier call."""
         self.require_serving()
         while (leaving := self._closings.get(key) or self._removals.get(key)) is not None:
             await asyncio.wait([leaving])
             self.require_serving()
 
     async def _until_recovered(self, key: TrackerKey) -> None:
-        """Wait until a tracker is neither on its way to be loaded nor to be gone; of a failed recovery nothing is left."""
+        """Wait until the tracker is neither being recovered, closing nor removed. The recovery may have failed."""
         await self.until_settled(key)
         while (recovery := self._recoveries.get(key)) is not None:
             await asyncio.wait([recovery])
             await self.until_settled(key)
 
-    # -- the end ------------------------------------------------------------------------------------------------------
+    # -- drain and close ----------------------------------------------------------------------------------------------
 
     async def drain(self, grace_ms: int) -> None:
         """Refuse new calls, end waiting polls, finish effects, close every tracker.
 
         Args:
-            grace_ms: effects that take longer are cancelled; the storage keeps either nothing of them or a whole
+            grace_ms: effects that take longer are cancelled. The storage keeps of each either nothing or a whole
                 snapshot.
         """
         if self._phase is _Phase.SERVING:
@@ -450,7 +453,7 @@ class TrackerRegistry:
         timer.cancel()
 
     async def close(self) -> None:
-        """Drain at once if that has not happened, and close the storage. Closing twice is harmless."""
+        """Drain at once, if that has not happened, and close the storage. A second call is harmless."""
         await self.drain(0)
         if self._phase is _Phase.CLOSED:
             return

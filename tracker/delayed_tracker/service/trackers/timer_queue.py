@@ -1,8 +1,9 @@
-"""One timer queue for all trackers: which tracker wakes when, by the wall clock or after a while.
+"""One timer queue for all trackers. Each tracker wakes at a time of the wall clock, or after a duration.
 
-Two queues, because deadlines of messages are moments of the wall clock and leases and retries are durations. Each has a
-single clock timer for its first sleeper, and a heap with lazy deletion: moving a wake-up pushes a new entry, and an entry
-that no longer says what ``_armed`` says is skipped. So moving costs O(log n), and 10,000 idle trackers cost two timers.
+There are two queues, because deadlines of messages are wall-clock times, and leases and retries are durations. Each
+queue has one clock timer, for its first wake-up, and a heap with lazy deletion: a changed wake-up pushes a new entry,
+and entries that differ from ``armed`` are skipped. So a change costs O(log n), and 10,000 idle trackers cost two
+timers.
 """
 
 import heapq
@@ -17,12 +18,12 @@ from delayed_tracker.core.values.instant import Wakeup
 from delayed_tracker.service.clock import Clock, Timer
 
 WAKES_PER_TURN_MAX = 256
-"""Trackers woken before the event loop gets its turn again."""
+"""Maximum number of trackers woken in one callback of the event loop."""
 _STALE_SLACK = 64
 
 
 class Sleeper(Protocol):
-    """Can be woken; told apart by identity."""
+    """Object with a wake-up, compared by identity."""
 
     def wake(self) -> None:
         """Do what is due, and arm the next wake-up."""
@@ -30,11 +31,11 @@ class Sleeper(Protocol):
 
 
 class WakeupQueue:
-    """At most one wake-up by each clock for each sleeper."""
+    """Queue with at most one wake-up by each clock for each sleeper."""
 
     def __init__(self, clock: Clock) -> None:
         def call_at_elapsed(when_ms: int, callback: Callable[[], None]) -> Timer:
-            # Rounded up: a timer that fires a fraction of a millisecond early would only be set again.
+            # Rounded up: a timer that fires a fraction of a millisecond early would have to be set again.
             return clock.call_later(max(0, math.ceil(when_ms - clock.elapsed_ms())), callback)
 
         self._wall = _ClockQueue(clock.now_ms, clock.call_at)
@@ -44,17 +45,17 @@ class WakeupQueue:
         return len(self._wall.armed.keys() | self._elapsed.armed.keys())
 
     def arm(self, sleeper: Sleeper, wakeup: Wakeup) -> None:
-        """Wake at these moments instead of any earlier arranged ones, by whichever clock shows its own first."""
+        """Replace the wake-ups of a sleeper. The clock that reaches its time first wakes it."""
         self._wall.arm(sleeper, wakeup.wall_ms)
         self._elapsed.arm(sleeper, wakeup.elapsed_ms)
 
     def disarm(self, sleeper: Sleeper) -> None:
-        """Never wake it."""
+        """Remove the wake-ups of a sleeper."""
         self.arm(sleeper, Wakeup(None, None))
 
 
 class _ClockQueue:
-    """The wake-ups by one clock."""
+    """Wake-ups by one clock."""
 
     def __init__(self, now_ms: Callable[[], float], call_at: Callable[[int, Callable[[], None]], Timer]) -> None:
         self.armed: dict[Sleeper, int] = {}
@@ -92,7 +93,7 @@ class _ClockQueue:
             self._timer = None
         if first_ms is not None:
             self._timer_ms = first_ms
-            # Time wakes them, not the call that happened to arm the timer: what they do is not done for that call.
+            # An empty context: the wake-ups do not belong to the call that armed the timer.
             self._timer = self._call_at(first_ms, partial(Context().run, self._fire))
 
     def _fire(self) -> None:
@@ -107,5 +108,5 @@ class _ClockQueue:
                 del self.armed[sleeper]
                 sleeper.wake()
         finally:
-            # Also if one of them failed: the others must not lose their timer.
+            # Also if a wake-up failed: the others need their timer.
             self._set_timer()

@@ -1,4 +1,4 @@
-"""Log lines about the life of trackers: recovered, opened, taken over, cleared, closed, deleted, imported, cut off.
+"""Log lines of tracker events: recovered, opened, taken over, cleared, closed, deleted, imported, cut off.
 
 One line for each, and a hundred of a kind a minute at most, since ten thousand trackers that open after a restart are no
 news; the minute's last line counts the others.
@@ -18,13 +18,13 @@ from delayed_tracker.service.telemetry.line_budget import LineBudget
 from delayed_tracker.service.trackers.host import Adopted, Cleared, Opened, TrackerHost
 
 LINES_MAX: Final = 100
-"""Of one event, each minute."""
+"""Lines of one event in a minute."""
 
 _log = structlog.stdlib.get_logger("delayed_tracker.service")
 
 
 class LifeLog:
-    """Of all trackers of one service."""
+    """Logger of tracker events, for all trackers of one service."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -34,7 +34,10 @@ class LifeLog:
 
     @contextmanager
     def recovering(self, host: TrackerHost, recovery: TrackerRecovery) -> Iterator[None]:
-        """Tell when the recovery in the block begins, and, unless it fails, how it ends; a warning if something was lost."""
+        """Log the beginning of the recovery in the block and, unless it fails, its end.
+
+        Log a warning if snapshots were lost.
+        """
         begun_ms = self._clock.elapsed_ms()
         _log.debug("tracker recovery begun", **_names(host.key))
         yield
@@ -53,7 +56,7 @@ class LifeLog:
             self._tell("tracker recovered", host.key, **fields)
 
     def opened(self, key: TrackerKey, opened: Opened, *, owner: str, previous_owner: str) -> None:
-        """Somebody owns it now; who did before is told if that was somebody else."""
+        """Log that a tracker was opened, with the previous owner if that was another one."""
         fields: dict[str, object] = {"epoch": opened.epoch, "owner": shortened(owner)}
         if previous_owner in {"", owner}:
             self._tell("tracker opened", key, **fields)
@@ -61,7 +64,7 @@ class LifeLog:
             self._tell("tracker taken over", key, **fields, previous_owner=shortened(previous_owner))
 
     def cleared(self, key: TrackerKey, cleared: Cleared) -> None:
-        """Every position was forgotten, or the cursor was moved."""
+        """Log that every position was dropped, or that the cursor was moved."""
         self._tell("tracker cleared", key, epoch=cleared.epoch, position_count=cleared.cleared_count)
 
     def deleted(self, key: TrackerKey, deleted: Deleted) -> None:
@@ -70,7 +73,7 @@ class LifeLog:
             self._tell("tracker deleted", key, position_count=deleted.position_count)
 
     def imported(self, key: TrackerKey, adopted: Adopted) -> None:
-        """Snapshots made elsewhere have taken the place of everything."""
+        """Log that imported snapshots have replaced everything."""
         self._tell(
             "snapshots imported",
             key,
@@ -81,12 +84,15 @@ class LifeLog:
         )
 
     def closing(self, key: TrackerKey, reason: str) -> None:
-        """It answers no more; at the end of the service that is no news, and of one given up there is a line."""
+        """Log that a tracker is closing.
+
+        There is no line if the service stops, or if the tracker was given up, which has its own line.
+        """
         if reason not in {ShuttingDown.reason, TrackerBroken.reason}:
             self._tell("tracker closed", key, reason=reason)
 
     def cut_off(self, tracker_count: int) -> None:
-        """The service stops, and its grace period is over while so many trackers are open."""
+        """Log that the grace period is over while this many trackers are open."""
         _log.warning("grace period over, what is under way is cut off", tracker_count=tracker_count)
 
     def _tell(self, event: str, key: TrackerKey, **fields: object) -> None:

@@ -1,12 +1,12 @@
-"""How many indexes may be in memory that no snapshot has yet: of one tracker, and of all together.
+"""Bounds on the unstored indexes, which no snapshot contains: for one tracker, and for all trackers together.
 
-They are the filling buckets, late positions, sealed buckets that are being stored or could not be, and all that a tracker
-in memory has. At the maximum nothing new is tracked: a call is refused (``Overloaded``), a stream waits in line. Below it
-a whole batch comes in, so each maximum is exceeded by less than a batch. What makes room (acks, polls, cancels, the
-mark-delete position) is never refused, nor is a batch in which nothing is new.
+Unstored indexes are those of mutable and late buckets, of sealed buckets that are not stored yet, and all indexes of an
+in-memory tracker. At a maximum, no new index is accepted: a call is refused (``Overloaded``), a stream waits in line.
+Below it, a whole batch is accepted, so each maximum is exceeded by less than a batch. Calls that make room (acks,
+polls, cancels, the mark-delete position) are never refused, nor is a batch without new indexes.
 
-A process that is full of filling buckets would wait for ever. So these are sealed early, the largest first, until a
-quarter of the maximum is on its way to the storage; as it arrives there, room comes back.
+If all room were taken by buckets that are still filling, the process would wait for ever. So these buckets are sealed
+early, the largest first, until a quarter of the maximum is being stored. When they are stored, there is room again.
 """
 
 import asyncio
@@ -19,58 +19,58 @@ from delayed_tracker.service.errors import Overloaded, TrackerKey
 from delayed_tracker.service.limits import ServiceLimits
 
 _SEALING_SHARE: Final = 4
-"""One part in so many of a maximum is to be on its way to the storage when it is reached."""
+"""At a maximum, one part in this many should be on its way to the storage."""
 
 
 class Sealable(Protocol):
-    """A tracker whose buckets can be sealed early."""
+    """Tracker whose buckets can be sealed early."""
 
     unstored: "UnstoredShare"
 
     def seal_open(self) -> None:
-        """Seal what is still filling."""
+        """Seal the buckets that are still filling."""
         ...
 
 
 class UnstoredBound:
-    """The unstored indexes of all trackers of one process.
+    """Bound on the unstored indexes of all trackers of one process.
 
     Args:
-        limits: both maxima.
-        kind: trackers in memory cannot seal.
-        trackers: all that can be sealed now, in any order.
+        limits: has both maxima.
+        kind: in-memory trackers cannot seal.
+        trackers: returns all trackers that can be sealed now, in any order.
     """
 
     def __init__(self, limits: ServiceLimits, kind: TrackerKind, trackers: Callable[[], Iterable[Sealable]]) -> None:
         self.limits = limits
         self.unstored_count = 0
-        """Of all trackers."""
+        """Unstored indexes of all trackers."""
         self.refused_count = 0
-        """Calls that were refused."""
+        """Calls refused since the start."""
         self.held_back_count = 0
-        """Times that a stream began to wait."""
+        """Waits of streams since the start."""
         self.waiting_count = 0
-        """Streams that wait now."""
+        """Streams waiting now."""
         self._sealing_count = 0
         self._can_seal = kind is TrackerKind.BUCKET
         self._trackers = trackers
         self._lines: dict[UnstoredShare, list[asyncio.Future[None]]] = {}
-        """The streams that wait, by their tracker; the tracker that was called last stands behind the others."""
+        """Waiting streams of each tracker. The tracker that was called last is at the end."""
         self._crowded: set[UnstoredShare] = set()
-        """Trackers that are to seal early."""
+        """Trackers at their own maximum, which must seal early."""
         self._is_sealing_soon = False
 
     def share(self) -> "UnstoredShare":
-        """The part of one more tracker, which has nothing."""
+        """Return the share of a new tracker, which has no indexes."""
         return UnstoredShare(self)
 
     @property
     def is_full(self) -> bool:
-        """Whether no tracker may take more."""
+        """True if no tracker may accept new indexes."""
         return self.unstored_count >= self.limits.unstored_indexes_max
 
     def changed(self, share: "UnstoredShare", unstored: int, sealing: int) -> None:
-        """A tracker has so many more, and so many more of them on their way to the storage."""
+        """Add the changes of one tracker: unstored indexes, and those of them on their way to the storage."""
         self.unstored_count += unstored
         self._sealing_count += sealing
         is_full = self.unstored_count >= self.limits.unstored_indexes_max
@@ -90,10 +90,10 @@ class UnstoredBound:
         return self.is_full and _SEALING_SHARE * self._sealing_count < self.limits.unstored_indexes_max
 
     def _seal_soon(self) -> None:
-        """Seal when the step that has filled it is over."""
+        """Seal after the present step has ended."""
         if not self._is_sealing_soon:
             self._is_sealing_soon = True
-            # Not done for the call that happened to be the last.
+            # An empty context: the seals do not belong to the call that reached the maximum.
             asyncio.get_running_loop().call_soon(self._seal, context=Context())
 
     def _seal(self) -> None:
@@ -111,7 +111,7 @@ class UnstoredBound:
             tracker.seal_open()
 
     async def turn(self, share: "UnstoredShare") -> None:
-        """Stand in line; see :meth:`UnstoredShare.turn`."""
+        """Wait in line; see :meth:`UnstoredShare.turn`."""
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
         line = self._lines.setdefault(share, [])
@@ -125,11 +125,11 @@ class UnstoredBound:
             line.remove(turn)
             if not line:
                 self._lines.pop(share)
-            # This one may need no room, or be gone: the next is called once it has had its chance.
+            # This stream may need no room, or have ended. Call the next one after this one has had its chance.
             loop.call_soon(self.call_next, context=Context())
 
     def call_next(self) -> None:
-        """Let the first stream of each tracker that has room look, in turns where all share the room."""
+        """Let the first stream of each tracker that has room try. The trackers take turns."""
         if not self._lines or self.is_full:
             return
         for share in [share for share in self._lines if not share.is_full]:
@@ -137,13 +137,13 @@ class UnstoredBound:
             _call(line[0])
 
     def call_all(self, share: "UnstoredShare") -> None:
-        """Let all streams of a tracker look."""
+        """Let all streams of a tracker try."""
         for turn in self._lines.get(share, ()):
             _call(turn)
 
 
 class UnstoredShare:
-    """The unstored indexes of one tracker, and the streams that wait to add to it."""
+    """Unstored indexes of one tracker, and the streams that wait to add to it."""
 
     __slots__ = ("_bound", "_sealing_count", "unstored_count")
 
@@ -151,26 +151,26 @@ class UnstoredShare:
         self._bound = bound
         self._sealing_count = 0
         self.unstored_count = 0
-        """In memory, and in no snapshot."""
+        """Indexes in memory that no snapshot contains."""
 
     @property
     def filling_count(self) -> int:
-        """Those that are not on their way to the storage."""
+        """Indexes that are not on their way to the storage."""
         return self.unstored_count - self._sealing_count
 
     @property
     def is_full(self) -> bool:
-        """Whether this tracker has as many as one may have."""
+        """True if the tracker has reached its own maximum."""
         return self.unstored_count >= self._bound.limits.tracker_unstored_indexes_max
 
     @property
     def wants_seals(self) -> bool:
-        """Whether little of it is on its way to the storage."""
+        """True if less than a quarter of the indexes are on their way to the storage."""
         return _SEALING_SHARE * self._sealing_count < self.unstored_count
 
     @property
     def has_room(self) -> bool:
-        """Whether the tracker may take a batch."""
+        """True if the tracker may accept a batch."""
         bound, limits = self._bound, self._bound.limits
         return (
             bound.unstored_count < limits.unstored_indexes_max
@@ -178,14 +178,17 @@ class UnstoredShare:
         )
 
     def hold(self, unstored_count: int, sealing_count: int) -> None:
-        """Say how many there are now, and how many of them are on their way to the storage. O(1) but for who waits."""
+        """Set the number of unstored indexes, and of those on their way to the storage.
+
+        O(1), plus waking the streams that wait.
+        """
         unstored, sealing = unstored_count - self.unstored_count, sealing_count - self._sealing_count
         if unstored or sealing:
             self.unstored_count, self._sealing_count = unstored_count, sealing_count
             self._bound.changed(self, unstored, sealing)
 
     def refusal(self, key: TrackerKey) -> Overloaded:
-        """The error for a call that comes while there is no room; it is counted."""
+        """Return the error for a call that comes while there is no room, and count it."""
         bound = self._bound
         bound.refused_count += 1
         if bound.is_full:
@@ -195,18 +198,19 @@ class UnstoredShare:
         return Overloaded(f"{said}, and nothing was applied", retry_after_ms=bound.limits.retry_after_ms)
 
     async def turn(self) -> None:
-        """Wait in line until there is room, or the tracker was closed or has another epoch.
+        """Wait in line until there is room, or until the tracker was closed or has another epoch.
 
-        Whoever returns looks again, and takes the room before the next await: others may come first.
+        After the return, the caller checks again and takes the room before its next await: other callers may come
+        first.
         """
         await self._bound.turn(self)
 
     def call_all(self) -> None:
-        """Let every stream that waits look: the tracker was closed, or its epoch is another."""
+        """Let every waiting stream try: the tracker was closed, or has another epoch."""
         self._bound.call_all(self)
 
     def close(self) -> None:
-        """The tracker is gone, with all that it had."""
+        """Release everything: the tracker is closed."""
         self.call_all()
         self.hold(0, 0)
 
