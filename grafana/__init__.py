@@ -1,1 +1,1 @@
-"""Grafana's boards, as code: ``python -m grafana.regenerate`` writes ``grafana/dashboards``."""
+"""Grafana's dashboards as code: ``python -m grafana.regenerate`` writes ``grafana/dashboards``."""

@@ -1,4 +1,4 @@
-"""The first board to open: are messages late, is anything stuck, how much is pending and when is it due."""
+"""The dashboard to open first: late messages, anything stuck, pending messages and their deadlines."""
 
 from grafana_foundation_sdk.builders import dashboard as builders
 
@@ -25,7 +25,7 @@ _POLL = 'grpc_method!~"PollScheduledMessages|.*Stream|Watch"'
 
 
 def overview() -> builders.Dashboard:
-    """The whole service, or several."""
+    """Return the dashboard of the whole service, or of several services."""
     made = board(
         UID,
         "Delayed-delivery tracker / Overview",

@@ -1,6 +1,6 @@
-"""What the boards are made of: variables, queries, and four kinds of panels with the same manners everywhere.
+"""Building blocks of the dashboards: variables, queries, and four kinds of panels with the same style everywhere.
 
-Every panel has a unit and a description that says what to do about it; rates are over ``$__rate_interval``.
+Every panel has a unit and a description that states the remedy. Rates are over ``$__rate_interval``.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ Panel: TypeAlias = timeseries.Panel | stat.Panel | heatmap.Panel | table.Panel
 
 SOURCE: Final = dashboard.DataSourceRef(type_val="prometheus", uid="${datasource}")
 SERVICE: Final = 'job=~"$job",instance=~"$instance"'
-"""Selects what the variables of every board choose."""
+"""Selector of the services that the variables of every dashboard choose."""
 TRACKER: Final = SERVICE + ',topic=~"$topic",subscription=~"$subscription"'
-"""Selects trackers that have series of their own."""
+"""Selector of trackers that have series of their own."""
 ROW_WIDTH: Final = 24
 _HEIGHT: Final = 8
 _STAT_HEIGHT: Final = 4
@@ -35,30 +35,30 @@ class Query:
 
 
 def rate(metric: str, by: str = "", selector: str = SERVICE) -> str:
-    """Per second, summed by labels."""
+    """Return the rate of a counter per second, summed by labels."""
     grouped = f" by ({by})" if by else ""
     return f"sum{grouped} (rate({metric}{{{selector}}}[$__rate_interval]))"
 
 
 def total(metric: str, by: str = "", selector: str = SERVICE) -> str:
-    """A gauge summed by labels."""
+    """Return a gauge summed by labels."""
     grouped = f" by ({by})" if by else ""
     return f"sum{grouped} ({metric}{{{selector}}})"
 
 
 def quantile(share: float, histogram: str, by: str = "", selector: str = SERVICE) -> str:
-    """A quantile of a cumulative histogram, over the time between two points of the panel."""
+    """Return a quantile of a cumulative histogram, over the time between two points of the panel."""
     labels = f"le, {by}" if by else "le"
     return f"histogram_quantile({share}, {rate(f'{histogram}_bucket', labels, selector)})"
 
 
 def quantiles(histogram: str, *shares: float) -> list[Query]:
-    """Several quantiles of one histogram."""
+    """Return several quantiles of one histogram."""
     return [Query(quantile(share, histogram), f"p{share * 100:g}") for share in shares]
 
 
 def times_to_deadlines(prefix: str, selector: str = SERVICE) -> list[Query]:
-    """How far the first and the last deadline are away, by gauges whose names begin so."""
+    """Return the times to the first and the last deadline, from gauges whose names begin with ``prefix``."""
     ends = (("earliest", "min", "first"), ("latest", "max", "last"))
     return [
         Query(f"clamp_min ({pick} ({prefix}_{end}_deadline_timestamp_seconds{{{selector}}}) - time(), 0)", legend)
@@ -69,7 +69,7 @@ def times_to_deadlines(prefix: str, selector: str = SERVICE) -> list[Query]:
 def graph(
     title: str, description: str, unit: str, *queries: Query, width: int = 12, stacked: bool = False
 ) -> timeseries.Panel:
-    """Lines over time."""
+    """Return a panel with lines over time."""
     panel = timeseries.Panel().title(title).description(description).datasource(SOURCE).unit(unit)
     panel.span(width).height(_HEIGHT).axis_soft_min(0).fill_opacity(25 if stacked else 8).line_width(1)
     panel.show_points(common.VisibilityMode.NEVER)
@@ -91,7 +91,7 @@ def graph(
 def number(
     title: str, description: str, unit: str, query: Query, *, width: int = 4, red_from: float | None = None
 ) -> stat.Panel:
-    """The value now, red from a bound on."""
+    """Return a panel with the present value, red from a bound on."""
     panel = stat.Panel().title(title).description(description).datasource(SOURCE).unit(unit)
     panel.span(width).height(_STAT_HEIGHT).reduce_options(common_builders.ReduceDataOptions().calcs(["lastNotNull"]))
     panel.graph_mode(common.BigValueGraphMode.AREA)
@@ -105,7 +105,7 @@ def number(
 
 
 def distribution(title: str, description: str, unit: str, histogram: str, *, width: int = 12) -> heatmap.Panel:
-    """How a cumulative histogram fills over time."""
+    """Return a panel with the distribution of a cumulative histogram over time."""
     panel = heatmap.Panel().title(title).description(description).datasource(SOURCE).span(width).height(_HEIGHT)
     panel.y_axis(heatmap.YAxisConfig().unit(unit))
     panel.color(heatmap.HeatmapColorOptions().mode(heatmap_models.HeatmapColorMode.SCHEME).scheme("Oranges"))
@@ -115,7 +115,7 @@ def distribution(title: str, description: str, unit: str, histogram: str, *, wid
 
 
 def ranking(title: str, description: str, unit: str, query: Query, *, width: int = 12) -> table.Panel:
-    """The series of an instant query as rows, their labels as columns."""
+    """Return a panel with the series of an instant query as rows, their labels as columns."""
     panel = table.Panel().title(title).description(description).datasource(SOURCE).span(width).height(_HEIGHT)
     panel.override_by_name("Value", [dashboard.DynamicConfigValue(id_val="unit", value=unit)])
     hidden = dict.fromkeys(("Time", "__name__", "job", "cluster"), True)
@@ -133,7 +133,7 @@ def _targets(queries: Sequence[Query]) -> list[prometheus.Dataquery]:
 
 
 def board(uid: str, title: str, description: str, *variables: builders.QueryVariable) -> builders.Dashboard:
-    """An empty board: data source, job and instance to choose, and links to the other boards."""
+    """Return an empty dashboard with variables for data source, job and instance, and links to the other dashboards."""
     made = builders.Dashboard(title).uid(uid).description(description).tags(["delayed-tracker"]).timezone("browser")
     made.refresh("30s").time("now-6h", "now").editable().tooltip(dashboard.DashboardCursorSync.CROSSHAIR)
     made.link(
@@ -151,7 +151,7 @@ def board(uid: str, title: str, description: str, *variables: builders.QueryVari
 
 
 def choice(name: str, label: str, metric: str, selector: str = "", *, of: str = "") -> builders.QueryVariable:
-    """A variable with the values that a label of a metric has; several may be chosen, and all are at first."""
+    """Return a variable with the values of a metric's label. Several may be chosen; all are chosen at first."""
     everything = dashboard.VariableOption(text="All", value="$__all", selected=True)
     return (
         builders.QueryVariable(name)
@@ -167,7 +167,7 @@ def choice(name: str, label: str, metric: str, selector: str = "", *, of: str = 
 
 
 def service_choices() -> tuple[builders.QueryVariable, builders.QueryVariable]:
-    """Which services a board shows."""
+    """Return the variables that choose the services of a dashboard."""
     return (
         choice("job", "Job", "delayed_tracker_build_info"),
         choice("instance", "Instance", "delayed_tracker_build_info", 'job=~"$job"'),

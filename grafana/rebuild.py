@@ -1,4 +1,4 @@
-"""What the last jobs of ``spark-rebuild`` did, as they wrote it for the node exporter's textfile collector."""
+"""The last jobs of ``spark-rebuild``, from the metrics that they wrote for the node exporter's textfile collector."""
 
 from grafana_foundation_sdk.builders import dashboard as builders
 
@@ -10,7 +10,7 @@ _SELECTED = 'instance=~"$instance",command=~"$command"'
 
 
 def rebuild() -> builders.Dashboard:
-    """The hosts on which jobs were run."""
+    """Return the dashboard of the hosts on which jobs were run."""
     ended = f"{_NAME}_last_success_timestamp_seconds"
     made = board(
         UID,

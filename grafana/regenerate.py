@@ -1,4 +1,4 @@
-"""Writes the boards that Grafana reads, or checks that they are fresh.
+"""Writes the dashboards that Grafana reads, or checks that they are fresh.
 
 python -m grafana.regenerate            write grafana/dashboards
 python -m grafana.regenerate --check    compare only; exit 1 names every file that is stale, missing or left over
@@ -23,13 +23,13 @@ BOARDS: Final[tuple[Callable[[], Dashboard], ...]] = (overview, tracker, storage
 
 
 def generate() -> dict[str, str]:
-    """Each board as JSON, by its file name."""
+    """Return each dashboard as JSON, by its file name."""
     encoder = JSONEncoder(sort_keys=True, indent=2)
     return {f"{board.__name__}.json": encoder.encode(_numbered(board())) + "\n" for board in BOARDS}
 
 
 def _numbered(board: Dashboard) -> object:
-    """The board with a number on each panel, so that links to one outlive an import."""
+    """Return the dashboard with a number on each panel, so that a link to a panel survives an import."""
     built = board.build()
     for number, panel in enumerate(built.panels or (), 1):
         panel.id_val = number
@@ -37,7 +37,7 @@ def _numbered(board: Dashboard) -> object:
 
 
 def differences(fresh: dict[str, str], checked_in: dict[str, str]) -> list[str]:
-    """One line for each file that is missing, stale or left over, ascending by name."""
+    """Return one line for each file that is missing, stale or left over, ascending by name."""
     rows = []
     for name in sorted(fresh.keys() | checked_in.keys()):
         if name not in checked_in:

@@ -1,4 +1,4 @@
-"""Storage and recovery: is the storage healthy, do merges keep up, and did a recovery lose time or anything else."""
+"""Storage and recovery: the health of the storage, the progress of merges, and losses of a recovery."""
 
 from grafana_foundation_sdk.builders import dashboard as builders
 
@@ -22,7 +22,7 @@ _RECOVERY = "delayed_tracker_recovery_duration_seconds"
 
 
 def storage() -> builders.Dashboard:
-    """The storages of the chosen services."""
+    """Return the dashboard of the storages of the chosen services."""
     made = board(
         UID,
         "Delayed-delivery tracker / Storage and recovery",

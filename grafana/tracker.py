@@ -1,4 +1,4 @@
-"""One tracker: its buckets over time, what is in memory, and its next deadlines, by the names that Pulsar gives them."""
+"""One tracker: its buckets over time, its content in memory, and its next deadlines, under Pulsar's names."""
 
 from grafana_foundation_sdk.builders import dashboard as builders
 
@@ -23,7 +23,7 @@ _OWN = "delayed_tracker_subscription"
 
 
 def tracker() -> builders.Dashboard:
-    """One subscription, or several together."""
+    """Return the dashboard of one subscription, or of several together."""
     made = board(
         UID,
         "Delayed-delivery tracker / One tracker",

@@ -2,7 +2,7 @@
 
 Every ``.proto`` file below this directory gives ``_pb2.py`` and ``_pb2.pyi`` beside it, and ``_pb2_grpc.py`` if it
 defines a service. The generator is pinned in ``conf/locks/generator.txt``, so that the same sources give the same
-bytes, and has an environment of its own below this one's (``make`` creates it): it is much older than the packages of
+bytes. It has an environment of its own below this one's, which ``make`` creates. It is much older than the packages of
 developers, because generated code never runs with a protobuf or grpcio older than its generator.
 
     python proto/regenerate.py            write the files
@@ -24,15 +24,15 @@ SERVICE = re.compile(r"^service\s+\w+", re.MULTILINE)
 
 
 class NoGenerator(Exception):
-    """The generator's environment is absent; the message says what to do."""
+    """The generator's environment is missing; the message names the remedy."""
 
 
 def generate(proto_root: Path, output_root: Path) -> dict[str, bytes]:
     """Compile every source below ``proto_root`` and return the generated files by their path relative to the root.
 
     Raises:
-        SystemExit: a source does not compile; the compiler has printed why.
-        NoGenerator: it is not installed.
+        SystemExit: a source does not compile; the compiler has printed the reason.
+        NoGenerator: the generator is not installed.
     """
     sources = sorted(path.relative_to(proto_root).as_posix() for path in proto_root.rglob("*.proto"))
     services = [source for source in sources if SERVICE.search((proto_root / source).read_text(encoding="utf-8"))]
@@ -43,7 +43,7 @@ def generate(proto_root: Path, output_root: Path) -> dict[str, bytes]:
 
 
 def differences(fresh: dict[str, bytes], checked_in: dict[str, bytes]) -> list[str]:
-    """One line for each file that is missing, stale or left over, ascending by path."""
+    """Return one line for each file that is missing, stale or left over, ascending by path."""
     rows = []
     for path in sorted(fresh.keys() | checked_in.keys()):
         if path not in checked_in:

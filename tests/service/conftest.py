@@ -1,4 +1,4 @@
-"""A started registry, or a whole service, on a manual clock and a storage under control."""
+"""Fixtures: a started registry, or a whole service, on a manual clock and a controlled storage."""
 
 import asyncio
 import io
@@ -42,14 +42,14 @@ async def service():
 
 @pytest.fixture
 def two(service):
-    """Two buckets that are far from due, of ledgers 10 and 11."""
+    """Return two buckets with distant deadlines, of ledgers 10 and 11."""
     far = service.clock.now_ms() + FAR_MS
     return [snapshot(*((far + 400 * entry, ledger, entry) for entry in range(7))) for ledger in (10, 11)]
 
 
 @pytest.fixture
 def unchanged_logging() -> Iterator[None]:
-    """Whatever a test configures is undone after it."""
+    """Restore the logging configuration after the test."""
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
     yield
@@ -60,7 +60,7 @@ def unchanged_logging() -> Iterator[None]:
 
 @pytest.fixture
 def written_log(unchanged_logging: None) -> Callable[[str, str], io.StringIO]:
-    """Configures logging with a format and a level, and returns where the lines go."""
+    """Return a function that configures logging with a format and a level, and returns the stream of the lines."""
 
     def configured(log_format: str, level: str) -> io.StringIO:
         stream = io.StringIO()

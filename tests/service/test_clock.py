@@ -1,4 +1,4 @@
-"""Clocks: the manual one that tests run on, and the system's."""
+"""Clocks: the manual one of the tests, and the system's."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from delayed_tracker.service.clock import ManualClock, SystemClock, pause
 
 
 def test_manual_clock_fires_timers_in_order_of_their_moments():
-    """Moments and durations share one time line; of one instant the first set fires first."""
+    """Moments and durations share one time line; timers of one instant fire in the order in which they were set."""
     clock = ManualClock(1_000)
     fired = []
     clock.call_at(1_030, lambda: fired.append(("at 1030", clock.now_ms())))
@@ -45,7 +45,7 @@ def test_stepping_the_wall_clock_moves_moments_but_not_durations():
 
 
 async def test_pause_ends_by_the_given_clock():
-    """A pause ends when its clock says so, and leaves no timer behind when it is cancelled."""
+    """A pause ends by its own clock, and leaves no timer behind when it is cancelled."""
     clock = ManualClock()
     paused = asyncio.create_task(pause(clock, 50))
     await asyncio.sleep(0)
@@ -62,7 +62,7 @@ async def test_pause_ends_by_the_given_clock():
 
 
 async def test_system_clock_calls_at_a_moment_and_never_before(monkeypatch):
-    """A timer looks at the wall clock again before it fires: a step back postpones it, a step forward is noticed."""
+    """A timer reads the wall clock again before it fires: a step back postpones it, and a step forward is noticed."""
     monkeypatch.setattr(clock_module, "WALL_CHECK_MS", 1)
     clock = SystemClock()
     wall = [5_000]
@@ -78,7 +78,7 @@ async def test_system_clock_calls_at_a_moment_and_never_before(monkeypatch):
 
 
 async def test_system_clock_forgets_cancelled_calls():
-    """Neither kind of timer fires once it is cancelled."""
+    """A cancelled timer of either kind does not fire."""
     clock = SystemClock()
     fired = []
     clock.call_at(clock.now_ms(), lambda: fired.append("at")).cancel()

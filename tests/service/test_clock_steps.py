@@ -1,4 +1,4 @@
-"""Steps of the wall clock: they move what is due, and no duration."""
+"""Steps of the wall clock change what is due, but no duration."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ def _poll(host, epoch, *, wait_ms=60_000):
 
 @pytest.mark.parametrize("by_ms", [HOUR_MS, -HOUR_MS], ids=["forward", "back"])
 async def test_a_step_of_the_wall_clock_neither_ends_nor_prolongs_a_lease(opened, clock, by_ms):
-    """A lease ends after the time it was asked for, whoever looks at the tracker meanwhile."""
+    """A lease ends after the requested time, with any calls in between."""
     host, epoch = opened
     host.add(epoch, indexes(clock.now_ms(), (1, 0, 5)))
     await elapse(clock, 5)
@@ -39,7 +39,7 @@ async def test_a_step_of_the_wall_clock_neither_ends_nor_prolongs_a_lease(opened
 
 
 async def test_a_step_back_is_noticed_while_only_a_poll_waits(opened, clock):
-    """The lease ends on time although nobody calls, and by the end of the step its message comes to the poll."""
+    """The lease ends on time without a call, and its message reaches the poll by the end of the step."""
     host, epoch = opened
     host.add(epoch, indexes(clock.now_ms(), (1, 0, 5)))
     await elapse(clock, 5)
@@ -53,7 +53,7 @@ async def test_a_step_back_is_noticed_while_only_a_poll_waits(opened, clock):
 
 
 async def test_a_step_forward_makes_due_what_a_poll_waits_for(opened, clock):
-    """Deadlines are moments of the wall clock, wherever it goes."""
+    """Deadlines are moments of the wall clock, in spite of steps."""
     host, epoch = opened
     host.add(epoch, indexes(clock.now_ms(), (1, 0, HOUR_MS)))
     poll = _poll(host, epoch)
@@ -67,7 +67,7 @@ async def test_a_step_forward_makes_due_what_a_poll_waits_for(opened, clock):
 async def test_a_failed_store_is_tried_again_after_its_back_off_whatever_the_wall_clock_does(
     opened, clock, storage, by_ms
 ):
-    """A step neither hurries a retry nor puts it off."""
+    """A step of the wall clock neither shortens nor prolongs the pause before a retry."""
     host, epoch = opened
     storage.before["create_bucket_snapshot"] = failing(*[StorageUnavailable("away")] * 3)
     host.add(epoch, bucketful(clock.now_ms(), 1, delay_ms=10 * HOUR_MS))
@@ -92,7 +92,7 @@ class _SteppedClock(SystemClock):
 
 
 async def test_real_timers_notice_a_step_in_either_direction(monkeypatch, storage):
-    """A waiting poll is answered soon after the wall clock has come to its message, however often it is stepped."""
+    """A waiting poll is answered soon after the wall clock has reached its message's deadline, with any steps."""
     monkeypatch.setattr(clock_module, "WALL_CHECK_MS", 5)
     clock = _SteppedClock()
     registry = make_registry(storage, clock, limits=TINY)

@@ -1,4 +1,4 @@
-"""What a close leaves behind: nothing that only the next open would clear away, whatever was under way."""
+"""A close leaves nothing behind that the next open would have to delete."""
 
 import asyncio
 import dataclasses
@@ -13,7 +13,7 @@ FAR_MS = 1_000_000
 
 @pytest.fixture
 async def merging_registry(storage, clock):
-    """More than two buckets are merged."""
+    """Return a registry that merges above two buckets."""
     registry = make_registry(storage, clock, limits=dataclasses.replace(TINY, max_num_buckets=2))
     await registry.start()
     yield registry
@@ -23,7 +23,7 @@ async def merging_registry(storage, clock):
 
 
 async def test_a_merge_that_ends_while_its_tracker_closes_leaves_no_orphans(merging_registry, storage, clock):
-    """The merged snapshot stands in the catalogue, and its sources are gone when the close returns."""
+    """The merged snapshot is in the catalogue, and its sources are gone when the close returns."""
     opened = await merging_registry.open(KEY, owner="tests", mark_delete=None)
     host = merging_registry.host(KEY)
     storage.before["get_bucket_snapshot_segments"] = gate = Gate()
@@ -45,7 +45,7 @@ async def test_a_merge_that_ends_while_its_tracker_closes_leaves_no_orphans(merg
 
 
 async def test_an_unreadable_summary_costs_the_checkpoint_of_its_own_bucket_only(registry, storage, clock):
-    """What was consumed of the other bucket is on record; the unreadable one is counted."""
+    """Consumption of the other bucket is recorded, and the unreadable summary is counted."""
     opened = await registry.open(KEY, owner="tests", mark_delete=None)
     host = registry.host(KEY)
     for ledger in (1, 2, 3):

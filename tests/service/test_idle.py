@@ -1,4 +1,4 @@
-"""Tens of thousands of trackers that have nothing to do."""
+"""Tens of thousands of trackers without work."""
 
 import asyncio
 import gc
@@ -22,7 +22,7 @@ DAY_MS = 86_400_000
     ("count", "bytes_max"), [(1_000, 6 * 10**6), pytest.param(10_000, 50 * 10**6, marks=pytest.mark.deep)]
 )
 def test_idle_trackers_cost_some_kilobytes_each_and_no_wake_up(monkeypatch, count, bytes_max):
-    """Opened, and then nothing for a day of virtual time: no timer is armed, no tracker is woken, no task waits."""
+    """Open trackers without work for a day of virtual time have no timer, no wake-up and no waiting task."""
     woken = []
     wake = TrackerHost.wake
 
@@ -31,7 +31,7 @@ def test_idle_trackers_cost_some_kilobytes_each_and_no_wake_up(monkeypatch, coun
         wake(host)
 
     monkeypatch.setattr(TrackerHost, "wake", noted)
-    # No debug mode of the event loop: it keeps a stack for every task and every timer.
+    # The debug mode of the event loop is off: it keeps a stack for every task and every timer.
     asyncio.run(_idle(count, bytes_max), debug=False)
     assert woken == []
 

@@ -1,4 +1,4 @@
-"""The whole service in one event loop: start, refusals with their remedies, and the order of a stop."""
+"""The whole service in one event loop: the start, refusals with their remedies, and the order of a stop."""
 
 import asyncio
 import json
@@ -53,7 +53,7 @@ async def health_of(channel: grpc.aio.Channel, service: str = "") -> int:
 
 
 async def test_a_started_service_answers_on_both_edges():
-    """Ports of 0 come back as real ones; gRPC, its health service and HTTP all answer."""
+    """Ports of 0 are replaced by real ones; gRPC, its health service and HTTP all answer."""
     async with running(settings()) as (_, bound), grpc.aio.insecure_channel(str(bound.grpc)) as channel:
         assert await health_of(channel) == SERVING
         assert await health_of(channel, SERVICE_NAME) == SERVING
@@ -68,7 +68,7 @@ async def test_a_started_service_answers_on_both_edges():
 
 @pytest.mark.parametrize("version", ["v1", "v1alpha"])
 async def test_reflection_names_and_describes_the_services(version: str):
-    """Tools such as grpcurl need no proto files, whichever version of reflection they ask for, reflection's own included."""
+    """Tools such as grpcurl need no proto files, in either version of reflection, which describes itself, too."""
 
     async def ask(**request: str) -> reflection_pb2.ServerReflectionResponse:
         return await reflect(iter([reflection_pb2.ServerReflectionRequest(**request)])).read()
@@ -96,7 +96,7 @@ async def test_reflection_names_and_describes_the_services(version: str):
 
 
 async def test_both_versions_of_reflection_are_the_same_messages():
-    """What v1alpha encodes is what v1 means: field by field, the numbers and types are equal."""
+    """The messages of v1alpha and v1 are equal in numbers and types of all fields."""
     async with running(settings()):
         pass
     v1 = GetMessageClass(descriptor_pool.Default().FindMessageTypeByName("grpc.reflection.v1.ServerReflectionRequest"))
@@ -110,7 +110,7 @@ async def test_both_versions_of_reflection_are_the_same_messages():
     ("key", "field"), [("grpcListenAddress", "grpc_listen_address"), ("httpListenAddress", "http_listen_address")]
 )
 async def test_address_in_use_is_refused_by_key(key: str, field: str):
-    """The error names the key and the address; what had been opened is released."""
+    """The error names the key and the address, and a failed start releases what it had opened."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         server = TrackerServer(settings(**{field: address}))
@@ -120,7 +120,7 @@ async def test_address_in_use_is_refused_by_key(key: str, field: str):
 
 
 async def test_a_second_service_does_not_share_the_port():
-    """Two processes could share a port under gRPC's defaults; ours refuses, so that no call reaches the wrong one."""
+    """The service does not share its port, as gRPC's defaults would allow, so calls reach the right process."""
     async with running(settings()) as (_, bound):
         with pytest.raises(AddressInUse):
             await TrackerServer(settings(grpc_listen_address=str(bound.grpc))).start()
@@ -133,7 +133,7 @@ async def test_address_of_another_machine_is_refused():
 
 
 async def test_storage_in_use_is_refused_and_releases_the_ports(tmp_path: Path):
-    """The second service on one file says who is in the way, and leaves no listener behind."""
+    """The error of the second service on one file names the first one, and no listener remains."""
     url = f"sqlite:{tmp_path / 'tracker.db'}"
     async with running(settings(storage_url=url)):
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -145,7 +145,7 @@ async def test_storage_in_use_is_refused_and_releases_the_ports(tmp_path: Path):
 
 
 async def test_the_storage_is_free_once_the_service_has_stopped(tmp_path: Path):
-    """A stop releases everything: the next start finds nothing in its way."""
+    """A stop releases everything for the next start."""
     given = settings(storage_url=f"sqlite:{tmp_path / 'tracker.db'}")
     async with running(given):
         pass
@@ -161,14 +161,14 @@ def test_unknown_storage_scheme_lists_the_known_ones():
 
 @pytest.mark.parametrize("url", ["sqlite:", "memory:what", ":", "faulty:what;memory:"])
 def test_a_storage_url_that_opens_nothing_names_its_setting(url: str):
-    """Whatever a backend finds fault with, the operator reads which key to change."""
+    """Every error of a backend names the key to change."""
     with pytest.raises(InvalidInput, match=r"^bucketSnapshotStorageUrl: ") as raised:
         TrackerServer(settings(storage_url=url))
     assert raised.value.field == "bucketSnapshotStorageUrl"
 
 
 async def test_a_storage_that_cannot_be_started_names_its_setting(tmp_path: Path):
-    """With the URL as it was given, not the part of it that the backend knows."""
+    """The error has the whole URL as it was given, and not only the part that the backend gets."""
     url = f"faulty:seed=1;sqlite:{tmp_path}"
     with pytest.raises(InvalidInput, match=r"^bucketSnapshotStorageUrl: .* name a file in it$") as raised:
         await TrackerServer(settings(storage_url=url)).start()
@@ -176,7 +176,7 @@ async def test_a_storage_that_cannot_be_started_names_its_setting(tmp_path: Path
 
 
 async def test_a_stop_ends_waiting_polls_and_tells_watchers_first():
-    """A watcher learns NOT_SERVING and its stream ends; a poll that waits is told that the service shuts down."""
+    """A watcher gets NOT_SERVING and its stream ends; a waiting poll ends with the reason."""
     async with (
         running(settings(shutdown_grace_ms=60_000)) as (server, bound),
         grpc.aio.insecure_channel(str(bound.grpc)) as channel,
@@ -189,7 +189,7 @@ async def test_a_stop_ends_waiting_polls_and_tells_watchers_first():
         poll = stub.PollScheduledMessages(
             pb.PollScheduledMessagesRequest(tracker=REF, epoch=opened.epoch, max_messages=1, wait_ms=60_000)
         )
-        while server.trackers.waiting_poll_count == 0:  # noqa: ASYNC110  # it arrives by way of this very loop
+        while server.trackers.waiting_poll_count == 0:  # noqa: ASYNC110  # it arrives by this event loop
             await asyncio.sleep(0)
         await server.stop()
         assert (await watch.read()).status == NOT_SERVING
@@ -202,7 +202,7 @@ async def test_a_stop_ends_waiting_polls_and_tells_watchers_first():
 
 
 async def test_stopping_twice_is_harmless():
-    """The second stop finds nothing to do."""
+    """The second stop does nothing."""
     server = TrackerServer(settings())
     await server.start()
     await server.stop()
@@ -218,13 +218,13 @@ async def test_a_stop_without_grace_still_closes_everything(tmp_path: Path):
 
 
 async def test_ready_file_that_cannot_be_written_stops_the_start(tmp_path: Path):
-    """The error names the option and the path, and the service does not stay behind."""
+    """The error names the option and the path, and the service is stopped."""
     with pytest.raises(InvalidInput, match=r"--ready-file.*name a file in a directory"):
         await serve(settings(), ready_file=tmp_path / "absent" / "ready.json")
 
 
 async def test_a_message_above_the_limit_is_refused():
-    """What a client can send is bounded by grpcMessageBytesMax."""
+    """The setting grpcMessageBytesMax limits the size of a request."""
     given = settings(grpc_message_bytes_max=1024 * 1024, batch_positions_max=10_000, poll_messages_max=10_000)
     async with running(given) as (_, bound), grpc.aio.insecure_channel(str(bound.grpc)) as channel:
         request = pb.ContainsMessagesRequest(tracker=REF, ledger_ids=[1] * 100_000, entry_ids=[1] * 100_000)
@@ -235,7 +235,7 @@ async def test_a_message_above_the_limit_is_refused():
 
 @pytest.mark.slow
 async def test_calls_that_come_all_at_once_are_all_answered():
-    """Left alone, gRPC cancels calls at random once a thousand wait for the event loop."""
+    """Without a limit of its own, gRPC would cancel calls at random once a thousand wait for the event loop."""
     async with (
         running(settings(grpc_receive_ms_max=600_000)) as (_, bound),
         grpc.aio.insecure_channel(str(bound.grpc)) as channel,
@@ -255,7 +255,7 @@ async def test_calls_that_come_all_at_once_are_all_answered():
 
 
 async def test_a_connection_beyond_its_calls_still_learns_that_the_service_is_alive():
-    """Waiting polls up to the limit leave room for health, and for the refusal of the next call."""
+    """Waiting polls up to the limit leave room for health checks and for refusals of further calls."""
     async with running(settings(calls_max=3)) as (_, bound), grpc.aio.insecure_channel(str(bound.grpc)) as channel:
         stub = pb_grpc.DelayedDeliveryTrackerServiceStub(channel)
         epoch = (await stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="test"))).epoch
@@ -271,14 +271,14 @@ async def test_a_connection_beyond_its_calls_still_learns_that_the_service_is_al
 
 
 def test_bound_addresses_travel_as_json():
-    """What --ready-file holds can be read by any script."""
+    """The content of --ready-file is readable by any script."""
     bound = BoundAddresses(Address("127.0.0.1", 1), Address("::1", 2))
     assert json.loads(bound.to_json()) | {"pid": 0} == {"grpc": "127.0.0.1:1", "http": "[::1]:2", "pid": 0}
 
 
 @pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate], ids=str)
 async def test_the_limit_of_a_message_holds_for_what_it_decompresses_to(compression: grpc.Compression):
-    """A few kilobytes that become megabytes are refused like megabytes."""
+    """A few kilobytes that decompress to megabytes are refused like megabytes."""
     given = settings(grpc_message_bytes_max=1024 * 1024, batch_positions_max=10_000, poll_messages_max=10_000)
     async with (
         running(given) as (_, bound),
@@ -292,7 +292,7 @@ async def test_the_limit_of_a_message_holds_for_what_it_decompresses_to(compress
 
 
 async def test_a_large_request_of_health_or_reflection_is_refused():
-    """They carry a name, and reflection sends back what it was sent."""
+    """Requests of health and reflection carry only a name, which reflection sends back, so large ones are refused."""
     padding = bytes((0xFA, 0x3F, 0x80, 0x80, 0x08)) + bytes(128 * 1024)
     async with running(settings()) as (_, bound), grpc.aio.insecure_channel(str(bound.grpc)) as channel:
         for method in ("/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/List"):
@@ -309,7 +309,7 @@ async def test_a_large_request_of_health_or_reflection_is_refused():
 
 
 async def test_metadata_is_taken_or_refused_by_its_size_alone():
-    """GRPC would refuse some calls between two limits of its own, and not others; there is one limit."""
+    """There is one limit of metadata; between two limits gRPC would refuse some calls at random."""
     async with running(settings()) as (_, bound), grpc.aio.insecure_channel(str(bound.grpc)) as channel:
         stub = pb_grpc.DelayedDeliveryTrackerServiceStub(channel)
         for _ in range(6):

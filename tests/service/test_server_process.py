@@ -1,4 +1,4 @@
-"""The service as a process of its own: signals, the ready file and log lines, as a supervisor sees them."""
+"""The service as a process of its own: signals, the ready file and log lines, from a supervisor's view."""
 
 import asyncio
 import json
@@ -52,7 +52,7 @@ async def service(directory: Path, host: str = "127.0.0.1") -> AsyncIterator[Pro
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_stops_the_service_in_order(tmp_path: Path, number: signal.Signals):
-    """A poll under way is answered, the process exits with 0, and the ready file is gone."""
+    """A poll in flight is answered, the process exits with 0, and the ready file is gone."""
     async with service(tmp_path) as process, asyncio.timeout(60):
         ready = await next_line(process, "ready")
         written = json.loads((tmp_path / "ready.json").read_text())
@@ -74,9 +74,7 @@ async def test_a_signal_stops_the_service_in_order(tmp_path: Path, number: signa
 
 
 async def test_idle_streams_do_not_delay_a_stop(tmp_path: Path):
-    """Tools that look on (reflection, a health watch, an idle stream of adds) are sent away at once, long before the
-    grace period of a minute is over.
-    """
+    """Idle streams of reflection, health watches and adds end at once, long before the grace period of a minute."""
     async with service(tmp_path) as process, asyncio.timeout(60):
         ready = await next_line(process, "ready")
         async with grpc.aio.insecure_channel(str(ready["grpc"])) as channel:
@@ -99,7 +97,7 @@ async def test_idle_streams_do_not_delay_a_stop(tmp_path: Path):
 
 
 async def test_a_killed_service_can_be_started_again_at_once(tmp_path: Path):
-    """Nothing that a kill -9 leaves behind refuses the next start; the stale ready file is replaced."""
+    """Nothing that a kill -9 leaves prevents the next start, and the stale ready file is replaced."""
     async with service(tmp_path) as killed:
         await next_line(killed, "ready")
         killed.kill()
@@ -111,7 +109,7 @@ async def test_a_killed_service_can_be_started_again_at_once(tmp_path: Path):
 
 
 async def test_listening_beyond_loopback_is_warned_about(tmp_path: Path):
-    """There is no authentication: the log says so where it matters, and only there."""
+    """A service without authentication that listens beyond loopback logs a warning, and no other service does."""
     async with service(tmp_path, host="0.0.0.0") as process:
         row = await next_line(process, "reachable from other machines without authentication")
         assert row["key"] == "grpcListenAddress"

@@ -1,4 +1,4 @@
-"""Two processes over one storage, as a storage on the network allows: each epoch has one owner, whoever came first."""
+"""Two processes over one storage, as a storage on the network allows: each epoch has exactly one owner."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ FAR_MS = 1_000_000
 
 
 class _SharedStorage(ControlledStorage):
-    """The same storage as another process sees it, which it neither opens nor closes."""
+    """The same storage for another process, which neither opens nor closes it."""
 
     async def start(self):
         pass
@@ -23,7 +23,7 @@ class _SharedStorage(ControlledStorage):
 
 @pytest.fixture
 async def other(storage, registry, clock):
-    """The registry of the other process."""
+    """Return the registry of the other process."""
     elsewhere = make_registry(_SharedStorage(storage.inner), clock, seed=1)
     await elsewhere.start()
     yield elsewhere
@@ -44,7 +44,7 @@ async def test_two_opens_at_the_same_time_have_different_epochs(registry, storag
 
 
 async def test_two_owners_cannot_raise_to_the_same_epoch(registry, storage, other, clock):
-    """A second open here and an open there choose the same epoch: the one that is late is fenced, and writes nothing."""
+    """If an open here and one there choose the same epoch, the later one is fenced and writes nothing."""
     await registry.open(KEY, owner="here", mark_delete=None)
     storage.before["replace"] = gate = Gate()
     again = asyncio.create_task(registry.open(KEY, owner="here again", mark_delete=None))
@@ -61,7 +61,7 @@ async def test_two_owners_cannot_raise_to_the_same_epoch(registry, storage, othe
 
 
 async def test_a_clear_cannot_use_an_epoch_that_another_process_has(registry, storage, other, clock):
-    """What was sealed there meanwhile stays."""
+    """A bucket that the other process sealed meanwhile stays."""
     opened = await registry.open(KEY, owner="here", mark_delete=None)
     registry.host(KEY).add(opened.epoch, bucketful(clock.now_ms(), 1))
     registry.host(KEY).add(opened.epoch, indexes(clock.now_ms(), (2, 0, FAR_MS)))
@@ -79,7 +79,7 @@ async def test_a_clear_cannot_use_an_epoch_that_another_process_has(registry, st
 
 
 async def test_a_fence_that_fails_late_leaves_the_tracker_of_the_next_open_alone(registry, storage, other):
-    """The tracker was closed and opened again while an older open's fence was on its way to the storage."""
+    """The late fence of an older open does not affect a tracker that was closed and opened again."""
     epoch = (await registry.open(KEY, owner="here", mark_delete=None)).epoch
     storage.before["replace"] = gate = Gate()
     stale = asyncio.create_task(registry.host(KEY).claim("late", None))

@@ -1,4 +1,4 @@
-"""Streams whose client stops reading and leaves: others are served meanwhile, and the log has nothing to tell."""
+"""A client that stops reading and leaves does not disturb other calls, and leaves no trace above debug in the log."""
 
 import io
 
@@ -16,7 +16,7 @@ SMALL_WINDOW = (("grpc.http2.bdp_probe", 0),)
 
 
 async def stalled(service, stub, *, metadata=()):
-    """A stream whose second answer waits for a client that does not read."""
+    """Return a stream whose second answer waits for a client that does not read."""
     epoch = await opened(service)
     call = stub.AddMessagesStream(metadata=metadata)
     due = pb.AddMessagesStreamRequest(add=add(epoch, *((1, 1, entry) for entry in range(COUNT))))
@@ -29,7 +29,7 @@ async def stalled(service, stub, *, metadata=()):
 
 @pytest.mark.parametrize("log_format", ["json", "console"])
 async def test_a_client_that_leaves_without_reading_is_at_most_one_debug_line(service, written_log, log_format):
-    """Its answer cannot be written: the call is counted as cancelled, no traceback is logged, and no metadata."""
+    """The call counts as cancelled, and neither a traceback nor metadata is logged."""
     log: io.StringIO = written_log(log_format, "debug")
     async with grpc.aio.insecure_channel(service.address, options=SMALL_WINDOW) as channel:
         stub = tracker_pb2_grpc.DelayedDeliveryTrackerServiceStub(channel)

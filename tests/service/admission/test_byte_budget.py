@@ -1,4 +1,4 @@
-"""Seats of a budget: who gets one, who waits for one, and who is refused."""
+"""Seats of a byte budget: calls that get one, wait for one, or are refused."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ def budget(seats=4, *, waiting_max=10, wait_max_ms=LONG_MS):
 
 
 async def waiting(budget, *methods):
-    """Calls that wait for a seat, in this order."""
+    """Start calls that wait for a seat, in this order."""
     calls = [asyncio.ensure_future(budget.seat(method)) for method in methods]
     await settle()
     assert not any(call.done() for call in calls)
@@ -31,7 +31,7 @@ async def waiting(budget, *methods):
 
 
 async def test_a_call_that_settles_for_less_makes_room_for_the_next():
-    """Four seats of 100 bytes are taken; what counts afterwards is what the messages really have."""
+    """A call that settles for its real size frees the rest of its seat of 100 bytes for other calls."""
     room = budget()
     holds = [await room.seat(method) for method in "abcd"]
     (late,) = await waiting(room, "e")
@@ -49,7 +49,7 @@ async def test_a_call_that_settles_for_less_makes_room_for_the_next():
 
 
 async def test_one_method_leaves_a_quarter_to_the_others():
-    """So large adds never keep an acknowledgement out."""
+    """A quarter of the budget stays free for other methods, so large adds never keep an acknowledgement out."""
     room = budget()
     holds = [await room.seat("add") for _ in range(3)]
     (fourth,) = await waiting(room, "add")
@@ -62,7 +62,7 @@ async def test_one_method_leaves_a_quarter_to_the_others():
 
 
 async def test_methods_that_wait_take_turns():
-    """The first of each method comes before the second of any."""
+    """The first waiting call of each method gets a seat before the second of any method."""
     room = budget(seats=1)
     hold = await room.seat("x")
     calls = await waiting(room, "add", "add", "add", "ack", "ack")
@@ -77,7 +77,7 @@ async def test_methods_that_wait_take_turns():
 
 
 async def test_one_call_more_than_may_wait_is_refused():
-    """The number of those that wait is bounded; the refusal says when to come again."""
+    """The number of waiting calls is bounded, and the refusal has a time to retry."""
     room = budget(seats=1, waiting_max=2)
     await room.seat("add")
     await waiting(room, "add", "ack")
@@ -87,7 +87,7 @@ async def test_one_call_more_than_may_wait_is_refused():
 
 
 async def test_a_call_that_has_waited_too_long_is_refused():
-    """And leaves nothing behind."""
+    """A call that waits longer than the limit is refused, and releases what it held."""
     room = budget(seats=1, wait_max_ms=1)
     hold = await room.seat("add")
     with pytest.raises(Overloaded, match="100 bytes of requests are in flight, and there was no room for 1 ms"):
@@ -98,13 +98,13 @@ async def test_a_call_that_has_waited_too_long_is_refused():
 
 
 async def test_a_call_cancelled_while_it_waits_is_passed_over():
-    """Its place in the queue goes, and so does a seat that was given to it at the last moment."""
+    """A cancelled call loses its place in the queue, and a seat that it got at the last moment is released."""
     room = budget(seats=1)
     hold = await room.seat("add")
     first, second, third = await waiting(room, "add", "add", "add")
     first.cancel()
     await settle()
-    hold.release()  # the second's seat, which it cannot take any more
+    hold.release()  # the second call's seat, which it can no longer take
     second.cancel()
     await settle()
     assert (first.cancelled(), second.cancelled(), third.done()) == (True, True, True)
@@ -113,7 +113,7 @@ async def test_a_call_cancelled_while_it_waits_is_passed_over():
 
 
 async def test_what_is_in_memory_already_is_held_beyond_the_bound():
-    """Then nothing else is let in."""
+    """A call may hold more bytes than the bound; then no other call gets a seat."""
     room = budget(seats=1)
     room.require_room()
     hold = room.hold("poll", 150)

@@ -1,4 +1,4 @@
-"""Streams and the end of the service: a wait is cut short, a write never is."""
+"""Streams at the stop of the service: a wait is cut short, a write is not."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -30,12 +30,12 @@ async def test_a_stream_that_waits_for_a_request_ends_when_the_service_stops():
 
 
 async def test_a_stream_that_answers_is_not_cancelled_by_the_stop():
-    """No call whose answer was cut off while it was being written could be ended by gRPC."""
+    """The stop does not cancel a stream while it writes an answer, since gRPC could not end such a call."""
     calls = Calls(ServiceLimits())
     requests = calls.requests_until_stopping(two())
     assert await anext(requests) == "first"
     calls.stop()
-    await asyncio.sleep(0)  # cancelled here if the stop cut off more than the wait
+    await asyncio.sleep(0)  # a stop that cuts off more than the wait would cancel the stream here
     with pytest.raises(ShuttingDown):
         await anext(requests)
 

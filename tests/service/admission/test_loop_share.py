@@ -1,4 +1,4 @@
-"""Large requests share the event loop with everybody else: a bounded number of positions in one iteration of it."""
+"""Large requests share the event loop with other calls: the positions applied in one iteration are bounded."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from tests.service.harness.shell import settle
 
 
 class Applied:
-    """Which requests were let through in which iteration of the event loop."""
+    """Record of the requests that were let through in each iteration of the event loop."""
 
     def __init__(self, share: LoopShare) -> None:
         self._share = share
@@ -28,7 +28,7 @@ class Applied:
 
 
 async def test_requests_beyond_the_share_wait_for_later_iterations_in_their_order():
-    """Of five full requests that arrive together one is applied in each iteration, the first one at once."""
+    """Each iteration applies one of five full requests that arrive together, the first one at once."""
     applied = Applied(LoopShare(positions_max=10))
     applied.watch()
     names = "abcde"

@@ -1,4 +1,4 @@
-"""Reads with a time limit that one timer keeps for all of them."""
+"""Reads with a time limit, for which one timer serves all of them."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from delayed_tracker.service.admission.read_deadlines import ReadDeadlines
 
 
 async def test_a_read_that_takes_too_long_is_cut_short_and_others_go_on():
-    """Its task is not cancelled for good: it can answer the caller."""
+    """A read that times out is cut short, but its task is not cancelled and can still answer the caller."""
     deadlines = ReadDeadlines(20)
     never = asyncio.get_running_loop().create_future()
     with pytest.raises(TimeoutError):
@@ -19,7 +19,7 @@ async def test_a_read_that_takes_too_long_is_cut_short_and_others_go_on():
 
 
 async def test_a_caller_that_goes_away_cancels_its_read():
-    """That is no timeout."""
+    """A cancelled caller cancels its read without a timeout error."""
     deadlines = ReadDeadlines(60_000)
     reading = asyncio.ensure_future(deadlines.within(asyncio.get_running_loop().create_future()))
     await asyncio.sleep(0)
@@ -29,7 +29,7 @@ async def test_a_caller_that_goes_away_cancels_its_read():
 
 
 async def test_every_read_has_its_own_time():
-    """One that begins while another is waited for is cut short later."""
+    """A read that begins while another is in progress times out later than that one."""
     deadlines = ReadDeadlines(20)
     ended: list[str] = []
 

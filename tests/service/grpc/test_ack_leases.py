@@ -1,4 +1,4 @@
-"""Several acks in one call: each has its own outcome, and all are looked at before one is applied."""
+"""Several acks in one call: each has its own outcome, and all are validated before one is applied."""
 
 import pytest
 
@@ -16,7 +16,7 @@ async def service():
 
 
 async def leased(service, *shares):
-    """Epoch, and a lease for each of so many positions: entries 0, 1, ... in that order."""
+    """Return the epoch and a lease for each of the given numbers of positions: entries 0, 1, ... in that order."""
     epoch = await opened(service)
     now = service.clock.now_ms()
     for entry in range(sum(shares)):
@@ -43,7 +43,7 @@ def some(lease_id, count):
 
 
 async def test_leases_are_acknowledged_together(service):
-    """By id, or by position: those of the columns are divided by the counts, and offsets are the columns'."""
+    """Leases are acknowledged by id or by position; the counts divide the columns, and offsets refer to the columns."""
     epoch, (first, second, third) = await leased(service, 2, 2, 3)
     request = ack(epoch, some(first, 2), whole(second, 2), whole(third, 2), some(third, 3), entries=[0, 8, 2, 4, 1])
     answer = await service.stub.AckMessages(request)
@@ -55,7 +55,7 @@ async def test_leases_are_acknowledged_together(service):
 
 
 async def test_an_ack_of_nothing_acknowledges_nothing(service):
-    """As a call of its own without positions would."""
+    """An ack without positions acknowledges nothing, as in a call of its own."""
     epoch, (first, second) = await leased(service, 2, 2)
     answer = await service.stub.AckMessages(ack(epoch, some(first, 0), whole(second, 2)))
     assert answer.acked_counts == [0, 2]
@@ -74,7 +74,7 @@ async def test_an_ack_of_nothing_acknowledges_nothing(service):
     ],
 )
 async def test_acks_that_do_not_fit_are_refused_whole(service, leases, fields, field, words):
-    """The answer names the field; nothing of the call was applied."""
+    """The answer names the field, and nothing of the call was applied."""
     epoch, (first, second) = await leased(service, 2, 2)
     assert (first, second) == (1, 2)
     error, info, found = await refused(service.stub.AckMessages(ack(epoch, *leases, entries=[0, 1], **fields)))
@@ -85,7 +85,7 @@ async def test_acks_that_do_not_fit_are_refused_whole(service, leases, fields, f
 
 
 async def test_a_call_ends_no_more_than_a_batch(service):
-    """Named or not: it holds the service up just as long."""
+    """The limit of a batch counts named and unnamed positions, since both take the same time."""
     epoch, (first, second, third) = await leased(service, 2, 2, 3)
     for request in (
         ack(epoch, whole(first, 2), whole(second, 2), whole(third, 3), whole(third, 3)),
@@ -97,7 +97,7 @@ async def test_a_call_ends_no_more_than_a_batch(service):
 
 
 async def test_an_older_epoch_is_fenced(service):
-    """Of several acks none is applied."""
+    """A fenced call applies none of its acks."""
     epoch, (first, second) = await leased(service, 2, 2)
     await opened(service)
     _, info, _ = await refused(service.stub.AckMessages(ack(epoch, whole(first, 2), whole(second, 2))))
@@ -105,7 +105,7 @@ async def test_an_older_epoch_is_fenced(service):
 
 
 async def test_a_slip_of_the_lease_id_loses_nothing(service):
-    """Alone or among others, a lease acknowledges only what it handed out, before its end and for ten minutes after."""
+    """A lease acknowledges only what it handed out, until ten minutes after its end, alone or among others."""
     epoch, (first, second) = await leased(service, 2, 2)
     wrong = ack(epoch, some(first, 3), whole(first, 3), entries=[0, 2, 3])
     alone = pb.AckMessagesRequest(tracker=REF, epoch=epoch, lease_id=second, ledger_ids=[1, 1], entry_ids=[1, 3])

@@ -33,7 +33,7 @@ def position(ledger_id, entry_id):
 
 
 async def sealed_bucket(service, epoch, ledger=1, count=5):
-    """Five positions of one ledger in a stored bucket, far from due."""
+    """Return a stored bucket of five positions of one ledger, with distant deadlines."""
     far = service.clock.now_ms() + FAR_MS
     await service.stub.AddMessages(add(epoch, *((far + entry, ledger, entry) for entry in range(count))))
     await service.stub.SealBucket(pb.SealBucketRequest(tracker=REF, epoch=epoch))
@@ -45,7 +45,7 @@ async def snapshot_ids(service):
 
 
 async def test_an_extended_lease_holds_longer(service, epoch):
-    """The named positions, or all of them, get a new end; what has gone meanwhile is stale or unknown."""
+    """The named positions, or all of them, get a new end; positions that are gone are stale or unknown."""
     stub, clock, now = service.stub, service.clock, service.clock.now_ms()
     await stub.AddMessages(add(epoch, (now + 1, 1, 0), (now + 1, 1, 1), (now + 1, 1, 2)))
     clock.advance(1)
@@ -68,7 +68,7 @@ async def test_an_extended_lease_holds_longer(service, epoch):
 
 
 async def test_a_cancelled_position_is_not_delivered(service, epoch):
-    """Each position gets a definite answer: cancelled, in somebody's hands, or unknown."""
+    """Each position is reported as cancelled, leased or unknown."""
     stub, clock, now = service.stub, service.clock, service.clock.now_ms()
     await stub.AddMessages(add(epoch, (now + 1, 1, 0), (now + 500, 1, 1)))
     clock.advance(1)
@@ -84,7 +84,7 @@ async def test_a_cancelled_position_is_not_delivered(service, epoch):
 
 
 async def test_filtered_ranges_leave_out_what_is_tracked(service, epoch):
-    """In the order of the question, leased positions left out too, each range by itself."""
+    """The answer keeps the order of the request, leaves out leased positions too, and treats each range by itself."""
     stub, now = service.stub, service.clock.now_ms()
     await stub.AddMessages(add(epoch, *((now + FAR_MS, 1, entry) for entry in (3, 4, 7)), (now + 1, 2, 0)))
     service.clock.advance(1)
@@ -103,7 +103,7 @@ async def test_filtered_ranges_leave_out_what_is_tracked(service, epoch):
 
 
 async def test_a_filter_with_too_long_an_answer_is_refused(service, epoch):
-    """RESOURCE_EXHAUSTED says how many ranges an answer may have; a smaller question is answered."""
+    """RESOURCE_EXHAUSTED states how many ranges an answer may have; a smaller request is answered."""
     stub, far = service.stub, service.clock.now_ms() + FAR_MS
     for half in (0, 1_000):
         await stub.AddMessages(add(epoch, *((far, 1, entry) for entry in range(half, half + 2_000, 2))))
@@ -117,7 +117,7 @@ async def test_a_filter_with_too_long_an_answer_is_refused(service, epoch):
 
 
 async def test_sealing_on_request_stores_what_there_is(service, epoch):
-    """However little; an empty bucket is not sealed."""
+    """A bucket of any size is sealed on request, but an empty one is not."""
     stub, far = service.stub, service.clock.now_ms() + FAR_MS
     seal = pb.SealBucketRequest(tracker=REF, epoch=epoch)
     assert (await stub.SealBucket(seal)).sealed_count == 0
@@ -129,7 +129,7 @@ async def test_sealing_on_request_stores_what_there_is(service, epoch):
 
 
 async def test_a_reset_forgets_everything_and_takes_the_new_position(service, epoch):
-    """Also a lower one than before; the epoch rises, waiting polls end, nothing stays on disk."""
+    """A reset to a lower position works too: the epoch rises, waiting polls end, and no snapshot remains."""
     stub = service.stub
     await sealed_bucket(service, epoch)
     await stub.AdvanceMarkDelete(pb.AdvanceMarkDeleteRequest(tracker=REF, epoch=epoch, mark_delete=position(1, 1)))
@@ -150,7 +150,7 @@ async def test_a_reset_forgets_everything_and_takes_the_new_position(service, ep
 
 
 async def test_a_reset_while_a_snapshot_is_being_stored(service, epoch):
-    """The snapshot that comes too late is taken out again: neither tracked, nor catalogued, nor left behind."""
+    """A snapshot that is stored after the reset is removed: it is neither tracked, nor catalogued, nor stored."""
     stub, storage = service.stub, service.storage
     storage.after["create_bucket_snapshot"] = gate = Gate()
     far = service.clock.now_ms() + FAR_MS
@@ -170,7 +170,7 @@ async def test_a_reset_while_a_snapshot_is_being_stored(service, epoch):
 
 
 async def test_a_tracker_that_is_not_loaded_is_reset_on_disk(service, epoch):
-    """Its last owner may; the epoch rises, and the next open starts from nothing."""
+    """The last owner may reset a closed tracker; the epoch rises, and the next open finds nothing."""
     stub = service.stub
     await sealed_bucket(service, epoch)
     await stub.CloseTracker(pb.CloseTrackerRequest(tracker=REF, epoch=epoch))
@@ -196,7 +196,7 @@ async def test_a_tracker_that_is_not_loaded_is_reset_on_disk(service, epoch):
     ],
 )
 async def test_a_reset_position_is_where_the_next_open_replays_from(service, loaded, reset_to, given, replay_from):
-    """Though no bucket is left to carry it, and after two closes. A higher position at an open is news, a lower is not."""
+    """The position lasts without a bucket and over two closes; an open may raise it, but not lower it."""
     stub = service.stub
     epoch = await opened(service, mark_delete=position(9, 9))
     await stub.AddMessages(add(epoch, *((service.clock.now_ms() + FAR_MS, 20, entry) for entry in range(5))))
@@ -215,7 +215,7 @@ async def test_a_reset_position_is_where_the_next_open_replays_from(service, loa
 
 
 async def test_a_clear_of_what_is_not_loaded_keeps_the_mark_delete_position(service):
-    """It drops messages, not what the cursor has acknowledged."""
+    """A clear drops messages, but not the mark-delete position of the cursor."""
     stub = service.stub
     epoch = await opened(service, mark_delete=position(9, 9))
     await stub.AddMessages(add(epoch, *((service.clock.now_ms() + FAR_MS, 20, entry) for entry in range(5))))
@@ -230,7 +230,7 @@ async def test_a_clear_of_what_is_not_loaded_keeps_the_mark_delete_position(serv
 @pytest.mark.parametrize("by_owner", [True, False])
 @pytest.mark.parametrize("loaded", [True, False])
 async def test_a_deleted_tracker_leaves_nothing_but_its_epoch(service, epoch, loaded, by_owner):
-    """Snapshots, catalogue and listing are gone; a late writer of the old epoch stays fenced."""
+    """Snapshots, catalogue entries and the listing are gone; a late writer of the old epoch stays fenced."""
     stub = service.stub
     await sealed_bucket(service, epoch)
     if loaded:
@@ -248,7 +248,7 @@ async def test_a_deleted_tracker_leaves_nothing_but_its_epoch(service, epoch, lo
 
 
 async def test_deleting_what_never_was_is_harmless(service):
-    """Nothing is deleted, and nothing comes to be by it."""
+    """Deleting an unknown tracker deletes nothing and creates nothing."""
     assert (await service.stub.DeleteTracker(pb.DeleteTrackerRequest(tracker=REF))).deleted_count == 0
     assert not (await service.stub.ListTrackers(pb.ListTrackersRequest())).trackers
     error, info, _ = await refused(service.stub.DeleteTracker(pb.DeleteTrackerRequest(tracker=REF, epoch=4)))
@@ -256,7 +256,7 @@ async def test_deleting_what_never_was_is_harmless(service):
 
 
 async def test_a_deletion_waits_for_the_recovery_under_way(service, epoch):
-    """Whoever opens it meanwhile gets the tracker, and loses it right after."""
+    """A dispatcher that opens the tracker during the recovery gets it, and loses it right after."""
     stub, storage = service.stub, service.storage
     await sealed_bucket(service, epoch)
     await stub.CloseTracker(pb.CloseTrackerRequest(tracker=REF, epoch=epoch))
@@ -275,7 +275,7 @@ async def test_a_deletion_waits_for_the_recovery_under_way(service, epoch):
 
 
 async def test_a_deletion_that_was_cut_off_may_be_repeated(service, epoch):
-    """The storage went away between catalogue and snapshots: the same call finishes it."""
+    """If the storage fails between catalogue and snapshots, a second call finishes the deletion."""
     stub, storage, clock = service.stub, service.storage, service.clock
     await sealed_bucket(service, epoch)
     await stub.CloseTracker(pb.CloseTrackerRequest(tracker=REF, epoch=epoch))
@@ -295,7 +295,7 @@ async def test_a_deletion_that_was_cut_off_may_be_repeated(service, epoch):
 
 
 async def test_a_deletion_goes_on_without_its_caller(service, epoch):
-    """The caller's deadline passes while the storage is slow; the next open finds nothing."""
+    """The deletion goes on after the caller's deadline; the next open finds nothing."""
     stub, storage = service.stub, service.storage
     await sealed_bucket(service, epoch)
     storage.before["forget"] = gate = Gate()
@@ -313,7 +313,7 @@ def stream_request(*args, **kwargs):
 
 
 async def test_a_stream_answers_each_request_in_order(service, epoch):
-    """Tracker and epoch stand in the first request; an empty batch is a batch."""
+    """Tracker and epoch are only in the first request, and an empty batch is answered like any other."""
     far = service.clock.now_ms() + FAR_MS
     stream = service.stub.AddMessagesStream()
     await stream.write(stream_request(epoch, (far, 1, 0), (far, 1, 0)))
@@ -337,7 +337,7 @@ async def test_a_stream_answers_each_request_in_order(service, epoch):
     ],
 )
 async def test_a_stream_ends_with_the_first_error(service, epoch, second, field):
-    """What was answered before is applied; the bad request and those behind it are not."""
+    """Requests before the bad one are applied; the bad one and later ones are not."""
     far = service.clock.now_ms() + FAR_MS
     stream = service.stub.AddMessagesStream()
     for request in (add(epoch, (far, 1, 0)), second(epoch), add(epoch, (far, 1, 2))):
@@ -352,7 +352,7 @@ async def test_a_stream_ends_with_the_first_error(service, epoch, second, field)
 
 
 async def test_a_streams_first_request_needs_tracker_and_epoch(service, epoch):
-    """There is nothing before it to take them from."""
+    """A first request without tracker or epoch is refused, because no earlier request has them."""
     for request, field in (
         (pb.AddMessagesStreamRequest(), "tracker.topic"),
         (stream_request(0, (1, 1, 1)), "epoch"),
@@ -365,7 +365,7 @@ async def test_a_streams_first_request_needs_tracker_and_epoch(service, epoch):
 
 
 async def test_a_stream_ends_at_bytes_that_are_no_request(service, epoch):
-    """INVALID_ARGUMENT names the request; what was answered before is applied, and nobody's traceback is shown."""
+    """INVALID_ARGUMENT names the request; earlier requests are applied, and no traceback is logged."""
     far = service.clock.now_ms() + FAR_MS
     async with grpc.aio.insecure_channel(service.address) as channel:
         stream = channel.stream_stream("/delayed_tracker.v1.DelayedDeliveryTrackerService/AddMessagesStream")()
@@ -381,7 +381,7 @@ async def test_a_stream_ends_at_bytes_that_are_no_request(service, epoch):
 
 
 async def test_a_stream_of_a_fenced_owner_ends(service, epoch):
-    """Between two requests somebody else opened the tracker."""
+    """A stream ends when another owner opens the tracker between two requests."""
     far = service.clock.now_ms() + FAR_MS
     stream = service.stub.AddMessagesStream()
     await stream.write(stream_request(epoch, (far, 1, 0)))
@@ -394,8 +394,8 @@ async def test_a_stream_of_a_fenced_owner_ends(service, epoch):
 
 
 async def test_a_stream_whose_answers_nobody_reads_holds_its_sender_back(service, epoch):
-    """The answers fill the connection's window, then requests wait: the service reads no further ahead."""
-    # A window that stays as it is fills sooner.
+    """Once the answers fill the connection's window, the service reads no further requests."""
+    # A fixed window fills sooner.
     channel = grpc.aio.insecure_channel(service.address, options=[("grpc.http2.bdp_probe", 0)])
     stream = tracker_pb2_grpc.DelayedDeliveryTrackerServiceStub(channel).AddMessagesStream()
     batch = stream_request(epoch, *((1, 1, entry) for entry in range(1_000)))
@@ -423,7 +423,7 @@ async def test_a_stream_whose_answers_nobody_reads_holds_its_sender_back(service
 
 
 async def test_an_idle_stream_does_not_keep_the_service_from_stopping(service, epoch):
-    """It ends with SHUTTING_DOWN as soon as the service drains."""
+    """An idle stream ends with SHUTTING_DOWN as soon as the service drains."""
     stream = service.stub.AddMessagesStream()
     await stream.write(stream_request(epoch, (service.clock.now_ms() + FAR_MS, 1, 0)))
     await stream.read()
@@ -434,7 +434,7 @@ async def test_an_idle_stream_does_not_keep_the_service_from_stopping(service, e
 
 
 async def test_too_many_calls_at_once_are_refused():
-    """RESOURCE_EXHAUSTED OVERLOADED with a time to retry; when a call has ended there is room again."""
+    """RESOURCE_EXHAUSTED OVERLOADED has a time to retry; when a call has ended there is room again."""
     async with running_service(service_limits=ServiceLimits(calls_max=2, retry_after_ms=70)) as service:
         epoch = await opened(service)
         stream = service.stub.AddMessagesStream()

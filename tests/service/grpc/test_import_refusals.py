@@ -1,4 +1,4 @@
-"""Snapshots that contradict themselves or what was said of them: none is taken, and nothing changes."""
+"""Imports that contradict themselves or their announcement: each is refused whole, and nothing changes."""
 
 import google_crc32c
 import grpc
@@ -58,7 +58,7 @@ WRONG_STREAMS = {
 
 @pytest.mark.parametrize("case", WRONG_STREAMS)
 async def test_a_wrong_stream_changes_nothing(service, two, case):
-    """It is refused with what is wrong, and what was stored of it is deleted."""
+    """The import is refused with the reason, and its stored snapshots are deleted."""
     epoch = await opened(service)
     await used(service, epoch)
     before = await world(service)
@@ -77,7 +77,7 @@ def _rows(far):
 
 
 def _wrong_bucket(case, far):
-    """Entries whose checksums hold and which contradict themselves."""
+    """Return entries that contradict each other, with correct checksums."""
     entries = entries_of(_rows(far))
     other = entries_of([(at_ms + 1, ledger, entry) for at_ms, ledger, entry in _rows(far)])
     match case:
@@ -94,7 +94,7 @@ def _wrong_bucket(case, far):
         case "twice":
             return entries_of([*_rows(far), (far + 90_000, 10, 0)])
         case "another form":
-            # A field that nobody knows: valid protobuf, and not what the service writes.
+            # An unknown field is valid protobuf, but the service does not write it.
             return [*entries[:-1], entries[-1] + b"\x98\x06\x01"]
         case "more metadata":
             return [entries[0] + other[0], *entries[1:], *other[1:]]
@@ -115,7 +115,7 @@ WRONG_BUCKETS = {
 
 @pytest.mark.parametrize("case", WRONG_BUCKETS)
 async def test_a_bucket_that_contradicts_itself_changes_nothing(service, two, case):
-    """Also if every checksum holds."""
+    """A bucket is refused even if every checksum is correct."""
     epoch = await opened(service)
     await used(service, epoch)
     before = await world(service)
@@ -132,7 +132,7 @@ async def test_a_bucket_that_contradicts_itself_changes_nothing(service, two, ca
 
 
 def _alone(entries):
-    """Every entry as a part of its own."""
+    """Return every entry as a part of its own."""
     return [
         pb.ImportSnapshotsRequest(entries=pb.ImportedEntries(entries=[entry], crc32c=[google_crc32c.value(entry)]))
         for entry in entries
@@ -140,7 +140,7 @@ def _alone(entries):
 
 
 async def test_entries_may_come_in_any_portions(service, two):
-    """One by one as well as all at once."""
+    """Entries may arrive one by one or all at once."""
     sent = requests(two[0])
     sent[2:3] = _alone(list(sent[2].entries.entries))
     assert (await imported(service, sent)).tracked_count == 7

@@ -1,4 +1,4 @@
-"""Peeking, explaining, counting by deadline and verifying snapshots: what they tell, and that they change nothing."""
+"""Peeking, explaining, histograms and verification: their answers, and that they change nothing."""
 
 import grpc
 import pytest
@@ -24,7 +24,7 @@ async def epoch(service):
 
 @pytest.fixture
 async def far(service, epoch):
-    """Twelve positions 500 ms apart in a stored bucket of six segments, and one more in memory."""
+    """Add twelve positions 500 ms apart in a stored bucket of six segments, and one more in memory."""
     far = service.clock.now_ms() + FAR_MS
     await service.stub.AddMessages(add(epoch, *((far + 500 * entry, 1, entry) for entry in range(COUNT))))
     await service.stub.SealBucket(pb.SealBucketRequest(tracker=REF, epoch=epoch))
@@ -55,7 +55,7 @@ def all_rows(far):
 
 
 async def test_a_peek_sees_memory_and_disk_alike(service, far):
-    """In delivery order, any range, any length; truncated says that there is more. Nothing was loaded by it."""
+    """A peek returns any range in delivery order, marks a truncated answer, and loads nothing."""
     before = await stats_of(service)
     rows = all_rows(far)
     found, answer = await peeked(service)
@@ -82,7 +82,7 @@ async def test_a_peek_leaves_out_what_is_gone_and_marks_what_is_leased(service, 
 
 
 async def test_a_peek_reads_no_further_than_it_must(service, far):
-    """A short answer reads the first segments, whatever lies behind them."""
+    """A peek for a few messages reads only the first segments."""
     service.storage.calls.clear()
     await peeked(service, max_messages=1)
     assert service.storage.calls == ["get_bucket_snapshot_segments"]
@@ -92,7 +92,7 @@ async def test_a_peek_reads_no_further_than_it_must(service, far):
 
 
 async def test_a_peek_while_a_load_fails(service, far):
-    """The load's failure is the tracker's business: the peek reads for itself, and shows everything."""
+    """A peek reads the segments itself and shows everything, even if a load of the tracker fails."""
     storage, clock = service.storage, service.clock
     storage.before["get_bucket_snapshot_segments"] = gate = Gate()
     clock.advance(FAR_MS - 1_000)
@@ -108,7 +108,7 @@ async def test_a_peek_while_a_load_fails(service, far):
 
 
 async def test_a_peek_of_a_damaged_bucket_says_so_and_drops_nothing(service, far):
-    """DATA_LOSS; the bucket stays tracked, and the next peek may succeed."""
+    """The peek fails with DATA_LOSS; the bucket stays tracked, and the next peek may succeed."""
     service.storage.before["get_bucket_snapshot_segments"] = failing(*[SnapshotCorrupt("a flipped byte")] * 3)
     call = service.stub.PeekMessages(pb.PeekMessagesRequest(tracker=REF, max_messages=100))
     error, info, _ = await refused(call)
@@ -118,7 +118,7 @@ async def test_a_peek_of_a_damaged_bucket_says_so_and_drops_nothing(service, far
 
 
 async def test_a_peek_of_a_bucket_that_is_cleared_meanwhile_looks_again(service, epoch, far):
-    """The snapshot it was about to read is gone: the answer is that of the tracker as it is now."""
+    """If the snapshot is deleted before the peek reads it, the answer is that of the cleared tracker."""
     service.storage.before["get_bucket_snapshot_segments"] = gate = Gate()
     peeking = service.stub.PeekMessages(pb.PeekMessagesRequest(tracker=REF, max_messages=100))
     await until(lambda: gate.held_count == 1)
@@ -128,7 +128,7 @@ async def test_a_peek_of_a_bucket_that_is_cleared_meanwhile_looks_again(service,
 
 
 async def test_a_peek_honours_its_deadline(service, far):
-    """The caller is answered in time even if the storage is not."""
+    """The caller is answered by its deadline, even if the storage does not answer."""
     service.storage.before["get_bucket_snapshot_segments"] = Gate()
     with pytest.raises(grpc.aio.AioRpcError) as raised:
         await service.stub.PeekMessages(pb.PeekMessagesRequest(tracker=REF, max_messages=5), timeout=0.1)
@@ -137,7 +137,7 @@ async def test_a_peek_honours_its_deadline(service, far):
 
 
 async def test_positions_are_explained_wherever_they_are(service, epoch, far):
-    """Place, deadline, when it is handed out, bucket and segment; and a sentence for people."""
+    """The answer has place, deadline, time of delivery, bucket and segment, and a sentence for people."""
     stub, clock = service.stub, service.clock
     unknown = await explained(service, 9, 9)
     assert (unknown.place, unknown.HasField("deliver_at_ms")) == (pb.MESSAGE_PLACE_NOT_TRACKED, False)
@@ -178,12 +178,12 @@ async def test_positions_are_explained_wherever_they_are(service, epoch, far):
     ],
 )
 def test_a_wait_has_one_form(duration_ms, shown):
-    """In the sentence, and in the table below it."""
+    """The sentence and the table below it show a duration in the same form."""
     assert in_two_units(duration_ms) == shown
 
 
 async def test_a_position_whose_load_hangs_is_explained(service, far):
-    """Its deadline has come, its segment is being read: that is what keeps it."""
+    """A position is explained as being read when its deadline has passed and its segment is still loading."""
     storage, clock = service.storage, service.clock
     storage.before["get_bucket_snapshot_segments"] = gate = Gate()
     clock.advance(FAR_MS)
@@ -196,7 +196,7 @@ async def test_a_position_whose_load_hangs_is_explained(service, far):
 
 
 async def test_a_position_in_a_damaged_snapshot_is_explained(service, far):
-    """What cannot be read is said, not hidden behind an error."""
+    """The explanation states that the snapshot cannot be read, instead of failing."""
     service.storage.before["get_bucket_snapshot_metadata"] = failing(SnapshotNotFound("there is no snapshot 1."))
     lost = await explained(service, 1, 7)
     assert (lost.place, lost.HasField("deliver_at_ms")) == (pb.MESSAGE_PLACE_UNLOADED_SEGMENT, False)
@@ -204,7 +204,7 @@ async def test_a_position_in_a_damaged_snapshot_is_explained(service, far):
 
 
 async def test_a_histogram_accounts_for_everything(service, epoch, far):
-    """Before, bars and after are what is tracked, whatever the bars; what is in memory is counted exactly."""
+    """Before, bars and after add up to all tracked indexes for any bars; indexes in memory are counted exactly."""
     for from_ms, step_ms, bar_count in ((0, 1, 1), (far, 500, 12), (far + 100, 333, 7), (far - 10_000, 100_000, 3)):
         found = await histogram(service, from_ms, step_ms, bar_count)
         assert len(found.counts) == bar_count
@@ -231,7 +231,7 @@ async def test_a_histogram_accounts_for_everything(service, epoch, far):
     ],
 )
 def test_bars_beyond_the_range_of_time_are_refused_with_what_fits(from_ms, step_ms, count, field, remedy):
-    """No remedy asks for what cannot be given."""
+    """The remedy proposes only values that are possible."""
     with pytest.raises(InvalidInput) as refused:
         Bars(from_ms, step_ms, count)
     assert refused.value.field == field
@@ -239,5 +239,5 @@ def test_bars_beyond_the_range_of_time_are_refused_with_what_fits(from_ms, step_
 
 
 def test_the_last_bars_of_time_can_be_asked_for():
-    """What the remedy names is taken."""
+    """The value that the remedy proposes is accepted."""
     assert Bars(INT63_MAX - 24, 1, 24).edges[-1] == INT63_MAX

@@ -1,4 +1,4 @@
-"""LedgerService over a real socket, reading what a real Pulsar wrote."""
+"""LedgerService over a real socket, reading ledgers that a real Pulsar wrote."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -35,7 +35,7 @@ PROPOSAL, COMPATIBLE = pb.INDEX_LOOKUP_MODE_PROPOSAL, pb.INDEX_LOOKUP_MODE_PULSA
 
 @asynccontextmanager
 async def ledgers(**settings: object) -> AsyncIterator[ledger_pb2_grpc.LedgerServiceStub]:
-    """The service alone, on a loopback port."""
+    """Serve only this service, on a loopback port."""
     given = Settings(storage_url="memory:", **({"ledger_source_url": SOURCE} | settings))
     access = LedgerAccess(given.ledger_source_url, LedgerAnswers.of(given))
     await access.start()
@@ -53,7 +53,7 @@ async def ledgers(**settings: object) -> AsyncIterator[ledger_pb2_grpc.LedgerSer
 
 
 def whole_service(**settings: object) -> TrackerServer:
-    """As it is run, over the same ledgers."""
+    """Return the whole service over the same ledgers."""
     addresses = {"grpc_listen_address": "127.0.0.1:0", "http_listen_address": "127.0.0.1:0"}
     return TrackerServer(Settings(storage_url="memory:", **({"ledger_source_url": SOURCE} | addresses | settings)))
 
@@ -64,7 +64,7 @@ def at(ledger_id: int, entry_id: int) -> tracker_pb2.Position:
 
 @pytest.mark.slow
 async def test_it_is_a_part_of_the_service():
-    """It answers on the address of the other one, HTTP answers beside it, and health and reflection name it."""
+    """LedgerService answers on the tracker's address, HTTP answers beside it, and health and reflection list it."""
     server = whole_service()
     bound = await server.start()
     async with grpc.aio.insecure_channel(str(bound.grpc)) as channel:
@@ -85,7 +85,7 @@ async def test_it_is_a_part_of_the_service():
 
 
 async def test_the_service_does_not_start_without_its_ledgers():
-    """Everything that was opened before is released."""
+    """A failed start releases all that was opened before."""
     server = whole_service(ledger_source_url=f"bookkeeper+file:/nowhere?metadata={METADATA}")
     with pytest.raises(InvalidInput, match="ledgerSourceUrl"):
         await server.start()
@@ -93,7 +93,7 @@ async def test_the_service_does_not_start_without_its_ledgers():
 
 
 async def test_message_ids_by_index():
-    """By the configured rules, or by those that a call names."""
+    """A message id is found by the configured rules, or by those that the call names."""
     async with ledgers(broker_entry_metadata_interceptors="any") as stub:
 
         async def entry_of(topic, index, mode=pb.INDEX_LOOKUP_MODE_UNSPECIFIED):
@@ -124,14 +124,14 @@ async def test_message_ids_by_index():
     ],
 )
 async def test_refusals(asked, code, reason):
-    """Each has a code and a stable reason."""
+    """Each refusal has a status code and a stable reason."""
     async with ledgers() as stub:
         error, info, _ = await refused(stub.GetMessageIdByIndex(pb.GetMessageIdByIndexRequest(**asked)))
     assert (error.code().name, info.reason) == (code, reason)
 
 
 async def test_seeks_by_time():
-    """The first entry at or after a time, or where the topic goes on."""
+    """A seek returns the first entry at or after a time, or the position at which the topic continues."""
     async with ledgers() as stub:
         for row in (row for row in expected("by_timestamp") if row["topic"].endswith("/late-frames")):
             found = await stub.SeekByTime(pb.SeekByTimeRequest(topic=row["topic"], timestamp_ms=row["timestamp"]))
@@ -141,7 +141,7 @@ async def test_seeks_by_time():
 
 
 async def test_readers_of_the_compacted_topic():
-    """They are sent to what compaction kept."""
+    """Readers of the compacted topic get positions of the compacted ledger."""
     topic = "persistent://lab/main/compacted"
     async with ledgers() as stub:
         raw = await stub.SeekByTime(pb.SeekByTimeRequest(topic=topic, timestamp_ms=1))
@@ -152,14 +152,14 @@ async def test_readers_of_the_compacted_topic():
 
 
 async def test_last_messages():
-    """With their place in the batch."""
+    """The last message has its place in the batch."""
     async with ledgers() as stub:
         last = await stub.GetLastMessagePosition(pb.GetLastMessagePositionRequest(topic="lab/main/batched"))
     assert last.message_id == pb.MessageId(position=at(32, 29), partition=-1, batch_index=11)
 
 
 SMALL = {"batch_positions_max": 1, "poll_messages_max": 1}
-"""What else must fit into small messages."""
+"""Other limits that must fit into small messages."""
 
 
 async def pages(stub, **asked) -> list[pb.ReadEntriesResponse]:
@@ -171,7 +171,7 @@ async def pages(stub, **asked) -> list[pb.ReadEntriesResponse]:
 
 @pytest.mark.slow
 async def test_entries_page_by_page():
-    """All of a topic's entries, as many at once as asked for; the service's own bounds hold all the same."""
+    """All entries of a topic are read in pages of the requested size, within the service's own limits."""
     rows = sorted((row["ledger"], row["entry"]) for row in expected("entries") if row["topic"] == PLAIN)
     async with ledgers(ledger_read_entries_max=100) as stub:
         for asked, page_entries in (({"max_entries": 60}, 60), ({}, 100), ({"max_entries": 5_000}, 100)):
@@ -188,7 +188,7 @@ async def test_entries_page_by_page():
 
 @pytest.mark.slow
 async def test_answers_fit_a_message():
-    """Eleven megabytes of entries come in pages that gRPC lets through."""
+    """Eleven megabytes of entries come in pages that gRPC accepts."""
     async with ledgers(grpc_message_bytes_max=1 << 20, **SMALL) as stub:
         answers = await pages(stub, topic=BLOCKS)
     assert sum(len(page.payloads) for page in answers) == 71
@@ -196,7 +196,7 @@ async def test_answers_fit_a_message():
 
 
 async def test_several_sources():
-    """Tiered storage and, for the ledger that was not offloaded, the bookie's disk."""
+    """Entries come from tiered storage and, for the ledger that was not offloaded, from the bookie's disk."""
     map_files = f"offload+mapfile:{BOOKIE.parent / 'offload-filesystem' / 'block'}?metadata={METADATA}"
     async with ledgers(ledger_source_url=f"{map_files} {SOURCE}") as stub:
         answers = await pages(stub, topic="lab/fs-block/stored")
@@ -206,7 +206,7 @@ async def test_several_sources():
 
 
 async def test_damaged_entries(tmp_path):
-    """Pages list them and go on; an answer that would rest on one is refused."""
+    """Pages list damaged entries and go on; an answer that depends on one is refused."""
     disk = DiskFiles(tmp_path)
     records = disk.add_ledger(3, [message(index=number) for number in range(5)])
     log = entry_log(disk.records)
@@ -223,7 +223,7 @@ async def test_damaged_entries(tmp_path):
 
 
 async def test_an_entry_that_is_larger_than_an_answer(tmp_path):
-    """The error names it, and what to configure; behind it one can read on."""
+    """The error names the entry and the setting; entries behind it are readable."""
     disk = DiskFiles(tmp_path)
     disk.add_ledger(3, [message(payload=bytes(600_000)), message()])
     disk.open().close()
@@ -241,7 +241,7 @@ async def test_an_entry_that_is_larger_than_an_answer(tmp_path):
     ("exposing", "version", "framed"), [(True, 18, True), (True, 21, True), (True, 17, False), (False, 21, False)]
 )
 async def test_who_is_shown_broker_frames(exposing, version, framed):
-    """Only readers that know of them, and only if the service is configured so; the rest of an entry is untouched."""
+    """Broker frames are shown only to readers that support them, and only if the service is configured so."""
     stored = {(row["ledger"], row["entry"]): row["length"] for row in expected("entries") if row["topic"] == PLAIN}
     async with ledgers(expose_broker_entry_metadata=exposing) as stub:
         page = await stub.ReadEntries(pb.ReadEntriesRequest(topic=PLAIN, protocol_version=version))
@@ -252,7 +252,7 @@ async def test_who_is_shown_broker_frames(exposing, version, framed):
 
 
 async def test_a_service_without_ledgers():
-    """Every call says which key to set."""
+    """Every call is refused with the key to set."""
     async with ledgers(ledger_source_url="") as stub:
         for call in (
             stub.GetMessageIdByIndex(pb.GetMessageIdByIndexRequest(topic=PLAIN)),
@@ -275,14 +275,14 @@ async def test_a_service_without_ledgers():
     ],
 )
 async def test_ledgers_that_cannot_be_opened(url, remedy):
-    """The error is about the key."""
+    """The error names the key."""
     with pytest.raises(InvalidInput, match=f"ledgerSourceUrl: .*{remedy}"):
         async with ledgers(ledger_source_url=url):
             pass
 
 
 async def test_a_bucket_that_does_not_answer(monkeypatch):
-    """What it is that cannot be read; no file has its name."""
+    """The error names the object that cannot be read, and no file."""
 
     def unanswered(_urls: list[str]) -> None:
         raise OSError("s3://b cannot be listed: timeout")
@@ -300,6 +300,6 @@ def test_a_url_without_a_scheme():
 
 
 def test_answers_must_fit_a_message():
-    """What is said about entries has half of an answer at most."""
+    """The fields of entries beside their payloads take at most half of an answer."""
     with pytest.raises(InvalidInput, match="ledgerReadEntriesMax: 2000 is not valid; only 1984 fit"):
         Settings(ledger_read_entries_max=2_000, grpc_message_bytes_max=1 << 20, **SMALL)

@@ -1,4 +1,4 @@
-"""Several polls in one call: what each takes, and that each has a lease of its own."""
+"""Several polls in one call: the positions of each, and the separate lease of each."""
 
 import pytest
 
@@ -15,13 +15,13 @@ async def service():
 
 
 async def offered(service, epoch, count):
-    """So many positions that become due in a moment."""
+    """Add so many positions that become due soon."""
     now = service.clock.now_ms()
     await service.stub.AddMessages(add(epoch, *((now + 1 + entry, 1, entry) for entry in range(count))))
 
 
 async def test_each_share_has_a_lease_of_its_own(service):
-    """The earliest go to the first; one share is acknowledged, and the other is given back, as if polled apart."""
+    """The first share gets the earliest positions; shares are acknowledged and given back as if polled apart."""
     epoch = await opened(service)
     await offered(service, epoch, 5)
     service.clock.advance(100)
@@ -44,7 +44,7 @@ async def test_each_share_has_a_lease_of_its_own(service):
 
 
 async def test_shares_take_what_there_is_room_for(service):
-    """The limit of leased positions ends a call of several polls; nothing of it is lost."""
+    """The limit of leased positions ends a call of several polls, and no position is lost."""
     epoch = await opened(service)
     await offered(service, epoch, 9)
     service.clock.advance(100)
@@ -55,7 +55,7 @@ async def test_shares_take_what_there_is_room_for(service):
 
 
 async def test_the_first_share_waits_for_all(service):
-    """A call of several polls may wait, too, and ends with the first that is due."""
+    """A call of several polls may wait, and ends with the first due position."""
     epoch = await opened(service)
     call = service.stub.PollScheduledMessages(poll(epoch, max_messages=3, share_messages=[1, 2], wait_ms=1_000))
     await until(lambda: service.registry.waiting_poll_count == 1)
@@ -85,7 +85,7 @@ async def test_the_first_share_waits_for_all(service):
     ],
 )
 async def test_shares_that_do_not_fit_are_refused(service, wrong, field, said):
-    """They are 1 or more each, make up max_messages, and are for leases; the answer names what is wrong."""
+    """Shares must be at least 1, add up to max_messages, and have a lease; the answer names the error."""
     epoch = await opened(service)
     error, info, found = await refused(service.stub.PollScheduledMessages(poll(epoch, **wrong)))
     assert info.reason == "INVALID_INPUT"

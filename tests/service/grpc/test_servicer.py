@@ -27,7 +27,7 @@ async def epoch(service):
 
 
 async def test_the_whole_life_of_a_few_positions(service, epoch):
-    """Offered, contained, due, polled, acknowledged, given back, trimmed, cleared; every answer and counter fits."""
+    """Positions are added, polled, acked, given back, trimmed and cleared; answers and counters are consistent."""
     stub, clock = service.stub, service.clock
     now = clock.now_ms()
     added = await stub.AddMessages(
@@ -92,7 +92,7 @@ async def test_the_whole_life_of_a_few_positions(service, epoch):
 
 
 async def test_open_tells_where_to_replay_from_and_what_was_recovered(service, epoch):
-    """Mark-delete + 1; absent when the cursor's position is unknown; sealed buckets come back after a close."""
+    """The replay starts at mark-delete + 1, or is absent if that is unknown; sealed buckets survive a close."""
     stub, now = service.stub, service.clock.now_ms()
     await stub.AddMessages(add(epoch, *((now + 1_000_000, 7, entry) for entry in range(5)), (now + 1_000_000, 8, 0)))
     await settle()
@@ -122,7 +122,7 @@ async def test_open_tells_where_to_replay_from_and_what_was_recovered(service, e
     ],
 )
 async def test_names_are_kept_verbatim(service, topic, subscription):
-    """Spaces, slashes, percent signs and long names are names like any other."""
+    """Names may contain spaces, slashes and percent signs, and may be long."""
     ref = pb.TrackerRef(topic=topic, subscription=subscription)
     await service.stub.OpenTracker(pb.OpenTrackerRequest(tracker=ref, owner="tests"))
     assert (await service.stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=ref))).owner == "tests"
@@ -133,7 +133,7 @@ async def test_names_are_kept_verbatim(service, topic, subscription):
 
 
 async def test_every_call_that_changes_something_is_fenced(service, epoch):
-    """FAILED_PRECONDITION for the old epoch; reading needs none."""
+    """Changes with the old epoch fail with FAILED_PRECONDITION; reading calls need no epoch."""
     stub = service.stub
     new = await stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="other"))
     for method, request in (
@@ -157,7 +157,7 @@ async def test_every_call_that_changes_something_is_fenced(service, epoch):
 
 
 async def test_a_waiting_poll_is_answered_when_something_becomes_due(service, epoch):
-    """Over the wire: the call hangs until the clock reaches the deadline."""
+    """The call waits until the clock reaches the deadline."""
     call = service.stub.PollScheduledMessages(poll(epoch, wait_ms=60_000))
     await until(lambda: service.registry.waiting_poll_count == 1)
     await service.stub.AddMessages(add(epoch, (service.clock.now_ms() + 500, 1, 0)))
@@ -167,7 +167,7 @@ async def test_a_waiting_poll_is_answered_when_something_becomes_due(service, ep
 
 
 async def test_a_wait_is_capped_and_ends_empty(service, epoch):
-    """A poll may ask for any wait; the service's maximum holds."""
+    """A poll may request any wait, but the service's maximum applies."""
     call = service.stub.PollScheduledMessages(poll(epoch, wait_ms=2**32 - 1))
     await until(lambda: service.registry.waiting_poll_count == 1)
     service.clock.advance(LIMITS.poll_wait_max_ms)
@@ -176,7 +176,7 @@ async def test_a_wait_is_capped_and_ends_empty(service, epoch):
 
 
 async def test_a_cancelled_call_takes_nothing(service, epoch):
-    """The caller goes away while it waits: the position is there for the next poll, hand-off or not."""
+    """If the caller leaves while it waits, the position stays for the next poll, with a lease or without."""
     call = service.stub.PollScheduledMessages(poll(epoch, wait_ms=60_000, hand_off=True))
     await until(lambda: service.registry.waiting_poll_count == 1)
     call.cancel()
@@ -188,7 +188,7 @@ async def test_a_cancelled_call_takes_nothing(service, epoch):
 
 
 async def test_a_call_whose_deadline_passes_takes_nothing(service, epoch):
-    """As for cancellation, when the client's deadline ends the call."""
+    """A call that ends by the client's deadline takes no position."""
     with pytest.raises(grpc.aio.AioRpcError) as raised:
         await service.stub.PollScheduledMessages(poll(epoch, wait_ms=60_000, hand_off=True), timeout=0.05)
     assert raised.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
@@ -196,7 +196,7 @@ async def test_a_call_whose_deadline_passes_takes_nothing(service, epoch):
 
 
 async def test_polls_that_wait_learn_of_clear_close_and_new_owners(service, epoch):
-    """ABORTED, with the reason."""
+    """Waiting polls end with ABORTED and the reason."""
     stub = service.stub
     endings = (
         ("CLEARED", lambda e: stub.ClearMessages(pb.ClearMessagesRequest(tracker=REF, epoch=e))),
@@ -213,7 +213,7 @@ async def test_polls_that_wait_learn_of_clear_close_and_new_owners(service, epoc
 
 
 async def test_an_unavailable_storage_is_told_with_a_time_to_retry(service):
-    """UNAVAILABLE with RetryInfo; the same call succeeds later."""
+    """The call fails with UNAVAILABLE and RetryInfo, and succeeds later."""
     service.storage.before["list"] = failing(*[StorageUnavailable("the disk is away")] * 3)
     call = service.stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="tests"))
     await until(lambda: service.registry.recovering_count == 1)
@@ -225,7 +225,7 @@ async def test_an_unavailable_storage_is_told_with_a_time_to_retry(service):
 
 
 async def test_a_stopping_service_says_so(service, epoch):
-    """UNAVAILABLE SHUTTING_DOWN for every call, with a time to retry."""
+    """Every call fails with UNAVAILABLE SHUTTING_DOWN and a time to retry."""
     await service.registry.drain(0)
     error, info, details = await refused(service.stub.AddMessages(add(epoch, (1, 1, 1))))
     assert (error.code(), info.reason) == (grpc.StatusCode.UNAVAILABLE, "SHUTTING_DOWN")
@@ -233,7 +233,7 @@ async def test_a_stopping_service_says_so(service, epoch):
 
 
 async def test_a_bug_is_logged_once_and_explained_to_nobody(service):
-    """INTERNAL without a word of what happened; the log has it."""
+    """The answer is INTERNAL without details; the log has them."""
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)
     service.storage.before["list"] = failing(ZeroDivisionError("secret"))
     with capture_logs() as logged:

@@ -1,4 +1,4 @@
-"""Requests that no service can answer: what they are told, over a real gRPC server on a loopback port."""
+"""Refusals of invalid requests, over a real gRPC server on a loopback port."""
 
 import grpc
 import pytest
@@ -177,7 +177,7 @@ _BAD = [
     ("method", "request_of", "field"), _BAD, ids=[f"{row[0]}-{row[2]}-{n}" for n, row in enumerate(_BAD)]
 )
 async def test_malformed_requests_name_the_field_and_change_nothing(service, epoch, method, request_of, field):
-    """INVALID_ARGUMENT with BadRequest: field, value and remedy."""
+    """INVALID_ARGUMENT has BadRequest with field, value and remedy."""
     before = await service.stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=REF))
     error, info, details = await refused(getattr(service.stub, method)(request_of(epoch)))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -189,7 +189,7 @@ async def test_malformed_requests_name_the_field_and_change_nothing(service, epo
 
 
 async def test_lengths_are_told_in_the_words_of_the_api(service, epoch):
-    """Each column's name and length."""
+    """The error has the name and the length of each column."""
     request = pb.AddMessagesRequest(tracker=REF, epoch=epoch, deliver_at_ms=[1], ledger_ids=[1, 2], entry_ids=[])
     error, _, _ = await refused(service.stub.AddMessages(request))
     assert "deliver_at_ms has 1, ledger_ids has 2, entry_ids has 0" in error.details()
@@ -197,7 +197,7 @@ async def test_lengths_are_told_in_the_words_of_the_api(service, epoch):
 
 @pytest.mark.parametrize("request_bytes", [b"\xff\xff\xff", b"\x1a\x03\1\2\3", b"\x0a\x05\x0a\x03\xed\xa0\x80"])
 async def test_bytes_that_are_no_request_are_the_callers_fault(service, request_bytes):
-    """Cut short, half a value in a column, half a surrogate pair as text; answered, and not logged."""
+    """Truncated bytes, half a value in a column and half a surrogate pair are refused and not logged."""
     async with grpc.aio.insecure_channel(service.address) as channel:
         method = "/delayed_tracker.v1.DelayedDeliveryTrackerService/AddMessages"
         with capture_logs() as logs:
@@ -208,9 +208,9 @@ async def test_bytes_that_are_no_request_are_the_callers_fault(service, request_
 
 
 async def test_many_bad_offsets_fit_into_the_answer(service, epoch):
-    """The first thousand are listed compactly, the total is given, and gRPC carries it."""
+    """The first thousand offsets are listed as ranges, the total is given, and gRPC carries the answer."""
     good, bad = 5, -(2**63)
-    # As scattered and as long as offsets get in a full batch.
+    # The offsets of a full batch, as scattered and as long as possible.
     deliver_at = [bad if offset % 2 else good for offset in range(LIMITS.batch_max)]
     deliver_at[:50_001] = [good] * 50_001
     columns = [1] * LIMITS.batch_max
@@ -232,7 +232,7 @@ async def test_many_bad_offsets_fit_into_the_answer(service, epoch):
     "method", ["AddMessages", "AckMessages", "NackMessages", "ContainsMessages", "ExtendLease", "CancelMessages"]
 )
 async def test_oversized_batches_are_refused_with_the_limit(service, epoch, method):
-    """RESOURCE_EXHAUSTED names the column, its size and the limit; a full batch is fine."""
+    """RESOURCE_EXHAUSTED names the column, its size and the limit; a full batch is accepted."""
     many = [1] * (LIMITS.batch_max + 1)
     request = {
         "AddMessages": pb.AddMessagesRequest(
@@ -252,7 +252,7 @@ async def test_oversized_batches_are_refused_with_the_limit(service, epoch, meth
 
 
 async def test_calls_without_a_tracker_say_what_is_missing(service):
-    """NOT_FOUND, with the resource and what to do."""
+    """NOT_FOUND has the resource and the remedy."""
     for method, request in (
         ("CloseTracker", pb.CloseTrackerRequest(tracker=REF, epoch=1)),
         ("AddMessages", add(1, (1, 1, 1))),
@@ -280,7 +280,7 @@ async def test_calls_without_a_tracker_say_what_is_missing(service):
 
 
 async def test_a_lease_that_is_too_long_is_answered_with_what_every_caller_has(service, epoch):
-    """A person with `poll` has no hand-off to choose, but can leave the lease to the service."""
+    """The remedy names only options that the `poll` command also has: a shorter lease, or the service's default."""
     error, _, _ = await refused(service.stub.PollScheduledMessages(poll(epoch, lease_ms=LIMITS.lease_max_ms + 1)))
     assert error.details() == (
         f"lease_ms: {LIMITS.lease_max_ms + 1} is not valid; give 1 to {LIMITS.lease_max_ms}, or leave it out for the"

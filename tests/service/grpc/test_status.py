@@ -1,4 +1,4 @@
-"""Errors and the statuses they become."""
+"""The status of each error."""
 
 import base64
 import urllib.parse
@@ -57,7 +57,7 @@ _CASES = [
 
 @pytest.mark.parametrize(("error", "code"), _CASES, ids=[type(error).__name__ for error, _ in _CASES])
 def test_each_error_has_its_code_and_reason(error, code):
-    """The code says what kind of remedy, ErrorInfo which; INTERNAL says nothing."""
+    """The code states the kind of remedy, and ErrorInfo the reason; INTERNAL has no details."""
     assert code_of(error) is grpc.StatusCode[code]
     status = status_of(error)
     assert status.code == grpc.StatusCode[code].value[0]
@@ -69,7 +69,7 @@ def test_each_error_has_its_code_and_reason(error, code):
 
 
 def test_every_error_of_the_service_is_mapped():
-    """Nobody adds an error and forgets its status."""
+    """Every error class has a status code."""
     kinds = {type(error) for error, _ in _CASES}
     bases = {errors.ServiceError, errors.Retryable}
     ours = {
@@ -84,7 +84,7 @@ def test_every_error_of_the_service_is_mapped():
     ("offsets", "short"), [([], ""), ([3], "3"), ([3, 7, 8, 9], "3,7-9"), ([0, 1, 3, 4], "0-1,3-4")]
 )
 def test_offsets_are_written_as_ranges(offsets, short):
-    """Neighbours share a range."""
+    """Consecutive offsets become a range."""
     assert as_ranges(offsets) == short
 
 
@@ -101,8 +101,8 @@ def test_offsets_are_written_as_ranges(offsets, short):
     ],
 )
 def test_a_status_fits_the_trailers_of_any_client(letter, error_of):
-    """Most clients refuse more than 8 KiB of metadata, some of them at random: no name makes an answer so long."""
+    """Most clients refuse more than 8 KiB of metadata, some of them at random, so no name makes a status longer."""
     status = status_of(error_of(letter * 4_096), "r" * 128)
-    # As they travel: the message percent-encoded, the details in base64.
+    # The size on the wire: the message is percent-encoded, the details are in base64.
     size = len(urllib.parse.quote(status.message)) + len(base64.b64encode(status.SerializeToString()))
     assert size < 8_000

@@ -1,4 +1,4 @@
-"""Snapshots as somebody else makes them, the requests that bring them to the service, and what it holds before and after."""
+"""Snapshots from another writer, the requests that import them, and the content of the service before and after."""
 
 from collections.abc import AsyncIterator, Iterable
 
@@ -14,11 +14,11 @@ from tests.service.harness.rpc import REF, add, poll, stats_of
 from tests.service.harness.shell import KEY, elapse, settle
 
 FAR_MS = 1_000_000
-"""How far away deadlines are that must not come near."""
+"""Distance, in milliseconds, of deadlines that must stay in the future."""
 
 
 def entries_of(rows: Iterable[tuple[int, int, int]], *, step_ms=1_000, count_max=3) -> list[bytes]:
-    """Metadata and segments of (deliver at, ledger, entry) rows."""
+    """Return metadata and segments of (deliver at, ledger, entry) rows."""
     indexes = IndexColumns.of(sorted(rows))
     positions = indexes.positions
     bounds = cut_segments(indexes.deliver_at_ms, step_ms=step_ms, count_max=count_max)
@@ -32,7 +32,7 @@ def _range(positions) -> tuple[Position, Position]:
 
 
 def snapshot(*rows: tuple[int, int, int], **cut) -> SnapshotToImport:
-    """A bucket of (deliver at, ledger, entry) rows."""
+    """Return a bucket of (deliver at, ledger, entry) rows."""
     entries = entries_of(rows, **cut)
     places = sorted(Position(ledger, entry) for _, ledger, entry in rows)
     checked = [(entry, google_crc32c.value(entry)) for entry in entries]
@@ -40,7 +40,7 @@ def snapshot(*rows: tuple[int, int, int], **cut) -> SnapshotToImport:
 
 
 def requests(*snapshots: SnapshotToImport, **header) -> list[pb.ImportSnapshotsRequest]:
-    """Everything that a client sends."""
+    """Return all requests of a client."""
     terms = {
         "owner": "importer",
         "bucket_count": len(snapshots),
@@ -52,13 +52,13 @@ def requests(*snapshots: SnapshotToImport, **header) -> list[pb.ImportSnapshotsR
 
 
 async def sent(*snapshots: SnapshotToImport, **header) -> AsyncIterator[pb.ImportSnapshotsRequest]:
-    """The same as a stream that the service reads."""
+    """Yield the same requests as a stream for the service."""
     for request in requests(*snapshots, **header):
         yield request
 
 
 async def used(service, epoch):
-    """A tracker with a stored bucket of ledger 1, one position in memory and one that is leased."""
+    """Open a tracker with a stored bucket of ledger 1, one position in memory and a leased one."""
     now = service.clock.now_ms()
     await service.stub.AddMessages(add(epoch, *((now + FAR_MS, 1, entry) for entry in range(5)), (now + 5, 2, 0)))
     await settle()
@@ -82,7 +82,7 @@ async def stored_ids(service):
 
 
 async def world(service):
-    """Everything that an import must not change if it fails."""
+    """Return all that a failed import must not change."""
     stats = await stats_of(service)
     state = await catalogued(service)
     return stats, state.entries, state.epoch, await stored_ids(service)

@@ -1,4 +1,4 @@
-"""An HTTP port for the tests, and clients that are not polite: bytes over a socket."""
+"""An HTTP port for the tests, and clients that send raw bytes over a socket."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ class Port:
     async def client(
         self, *, buffer_bytes: int = 2**16
     ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        """A connection that is closed at the end, whatever the server made of it."""
+        """Connect, and close the connection at the end even if the server has closed it."""
         reader, writer = await asyncio.open_connection(self.address.host, self.address.port, limit=buffer_bytes)
         try:
             yield reader, writer
@@ -38,14 +38,14 @@ class Port:
                 await writer.wait_closed()
 
     async def answer_to(self, request: bytes) -> bytes:
-        """All that the server says until it closes the connection."""
+        """Return all bytes that the server sends until it closes the connection."""
         async with self.client() as (reader, writer), asyncio.timeout(10):
             writer.write(request)
             return await rest_of(reader)
 
 
 async def rest_of(reader: asyncio.StreamReader) -> bytes:
-    """What comes until the connection is closed, in order or by a reset."""
+    """Return the bytes until the connection is closed or reset."""
     read = b""
     with contextlib.suppress(ConnectionResetError):
         while more := await reader.read(2**16):

@@ -1,4 +1,4 @@
-"""What tests of the registry do again and again: open a tracker, fill it, start the registry anew."""
+"""Steps of the registry tests: open a tracker, fill it, restart the registry."""
 
 from delayed_tracker.core.values.columns import PositionColumns
 from delayed_tracker.storage.errors import StorageUnavailable
@@ -23,7 +23,7 @@ async def open_tracker(registry, key=KEY, *, owner="tests", mark_delete=None):
 
 
 async def restarted(registry, storage, clock, **kwargs):
-    """The same storage under a new registry."""
+    """Return a new registry on the same storage."""
     await registry.close()
     again = make_registry(storage, clock, **kwargs)
     await again.start()

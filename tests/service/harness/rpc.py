@@ -1,4 +1,4 @@
-"""Requests and refusals of the API, as the tests of its calls write them."""
+"""Requests and refusals of the API, for the tests of its calls."""
 
 import grpc
 import pytest
@@ -11,7 +11,7 @@ REF = pb.TrackerRef(topic=KEY.topic, subscription=KEY.subscription)
 
 
 def add(epoch, *rows, tracker=REF):
-    """A request of (deliver at, ledger, entry) rows."""
+    """Return a request with (deliver at, ledger, entry) rows."""
     columns = list(zip(*rows, strict=True)) or [(), (), ()]
     return pb.AddMessagesRequest(
         tracker=tracker, epoch=epoch, deliver_at_ms=columns[0], ledger_ids=columns[1], entry_ids=columns[2]
@@ -23,7 +23,7 @@ def poll(epoch, **kwargs):
 
 
 def details(error):
-    """Code, ErrorInfo, and the other details by type."""
+    """Return code, ErrorInfo, and the other details by type."""
     trailers = dict(error.trailing_metadata())
     status = status_pb2.Status.FromString(trailers["grpc-status-details-bin"])
     assert status.code == error.code().value[0]
@@ -49,10 +49,10 @@ async def refused(call):
 
 
 async def opened(service, ref=REF, **kwargs):
-    """Open a tracker; its epoch."""
+    """Open a tracker and return its epoch."""
     return (await service.stub.OpenTracker(pb.OpenTrackerRequest(tracker=ref, owner="tests", **kwargs))).epoch
 
 
 async def stats_of(service, ref=REF):
-    """The counters of a tracker."""
+    """Return the counters of a tracker."""
     return await service.stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=ref))

@@ -1,4 +1,4 @@
-"""The service as a process of its own, as its command line starts it."""
+"""The service as a separate process, started by its command line."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from delayed_tracker.v1.tracker_pb2_grpc import DelayedDeliveryTrackerServiceStu
 
 @dataclass
 class Connected:
-    """What calls are made on, where nothing else of a service is at hand."""
+    """Stubs for tests that have no other object of a service."""
 
     stub: DelayedDeliveryTrackerServiceStub
 
@@ -45,12 +45,12 @@ async def next_line(process: Process, event: str) -> dict[str, object]:
 async def serving_process(
     directory: Path, *options: str, open_files: int | None = None
 ) -> AsyncIterator[ServiceProcess]:
-    """A service with its database in the directory, ready for calls; killed at the end if it still runs.
+    """Start a service with its database in a directory, ready for calls. It is killed at the end if it still runs.
 
     Args:
         directory: for the database and the ready file.
-        options: of ``delayed-tracker serve``.
-        open_files: the hard limit of the process; None: that of the tests.
+        options: options of ``delayed-tracker serve``.
+        open_files: hard limit of the process; None for the limit of the tests.
     """
 
     def limit() -> None:

@@ -1,4 +1,4 @@
-"""A registry, or a whole gRPC service, in the test's own event loop: manual clock, storage under the test's control."""
+"""A registry, or a whole gRPC service, in the test's own event loop, with a manual clock and a controlled storage."""
 
 import asyncio
 import random
@@ -43,7 +43,7 @@ TINY = TrackerLimits(
 
 
 class InlineExecutor(Executor):
-    """Runs what it is given at once, so that one seed gives one order of events."""
+    """Executor that runs each function at once, so that one seed gives one order of events."""
 
     def submit(self, fn, /, *args, **kwargs):
         future = Future()
@@ -59,7 +59,7 @@ Hook = Callable[..., Awaitable[None]]
 
 
 class ControlledStorage:
-    """The real reference storage; a test may wait, or fail, before or after any of its operations."""
+    """The real reference storage; a test may delay or fail any of its operations, before or after it."""
 
     def __init__(self, inner=None):
         self.inner = inner or MemoryStorage()
@@ -83,7 +83,7 @@ class ControlledStorage:
 
 
 class Gate:
-    """A hook that holds whoever comes, until it is opened."""
+    """Hook that holds its callers until it is opened."""
 
     def __init__(self):
         self.held_count = 0
@@ -98,7 +98,7 @@ class Gate:
 
 
 def failing(*errors):
-    """A hook that raises these errors, one for each call (None: none), and is harmless afterwards."""
+    """Return a hook that raises these errors, one for each call (None: none), and later does nothing."""
     left = list(errors)
 
     async def hook(*_args, **_kwargs):
@@ -110,7 +110,7 @@ def failing(*errors):
 
 
 async def settle():
-    """Let the event loop run until nobody is ready: everything waits for the clock or for the test."""
+    """Run the event loop until every task waits for the clock or for the test."""
     loop = asyncio.get_running_loop()
     for _ in range(100_000):
         await asyncio.sleep(0)
@@ -120,7 +120,7 @@ async def settle():
 
 
 async def elapse(clock: ManualClock, delay_ms: float):
-    """Let time pass, stopping at every timer on the way until what it started has come to rest."""
+    """Advance the clock, and let all tasks settle at every timer on the way."""
     await settle()
     left = delay_ms
     for _ in range(100_000):
@@ -136,22 +136,22 @@ async def elapse(clock: ManualClock, delay_ms: float):
 
 
 POLL_SECONDS = 0.001
-"""Between two looks at what other threads do: who looks without a pause keeps Python from them."""
+"""Pause between two checks of other threads. A check without a pause keeps them from running."""
 
 
 async def until(condition: Callable[[], bool]):
-    """Let the event loop (and the network) go on until something is so."""
+    """Run the event loop, and with it the network, until a condition holds."""
     async with asyncio.timeout(20):
         for _ in range(100):
             if condition():
                 return
             await asyncio.sleep(0)
-        while not condition():  # noqa: ASYNC110  # the condition is not ours to signal
+        while not condition():  # noqa: ASYNC110  # no event signals the condition
             await asyncio.sleep(POLL_SECONDS)
 
 
 async def as_time_passes(clock: ManualClock, answer: Awaitable[AnswerT], *, step_ms: float = 100) -> AnswerT:
-    """Wait for what needs time as well as the network or a thread."""
+    """Advance the clock until an awaitable that also needs the network or a thread has its result."""
     waiting = asyncio.ensure_future(answer)
     while not waiting.done():
         await elapse(clock, step_ms)
@@ -171,17 +171,17 @@ def make_registry(storage, clock, *, limits=TINY, service_limits=None, seed=0, w
 
 
 def indexes(now_ms, *rows):
-    """Columns of (ledger, entry, due in ms)."""
+    """Return columns of (ledger, entry, due in ms)."""
     return IndexColumns.of([(now_ms + delay_ms, ledger, entry) for ledger, entry, delay_ms in rows])
 
 
 def bucketful(now_ms, ledger, *, delay_ms=1_000_000, count=5, step_ms=10):
-    """Enough indexes of one ledger for a bucket, far from due."""
+    """Return enough indexes of one ledger for a bucket, with distant deadlines."""
     return indexes(now_ms, *((ledger, entry, delay_ms + entry * step_ms) for entry in range(count)))
 
 
 def rows(delivery):
-    """(ledger, entry) of what was delivered."""
+    """Return (ledger, entry) of the delivered positions."""
     return list(zip(delivery.indexes.ledger_id.tolist(), delivery.indexes.entry_id.tolist(), strict=True))
 
 
@@ -196,7 +196,7 @@ class RunningService:
 
 @asynccontextmanager
 async def running_service(*, limits=TINY, service_limits=None, spans=None) -> AsyncIterator[RunningService]:
-    """A real grpc.aio server on a loopback port, and a channel to it."""
+    """Start a real grpc.aio server on a loopback port, with a channel to it."""
     storage, clock = ControlledStorage(), ManualClock()
     measured = MeasuredStorage(storage, "memory", clock, spans=spans)
     registry = make_registry(measured, clock, limits=limits, service_limits=service_limits)

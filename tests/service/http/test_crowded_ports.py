@@ -1,4 +1,4 @@
-"""A real service within few open files, and clients that connect and say nothing."""
+"""A real service with few open files, and clients that connect and send nothing."""
 
 import asyncio
 import socket
@@ -20,18 +20,18 @@ pytestmark = pytest.mark.slow
 
 OPEN_FILES = 256
 SILENT = 400
-"""More connections than the service may open files."""
+"""More connections than the service may have open files."""
 CALL_SECONDS = 5
 FAR_MS = 10_000_000_000_000
 HTTP2_BEGIN = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0" + b"\0\0\0\4\1\0\0\0\0"
-"""The preface, empty settings, and the acknowledgement of the server's."""
+"""The preface, empty settings, and the acknowledgement of the server's settings."""
 OWN = [("grpc.use_local_subchannel_pool", 1)]
-"""A channel with a connection of its own."""
+"""Options of a channel with a connection of its own."""
 
 
 @contextmanager
 def silent_connections(address: str, count: int) -> Iterator[list[socket.socket]]:
-    """Connections that nothing is sent on."""
+    """Open connections on which nothing is sent."""
     host, _, port = address.rpartition(":")
     with ExitStack() as closing:
         yield [closing.enter_context(socket.create_connection((host, int(port)), timeout=10)) for _ in range(count)]
@@ -42,7 +42,7 @@ def open_files_of(service: ServiceProcess) -> int:
 
 
 async def store_a_bucket(stub, epoch: int, ledger: int) -> None:
-    """Add and seal: the storage writes, and reads the catalogue."""
+    """Add and seal a bucket, so that the storage writes and reads the catalogue."""
     await stub.AddMessages(add(epoch, *((FAR_MS, ledger, entry) for entry in range(10))), timeout=CALL_SECONDS)
     await stub.SealBucket(pb.SealBucketRequest(tracker=REF, epoch=epoch), timeout=CALL_SECONDS)
 
@@ -59,8 +59,9 @@ async def health(service: ServiceProcess) -> int:
 
 
 async def test_silent_connections_do_not_disturb_those_that_work(tmp_path: Path):
-    """Both ports are full: the connected dispatcher's calls are answered and stored, HTTP probes are answered, gRPC turns
-    new clients away at once, and accepts them again when the silent ones are gone.
+    """While both ports are full, connected dispatchers and HTTP probes are answered, and new gRPC clients are refused.
+
+    New gRPC clients are accepted again when the silent ones are gone.
     """
     async with (
         serving_process(tmp_path, "--set", "grpcHandshakeTimeoutMillis=60000", open_files=OPEN_FILES) as service,
@@ -77,7 +78,7 @@ async def test_silent_connections_do_not_disturb_those_that_work(tmp_path: Path)
                 await health(service)
             assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
             assert asyncio.get_running_loop().time() - began < CALL_SECONDS
-            # What is reserved for storage is never taken by connections.
+            # Connections never take the files that are reserved for the storage.
             assert open_files_of(service) < OPEN_FILES * 3 / 4
         async with asyncio.timeout(30):
             while open_files_of(service) > OPEN_FILES / 4:  # noqa: ASYNC110  # another process's descriptors
@@ -91,7 +92,7 @@ async def test_silent_connections_do_not_disturb_those_that_work(tmp_path: Path)
 
 
 async def test_silent_connections_are_closed_in_time(tmp_path: Path):
-    """A client that does not begin to speak HTTP/2, does not answer a probe, or sends no request loses its connection."""
+    """A client is disconnected if it does not start HTTP/2, does not answer a probe, or sends no request."""
     settings = {
         "grpcHandshakeTimeoutMillis": 200,
         "httpClientTimeoutMillis": 200,

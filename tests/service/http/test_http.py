@@ -1,4 +1,4 @@
-"""The HTTP edge, over a real socket: health with its reasons, and metrics that Prometheus can read."""
+"""The HTTP server over a real socket: health with its reasons, and metrics that Prometheus can read."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -48,7 +48,7 @@ async def test_live_from_the_first_moment(client: httpx.AsyncClient):
 
 
 async def test_ready_only_between_start_and_drain(client: httpx.AsyncClient, health: Health):
-    """Before and after, the answer is 503 and says why."""
+    """Before the start and during the drain the answer is 503 with the reason."""
     answer = await client.get("/health/ready")
     assert answer.status_code == 503
     assert answer.json()["reason"].startswith("starting")
@@ -62,7 +62,7 @@ async def test_ready_only_between_start_and_drain(client: httpx.AsyncClient, hea
 
 
 async def test_metrics_are_text_format_0_0_4(client: httpx.AsyncClient, trackers: TrackerRegistry):
-    """The exposition parses, names its format, and holds the process basics and what is open."""
+    """The exposition parses, names its format, and contains the process metrics and the open trackers."""
     await trackers.open(TrackerKey("persistent://t/n/topic", "a / b % c"), owner="test", mark_delete=None)
     answer = await client.get("/metrics")
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -82,7 +82,7 @@ async def test_metrics_are_text_format_0_0_4(client: httpx.AsyncClient, trackers
 
 @pytest.mark.parametrize("path", ["/", "/metric", "/health"])
 async def test_other_paths_do_not_exist(client: httpx.AsyncClient, path: str):
-    """Nothing but the documented paths answers."""
+    """Only the documented paths answer."""
     assert (await client.get(path)).status_code == 404
 
 
@@ -100,7 +100,7 @@ async def test_server_that_never_started_releases_its_socket(trackers: TrackerRe
 
 
 async def test_idle_connections_do_not_delay_the_stop(trackers: TrackerRegistry, health: Health):
-    """A client that keeps its connection open is disconnected, not waited for."""
+    """The stop closes an idle connection instead of waiting for the client."""
     listener, bound = await listen("httpListenAddress", Address("127.0.0.1", 0))
     server = HttpServer(build_app(health, ServiceMetrics(trackers, version="1")), listener)
     await server.start()

@@ -1,4 +1,4 @@
-"""The bound on HTTP connections, and the time each has for its client, over real sockets."""
+"""The bound on HTTP connections, and the time limit of each for its client, over real sockets."""
 
 import asyncio
 import resource
@@ -19,11 +19,11 @@ from tests.service.harness.shell import until
 SOON = HttpLimits(connections_max=50, client_timeout_ms=100)
 LATE = HttpLimits(connections_max=4, client_timeout_ms=60_000)
 LARGE_BYTES = 16 * 2**20
-"""More than the buffers of both ends hold."""
+"""More bytes than the buffers of both ends hold."""
 
 
 class Page:
-    """An application whose slow page waits for the test."""
+    """Application with a slow page that waits for the test."""
 
     def __init__(self):
         self.asked_count = 0
@@ -50,13 +50,13 @@ class Page:
 
 @pytest.mark.parametrize("sent", [b"", LIVE[:10], LIVE[:-2]], ids=["silent", "half a line", "no empty line"])
 async def test_a_client_that_sends_no_whole_request_is_disconnected(sent):
-    """The connection is closed without an answer once its time is over."""
+    """The connection is closed without an answer after the time limit."""
     async with serving(Page().app, SOON) as port:
         assert await port.answer_to(sent) == b""
 
 
 async def test_a_request_that_comes_byte_by_byte_is_cut_off():
-    """Each byte is progress, and no byte extends the time."""
+    """A received byte does not extend the time limit."""
     async with serving(Page().app, SOON) as port, port.client() as (reader, writer), asyncio.timeout(10):
         gone = asyncio.create_task(rest_of(reader))
         writer.write(b"GET /health/live HTTP/1.1\r\nX: ")
@@ -67,7 +67,7 @@ async def test_a_request_that_comes_byte_by_byte_is_cut_off():
 
 
 async def test_a_body_that_comes_byte_by_byte_is_cut_off():
-    """What follows the answer does not keep the connection."""
+    """A slow body after the answer does not keep the connection open."""
     async with serving(Page().app, SOON) as port, port.client() as (reader, writer), asyncio.timeout(10):
         gone = asyncio.create_task(rest_of(reader))
         writer.write(LIVE[:-2] + b"Content-Length: 10000\r\n\r\n")
@@ -78,7 +78,7 @@ async def test_a_body_that_comes_byte_by_byte_is_cut_off():
 
 
 async def test_a_client_that_does_not_read_its_answer_is_disconnected():
-    """The answer's memory is given back; the client finds the connection reset."""
+    """The memory of the answer is released, and the client finds the connection reset."""
     async with serving(Page().app, SOON) as port, port.client(buffer_bytes=1_024) as (reader, writer):
         writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
         async with asyncio.timeout(10):
@@ -89,7 +89,7 @@ async def test_a_client_that_does_not_read_its_answer_is_disconnected():
 
 
 async def test_a_request_that_is_being_answered_is_not_cut_off():
-    """The time limit is the client's: an answer may take longer."""
+    """The time limit is for the client; the application may take longer."""
     page = Page()
     async with serving(page.app, HttpLimits(client_timeout_ms=20)) as port, port.client() as (reader, writer):
         writer.write(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -102,14 +102,14 @@ async def test_a_request_that_is_being_answered_is_not_cut_off():
 
 
 async def test_the_time_limit_may_change_while_connections_wait():
-    """What is set at once holds for connections that begin from then on."""
+    """A new time limit applies to connections that begin to wait afterwards."""
     async with serving(Page().app, LATE) as port:
         port.server.set_client_timeout(50)
         assert await port.answer_to(b"") == b""
 
 
 async def test_at_the_bound_the_longest_wait_makes_room():
-    """However many silent connections there are, a probe is answered, and no more than the bound are held."""
+    """A probe is answered with any number of silent connections, and the bound is never exceeded."""
     async with serving(Page().app, LATE) as port:
         silent = [await asyncio.open_connection(port.address.host, port.address.port) for _ in range(20)]
         with capture_logs() as lines:
@@ -127,7 +127,7 @@ async def test_at_the_bound_the_longest_wait_makes_room():
 
 
 async def test_at_the_bound_what_is_being_answered_stays():
-    """If every connection has a request under way, the next one is told at once that the port is busy."""
+    """If every connection has a request in flight, the next one gets a 503 at once."""
     page = Page()
     async with serving(page.app, LATE) as port:
         clients = [await asyncio.open_connection(port.address.host, port.address.port) for _ in range(4)]
@@ -145,7 +145,7 @@ async def test_at_the_bound_what_is_being_answered_stays():
 
 
 async def test_a_process_without_descriptors_accepts_again_when_there_are_some():
-    """Meanwhile the open connections are answered, and the log has one line however often it is tried."""
+    """Meanwhile the open connections are answered, and the log has one line for all attempts."""
     clock = ManualClock()
     async with serving(Page().app, LATE, clock=clock) as port, port.client() as (reader, writer):
         writer.write(LIVE)

@@ -1,4 +1,4 @@
-"""Requests that are ambiguous, too large or no HTTP, over a real socket."""
+"""Requests that are ambiguous, too large or not HTTP, over a real socket."""
 
 import logging
 import re
@@ -47,20 +47,20 @@ def statuses(answer: bytes) -> list[int]:
     ],
 )
 async def test_what_is_ambiguous_or_too_large_is_refused(port: Port, request_bytes: bytes, status: int):
-    """The connection is closed with the refusal: what follows it is not taken for a request."""
+    """The refusal closes the connection, so later bytes are not read as a request."""
     head_ends = request_bytes.endswith(b"\n")
     assert statuses(await port.answer_to(request_bytes + LIVE if head_ends else request_bytes)) == [status]
 
 
 async def test_a_small_body_of_known_length_is_passed_over(port: Port):
-    """A client may send one; the next request on the connection is answered."""
+    """A small body is ignored, and the next request on the connection is answered."""
     last = LIVE.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
     assert statuses(await port.answer_to(HEAD + b"Content-Length: 5\r\n\r\nhello" + last)) == [200, 200]
 
 
 @pytest.mark.parametrize("body", [b"zz\r\n", b"5\r\nhello?\r\n"])
 async def test_a_damaged_body_is_refused_without_a_traceback(port: Port, caplog, body: bytes):
-    """One answer, then the connection is closed; nothing above a debug line is logged."""
+    """The connection is closed after one answer, and nothing above a debug line is logged."""
     with caplog.at_level(logging.INFO):
         answer = await port.answer_to(HEAD + CHUNKED + b"\r\n" + body)
     assert statuses(answer) == [400]

@@ -1,4 +1,4 @@
-"""getMessageIdByIndex over HTTP: every answer that a real broker gave, and those it gives in other company."""
+"""getMessageIdByIndex over HTTP: every answer recorded from a real broker, ownership and authorization."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -26,7 +26,7 @@ MARKER = "/admin/v2/persistent/lab/main/repl-markers/getMessageIdByIndex?index=2
 
 @asynccontextmanager
 async def serving(hooks: AdminHooks | None = None, **settings: object) -> AsyncIterator[httpx.AsyncClient]:
-    """The service's HTTP application over the pack, in this event loop."""
+    """Serve the service's HTTP application over the recorded ledgers, in this event loop."""
     given = Settings(storage_url="memory:", **({"ledger_source_url": SOURCE} | settings))
     ledgers = LedgerAccess(given.ledger_source_url, LedgerAnswers.of(given))
     await ledgers.start()
@@ -44,7 +44,7 @@ async def serving(hooks: AdminHooks | None = None, **settings: object) -> AsyncI
 
 @pytest.mark.slow
 async def test_every_recorded_answer():
-    """Status, body and type of the content; but for Jetty's page, and for a call without an index, which is refused."""
+    """Status, body and content type are equal, except for Jetty's page and the refused call without an index."""
     pages = unasked = 0
     async with serving(
         message_id_by_index_mode="pulsar-compatible", broker_entry_metadata_interceptors=INTERCEPTORS
@@ -67,7 +67,7 @@ async def test_every_recorded_answer():
 
 
 async def test_the_mode_is_a_setting():
-    """By default the proposal's sentence: the next user message."""
+    """By default the mode is that of the proposal: the next user message."""
     async with serving() as client:
         assert (await client.get(MARKER)).json()["entryId"] == 6
     async with serving(
@@ -77,7 +77,7 @@ async def test_the_mode_is_a_setting():
 
 
 async def test_a_broker_without_interceptors_refuses():
-    """Before it looks at anything else, if it is to be compatible."""
+    """In the compatible mode a service without interceptors refuses before it checks anything else."""
     async with serving(message_id_by_index_mode="pulsar-compatible") as client:
         for index in (0, -1):
             answer = await client.get(f"{PLAIN}?index={index}")
@@ -88,7 +88,7 @@ async def test_a_broker_without_interceptors_refuses():
 
 
 async def test_topics_that_are_not_persistent():
-    """406, whatever their name."""
+    """A topic that is not persistent gets 406 for any name."""
     async with serving() as client:
         answer = await client.get("/admin/v2/non-persistent/lab/main/plain/getMessageIdByIndex?index=0")
     assert (answer.status_code, list(answer.json())) == (406, ["reason"])
@@ -99,7 +99,7 @@ async def test_topics_that_are_not_persistent():
     [("?index=0", 0), ("?index=%2B7", 7), ("?index=007", 7), ("?index=7&authoritative=true", 7)],
 )
 async def test_how_an_index_may_be_written(query: str, entry_id: int):
-    """As Java reads a number."""
+    """An index is accepted as Java parses a number."""
     async with serving() as client:
         answer = await client.get(PLAIN + query)
     assert (answer.status_code, answer.json()["entryId"]) == (200, entry_id)
@@ -117,7 +117,7 @@ async def test_how_an_index_may_be_written(query: str, entry_id: int):
     ],
 )
 async def test_a_call_names_one_index(query: str, said: str):
-    """None, a misspelt or an empty one, and several are refused by the parameter's name: an answer would be of index 0."""
+    """A missing, misspelt, empty or repeated index is refused by name, because an answer would be of index 0."""
     async with serving() as client:
         answer = await client.get(PLAIN + query)
     assert (answer.status_code, answer.json()) == (400, {"reason": said})
@@ -127,7 +127,7 @@ async def test_a_call_names_one_index(query: str, said: str):
     "index", ["abc", "1.0", "0x1", "9223372036854775808", "-9223372036854775809", "%D9%A1", "9" * 5000]
 )
 async def test_what_is_no_index(index: str):
-    """A 404 that says so, and no page."""
+    """The answer is a 404 with the reason, and not an HTML page."""
     async with serving() as client:
         answer = await client.get(f"{PLAIN}?index={index}")
     assert answer.status_code == 404
@@ -143,7 +143,7 @@ async def test_what_is_no_index(index: str):
     ],
 )
 async def test_encoded_names(path: str, topic: str):
-    """A name is what Java's decoder makes of it."""
+    """A name is decoded as Java's decoder does it."""
     async with serving() as client:
         answer = await client.get(f"/admin/v2/persistent/{path}/getMessageIdByIndex?index=0")
     assert (answer.status_code, answer.json()) == (404, {"reason": f"Topic {topic} not found"})
@@ -151,7 +151,7 @@ async def test_encoded_names(path: str, topic: str):
 
 @pytest.mark.parametrize("path", ["lab/main/a%2Fb", "lab/main/a/b"])
 async def test_names_with_a_cluster(path: str):
-    """With a slash in it a name is of the kind that had a cluster before the namespace, encoded or not, as in Pulsar."""
+    """A local name with a slash has a cluster before the namespace, as in Pulsar, encoded or not."""
     async with serving() as client:
         answer = await client.get(f"/admin/v2/persistent/{path}/getMessageIdByIndex?index=0")
     assert (answer.status_code, answer.json()) == (404, {"reason": "Namespace not found"})
@@ -159,7 +159,7 @@ async def test_names_with_a_cluster(path: str):
 
 @pytest.mark.parametrize("path", ["lab/main/", "lab/main/%2F", "a%2Fb%2Fc", "a%2Fb/c"])
 async def test_names_that_are_none(path: str):
-    """Refused in our own words."""
+    """An invalid name is refused with the service's own text."""
     async with serving() as client:
         answer = await client.get(f"/admin/v2/persistent/{path}/getMessageIdByIndex?index=0")
     assert answer.status_code in {404, 412}
@@ -167,14 +167,14 @@ async def test_names_that_are_none(path: str):
 
 
 async def test_partitions_that_are_not_there():
-    """Not the partitioned topic's refusal: the topic that was named does not exist."""
+    """A missing partition is not found; it is not refused as a partitioned topic."""
     async with serving() as client:
         answer = await client.get("/admin/v2/persistent/lab/main/parted-partition-9/getMessageIdByIndex?index=0")
     assert answer.status_code == 404
 
 
 class Elsewhere:
-    """Another process owns the topic; it hears whom it sends there."""
+    """Ownership in which another process owns the topic. It records the redirected calls."""
 
     def __init__(self):
         self.asked = []
@@ -185,14 +185,14 @@ class Elsewhere:
 
 
 class Guard:
-    """Lets in whoever has the word."""
+    """Authorization that admits callers with the right header."""
 
     async def refusal(self, topic: TopicName, headers) -> str | None:
         return None if headers.get("authorization") == "word" else f"no word for {topic}"
 
 
 async def test_another_process_owns_the_topic():
-    """The caller is sent there, with its question and the note that it was sent; who comes with the note stays."""
+    """The caller is redirected with its index and a mark, and a caller with the mark is answered here."""
     ownership = Elsewhere()
     async with serving(AdminHooks(ownership=ownership)) as client:
         answer = await client.get("/admin/v2/persistent/lab/main/pl%61in/getMessageIdByIndex?index=7")
@@ -206,7 +206,7 @@ async def test_another_process_owns_the_topic():
 
 
 async def test_a_caller_who_may_not():
-    """403 before anything is told about the topic, and even about its owner."""
+    """The answer is 403 before any fact about the topic or its owner is given."""
     hooks = AdminHooks(Elsewhere(), Guard())
     async with serving(hooks) as client:
         answer = await client.get("/admin/v2/persistent/nobody/none/missing/getMessageIdByIndex?index=0")
@@ -217,7 +217,7 @@ async def test_a_caller_who_may_not():
 
 
 async def test_a_service_without_ledgers():
-    """It says which key to set."""
+    """The refusal names the key to set."""
     async with serving(ledger_source_url="") as client:
         answer = await client.get(f"{PLAIN}?index=0")
     assert answer.status_code == 412
@@ -225,7 +225,7 @@ async def test_a_service_without_ledgers():
 
 
 async def test_a_service_that_is_opening_its_ledgers():
-    """Try again."""
+    """The answer asks the caller to try again."""
     given = Settings(storage_url="memory:", ledger_source_url=SOURCE)
     routes = message_id_routes(LedgerAccess(SOURCE, LedgerAnswers.of(given)), AdminHooks())
     registry = TrackerRegistry(open_storage("memory:"), TrackerLimits())

@@ -1,4 +1,4 @@
-"""Scrapes as their readers see them: by family, with Pulsar's names as they stand."""
+"""Helpers that parse expositions: values by family, under Pulsar's names as they are written."""
 
 import re
 from collections import defaultdict
@@ -13,7 +13,7 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 def parsed(text):
-    """Value by name and labels, as (name, label=value, ...) in the order of label names."""
+    """Return values by name and labels, as (name, label=value, ...) in the order of label names."""
     samples = {}
     for line in text.splitlines():
         if line.startswith("#"):
@@ -28,7 +28,7 @@ def parsed(text):
 
 
 async def exposition(registry, **options):
-    """The text format; it must parse, and each family stands together under its own header."""
+    """Scrape the text format; it must parse, and each family must be together under its own header."""
     text = (await ServiceMetrics(registry, version="1", **options).scrape())[0].decode()
     list(text_string_to_metric_families(text))
     return text
@@ -39,20 +39,20 @@ async def scraped(registry, **options):
 
 
 def summed(samples, name, **labels):
-    """The sum of all series of a family that have these labels."""
+    """Return the sum of all series of a family that have these labels."""
     wanted = {f"{label}={value}" for label, value in labels.items()}
     return sum(value for (found, *given), value in samples.items() if found == name and wanted <= set(given))
 
 
 def types(text):
-    """Type by name; none stands twice."""
+    """Return types by name; no name may occur twice."""
     found = re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE)
     assert len(dict(found)) == len(found)
     return dict(found)
 
 
 def label_values(samples, name):
-    """For each label of a family, all of its values."""
+    """Return all values of each label of a family."""
     values = defaultdict(set)
     for found, *labels in samples:
         if found == name:
@@ -62,7 +62,7 @@ def label_values(samples, name):
 
 
 def assert_balanced(samples):
-    """Added + recovered = pending + leased + everything that can have become of an index; of each tracker and of all."""
+    """Assert that added + recovered = pending + leased + all other events, for each tracker and for the sums."""
     for prefix in ("delayed_tracker_", "delayed_tracker_subscription_"):
         events = {event: summed(samples, f"{prefix}indexes_total", event=event) for event in INDEX_EVENTS}
         came = events.pop("added") + events.pop("recovered")

@@ -1,4 +1,4 @@
-"""Calls over gRPC are counted by method and status, by the names of gRPC's ecosystem."""
+"""Calls over gRPC are counted by method and status, under the metric names of gRPC's ecosystem."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ SERVICE = "grpc_service=delayed_tracker.v1.DelayedDeliveryTrackerService"
 
 
 def counted(samples, method, kind="unary"):
-    """Started, and ended by status; zeros left out."""
+    """Return the calls that were started, and those that ended by status, without zeros."""
     labels = (f"grpc_method={method}", SERVICE, f"grpc_type={kind}")
     handled = {
         key[1].removeprefix("grpc_code="): value
@@ -26,7 +26,7 @@ def counted(samples, method, kind="unary"):
 
 
 async def test_calls_are_counted_by_status():
-    """Those that succeed, those that are refused, those that are given up by who waits, and those that go on."""
+    """Successful, refused, cancelled and open calls are counted separately."""
     async with running_service() as service:
         epoch = await opened(service)
         await service.stub.AddMessages(add(epoch, (service.clock.now_ms() + 10**6, 1, 1)))
@@ -45,7 +45,7 @@ async def test_calls_are_counted_by_status():
 
 
 async def test_a_stream_is_one_call():
-    """However many messages it carries."""
+    """A stream with any number of messages counts as one call."""
     async with running_service() as service:
         epoch = await opened(service)
         now_ms = service.clock.now_ms()
@@ -62,7 +62,7 @@ async def test_a_stream_is_one_call():
 
 
 async def test_every_status_stands_from_the_beginning():
-    """So that the first failure shows as a rise; in the spelling of Go's servers."""
+    """All statuses have a sample from the start, in Go's spelling, so that the first failure shows as a rise."""
     async with running_service() as service:
         samples = await scraped(service.registry)
         codes = label_values(samples, "grpc_server_handled_total")["grpc_code"]
@@ -73,7 +73,7 @@ async def test_every_status_stands_from_the_beginning():
 
 
 async def test_how_long_a_call_takes_is_measured_by_the_service():
-    """From its first step to its answer."""
+    """The duration of a call is measured from its first step to its answer."""
     async with running_service() as service:
         epoch = await opened(service)
         waiting = asyncio.ensure_future(service.stub.PollScheduledMessages(poll(epoch, wait_ms=4_000)))

@@ -1,4 +1,4 @@
-"""What is counted is shown: in both formats, by name and label, and nothing that the catalogue lacks."""
+"""All counters are exported in both formats, with names and labels of the catalogue only."""
 
 import dataclasses
 import re
@@ -39,12 +39,12 @@ PROMETHEUS = (
     "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
     "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
 )
-"""What a Prometheus server asks for."""
+"""The Accept header of a Prometheus server."""
 
 
 @pytest.fixture
 async def registry(storage, clock):
-    """More than one bucket is merged."""
+    """Return a registry that merges above one bucket."""
     registry = make_registry(storage, clock, limits=dataclasses.replace(TINY, max_num_buckets=1))
     await registry.start()
     yield registry
@@ -61,7 +61,7 @@ async def _merged(registry, clock, key=KEY):
 
 
 async def test_a_merge_is_counted_under_both_names(registry, clock):
-    """Two stores, a merge, and the deletion of both sources; state ``all`` is the sum."""
+    """The counts show two stores, a merge and the deletion of both sources; state ``all`` is the sum."""
     await _merged(registry, clock)
     samples = await scraped(registry)
     for kind, count in (("create", 2), ("merge", 1), ("delete", 2), ("load", 0)):
@@ -77,7 +77,7 @@ async def test_a_merge_is_counted_under_both_names(registry, clock):
 
 
 async def test_counters_never_fall_and_sizes_do(registry, clock):
-    """A close takes a tracker's indexes off the gauges, and its own series with them; what has happened has happened."""
+    """A close removes a tracker's indexes from the gauges and ends its own series, but lowers no counter."""
     epoch = await _merged(registry, clock)
     await _merged(registry, clock, OTHER)
     before = await scraped(registry)
@@ -97,7 +97,7 @@ async def test_counters_never_fall_and_sizes_do(registry, clock):
 
 
 async def test_what_is_recovered_has_its_gauges_at_once(storage, clock):
-    """A restart begins to count anew, and sees what is stored."""
+    """A restart counts from zero, and the gauges show the stored indexes at once."""
     registry = make_registry(storage, clock)
     await registry.start()
     epoch = (await registry.open(KEY, owner="tests", mark_delete=None)).epoch
@@ -120,7 +120,7 @@ async def test_what_is_recovered_has_its_gauges_at_once(storage, clock):
 
 
 async def test_above_the_limit_there_are_sums(storage, clock):
-    """Nothing is lost: with labels or without, the series of a family come to the same as its total."""
+    """With labels or without, the series of a family add up to its total."""
     registry = make_registry(storage, clock, service_limits=ServiceLimits(labelled_trackers_max=1))
     await registry.start()
     epochs = {}
@@ -163,7 +163,7 @@ async def test_above_the_limit_there_are_sums(storage, clock):
 
 
 async def test_names_are_written_so_that_they_can_be_read_again(registry):
-    """Whatever a topic is called; one that is not Pulsar's has no namespace."""
+    """Any topic name is escaped so that it can be parsed; a name that is not Pulsar's has no namespace."""
     for key in (TrackerKey('a "topic"\\', "sub\nscription"), TrackerKey("späti://x", "{},=")):
         await registry.open(key, owner="tests", mark_delete=None)
     families = {family.name: family for family in text_string_to_metric_families(await exposition(registry))}
@@ -174,14 +174,14 @@ async def test_names_are_written_so_that_they_can_be_read_again(registry):
 
 @pytest.mark.parametrize("accept", ["", "text/plain", "application/json"])
 async def test_the_text_format_is_what_everybody_gets(registry, accept):
-    """Unless OpenMetrics is asked for."""
+    """The text format is the answer unless OpenMetrics is requested."""
     _, content_type = await ServiceMetrics(registry, version="1").scrape(accept)
     assert content_type == "text/plain; version=0.0.4; charset=utf-8"
 
 
 @pytest.mark.parametrize("accept", [OPENMETRICS, PROMETHEUS])
 async def test_openmetrics_has_an_example_of_what_was_late(registry, clock, accept):
-    """A position to be explained, behind the range it is in; at most 128 characters of labels."""
+    """The exemplar names a position, at the range of its lateness, with at most 128 characters of labels."""
     key = TrackerKey("persistent://shop/orders/" + "e" * 90, "billing")
     epoch = (await registry.open(key, owner="tests", mark_delete=None)).epoch
     registry.host(key).add(epoch, indexes(clock.now_ms(), (7, 42, 100), (7, 43, 2_000)))
@@ -199,7 +199,7 @@ async def test_openmetrics_has_an_example_of_what_was_late(registry, clock, acce
 
 
 async def test_the_catalogue_is_what_is_shown(registry, clock):
-    """No family is missing, none is added, no label has a value that is not declared; in both formats."""
+    """In both formats the families and the label values are exactly those that the catalogue declares."""
     await _merged(registry, clock)
     storage = MeasuredStorage(MemoryStorage(), "memory", clock)
     storage.space.space = StorageSpace(used_bytes=1, free_bytes=2)
@@ -225,7 +225,7 @@ async def test_the_catalogue_is_what_is_shown(registry, clock):
 
 
 def test_everything_that_is_counted_is_shown():
-    """A counter added to the core or to the shell needs a metric."""
+    """Every counter of the core or the service has a metric."""
     counted = {field.name for field in dataclasses.fields(Counters)} - {"tracked", "merges"}
     assert counted == set(EVENTS)
     row = [1_000_000 + number for number in range(len(COLUMNS))]
@@ -233,7 +233,7 @@ def test_everything_that_is_counted_is_shown():
     shown = {value if value >= 1_000_000 else value * 1_000 for value in values}
     hidden = {name for name, value in zip(COLUMNS, row, strict=True) if value not in shown}
     assert hidden == {"next_delivery_ms"}
-    # What was handed out is what lateness is counted of.
+    # Hand-outs are counted by the lateness histogram.
     of_the_shell = {field.name for field in dataclasses.fields(EffectCounters)} - {"handed_out"}
     assert of_the_shell == {*COUNTERS.values(), *SHELL_COUNTERS}
     answers = {field.name for field in dataclasses.fields(AddOutcome)} - {"added_count"}
@@ -253,7 +253,7 @@ def test_names_follow_the_conventions():
 
 
 async def test_the_truth_of_one_tracker(registry, clock):
-    """What is due, leased, early and late in time, and what became of each index, as a tracker goes on."""
+    """The samples of due, leased, early and late indexes and of all events are correct at each step of a tracker."""
     epoch = (await registry.open(KEY, owner="tests", mark_delete=None)).epoch
     host, begin_ms = registry.host(KEY), clock.now_ms()
     offered = indexes(begin_ms, (1, 0, 100), (1, 1, 200), (1, 2, 300), (1, 2, 300), (1, 3, -5), (1, 4, 900_000))
@@ -267,7 +267,7 @@ async def test_the_truth_of_one_tracker(registry, clock):
     assert samples["delayed_tracker_latest_deadline_timestamp_seconds",] == (begin_ms + 900_000) / 1_000
     assert samples["delayed_tracker_mutable_indexes",] == samples["delayed_tracker_loaded_indexes",] == 4
 
-    clock.advance(250)  # nobody does anything: time alone makes them due
+    clock.advance(250)  # no call comes: time alone makes them due
     assert (await scraped(registry))["delayed_tracker_due_indexes",] == 2
     clock.advance(50)
     assert (await scraped(registry))["delayed_tracker_due_indexes",] == 3
@@ -299,7 +299,7 @@ async def test_the_truth_of_one_tracker(registry, clock):
 
 
 async def test_what_could_not_be_stored_is_told_until_it_is(storage, clock):
-    """Fallback to memory; and buckets that wait for a merge that fails."""
+    """The gauges count indexes that stay in memory after a failed store, and buckets that wait for a failing merge."""
     registry = make_registry(storage, clock, limits=dataclasses.replace(TINY, max_num_buckets=1))
     await registry.start()
     epoch = (await registry.open(KEY, owner="tests", mark_delete=None)).epoch

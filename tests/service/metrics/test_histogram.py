@@ -1,4 +1,4 @@
-"""Histograms against counting one by one."""
+"""Histograms compared with counting one value at a time."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ LATE_MS = st.integers(-70_000, 70_000) | st.sampled_from([-1, 0, 5, 6, 25, 26, 1
 
 @given(st.lists(st.lists(LATE_MS, min_size=1, max_size=30), max_size=5))
 def test_a_sorted_column_counts_as_its_rows_one_by_one(answers):
-    """What is not late yet counts as not late at all."""
+    """A sorted column counts as its rows do, and early rows count as not late."""
     together, one_by_one = LatenessHistogram(BOUNDS), Histogram(BOUNDS)
     for late_ms in answers:
         deadlines = np.sort(NOW_MS - np.array(late_ms, np.int64))
@@ -32,7 +32,7 @@ def test_a_sorted_column_counts_as_its_rows_one_by_one(answers):
 
 
 def test_ranges_include_their_upper_end_and_samples_are_cumulative():
-    """As Prometheus' ``le``."""
+    """Ranges include their upper end, as Prometheus' ``le`` does."""
     histogram = Histogram((0.5, 1))
     for value in (0.5, 0.6, 1, 2):
         histogram.observe(value)
@@ -44,7 +44,7 @@ def test_ranges_include_their_upper_end_and_samples_are_cumulative():
 
 
 def test_an_example_is_of_the_latest_row_and_stands_at_its_range():
-    """The first of ascending deadlines."""
+    """The exemplar is the row with the first deadline."""
     histogram = LatenessHistogram(BOUNDS)
     deadlines = np.array([NOW_MS - 900, NOW_MS - 4, NOW_MS + 1], np.int64)
     histogram.observe(deadlines, NOW_MS, (("row", "0"),))
@@ -57,7 +57,7 @@ def test_an_example_is_of_the_latest_row_and_stands_at_its_range():
     ("length", "fits"), [(EXEMPLAR_CHARACTERS_MAX - 4, True), (EXEMPLAR_CHARACTERS_MAX - 3, False)]
 )
 def test_labels_that_do_not_fit_an_example_are_left_out(length, fits):
-    """Names and values together."""
+    """Names and values of labels count together."""
     shown = Exemplar((("id", "1"), ("t", "x" * length)), 1.0, NOW_MS).render()
     assert (",t=" in shown) == fits
     assert shown.startswith(' # {id="1"')

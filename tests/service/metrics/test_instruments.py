@@ -1,4 +1,4 @@
-"""What the shell measures as it goes: hand-offs that should not be, and recoveries whatever becomes of them."""
+"""Measurements of the service: early hand-outs, and recoveries with any outcome."""
 
 import asyncio
 import dataclasses
@@ -14,7 +14,7 @@ from tests.service.metrics.scraping import scraped
 
 
 def test_a_message_handed_out_early_is_counted():
-    """Each one that was not due by the cutoff; they are not late either."""
+    """Each index that was not due by the cutoff is counted as early, and not as late."""
     instruments = Instruments(ManualClock())
     instruments.note_handed_out(KEY, indexes(1_000, (1, 0, -5), (1, 1, 10), (1, 2, 11), (1, 3, 12)), 1_010, 1_000)
     assert instruments.early_count == 2
@@ -23,7 +23,7 @@ def test_a_message_handed_out_early_is_counted():
 
 
 async def test_recoveries_are_measured_whatever_becomes_of_them(storage, clock):
-    """Those under way by the oldest, those that ended by their outcome."""
+    """Recoveries in progress are measured by the oldest one, ended ones by their outcome."""
     registry = make_registry(storage, clock)
     await registry.start()
     gate = Gate()
@@ -58,7 +58,7 @@ async def test_recoveries_are_measured_whatever_becomes_of_them(storage, clock):
 
 
 async def test_offers_are_counted_by_what_they_were_answered(storage, clock):
-    """Too far away, and acknowledged already."""
+    """Indexes with a deadline too far away and acknowledged ones are counted by their result."""
     registry = make_registry(storage, clock, limits=dataclasses.replace(TINY, max_delay_ms=1_000))
     await registry.start()
     epoch = (await registry.open(KEY, owner="tests", mark_delete=Position(1, 1))).epoch

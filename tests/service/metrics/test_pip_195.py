@@ -1,4 +1,4 @@
-"""The proposal's table, word for word where it fixes something, against a scrape."""
+"""A scrape compared with the proposal's table of metrics."""
 
 import re
 from dataclasses import replace
@@ -30,17 +30,17 @@ LABELS = {
 }
 OF_A_TRACKER = {"cluster": {"east"}, "namespace": {"shop/orders"}, "topic": {KEY.topic}, "subscription": {"billing"}}
 PULSAR_ELSEWHERE = {"pulsar_delayed_message_index_size_bytes": "gauge"}
-"""Older than the proposal."""
+"""The type of a metric that is older than the proposal."""
 
 
 def test_the_table_is_read():
-    """Five families, and eight ranges."""
+    """The table has five families and eight ranges."""
     assert len(ROWS) == 5
     assert len(LABELS["pulsar_delayed_message_index_bucket_op_latency_ms"]["quantile"]) == 8
 
 
 async def test_every_family_of_the_proposal_has_its_name_type_and_labels(registry, clock):
-    """From the first scrape on, with each value of each label; a tracker's own series have Pulsar's labels."""
+    """The first scrape has each value of each label, and a tracker's own series have Pulsar's labels."""
     text = await exposition(registry, cluster="east")
     shown = {name: kind for name, kind in types(text).items() if name.startswith("pulsar_")}
     assert shown == ROWS | PULSAR_ELSEWHERE
@@ -56,7 +56,7 @@ async def test_every_family_of_the_proposal_has_its_name_type_and_labels(registr
 
 
 async def test_openmetrics_has_the_same_series_of_unknown_type(registry):
-    """It knows no counter without _total, and no histogram of separate ranges."""
+    """OpenMetrics has neither a counter without _total nor a histogram of separate ranges, so the type is unknown."""
     metrics = ServiceMetrics(registry, version="1")
     text, _ = await metrics.scrape("application/openmetrics-text; version=1.0.0")
     shown = {name: kind for name, kind in types(text.decode()).items() if name.startswith("pulsar_")}
@@ -71,7 +71,7 @@ async def test_openmetrics_has_the_same_series_of_unknown_type(registry):
     (30_000, "30000"), (60_000, "60000"), (60_001, "overflow"),
 ])  # fmt: skip
 async def test_ranges_are_separate_and_include_their_upper_end(registry, storage, clock, took_ms, quantile):
-    """An operation is in one range, under the tracker that did it."""
+    """An operation counts in exactly one range, under its tracker."""
     epoch = (await registry.open(KEY, owner="tests", mark_delete=None)).epoch
 
     async def takes_long(*_args, **_kwargs):
@@ -99,7 +99,7 @@ async def test_ranges_are_separate_and_include_their_upper_end(registry, storage
 
 
 async def test_bucket_total_counts_the_mutable_bucket(registry, clock):
-    """One for a tracker that has just been opened; two when that one was sealed."""
+    """A tracker that has just been opened has one bucket, and two after a seal."""
     epoch = (await registry.open(KEY, owner="tests", mark_delete=None)).epoch
     name = "pulsar_delayed_message_index_bucket_total"
     key = (name, "namespace=shop/orders", "subscription=billing", f"topic={KEY.topic}")
@@ -117,7 +117,7 @@ async def test_bucket_total_counts_the_mutable_bucket(registry, clock):
 
 @pytest.mark.parametrize("names", Names)
 async def test_either_of_two_names_can_be_dropped(registry, names):
-    """What has no twin stays."""
+    """A family without a twin is always shown."""
     shown = types(await exposition(registry, names=names))
     pulsar = {name for name in shown if name.startswith("pulsar_")}
     assert bool(pulsar) == (names is not Names.PROMETHEUS)
@@ -126,7 +126,7 @@ async def test_either_of_two_names_can_be_dropped(registry, names):
 
 
 async def test_the_in_memory_tracker_has_no_buckets(storage, clock):
-    """As in Pulsar."""
+    """The in-memory tracker has no buckets, as in Pulsar."""
     registry = make_registry(storage, clock, limits=replace(TINY, kind=TrackerKind.IN_MEMORY))
     await registry.start()
     await registry.open(KEY, owner="tests", mark_delete=None)

@@ -1,4 +1,4 @@
-"""Scrapes share what is rendered, and leave time for everything else."""
+"""Scrapes share expositions, and leave time for other tasks."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ RENDER_S = 0.02
 
 
 class Renderer:
-    """Numbers its expositions; each takes a while."""
+    """Renderer that numbers its expositions; each takes a while."""
 
     def __init__(self):
         self.begun_at = []
@@ -25,7 +25,7 @@ class Renderer:
 
 
 async def test_scrapes_at_the_same_time_share_one_exposition():
-    """Of each form one is rendered, for whoever asked before it began."""
+    """One exposition of each format is rendered for all scrapes that came before it began."""
     renderer = Renderer()
     turns = ScrapeTurns(renderer)
     answers = await asyncio.gather(*(turns.scrape(form) for form in [TEXT, OPEN] * 50))
@@ -34,7 +34,7 @@ async def test_scrapes_at_the_same_time_share_one_exposition():
 
 
 async def test_a_scrape_never_gets_what_was_begun_before_it_asked():
-    """Who asks while one is being rendered waits for the next."""
+    """A scrape that comes during a rendering waits for the next one."""
     renderer = Renderer()
     turns = ScrapeTurns(renderer)
     first = asyncio.create_task(turns.scrape(TEXT))
@@ -45,7 +45,7 @@ async def test_a_scrape_never_gets_what_was_begun_before_it_asked():
 
 
 async def test_the_next_rendering_pauses_four_times_as_long():
-    """Scrapes without end take a fifth of the time at most; the first one waits for nothing."""
+    """Continuous scrapes take at most a fifth of the time, and the first one does not wait."""
     renderer = Renderer()
     turns = ScrapeTurns(renderer)
     for _ in range(3):
@@ -55,7 +55,7 @@ async def test_the_next_rendering_pauses_four_times_as_long():
 
 
 async def test_an_error_is_told_and_the_next_scrape_works():
-    """A rendering that fails fails for those who waited for it."""
+    """A failed rendering fails the scrapes that waited for it, and no later ones."""
 
     class Failing(Renderer):
         async def scrape(self, accept=""):

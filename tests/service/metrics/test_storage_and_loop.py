@@ -1,4 +1,4 @@
-"""What calls to the storage take and come to, and how late the event loop is."""
+"""Durations and outcomes of calls to the storage, and the lag of the event loop."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ from tests.service.metrics.scraping import scraped, summed
 
 
 def of(samples, operation):
-    """Calls by what became of them; zeros left out."""
+    """Return the calls of an operation by outcome, without zeros."""
     return {
         key[3].removeprefix("outcome="): value
         for key, value in samples.items()
@@ -27,7 +27,7 @@ def of(samples, operation):
 
 
 async def test_each_call_is_measured_by_operation_and_backend():
-    """Retries are calls of their own; every call has a duration."""
+    """Each retry counts as a call, and every call has a duration."""
     clock, inner = ManualClock(), ControlledStorage()
     storage = MeasuredStorage(inner, "shelf", clock)
     registry = make_registry(storage, clock)
@@ -58,7 +58,7 @@ async def test_each_call_is_measured_by_operation_and_backend():
     (asyncio.CancelledError(), "cancelled"),
 ])  # fmt: skip
 async def test_what_becomes_of_a_call_is_counted_and_raised(error, outcome):
-    """Nothing is swallowed."""
+    """The wrapper counts the error of a call by outcome and raises it."""
     inner = ControlledStorage()
     inner.before["get_bucket_snapshot_segments"] = failing(error)
     storage = MeasuredStorage(inner, "shelf", ManualClock())
@@ -70,7 +70,7 @@ async def test_what_becomes_of_a_call_is_counted_and_raised(error, outcome):
 
 
 class Loop:
-    """Turns when it is told to."""
+    """Event loop whose timers fire when the test says so."""
 
     def __init__(self):
         self.now_s = 0.0
@@ -90,7 +90,7 @@ class Loop:
 
 
 async def test_the_lag_of_the_loop_is_what_it_is_late_by():
-    """It asks anew after each turn, and not after the stop."""
+    """The lag is measured again after each timer, and not after a stop."""
     loop, lag = Loop(), Histogram((0.01, 0.1))
     look = LoopLag(lag)
     look._ask(loop)
@@ -105,7 +105,7 @@ async def test_the_lag_of_the_loop_is_what_it_is_late_by():
 
 
 async def test_the_space_that_a_storage_takes_is_shown_and_not_that_of_one_without_bounds(tmp_path):
-    """It is asked once at the start and then in the background; where it cannot say there is no sample."""
+    """The space is read at the start and then in the background; a storage without bounds has no sample."""
     clock = ManualClock()
     storage = MeasuredStorage(SqliteStorage(tmp_path / "tracker.db"), "sqlite", clock)
     registry = make_registry(storage, clock)

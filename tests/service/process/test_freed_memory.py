@@ -1,4 +1,4 @@
-"""Freed memory goes back to the system after work, rarely during it, and never for nothing."""
+"""Freed memory is returned to the system after work, rarely during it, and not without work."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ from tests.repository.project_tree import ROOT
 
 
 class Process:
-    """Processor time as the test says, and how often memory was given back."""
+    """Process with controlled processor time, which counts how often memory is returned."""
 
     def __init__(self) -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
@@ -27,17 +27,17 @@ class Process:
         self.given_back += 1
 
     async def looks(self, count: int, *, cpu_s: float) -> int:
-        """Let it look so often, using so much time before each look; how often memory was given back meanwhile."""
+        """Run ``count`` checks with this processor time before each, and return how often memory was returned."""
         before = self.given_back
         for _ in range(count):
             self.cpu_s += cpu_s
             self.clock.advance(LOOK_MS)
-        await asyncio.get_running_loop().run_in_executor(None, int)  # one thread: what came before has ended
+        await asyncio.get_running_loop().run_in_executor(None, int)  # one thread: earlier work has ended
         return self.given_back - before
 
 
 async def test_memory_goes_back_once_when_work_has_ended():
-    """Not while it goes on, and not again until there was more."""
+    """Memory is not returned during work, and not again before there was more work."""
     process = Process()
     process.freed.start()
     assert await process.looks(5, cpu_s=1.0) == 0
@@ -48,7 +48,7 @@ async def test_memory_goes_back_once_when_work_has_ended():
 
 
 async def test_a_process_that_never_rests_gives_back_every_five_minutes():
-    """What was drained long ago must not stay for ever."""
+    """Memory that was freed long ago is returned even during continuous work."""
     process = Process()
     process.freed.start()
     assert await process.looks(LOOKS_MAX - 1, cpu_s=1.0) == 0
@@ -57,7 +57,7 @@ async def test_a_process_that_never_rests_gives_back_every_five_minutes():
 
 
 async def test_nobody_looks_after_a_stop_or_before_a_start():
-    """And both may be said twice."""
+    """No check runs before a start or after a stop, and both may be called twice."""
     process = Process()
     process.cpu_s = 10.0
     assert process.clock.next_timer_in_ms() is None
@@ -71,7 +71,7 @@ async def test_nobody_looks_after_a_stop_or_before_a_start():
 
 
 async def test_a_c_library_without_the_call_is_left_alone():
-    """Nobody looks for nothing."""
+    """With a C library without ``malloc_trim`` no check runs."""
     clock = ManualClock()
     FreedMemory(clock=clock, give_back=None).start()
     assert clock.next_timer_in_ms() is None
@@ -82,7 +82,7 @@ GLIBC_ONLY = pytest.mark.skipif(trim_of_this_process() is None, reason="this C l
 
 @GLIBC_ONLY
 def test_what_lies_between_held_blocks_goes_back():
-    """Of 100 MB in blocks too small for mappings of their own, every thousandth is held."""
+    """Memory between blocks in use is returned: here one in a thousand small blocks stays in use."""
     program = """
 import os
 from pathlib import Path
@@ -101,7 +101,7 @@ print(before - resident())
 @GLIBC_ONLY
 @pytest.mark.parametrize(("environment", "arena_count"), [({}, 2), ({"MALLOC_ARENA_MAX": "1"}, 1)])
 def test_all_other_threads_allocate_in_one_arena(environment, arena_count):
-    """Unless the environment asks for another number of them."""
+    """All other threads share one arena, unless the environment sets the number of arenas."""
     program = """
 import ctypes, os, threading
 from delayed_tracker.service.process.freed_memory import allocate_in_two_arenas
@@ -128,7 +128,7 @@ print(arena_count())
 
 
 def said_by(program: str, environment: dict[str, str] | None = None) -> int:
-    """The number that a program prints in a process of its own."""
+    """Run a program in a process of its own, and return the number that it prints."""
     given = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")} | (environment or {})
     command = [sys.executable, "-c", program]
     return int(subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, check=True).stdout)

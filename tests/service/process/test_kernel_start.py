@@ -1,4 +1,4 @@
-"""A first start answers while a child process compiles, and never waits for it."""
+"""A first start answers while a child process compiles, and does not wait for it."""
 
 import asyncio
 import importlib
@@ -43,7 +43,7 @@ FAILS = "raise SystemExit('no compiler here')"
 
 
 class Sums:
-    """A module of one kernel, and the child process that compiles it."""
+    """A module with one kernel, and the child process that compiles it."""
 
     def __init__(self, directory: Path):
         self.child = COMPILES.format(directory=str(directory))
@@ -76,7 +76,7 @@ def cache(tmp_path):
 
 
 async def test_calls_are_answered_while_a_child_compiles(sums, cache):
-    """Then they run machine code; the next start finds it."""
+    """Calls run machine code after the compilation, and the next start finds it in the cache."""
     starting = KernelStart(sums.kernels, child=["-c", sums.child])
     with capture_logs() as logs:
         await starting.start()
@@ -93,7 +93,7 @@ async def test_calls_are_answered_while_a_child_compiles(sums, cache):
 
 
 async def test_a_start_with_everything_cached_says_nothing(sums, cache):
-    """No process is started."""
+    """A start with a full cache logs nothing and starts no process."""
     sums.kernels.load()
     later = KernelStart(importlib.reload(sums.module).KERNELS, child=["-c", FAILS])
     with capture_logs() as logs:
@@ -104,7 +104,7 @@ async def test_a_start_with_everything_cached_says_nothing(sums, cache):
 
 
 async def test_a_child_that_fails_is_replaced_by_a_thread(sums, cache):
-    """The log says what it said."""
+    """After a failure of the child a thread compiles, and the log has the child's error output."""
     starting = KernelStart(sums.kernels, child=["-c", FAILS])
     with capture_logs() as logs:
         await starting.start()
@@ -129,7 +129,7 @@ async def test_what_a_child_compiled_before_it_failed_is_used(sums, cache):
 
 @pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc/self").is_dir(), reason="root can write anywhere else")
 async def test_without_a_place_for_a_cache_the_child_writes_to_a_temporary_directory(sums, tmp_path, monkeypatch):
-    """Nothing is left of it."""
+    """The temporary directory is removed afterwards."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     with cached_in("/proc/self/nowhere"):
@@ -146,7 +146,7 @@ async def test_without_a_place_for_a_cache_the_child_writes_to_a_temporary_direc
 
 
 async def test_a_stop_ends_the_child(sums, cache):
-    """Calls that are under way go on as they are written."""
+    """Calls in progress go on in Python after the child has ended."""
     starting = KernelStart(sums.kernels, child=["-c", WAITS])
     await starting.start()
     await asyncio.wait_for(starting.stop(), 10)
@@ -155,7 +155,7 @@ async def test_a_stop_ends_the_child(sums, cache):
 
 
 async def test_the_child_ends_with_the_service_that_started_it(tmp_path):
-    """A service that is killed cannot stop it."""
+    """The child ends by itself if the service is killed."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

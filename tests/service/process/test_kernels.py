@@ -1,4 +1,4 @@
-"""Kernels of the service are loaded before its first call."""
+"""The kernels of the service are loaded before its first call."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ print(sorted(set(sys.modules) - before))
 
 
 def test_the_first_call_imports_nothing():
-    """Whoever waits for it would wait for that, too."""
+    """The first call does not wait for an import."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", FIRST_USE], cwd=ROOT, capture_output=True, text=True, check=True
     )

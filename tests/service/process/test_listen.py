@@ -1,4 +1,4 @@
-"""Listening sockets: ports chosen by the system, and errors that say which key to change."""
+"""Listening sockets: ports chosen by the system, and errors that name the key to change."""
 
 import pytest
 
@@ -16,7 +16,7 @@ async def test_port_zero_comes_back_as_the_port_in_use(host: str):
 
 
 async def test_address_in_use_names_key_and_address():
-    """A second listener is refused, with the key to change and how."""
+    """A second listener is refused, with the key to change and the remedy."""
     listener, bound = await listen("httpListenAddress", Address("127.0.0.1", 0))
     with listener, pytest.raises(AddressInUse) as caught:
         await listen("grpcListenAddress", bound)
@@ -25,7 +25,7 @@ async def test_address_in_use_names_key_and_address():
 
 
 async def test_released_address_can_be_bound_again():
-    """A restart is not refused because of the process before it."""
+    """A restart can bind the address that the earlier process has released."""
     listener, bound = await listen("httpListenAddress", Address("127.0.0.1", 0))
     listener.close()
     again, _ = await listen("httpListenAddress", bound)
@@ -39,13 +39,13 @@ async def test_address_of_another_machine_is_unusable():
 
 
 async def test_unknown_host_is_unusable():
-    """A host name that resolves to nothing is named."""
+    """The error names a host name that does not resolve."""
     with pytest.raises(AddressUnusable, match=r"no-such-host\.invalid"):
         await listen("grpcListenAddress", Address("no-such-host.invalid", 1))
 
 
 async def test_addresses_of_a_host_are_counted():
-    """An address is one; a name may stand for several, and an unknown one is an error that names the key."""
+    """An address counts as one, a name may stand for several, and an unknown name is an error with the key."""
     assert await address_count("grpcListenAddress", Address("127.0.0.1", 0)) == 1
     assert await address_count("grpcListenAddress", Address("localhost", 0)) >= 1
     with pytest.raises(AddressUnusable, match=r"grpcListenAddress=no\.such\.host\.invalid:0"):

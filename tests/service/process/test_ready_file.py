@@ -1,4 +1,4 @@
-"""The ready file: unusable places are refused before anything is opened, and a leftover keeps nothing from closing."""
+"""The ready file: unusable paths are refused before anything is opened, and a leftover does not prevent the close."""
 
 import os
 
@@ -9,7 +9,7 @@ from delayed_tracker.service.process.ready_file import ReadyFile
 
 
 def test_it_appears_whole_and_disappears(tmp_path):
-    """Beside it nothing is left; a stale one is gone once the service begins to start."""
+    """The file leaves no other file beside it, and a stale one is removed when the service begins to start."""
     path = tmp_path / "ready.json"
     path.write_text("stale")
     ready = ReadyFile(path)
@@ -33,7 +33,7 @@ def test_it_appears_whole_and_disappears(tmp_path):
     ],
 )
 def test_a_place_that_cannot_be_written_is_refused_at_once(tmp_path, name, said):
-    """The error has the option, the path and what to do."""
+    """The error has the option, the path and the remedy."""
     (tmp_path / "directory").mkdir()
     (tmp_path / "file").touch()
     with pytest.raises(InvalidInput, match=f"--ready-file: .*{said}: name a file in a directory that"):
@@ -42,14 +42,14 @@ def test_a_place_that_cannot_be_written_is_refused_at_once(tmp_path, name, said)
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_read_only_directory_is_refused_at_once(tmp_path):
-    """Not when everything has been opened."""
+    """The refusal comes before anything is opened."""
     tmp_path.chmod(0o555)
     with pytest.raises(InvalidInput, match="Permission denied"):
         ReadyFile(tmp_path / "ready").prepare()
 
 
 def test_that_it_cannot_be_removed_keeps_nothing_from_closing(tmp_path, written_log):
-    """It is a warning: the service still has its storage to close."""
+    """A failed removal is a warning, so the storage is still closed."""
     log = written_log("json", "info")
     path = tmp_path / "ready"
     ready = ReadyFile(path)
@@ -60,7 +60,7 @@ def test_that_it_cannot_be_removed_keeps_nothing_from_closing(tmp_path, written_
 
 
 def test_without_a_file_nothing_is_done():
-    """The option may be left out."""
+    """The option may be omitted."""
     ready = ReadyFile(None)
     ready.prepare()
     ready.write("{}")

@@ -1,4 +1,4 @@
-"""SIGHUP: settings are read again, and the service goes on."""
+"""SIGHUP makes a running service read its settings again."""
 
 import asyncio
 import dataclasses
@@ -22,7 +22,7 @@ MEMORY = Settings(storage_url="memory:", grpc_listen_address="127.0.0.1:0", http
 
 
 def test_reloadable_keys_take_effect_and_others_are_named():
-    """What needs a restart keeps its old value."""
+    """A key that needs a restart keeps its old value and is named."""
     reload = Reload.of(Settings(), Settings(retry_after_ms=7, log_level="debug", worker_threads=5))
     assert reload.settings == Settings(retry_after_ms=7, log_level="debug")
     assert set(reload.changed) == {"retryAfterMillis", "logLevel"}
@@ -30,14 +30,14 @@ def test_reloadable_keys_take_effect_and_others_are_named():
 
 
 def test_values_that_do_not_fit_those_that_stay_are_refused():
-    """A larger batch needs larger messages, and their size needs a restart."""
+    """A larger batch needs larger messages, whose size needs a restart."""
     wanted = Settings(batch_positions_max=1_000_000, grpc_message_bytes_max=64 * 2**20)
     with pytest.raises(InvalidInput, match="batchPositionsMax"):
         Reload.of(Settings(), wanted)
 
 
 async def reload_line(server: TrackerServer, read) -> dict:
-    """The log line of one reload."""
+    """Return the log line of one reload."""
     reloader = Reloader(read, current=lambda: server.settings, apply=server.apply)
     with capture_logs() as lines:
         running = asyncio.create_task(reloader.run())
@@ -52,7 +52,7 @@ async def reload_line(server: TrackerServer, read) -> dict:
 
 
 async def test_limits_hold_for_the_next_call():
-    """A running service refuses by the new bound, and again by the old one after the next reload."""
+    """A running service applies the new limit, and the old one again after the next reload."""
     server = TrackerServer(MEMORY)
     bound = await server.start()
     try:
@@ -70,7 +70,7 @@ async def test_limits_hold_for_the_next_call():
 
 
 async def test_an_error_leaves_everything_as_it_was():
-    """One line says what is wrong with the configuration; the service needs no working file to go on."""
+    """One line describes the error in the configuration, and the settings in force stay."""
     server = TrackerServer(MEMORY)
 
     def read() -> Settings:
@@ -85,7 +85,7 @@ async def test_an_error_leaves_everything_as_it_was():
 
 
 async def test_without_a_place_to_read_from_it_is_ignored():
-    """A service that was given its settings in code says so and goes on."""
+    """A service whose settings were given in code logs that it ignores the signal."""
     server = TrackerServer(MEMORY)
     line = await reload_line(server, None)
     assert line["event"].startswith("SIGHUP ignored")
@@ -94,7 +94,7 @@ async def test_without_a_place_to_read_from_it_is_ignored():
 
 @pytest.mark.slow
 async def test_a_hangup_neither_kills_nor_leaves_the_ready_file(tmp_path: Path):
-    """The service rereads its file, logs by the new level, keeps its ready file, and stops in order afterwards."""
+    """The service reads its file again, logs by the new level, keeps its ready file, and stops in order afterwards."""
     conf = tmp_path / "tracker.conf"
     conf.write_text("logLevel=debug\n")
     async with serving_process(tmp_path, "--config", str(conf)) as service, asyncio.timeout(60):

@@ -1,4 +1,4 @@
-"""Pages of trackers, open and on disk."""
+"""Pages of trackers, open and stored."""
 
 import grpc
 import pytest
@@ -24,7 +24,7 @@ async def pages(service, **kwargs):
 
 
 async def test_rows_tell_what_is_open_and_what_only_stored(service):
-    """Ascending by topic and subscription; counts only of what is loaded."""
+    """Rows are ascending by topic and subscription, and only open trackers have counts."""
     assert await pages(service) == [[]]
     await opened(service, ref("b", "y"))
     epoch = await opened(service, ref("b", "x"))
@@ -44,7 +44,7 @@ async def test_rows_tell_what_is_open_and_what_only_stored(service):
 
 
 async def test_pages_cover_everything_once(service):
-    """Whatever the page size, and names of any script or punctuation."""
+    """Pages of any size contain every tracker once, with names of any script or punctuation."""
     topics = [f"persistent://t/n/{name}" for name in ("ä", "b", '"', "%2F", "\U0001f600")]
     for topic in topics:
         await opened(service, ref(topic))
@@ -56,7 +56,7 @@ async def test_pages_cover_everything_once(service):
 
 
 async def test_a_prefix_selects_topics(service):
-    """From the beginning of the topic's name, not from its middle."""
+    """A prefix matches only the beginning of a topic's name."""
     for topic in ("persistent://a/n/t", "persistent://b/n/t", "x-persistent://a/n/t"):
         await opened(service, ref(topic))
     assert await pages(service, topic_prefix="persistent://a/") == [[("persistent://a/n/t", "s")]]
@@ -64,7 +64,7 @@ async def test_a_prefix_selects_topics(service):
 
 
 async def test_a_tracker_that_goes_between_two_pages_shifts_nothing(service):
-    """The next page begins behind the last row of the one before, be that row there or not."""
+    """The next page begins behind the last row of the one before, even if that row is gone."""
     epochs = {topic: await opened(service, ref(topic)) for topic in "abcd"}
     first = await service.stub.ListTrackers(pb.ListTrackersRequest(page_size=2))
     assert [row.tracker.topic for row in first.trackers] == ["a", "b"]
@@ -85,7 +85,7 @@ OPERATORS_CALLS = (
 
 @pytest.mark.parametrize(("method", "request_type"), OPERATORS_CALLS)
 async def test_a_tracker_that_nobody_has_open_is_told_from_one_that_is_not_there(service, method, request_type):
-    """Whoever opens a mistyped name gets an empty tracker, and whoever opens a stored one fences its dispatcher."""
+    """The error distinguishes a stored tracker from an unknown one, since opening either has different effects."""
     call = getattr(service.stub, method)
     epoch = await opened(service, ref("a"))
     await service.stub.CloseTracker(pb.CloseTrackerRequest(tracker=ref("a"), epoch=epoch))
@@ -105,7 +105,7 @@ async def test_a_tracker_that_nobody_has_open_is_told_from_one_that_is_not_there
 
 
 async def test_a_tracker_that_was_deleted_is_not_there(service):
-    """Its epoch stays on record, which makes it no tracker."""
+    """A deleted tracker is not found, though its epoch stays on record."""
     await opened(service, ref("a"))
     await service.stub.DeleteTracker(pb.DeleteTrackerRequest(tracker=ref("a")))
     error, _, _ = await refused(service.stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=ref("a"))))
@@ -113,7 +113,7 @@ async def test_a_tracker_that_was_deleted_is_not_there(service):
 
 
 async def test_a_storage_that_cannot_tell_changes_no_error(service):
-    """It is asked once, and only for what operators call: dispatchers open the tracker next."""
+    """The storage is queried once, and only for calls of operators, since dispatchers open the tracker next."""
     service.storage.before["trackers"] = failing(*[StorageUnavailable("out of reach")] * 9)
     error, info, _ = await refused(service.stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=ref("a"))))
     assert (error.code(), info.reason) == (grpc.StatusCode.NOT_FOUND, "TRACKER_NOT_OPEN")

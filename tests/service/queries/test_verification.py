@@ -1,4 +1,4 @@
-"""Verifying snapshots: what it finds, what it must not take for rubbish, and that it changes and opens nothing."""
+"""Verifying snapshots: its findings, the snapshots it must not report, and that it changes and opens nothing."""
 
 import asyncio
 import dataclasses
@@ -20,7 +20,7 @@ async def epoch(service):
 
 @pytest.fixture
 async def far(service, epoch):
-    """Twelve positions 500 ms apart in a stored bucket of six segments, and one more in memory."""
+    """Add twelve positions 500 ms apart in a stored bucket of six segments, and one more in memory."""
     far = service.clock.now_ms() + FAR_MS
     await service.stub.AddMessages(add(epoch, *((far + 500 * entry, 1, entry) for entry in range(COUNT))))
     await seal(service, epoch)
@@ -38,7 +38,7 @@ async def verified(service):
 
 
 async def orphan(service, epoch):
-    """A snapshot that nobody knows."""
+    """Store a snapshot that no catalogue names."""
 
     async def one():
         yield b"segment"
@@ -49,7 +49,7 @@ async def orphan(service, epoch):
 
 
 async def test_sound_snapshots_have_no_problems(service, epoch, far):
-    """What was read is counted; consumed positions do not matter."""
+    """The verdict counts all rows of a snapshot, also those of consumed positions."""
     await service.stub.CancelMessages(pb.CancelMessagesRequest(tracker=REF, epoch=epoch, ledger_ids=[1], entry_ids=[0]))
     before = await stats_of(service)
     found = await verified(service)
@@ -62,7 +62,7 @@ async def test_sound_snapshots_have_no_problems(service, epoch, far):
 
 @pytest.mark.parametrize("entry", range(7))
 async def test_a_flipped_byte_is_found_wherever_it_is(service, far, entry):
-    """In the metadata or any segment, even if the storage's own checksum did not notice."""
+    """Damage in the metadata or any segment is found, even if the storage's own checksum did not detect it."""
     stored = service.storage.inner._snapshots[1]
     flipped = bytearray(stored.entries[entry])
     flipped[-1] ^= 1
@@ -74,7 +74,7 @@ async def test_a_flipped_byte_is_found_wherever_it_is(service, far, entry):
 
 
 async def test_missing_and_orphaned_snapshots_are_named(service, epoch, far):
-    """A pointer without a snapshot, and a snapshot without a pointer."""
+    """An entry without a snapshot and a snapshot without an entry are both reported."""
     unknown = await orphan(service, epoch)
     await service.storage.inner.delete_bucket_snapshot(1)
     found = await verified(service)
@@ -84,7 +84,7 @@ async def test_missing_and_orphaned_snapshots_are_named(service, epoch, far):
 
 
 async def test_a_catalogue_that_contradicts_its_snapshot_is_found(service, epoch, far):
-    """Summary, range and consumed positions are checked against what the rows say."""
+    """Summary, range and consumed positions are compared with the rows."""
     storage = service.storage.inner
     (entry,) = (await storage.list(*KEY)).entries
     for change, words in (
@@ -101,7 +101,7 @@ async def test_a_catalogue_that_contradicts_its_snapshot_is_found(service, epoch
 
 
 async def test_what_is_drained_during_a_verification_is_left_out(service, epoch, far):
-    """A snapshot that went away in the ordinary course of things is no problem."""
+    """A snapshot that is deleted during the verification is not reported."""
     service.storage.before["get_bucket_snapshot_metadata"] = gate = Gate()
     verifying = service.stub.VerifySnapshots(pb.VerifySnapshotsRequest(tracker=REF))
     await until(lambda: gate.held_count == 1)
@@ -112,10 +112,10 @@ async def test_what_is_drained_during_a_verification_is_left_out(service, epoch,
 
 
 class TestNotOpen:
-    """A tracker that nobody has open is verified from its catalogue alone."""
+    """A tracker that is not open is verified from its catalogue alone."""
 
     async def test_what_is_stored_is_verified_and_nothing_is_opened(self, service, epoch, far):
-        """No epoch is spent on it, and problems and orphans are found as ever."""
+        """Problems and orphans are found without a new epoch."""
         await service.stub.CloseTracker(pb.CloseTrackerRequest(tracker=REF, epoch=epoch))
         unknown = await orphan(service, epoch)
         found = await verified(service)
@@ -129,12 +129,12 @@ class TestNotOpen:
         assert "missing" in verdict.problems[0]
 
     async def test_what_nobody_ever_opened_is_not_found(self, service):
-        """A slip in a name must not look like a sound tracker."""
+        """A mistyped name is an error and not an empty result."""
         _, info, _ = await refused(verified(service))
         assert info.reason == "TRACKER_NOT_OPEN"
 
     async def test_one_that_is_being_recovered_is_verified_too(self, service, epoch, far):
-        """The operator need not wait for it. What its sweep is about to delete is no finding."""
+        """During a recovery snapshots are verified, and those that the recovery will delete are not reported."""
         await service.stub.CloseTracker(pb.CloseTrackerRequest(tracker=REF, epoch=epoch))
         unknown = await orphan(service, epoch)
         service.storage.before["delete_bucket_snapshot"] = gate = Gate()
@@ -148,11 +148,11 @@ class TestNotOpen:
 
 
 class TestUnderWay:
-    """A snapshot is no orphan while this service is about to catalogue it, or to delete it."""
+    """A snapshot is not an orphan while this service is about to catalogue or delete it."""
 
     @pytest.mark.parametrize(("when", "operation"), [("after", "create_bucket_snapshot"), ("before", "replace")])
     async def test_one_that_is_not_yet_catalogued(self, service, epoch, far, when, operation):
-        """Created, but its id has not arrived yet, or its entry is on its way."""
+        """A snapshot is not reported while its creation or its catalogue entry is in flight."""
         gate = getattr(service.storage, when)[operation] = Gate()
         await seal(service, epoch)
         await until(lambda: gate.held_count == 1)
@@ -163,7 +163,7 @@ class TestUnderWay:
         gate.open()
 
     async def test_one_that_is_catalogued_during_the_look(self, service, epoch, far):
-        """The catalogue's answer is older than the switch to the new bucket."""
+        """A snapshot is not reported if the catalogue was read before its entry was written."""
         service.storage.after["list"] = looks = _HeldAt(2)
         verifying = asyncio.create_task(verified(service))
         service.storage.before["list_bucket_snapshots"] = listing = Gate()
@@ -183,7 +183,7 @@ class TestUnderWay:
 
     @pytest.mark.parametrize("waiting", [True, False])
     async def test_one_that_is_not_yet_deleted(self, service, epoch, far, waiting):
-        """Its entry is gone; its deletion is under way, or ends during the look."""
+        """A snapshot without an entry is not reported while its deletion is in flight, or if it ends meanwhile."""
         service.storage.before["delete_bucket_snapshot"] = gate = Gate()
         service.storage.after["list_bucket_snapshots"] = listed = _HeldAt(1)
         clearing = asyncio.create_task(_cleared(service, epoch))
@@ -206,7 +206,7 @@ async def _cleared(service, epoch):
 
 
 class _HeldAt(Gate):
-    """A gate that holds only one of those who come, counted from 1."""
+    """Gate that holds only one of its callers, counted from 1."""
 
     def __init__(self, number):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Settings: their defaults, ranges, and how values must fit together."""
+"""Settings: their defaults, their ranges, and the combinations of values."""
 
 import dataclasses
 
@@ -20,7 +20,7 @@ def ids(rows):
 
 
 def test_defaults_of_pulsars_keys_are_pulsars():
-    """A configuration that names no key behaves as broker.conf's defaults do."""
+    """A configuration that names no key behaves as with broker.conf's defaults."""
     values = Settings().by_key()
     assert values["delayedDeliveryTickTimeMillis"] == 1000
     assert values["isDelayedDeliveryDeliverAtTimeStrict"] is False
@@ -36,14 +36,14 @@ def test_defaults_of_pulsars_keys_are_pulsars():
 
 
 def test_defaults_give_the_cores_default_limits():
-    """The defaults of the core and of its shell do not drift from the configuration's."""
-    # The core alone reads nothing that is not near; here a read is a round trip to a storage.
+    """The defaults of the core and the service equal those of the settings."""
+    # The core alone reads only near segments; in the service a read is a round trip to a storage.
     assert Settings().tracker_limits() == TrackerLimits(load_indexes_min=256)
     assert Settings().service_limits() == ServiceLimits()
 
 
 def test_every_limit_of_the_service_can_be_configured():
-    """Each limit of the shell takes its value from a key of its own."""
+    """Each limit of the service takes its value from a key of its own."""
     given = {
         "batch_positions_max": 11,
         "poll_messages_max": 12,
@@ -133,7 +133,7 @@ def test_numbers_outside_their_range_are_refused(field: str, declared: SettingKe
 
 
 def test_zero_is_no_legal_segment_size():
-    """-1 stands for unlimited; the numbers between it and the range do not."""
+    """-1 stands for unlimited, and the numbers between it and the range are refused."""
     Settings(max_indexes_per_segment=-1)
     with pytest.raises(InvalidInput, match="1 to 2147483647, or -1"):
         Settings(max_indexes_per_segment=0)
@@ -141,7 +141,7 @@ def test_zero_is_no_legal_segment_size():
 
 @pytest.mark.parametrize(("field", "declared"), NOT_BUILT, ids=ids(NOT_BUILT))
 def test_keys_without_their_feature_accept_only_the_default(field: str, declared: SettingKey):
-    """A known key whose feature does not exist says so instead of being ignored."""
+    """A key whose feature does not exist yet is refused with that reason instead of being ignored."""
     declared.check(declared.default)
     other = {bool: not declared.default, int: 7, str: "something"}[type(declared.default)]
     with pytest.raises(InvalidInput) as caught:
@@ -160,13 +160,13 @@ def test_keys_without_their_feature_accept_only_the_default(field: str, declared
     ],
 )
 def test_trackers_have_short_names_and_pulsars_class_names(name: str, kind: TrackerKind):
-    """A broker.conf names classes, people need not."""
+    """Both the class names of a broker.conf and short names are accepted."""
     _, declared = setting_fields()["delayedDeliveryTrackerFactoryClassName"]
     assert Settings(tracker_factory=declared.parse(name)).tracker_limits().kind is kind
 
 
 def test_an_unknown_tracker_is_refused_with_the_names_that_work():
-    """A class of somebody's own cannot be loaded here."""
+    """Other tracker classes cannot be loaded."""
     _, declared = setting_fields()["delayedDeliveryTrackerFactoryClassName"]
     with pytest.raises(InvalidInput, match="give one of bucket, in-memory, "):
         declared.parse("com.example.TrackerFactory")
@@ -182,14 +182,14 @@ def test_an_unknown_tracker_is_refused_with_the_names_that_work():
     ],
 )
 def test_values_that_contradict_each_other_name_both_keys(fields: dict[str, int], key: str):
-    """Each of two values may be legal alone; the error says which one to change and what it collides with."""
+    """If two values are legal alone but contradict each other, the error names the key to change and the other one."""
     with pytest.raises(InvalidInput, match="lower this or raise that") as caught:
         dataclasses.replace(Settings(), **fields)
     assert caught.value.field == key
 
 
 def test_storage_url_needs_a_scheme():
-    """A bare path is not a storage URL."""
+    """A path without a scheme is not a storage URL."""
     with pytest.raises(InvalidInput, match=r"bucketSnapshotStorageUrl.*sqlite:"):
         Settings(storage_url="data/tracker.db")
 
@@ -213,7 +213,7 @@ def test_addresses_read_and_print_alike(text: str, address: Address):
     "text", ["", "7650", "127.0.0.1", "127.0.0.1:", ":7650", "host:65536", "::1:7650", "[]:1", "a b:1", "[h]:1", "h:x"]
 )
 def test_malformed_addresses_are_refused(text: str):
-    """The error shows what an address looks like."""
+    """The error shows an example of an address."""
     with pytest.raises(InvalidInput, match=r"grpcListenAddress.*127\.0\.0\.1:7650"):
         Settings(grpc_listen_address=text)
 
@@ -228,6 +228,6 @@ def test_keys_are_unique_and_documented():
 
 
 def test_service_listens_on_loopback_by_default():
-    """Nobody outside this machine reaches a service that was not configured for it."""
+    """By default other machines cannot reach the service."""
     assert Settings().grpc_address.host == "127.0.0.1"
     assert Settings().http_address.host == "127.0.0.1"

@@ -1,4 +1,4 @@
-"""The syntax of broker.conf: what Java's Properties read, our parser reads alike."""
+"""The syntax of broker.conf: the parser reads it as Java's Properties do."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def pairs(text: str) -> list[tuple[str, str]]:
     ],
 )
 def test_one_line_reads_as_java_reads_it(line: str, pair: tuple[str, str]):
-    """Separators, blanks and escapes mean what they mean in a properties file."""
+    """Separators, blanks and escapes have the meaning of a properties file."""
     assert pairs(line) == [pair]
 
 
@@ -57,7 +57,7 @@ def test_line_numbers_count_every_kind_of_line_end():
 
 
 def test_byte_order_mark_is_no_part_of_the_first_key():
-    """A file saved with a byte order mark reads like one without."""
+    """A file with a byte order mark reads like one without."""
     assert parse_properties("a=1".encode("utf-8-sig")) == [Assignment(1, "a", "1")]
 
 
@@ -71,18 +71,18 @@ def test_byte_order_mark_is_no_part_of_the_first_key():
     ],
 )
 def test_malformed_lines_are_named(content: bytes, line: int, remedy: str):
-    """What cannot be read is an error with its line and a remedy."""
+    """An unreadable line is an error with its number and a remedy."""
     with pytest.raises(MalformedLine, match=remedy) as caught:
         parse_properties(content)
     assert caught.value.line == line
 
 
 def test_repeated_keys_are_all_given():
-    """The parser keeps the order; whoever builds the settings lets the last one win."""
+    """The parser keeps repeated keys in order; the loader uses the last one."""
     assert pairs("a=1\na=2") == [("a", "1"), ("a", "2")]
 
 
 def test_a_file_that_is_no_text_is_refused_as_a_whole():
-    """Whoever named the database by mistake is told so, instead of what its bytes would be as keys."""
+    """The error states that the file is not text, instead of listing its bytes as keys."""
     with pytest.raises(MalformedLine, match="line 2: this is no text file"):
         parse_properties(b"SQLite format 3\n\0\x10\0")

@@ -1,4 +1,4 @@
-"""Where settings come from, and what is said when they do not hold."""
+"""Sources of settings, and the errors of invalid ones."""
 
 from pathlib import Path
 
@@ -22,14 +22,14 @@ def problems(*args, **kwargs) -> list[str]:
 
 
 def test_without_sources_every_value_is_the_default():
-    """No file and no environment give the defaults, and each origin says so."""
+    """Without a file and an environment every value is the default, with that origin."""
     loaded = load_settings()
     assert loaded.settings == Settings()
     assert {row.origin for row in loaded.rows()} == {"default"}
 
 
 def test_later_sources_override_earlier_ones(tmp_path: Path):
-    """Default, file, environment, command line: each wins over the one before, and is named as the origin."""
+    """Each source overrides the one before and is named as the origin: default, file, environment, command line."""
     path = conf(tmp_path, "# ours\nlogLevel=debug\nlogFormat=json\ntrackersMax=5\n")
     loaded = load_settings(
         path,
@@ -45,7 +45,7 @@ def test_later_sources_override_earlier_ones(tmp_path: Path):
 
 
 def test_last_assignment_of_a_key_wins(tmp_path: Path):
-    """As in broker.conf, repeating a key is legal and the last line counts."""
+    """A key may be repeated, and its last line counts, as in broker.conf."""
     loaded = load_settings(conf(tmp_path, "trackersMax=1\ntrackersMax=2\n"))
     assert loaded.settings.trackers_max == 2
     assert loaded.origins["trackersMax"].endswith(":2")
@@ -67,13 +67,13 @@ def test_environment_names_ignore_case_and_underscores(name: str):
 
 
 def test_two_spellings_of_one_variable_are_an_error():
-    """Which of them would win is nothing anybody should have to know."""
+    """Two variables for one key are refused, because neither takes precedence."""
     rows = problems(environ={"TRACKER_LOG_LEVEL": "info", "TRACKER_logLevel": "debug"})
     assert rows == ["environment TRACKER_logLevel: logLevel=debug: TRACKER_LOG_LEVEL is set too: unset one of the two"]
 
 
 def test_variables_that_kubernetes_sets_are_no_settings():
-    """A Kubernetes service named tracker does not keep the process in its pods from starting."""
+    """The process starts in pods of a Kubernetes service named tracker."""
     environ = {
         "TRACKER_SERVICE_HOST": "10.0.0.1",
         "TRACKER_SERVICE_PORT": "7650",
@@ -85,7 +85,7 @@ def test_variables_that_kubernetes_sets_are_no_settings():
 
 
 def test_unknown_key_names_file_line_value_and_nearest_key(tmp_path: Path):
-    """A typo is answered with the key it was probably meant to be."""
+    """The error suggests the key that is most similar to a misspelt one."""
     path = conf(tmp_path, "\n# tick\ndelayedDeliveryTickTimeMilis=500\n")
     assert problems(path) == [
         f"{path}:3: delayedDeliveryTickTimeMilis=500: there is no such key; did you mean delayedDeliveryTickTimeMillis?"
@@ -93,7 +93,7 @@ def test_unknown_key_names_file_line_value_and_nearest_key(tmp_path: Path):
 
 
 def test_unknown_key_like_none_points_to_the_list(tmp_path: Path):
-    """A key that resembles nothing is not answered with a guess."""
+    """The error suggests no key if none is similar."""
     path = conf(tmp_path, "zookeeperServers=a:2181")
     assert problems(path) == [
         f"{path}:1: zookeeperServers=a:2181: there is no such key: see conf/tracker.conf for those there are"
@@ -112,7 +112,7 @@ def test_unknown_key_like_none_points_to_the_list(tmp_path: Path):
     ],
 )
 def test_only_near_keys_are_suggested(key: str, nearest: str | None):
-    """What many keys begin with makes none of them a likely one."""
+    """A common prefix does not make keys similar."""
     hint = f"; did you mean {nearest}?" if nearest else ": see conf/tracker.conf for those there are"
     assert problems(overrides={key: "1"}) == [f"command line: {key}=1: there is no such key{hint}"]
 
@@ -127,18 +127,18 @@ def test_only_near_keys_are_suggested(key: str, nearest: str | None):
     ],
 )
 def test_a_line_without_an_equals_sign_is_said_so(tmp_path: Path, line: str, remedy: str):
-    """As it was written: nobody looks for a key that is a word of a sentence."""
+    """A line without a sign is quoted as written, and its words are not searched for keys."""
     path = conf(tmp_path, f"\n{line}\n")
     assert problems(path) == [f"{path}:2: {line}: {remedy}"]
 
 
 def test_a_key_that_is_separated_by_a_blank_or_a_colon_is_one(tmp_path: Path):
-    """Java reads it, so it is no fault here."""
+    """A key that is separated by a blank or a colon is accepted, as in Java."""
     assert load_settings(conf(tmp_path, "logLevel debug\nlogFormat: json")).settings.log_level == "debug"
 
 
 def test_unknown_variable_and_override_are_errors_too():
-    """No source is read less strictly than another."""
+    """Unknown keys are errors in every source."""
     assert problems(environ={"TRACKER_LOGLEVLE": "debug"}, overrides={"loglevel": "debug"}) == [
         "environment TRACKER_LOGLEVLE: LOGLEVLE=debug: there is no such key; did you mean logLevel?",
         "command line: loglevel=debug: there is no such key; did you mean logLevel?",
@@ -166,20 +166,20 @@ def test_unknown_variable_and_override_are_errors_too():
     ],
 )
 def test_bad_values_name_file_line_value_and_remedy(tmp_path: Path, line: str, remedy: str):
-    """Whatever is wrong with a value, the message says where it stands and what would be right."""
+    """The message has the place of the value and the remedy."""
     path = conf(tmp_path, f"# first\n{line}\n")
     (row,) = problems(path)
     assert row.startswith(f"{path}:2: {line}: {remedy}")
 
 
 def test_all_problems_are_reported_at_once(tmp_path: Path):
-    """One start is enough to learn everything that is wrong."""
+    """One start reports all problems."""
     path = conf(tmp_path, "trackersMax=0\nnonsense=1\nlogLevel=loud\n")
     assert len(problems(path, environ={"TRACKER_LOGFORMAT": "xml"})) == 4
 
 
 def test_overridden_values_are_not_judged(tmp_path: Path):
-    """A bad value that another source replaces does no harm."""
+    """A bad value that another source overrides is no error."""
     loaded = load_settings(conf(tmp_path, "trackersMax=0\n"), environ={"TRACKER_TRACKERS_MAX": "3"})
     assert loaded.settings.trackers_max == 3
 
@@ -218,7 +218,7 @@ advertisedAddress=again
 
 
 def test_a_broker_conf_is_accepted_as_it_is(tmp_path: Path):
-    """Our keys are taken, what is the broker's own affair is listed once each; the other sources override it."""
+    """Keys of the service are used, each other key is listed once, and other sources override the broker.conf."""
     broker_conf = tmp_path / "broker.conf"
     broker_conf.write_text(BROKER_CONF, encoding="utf-8")
     ours = conf(tmp_path, "delayedDeliveryTickTimeMillis=250\n")
@@ -256,13 +256,13 @@ def test_a_broker_conf_is_accepted_as_it_is(tmp_path: Path):
     ],
 )
 def test_slips_and_bad_values_are_errors_in_a_broker_conf_too(tmp_path: Path, line: str, remedy: str):
-    """Ignoring them would deliver at another time than whoever wrote them expects."""
+    """Misspelt keys are errors, because ignoring them would change delivery times."""
     path = conf(tmp_path, f"advertisedAddress=lab\n{line}\n")
     (row,) = problems(broker_conf=path)
     assert row.startswith(f"{path}:2: {line}: {remedy}")
 
 
 def test_a_broker_conf_that_cannot_be_read_is_named(tmp_path: Path):
-    """With the option that named it."""
+    """The error names the option."""
     (row,) = problems(broker_conf=tmp_path / "absent.conf")
     assert row.startswith("command line: --broker-conf=")

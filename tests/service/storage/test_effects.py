@@ -1,4 +1,4 @@
-"""Effects against a storage that is slow, fails, lies about failing, or belongs to somebody else."""
+"""Effects with a storage that is slow, fails, reports failures wrongly, or belongs to another process."""
 
 import asyncio
 from concurrent.futures import Future
@@ -41,7 +41,7 @@ async def _unavailable(*_args, **_kwargs):
 
 
 def _seal_one(host, epoch, clock):
-    """Ledger 1 becomes a bucket, because ledger 2 begins."""
+    """Seal ledger 1 by adding to ledger 2."""
     host.add(epoch, bucketful(clock.now_ms(), 1, delay_ms=FAR_MS))
     host.add(epoch, indexes(clock.now_ms(), (2, 0, 2 * FAR_MS)))
 
@@ -59,7 +59,7 @@ async def _catalogued_ids(storage):
 
 
 async def test_a_sealed_bucket_is_stored_and_catalogued(opened, clock, storage):
-    """Object first, then the pointer, with a summary that spares recovery the snapshot."""
+    """The object is stored before its catalogue entry, whose summary spares recovery a read of the snapshot."""
     host, epoch = opened
     _seal_one(host, epoch, clock)
     await settle()
@@ -72,7 +72,7 @@ async def test_a_sealed_bucket_is_stored_and_catalogued(opened, clock, storage):
 
 
 async def test_hiccups_of_the_storage_are_retried(opened, clock, storage):
-    """Two failures in a row cost two pauses, not the snapshot."""
+    """Two failures in a row cause two pauses, but no failed snapshot."""
     host, epoch = opened
     storage.before["create_bucket_snapshot"] = failing(_down(), _down())
     storage.before["replace"] = failing(_down(), _down())
@@ -85,7 +85,7 @@ async def test_hiccups_of_the_storage_are_retried(opened, clock, storage):
 
 
 async def test_a_bucket_that_cannot_be_stored_stays_in_memory_and_is_tried_again(opened, clock, storage):
-    """A failed create loses nothing: positions stay, are delivered from memory, and the store is repeated (row 20)."""
+    """A failed create loses nothing: positions are delivered from memory, and the store is repeated (row 20)."""
     host, epoch = opened
     storage.before["create_bucket_snapshot"] = _unavailable
     host.add(epoch, bucketful(clock.now_ms(), 1, delay_ms=5_000))
@@ -101,7 +101,7 @@ async def test_a_bucket_that_cannot_be_stored_stays_in_memory_and_is_tried_again
 
 
 async def test_row_34_a_pointer_written_though_reported_failed_is_removed_again(opened, clock, storage):
-    """The catalogue write is applied and reported as failed, for good: pointer and object go, positions stay."""
+    """If a catalogue write is applied but reported as failed, entry and object are removed, and positions stay."""
     host, epoch = opened
     storage.after["replace"] = failing(_down(), _down(), _down())
     _seal_one(host, epoch, clock)
@@ -116,7 +116,7 @@ async def test_row_34_a_pointer_written_though_reported_failed_is_removed_again(
 
 
 async def test_a_pointer_that_could_not_be_removed_goes_with_the_next_catalogue_write(opened, clock, storage):
-    """While the storage is away nothing can be undone; the next write removes the debris in the same step."""
+    """The next catalogue write removes what a failed storage has left in the catalogue."""
     host, epoch = opened
     storage.after["replace"] = failing(_down(), _down(), _down())
     storage.before["replace"] = failing(None, None, None, *[_down()] * 3)
@@ -132,7 +132,7 @@ async def test_a_pointer_that_could_not_be_removed_goes_with_the_next_catalogue_
 
 
 async def test_a_snapshot_of_before_a_clear_is_removed_again(opened, clock, storage, registry):
-    """Row 8: clear while a create hangs answers at once; the late create leaves nothing behind."""
+    """A clear answers while a create hangs, and the late create leaves nothing behind (row 8)."""
     host, epoch = opened
     storage.before["create_bucket_snapshot"] = gate = Gate()
     _seal_one(host, epoch, clock)
@@ -150,7 +150,7 @@ async def test_a_snapshot_of_before_a_clear_is_removed_again(opened, clock, stor
 
 
 async def test_a_snapshot_catalogued_while_the_clear_waits_is_removed_in_its_turn(opened, clock, storage, registry):
-    """The pointer is written and its answer is late: the clear's own write waits for it, and then both are gone."""
+    """The clear's write waits for a catalogue write in flight, and then both snapshots are gone."""
     host, epoch = opened
     gate = Gate()
 
@@ -174,7 +174,7 @@ async def test_a_snapshot_catalogued_while_the_clear_waits_is_removed_in_its_tur
 
 
 async def test_clear_answers_only_when_it_is_durable(opened, clock, storage, registry):
-    """While the storage is away, clear waits (and tries again); it does not promise."""
+    """While the storage is unavailable a clear waits and tries again."""
     host, epoch = opened
     _seal_one(host, epoch, clock)
     await settle()
@@ -191,7 +191,7 @@ async def test_clear_answers_only_when_it_is_durable(opened, clock, storage, reg
 
 
 async def test_a_waiting_clear_is_told_when_the_tracker_closes(opened, clock, storage, registry):
-    """Nobody waits for what will not happen."""
+    """A clear that waits ends with an error when the tracker closes."""
     _, epoch = opened
     storage.before["replace"] = _unavailable
     clear = asyncio.create_task(registry.clear(KEY, epoch))
@@ -204,7 +204,7 @@ async def test_a_waiting_clear_is_told_when_the_tracker_closes(opened, clock, st
 
 
 async def test_a_drained_bucket_leaves_catalogue_and_storage(opened, clock, storage):
-    """With its last position gone, pointer and object go, in this order; a failure is tried again."""
+    """After the last position first the entry and then the object are deleted; a failure is tried again."""
     host, epoch = opened
     host.add(epoch, bucketful(clock.now_ms(), 1, delay_ms=5_000))
     host.add(epoch, indexes(clock.now_ms(), (2, 0, FAR_MS)))
@@ -220,7 +220,7 @@ async def test_a_drained_bucket_leaves_catalogue_and_storage(opened, clock, stor
 
 
 async def test_a_load_that_fails_is_tried_again_and_delivers_once(opened, clock, storage):
-    """Row 20: the storage is away when a segment is wanted; later it is read, once."""
+    """A segment that cannot be read is read once later, and delivered once (row 20)."""
     host, epoch = opened
     _seal_one(host, epoch, clock)
     await settle()
@@ -238,7 +238,7 @@ async def test_a_load_that_fails_is_tried_again_and_delivers_once(opened, clock,
     [(SnapshotNotFound("gone"), "snapshots_missing"), (SnapshotCorrupt("bad CRC"), "snapshots_corrupt")],
 )
 async def test_a_lost_snapshot_is_counted_and_asks_for_a_replay(opened, clock, storage, error, counter):
-    """What is gone is counted; the tracker says so, and what is offered again is tracked."""
+    """A lost snapshot is counted, the tracker requires a replay, and positions added again are tracked."""
     host, epoch = opened
     _seal_one(host, epoch, clock)
     await settle()
@@ -251,7 +251,7 @@ async def test_a_lost_snapshot_is_counted_and_asks_for_a_replay(opened, clock, s
 
 
 async def test_undecodable_segments_are_a_lost_snapshot(opened, clock, storage):
-    """Bytes with a good checksum that do not decode are corrupt all the same."""
+    """Segments that do not decode are corrupt, even with a correct checksum."""
     host, epoch = opened
     _seal_one(host, epoch, clock)
     await settle()
@@ -267,7 +267,7 @@ async def test_undecodable_segments_are_a_lost_snapshot(opened, clock, storage):
 
 
 async def test_a_catalogue_owned_by_somebody_else_fences_this_tracker(opened, clock, storage, registry):
-    """A newer epoch in the catalogue: nothing of ours is left there, polls end, and the tracker is closed here."""
+    """With a newer epoch in the catalogue no entry of this tracker remains, polls end, and it is closed here."""
     host, epoch = opened
     poll = asyncio.create_task(host.poll(epoch, max_count=1, wait_ms=60_000, lease_ms=1_000))
     await storage.inner.replace(*KEY, remove=(), add=(), epoch=epoch + 5)
@@ -283,7 +283,7 @@ async def test_a_catalogue_owned_by_somebody_else_fences_this_tracker(opened, cl
 
 
 async def test_an_epoch_of_our_own_does_not_close_the_tracker(opened, clock, storage, registry):
-    """A store that a reopen overtakes fails, and is repeated under the new epoch; nothing is lost or doubled."""
+    """A store that a new open overtakes fails and is repeated under the new epoch, without loss or duplicates."""
     host, epoch = opened
     storage.before["create_bucket_snapshot"] = gate = Gate()
     _seal_one(host, epoch, clock)
@@ -299,7 +299,7 @@ async def test_an_epoch_of_our_own_does_not_close_the_tracker(opened, clock, sto
 
 
 async def test_a_bug_in_an_effect_is_reported_and_made_known(opened, clock, storage):
-    """An exception nobody foresaw is a failed effect for the core, and an event for the loop's handler."""
+    """An unexpected exception is a failed effect for the core, and goes to the event loop's exception handler."""
     host, epoch = opened
     seen = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: seen.append(context["exception"]))
@@ -315,7 +315,7 @@ async def test_a_bug_in_an_effect_is_reported_and_made_known(opened, clock, stor
 async def test_row_27_a_storage_with_30_s_latency_for_one_tracker_does_not_delay_another(
     opened, clock, storage, registry
 ):
-    """Any number of slow effects of one tracker: another one adds, seals, loads, polls and opens meanwhile."""
+    """While one tracker's effects take 30 s, another tracker adds, seals, loads, polls and opens without delay."""
     slow, slow_epoch = opened
 
     async def slow_for_one(*args, **kwargs):
@@ -337,7 +337,7 @@ async def test_row_27_a_storage_with_30_s_latency_for_one_tracker_does_not_delay
     await elapse(clock, 5_040)
     assert len(rows(await host.poll(other.epoch, max_count=9, wait_ms=0, lease_ms=0))) == 5
     assert slow.counters.snapshots_stored == 0
-    # The slow one answers as well: effects are never waited for.
+    # The slow tracker answers as well, since calls do not wait for effects.
     assert slow.add(slow_epoch, indexes(clock.now_ms(), (99, 0, FAR_MS))).added_count == 1
     await elapse(clock, 2_000_000)
     assert slow.counters.snapshots_stored == 29
@@ -350,7 +350,7 @@ async def _after_30_s(clock):
 
 
 async def test_stores_that_hang_do_not_keep_due_segments_from_being_loaded(opened, clock, storage):
-    """Each kind of effect has slots of its own."""
+    """Stores in flight do not use the slots of loads."""
     host, epoch = opened
     host.add(epoch, bucketful(clock.now_ms(), 1, delay_ms=10_000))
     host.add(epoch, indexes(clock.now_ms(), (2, 0, FAR_MS)))
@@ -365,7 +365,7 @@ async def test_stores_that_hang_do_not_keep_due_segments_from_being_loaded(opene
 
 
 async def test_rows_22_and_47_sealing_holds_up_neither_verbs_nor_stats(storage, clock):
-    """While a bucket is being built elsewhere, every position is visible and every reading answers."""
+    """While a bucket is being built in a thread, every position is visible and every query answers."""
     workers = _HeldExecutor()
     registry = make_registry(storage, clock, workers=workers)
     await registry.start()
@@ -385,7 +385,7 @@ async def test_rows_22_and_47_sealing_holds_up_neither_verbs_nor_stats(storage, 
 
 
 class _HeldExecutor:
-    """Runs nothing until told to."""
+    """Executor that runs functions when the test says so."""
 
     def __init__(self):
         self._waiting = []
@@ -405,7 +405,7 @@ class _HeldExecutor:
             future.set_result(function(*args, **kwargs))
 
     async def working(self, awaitable):
-        """What it answers, with everything run meanwhile that it asks for."""
+        """Return the result of an awaitable, and run all functions that it submits."""
         task = asyncio.ensure_future(awaitable)
         while not task.done():
             await settle()
@@ -417,7 +417,7 @@ class _HeldExecutor:
 
 
 async def test_a_conflict_deletes_the_object_at_once(opened, clock, storage):
-    """A store refused by the catalogue leaves no orphan."""
+    """A store that the catalogue refuses leaves no orphan."""
     host, epoch = opened
     storage.before["replace"] = failing(SnapshotConflict("newer epoch"))
     host.owner = "tests"

@@ -1,4 +1,4 @@
-"""Bytes of requests and answers in a running service: what counts, what waits, and what is refused."""
+"""Bytes of requests and answers in a running service: counted, waiting and refused calls."""
 
 import asyncio
 
@@ -37,12 +37,12 @@ def answers(service):
 
 
 def rows(service, count, *, delay_ms=10_000):
-    """Rows to add, due at the same time."""
+    """Return rows to add, due at the same time."""
     return [(service.clock.now_ms() + delay_ms, 1, entry) for entry in range(count)]
 
 
 async def test_a_call_is_read_when_there_is_room_for_its_request(service, requests):
-    """Until then it waits, and calls of methods that have room are answered."""
+    """A call waits for room for its request, while calls of other methods are answered."""
     epoch = await opened(service)
     held = requests.hold("AddMessages", 3 * SEAT)
     waiting = service.stub.AddMessages(add(epoch, (2**42, 1, 1)))
@@ -54,7 +54,7 @@ async def test_a_call_is_read_when_there_is_room_for_its_request(service, reques
 
 
 async def test_a_call_for_which_there_is_no_room_in_time_is_overloaded():
-    """It is told when to try again, and nothing of it was read."""
+    """A call without room in time is refused with a time to retry, and its request is not read."""
     limits = ServiceLimits(
         message_bytes_max=SEAT, request_bytes_in_flight_max=SEAT, receive_max_ms=20, retry_after_ms=7
     )
@@ -69,7 +69,7 @@ async def test_a_call_for_which_there_is_no_room_in_time_is_overloaded():
 
 
 async def test_a_request_that_does_not_arrive_gives_its_seat_back():
-    """A caller that begins a call and sends nothing keeps nobody out for long."""
+    """A call whose request does not arrive gives its seat to others."""
     limits = ServiceLimits(message_bytes_max=SEAT, request_bytes_in_flight_max=SEAT, receive_max_ms=20)
     async with running_service(service_limits=limits) as service, grpc.aio.insecure_channel(service.address) as channel:
         silent = channel.stream_unary(ADD)()
@@ -80,7 +80,7 @@ async def test_a_request_that_does_not_arrive_gives_its_seat_back():
 
 
 async def test_a_call_without_a_request_is_refused(service):
-    """A client that is no client of the API ends its call at once."""
+    """A call that ends without a request is refused."""
     async with grpc.aio.insecure_channel(service.address) as channel:
         call = channel.stream_unary(ADD)()
         await call.done_writing()
@@ -90,7 +90,7 @@ async def test_a_call_without_a_request_is_refused(service):
 
 
 async def test_a_waiting_poll_holds_no_more_than_its_request(service, requests):
-    """Ten thousand of them take a megabyte or two."""
+    """A waiting poll counts only with the bytes of its request, so ten thousand take a megabyte or two."""
     epoch = await opened(service)
     request = poll(epoch, wait_ms=60_000)
     waiting = service.stub.PollScheduledMessages(request)
@@ -101,7 +101,7 @@ async def test_a_waiting_poll_holds_no_more_than_its_request(service, requests):
 
 
 async def test_a_stream_holds_nothing_while_it_waits_for_its_next_message(service, requests):
-    """What it has sent counts until the next is asked for, and no longer."""
+    """A message of a stream counts only until the next one is read."""
     epoch = await opened(service)
     stream = service.stub.AddMessagesStream()
     for entry in range(2):
@@ -113,7 +113,7 @@ async def test_a_stream_holds_nothing_while_it_waits_for_its_next_message(servic
 
 
 async def test_a_stream_that_sends_nothing_leaves_its_seat(service, requests):
-    """Its message is taken whenever it comes."""
+    """A silent stream gives its seat back, and its next message is still read."""
     service.registry.calls.receiving.seat_seconds = 0.05
     epoch = await opened(service)
     stream = service.stub.AddMessagesStream()
@@ -125,7 +125,7 @@ async def test_a_stream_that_sends_nothing_leaves_its_seat(service, requests):
 
 
 async def test_a_stream_is_held_back_while_there_is_no_room(service, requests):
-    """It is not refused: its next message is read when there is room again."""
+    """A stream without room is not refused; its next message is read when there is room."""
     epoch = await opened(service)
     with requests.hold("ImportSnapshots", 4 * SEAT):
         stream = service.stub.AddMessagesStream()
@@ -138,7 +138,7 @@ async def test_a_stream_is_held_back_while_there_is_no_room(service, requests):
 
 
 async def test_a_stream_too_many_is_refused(service):
-    """Those that are open go on."""
+    """A stream above the limit is refused, and open streams go on."""
     epoch = await opened(service)
     streams = [service.stub.AddMessagesStream() for _ in range(2)]
     await until(lambda: service.registry.calls.receiving.stream_count == 2)
@@ -152,7 +152,7 @@ async def test_a_stream_too_many_is_refused(service):
 
 @pytest.mark.slow
 async def test_an_answer_counts_until_its_caller_has_taken_it(service, answers):
-    """A caller that reads nothing is seen in what is in flight."""
+    """The answer to a caller that does not read counts as in flight."""
     epoch = await opened(service)
     await service.stub.AddMessages(add(epoch, *rows(service, 60_000)))
     request = pb.ContainsMessagesRequest(tracker=REF, ledger_ids=[1] * 60_000, entry_ids=range(60_000))
@@ -166,7 +166,7 @@ async def test_an_answer_counts_until_its_caller_has_taken_it(service, answers):
 
 
 async def test_a_poll_whose_answer_has_no_room_takes_nothing(service, answers):
-    """Answers that nobody takes fill the room: what is due stays for the next poll."""
+    """While untaken answers fill the room, a poll takes no positions, and they stay for the next poll."""
     epoch = await opened(service)
     await service.stub.AddMessages(add(epoch, *rows(service, 5)))
     service.clock.advance(20_000)
@@ -177,7 +177,7 @@ async def test_a_poll_whose_answer_has_no_room_takes_nothing(service, answers):
 
 
 async def test_methods_that_list_wait_for_room_for_their_answers(service, answers):
-    """Each may need as much as an answer may have."""
+    """A method that lists waits until there is room for the largest answer."""
     held = answers.hold("ListTrackers", 3 * SEAT)
     listing = service.stub.ListTrackers(pb.ListTrackersRequest())
     await until(lambda: answers.waiting_count == 1)
@@ -186,7 +186,7 @@ async def test_methods_that_list_wait_for_room_for_their_answers(service, answer
 
 
 async def test_a_page_of_trackers_fits_into_an_answer():
-    """Long names make pages shorter than asked for, and the pages cover everything once."""
+    """Long names make pages shorter than requested, and the pages contain everything once."""
     limits = ServiceLimits(message_bytes_max=10_000, request_bytes_in_flight_max=MIB)
     async with running_service(service_limits=limits) as service:
         topics = [f"{number}{'n' * 1_900}" for number in range(5)]

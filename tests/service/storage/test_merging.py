@@ -1,4 +1,4 @@
-"""Merges as the runner performs them: the merged snapshot, and what is left behind whatever fails."""
+"""Merges by the runner: the merged snapshot, and the storage after any failure."""
 
 import asyncio
 import random
@@ -37,7 +37,7 @@ SEAL_NUMBER = 8
 
 @dataclass
 class Reported:
-    """What the runner told; ``known`` is what the core answers."""
+    """Record of the results of the runner; ``known`` is the core's answer."""
 
     known: bool = True
     epoch: int = EPOCH
@@ -87,7 +87,7 @@ class Bench:
         self.next_effect_id = 1
 
     async def put(self, sealed: SealedIndexes) -> int:
-        """A snapshot, catalogued."""
+        """Store and catalogue a snapshot, and return its id."""
         encoded = encode_snapshot(sealed)
         bucket_id = await self.storage.create_bucket_snapshot(
             encoded.metadata, _each(encoded.segments), bucket_key="k", topic=KEY[0], cursor=KEY[1], epoch=1
@@ -139,7 +139,7 @@ def _bucket(ledger, count=10, *, step_ms=30) -> SealedIndexes:
 
 
 async def _two(bench):
-    """Two catalogued snapshots as sources."""
+    """Return two catalogued snapshots as sources."""
     await bench.storage.inner.start()
     buckets = [_bucket(1), _bucket(2)]
     return [_source(await bench.put(sealed), sealed) for sealed in buckets]
@@ -151,7 +151,7 @@ async def _two(bench):
     ).filter(lambda buckets: any(alive for rows in buckets for _, alive in rows))
 )
 def test_the_merged_snapshot_is_the_seal_of_what_counts(buckets):
-    """To the byte: metadata, segments, and the summary in the catalogue."""
+    """Metadata, segments and catalogue summary of a merge equal those of a seal of the same rows, to the byte."""
     asyncio.run(_merge_equals_seal(buckets))
 
 
@@ -184,12 +184,12 @@ async def _merge_equals_seal(buckets):
     summary = decode_summary(entry.summary)
     assert (summary.bits, summary.snapshot_bytes) == (live, snapshot_bytes)
     assert summary.bounds.max_deliver_at_ms.tolist() == expected.bounds.max_deliver_at_ms.tolist()
-    # The sources' objects are the core's to delete, after it has switched.
+    # The core deletes the sources' objects, after it has switched to the merged one.
     assert await bench.stored_ids() == [*(source.bucket_id for source in sources), bucket_id]
 
 
 async def test_hiccups_are_retried_and_the_second_pass_begins_anew():
-    """A create that fails half-way takes its segments from the first again."""
+    """A create that fails in the middle reads its segments again from the first."""
     bench = Bench()
     sources = await _two(bench)
     bench.storage.before["get_bucket_snapshot_segments"] = failing(None, StorageUnavailable("down"))
@@ -204,7 +204,7 @@ async def test_hiccups_are_retried_and_the_second_pass_begins_anew():
 
 @pytest.mark.parametrize("operation", ["get_bucket_snapshot_segments", "create_bucket_snapshot", "list", "replace"])
 async def test_a_merge_that_cannot_be_finished_changes_nothing(operation):
-    """Row 15: whatever step fails for good, the sources are what the catalogue names, and the result is gone."""
+    """If any step fails permanently, the catalogue still names the sources, and the result is gone (row 15)."""
     bench = Bench()
     sources = await _two(bench)
     before = await bench.catalogued()
@@ -218,7 +218,7 @@ async def test_a_merge_that_cannot_be_finished_changes_nothing(operation):
 
 
 async def test_a_catalogue_write_applied_though_reported_failed_is_taken_back():
-    """The sources' own entries come back, as they were."""
+    """If a catalogue write is applied but reported as failed, the entries of the sources are restored unchanged."""
     bench = Bench()
     sources = await _two(bench)
     before = await bench.catalogued()
@@ -230,7 +230,7 @@ async def test_a_catalogue_write_applied_though_reported_failed_is_taken_back():
 
 
 async def test_what_cannot_be_taken_back_now_goes_with_the_next_catalogue_write():
-    """Meanwhile the catalogue names the merged snapshot, which is whole. A source deleted then does not come back."""
+    """Until the next catalogue write the complete merged snapshot counts, and a source deleted then stays deleted."""
     bench = Bench()
     sources = await _two(bench)
     first, second = await bench.catalogued()
@@ -246,7 +246,7 @@ async def test_what_cannot_be_taken_back_now_goes_with_the_next_catalogue_write(
 
 
 async def test_what_cannot_be_taken_back_now_is_taken_back_at_the_close():
-    """The last chance before the next recovery."""
+    """The close restores the entries, since it is the last write before the next recovery."""
     bench = Bench()
     sources = await _two(bench)
     before = await bench.catalogued()
@@ -259,7 +259,7 @@ async def test_what_cannot_be_taken_back_now_is_taken_back_at_the_close():
 
 
 async def test_a_merge_that_the_core_has_forgotten_is_taken_back():
-    """An epoch has passed: what became of the sources is for the new one to say."""
+    """A merge of an earlier epoch is taken back, since the new epoch decides about the sources."""
     bench = Bench()
     sources = await _two(bench)
     before = await bench.catalogued()
@@ -271,7 +271,7 @@ async def test_a_merge_that_the_core_has_forgotten_is_taken_back():
 
 
 async def test_a_merge_under_an_old_epoch_is_fenced():
-    """Somebody else owns the catalogue: nothing of ours stays in it."""
+    """A merge under an old epoch leaves nothing in the catalogue of the new owner."""
     bench = Bench()
     sources = await _two(bench)
     before = await bench.catalogued()
@@ -284,10 +284,10 @@ async def test_a_merge_under_an_old_epoch_is_fenced():
 
 
 class TestUnfitSources:
-    """Row 15 again: what cannot be read whole must not be merged, and the others stay."""
+    """Sources that cannot be read completely are not merged, and the others stay (row 15)."""
 
     async def test_a_missing_one_is_named_and_counted(self):
-        """The core drops it and may merge the others."""
+        """The missing source is named and counted, so that the core can merge the others."""
         bench = Bench()
         sources = await _two(bench)
         await bench.storage.delete_bucket_snapshot(sources[1].bucket_id)
@@ -298,7 +298,7 @@ class TestUnfitSources:
 
     @pytest.mark.parametrize("fault", ["bytes", "order", "rows"])
     async def test_a_corrupt_one_is_named_and_counted(self, fault):
-        """Bytes that do not decode, segments out of order, a position without its row."""
+        """Bytes that do not decode, unordered segments and a position without its row make a source corrupt."""
         bench = Bench()
         sources = await _two(bench)
         encoded = list(encode_snapshot(_bucket(2)).segments)
@@ -312,7 +312,7 @@ class TestUnfitSources:
         assert (bench.counters.snapshots_missing, bench.counters.snapshots_corrupt) == (0, 1)
 
     async def test_one_that_vanishes_between_the_passes_leaves_no_half_snapshot(self):
-        """The storage passes the source's error on as it is."""
+        """The source's error ends the merge, and no partial snapshot remains."""
         bench = Bench()
         sources = await _two(bench)
 
@@ -326,7 +326,7 @@ class TestUnfitSources:
 
 
 async def test_a_merge_whose_metadata_would_not_fit_ends_in_the_first_pass():
-    """Nothing is written for it."""
+    """A merge with too large metadata writes nothing."""
     bench = Bench(snapshot_metadata_bytes_max=100)
     sources = await _two(bench)
     bench.storage.calls.clear()
@@ -336,7 +336,7 @@ async def test_a_merge_whose_metadata_would_not_fit_ends_in_the_first_pass():
 
 
 async def _peak_bytes(path, count):
-    """Memory at its highest while two snapshots of this many indexes are merged, over what the effect itself takes."""
+    """Return the peak memory of a merge of two snapshots of ``count`` indexes, above that of the effect itself."""
     bench = Bench(open_storage(f"sqlite:{path}"))
     await bench.storage.start()
     sources = []
@@ -362,8 +362,9 @@ async def _peak_bytes(path, count):
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [300_000, pytest.param(1_000_000, marks=pytest.mark.deep)])
 def test_memory_of_a_merge_does_not_depend_on_the_size_of_its_buckets(tmp_path, count):
-    """Two buckets of 10 thousand indexes each, and of 300 thousand or a million. So many times the rows cost their metadata, which has
-    a limit, and nothing else; the rows of one large bucket alone would take 7 or 24 MB.
+    """The memory of a merge grows only by the metadata, which is limited, and not by the rows.
+
+    The rows of one bucket of 300 thousand or a million indexes alone would take 7 or 24 MB.
     """
     small = asyncio.run(_peak_bytes(tmp_path / "small.db", 10_000))
     large = asyncio.run(_peak_bytes(tmp_path / "large.db", count))
@@ -373,7 +374,7 @@ def test_memory_of_a_merge_does_not_depend_on_the_size_of_its_buckets(tmp_path, 
 
 
 async def test_a_reader_takes_few_large_segments_and_many_small_ones():
-    """Reads aim at a size: the first is of one segment, and each is at most twice as many as the one before."""
+    """The first read is one segment, and each read is at most twice as large as the one before, up to a target size."""
     bench = Bench()
     await bench.storage.inner.start()
     sealed = _sealed(IndexColumns.of([(10 * entry, 1, entry) for entry in range(2_000)]), count_max=1)

@@ -1,4 +1,4 @@
-"""For which call something is done: request ids in log lines and in errors."""
+"""The identity of calls: request ids in log lines and in errors."""
 
 import io
 import json
@@ -20,7 +20,7 @@ from tests.service.harness.shell import failing, running_service, until
 
 @pytest.fixture
 def lines():
-    """What is logged from here on, as JSON objects; the set-up is undone afterwards."""
+    """Collect the log lines as JSON objects, and restore the logging configuration afterwards."""
     root, stream = logging.getLogger(), io.StringIO()
     handlers, level = root.handlers, root.level
     configure_logging("json", "info", stream=stream)
@@ -39,7 +39,7 @@ def request_id_in(error):
 
 
 async def test_lines_and_errors_of_a_call_carry_its_request_id(lines):
-    """The caller's, also in lines about what the call has started and not waited for."""
+    """Lines about work that goes on after the answer have the caller's id, too."""
     async with running_service() as service:
         request = pb.OpenTrackerRequest(tracker=REF, owner="tests")
         epoch = (await service.stub.OpenTracker(request, metadata=(("x-request-id", "open-1"),))).epoch
@@ -62,7 +62,7 @@ async def test_lines_and_errors_of_a_call_carry_its_request_id(lines):
 
 
 async def test_a_call_without_a_request_id_is_given_one(lines):
-    """The line and the error have the same."""
+    """A call without a request id gets one, which is equal in the log line and the error."""
     async with running_service() as service:
         service.storage.before["list"] = failing(ZeroDivisionError("a bug"))
         error, _, _ = await refused(service.stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="tests")))
@@ -75,12 +75,12 @@ async def test_a_call_without_a_request_id_is_given_one(lines):
 
 @pytest.mark.parametrize("given", ["", "x" * 129, "two words", "tab\t", b"bytes"])
 def test_ids_that_would_spoil_a_line_are_replaced(given):
-    """A caller cannot forge fields or fill the log."""
+    """An id with unusual characters or length is replaced, so that callers cannot forge fields or fill the log."""
     assert re.fullmatch("[0-9a-f]{32}", CallIdentity([("x-request-id", given)]).request_id)
 
 
 def test_an_id_is_made_once():
-    """Whoever asks again gets the same; metadata of other keys does not matter."""
+    """The id is generated once, and metadata of other keys is ignored."""
     identity = CallIdentity([("user-agent", "x")])
     assert identity.request_id == identity.request_id != CallIdentity([]).request_id
     assert CallIdentity([("x-request-id", "x" * 128)]).request_id == "x" * 128

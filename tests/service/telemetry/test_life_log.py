@@ -1,4 +1,4 @@
-"""What the log says about the life of trackers: golden lines, and how many of them."""
+"""Log lines of tracker events: their fields and their number."""
 
 import asyncio
 import dataclasses
@@ -38,7 +38,7 @@ def line(event, log_level="info", **fields):
 
 
 async def test_opening_taking_over_and_closing_are_a_line_each(registry):
-    """The same owner again has not taken over from anybody."""
+    """An open by the same owner is not logged as a takeover."""
     with capture_logs() as logs:
         for owner in ("one", "one", "two"):
             epoch = (await registry.open(KEY, owner=owner, mark_delete=None)).epoch
@@ -52,7 +52,7 @@ async def test_opening_taking_over_and_closing_are_a_line_each(registry):
 
 
 async def test_recovery_tells_how_long_it_took_and_what_was_there(registry, storage, clock):
-    """A tracker that holds nothing has nothing to recover, so only its open is told."""
+    """Recovery logs its duration and content; a tracker without content logs only its open."""
     epoch = (await registry.open(KEY, owner="tests", mark_delete=None)).epoch
     registry.host(KEY).add(epoch, bucketful(clock.now_ms(), 1))
     registry.host(KEY).seal(epoch)
@@ -73,14 +73,14 @@ async def test_recovery_tells_how_long_it_took_and_what_was_there(registry, stor
 
 
 async def test_losses_are_a_warning_with_their_count(registry, storage, clock):
-    """What could be read is there all the same."""
+    """A lost snapshot is a warning, and the other positions are tracked."""
     epoch = (await registry.open(KEY, owner="tests", mark_delete=None)).epoch
     for ledger, delay_ms in ((1, 5_000), (11, 5_000), (21, FAR_MS)):
         registry.host(KEY).add(epoch, bucketful(clock.now_ms(), ledger, delay_ms=delay_ms, step_ms=2_000))
         registry.host(KEY).seal(epoch)
         await settle()
     await registry.close_tracker(KEY, epoch)
-    clock.advance(6_000)  # of what became due meanwhile, recovery reads more than the summary
+    clock.advance(6_000)  # for indexes that became due meanwhile, recovery reads more than the summary
     storage.before["get_bucket_snapshot_metadata"] = failing(SnapshotCorrupt("bad checksum"))
     with capture_logs() as logs:
         await registry.open(KEY, owner="tests", mark_delete=None)
@@ -90,7 +90,7 @@ async def test_losses_are_a_warning_with_their_count(registry, storage, clock):
 
 
 async def test_clearing_moving_the_cursor_and_deleting_are_told():
-    """Whoever wonders where messages went finds the line."""
+    """Calls that remove messages are logged."""
     async with running_service() as service:
         with capture_logs() as logs:
             epoch = await opened(service)
@@ -111,7 +111,7 @@ async def test_clearing_moving_the_cursor_and_deleting_are_told():
 
 @pytest.mark.parametrize(("operation", "call"), [("get_bucket_snapshot_segments", 1), ("create_bucket_snapshot", 3)])
 async def test_a_merge_that_our_own_clear_fences_is_no_news(operation, call):
-    """Nobody took anything over, and its sources were deleted, not lost."""
+    """A merge that the service's own clear fences is not logged as a takeover or a loss."""
     clock, storage = ManualClock(), ControlledStorage()
     registry = make_registry(storage, clock, limits=dataclasses.replace(TINY, max_num_buckets=1))
     await registry.start()
@@ -140,7 +140,7 @@ async def test_a_merge_that_our_own_clear_fences_is_no_news(operation, call):
 
 
 async def test_a_foreign_writer_is_somebody_else(registry, storage, clock):
-    """That the tracker is lost to another process is a warning, once."""
+    """A takeover by another process is one warning."""
     epoch = (await registry.open(KEY, owner="tests", mark_delete=None)).epoch
     await storage.inner.replace(*KEY, remove=(), add=(), epoch=epoch + 1, writer="another process")
     with capture_logs() as logs:
@@ -153,7 +153,7 @@ async def test_a_foreign_writer_is_somebody_else(registry, storage, clock):
 
 
 async def test_the_end_of_trouble_is_told(registry, storage, clock):
-    """With how long it lasted; a success without trouble before is no line."""
+    """The end of a failure is logged with its duration; a success without an earlier failure is not logged."""
     epoch = (await registry.open(KEY, owner="tests", mark_delete=None)).epoch
     down = [StorageUnavailable("the disk is gone")] * 3
     storage.before["create_bucket_snapshot"] = failing(*down)
@@ -195,7 +195,7 @@ def test_events_have_budgets_of_their_own():
 
 
 async def test_a_stop_that_cuts_off_operations_says_so(registry, storage, clock):
-    """Nothing is lost by it; the grace period may be too short all the same."""
+    """A stop that cuts off operations is logged, because the grace period may be too short."""
     epoch = (await registry.open(KEY, owner="tests", mark_delete=None)).epoch
     storage.before["create_bucket_snapshot"] = Gate()
     registry.host(KEY).add(epoch, bucketful(clock.now_ms(), 1))

@@ -1,4 +1,4 @@
-"""Log lines: one form for ours and for libraries'."""
+"""Log lines: one format for the service and for libraries."""
 
 import io
 import json
@@ -34,7 +34,7 @@ def test_json_lines_are_objects_with_event_level_time_and_fields():
 
 
 def test_exceptions_stay_on_their_line_in_json():
-    """A traceback is a field, not lines of its own."""
+    """A traceback is a field of its line."""
     stream = io.StringIO()
     configure_logging("json", "info", stream=stream)
     try:
@@ -46,7 +46,7 @@ def test_exceptions_stay_on_their_line_in_json():
 
 
 def test_console_lines_are_plain_text_without_a_terminal():
-    """A redirected log holds no colour codes."""
+    """A redirected log has no colour codes."""
     stream = io.StringIO()
     configure_logging("console", "info", stream=stream)
     structlog.stdlib.get_logger("ours").info("ready", port=7650)
@@ -57,7 +57,7 @@ def test_console_lines_are_plain_text_without_a_terminal():
 
 
 def test_lines_below_the_level_are_dropped():
-    """The level holds for our lines and for libraries'; chatty libraries are held to warnings."""
+    """The level applies to the service and to libraries; lines of noisy libraries below a warning are dropped."""
     stream = io.StringIO()
     configure_logging("console", "info", stream=stream)
     structlog.stdlib.get_logger("ours").debug("hidden")
@@ -79,7 +79,7 @@ def test_configuring_again_replaces_the_former_setup():
 
 
 def written(written_log, log_format, tell):
-    """What is written of one event."""
+    """Return the lines that are written for one event."""
     stream = written_log(log_format, "debug")
     tell(structlog.stdlib.get_logger("ours"))
     return stream.getvalue()
@@ -87,7 +87,7 @@ def written(written_log, log_format, tell):
 
 @pytest.mark.parametrize("log_format", ["json", "console"])
 def test_a_traceback_shows_no_values_of_variables(written_log, log_format):
-    """Variables may hold a caller's credentials: the log has the place and the message only."""
+    """The log has the place and the message of an exception only, since variables may hold a caller's credentials."""
 
     def fails(credentials: str) -> None:
         raise ValueError(f"{len(credentials)} letters")
@@ -116,7 +116,7 @@ def test_a_traceback_shows_no_values_of_variables(written_log, log_format):
     ],
 )
 def test_no_line_is_longer_than_its_bound(written_log, log_format, fields):
-    """The longest fields lose their middle, and the line says how many bytes it lacks."""
+    """The longest fields lose their middle, and the line has the number of missing bytes."""
     line = written(written_log, log_format, lambda log: log.warning("large", topic="orders", **fields))
     assert len(line.encode()) <= LINE_BYTES_MAX + 1
     assert line.count("\n") == 1
@@ -126,7 +126,7 @@ def test_no_line_is_longer_than_its_bound(written_log, log_format, fields):
 
 @pytest.mark.parametrize("log_format", ["json", "console"])
 def test_a_record_with_an_exception_has_the_same_bound(written_log, log_format):
-    """A message of a megabyte and a hundred causes are cut like everything else, a library's too."""
+    """A message of a megabyte and a hundred causes are cut, in lines of libraries, too."""
 
     def fails(depth: int) -> None:
         try:
@@ -147,7 +147,7 @@ def test_a_record_with_an_exception_has_the_same_bound(written_log, log_format):
 
 
 def test_ordinary_lines_are_not_cut(written_log):
-    """What fits says nothing about sizes, and keeps its types."""
+    """A short line has no field about sizes, and its values keep their types."""
     line = written(written_log, "json", lambda log: log.info("ready", ports=[1, 2], topic="t" * 1_000, slow=True))
     row = json.loads(line)
     assert (row["ports"], row["topic"], row["slow"]) == ([1, 2], "t" * 1_000, True)
@@ -158,7 +158,7 @@ def test_ordinary_lines_are_not_cut(written_log):
     "hostile", ["\x1b[2J", "\x9b31m", "a\rb", "a\nb", "\u202egnp", "\u2066x", "\x7f", "\u2028", "\x00"]
 )
 def test_the_console_shows_control_characters_as_escapes(written_log, hostile):
-    """No name can clear the screen, begin a line of its own or turn text around, whichever field it stands in."""
+    """No field of a line can clear the screen, begin a line of its own or reverse text."""
 
     def tell(log):
         event = f"event {hostile}"
@@ -170,7 +170,7 @@ def test_the_console_shows_control_characters_as_escapes(written_log, hostile):
 
 
 def test_the_console_shows_an_exceptions_message_escaped_and_indented(written_log):
-    """Nothing that an exception quotes looks like a line of its own."""
+    """No text that an exception quotes looks like a line of its own."""
 
     def tell(log):
         log.error("failed", exc_info=ValueError("\x1b]0;title\x07\n2026-01-01 [info] forged"))
@@ -180,7 +180,7 @@ def test_the_console_shows_an_exceptions_message_escaped_and_indented(written_lo
 
 
 def test_gRPC_tells_nothing_about_clients_that_left(written_log):  # its name
-    """An answer that could not be sent is no error of the service; other errors of gRPC are logged."""
+    """An answer that could not be sent is not logged; other errors of gRPC are."""
     stream = written_log("json", "debug")
     logger = logging.getLogger("grpc._cython.cygrpc")
     for error in (grpc.aio.InternalError("Failed execute_batch"), ValueError("a bug")):
@@ -190,7 +190,7 @@ def test_gRPC_tells_nothing_about_clients_that_left(written_log):  # its name
 
 
 def test_a_line_that_cannot_be_made_is_told_without_its_arguments(written_log):
-    """Python would print a traceback and the arguments, whatever they hold."""
+    """A line that cannot be formatted is replaced by one without the arguments, which Python would print."""
     stream = written_log("json", "info")
     logging.getLogger("theirs").error("%d things", "secret")
     assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == ["log line lost: TypeError"]

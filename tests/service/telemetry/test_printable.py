@@ -1,4 +1,4 @@
-"""Text as people see it: what has no letter of its own is an escape, everything else stays as it is."""
+"""Text for people: characters that are not printable are escapes, and all others are unchanged."""
 
 import json
 
@@ -9,7 +9,7 @@ from delayed_tracker.service.telemetry.printable import printable, printable_jso
 
 @pytest.mark.parametrize("text", ["persistent://lab/main/orders", "Grüße, 漢字 und 🙂", "", "back\\slash", "100 %"])
 def test_letters_of_any_script_stay(text):
-    """Ordinary names are shown as users wrote them."""
+    """Names in any script are not changed."""
     assert printable(text) == printable_lines(text) == text
 
 
@@ -28,19 +28,19 @@ def test_letters_of_any_script_stay(text):
     ],
 )
 def test_control_and_formatting_characters_are_escapes(text, shown):
-    """None of them reaches a terminal, and each can be told from the others."""
+    """No control character reaches a terminal, and each has an escape of its own."""
     assert printable(text) == shown
 
 
 def test_lines_stay_lines_only_where_they_are_meant():
-    """A message of several lines keeps them; a name does not begin one."""
+    """A message of several lines keeps its line ends; a name has none."""
     assert printable_lines("one\ntwo\x1b") == "one\ntwo\\x1b"
     assert printable("one\ntwo") == "one\\ntwo"
 
 
 @pytest.mark.parametrize("text", ["\x9b\x7f\u202e\u2028\x00\n\\", "\U000e0041", "plain"])
 def test_json_keeps_its_value(text):
-    """Machines read what was written, and terminals get none of it raw."""
+    """The JSON value is unchanged, and terminals get no raw control character."""
     document = printable_json(json.dumps({text: [text]}, ensure_ascii=False, indent=2))
     assert json.loads(document) == {text: [text]}
     assert all(line.isprintable() for line in document.splitlines())

@@ -48,7 +48,7 @@ def spans_of(tracing, exporter, name):
 
 
 async def test_a_call_is_a_span_below_the_callers(tracing, exporter):
-    """Its storage operations are below it, with bucket and tracker."""
+    """The storage operations of a call are children of its span, with bucket and tracker."""
     async with running_service(spans=tracing) as service:
         epoch = await opened(service)
         row = (service.clock.now_ms() + 1_000_000, 1, 0)
@@ -76,7 +76,7 @@ async def test_a_call_is_a_span_below_the_callers(tracing, exporter):
 
 
 async def test_log_lines_of_a_traced_call_name_its_trace(tracing):
-    """So that one leads to the other."""
+    """Log lines have the trace id of their call."""
     with capture_logs(processors=[with_call]) as logs:
         async with running_service(spans=tracing) as service:
             request = pb.OpenTrackerRequest(tracker=REF, owner="tests")
@@ -85,7 +85,7 @@ async def test_log_lines_of_a_traced_call_name_its_trace(tracing):
 
 
 async def test_calls_without_a_trace_begin_their_own(tracing, exporter):
-    """One call's spans are not another's."""
+    """Spans of different calls belong to different traces."""
     async with running_service(spans=tracing) as service:
         await opened(service)
         await opened(service)
@@ -96,7 +96,7 @@ async def test_calls_without_a_trace_begin_their_own(tracing, exporter):
 
 
 async def test_failures_are_errors_of_their_spans(tracing, exporter):
-    """Of the storage operation with its reason; of the call by its code."""
+    """The span of a failed storage operation has the reason, and that of the call has the code."""
     async with running_service(spans=tracing) as service:
         service.storage.before["list"] = failing(SnapshotCorrupt("bad checksum"))
         error, _, _ = await refused(service.stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="tests")))
@@ -112,7 +112,7 @@ async def test_failures_are_errors_of_their_spans(tracing, exporter):
 
 
 async def test_what_time_causes_belongs_to_no_call(tracing, exporter):
-    """A load ahead of a deadline is nobody's call's."""
+    """A load ahead of a deadline has a trace of its own."""
     async with running_service(spans=tracing) as service:
         epoch = await opened(service)
         await service.stub.AddMessages(add(epoch, (service.clock.now_ms() + 60_000, 1, 0)), metadata=TRACED)
@@ -126,7 +126,7 @@ async def test_what_time_causes_belongs_to_no_call(tracing, exporter):
 
 
 def test_the_environment_names_the_service(monkeypatch, exporter):
-    """Ours is what it is called otherwise."""
+    """The service's own name is only the default."""
     for given, expected in (("", "delayed-tracker"), ("tracker-eu", "tracker-eu")):
         monkeypatch.setenv("OTEL_SERVICE_NAME", given)
         exporter.clear()
@@ -141,7 +141,7 @@ def test_the_environment_names_the_service(monkeypatch, exporter):
 
 @pytest.mark.slow
 async def test_a_collector_that_is_not_there_does_not_hold_up_the_end():
-    """What could not be sent in the grace period is given up."""
+    """Spans that cannot be sent within the grace period are dropped."""
     settings = Settings(
         storage_url="memory:",
         grpc_listen_address="127.0.0.1:0",
@@ -159,7 +159,7 @@ async def test_a_collector_that_is_not_there_does_not_hold_up_the_end():
 
 
 def test_a_collector_receives_the_spans():
-    """Over OTLP, when they are flushed, with the service's name."""
+    """A flush sends spans over OTLP, with the service's name."""
     received = []
 
     class Collector(TraceServiceServicer):
@@ -182,14 +182,14 @@ def test_a_collector_receives_the_spans():
 
 
 def test_an_endpoint_that_is_no_url_is_refused():
-    """With what to give."""
+    """The error has an example of an endpoint."""
     with pytest.raises(InvalidInput, match=r"tracingEndpoint.*collector:4317.*http://HOST:PORT"):
         Settings(tracing_endpoint="collector:4317")
 
 
 @pytest.mark.slow
 def test_without_the_extra_nothing_is_imported_and_the_setting_names_it():
-    """OpenTelemetry is only asked for where it is wanted."""
+    """OpenTelemetry is imported only if tracing is configured."""
     script = """
 import sys
 sys.modules["opentelemetry"] = None

@@ -1,4 +1,4 @@
-"""What the log says while the storage fails: enough to act on, and not a line for each failure."""
+"""Log lines about storage failures: they are sufficient to act on, and far fewer than the failures."""
 
 import asyncio
 import dataclasses
@@ -34,7 +34,7 @@ def sealed(registry, epoch, clock, ledger=1, **kwargs):
 
 
 def of(logs, event):
-    """The lines of one event, without what all of them have."""
+    """Return the lines of one event, without the fields that all of them have."""
     lines = [dict(line) for line in logs if line["event"] == event]
     for line in lines:
         assert (line.pop("log_level"), line.pop("topic"), line.pop("subscription")) == ("warning", *KEY)
@@ -43,7 +43,7 @@ def of(logs, event):
 
 
 async def test_a_failed_store_says_what_stays_in_memory(registry, storage, clock, epoch):
-    """Once all attempts at the storage have failed, not before; with the pause before the next try."""
+    """The line comes after all attempts have failed, with the pause before the next try."""
     storage.before["create_bucket_snapshot"] = failing(*DOWN[:2])
     with capture_logs() as logs:
         sealed(registry, epoch, clock)
@@ -65,7 +65,7 @@ async def test_a_failed_store_says_what_stays_in_memory(registry, storage, clock
 
 
 async def test_lasting_trouble_is_one_line_a_minute(registry, storage, clock, epoch):
-    """It counts the lines that it stands for. After a success the next failure is a first one."""
+    """A line has the number of lines that it stands for, and a success starts the count anew."""
     storage.before["create_bucket_snapshot"] = failing(*DOWN * 1_000)
     with capture_logs() as logs:
         sealed(registry, epoch, clock)
@@ -87,7 +87,7 @@ async def test_lasting_trouble_is_one_line_a_minute(registry, storage, clock, ep
 
 
 async def test_each_tracker_and_kind_has_lines_of_its_own(registry, storage, clock, epoch):
-    """Loads and deletes that fail are not hidden by one another."""
+    """Failed loads and failed deletes are logged separately."""
     sealed(registry, epoch, clock, delay_ms=5_000)
     await settle()
     storage.before["get_bucket_snapshot_segments"] = failing(*DOWN)
@@ -107,7 +107,7 @@ async def test_each_tracker_and_kind_has_lines_of_its_own(registry, storage, clo
 
 @pytest.mark.parametrize("error", [SnapshotNotFound("gone"), SnapshotCorrupt("bad checksum")])
 async def test_a_lost_snapshot_is_named(registry, storage, clock, epoch, error):
-    """It is not tried again: the dispatcher has to replay."""
+    """A lost snapshot is not tried again, since the dispatcher has to replay."""
     sealed(registry, epoch, clock, delay_ms=5_000)
     await settle()
     storage.before["get_bucket_snapshot_segments"] = failing(error)
@@ -119,7 +119,7 @@ async def test_a_lost_snapshot_is_named(registry, storage, clock, epoch, error):
 
 
 async def test_a_merge_that_fails_names_its_buckets(storage, clock):
-    """Everything stays as it was; the log says which buckets stay apart, and why."""
+    """The line names the buckets that stay separate, and the reason."""
     registry = make_registry(storage, clock, limits=dataclasses.replace(TINY, max_num_buckets=1))
     await registry.start()
     epoch = (await registry.open(KEY, owner="tests", mark_delete=None)).epoch
@@ -135,7 +135,7 @@ async def test_a_merge_that_fails_names_its_buckets(storage, clock):
 
 
 async def test_a_recovery_and_a_checkpoint_that_fail_are_told(registry, storage, clock, epoch):
-    """Nobody tries them again by itself."""
+    """A failed recovery and a failed checkpoint are logged, and neither is repeated automatically."""
     sealed(registry, epoch, clock)
     await settle()
     storage.before["list"] = failing(DOWN[0])

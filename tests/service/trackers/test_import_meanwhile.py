@@ -1,4 +1,4 @@
-"""Imports while others change the tracker, callers go away and storage fails: all of it or nothing."""
+"""Imports during changes of the tracker, lost callers and storage failures apply completely or not at all."""
 
 import asyncio
 from contextlib import suppress
@@ -26,7 +26,7 @@ class Arrival:
 
 
 async def half_sent(service, sent):
-    """An import whose stream stands still after its first bucket was stored."""
+    """Start an import whose stream stops after its first bucket was stored."""
     stored = Arrival()
     service.storage.after["create_bucket_snapshot"] = stored
     call = service.stub.ImportSnapshots()
@@ -38,7 +38,7 @@ async def half_sent(service, sent):
 
 
 async def test_a_second_import_is_refused_while_one_is_under_way(service, two):
-    """The first one goes on."""
+    """The second import is refused, and the first one goes on."""
     sent = requests(*two)
     call = await half_sent(service, sent)
     error, info, _ = await refused(imported(service, sent))
@@ -51,7 +51,7 @@ async def test_a_second_import_is_refused_while_one_is_under_way(service, two):
 
 
 async def test_a_caller_that_goes_away_leaves_nothing(service, two):
-    """What was stored is deleted, and the next import may begin."""
+    """Snapshots of a cancelled import are deleted, and the next import may begin."""
     epoch = await opened(service)
     await used(service, epoch)
     before = await world(service)
@@ -68,7 +68,7 @@ async def test_a_caller_that_goes_away_leaves_nothing(service, two):
 
 @pytest.mark.parametrize("meanwhile", ["opened", "cleared", "closed", "deleted"])
 async def test_an_import_is_fenced_by_who_changes_the_tracker_meanwhile(service, two, meanwhile):
-    """What the later one did stays."""
+    """The later change stays."""
     epoch = await opened(service)
     await used(service, epoch)
     sent = requests(*two)
@@ -84,8 +84,8 @@ async def test_an_import_is_fenced_by_who_changes_the_tracker_meanwhile(service,
             await service.stub.DeleteTracker(pb.DeleteTrackerRequest(tracker=REF, epoch=epoch))
     state = await catalogued(service)
     for request in sent[4:]:
-        # Refused between two requests, the call takes no more of them; and of one that it ends while it is being written,
-        # gRPC's client forgets why.
+        # After a refusal between two requests the call takes no more of them. If it ends during a write, gRPC's client
+        # loses the reason.
         if not call.done():
             await call.write(request)
             await settle()
@@ -100,7 +100,7 @@ async def test_an_import_is_fenced_by_who_changes_the_tracker_meanwhile(service,
 
 
 async def test_opens_wait_for_the_exchange(service, two):
-    """Whoever asks while the catalogue is written owns what was imported."""
+    """An open during the catalogue write gets the imported tracker."""
     epoch = await opened(service)
     service.storage.before["replace"] = gate = Gate()
     importing = asyncio.ensure_future(imported(service, requests(*two)))
@@ -118,7 +118,7 @@ async def test_opens_wait_for_the_exchange(service, two):
 
 
 async def test_a_caller_that_goes_away_during_the_exchange_does_not_stop_it(service, two):
-    """It is one step for the tracker, whoever waits for it."""
+    """The exchange is one step for the tracker, with or without a caller."""
     await opened(service)
     service.storage.before["replace"] = gate = Gate()
     importing = imported(service, requests(*two))
@@ -132,7 +132,7 @@ async def test_a_caller_that_goes_away_during_the_exchange_does_not_stop_it(serv
 
 
 async def test_a_snapshot_that_is_being_stored_does_not_survive_the_exchange(service, two):
-    """Its positions were only in memory: the replay brings them again."""
+    """Positions of a snapshot that is being stored are lost to the import, and the replay adds them again."""
     epoch = await opened(service)
     now = service.clock.now_ms()
     service.storage.before["create_bucket_snapshot"] = gate = Gate()
@@ -152,7 +152,7 @@ async def test_a_snapshot_that_is_being_stored_does_not_survive_the_exchange(ser
 
 
 async def test_a_create_that_fails_changes_nothing(service, two):
-    """It is not tried again, for what came through the stream has gone."""
+    """A failed create is not repeated, since the bytes of the stream are gone."""
     await opened(service)
     before = await world(service)
     service.storage.before["create_bucket_snapshot"] = failing(None, StorageUnavailable("down"))
@@ -168,7 +168,7 @@ ATTEMPTS = ServiceLimits().storage_attempts_max
 
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_an_exchange_that_fails_changes_nothing(service, two, when):
-    """Also if the write was made all the same: then it is taken back."""
+    """If a catalogue write is applied but reported as failed, it is taken back."""
     epoch = await opened(service)
     await used(service, epoch)
     before = await world(service)
@@ -183,7 +183,7 @@ async def test_an_exchange_that_fails_changes_nothing(service, two, when):
 
 
 async def test_a_listing_that_fails_changes_nothing(service, two):
-    """The catalogue was not written yet."""
+    """If the listing fails, the catalogue was not written yet."""
     await opened(service)
     before = await world(service)
     service.storage.before["list"] = failing(*[StorageUnavailable("down")] * ATTEMPTS)
@@ -192,7 +192,7 @@ async def test_a_listing_that_fails_changes_nothing(service, two):
 
 
 async def test_another_process_that_owns_the_catalogue_wins(service, two):
-    """The import is refused, and the tracker is closed as everywhere."""
+    """The import is refused, and the tracker is closed here."""
     await opened(service)
     await service.storage.inner.replace(*KEY, remove=(), add=(), epoch=9, writer="another")
     with capture_logs():
@@ -203,7 +203,7 @@ async def test_another_process_that_owns_the_catalogue_wins(service, two):
 
 
 async def test_a_service_that_stops_imports_nothing_more(service, two):
-    """A stream that stands still does not hold it up."""
+    """A stream that has stopped does not delay the stop."""
     await opened(service)
     call = await half_sent(service, requests(*two))
     await service.registry.drain(1_000)

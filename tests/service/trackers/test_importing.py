@@ -1,4 +1,4 @@
-"""Importing snapshots: they take the place of what a tracker had, in one step."""
+"""Imported snapshots replace the content of a tracker in one step."""
 
 import asyncio
 from dataclasses import replace
@@ -17,7 +17,7 @@ from tests.service.harness.shell import KEY, TINY, elapse, make_registry, until
 
 
 async def test_an_import_takes_the_place_of_everything(service, two):
-    """Snapshots, memory and leases go; what was imported is tracked, and stored as it came."""
+    """Snapshots, memory and leases are removed; the imported snapshots are tracked, and stored unchanged."""
     epoch = await opened(service)
     await used(service, epoch)
     answer = await imported(service, requests(*two, mark_delete=Position(10, 1)))
@@ -40,7 +40,7 @@ async def test_an_import_takes_the_place_of_everything(service, two):
 
 
 async def test_what_was_imported_is_delivered(service, two):
-    """In order, and never early."""
+    """Imported positions are delivered in order, and never early."""
     await imported(service, requests(*two))
     epoch = await opened(service)
     await elapse(service.clock, FAR_MS)
@@ -52,7 +52,7 @@ async def test_what_was_imported_is_delivered(service, two):
 
 
 async def test_dispatchers_of_the_old_epoch_are_fenced_and_open_again(service, two):
-    """A waiting poll ends, every verb is refused, and an open tells where to replay from."""
+    """A waiting poll ends, every call with the old epoch is refused, and an open returns the replay position."""
     epoch = await opened(service)
     waiting = asyncio.ensure_future(service.stub.PollScheduledMessages(poll(epoch, wait_ms=60_000)))
     await until(lambda: service.registry.waiting_poll_count == 1)
@@ -68,7 +68,7 @@ async def test_dispatchers_of_the_old_epoch_are_fenced_and_open_again(service, t
 
 
 async def test_a_tracker_nobody_opened_is_imported_and_not_left_open(service, two):
-    """It is recovered for the import, and recovers with what was imported."""
+    """The tracker is recovered for the import and closed again, and recovers later with the imported positions."""
     answer = await imported(service, requests(*two))
     await until(lambda: not service.registry.tracker_count)
     again = await service.stub.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="tests"))
@@ -77,7 +77,7 @@ async def test_a_tracker_nobody_opened_is_imported_and_not_left_open(service, tw
 
 
 async def test_no_buckets_empty_the_tracker(service):
-    """What a topic without delayed messages is rebuilt to."""
+    """An import without buckets empties the tracker, as for a topic without delayed messages."""
     epoch = await opened(service)
     await used(service, epoch)
     answer = await imported(service, requests())
@@ -98,7 +98,7 @@ async def test_what_is_due_or_acknowledged_is_not_tracked(service):
 
 
 async def test_a_higher_mark_delete_of_the_tracker_stays(service, two):
-    """The cursor has moved on since the ledgers were read."""
+    """The cursor may move on after the ledgers were read, so a higher mark-delete position stays."""
     epoch = await opened(service)
     await service.stub.AdvanceMarkDelete(
         pb.AdvanceMarkDeleteRequest(tracker=REF, epoch=epoch, mark_delete=pb.Position(ledger_id=10, entry_id=6))
@@ -109,7 +109,7 @@ async def test_a_higher_mark_delete_of_the_tracker_stays(service, two):
 
 
 async def test_an_expected_epoch_must_be_the_trackers(service, two):
-    """Loaded or not; 0 is that of a tracker nobody ever opened."""
+    """The expected epoch is checked for open and closed trackers; 0 is that of a new tracker."""
     answer = await imported(service, requests(*two, expected_epoch=0))
     await until(lambda: not service.registry.tracker_count)
     for given in (0, answer.epoch - 1, answer.epoch + 1):
@@ -124,7 +124,7 @@ async def test_an_expected_epoch_must_be_the_trackers(service, two):
 
 
 async def test_trackers_in_memory_import_nothing(clock, storage):
-    """They keep no snapshots, and would delete these at the next open."""
+    """In-memory trackers have no snapshots, and would delete imported ones at the next open."""
     registry = make_registry(storage, clock, limits=replace(TINY, kind=TrackerKind.IN_MEMORY))
     await registry.start()
     with pytest.raises(TrackerInMemory):

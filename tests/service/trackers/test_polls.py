@@ -1,4 +1,4 @@
-"""Long polls: what wakes them, what ends them, and that they neither spin nor take what nobody will get."""
+"""Long polls: events that wake and end them, without busy waiting and without taking positions for lost callers."""
 
 import asyncio
 
@@ -35,7 +35,7 @@ def _poll(host, epoch, *, max_count=10, wait_ms=60_000, lease_ms=LEASE_MS, **kwa
 
 
 async def test_poll_without_wait_answers_at_once(opened, clock):
-    """Nothing due gives nothing, at once; what is due is leased."""
+    """A poll without a wait returns at once, with a lease on what is due or with nothing."""
     host, epoch = opened
     assert rows(await host.poll(epoch, max_count=10, wait_ms=0, lease_ms=LEASE_MS)) == []
     host.add(epoch, indexes(clock.now_ms(), (1, 0, 5)))
@@ -46,7 +46,7 @@ async def test_poll_without_wait_answers_at_once(opened, clock):
 
 
 async def test_poll_is_woken_at_the_very_moment_something_becomes_due(opened, clock):
-    """A waiting poll has its wake-up, also for what is added while it waits."""
+    """A poll is woken at the deadline, also for positions that are added while it waits."""
     host, epoch = opened
     poll = _poll(host, epoch)
     await settle()
@@ -58,7 +58,7 @@ async def test_poll_is_woken_at_the_very_moment_something_becomes_due(opened, cl
 
 
 async def test_poll_is_woken_by_a_nack(opened, clock):
-    """A position given back is due again for whoever waits."""
+    """A waiting poll gets a position that is given back."""
     host, epoch = opened
     host.add(epoch, indexes(clock.now_ms(), (1, 0, 5)))
     await elapse(clock, 5)
@@ -72,7 +72,7 @@ async def test_poll_is_woken_by_a_nack(opened, clock):
 
 
 async def test_poll_is_woken_by_a_lease_that_ends(opened, clock):
-    """Nobody has to call anything: the lease's end is a wake-up."""
+    """A poll is woken at the end of a lease without any other call."""
     host, epoch = opened
     host.add(epoch, indexes(clock.now_ms(), (1, 0, 5)))
     await elapse(clock, 5)
@@ -85,7 +85,7 @@ async def test_poll_is_woken_by_a_lease_that_ends(opened, clock):
 
 
 async def test_poll_is_woken_by_a_segment_that_was_loaded(opened, clock, storage):
-    """Due but still loading: the poll waits without spinning, and the load's end wakes it (row 16)."""
+    """A poll waits without spinning while a due position is loading, and the load's end wakes it (row 16)."""
     host, epoch = opened
     host.add(epoch, bucketful(clock.now_ms(), 1, delay_ms=10_000))
     host.add(epoch, bucketful(clock.now_ms(), 2, delay_ms=90_000))
@@ -103,7 +103,7 @@ async def test_poll_is_woken_by_a_segment_that_was_loaded(opened, clock, storage
 
 @pytest.mark.parametrize("waits", [True, False], ids=["while it waits", "before it came"])
 async def test_poll_does_not_wait_on_when_a_snapshot_is_lost(opened, clock, storage, waits):
-    """What was lost may be due by now: one poll answers at once that a replay is required, the next ones wait again."""
+    """Lost positions may be due, so one poll returns at once that a replay is required, and later ones wait."""
     host, epoch = opened
     host.add(epoch, bucketful(clock.now_ms(), 1, delay_ms=10_000))
     host.add(epoch, indexes(clock.now_ms(), (2, 0, 1_000_000)))
@@ -124,7 +124,7 @@ async def test_poll_does_not_wait_on_when_a_snapshot_is_lost(opened, clock, stor
 
 
 async def test_poll_answers_nothing_when_its_wait_is_over(opened, clock):
-    """The wait ends at its time, with an empty answer, and leaves nothing behind."""
+    """The wait ends at its time with an empty answer, and leaves nothing behind."""
     host, epoch = opened
     poll = _poll(host, epoch, wait_ms=500)
     await elapse(clock, 499)
@@ -135,7 +135,7 @@ async def test_poll_answers_nothing_when_its_wait_is_over(opened, clock):
 
 
 async def test_waiting_polls_are_served_in_their_order(opened, clock, registry):
-    """First come, first served; a newcomer does not overtake."""
+    """The poll that came first is served first, and a new poll does not overtake it."""
     host, epoch = opened
     polls = [_poll(host, epoch, max_count=1) for _ in range(3)]
     await settle()
@@ -150,19 +150,19 @@ async def test_waiting_polls_are_served_in_their_order(opened, clock, registry):
 
 
 async def test_nobody_overtakes_a_poll_that_has_been_called(opened, clock):
-    """Between being called and trying, the first one's turn is not taken by who comes just then."""
+    """A new poll does not overtake a poll that was woken but has not run yet."""
     host, epoch = opened
     first = _poll(host, epoch, max_count=1)
     await settle()
     host.add(epoch, indexes(clock.now_ms(), (1, 0, 10)))
-    clock.advance(10)  # the first is called now, and has not run yet
+    clock.advance(10)  # the first is woken now, and has not run yet
     assert rows(await host.poll(epoch, max_count=1, wait_ms=0, lease_ms=LEASE_MS)) == []
     await settle()
     assert rows(first.result()) == [(1, 0)]
 
 
 async def test_what_one_poll_leaves_the_next_one_takes(opened, clock):
-    """All that is due goes to those who wait, in one go."""
+    """One wake-up serves all polls for which there are due positions."""
     host, epoch = opened
     polls = [_poll(host, epoch, max_count=2) for _ in range(3)]
     await settle()
@@ -174,12 +174,12 @@ async def test_what_one_poll_leaves_the_next_one_takes(opened, clock):
 
 
 async def test_a_poll_cancelled_after_its_call_takes_nothing_and_calls_the_next(opened, clock):
-    """Cancelled between being called and trying: the position goes to the next poll, not to nobody."""
+    """If a woken poll is cancelled before it runs, its position goes to the next poll."""
     host, epoch = opened
     first, second = _poll(host, epoch, lease_ms=0), _poll(host, epoch, lease_ms=0)
     await settle()
     host.add(epoch, indexes(clock.now_ms(), (1, 0, 10)))
-    clock.advance(10)  # the first is called now, and has not run yet
+    clock.advance(10)  # the first is woken now, and has not run yet
     first.cancel()
     await settle()
     assert first.cancelled()
@@ -187,7 +187,7 @@ async def test_a_poll_cancelled_after_its_call_takes_nothing_and_calls_the_next(
 
 
 async def test_an_abandoned_poll_takes_nothing(opened, clock):
-    """A call whose caller is gone when it would take something takes nothing, hand-off or not."""
+    """A poll whose caller is gone takes no position, with a lease or without."""
     host, epoch = opened
     gone = [False]
     poll = _poll(host, epoch, lease_ms=0, abandoned=lambda: gone[0])
@@ -224,7 +224,7 @@ async def test_what_ends_waiting_polls(opened, registry, end, error, reason):
 
 
 async def test_a_poll_called_and_fenced_at_once_is_told_so(opened, clock, registry):
-    """Between being called and trying, the tracker changes hands: ABORTED, and nothing is taken."""
+    """If the tracker gets a new owner before a woken poll runs, the poll ends with ABORTED and takes nothing."""
     host, epoch = opened
     poll = _poll(host, epoch)
     await settle()
@@ -238,7 +238,7 @@ async def test_a_poll_called_and_fenced_at_once_is_told_so(opened, clock, regist
 
 
 async def test_polls_beyond_the_limit_are_refused(storage, clock):
-    """The limit counts polls of the whole service, and leaving makes room."""
+    """The limit counts polls of the whole service, and an ended poll makes room."""
     registry = make_registry(storage, clock, service_limits=ServiceLimits(waiting_polls_max=1, retry_after_ms=77))
     await registry.start()
     opened = await registry.open(KEY, owner="tests", mark_delete=None)
@@ -258,7 +258,7 @@ async def test_polls_beyond_the_limit_are_refused(storage, clock):
 
 
 async def test_leases_beyond_the_limit_are_refused_until_some_end(storage, clock):
-    """A poll gets what there is room for, then LEASES_EXHAUSTED; an ack makes room. Hand-off needs none."""
+    """A poll gets as many positions as the limit allows, then LEASES_EXHAUSTED until an ack, unlike a hand-off."""
     registry = make_registry(storage, clock, service_limits=ServiceLimits(leased_positions_max=3))
     await registry.start()
     epoch = (await registry.open(KEY, owner="tests", mark_delete=None)).epoch
@@ -278,7 +278,7 @@ async def test_leases_beyond_the_limit_are_refused_until_some_end(storage, clock
 
 
 async def test_polls_carry_the_epoch(opened, registry):
-    """A poll of an older owner is refused at the door."""
+    """A poll with an older epoch is refused at once."""
     host, epoch = opened
     await registry.open(KEY, owner="other", mark_delete=None)
     with pytest.raises(Fenced, match="'other'"):
@@ -286,7 +286,7 @@ async def test_polls_carry_the_epoch(opened, registry):
 
 
 async def test_a_clock_that_steps_back_breaks_nothing(opened, clock):
-    """Its time is what the wall clock shows: nothing is early by it, nothing is lost."""
+    """After a step back no message is early by the wall clock, and none is lost."""
     host, epoch = opened
     host.add(epoch, indexes(clock.now_ms(), (1, 0, 1_000), (1, 1, 3_000)))
     await elapse(clock, 1_000)
@@ -303,7 +303,7 @@ async def test_a_clock_that_steps_back_breaks_nothing(opened, clock):
 
 
 async def test_a_clock_that_steps_back_prolongs_no_lease(opened, clock):
-    """A lost answer comes back after the duration that was asked for."""
+    """A lease ends after the requested duration, in spite of a step back."""
     host, epoch = opened
     host.add(epoch, indexes(clock.now_ms(), (1, 0, 1_000)))
     await elapse(clock, 1_000)
@@ -320,7 +320,7 @@ async def test_a_clock_that_steps_back_prolongs_no_lease(opened, clock):
 
 
 async def test_an_idle_tracker_arms_no_timer_for_what_nobody_polls():
-    """Due positions that nobody asks for cost no wake-ups."""
+    """Due positions without a poll cause no wake-ups."""
     clock, storage = ManualClock(), ControlledStorage()
     registry = make_registry(storage, clock, limits=TINY)
     await registry.start()

@@ -1,4 +1,4 @@
-"""Calls of two dispatchers that cross each other while the storage takes its time."""
+"""Concurrent calls of two dispatchers during slow storage operations."""
 
 import asyncio
 import dataclasses
@@ -30,7 +30,7 @@ async def _opened(registry: TrackerRegistry):
 
 
 async def _sealed(host, epoch, clock, ledger=1):
-    """A bucket in the catalogue, and one position that waits for its own."""
+    """Return a tracker with a bucket in the catalogue, and one position in memory."""
     host.add(epoch, bucketful(clock.now_ms(), ledger))
     host.add(epoch, indexes(clock.now_ms(), (ledger + 1, 0, FAR_MS)))
     await settle()
@@ -41,7 +41,7 @@ async def _catalogued(storage):
 
 
 async def test_a_clear_that_crosses_an_open_takes_an_epoch_before_it(registry, storage, clock):
-    """Both succeed; the opener's epoch is the newer one and on record, and nothing cleared comes back."""
+    """Both calls succeed: the open has the newer, recorded epoch, and no cleared position comes back."""
     host, epoch = await _opened(registry)
     await _sealed(host, epoch, clock)
     storage.before["replace"] = gate = Gate()
@@ -60,7 +60,7 @@ async def test_a_clear_that_crosses_an_open_takes_an_epoch_before_it(registry, s
 
 
 async def test_a_clear_waits_for_its_own_buckets(registry, storage, clock):
-    """Another deletion under the same epoch that succeeds first does not make it durable."""
+    """A clear is durable only after its own deletions, and not after another deletion under the same epoch."""
     host, epoch = await _opened(registry)
     await _sealed(host, epoch, clock)
     old = set(await _catalogued(storage))
@@ -86,7 +86,7 @@ async def test_a_clear_waits_for_its_own_buckets(registry, storage, clock):
 
 
 async def test_a_clear_does_not_wait_for_an_object_that_cannot_be_deleted(registry, storage, clock):
-    """No crash brings it back once the catalogue has forgotten it; the others are deleted once, that one is tried again."""
+    """A clear ends when the catalogue is written; a deletion that fails is tried again alone."""
     host, epoch = await _opened(registry)
     for ledger in (1, 2, 3):
         await _sealed(host, epoch, clock, ledger)
@@ -112,7 +112,7 @@ async def test_a_clear_does_not_wait_for_an_object_that_cannot_be_deleted(regist
 
 
 async def test_a_close_that_crosses_an_open_does_not_fail_it(registry, storage, clock):
-    """The tracker is recovered anew for the opener."""
+    """The tracker is recovered again for the open."""
     host, epoch = await _opened(registry)
     await _sealed(host, epoch, clock)
     storage.before["replace"] = gate = Gate()
@@ -130,7 +130,7 @@ async def test_a_close_that_crosses_an_open_does_not_fail_it(registry, storage, 
 
 @pytest.mark.parametrize("operation", ["replace", "delete_bucket_snapshot"])
 async def test_a_drained_bucket_whose_deletion_failed_does_not_outlive_a_close(registry, storage, clock, operation):
-    """Its positions were dealt with: none of them is tracked after a restart."""
+    """No position of the drained bucket is tracked after a restart."""
     host, epoch = await _opened(registry)
     await _sealed(host, epoch, clock)
     storage.before[operation] = failing(*[StorageUnavailable("down")] * 3)
@@ -151,7 +151,7 @@ async def test_a_drained_bucket_whose_deletion_failed_does_not_outlive_a_close(r
 
 
 async def test_an_orphan_that_cannot_be_deleted_does_not_keep_a_tracker_closed(registry, storage, clock):
-    """It is nobody's: the next recovery tries again."""
+    """The open succeeds, and the next recovery tries the deletion again."""
     orphan = await storage.inner.create_bucket_snapshot(
         b"", _nothing(), bucket_key="orphan", topic=KEY.topic, cursor=KEY.subscription, epoch=0
     )
@@ -198,7 +198,7 @@ async def test_a_deadline_replaced_during_a_merge_stays_replaced_after_a_crash(s
     merged = await _catalogued(storage)
     assert (sorted(before), sorted(merged)) == ([1, 2, 3], [3, 4])
 
-    await storage.inner.close()  # the process is gone
+    await storage.inner.close()  # the process has crashed
     registry = make_registry(storage.inner, clock, limits=limits)
     await registry.start()
     host, epoch = await _opened(registry)

@@ -1,4 +1,4 @@
-"""Opening, fencing and the orderly end, over one storage that outlives the registries."""
+"""Opening, fencing and stopping, over one storage that outlives the registries."""
 
 import asyncio
 
@@ -25,14 +25,14 @@ from tests.service.harness.shell import (
 
 
 async def test_a_new_tracker_is_empty_at_epoch_1(registry, storage):
-    """The epoch is on record before it is answered."""
+    """The epoch is recorded before the open returns."""
     _, opened = await open_tracker(registry)
     assert (opened.epoch, opened.mark_delete, opened.recovered_count) == (1, BEFORE_ALL, 0)
     assert (await storage.inner.list(*KEY)).epoch == 1
 
 
 async def test_every_open_has_an_epoch_of_its_own_across_restarts(registry, storage, clock):
-    """Opening again fences, by the same owner too; a restart never gives an epoch twice."""
+    """Every open fences, also by the same owner, and a restart does not repeat an epoch."""
     epochs = [(await open_tracker(registry))[1].epoch for _ in range(3)]
     again = await restarted(registry, storage, clock)
     epochs += [(await open_tracker(again))[1].epoch for _ in range(2)]
@@ -41,7 +41,7 @@ async def test_every_open_has_an_epoch_of_its_own_across_restarts(registry, stor
 
 
 async def test_a_new_owner_gets_the_leases_back_and_the_old_one_is_fenced(registry, clock):
-    """All leases return at once; the old epoch is refused by every verb that needs one."""
+    """All leases return at once, and every call with the old epoch is refused."""
     host, old = await open_tracker(registry, owner="first")
     host.add(old.epoch, indexes(clock.now_ms(), (1, 0, 5)))
     await elapse(clock, 5)
@@ -60,7 +60,7 @@ async def test_a_new_owner_gets_the_leases_back_and_the_old_one_is_fenced(regist
 
 
 async def test_concurrent_opens_share_one_recovery(registry, storage):
-    """One read of the catalogue serves them all, and each gets an epoch of its own; the last one owns."""
+    """One read of the catalogue serves all opens; each gets an epoch of its own, and the last one is the owner."""
     storage.before["list"] = gate = Gate()
     opens = [asyncio.create_task(registry.open(KEY, owner=f"owner {n}", mark_delete=None)) for n in range(3)]
     await settle()
@@ -75,7 +75,7 @@ async def test_concurrent_opens_share_one_recovery(registry, storage):
 
 
 async def test_an_open_that_ran_into_its_deadline_may_be_repeated(registry, storage):
-    """The recovery goes on without the caller, and the next try joins it."""
+    """The recovery goes on without the caller, and the next open joins it."""
     storage.before["list"] = gate = Gate()
     first = asyncio.create_task(registry.open(KEY, owner="tests", mark_delete=None))
     await settle()
@@ -90,7 +90,7 @@ async def test_an_open_that_ran_into_its_deadline_may_be_repeated(registry, stor
 
 
 async def test_an_open_cancelled_while_it_fences_leaves_a_usable_tracker(registry, storage, clock):
-    """It is not known whether the epoch was recorded: the old owner is fenced, and effects do not conflict."""
+    """It is unknown if the epoch was recorded, so the old owner is fenced, and later effects do not conflict."""
     host, old = await open_tracker(registry)
     storage.before["replace"] = gate = Gate()
     reopening = asyncio.create_task(registry.open(KEY, owner="other", mark_delete=None))
@@ -106,7 +106,7 @@ async def test_an_open_cancelled_while_it_fences_leaves_a_usable_tracker(registr
 
 
 async def test_an_open_whose_fence_fails_says_unavailable_and_can_be_repeated(registry, storage, clock):
-    """Also if the storage had applied it."""
+    """The open may be repeated, even if the storage had applied the epoch."""
     host, old = await open_tracker(registry)
     storage.after["replace"] = failing(down(), down(), down())
     failed = asyncio.create_task(registry.open(KEY, owner="other", mark_delete=None))
@@ -122,7 +122,7 @@ async def test_an_open_whose_fence_fails_says_unavailable_and_can_be_repeated(re
 
 
 async def test_mark_delete_given_at_open_trims(registry, clock):
-    """Loaded or not, what the cursor has acknowledged is dropped; a lower position changes nothing."""
+    """In open and closed trackers the acknowledged positions are dropped; a lower position changes nothing."""
     host, opened = await open_tracker(registry)
     await fill(host, opened.epoch, clock, 2)
     _, again = await open_tracker(registry, mark_delete=Position(1, 4))
@@ -135,7 +135,7 @@ async def test_mark_delete_given_at_open_trims(registry, clock):
 
 
 async def test_trackers_beyond_the_limit_are_refused(storage, clock):
-    """Closing one makes room."""
+    """An open above the limit is refused until a tracker is closed."""
     registry = make_registry(storage, clock, service_limits=ServiceLimits(trackers_max=1))
     await registry.start()
     _, opened = await open_tracker(registry)
@@ -147,7 +147,7 @@ async def test_trackers_beyond_the_limit_are_refused(storage, clock):
 
 
 async def test_drain_refuses_calls_and_finishes_effects(registry, storage, clock):
-    """New calls get SHUTTING_DOWN, effects end within the grace period, and everything is closed."""
+    """New calls get SHUTTING_DOWN, effects end within the grace period, and every tracker is closed."""
     host, opened = await open_tracker(registry)
     storage.before["create_bucket_snapshot"] = gate = Gate()
     await fill(host, opened.epoch, clock, 1)
@@ -173,7 +173,7 @@ async def test_drain_refuses_calls_and_finishes_effects(registry, storage, clock
 
 
 async def test_drain_ends_with_the_grace_period(registry, storage, clock):
-    """What hangs is cut off; the storage holds nothing of it."""
+    """An operation that hangs is cancelled, and leaves nothing in the storage."""
     host, opened = await open_tracker(registry)
     storage.before["create_bucket_snapshot"] = Gate()
     await fill(host, opened.epoch, clock, 3)
@@ -188,7 +188,7 @@ async def test_drain_ends_with_the_grace_period(registry, storage, clock):
 
 
 async def test_drain_ends_recoveries_and_whoever_waits_for_them(registry, storage):
-    """An open under way is told that the service stops."""
+    """A waiting open is refused because the service stops."""
     storage.before["list"] = Gate()
     opening = asyncio.create_task(open_tracker(registry))
     await settle()
@@ -199,7 +199,7 @@ async def test_drain_ends_recoveries_and_whoever_waits_for_them(registry, storag
 
 
 async def test_drain_ends_polls(registry, clock):
-    """A waiting poll is not what keeps a service from stopping."""
+    """A waiting poll does not delay the stop."""
     host, opened = await open_tracker(registry)
     poll = asyncio.create_task(host.poll(opened.epoch, max_count=1, wait_ms=60_000, lease_ms=1_000))
     await settle()
@@ -210,7 +210,7 @@ async def test_drain_ends_polls(registry, clock):
 
 
 async def test_idle_trackers_cost_no_timers(registry, clock):
-    """A thousand trackers with nothing to do arm nothing at all."""
+    """A thousand trackers without work set no timer."""
     for number in range(1_000):
         await open_tracker(registry, KEY._replace(subscription=f"idle {number}"))
     assert clock.next_timer_in_ms() == MINUTE_MS  # the log's, which counts the lines it left out
@@ -220,7 +220,7 @@ async def test_idle_trackers_cost_no_timers(registry, clock):
 
 
 def test_limits_that_no_service_can_work_with_are_refused():
-    """Each bound is at least 1, and the default lease is allowed."""
+    """Each limit is at least 1, and the default lease is within the maximum."""
     with pytest.raises(InvalidInput, match="batch_max"):
         ServiceLimits(batch_max=0)
     with pytest.raises(InvalidInput, match="lease_default_ms"):

@@ -1,4 +1,4 @@
-"""Closing, clearing and deleting trackers, and what is in storage afterwards."""
+"""Closing, clearing and deleting trackers, and the content of the storage afterwards."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ from tests.service.harness.shell import (
 
 
 async def test_a_closed_tracker_answers_not_open_and_keeps_its_snapshots(registry, storage, clock):
-    """Close voids leases and forgets the mutable bucket; opening again finds what was sealed."""
+    """A close ends leases and drops the mutable bucket; the next open finds the sealed buckets."""
     host, opened = await open_tracker(registry)
     await fill(host, opened.epoch, clock)
     await registry.close_tracker(KEY, opened.epoch)
@@ -35,7 +35,7 @@ async def test_a_closed_tracker_answers_not_open_and_keeps_its_snapshots(registr
 
 
 async def test_rows_17_and_42_close_waits_for_a_pending_create_and_blocks_nobody(registry, storage, clock):
-    """The verbs end at once, the answer comes when the create has ended, and an open meanwhile waits its turn."""
+    """Calls are refused at once, the close returns after the create, and an open waits (rows 17 and 42)."""
     host, opened = await open_tracker(registry)
     storage.before["create_bucket_snapshot"] = gate = Gate()
     await fill(host, opened.epoch, clock, 1)
@@ -55,7 +55,7 @@ async def test_rows_17_and_42_close_waits_for_a_pending_create_and_blocks_nobody
 
 
 async def test_closing_goes_on_when_the_caller_goes_away(registry, storage, clock):
-    """A cancelled close still closes."""
+    """A cancelled close still closes the tracker."""
     host, opened = await open_tracker(registry)
     storage.before["create_bucket_snapshot"] = gate = Gate()
     await fill(host, opened.epoch, clock, 1)
@@ -68,7 +68,7 @@ async def test_closing_goes_on_when_the_caller_goes_away(registry, storage, cloc
 
 
 async def test_what_was_consumed_does_not_come_back_after_a_close(registry, storage, clock):
-    """A close records consumption: after a restart only what is left is tracked, leased positions included."""
+    """A close records consumption, so that a restart tracks only the remaining positions, including leased ones."""
     host, opened = await open_tracker(registry)
     host.add(opened.epoch, bucketful(clock.now_ms(), 1, delay_ms=100_000, step_ms=1))
     host.add(opened.epoch, indexes(clock.now_ms(), (1, 9, FAR_MS), (2, 0, FAR_MS)))
@@ -91,7 +91,7 @@ async def test_what_was_consumed_does_not_come_back_after_a_close(registry, stor
 
 
 async def test_a_checkpoint_that_fails_costs_duplicates_only(registry, storage, clock):
-    """The close succeeds, and the failure is counted."""
+    """A failed checkpoint is counted, and the close succeeds."""
     host, opened = await open_tracker(registry)
     await fill(host, opened.epoch, clock)
     storage.before["list"] = failing(down())
@@ -100,7 +100,7 @@ async def test_a_checkpoint_that_fails_costs_duplicates_only(registry, storage, 
 
 
 async def test_clear_is_durable_and_raises_the_epoch(registry, storage, clock):
-    """Nothing comes back after a restart; the old epoch is fenced, the answered one is good."""
+    """No position comes back after a restart; the old epoch is fenced, and the new one is valid."""
     host, opened = await open_tracker(registry)
     await fill(host, opened.epoch, clock)
     cleared = await registry.clear(KEY, opened.epoch)
@@ -118,7 +118,7 @@ async def test_clear_is_durable_and_raises_the_epoch(registry, storage, clock):
 
 
 async def test_clear_is_legal_for_a_tracker_that_is_not_loaded(registry, storage, clock):
-    """Rows 36 and 69: with the last epoch, everything of the tracker goes; an older epoch is fenced."""
+    """With the last epoch a clear deletes all positions, and an older epoch is fenced (rows 36 and 69)."""
     host, opened = await open_tracker(registry)
     await fill(host, opened.epoch, clock)
     await registry.close_tracker(KEY, opened.epoch)
@@ -132,13 +132,13 @@ async def test_clear_is_legal_for_a_tracker_that_is_not_loaded(registry, storage
 
 
 async def test_clear_of_a_tracker_that_nobody_ever_opened_is_not_open(registry):
-    """There is no epoch to be fenced by; the remedy is to open it."""
+    """A tracker that was never opened has no epoch, and the remedy is to open it."""
     with pytest.raises(TrackerNotOpen):
         await registry.clear(KEY, 1)
 
 
 async def _reopened(registry, storage, clock):
-    """A tracker with 25 positions in storage, whose next recovery waits at the gate; the epoch of its last owner."""
+    """Return a tracker with 25 positions in storage, whose next recovery waits at the gate, and its last epoch."""
     host, opened = await open_tracker(registry)
     await fill(host, opened.epoch, clock)
     await registry.close_tracker(KEY, opened.epoch)
@@ -151,7 +151,7 @@ async def _reopened(registry, storage, clock):
 
 @pytest.mark.parametrize("reset_to", [None, Position(3, 0)], ids=["clear", "reset"])
 async def test_a_clear_waits_for_a_recovery_and_gets_a_definite_answer(registry, storage, clock, reset_to):
-    """Legal in any state: the new owner's epoch clears what was recovered, the old owner's is fenced."""
+    """After the recovery the new owner's epoch clears the tracker, and the old owner's is fenced."""
     epoch, gate, opening = await _reopened(registry, storage, clock)
     fenced = asyncio.create_task(registry.clear(KEY, epoch, reset_to=reset_to))
     applied = asyncio.create_task(registry.clear(KEY, epoch + 1, reset_to=reset_to))
@@ -168,7 +168,7 @@ async def test_a_clear_waits_for_a_recovery_and_gets_a_definite_answer(registry,
 
 
 async def test_a_clear_that_gives_up_waiting_ends_nothing(registry, storage, clock):
-    """A caller whose deadline passes leaves the recovery to those who opened the tracker."""
+    """A cancelled clear does not end the recovery for the callers that opened the tracker."""
     epoch, gate, opening = await _reopened(registry, storage, clock)
     clearing = asyncio.create_task(registry.clear(KEY, epoch + 1))
     await settle()
@@ -178,7 +178,7 @@ async def test_a_clear_that_gives_up_waiting_ends_nothing(registry, storage, clo
 
 
 async def test_a_deletion_goes_on_when_the_recovery_it_waits_for_fails(registry, storage, clock):
-    """What failed to be read can be deleted all the same."""
+    """A tracker whose recovery fails is deleted all the same."""
     _, gate, opening = await _reopened(registry, storage, clock)
     deleting = asyncio.create_task(registry.delete(KEY, None))
     await settle()

@@ -1,4 +1,4 @@
-"""Recovering trackers from a storage that outlives the registries, also where it fails or has lost something."""
+"""Recovering trackers from a storage that outlives the registries, and that fails or has lost snapshots."""
 
 import asyncio
 from dataclasses import replace
@@ -21,7 +21,7 @@ from tests.service.harness.shell import (
 
 
 async def test_recovery_reads_no_snapshot_that_its_summary_describes(registry, storage, clock):
-    """Buckets come back with all their positions from the catalogue alone; what was not sealed is the replay's."""
+    """Sealed buckets are recovered from the catalogue alone; other positions are left to the replay."""
     host, opened = await open_tracker(registry)
     await fill(host, opened.epoch, clock)
     again = await restarted(registry, storage, clock)
@@ -42,7 +42,7 @@ async def test_recovery_reads_no_snapshot_that_its_summary_describes(registry, s
 
 
 async def test_a_partly_due_bucket_is_recovered_from_its_metadata(registry, storage, clock):
-    """Leading segments that are due are the replay's; the rest comes back."""
+    """Leading segments that are due are left to the replay, and the rest is tracked."""
     host, opened = await open_tracker(registry)
     host.add(opened.epoch, indexes(clock.now_ms(), *((1, entry, 10_000 + 5_000 * entry) for entry in range(5))))
     host.add(opened.epoch, indexes(clock.now_ms(), (2, 0, FAR_MS)))
@@ -59,7 +59,7 @@ async def test_a_partly_due_bucket_is_recovered_from_its_metadata(registry, stor
 
 @pytest.mark.parametrize("operation", ["list", "replace", "list_bucket_snapshots", "get_bucket_snapshot_metadata"])
 async def test_row_26_a_failed_recovery_frees_everything_and_can_be_repeated(registry, storage, clock, operation):
-    """The storage is away: UNAVAILABLE to everyone who waits, nothing stays, and the next open succeeds."""
+    """While the storage is unavailable every waiting open fails, nothing remains, and a later one succeeds (row 26)."""
     host, opened = await open_tracker(registry)
     host.add(opened.epoch, indexes(clock.now_ms(), *((1, entry, 10_000 + 5_000 * entry) for entry in range(5))))
     host.add(opened.epoch, indexes(clock.now_ms(), (2, 0, FAR_MS)))
@@ -83,7 +83,7 @@ async def test_row_26_a_failed_recovery_frees_everything_and_can_be_repeated(reg
 
 
 async def test_a_bug_in_recovery_reaches_the_caller_and_the_loop(registry, storage):
-    """Nothing is swallowed, and nothing of the attempt stays."""
+    """The error is raised to the caller and given to the loop's handler, and nothing of the attempt remains."""
     seen = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: seen.append(context["exception"]))
     storage.before["list"] = failing(ZeroDivisionError())
@@ -99,11 +99,11 @@ async def test_a_bug_in_recovery_reaches_the_caller_and_the_loop(registry, stora
     [(SnapshotNotFound("gone"), "snapshots_missing"), (SnapshotCorrupt("bad CRC"), "snapshots_corrupt")],
 )
 async def test_row_l1_one_lost_snapshot_does_not_cost_the_others(registry, storage, clock, error, counter):
-    """One of five cannot be read: four come back, its pointer goes, and it is counted."""
+    """If one of five snapshots is unreadable, four are recovered, and its entry is removed and counted (row L1)."""
     host, opened = await open_tracker(registry)
     await fill(host, opened.epoch, clock)
     again = await restarted(registry, storage, clock)
-    # Without summaries every bucket is read, as in a catalogue that somebody else wrote.
+    # Without summaries every snapshot is read, as with a catalogue of another writer.
     entries = (await storage.inner.list(*KEY)).entries
     foreign = [replace(entry, summary=b"") for entry in entries]
     await storage.inner.replace(*KEY, remove=[entry.bucket_id for entry in entries], add=foreign, epoch=opened.epoch)
@@ -119,7 +119,7 @@ async def test_row_l1_one_lost_snapshot_does_not_cost_the_others(registry, stora
 
 
 async def test_row_33_a_pointer_to_a_snapshot_that_is_gone_is_found_and_dropped(registry, storage, clock):
-    """A crash between deleting object and pointer: the pointer goes when the snapshot is wanted, the rest lives."""
+    """The entry is removed when the snapshot is read, and the other buckets stay (row 33)."""
     host, opened = await open_tracker(registry)
     await fill(host, opened.epoch, clock, 2)
     again = await restarted(registry, storage, clock)
@@ -135,7 +135,7 @@ async def test_row_33_a_pointer_to_a_snapshot_that_is_gone_is_found_and_dropped(
 
 
 async def test_unreadable_summaries_and_checkpoints_cost_a_read_or_a_duplicate(registry, storage, clock):
-    """Neither is the snapshot: it is read instead, and nothing is lost."""
+    """An unreadable summary costs a read of the snapshot, and an unreadable checkpoint duplicates, but no loss."""
     host, opened = await open_tracker(registry)
     await fill(host, opened.epoch, clock, 2)
     again = await restarted(registry, storage, clock)
@@ -152,7 +152,7 @@ async def test_unreadable_summaries_and_checkpoints_cost_a_read_or_a_duplicate(r
 
 
 async def test_orphans_are_swept_and_counted(registry, storage, clock):
-    """What a crash left between create and commit is deleted at the next open; others' snapshots are not."""
+    """Snapshots that a crash left without an entry are deleted at the next open; those of other trackers are not."""
     await storage.inner.create_bucket_snapshot(b"", _nothing(), bucket_key="", topic=KEY[0], cursor=KEY[1], epoch=1)
     await storage.inner.create_bucket_snapshot(b"", _nothing(), bucket_key="", topic=KEY[0], cursor=OTHER[1], epoch=1)
     host, _ = await open_tracker(registry)

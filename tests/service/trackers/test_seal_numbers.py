@@ -1,4 +1,4 @@
-"""Seal numbers on their way into the catalogue: of seals, merges and imports, and from one life of a tracker to the next."""
+"""Seal numbers in the catalogue: of seals, merges and imports, and after a restart."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -29,12 +29,12 @@ SOON, LATER = 10_000, 990_000
 
 
 async def numbers(storage):
-    """Seal numbers by bucket id."""
+    """Return seal numbers by bucket id."""
     return {entry.bucket_id: entry.seal_number for entry in (await storage.list(*KEY)).entries}
 
 
 async def test_a_create_that_is_repeated_does_not_bring_an_older_deadline_back(storage, clock):
-    """The newer bucket is stored while the create of the older one waits for its next attempt; then everything stops."""
+    """The newer bucket is stored while the create of the older one waits for its next attempt, before a crash."""
     registry = make_registry(storage, clock, limits=replace(TINY, late_indexes_max=2))
     await registry.start()
     host, owned = await open_tracker(registry)
@@ -65,7 +65,7 @@ async def test_a_create_that_is_repeated_does_not_bring_an_older_deadline_back(s
 
 
 async def until_stored(storage, clock, count):
-    """Let time pass until the catalogue has so many buckets."""
+    """Advance the clock until the catalogue has so many buckets."""
     for _ in range(100):
         if len(await numbers(storage.inner)) == count:
             return
@@ -74,7 +74,7 @@ async def until_stored(storage, clock, count):
 
 
 async def test_numbers_go_on_after_a_restart_and_a_merge_is_above_its_sources(storage, clock):
-    """The highest in the catalogue is the last that was given out."""
+    """After a restart numbers continue above the highest one in the catalogue."""
     registry = make_registry(storage, clock, limits=replace(TINY, max_num_buckets=3))
     await registry.start()
     host, owned = await open_tracker(registry)
@@ -97,7 +97,7 @@ async def test_numbers_go_on_after_a_restart_and_a_merge_is_above_its_sources(st
 
 
 async def test_imported_buckets_are_above_what_they_replace_in_the_order_they_came(service, two):
-    """And what is sealed afterwards is above them."""
+    """Imported buckets get numbers in their order, above the replaced ones and below later seals."""
     epoch = await opened(service)
     await used(service, epoch)
     assert [entry.seal_number for entry in (await catalogued(service)).entries] == [1]
@@ -115,7 +115,7 @@ async def test_imported_buckets_are_above_what_they_replace_in_the_order_they_ca
 
 
 async def test_a_file_of_before_seal_numbers_recovers_as_it_did(tmp_path):
-    """Of two old buckets with a position the one with the higher id counts, and new numbers go on above it."""
+    """If two old buckets contain a position, the higher bucket id wins, and new seal numbers are higher than both."""
     path, key = tmp_path / "tracker.db", TrackerKey("persistent://shop/orders/events", "billing")
     make_format_3(path)
     clock = ManualClock(0)

@@ -1,4 +1,4 @@
-"""The in-memory tracker behind the service, and switching between it and the bucket tracker on data in use."""
+"""The in-memory tracker in the service, and switches between it and the bucket tracker on existing data."""
 
 import asyncio
 from dataclasses import replace
@@ -42,7 +42,7 @@ class DataDirectory:
         self.registry = None
 
     async def serve(self, limits, key=KEY):
-        """Stop the service, start it with other limits, open the tracker; the dispatcher knows its cursor."""
+        """Restart the service with other limits and open the tracker, for a dispatcher with a cursor."""
         await self.stop()
         self.registry = make_registry(open_storage(self._url), self.clock, limits=limits)
         await self.registry.start()
@@ -54,13 +54,13 @@ class DataDirectory:
             await self.registry.close()
 
     async def on_disk(self, key=KEY):
-        """Catalogued buckets, and stored snapshots."""
+        """Return the numbers of catalogued buckets and of stored snapshots."""
         storage = self.registry.storage
         catalogue, stored = await storage.list(*key), await storage.list_bucket_snapshots(*key)
         return len(catalogue.entries), len(stored)
 
     async def offer(self, host, opened):
-        """What a dispatcher replays: everything above mark-delete; how many of it were not tracked."""
+        """Add all positions above mark-delete, as a replay does, and return how many of them were new."""
         added = sum(
             host.add(opened.epoch, bucketful(self.clock.now_ms(), ledger, delay_ms=FAR_MS)).added_count
             for ledger in range(2, 5)
@@ -69,7 +69,7 @@ class DataDirectory:
         return added
 
     async def drain(self, host, opened):
-        """Let the deadlines pass; (ledger, entry) of everything that comes out, in order."""
+        """Advance the clock past the deadlines, and return (ledger, entry) of all deliveries, in order."""
         found = []
         await elapse(self.clock, FAR_MS + 1_000)
         while host.stats().pending_count:
@@ -86,7 +86,7 @@ async def directory(tmp_path):
 
 
 async def test_from_bucket_to_in_memory_the_snapshots_go_at_open_and_the_replay_rebuilds(directory):
-    """Nothing stale is left behind, nothing is tracked that the dispatcher did not offer, and each comes out once."""
+    """No old snapshot remains, only replayed positions are tracked, and each is delivered once."""
     host, opened = await directory.serve(TINY)
     assert await directory.offer(host, opened) == 15
     assert (await directory.on_disk())[0] > 0
@@ -102,7 +102,7 @@ async def test_from_bucket_to_in_memory_the_snapshots_go_at_open_and_the_replay_
 
 
 async def test_from_in_memory_to_bucket_nothing_is_on_disk_and_the_replay_rebuilds(directory):
-    """The bucket tracker begins empty and seals what it is offered."""
+    """The bucket tracker begins empty and seals the replayed positions."""
     host, opened = await directory.serve(IN_MEMORY)
     epoch = opened.epoch
     assert await directory.offer(host, opened) == 15
@@ -115,7 +115,7 @@ async def test_from_in_memory_to_bucket_nothing_is_on_disk_and_the_replay_rebuil
 
 
 async def test_there_and_back_nothing_that_was_acknowledged_meanwhile_comes_again(directory):
-    """Snapshots of before would be stale after a spell in memory."""
+    """Positions acknowledged while the tracker was in memory do not come back from old snapshots."""
     host, opened = await directory.serve(TINY)
     await directory.offer(host, opened)
     host, opened = await directory.serve(IN_MEMORY)
@@ -127,7 +127,7 @@ async def test_there_and_back_nothing_that_was_acknowledged_meanwhile_comes_agai
 
 
 async def test_only_the_subscription_that_is_opened_loses_its_snapshots(directory):
-    """Others keep theirs until they are opened in memory themselves."""
+    """Other subscriptions keep their snapshots until they are opened in memory."""
     for key in (KEY, OTHER):
         host, opened = await directory.serve(TINY, key)
         await directory.offer(host, opened)
@@ -138,7 +138,7 @@ async def test_only_the_subscription_that_is_opened_loses_its_snapshots(director
 
 
 async def test_an_open_that_cannot_delete_fails_and_the_next_one_finishes(registry, storage, clock):
-    """A crash between the catalogue and the objects leaves orphans, which are swept."""
+    """A crash between the catalogue and the objects leaves orphans, which the next open deletes."""
     opened = await registry.open(KEY, owner="tests", mark_delete=None)
     host = registry.host(KEY)
     for ledger in range(1, 4):
@@ -161,7 +161,7 @@ async def test_an_open_that_cannot_delete_fails_and_the_next_one_finishes(regist
 
 
 async def test_the_in_memory_tracker_needs_no_storage_once_it_is_open(storage, clock):
-    """However much is offered, nothing is sealed or late; a clear still records its epoch."""
+    """An in-memory tracker never seals and has no late bucket, but a clear records its epoch."""
     memory = make_registry(storage, clock, limits=IN_MEMORY)
     await memory.start()
     opened = await memory.open(KEY, owner="tests", mark_delete=None)
@@ -177,7 +177,7 @@ async def test_the_in_memory_tracker_needs_no_storage_once_it_is_open(storage, c
 
 
 async def test_row_76_polls_and_stats_tell_that_reading_may_pause_until_the_first_is_due():
-    """Through the API: "paused, the rest is unknown" is said in so many words."""
+    """The stats and the poll have ``pause_reading`` until the first of the waiting messages is due."""
     async with running_service(limits=IN_MEMORY) as service:
         ref = tracker_pb2.TrackerRef(topic=KEY.topic, subscription=KEY.subscription)
         opened = await service.stub.OpenTracker(tracker_pb2.OpenTrackerRequest(tracker=ref, owner="tests"))
@@ -214,7 +214,7 @@ async def test_row_76_polls_and_stats_tell_that_reading_may_pause_until_the_firs
 
 @pytest.mark.parametrize("limits", [TINY, IN_MEMORY], ids=["bucket", "in-memory"])
 async def test_a_lease_of_before_a_restart_is_nobody_elses(tmp_path, limits):
-    """An ack that arrives after a restart never acknowledges what somebody else has leased since."""
+    """An ack from before a restart does not acknowledge what another caller has leased since."""
     data = DataDirectory(tmp_path)
     lease_ids = []
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""The maxima of what no snapshot has: what is refused, held back and answered all the same, and how it goes on."""
+"""Limits on unstored indexes: calls that are refused or answered, streams that wait, and how they go on."""
 
 import asyncio
 from dataclasses import replace
@@ -48,14 +48,14 @@ def far(service, *positions):
 
 
 async def filled(service, epoch, *, count=20, ledger=1, tracker=REF):
-    """So many positions of one ledger, one after the other."""
+    """Add so many positions of one ledger, one call each."""
     for entry in range(count):
         await service.stub.AddMessages(add(epoch, *far(service, (ledger, entry)), tracker=tracker))
 
 
 @pytest.fixture
 async def service():
-    """The storage takes nothing."""
+    """Run a service whose storage refuses every write."""
     async with running_service(service_limits=LIMITS) as running:
         running.storage.before["create_bucket_snapshot"] = down
         yield running
@@ -68,11 +68,12 @@ async def epoch(service):
     return await opened(service)
 
 
-# -- the object ----------------------------------------------------------------------------------------------------------
+# -- the limit itself
+# ----------------------------------------------------------------------------------------------------
 
 
 class Filling:
-    """A tracker of numbers: what fills is sealed, and stays there."""
+    """A fake tracker that only counts: sealed indexes stay unstored until ``store``."""
 
     def __init__(self, bound):
         self.unstored = bound.share()
@@ -102,7 +103,7 @@ def fillings(count, kind=TrackerKind.BUCKET):
 
 
 async def test_there_is_room_below_both_maxima():
-    """A tracker's own, and that of all together; leaving room makes room."""
+    """There is room below the limit of a tracker and below that of all; a closed tracker makes room."""
     bound, (one, two, three) = fillings(3)
     one.add(19)
     assert one.unstored.has_room
@@ -116,7 +117,7 @@ async def test_there_is_room_below_both_maxima():
 
 
 async def test_what_fills_is_sealed_when_all_is_full_the_largest_first():
-    """Until a quarter of the maximum is on its way to the storage: no more buckets are made small than it takes."""
+    """The largest buckets are sealed first, until a quarter of the limit is sealing."""
     _, trackers = fillings(10)
     for number, tracker in enumerate(trackers):
         tracker.add(number)
@@ -125,7 +126,7 @@ async def test_what_fills_is_sealed_when_all_is_full_the_largest_first():
 
 
 async def test_what_fills_is_sealed_when_its_tracker_is_full():
-    """Else a maximum below that of a filling bucket would never be left again."""
+    """A full tracker is sealed, since its bucket may never become large enough otherwise."""
     _, (one, two) = fillings(2)
     two.add(5)
     one.add(20)
@@ -134,7 +135,7 @@ async def test_what_fills_is_sealed_when_its_tracker_is_full():
 
 
 async def test_trackers_in_memory_are_not_asked_to_seal():
-    """They store nothing; only what is taken from them makes room."""
+    """In-memory trackers store nothing, so only removed positions make room."""
     _, (one,) = fillings(1, TrackerKind.IN_MEMORY)
     one.add(50)
     await settle()
@@ -142,7 +143,7 @@ async def test_trackers_in_memory_are_not_asked_to_seal():
 
 
 async def test_those_who_wait_take_turns():
-    """One of each tracker is called when there is room; who leaves lets the next look."""
+    """If there is room, one waiting call of each tracker is woken, and each that ends wakes the next."""
     bound, (one, two) = fillings(2)
     one.add(20)
     two.add(20)
@@ -159,7 +160,7 @@ async def test_those_who_wait_take_turns():
     one.seal_open()
     one.store()
     await settle()
-    # The second of the first tracker has been called when the first had taken its part of the room.
+    # The second call of the first tracker was woken when the first one had taken its part of the room.
     assert called == ["1a", "1b"]
     assert bound.waiting_count == 1
     two.seal_open()
@@ -170,7 +171,7 @@ async def test_those_who_wait_take_turns():
 
 
 async def test_who_gives_up_waiting_passes_its_turn_on():
-    """A stream that was called and is gone keeps nobody waiting."""
+    """A woken stream that is cancelled wakes the next one."""
     _, (one,) = fillings(1)
     one.add(20)
     first, second = (asyncio.create_task(one.unstored.turn()) for _ in range(2))
@@ -186,7 +187,7 @@ async def test_who_gives_up_waiting_passes_its_turn_on():
 
 
 async def test_a_call_beyond_the_maximum_of_a_tracker_is_refused(service, epoch):
-    """RESOURCE_EXHAUSTED OVERLOADED with a time to retry; nothing of it is applied, and other trackers go on."""
+    """RESOURCE_EXHAUSTED OVERLOADED has a time to retry; no index is added, and other trackers are not affected."""
     await filled(service, epoch)
     error, info, found = await refused(service.stub.AddMessages(add(epoch, *far(service, (1, 5), (1, 99)))))
     assert (error.code(), info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED")
@@ -198,7 +199,7 @@ async def test_a_call_beyond_the_maximum_of_a_tracker_is_refused(service, epoch)
 
 
 async def test_a_call_beyond_the_maximum_of_all_trackers_is_refused(service, epoch):
-    """Also for a tracker that has nothing yet."""
+    """The limit of all trackers also refuses an add to a tracker that is empty."""
     await filled(service, epoch)
     await filled(service, await opened(service, OTHER_REF), tracker=OTHER_REF)
     third = pb.TrackerRef(topic=THIRD.topic, subscription=THIRD.subscription)
@@ -209,7 +210,7 @@ async def test_a_call_beyond_the_maximum_of_all_trackers_is_refused(service, epo
 
 
 async def test_a_full_tracker_answers_what_needs_no_room(service, epoch):
-    """What is tracked, due or below the mark-delete position has its answer."""
+    """Tracked positions, due ones and those below the mark-delete position are answered, since they need no room."""
     await filled(service, epoch)
     now = service.clock.now_ms()
     rows = [*far(service, (1, 5)), (now - 1, 9, 0), (now - 1, 1, 7)]
@@ -220,7 +221,7 @@ async def test_a_full_tracker_answers_what_needs_no_room(service, epoch):
 
 @pytest.mark.parametrize("freeing", ["ack", "cancel", "mark_delete", "hand_off", "clear"])
 async def test_what_makes_room_is_never_refused(service, epoch, freeing):
-    """Acks, cancels, hand-offs, the mark-delete position and clearing: afterwards an add is taken."""
+    """Acks, cancels, hand-offs, the mark-delete position and a clear are accepted, and then an add is."""
     stub, now = service.stub, service.clock.now_ms()
     await stub.AddMessages(add(epoch, *((now + 1, 1, entry) for entry in range(20))))
     await refused(stub.AddMessages(add(epoch, *far(service, (2, 0)))))
@@ -243,7 +244,7 @@ async def test_what_makes_room_is_never_refused(service, epoch, freeing):
 
 
 async def test_a_nack_with_a_new_deadline_needs_room_and_one_without_does_not(service, epoch):
-    """The new deadline is in no snapshot; refused, the position stays leased."""
+    """A refused nack with a new deadline leaves the position leased."""
     stub, now = service.stub, service.clock.now_ms()
     await stub.AddMessages(add(epoch, *((now + 1, 1, entry) for entry in range(20))))
     service.clock.advance(1)
@@ -259,7 +260,7 @@ async def test_a_nack_with_a_new_deadline_needs_room_and_one_without_does_not(se
 
 
 async def test_adds_go_on_when_the_storage_is_back(service, epoch):
-    """What failed is stored again by itself, and no other event is needed."""
+    """A failed store is repeated without another event."""
     await filled(service, epoch)
     await refused(service.stub.AddMessages(add(epoch, *far(service, (2, 0)))))
     del service.storage.before["create_bucket_snapshot"]
@@ -269,7 +270,7 @@ async def test_adds_go_on_when_the_storage_is_back(service, epoch):
 
 
 async def test_a_process_full_of_filling_buckets_seals_them():
-    """The storage is well, and no bucket is large enough to be sealed: it is sealed all the same."""
+    """Buckets that are too small for an ordinary seal are sealed when they fill the process."""
     clock = ManualClock()
     limits = replace(TINY, min_index_count_per_bucket=50)
     registry = make_registry(ControlledStorage(), clock, limits=limits, service_limits=LIMITS)
@@ -286,7 +287,7 @@ async def test_a_process_full_of_filling_buckets_seals_them():
 
 
 async def test_a_tracker_in_memory_counts_in_full():
-    """It is never stored, so that only what is taken makes room; new deadlines need none there."""
+    """In-memory indexes are never stored, so only removed ones make room, and new deadlines need none."""
     clock = ManualClock()
     registry = make_registry(ControlledStorage(), clock, limits=IN_MEMORY, service_limits=LIMITS)
     await registry.start()
@@ -306,7 +307,7 @@ async def test_a_tracker_in_memory_counts_in_full():
 
 
 async def test_a_tracker_that_is_closed_counts_no_more(service, epoch):
-    """Its dispatcher replays what was in memory."""
+    """The indexes of a closed tracker no longer count, since its dispatcher replays them."""
     await filled(service, epoch)
     del service.storage.before["create_bucket_snapshot"]
     # A store that pauses between two attempts ends when the pause does.
@@ -322,7 +323,7 @@ def streamed(epoch, *rows, tracker=REF):
 
 
 async def held_back(service, epoch):
-    """A stream to a full tracker, which has sent one batch more."""
+    """Return a stream to a full tracker that has sent one more batch."""
     await filled(service, epoch)
     stream = service.stub.AddMessagesStream()
     await stream.write(streamed(epoch, *far(service, (1, 20))))
@@ -331,7 +332,7 @@ async def held_back(service, epoch):
 
 
 async def test_a_stream_waits_and_goes_on_by_itself(service, epoch):
-    """No error, no answer, and no request read ahead; with room, all of them are answered in order."""
+    """A stream waits without an error and without reading ahead, and then answers all requests in order."""
     stream = await held_back(service, epoch)
     for entry in range(21, 24):
         await stream.write(streamed(epoch, *far(service, (1, entry))))
@@ -345,7 +346,7 @@ async def test_a_stream_waits_and_goes_on_by_itself(service, epoch):
 
 
 async def test_a_stream_is_answered_what_needs_no_room(service, epoch):
-    """As a call is."""
+    """A stream answers requests that need no room, as a call does."""
     await filled(service, epoch)
     stream = service.stub.AddMessagesStream()
     await stream.write(streamed(epoch, *far(service, (1, 5))))
@@ -362,7 +363,7 @@ async def test_a_stream_is_answered_what_needs_no_room(service, epoch):
     ],
 )
 async def test_a_stream_that_waits_ends_with_its_tracker(service, epoch, end, code, reason):
-    """Somebody else opens it, it is closed, or the service stops: the stream does not wait for room any more."""
+    """A waiting stream ends when the tracker has a new owner, is closed, or the service stops."""
     stream = await held_back(service, epoch)
     ending = {
         "open": lambda: opened(service),
@@ -379,17 +380,18 @@ async def test_a_stream_that_waits_ends_with_its_tracker(service, epoch, end, co
 
 
 async def test_a_caller_that_goes_away_waits_no_more(service, epoch):
-    """Its place in line is gone with it."""
+    """A cancelled stream loses its place in the queue."""
     stream = await held_back(service, epoch)
     stream.cancel()
     await until(lambda: service.registry.unstored.waiting_count == 0)
 
 
-# -- to be seen ----------------------------------------------------------------------------------------------------------
+# -- metrics
+# -------------------------------------------------------------------------------------------------------------
 
 
 async def test_the_metrics_tell_of_it(service, epoch):
-    """What is unstored and how much may be, what was refused, and who waits."""
+    """The metrics show unstored indexes and their limit, refused calls and waiting streams."""
     metrics = ServiceMetrics(service.registry, version="1")
     stream = await held_back(service, epoch)
     await refused(service.stub.AddMessages(add(epoch, *far(service, (2, 0)))))

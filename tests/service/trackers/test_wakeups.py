@@ -24,7 +24,7 @@ class _Sleeper:
 
 
 def test_each_sleeper_wakes_at_its_own_moment_and_once():
-    """Arming again replaces the earlier wake-up; None takes it back."""
+    """Arming again replaces the earlier wake-up, and None cancels it."""
     clock = ManualClock(0)
     queue = WakeupQueue(clock)
     early, moved, never = (_Sleeper(clock) for _ in range(3))
@@ -44,7 +44,7 @@ def test_each_sleeper_wakes_at_its_own_moment_and_once():
 
 
 def test_a_sleeper_may_arm_itself_from_its_wake():
-    """The next wake-up is arranged while waking."""
+    """A sleeper may set its next wake-up while it is woken."""
     clock = ManualClock(0)
     queue = WakeupQueue(clock)
     sleeper = _Sleeper(clock, again=lambda one: queue.arm(one, at(clock.now_ms() + 10)))
@@ -54,7 +54,7 @@ def test_a_sleeper_may_arm_itself_from_its_wake():
 
 
 def test_many_sleepers_share_one_timer():
-    """Ten thousand armed sleepers cost one armed timer, and the queue does not grow with re-arming."""
+    """Ten thousand armed sleepers need one timer, and the queue does not grow when they are armed again."""
     clock = ManualClock(0)
     queue = WakeupQueue(clock)
     sleepers = [_Sleeper(clock) for _ in range(10_000)]
@@ -67,7 +67,7 @@ def test_many_sleepers_share_one_timer():
 
 
 def test_a_crowd_is_woken_in_turns():
-    """So many at once give the event loop its turn in between, and all are woken."""
+    """A large number of sleepers is woken in parts, between which other tasks run."""
     clock = ManualClock(0)
     queue = WakeupQueue(clock)
     sleepers = [_Sleeper(clock) for _ in range(2 * WAKES_PER_TURN_MAX + 1)]
@@ -96,7 +96,7 @@ def test_a_failing_sleeper_takes_no_timer_from_the_others():
 
 
 def test_what_a_sleeper_does_is_not_done_for_the_call_that_armed_the_timer():
-    """Time wakes it: context variables of whoever was at work then are not its own."""
+    """A wake-up does not have the context variables of the call that set the timer."""
     clock, variable, seen = ManualClock(0), ContextVar("call", default="nobody's"), []
     queue = WakeupQueue(clock)
     sleeper = _Sleeper(clock, again=lambda _: seen.append(variable.get()))

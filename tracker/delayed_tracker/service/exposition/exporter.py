@@ -1,10 +1,10 @@
 """The exposition: every family of the catalogue with its samples, in the text format or in OpenMetrics.
 
-A scrape reads what has changed since the last one, a few milliseconds at a time, and then writes down what it has read:
-it takes no lock, and an idle tracker costs nothing. Series of trackers that did not change are written already.
+A scrape reads the values that have changed since the last one, a few milliseconds at a time, and then writes them. It
+takes no lock, and an idle tracker costs nothing: series of trackers that did not change are already text.
 
-PIP-195's families are not written by Prometheus' client library, which would end the name of each counter with
-``_total`` and knows no histogram of separate ranges. What it has to say of the process itself it writes.
+Prometheus' client library does not write PIP-195's families: it would end the name of each counter with ``_total``, and
+it has no histogram of separate ranges. It writes its own metrics of the process.
 """
 
 import enum
@@ -25,28 +25,28 @@ from delayed_tracker.service.trackers.registry import TrackerRegistry
 
 
 class Names(enum.Enum):
-    """Which of two families that say the same are shown."""
+    """The choice between families that show the same value under two names."""
 
     BOTH = "both"
     PULSAR = "pulsar"
     PROMETHEUS = "prometheus"
 
     def shows(self, family: Family) -> bool:
-        """Whether this one is."""
+        """Return True if a family is shown."""
         if family.origin is Origin.PULSAR:
             return self is not Names.PROMETHEUS
         return family.origin is not Origin.TWIN or self is not Names.PULSAR
 
 
 class ServiceMetrics:
-    """Every metric of one service.
+    """All metrics of one service.
 
     Args:
         trackers: read at each scrape.
-        version: this distribution's version, for ``delayed_tracker_build_info``.
-        storage: what the trackers store in, if it is measured.
-        cluster: Pulsar's label of that name; empty is none.
-        names: which of Pulsar's families and their twins are shown.
+        version: version of this distribution, for ``delayed_tracker_build_info``.
+        storage: storage of the trackers, if it is measured.
+        cluster: value of Pulsar's label ``cluster``; empty for no label.
+        names: the choice between Pulsar's families and their twins.
     """
 
     def __init__(
@@ -70,15 +70,16 @@ class ServiceMetrics:
         GCCollector(registry=self._library)
 
     async def scrape(self, accept: str = "") -> tuple[bytes, str]:
-        """An exposition and its content type.
+        """Return an exposition and its content type.
 
         Args:
-            accept: the header of that name; OpenMetrics is written for who asks for it, else the text format.
+            accept: the request's header of that name. OpenMetrics is written if it accepts that, else the text format.
         """
         encode_library, content_type = choose_encoder(accept)
         form = Format.OPENMETRICS if content_type.startswith("application/openmetrics-text") else Format.TEXT
         await self._trackers.rows.refresh(self._lines_of)
-        # No await from here on: sums and parts are of one moment. What the library says comes last, and ends OpenMetrics.
+        # No await from here on: sums and parts must be of one moment. The library's part comes last, and ends
+        # OpenMetrics.
         return b"".join(self._parts(form)) + encode_library(self._library), form.value
 
     def _parts(self, form: Format) -> Iterator[bytes]:
@@ -90,7 +91,7 @@ class ServiceMetrics:
     # -- trackers ------------------------------------------------------------------------------------------------------
 
     def _trackers_lines(self) -> Iterator[tuple[Family, Iterable[bytes]]]:
-        """Series of each tracker that has its own, then those of all others together."""
+        """Yield the series of each tracker that has its own, then those of all others together."""
         rows = self._trackers.rows
         columns: Iterable[tuple[bytes, ...]] = zip(*map(self._lines_of, rows.labelled.values()), strict=True)
         own = list(columns) or [()] * len(self._of_trackers)
@@ -241,7 +242,7 @@ def _histogram_lines(family: Family, histograms: Iterable[tuple[str, Histogram]]
 
 
 def _namespace(topic: str) -> str:
-    """``tenant/namespace`` of ``persistent://tenant/namespace/topic``; empty for other names, which are legal too."""
+    """Return ``tenant/namespace`` of ``persistent://tenant/namespace/topic``; empty for names of other forms."""
     scheme, slashes, rest = topic.partition("://")
     parts = rest.split("/")
     return "/".join(parts[:2]) if scheme and slashes and len(parts) >= 3 else ""

@@ -1,7 +1,7 @@
-"""Bounds the share of the event loop that scrapes may take, however many clients ask and however often.
+"""Bounds the share of the event loop that scrapes take, for any number of clients and requests.
 
-One exposition is rendered at a time, for all who asked for its form before it began; a pause of four times as long
-follows. A Prometheus that asks every few seconds never meets the pause.
+One exposition is rendered at a time, for all clients that requested its format before it began. Then follows a pause of
+four times that duration. A Prometheus that scrapes every few seconds never meets the pause.
 """
 
 import asyncio
@@ -14,25 +14,25 @@ _PAUSE_FACTOR: Final = 4
 
 
 class Scraped(Protocol):
-    """Renders expositions: :class:`~delayed_tracker.service.exposition.exporter.ServiceMetrics`."""
+    """Renderer of expositions: :class:`~delayed_tracker.service.exposition.exporter.ServiceMetrics`."""
 
     async def scrape(self, accept: str = "") -> tuple[bytes, str]:
-        """An exposition and its content type."""
+        """Return an exposition and its content type."""
         ...
 
 
 class ScrapeTurns:
-    """Renders in turns. Used from one event loop."""
+    """Queue of renderings, one at a time. Used from one event loop."""
 
     def __init__(self, metrics: Scraped) -> None:
         self._metrics = metrics
         self._next: dict[str, asyncio.Task[tuple[bytes, str]]] = {}
-        """By form: the rendering that has not begun yet."""
+        """The rendering that has not begun yet, by format."""
         self._turn = asyncio.Lock()
         self._free_at = 0.0
 
     async def scrape(self, accept: str = "") -> tuple[bytes, str]:
-        """An exposition that was begun after this was called, and its content type."""
+        """Return an exposition that was begun after this call, and its content type."""
         _, form = choose_encoder(accept)
         if form not in self._next:
             self._next[form] = asyncio.create_task(self._render(form, accept))

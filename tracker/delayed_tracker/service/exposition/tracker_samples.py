@@ -1,4 +1,4 @@
-"""How the numbers of trackers become samples: one way for a tracker's own series and for the sums of many."""
+"""Turns the numbers of trackers into samples, in the same way for a tracker's own series and for the sums of many."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -13,11 +13,11 @@ _PLACE: Final = {name: place for place, name in enumerate(COLUMNS)}
 
 Row = Sequence[int]
 Samples = Callable[[str, Row, EffectAccount], str]
-"""Writes the samples of one tracker: from its labels, its row and its account."""
+"""Writer of the samples of one tracker, from its labels, its row and its account."""
 
 
 def sample(name: str, labels: str, value: float) -> str:
-    """One line; ``labels`` as they are written, without braces."""
+    """Return one line. ``labels`` are in the text format, without braces."""
     shown = number(value)
     return f"{name}{{{labels}}} {shown}\n" if labels else f"{name} {shown}\n"
 
@@ -37,14 +37,14 @@ def _moment(family: Family, column: str) -> Samples:
 
 
 def _numbers(family: Family, named: str, columns: dict[str, str]) -> Samples:
-    """One sample for each value of a label."""
+    """Return the writer of one sample for each value of a label."""
     cells = [(label(named, value), _PLACE[column]) for value, column in columns.items()]
     name = family.name
     return lambda labels, row, _: "".join(sample(name, _and(labels, text), row[place]) for text, place in cells)
 
 
 def _operations(labels: str, _row: Row, account: EffectAccount) -> str:
-    """PIP-195's counts, of types that have happened."""
+    """Return PIP-195's counts, for the types that have occurred."""
     text = []
     for kind in account.types():
         counts = {state: getattr(account.counters, COUNTERS[kind, state]) for state in ("succeed", "failed")}
@@ -105,4 +105,4 @@ OF_ALL: Final[tuple[tuple[Family, Samples], ...]] = (
     (catalogue.LATEST, _moment(catalogue.LATEST, "latest_ms")),
     (catalogue.EFFECTS_FAILED, _plain(catalogue.EFFECTS_FAILED, "effects_failed")),
 )
-"""Families of which there is the sum only."""
+"""Families that have only the sum over all trackers."""

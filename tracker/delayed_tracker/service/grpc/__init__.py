@@ -1,5 +1,5 @@
-"""The gRPC edge: methods, conversions, statuses.
+"""The gRPC interface: methods, conversions, statuses.
 
-Takes bytes of requests, asks trackers and queries, gives bytes of answers; errors become statuses.
+Decodes requests, calls trackers and queries, and encodes the answers. Errors become statuses.
 Open ``methods.py`` first, then ``servicer.py``.
 """

@@ -1,7 +1,7 @@
-"""The parts of an import as they come: a header, for each bucket its description and its entries, the end.
+"""Reads the parts of an import in order: the header, a description and the entries of each bucket, the end.
 
-Nothing is read ahead: an entry is asked for when the one before it has been dealt with, so a storage that is slow holds
-the sender back.
+Nothing is read ahead: the next entries are read when the ones before are processed, so a slow storage slows the sender
+down.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -18,20 +18,22 @@ from delayed_tracker.service.trackers.importing import ImportTerms, IncomingBuck
 from delayed_tracker.v1 import tracker_pb2
 
 BUCKETS_MAX: Final = 100_000
-"""Of one import; their summaries are in memory together until it ends."""
+"""Buckets of one import. The summaries of all of them stay in memory until it ends."""
 
 Requests = AsyncIterator[tracker_pb2.ImportSnapshotsRequest]
 
 
 class ImportStream:
-    """What one stream brings. Ask for the terms, then for the buckets; each bucket's entries before the next bucket."""
+    """Reader of one import stream. Call ``terms``, then iterate over ``buckets``; read a bucket's entries before the
+    next bucket.
+    """
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
         self._bucket_count = 0
 
     async def terms(self) -> tuple[TrackerKey, ImportTerms]:
-        """Which tracker, and on what condition.
+        """Read the header: the tracker, and the terms of the import.
 
         Raises:
             InvalidInput: the header is missing or malformed.
@@ -47,10 +49,10 @@ class ImportStream:
         )
 
     async def buckets(self) -> AsyncGenerator[IncomingBucket, None]:
-        """Each bucket, and no end but the one that was announced.
+        """Yield as many buckets as the header announced, then require the end of the stream.
 
         Raises:
-            InvalidInput: a part is malformed, or comes where another one belongs.
+            InvalidInput: a part is malformed, or another part belongs in its place.
             ImportRejected: the stream was cut short, or an entry fails its checksum.
         """
         for number in range(self._bucket_count):
@@ -63,7 +65,7 @@ class ImportStream:
         await self._next("end")
 
     async def _entries(self, bucket: int, count: int) -> AsyncGenerator[Sequence[bytes], None]:
-        """As many entries as were announced, in whatever portions they come."""
+        """Yield exactly ``count`` entries, in the portions in which they arrive."""
         come = 0
         while come < count:
             part = (await self._next("entries")).entries

@@ -1,4 +1,4 @@
-"""The reading calls of the tracker's API: what is tracked, where it is and when it is due. They change nothing."""
+"""The calls of the tracker's API that read: tracked positions, their place and their deadlines. They change nothing."""
 # ruff: noqa: N802  # methods are named as the API names them
 
 from typing import Any, Final, TypeAlias
@@ -44,7 +44,7 @@ Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 
 class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer):
-    """The reading half of ``TrackerServicer``."""
+    """The reading calls. ``TrackerServicer`` adds the others."""
 
     def __init__(self, registry: TrackerRegistry) -> None:
         self._registry = registry
@@ -54,9 +54,10 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
         return self._registry.host(to_key(request.tracker))
 
     async def _viewed(self, request: Any) -> TrackerHost:
-        """The host that an operator asks about. If nobody has it open, the storage tells whether there is such a tracker.
+        """Return the host of the tracker, for an operator. If it is not open here, the error states if the storage has
+        the tracker.
 
-        Dispatchers call :meth:`_host`: they open the tracker next, and a look at the storage would only delay them.
+        Dispatchers call :meth:`_host`: they open the tracker next, and a query of the storage would only delay them.
         """
         try:
             return self._host(request)
@@ -163,7 +164,7 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
         return tracker_pb2.ListTrackersResponse(trackers=map(_summary, page.rows), next_page_token=page.next_token)
 
     async def PeekMessages(self, request: tracker_pb2.PeekMessagesRequest, _context: Context) -> bytes:
-        """See tracker.proto; the answer comes encoded."""
+        """See tracker.proto. The answer is already encoded."""
         host = await self._viewed(request)
         until_ms = request.until_ms if request.HasField("until_ms") else None
         window = Window(request.from_ms, until_ms, request.max_messages)

@@ -1,4 +1,7 @@
-"""LedgerService: validate, convert, ask the ledgers, convert back. Errors become statuses elsewhere."""
+"""The methods of LedgerService: validate, convert, query the ledgers, convert back.
+
+``methods.py`` turns errors into statuses.
+"""
 # ruff: noqa: N802  # methods are named as the API names them
 
 from typing import Any, Final, TypeAlias
@@ -25,7 +28,7 @@ _MODES: Final = {
 
 
 class LedgerServicer(ledger_pb2_grpc.LedgerServiceServicer):
-    """The service's methods over the ledgers it was started with. ``methods.py`` serves them."""
+    """Methods of LedgerService over the ledgers that the service was started with. ``methods.py`` serves them."""
 
     def __init__(self, ledgers: LedgerAccess) -> None:
         self._ledgers = ledgers

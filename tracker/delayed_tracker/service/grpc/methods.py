@@ -1,9 +1,11 @@
-"""The API as gRPC serves it: bytes in, one method of a servicer, bytes out. The process boundary.
+"""Serves the API over gRPC: request bytes in, one method of a servicer, answer bytes out. This is the process boundary.
 
-A request is read when there is room for it (``receiving.py``), and an answer counts until it was taken (``delivering.py``).
+A request is read when there is room for it (``receiving.py``). An answer counts as in flight until the caller has taken
+it (``delivering.py``).
 
-Each method is wrapped once, when the server is made; a call pays for nothing that could be decided then. Columns stay
-bytes (``delayed_tracker.wire.message_columns``), every error becomes its status (``status.py``), and calls are counted.
+Each method is wrapped once, when the server is made, so that a call does not repeat decisions that can be made then.
+Columns stay bytes (``delayed_tracker.wire.message_columns``), every error becomes its status (``status.py``), and calls
+are counted.
 """
 
 import asyncio
@@ -48,7 +50,7 @@ _COLUMNED: Final[dict[str, Answered[object]]] = {
     "CancelMessages": CANCEL_COLUMNS,
     "ContainsMessages": CONTAINS_COLUMNS,
 }
-"""Requests that do not come as their message."""
+"""Parsers of the requests that carry columns, by method."""
 
 _log = structlog.stdlib.get_logger("delayed_tracker.service")
 
@@ -62,15 +64,15 @@ def serve_tracker(servicer: TrackerServicer, server: grpc.aio.Server, calls: Cal
     """Add every method of ``DelayedDeliveryTrackerService`` to a server that has not started.
 
     Args:
-        servicer: has them under their names.
-        server: serves them.
-        calls: counts them and refuses those above its limit.
+        servicer: object with a method of the same name for each.
+        server: gRPC server to add them to.
+        calls: counts the calls and refuses those above its limit.
     """
     _serve(_TRACKER, servicer, server, calls)
 
 
 def serve_ledgers(servicer: LedgerServicer, server: grpc.aio.Server, calls: Calls) -> None:
-    """The same for ``LedgerService``."""
+    """Add every method of ``LedgerService`` to a server that has not started; see :func:`serve_tracker`."""
     _serve(_LEDGER, servicer, server, calls)
 
 
@@ -102,7 +104,7 @@ def _handler(method: MethodDescriptor, behaviour: Behaviour, calls: Calls) -> "g
                 return encoded
 
     async def answer_stream(context: "Context[Any, Any]") -> Any:
-        # Requests are parsed where the behaviour asks for the next one, so errors reach `_answering`, too.
+        # Requests are parsed when the behaviour reads the next one, so `_answering` handles parse errors, too.
         with receiving.stream(name, context, parsed) as requests:
             return await behaviour(requests, context)
 
@@ -114,13 +116,16 @@ def _handler(method: MethodDescriptor, behaviour: Behaviour, calls: Calls) -> "g
         return grpc.stream_unary_rpc_method_handler(
             _answering(method, answer_stream, calls), response_serializer=_encoded
         )
-    # To gRPC one request is a stream, too: it would read the only one of a unary method before anybody is asked.
+    # Unary methods are registered as streams: gRPC would otherwise read the request before the service has room for it.
     answer = list_with_room if name in LISTING_METHODS else answer_request
     return grpc.stream_unary_rpc_method_handler(_answering(method, answer, calls))
 
 
 def parser_of(method: str, request: Answered[RequestT]) -> Callable[[bytes], RequestT]:
-    """Parses a method's requests; gRPC itself would answer UNKNOWN to bytes that are no message, with a traceback."""
+    """Return a parser of a method's requests.
+
+    Without it, gRPC would answer UNKNOWN to bytes that are no message, and log a traceback.
+    """
 
     def parsed(encoded: bytes) -> RequestT:
         try:
@@ -137,7 +142,7 @@ def _encoded(answer: Message | bytes) -> bytes:
 
 
 def _answering(method: MethodDescriptor, receive_and_answer: Answering, calls: Calls) -> Behaviour:
-    """The call, counted, with every error answered by its status; unexpected ones are logged here, once."""
+    """Wrap a method: count the call and answer every error with its status. Unexpected errors are logged here, once."""
     counts, spans = calls.counts, calls.spans
     service, name = method.containing_service.full_name, method.name
     counted = counts.serve(service, name, is_stream=method.client_streaming)
@@ -155,10 +160,10 @@ def _answering(method: MethodDescriptor, receive_and_answer: Answering, calls: C
                 answered = await receive_and_answer(context)
             code = grpc.StatusCode.OK
         except grpc.aio.InternalError as error:
-            # What was being sent or received failed because the caller is gone: there is nobody to answer, and gRPC
-            # has a debug line for calls that are cancelled.
+            # Sending or receiving failed because the caller is gone. There is no caller to answer, and gRPC logs a
+            # cancelled call at debug level.
             raise asyncio.CancelledError from error
-        except Exception as error:  # noqa: BLE001  # the process boundary: nothing is swallowed, all is answered
+        except Exception as error:  # noqa: BLE001  # the process boundary: every error is answered
             code = code_of(error)
             if code is grpc.StatusCode.INTERNAL:
                 _log.error("call failed", method=f"/{service}/{name}", exc_info=error)

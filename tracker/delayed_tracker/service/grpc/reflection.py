@@ -1,7 +1,7 @@
-"""The reflection service for tools such as grpcurl, whose streams stay open for as long as their caller likes.
+"""The reflection service, for tools such as grpcurl. Its streams stay open for as long as the caller keeps them open.
 
-It is served under both its names. grpcio-reflection has ``v1alpha`` alone; ``v1`` is the same messages in another
-package, with the same bytes on the wire, so the library's servicer answers for it as well.
+It is served under both of its names. grpcio-reflection has only ``v1alpha``; ``v1`` has the same messages in another
+package, with the same bytes on the wire, so the library's servicer answers for both.
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
@@ -20,7 +20,9 @@ _V1_FILE: Final = "grpc/reflection/v1/reflection.proto"
 
 
 class Reflection(reflection.aio.ReflectionServicer):  # type: ignore[misc, name-defined]  # the stubs lack the asynchronous half
-    """Unlike the library's own, its streams end when the service stops, so that they never delay that."""
+    """Reflection servicer whose streams end when the service stops, so that they do not delay the stop as the library's
+    do.
+    """
 
     def __init__(self, service_names: Iterable[str], calls: Calls) -> None:
         super().__init__([*service_names, *reflection_names()])
@@ -41,13 +43,13 @@ class Reflection(reflection.aio.ReflectionServicer):  # type: ignore[misc, name-
 
 
 def reflection_names() -> tuple[str, str]:
-    """The full names under which reflection is served."""
+    """Return the full names under which reflection is served."""
     alpha, v1 = (file.services_by_name["ServerReflection"] for file in (reflection_pb2.DESCRIPTOR, _v1_file()))
     return alpha.full_name, v1.full_name
 
 
 def _v1_file() -> FileDescriptor:
-    """The description of ``grpc.reflection.v1``, for tools that ask for it as for any other service's."""
+    """Return the description of ``grpc.reflection.v1``, for tools that request it as they do for any other service."""
     pool = descriptor_pool.Default()
     try:
         return pool.FindFileByName(_V1_FILE)

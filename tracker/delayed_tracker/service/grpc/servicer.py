@@ -1,4 +1,7 @@
-"""The verbs of the tracker's API: validate, convert, call the host, convert back. Errors become statuses elsewhere."""
+"""The calls of the tracker's API that change state: validate, convert, call the host, convert back.
+
+``methods.py`` turns errors into statuses.
+"""
 # ruff: noqa: N802  # methods are named as the API names them
 
 from collections.abc import AsyncIterator, Sequence
@@ -31,9 +34,9 @@ AddRequests: TypeAlias = AsyncIterator[Columned[tracker_pb2.AddMessagesRequest]]
 
 
 class TrackerServicer(InspectionServicer):
-    """The service's methods over a registry; limits and clock are the registry's. ``methods.py`` serves them.
+    """The methods of ``DelayedDeliveryTrackerService`` over a registry, with the limits and the clock of that registry.
 
-    Requests that carry columns come with the columns beside them, and errors are raised.
+    ``methods.py`` serves them. A request with columns is passed together with its columns, and errors are raised.
     """
 
     async def OpenTracker(
@@ -81,7 +84,7 @@ class TrackerServicer(InspectionServicer):
         )
 
     async def PollScheduledMessages(self, request: tracker_pb2.PollScheduledMessagesRequest, context: Context) -> bytes:
-        """See tracker.proto; the answer comes encoded."""
+        """See tracker.proto. The answer is already encoded."""
         host = self._host(request)
         limits = self._limits
         if not 1 <= request.max_messages <= limits.poll_messages_max:
@@ -89,7 +92,7 @@ class TrackerServicer(InspectionServicer):
         epoch, lease_ms, shares = require_epoch(request.epoch), self._lease_ms(request), _shares(request)
 
         def abandoned() -> bool:
-            self._registry.calls.delivering.require_room()  # an answer that there is no room for takes nothing
+            self._registry.calls.delivering.require_room()  # a poll whose answer has no room must take no messages
             return context.cancelled() or context.done()
 
         delivery = await host.poll(
@@ -99,7 +102,7 @@ class TrackerServicer(InspectionServicer):
             lease_ms=lease_ms,
             abandoned=abandoned,
         )
-        # No await from here on: what was taken is answered.
+        # No await from here on: all messages taken must be in the answer.
         deliveries = host.divide(epoch, delivery, shares)
         response = tracker_pb2.PollScheduledMessagesResponse(
             lease_id=delivery.lease_id,
@@ -200,7 +203,7 @@ class TrackerServicer(InspectionServicer):
         return tracker_pb2.DeleteTrackerResponse(deleted_count=deleted.position_count)
 
     async def AddMessagesStream(self, requests: AddRequests, context: Context) -> None:
-        """See tracker.proto. One request is read at a time, so that a slow answer holds its sender back."""
+        """See tracker.proto. Requests are read one at a time, so that a slow answer slows its sender down."""
         first: tracker_pb2.AddMessagesRequest | None = None
         async for columned in self._registry.calls.requests_until_stopping(requests):
             first = first or columned.head
@@ -209,15 +212,17 @@ class TrackerServicer(InspectionServicer):
             await self._until_room(request, columned.columns)
             answer = self._added(request, columned.columns)
             await context.write(tracker_pb2.AddMessagesStreamResponse(added=answer))
-            # The next one is not even read before there may be room for it.
+            # The next request is read only when there may be room for it.
             await self._until_room(first)
 
     async def _until_room(
         self, request: tracker_pb2.AddMessagesRequest, columns: Sequence[bytes] | None = None
     ) -> None:
-        """Wait until a stream's request can be added, or, without columns, any. No await may come before it is.
+        """Wait until the indexes of a stream's request can be added, or, without columns, until there is room for any.
 
-        Raises: what adding does, but for Overloaded.
+        The caller must add without an await in between.
+
+        Raises: the errors of adding, except Overloaded.
         """
         indexes = None
         while True:
@@ -305,7 +310,11 @@ class TrackerServicer(InspectionServicer):
 def _completed(
     request: tracker_pb2.AddMessagesRequest, first: tracker_pb2.AddMessagesRequest
 ) -> tracker_pb2.AddMessagesRequest:
-    """A stream's request with the tracker and the epoch of its first one, which none may contradict."""
+    """Return a stream's request, completed with the tracker and the epoch of its first request.
+
+    Raises:
+        InvalidInput: the request names another tracker or epoch.
+    """
     if not request.HasField("tracker"):
         request.tracker.CopyFrom(first.tracker)
     elif request.tracker != first.tracker:
@@ -317,7 +326,7 @@ def _completed(
 
 
 def _shares(request: tracker_pb2.PollScheduledMessagesRequest) -> Sequence[int]:
-    """The most that each poll of a call takes; there is at least one."""
+    """Return the maximum of each poll that the call stands for; there is at least one."""
     shares = request.share_messages
     if not shares:
         return (request.max_messages,)

@@ -1,7 +1,8 @@
-"""Health and reflection as gRPC serves them: a library's servicers, whose requests are read within the bounds of ours.
+"""Serves health and reflection over gRPC: servicers of libraries, whose requests are read within the service's own
+limits.
 
-They are not among the calls that are counted and limited, so that they answer while those are refused. Their requests
-take seats as all do, and their streams count as all do.
+They are not counted or limited as calls, so they answer while other calls are refused. Their requests take seats and
+their streams count, as for all methods.
 """
 
 from collections.abc import Awaitable, Callable
@@ -21,7 +22,7 @@ from delayed_tracker.service.grpc.status import status_of
 from delayed_tracker.service.process.health import Health
 
 _REQUEST_BYTES_MAX: Final = 64 * 2**10
-"""A name is all that they carry, and reflection sends it back."""
+"""Largest request. It carries only a name, which reflection sends back."""
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 
 Behaviour = Callable[[Context], Awaitable[Any]]
@@ -90,7 +91,7 @@ def _encoded(answer: Any) -> bytes:
 
 
 def _refusing(behaviour: Behaviour) -> Callable[[object, Context], Awaitable[Any]]:
-    """The behaviour, with our errors answered by their status."""
+    """Wrap a method: answer the service's own errors with their status."""
 
     async def answer(_requests: object, context: Context) -> Any:
         try:

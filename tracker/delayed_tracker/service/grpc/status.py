@@ -1,8 +1,8 @@
-"""Errors -> gRPC statuses with google.rpc details: the only place that knows the codes.
+"""Maps errors to gRPC statuses with google.rpc details. This is the only mapping of errors to codes.
 
-Details travel in a trailer, and trailers are small (8 KiB is where gRPC begins to refuse them). So of many bad offsets
-the first few are rows of BadRequest, and up to ``OFFSETS_REPORTED_MAX`` stand in ErrorInfo's metadata as ranges:
-``offsets`` = "3,7-9", ``offset_count`` = all of them.
+Details travel in a trailer, and trailers are small: gRPC begins to refuse them at 8 KiB. So only the first few bad
+offsets are rows of BadRequest. Up to ``OFFSETS_REPORTED_MAX`` are in the metadata of ErrorInfo as ranges, ``offsets`` =
+"3,7-9", with the number of all bad offsets in ``offset_count``.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ ERROR_DOMAIN: Final = "delayed-tracker"
 STORAGE_RETRY_AFTER_MS: Final = 1_000
 VIOLATION_ROWS_MAX: Final = 10
 MESSAGE_BYTES_MAX: Final = 1_000
-"""A longer message loses its middle; it is in the trailer twice, once with three bytes for each that is not ASCII."""
+"""A longer message loses its middle. The trailer has it twice, once with three bytes for each non-ASCII character."""
 
 CODES: Final[tuple[tuple[type[DelayedTrackerError], grpc.StatusCode], ...]] = (
     (InvalidInput, grpc.StatusCode.INVALID_ARGUMENT),
@@ -91,11 +91,11 @@ def code_of_kind(kind: type[Exception]) -> grpc.StatusCode:
 
 
 def status_of(error: Exception, request_id: str = "") -> status_pb2.Status:
-    """The whole status: code, one sentence, ErrorInfo, and what else helps the caller. INTERNAL explains nothing.
+    """Return the whole status: code, one sentence, ErrorInfo and further details. INTERNAL gives no reason.
 
     Args:
-        error: what the call ended with.
-        request_id: by which log lines name the call; empty if they do not.
+        error: the error that ended the call.
+        request_id: identifies the call in log lines; empty if they do not name it.
     """
     code = code_of(error)
     if code is grpc.StatusCode.INTERNAL or not isinstance(error, DelayedTrackerError):
@@ -149,7 +149,7 @@ def _retry_info(after_ms: int) -> error_details_pb2.RetryInfo:
 
 
 def as_ranges(offsets: Sequence[int]) -> str:
-    """Ascending offsets in short: "3,7-9"."""
+    """Return ascending offsets as ranges: "3,7-9"."""
     runs: list[tuple[int, int]] = []
     for offset in offsets:
         if runs and offset == runs[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""Columns and positions between the API's messages and the core. Errors name the message's fields."""
+"""Converts columns and positions between the API's messages and the core. Errors name the fields of the messages."""
 
 from collections.abc import Sequence
 
@@ -47,14 +47,14 @@ def _require_equal_lengths(**columns: Int64Array) -> None:
 
 
 def _all_of(column: Int64Array) -> int:
-    """Every bit that is set in any of the values, the sign's too: who is above 2^n - 1 has a bit there, or the sign."""
+    """Return the bitwise or of all values. A value above 2^n - 1 sets a higher bit, a negative one the sign."""
     return int(np.bitwise_or.reduce(column))
 
 
 def to_indexes(columns: Sequence[bytes], *, batch_max: int) -> IndexColumns:
-    """Indexes of a request's three columns, packed.
+    """Convert a request's three packed columns to indexes.
 
-    Returns: read-only columns that share the bytes' memory.
+    Returns: read-only columns that share the memory of the bytes.
     Raises:
         BatchTooLarge: a column is longer than ``batch_max``.
         InvalidInput: unequal lengths, or values out of range.
@@ -73,7 +73,7 @@ def to_indexes(columns: Sequence[bytes], *, batch_max: int) -> IndexColumns:
 
 
 def to_positions(columns: Sequence[bytes], *, batch_max: int) -> PositionColumns:
-    """Positions of a request's two columns; result and errors as for :func:`to_indexes`."""
+    """Convert a request's two packed columns to positions. Result and errors are those of :func:`to_indexes`."""
     ledger_ids, entry_ids = columns
     ledgers, entries = _column("ledger_ids", ledger_ids, batch_max), _column("entry_ids", entry_ids, batch_max)
     if len(ledgers) != len(entries):
@@ -87,7 +87,7 @@ def to_positions(columns: Sequence[bytes], *, batch_max: int) -> PositionColumns
 
 
 def from_indexes(indexes: IndexColumns) -> tuple[bytes, bytes, bytes]:
-    """An answer's three columns, packed."""
+    """Return the three columns of an answer, packed."""
     return _packed(indexes.deliver_at_ms), _packed(indexes.ledger_id), _packed(indexes.entry_id)
 
 
@@ -96,21 +96,21 @@ def _packed(column: Int64Array) -> bytes:
 
 
 def to_offsets(offsets: Int64Array) -> list[int]:
-    """An answer's offsets."""
+    """Return the offsets of an answer as a list."""
     # Lists of Python integers extend a repeated field several times faster than arrays.
     listed: list[int] = offsets.tolist()
     return listed
 
 
 def to_key(tracker: tracker_pb2.TrackerRef) -> TrackerKey:
-    """Which tracker a request means. Raises InvalidInput for names that are empty or too long."""
+    """Return the key of the tracker that a request names. Raises InvalidInput if a name is empty or too long."""
     _require_name("tracker.topic", tracker.topic, NAME_BYTES_MAX)
     _require_name("tracker.subscription", tracker.subscription, NAME_BYTES_MAX)
     return TrackerKey(tracker.topic, tracker.subscription)
 
 
 def require_owner_name(owner: str) -> str:
-    """The owner's name. Raises InvalidInput if it is empty or too long."""
+    """Return the owner's name. Raises InvalidInput if it is empty or too long."""
     _require_name("owner", owner, OWNER_BYTES_MAX)
     return owner
 
@@ -122,14 +122,18 @@ def _require_name(field: str, name: str, bytes_max: int) -> None:
 
 
 def require_epoch(epoch: int) -> int:
-    """The owner's epoch. Raises InvalidInput if the request carries none."""
+    """Return the owner's epoch. Raises InvalidInput if the request carries none."""
     if epoch == 0:
         raise InvalidInput("epoch", epoch, "give the epoch that OpenTracker answered")
     return epoch
 
 
 def to_mark_delete(position: tracker_pb2.Position) -> Position:
-    """A mark-delete position; -1:-1 is "before all". Raises InvalidInput for what no cursor can hold."""
+    """Return a mark-delete position; -1:-1 is "before all".
+
+    Raises:
+        InvalidInput: no cursor can have this position.
+    """
     given = Position(position.ledger_id, position.entry_id)
     before_all = given == (-1, -1)
     if given.ledger_id < 0 and not before_all:
@@ -140,10 +144,10 @@ def to_mark_delete(position: tracker_pb2.Position) -> Position:
 
 
 def from_position(position: Position) -> tracker_pb2.Position:
-    """A position as a message."""
+    """Return a position as a message."""
     return tracker_pb2.Position(ledger_id=position.ledger_id, entry_id=position.entry_id)
 
 
 def after(mark_delete: Position) -> Position:
-    """Where a replay begins."""
+    """Return the position at which a replay begins."""
     return Position(mark_delete.ledger_id, mark_delete.entry_id + 1)

@@ -1,4 +1,4 @@
-"""Several acks in one call: between the API's messages and the core. Errors name the message's fields."""
+"""Converts calls with several acks between the API's messages and the core. Errors name the fields of the messages."""
 
 from collections.abc import Sequence
 
@@ -17,14 +17,14 @@ from delayed_tracker.v1 import tracker_pb2
 def to_lease_acks(
     request: tracker_pb2.AckMessagesRequest, positions: PositionColumns, *, positions_max: int
 ) -> list[LeaseAck]:
-    """What a call acknowledges of each lease that it names.
+    """Return what a call acknowledges, one ``LeaseAck`` for each lease that it names.
 
     Args:
-        request: with one lease at least.
-        positions: its columns.
-        positions_max: as many positions as all leases together may end, named or not.
+        request: a request with at least one lease.
+        positions: the request's columns.
+        positions_max: positions that all leases together may end, named or not.
     Raises:
-        BatchTooLarge: more than that.
+        BatchTooLarge: the leases end more positions.
         InvalidInput: too many leases, or counts that do not fit.
     """
     leases = request.leases
@@ -55,7 +55,7 @@ def to_lease_acks(
 
 
 def from_acked(acks: Sequence[LeaseAck], outcomes: Sequence[LeaseOutcome]) -> tracker_pb2.AckMessagesResponse:
-    """The answer; offsets are into the call's columns."""
+    """Return the answer. Offsets refer to the call's columns."""
     stale, unknown = [], []
     first = 0
     for ack, outcome in zip(acks, outcomes, strict=True):

@@ -1,4 +1,4 @@
-"""The HTTP edge: health, metrics, and the admin call that brokers answer over HTTP.
+"""The HTTP interface: health, metrics, and the admin call that brokers answer over HTTP.
 
 Takes requests without a body, gives text or JSON.
 Open ``edge.py`` first.

@@ -1,8 +1,9 @@
-"""Connections of the HTTP port: how many there are, and how long each may wait for its client.
+"""Bounds the connections of the HTTP port, and the time that each may wait for its client.
 
-A connection waits for its client while it has no whole request, and while the client does not read the answer. One that
-waits too long is closed. At the bound, the one that has waited longest makes room for the next, so that a health probe is
-answered however many silent connections there are; a request that is being answered is never cut off for it.
+A connection waits for its client while it has no whole request, and while the client does not read the answer. A
+connection that waits too long is closed. At the bound, the connection that has waited longest is closed for the next
+one, so that a health probe is answered however many silent connections there are. A request that is being answered is
+not cut off for it.
 """
 
 import asyncio
@@ -23,12 +24,12 @@ from delayed_tracker.service.clock import Clock, pause
 from delayed_tracker.service.telemetry.line_budget import LineBudget
 
 REQUEST_HEAD_BYTES_MAX: Final = 16 * 1024
-"""A request line and its headers that have not ended by then are refused with 400."""
+"""Longest request line with headers. A longer one is refused with 400."""
 _BACKLOG: Final = 1_024
-"""Connections that the kernel holds until they are accepted; one more is tried again by its client a second later."""
+"""Connections that the kernel holds until they are accepted. Above this, the client tries again a second later."""
 _ACCEPT_PAUSE_MS: Final = 1_000
 _LINES_MAX: Final = 1
-"""Log lines of one kind a minute."""
+"""Log lines of one kind in a minute."""
 _BUSY: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length: 21\r\nconnection: close\r\n\r\n"
     b"Too many connections\n"
@@ -46,7 +47,7 @@ class HttpLimits:
 
 
 class BoundedConnection(H11Protocol):
-    """One connection: uvicorn's, with a time limit for its client."""
+    """Connection of uvicorn with a time limit for its client."""
 
     def __init__(
         self, config: Config, state: ServerState, app_state: dict[str, Any], all_of_port: "HttpConnections"
@@ -58,45 +59,45 @@ class BoundedConnection(H11Protocol):
 
     @property
     def waiting_since(self) -> float | None:
-        """Loop time from which on this waits for its client; None while a request is being answered."""
+        """Loop time, in seconds, since which this waits for its client; None while a request is being answered."""
         answering = self.cycle is not None and not self.cycle.response_complete
         return None if answering and not self.flow.write_paused else self._since
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Begin to wait for a request."""
+        """Start to wait for a request."""
         super().connection_made(transport)
         self._all.open.add(self)
         self._since = self.loop.time()
         self._timer = self.loop.call_later(self._all.client_timeout_s, self._close_if_overdue)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Remove the connection from the open ones."""
         self._all.open.discard(self)
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Begin to wait for the client to read."""
+        """Start to wait for the client to read."""
         self._since = self.loop.time()
         super().pause_writing()
 
     def on_response_complete(self) -> None:
-        """Begin to wait for the client to read the rest, and for its next request."""
+        """Start to wait for the client to read the rest and to send its next request."""
         self._since = self.loop.time()
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP and close; where an answer has begun there is no place for another."""
+        """Refuse bytes that are not HTTP, and close. If an answer has begun, close without a refusal."""
         if self.cycle is not None:
-            self.cycle.disconnected = True  # what the application still says has no reader
+            self.cycle.disconnected = True  # drop what the application still sends: it has no reader
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             super().send_400_response(msg)
         else:
             self.transport.abort()
 
     def close_now(self) -> None:
-        """Close without waiting for the client to read what is left."""
+        """Close without waiting for the client to read the rest."""
         self.transport.abort()
 
     def _close_if_overdue(self) -> None:
@@ -109,11 +110,11 @@ class BoundedConnection(H11Protocol):
 
 
 class HttpConnections:
-    """Accepts connections on a listening socket, up to a bound.
+    """Acceptor of connections on a listening socket, up to a bound.
 
     Args:
-        listener: owned from here on.
-        clock: measures how often a full port is logged.
+        listener: a bound socket; the acceptor closes it.
+        clock: measures the minutes for log lines and the pause after a failure.
         limits: may be replaced at any time.
     """
 
@@ -128,14 +129,14 @@ class HttpConnections:
 
     @property
     def client_timeout_s(self) -> float:
-        """How long a connection waits for its client."""
+        """Seconds that a connection waits for its client."""
         return self.limits.client_timeout_ms / 1_000
 
     async def accept(self, connect: Callable[[], BoundedConnection]) -> None:
-        """Accept connections until cancelled, one in each turn of the event loop.
+        """Accept connections until cancelled, one in each iteration of the event loop.
 
-        asyncio's own server accepts as many at once as its backlog is long, past every bound, and writes a traceback for
-        each that finds no descriptor.
+        asyncio's own server accepts as many at once as its backlog is long, above every bound, and writes a traceback
+        for each connection that finds no descriptor.
         """
         loop = asyncio.get_running_loop()
         self._listener.setblocking(False)
@@ -146,7 +147,7 @@ class HttpConnections:
             except ConnectionAbortedError:
                 continue
             except OSError as error:
-                # No descriptor or no memory: clients stay in the kernel's queue, and the open connections go on.
+                # No descriptor or no memory: clients stay in the kernel's queue, and open connections are served.
                 self._tell("HTTP connections cannot be accepted for now", error=errno.errorcode.get(error.errno or 0))
                 await pause(self._clock, _ACCEPT_PAUSE_MS)
                 continue
@@ -158,13 +159,13 @@ class HttpConnections:
             await asyncio.sleep(0)
 
     def close(self) -> None:
-        """Close the listening socket and all connections, whatever is left to send."""
+        """Close the listening socket and all connections, even if data is left to send."""
         self._listener.close()
         for connection in list(self.open):
             connection.close_now()
 
     async def _has_room(self) -> bool:
-        """Whether there is room for one more, after those that wait for their clients were closed as far as needed."""
+        """Close connections that wait for their clients until there is room; return False if there is none to close."""
         while len(self.open) >= self.limits.connections_max:
             waiting = [
                 (since, connection) for connection in self.open if (since := connection.waiting_since) is not None
@@ -178,7 +179,7 @@ class HttpConnections:
                 return False
             _, oldest = min(waiting, key=lambda row: row[0])
             oldest.close_now()
-            await asyncio.sleep(0)  # the descriptor is given back in the next turn of the event loop
+            await asyncio.sleep(0)  # the descriptor is released in the next iteration of the event loop
         return True
 
     def _tell(self, event: str, **fields: object) -> None:

@@ -1,7 +1,7 @@
-"""The HTTP edge: health for supervisors, metrics for Prometheus, and what brokers answer over HTTP.
+"""The HTTP application and its server: health for supervisors, metrics for Prometheus, and the admin call of brokers.
 
-``/health/live`` answers as long as the loop turns. ``/health/ready`` answers 503 with the reason until the service takes
-calls, and again once it drains.
+``/health/live`` answers as long as the event loop runs. ``/health/ready`` answers 503 with the reason until the service
+takes calls, and again while it drains.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ from delayed_tracker.service.http.framing import RequestFraming
 from delayed_tracker.service.process.health import Health, Stage
 
 _CLOSE_SECONDS = 1
-"""Requests take milliseconds: whoever has not read its answer by then is cut off at the stop."""
+"""Requests take milliseconds, so a client that has not read its answer by then is cut off at the stop."""
 
 
 def build_app(health: Health, metrics: ServiceMetrics, *more: Route) -> Starlette:
-    """The application. Of its own it holds only the turns of scrapes."""
+    """Return the application. Its only state is the order of scrapes."""
     turns = ScrapeTurns(metrics)
 
     async def live(_: Request) -> Response:
@@ -61,7 +61,7 @@ def build_app(health: Health, metrics: ServiceMetrics, *more: Route) -> Starlett
 
 
 class _EmbeddedServer(uvicorn.Server):
-    """uvicorn as a part of a process that has signals and a bound on connections of its own."""
+    """uvicorn server inside a process that handles signals and bounds connections itself."""
 
     def __init__(self, config: uvicorn.Config, connections: HttpConnections) -> None:
         super().__init__(config)
@@ -90,7 +90,7 @@ class _EmbeddedServer(uvicorn.Server):
 
 
 class HttpServer:
-    """Serves one application on one listening socket, which it owns from here on."""
+    """HTTP server of one application on one listening socket, which it closes."""
 
     def __init__(
         self,
@@ -116,15 +116,15 @@ class HttpServer:
         self._serving: asyncio.Task[None] | None = None
 
     def set_client_timeout(self, timeout_ms: int) -> None:
-        """Let connections wait this long for their clients; those that wait already, too."""
+        """Set the time that connections wait for their clients, also for those that wait already."""
         self.connections.limits = dataclasses.replace(self.connections.limits, client_timeout_ms=timeout_ms)
 
     def set_connections_max(self, connections_max: int) -> None:
-        """Hold this many connections at most; those above it go when the next one comes."""
+        """Set the maximum of connections. Those above it are closed when the next one comes."""
         self.connections.limits = dataclasses.replace(self.connections.limits, connections_max=connections_max)
 
     async def start(self) -> None:
-        """Return once requests are answered."""
+        """Start to serve. Returns when requests are answered."""
         serving = asyncio.create_task(self._server.serve(sockets=[]))
         listening = asyncio.create_task(self._server.listening.wait())
         await asyncio.wait({serving, listening}, return_when=asyncio.FIRST_COMPLETED)
@@ -134,7 +134,7 @@ class HttpServer:
         self._serving = serving
 
     async def stop(self) -> None:
-        """Finish the requests under way and close the socket; harmless if it never started."""
+        """Finish the requests in flight and close the socket. May be called if it never started."""
         if self._serving is None:
             self.connections.close()
         else:

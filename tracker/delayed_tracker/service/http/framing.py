@@ -1,7 +1,7 @@
-"""Refuses requests whose body is ambiguous, of unknown length or large: no path of this service reads one.
+"""Refuses requests whose body is ambiguous, of unknown length or large: no path of this service reads a body.
 
-The connection is closed with the refusal, so that nothing that follows is taken for a request. A proxy in front that
-reads the length differently could otherwise be made to pass on a request that it has not seen.
+The refusal closes the connection, so that no later bytes are read as a request. Otherwise a proxy that reads the length
+differently could be tricked into passing on a request that it has not checked.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ BODY_BYTES_MAX: Final = 64 * 1024
 
 
 class RequestFraming:
-    """ASGI middleware that lets requests through whose body has a known, small length."""
+    """ASGI middleware that passes on only requests whose body has a known, small length."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -31,7 +31,7 @@ def _refusal_of(headers: Headers) -> PlainTextResponse | None:
         if length is not None:
             return _refused(400, "Content-Length and Transfer-Encoding exclude each other: send one of them")
         return _refused(411, "no request needs a body: send none, or its Content-Length")
-    # The parser has accepted it: digits only.
+    # The HTTP parser has checked that these are digits.
     if length is not None and int(length) > BODY_BYTES_MAX:
         return _refused(413, f"a body has at most {BODY_BYTES_MAX} bytes, and no request needs one")
     return None

@@ -2,16 +2,16 @@
 
     200  {"ledgerId": ..., "entryId": ..., "partitionIndex": ..., "batchIndex": -1, "batchSize": 0}
     307  another process owns the topic
-    400  the index is not given, or more than once (Pulsar answers for index 0, or for the first; its client always gives one)
-    403  the caller may not look into the topic
-    404  no such topic or namespace, an index that is no number, is negative or above the last
+    400  the index is missing or repeated (Pulsar takes index 0, or the first; its client always gives one)
+    403  the caller may not read the topic
+    404  no such topic or namespace, or an index that is not a number, negative or above the last
     405  the topic is partitioned: ask one of its partitions
     406  the topic is not persistent
     412  the topic's entries carry no index, or the service has no ledgers to read
     503  the ledgers are being opened
 
-Errors are ``{"reason": ...}`` in the words of Pulsar where it has any. What comes first when several things are wrong is as
-in Pulsar: the configuration, the index, then the permission, then the topic and its owner, then the message.
+Errors are ``{"reason": ...}``, with Pulsar's text where Pulsar has one. If several things are wrong, the first of these
+is answered, as in Pulsar: the configuration, the index, the permission, the topic and its owner, the message.
 Source: PIP-415; PersistentTopics.java and PersistentTopicsBase.java (internalGetMessageIDByIndexAsync).
 """
 
@@ -48,50 +48,50 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 class TopicOwnership(Protocol):
-    """Knows which process answers for a topic, where there are several."""
+    """Lookup of the process that owns a topic, if there are several processes."""
 
     async def owner_url(self, topic: TopicName, *, authoritative: bool) -> str | None:
-        """The base URL of the process that owns a topic, such as ``http://other:7651``; None if this one does.
+        """Return the base URL of the process that owns a topic, ``http://other:7651``; None if it is this process.
 
         Args:
-            topic: any; it need not exist.
-            authoritative: the caller was sent here by another process.
+            topic: any topic; it need not exist.
+            authoritative: True if another process redirected the caller here.
         """
 
 
 class TopicAuthorization(Protocol):
-    """Knows who may look into which topic."""
+    """Policy that decides which callers may read a topic."""
 
     async def refusal(self, topic: TopicName, headers: Mapping[str, str]) -> str | None:
-        """Why the caller with these HTTP headers may not look into a topic; None if it may."""
+        """Return why the caller with these HTTP headers may not read a topic; None if it may."""
 
 
 class OwnsEverything:
-    """For a single process."""
+    """Ownership for a single process: it owns every topic."""
 
     async def owner_url(self, topic: TopicName, *, authoritative: bool) -> str | None:  # noqa: ARG002
-        """Always here."""
+        """Return None: this process owns the topic."""
         return None
 
 
 class EverybodyMay:
-    """For a network one trusts."""
+    """Authorization for a trusted network: every caller may read every topic."""
 
     async def refusal(self, topic: TopicName, headers: Mapping[str, str]) -> str | None:  # noqa: ARG002
-        """Never."""
+        """Return None: the caller may read the topic."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class AdminHooks:
-    """What decides who answers whom."""
+    """The policies for ownership and authorization, which an embedding process may replace."""
 
     ownership: TopicOwnership = field(default_factory=OwnsEverything)
     authorization: TopicAuthorization = field(default_factory=EverybodyMay)
 
 
 def message_id_routes(ledgers: LedgerAccess, hooks: AdminHooks) -> list[Route]:
-    """The endpoint for persistent topics, and its refusal for others."""
+    """Return the endpoint for persistent topics, and the one that refuses other topics."""
 
     async def answer(request: Request) -> Response:
         return await _answer(request, ledgers, hooks)
@@ -129,7 +129,7 @@ async def _answer(request: Request, ledgers: LedgerAccess, hooks: AdminHooks) ->
 
 
 def _whole_number(text: str) -> int | None:
-    """Return the number that a text is, as Java reads one; None for what is none of 64 bits."""
+    """Return the number that a text stands for, as Java reads it; None if it is not a number of 64 bits."""
     text = text.strip()
     if not _WHOLE_NUMBER.fullmatch(text) or not -_INT64_MAX - 1 <= int(text) <= _INT64_MAX:
         return None
@@ -137,7 +137,7 @@ def _whole_number(text: str) -> int | None:
 
 
 def _topic(request: Request) -> TopicName:
-    # From the path as it was sent: clients encode names as Java does, with a plus for a space.
+    # Read the path as it was sent: clients encode names as Java does, with a plus for a space.
     parts = [decode_name(part) for part in _raw_path(request).split("/")[_PARTS_BEFORE_TENANT:-1]]
     if len(parts) < 3:
         return TopicName(**request.path_params)
@@ -160,7 +160,7 @@ def _body(found: MessageId) -> dict[str, int]:
 
 
 def _status_and_reason(error: DelayedTrackerError, topic: TopicName) -> tuple[int, str]:
-    """What a broker answers where it knows the error, else our own words."""
+    """Return a broker's status and text for an error; the service's own text if brokers have none."""
     match error:
         case MessageIndexInvalid():
             return 404, f"Invalid message index: {error.index}"

@@ -1,4 +1,4 @@
-"""Measures while the service works: counters, histograms, rows of trackers, storage calls.
+"""Measurements of the running service: counters, histograms, rows of trackers, storage calls.
 
 Takes observations, holds numbers for ``exposition``.
 Open ``instruments.py`` first, then ``catalogue.py``.

@@ -1,7 +1,7 @@
 """Operations on bucket snapshots: how many succeeded and failed, and how long they took.
 
-A tracker whose series have labels of their own has an account of its own; all others share one, so that nothing has to be
-added up when somebody looks, and tens of thousands of idle trackers need no memory for it.
+A tracker whose series have labels of their own has an account of its own. All others share one, so that a scrape adds
+up nothing, and tens of thousands of idle trackers need no memory for it.
 """
 
 from bisect import bisect_left
@@ -14,7 +14,7 @@ from delayed_tracker.service.instruments.histogram import Exemplar, Histogram, L
 OPERATIONS: Final = ("create", "load", "delete", "merge")
 """PIP-195's values of the label ``type``."""
 LATENCY_RANGES_MS: Final = (50, 100, 500, 1_000, 5_000, 30_000, 60_000)
-"""Upper ends, included, of PIP-195's ranges; what took longer is in the range ``overflow``."""
+"""Upper ends, included, of PIP-195's ranges. Longer operations are in the range ``overflow``."""
 QUANTILES: Final = (*map(str, LATENCY_RANGES_MS), "overflow")
 """PIP-195's values of the label ``quantile``."""
 
@@ -28,33 +28,33 @@ COUNTERS: Final = {
     ("merge", "succeed"): "snapshots_merged",
     ("merge", "failed"): "merges_failed",
 }
-"""(type, state), as PIP-195 names them, and which of ``EffectCounters`` it is."""
+"""The attribute of ``EffectCounters`` for each (type, state) of PIP-195."""
 STATES: Final = ("succeed", "failed", "all")
 """PIP-195's values of the label ``state``; ``all`` is the sum of the others."""
 
 
 class LatencyRanges:
-    """For each type of operation, how many that succeeded took so long; none is in two ranges."""
+    """Counts of successful operations by type and latency range. The ranges do not overlap."""
 
     __slots__ = ("by_type",)
 
     def __init__(self) -> None:
         self.by_type: dict[str, list[int]] = {}
-        """Of types that have happened."""
+        """Counts by range, for the types that have occurred."""
 
     def add(self, kind: str, took_ms: float, count: int) -> None:
-        """Note operations that took so long."""
+        """Add operations that took ``took_ms``."""
         ranges = self.by_type.setdefault(kind, [0] * len(QUANTILES))
         ranges[bisect_left(LATENCY_RANGES_MS, took_ms)] += count
 
 
 class EffectAccount:
-    """Where what becomes of effects is noted: those of one tracker, or of many together.
+    """Counts and latencies of the effects of one tracker, or of many together.
 
     Args:
-        clock: measures.
-        durations: where all note how long operations took, by type.
-        shows_all: whether types of operations that have not happened are shown, too.
+        clock: measures the durations.
+        durations: histograms of all trackers together, by type.
+        shows_all: True to include types of operations that have not occurred.
     """
 
     __slots__ = ("_clock", "_durations", "counters", "ranges")
@@ -69,23 +69,23 @@ class EffectAccount:
         self._durations = durations
 
     def types(self) -> list[str]:
-        """The types of operations that have happened, or are shown anyway."""
+        """Return the types of operations that have occurred; all types with ``shows_all``."""
         counted = (kind for (kind, _), name in COUNTERS.items() if getattr(self.counters, name))
         happened = {*counted, *self.ranges.by_type}
         return [kind for kind in OPERATIONS if kind in happened]
 
     def begin(self) -> float:
-        """When an operation begins; for :meth:`succeeded`."""
+        """Return the time at which an operation begins, for :meth:`succeeded`."""
         return self._clock.elapsed_ms()
 
     def succeeded(self, kind: str, begun_ms: float, labels: Labels, *, count: int = 1) -> None:
-        """Note that operations were carried out together.
+        """Record operations that succeeded together.
 
         Args:
             kind: one of ``OPERATIONS``.
-            begun_ms: before they waited for their turn.
-            labels: what finds them in the log.
-            count: how many buckets they were about.
+            begun_ms: time before they waited for their turn.
+            labels: identify them in the log.
+            count: number of buckets.
         """
         took_ms = self._clock.elapsed_ms() - begun_ms
         durations = self._durations[kind]

@@ -1,4 +1,4 @@
-"""Calls over gRPC, counted by the names that its ecosystem's servers use.
+"""Counts calls over gRPC, under the metric names of the gRPC ecosystem.
 
 Source: go-grpc-prometheus, whose spelling of types and codes dashboards expect.
 """
@@ -14,7 +14,7 @@ CALL_BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.
 
 
 def _go_name(code: grpc.StatusCode) -> str:
-    """``DEADLINE_EXCEEDED`` -> ``DeadlineExceeded``; two are irregular in Go."""
+    """Return Go's name of a code: ``DEADLINE_EXCEEDED`` -> ``DeadlineExceeded``. Two are irregular in Go."""
     if code is grpc.StatusCode.CANCELLED:
         return "Canceled"
     return "OK" if code is grpc.StatusCode.OK else code.name.title().replace("_", "")
@@ -26,12 +26,12 @@ CALL_CODES: Final = tuple(_CODE_NAMES.values())
 
 
 class MethodCalls:
-    """The calls of one method.
+    """Counts of the calls of one method.
 
     Args:
-        service: full name.
-        method: without the service.
-        is_stream: whether both sides stream; else neither does.
+        service: full name of the service.
+        method: name without the service.
+        is_stream: True if both sides stream, False if neither does.
     """
 
     __slots__ = ("durations", "handled", "is_stream", "method", "service", "started")
@@ -42,29 +42,29 @@ class MethodCalls:
         self.is_stream = is_stream
         self.started = 0
         self.handled = dict.fromkeys(CALL_CODES, 0)
-        """By the name of the code; all from the beginning, so that the first failure shows as a rise."""
+        """Ended calls by code name. All codes are present from the start, so that the first failure shows as a rise."""
         self.durations = Histogram(CALL_BOUNDS_S)
 
 
 class CallCounts:
-    """All methods that are served."""
+    """Counts of all methods that are served."""
 
     def __init__(self, clock: Clock) -> None:
         self.methods: list[MethodCalls] = []
         self._clock = clock
 
     def serve(self, service: str, method: str, *, is_stream: bool) -> MethodCalls:
-        """Begin to count a method."""
+        """Add a method and return its counts."""
         calls = MethodCalls(service, method, is_stream=is_stream)
         self.methods.append(calls)
         return calls
 
     def begin(self, calls: MethodCalls) -> float:
-        """Note that a call begins; returns when."""
+        """Record that a call begins, and return the time for :meth:`end`."""
         calls.started += 1
         return self._clock.elapsed_ms()
 
     def end(self, calls: MethodCalls, begun_ms: float, code: grpc.StatusCode) -> None:
-        """Note that it has ended."""
+        """Record that a call has ended."""
         calls.handled[_CODE_NAMES[code]] += 1
         calls.durations.observe((self._clock.elapsed_ms() - begun_ms) / 1_000)

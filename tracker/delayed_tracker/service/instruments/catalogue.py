@@ -1,8 +1,8 @@
-"""Every metric family there is: name, type, labels and meaning. The exporter writes these and no others.
+"""All metric families: name, type, labels and meaning. The exporter writes exactly these.
 
 PIP-195's families have the proposal's names, types and label values. Each has a twin by Prometheus' conventions: base
 units, ``_total``, cumulative histograms. Families with the labels of a tracker have one set of series for each of the
-first trackers, and one without these labels for all others together; all other families are of the whole service.
+first trackers, and one without these labels for all others together. All other families are of the whole service.
 
 Source: PIP-195 "Metrics Changes"; labels as Pulsar's ``TopicStats`` writes them.
 """
@@ -98,7 +98,7 @@ MEMORY: Final = Family(
     origin=Origin.TWIN,
 )
 
-# -- ours: what becomes of indexes -------------------------------------------------------------------------------------
+# -- ours: events of indexes -------------------------------------------------------------------------------------------
 
 INDEX_EVENTS: Final = (
     "added",
@@ -112,7 +112,7 @@ INDEX_EVENTS: Final = (
     "dropped_as_corrupt",
     "unloaded",
 )
-"""Added and recovered are, at any moment, pending and leased and the sum of all other events."""
+"""Events of indexes. At any moment, added + recovered = pending + leased + all other events."""
 
 OFFERS: Final = {
     "added": "added",
@@ -121,7 +121,7 @@ OFFERS: Final = {
     "beyond_max_delay": "beyond_max_delay",
     "below_mark_delete": "below_mark_delete",
 }
-"""What an offered index is answered, and which of a tracker's counters it is."""
+"""The counter of a tracker for each result of an add."""
 
 INDEXES: Final = Family(
     "delayed_tracker_indexes_total",
@@ -333,7 +333,7 @@ SHELL_COUNTERS: Final = {
         "summaries_unreadable": "Catalogue summaries that did not decode.",
     }.items()
 }
-"""By the name of the shell's counter."""
+"""Families by the name of the service's counter."""
 STORAGE_CALLS: Final = Family(
     "delayed_tracker_storage_operations_total",
     _COUNTER,
@@ -383,7 +383,7 @@ FAMILIES: Final = (
     *(family for family in tuple(vars().values()) if isinstance(family, Family)),
     *SHELL_COUNTERS.values(),
 )
-"""All of them, in the order of this file."""
+"""All families, in the order of this file."""
 
 FROM_THE_LIBRARY: Final = ("process_", "python_")
-"""What Prometheus' client library adds: memory, processor time and files of the process, garbage collection."""
+"""Prefixes of the metrics of Prometheus' client library: memory, processor time, open files, garbage collection."""

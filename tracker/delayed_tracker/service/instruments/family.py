@@ -1,4 +1,4 @@
-"""What a metric family is: declared once, for the exposition, for README's table and for the tests of both."""
+"""Metric families. Each is declared once, for the exposition, the documentation's table and the tests of both."""
 
 import enum
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ class Kind(enum.Enum):
 
 
 class Format(enum.Enum):
-    """How an exposition is written."""
+    """Formats of an exposition."""
 
     TEXT = "text/plain; version=0.0.4; charset=utf-8"
     OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 class Origin(enum.Enum):
-    """Whose names these are, and so which setting drops them."""
+    """Origins of names. A setting drops the names of one origin."""
 
     PULSAR = "PIP-195's"
     TWIN = "the same by Prometheus' conventions"
@@ -33,21 +33,21 @@ class Origin(enum.Enum):
 class Family:
     """One metric family.
 
-    ``labels`` gives for each label all of its values, or nothing where they are not known beforehand.
+    ``labels`` has the possible values of each label, or none if they are not known in advance.
     """
 
     name: str
-    """As in the text format: that of a counter ends in ``_total``, unless the name is Pulsar's."""
+    """Name in the text format. The name of a counter ends in ``_total``, unless it is Pulsar's name."""
     kind: Kind
     meaning: str
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     origin: Origin = Origin.OURS
 
     def header(self, form: Format) -> bytes:
-        """The lines before the samples.
+        """Return the lines before the samples.
 
-        OpenMetrics knows no counter without ``_total`` and no histogram of separate ranges: Pulsar's are of unknown type
-        there.
+        OpenMetrics has neither counters without ``_total`` nor histograms of separate ranges. There, Pulsar's families
+        are of unknown type.
         """
         return _header(self, form)
 
@@ -64,13 +64,13 @@ def _header(family: Family, form: Format) -> bytes:
 
 
 def label(name: str, value: str) -> str:
-    """One label as it is written: quotes, backslashes and line ends escaped."""
+    """Return one label in the text format, with quotes, backslashes and line ends escaped."""
     escaped = value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
     return f'{name}="{escaped}"'
 
 
 def number(value: float) -> str:
-    """A sample's value as it is written."""
+    """Return a sample's value in the text format."""
     if isinstance(value, int):
         return str(value)
     return "+Inf" if value == float("inf") else repr(float(value))

@@ -1,6 +1,6 @@
-"""A cumulative histogram, observed one by one or a sorted column at a time; with the last exemplar of each range.
+"""Cumulative histograms of single values or of sorted columns, with the last exemplar of each range.
 
-One owner, no lock: everything that is measured here is measured on the event loop.
+They have one owner and no lock: all measurements are made on the event loop.
 """
 
 from bisect import bisect_left
@@ -14,21 +14,21 @@ from delayed_tracker.core.values.columns import Int64Array
 from delayed_tracker.service.instruments.family import Format, label, number
 
 EXEMPLAR_CHARACTERS_MAX: Final = 128
-"""What OpenMetrics allows for names and values of an exemplar's labels together."""
+"""Limit of OpenMetrics for the names and values of an exemplar's labels together."""
 
 Labels = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Exemplar:
-    """One observation of a range, with what finds it elsewhere."""
+    """One observation of a range, with labels that identify it elsewhere."""
 
     labels: Labels
     value: float
     at_ms: int
 
     def render(self) -> str:
-        """As it stands behind a sample; labels that no longer fit are left out, the last first."""
+        """Return the text behind a sample. Labels that do not fit are left out, from the end."""
         fitting, left = [], EXEMPLAR_CHARACTERS_MAX
         for name, value in self.labels:
             left -= len(name) + len(value)
@@ -39,7 +39,7 @@ class Exemplar:
 
 
 class Histogram:
-    """Counts of observations at or below each of the bounds, and their sum.
+    """Counts of observations at or below each bound, and their sum.
 
     Args:
         bounds: ascending; a last range without an end is added.
@@ -55,23 +55,23 @@ class Histogram:
 
     @property
     def counts(self) -> Sequence[int]:
-        """For each range alone, the last one above all bounds."""
+        """Count of each range alone; the last range is above all bounds."""
         return self._counts
 
     def observe(self, value: float, count: int = 1) -> int:
-        """Note a value, so many times; returns the place of its range."""
+        """Record a value ``count`` times, and return the number of its range."""
         place = bisect_left(self.bounds, value)
         self._counts[place] += count
         self.sum += value * count
         return place
 
     def filled(self, counts: list[int], total: float) -> "Histogram":
-        """Itself, with counts that were made elsewhere."""
+        """Replace the counts and the sum by values computed elsewhere, and return the histogram."""
         self._counts, self.sum = counts, total
         return self
 
     def lines(self, name: str, labels: str, form: Format) -> Iterator[bytes]:
-        """The samples, cumulative; ``labels`` are those beside ``le``, as they are written."""
+        """Yield the cumulative samples. ``labels`` are those beside ``le``, in the text format."""
         prefix = f"{labels}," if labels else ""
         shows = form is Format.OPENMETRICS
         total = 0
@@ -84,9 +84,9 @@ class Histogram:
 
 
 class LatenessHistogram:
-    """How long after their deadlines indexes were handed out, in seconds: a histogram that takes sorted columns.
+    """Histogram of the seconds between deadlines and hand-outs of indexes, for sorted columns.
 
-    It keeps how many were later than each bound, which a column tells in one look.
+    It counts the values above each bound, which one search in a column gives.
     """
 
     __slots__ = ("_count", "_edges_ms", "_histogram", "_later", "_sum_ms")
@@ -99,12 +99,12 @@ class LatenessHistogram:
         self._sum_ms = 0
 
     def observe(self, deliver_at_ms: Int64Array, now_ms: int, labels: Labels) -> None:
-        """Note what was handed out at one moment.
+        """Record the indexes that were handed out at one moment.
 
         Args:
-            deliver_at_ms: ascending deadlines, at least one; those that are still ahead count as not late.
-            now_ms: when they were handed out.
-            labels: what finds the first of them, which is the latest.
+            deliver_at_ms: ascending deadlines, at least one; those in the future count as not late.
+            now_ms: time of the hand-out.
+            labels: identify the first index, which is the latest.
         """
         self._count += len(deliver_at_ms)
         # A deadline before now - bound is later than the bound.
@@ -117,7 +117,7 @@ class LatenessHistogram:
         self._histogram.exemplars[bisect_left(self._histogram.bounds, latest_s)] = Exemplar(labels, latest_s, now_ms)
 
     def histogram(self) -> Histogram:
-        """All of it, as it is now."""
+        """Return the histogram with the present counts."""
         return self._histogram.filled(
             np.diff(self._later, prepend=0, append=self._count)[::-1].tolist(), self._sum_ms / 1_000
         )

@@ -1,4 +1,4 @@
-"""What the shell measures as it goes: one set for a whole service, written by the event loop alone."""
+"""The measurements of the service that belong to no single tracker, written only by the event loop."""
 
 from typing import Final
 
@@ -21,21 +21,21 @@ class Instruments:
 
     def __init__(self, clock: Clock) -> None:
         self.operations = {kind: Histogram(OPERATION_BOUNDS_S) for kind in OPERATIONS}
-        """How long operations on bucket snapshots took that succeeded."""
+        """Durations of operations on bucket snapshots that succeeded, by type."""
         self.lateness = LatenessHistogram(LATENESS_BOUNDS_S)
         self.early_count = 0
-        """Indexes handed out before their deadline allowed: a bug, if there ever is one."""
+        """Indexes handed out before their deadline allowed; always 0, unless there is a bug."""
         self.recoveries = RecoveryTimes(clock)
         self.loop_lag = Histogram(LOOP_LAG_BOUNDS_S)
 
     def note_handed_out(self, key: TrackerKey, indexes: IndexColumns, cutoff_ms: int, now_ms: int) -> None:
-        """Note what a poll was answered.
+        """Record the answer of a poll.
 
         Args:
-            key: whose they are.
+            key: tracker of the indexes.
             indexes: at least one, ascending by deadline.
             cutoff_ms: the last deadline that was due.
-            now_ms: when they were handed out.
+            now_ms: time of the hand-out.
         """
         if int(indexes.deliver_at_ms[-1]) > cutoff_ms:
             self.early_count += int((indexes.deliver_at_ms > cutoff_ms).sum())

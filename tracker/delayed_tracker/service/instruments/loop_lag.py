@@ -1,4 +1,4 @@
-"""How late the event loop is: it is asked for a turn at known moments, and what it takes longer is noted."""
+"""Measures the lag of the event loop: the time by which its timers are late."""
 
 import asyncio
 from typing import Final
@@ -9,10 +9,10 @@ LOOK_S: Final = 0.1
 
 
 class LoopLag:
-    """Looks ten times a second; used from the event loop it measures.
+    """Measurement ten times a second, from the event loop that it measures.
 
     Args:
-        lag: where seconds are noted.
+        lag: receives the lag in seconds.
     """
 
     def __init__(self, lag: Histogram) -> None:
@@ -20,11 +20,11 @@ class LoopLag:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Look from now on."""
+        """Start to measure."""
         self._ask(asyncio.get_running_loop())
 
     def stop(self) -> None:
-        """Look no more; harmless if nobody does."""
+        """Stop measuring. May be called if it is not running."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

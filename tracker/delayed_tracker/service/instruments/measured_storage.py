@@ -1,4 +1,4 @@
-"""A storage, and how long each call to it takes and what becomes of it: a wrapper around any other."""
+"""A wrapper around any storage that measures the duration and the outcome of each call."""
 
 import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
@@ -27,7 +27,7 @@ STORAGE_OPERATIONS: Final = (
     "forget",
     "list",
 )
-"""The protocol's, but for its start and its close."""
+"""Operations of the protocol, except start and close."""
 
 _OUTCOMES: Final = (
     (StorageUnavailable, "unavailable"),
@@ -52,14 +52,15 @@ class OperationCalls:
 
 
 class MeasuredStorage:
-    """See :class:`delayed_tracker.storage.protocol.SnapshotStore`; every call goes to the storage inside.
+    """Implementation of :class:`delayed_tracker.storage.protocol.SnapshotStore` that passes each call to another
+    storage.
 
     Args:
-        inner: not started.
-        backend: what the storage is called, as in its URL.
-        clock: measures.
+        inner: storage that is not started.
+        backend: name of the storage, as in its URL.
+        clock: measures the durations.
         slow_ms: calls that take longer are logged; 0 logs none.
-        spans: where calls are traced, if they are.
+        spans: traces the calls, if given.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""How long recoveries take, those under way included."""
+"""Durations of recoveries, including those in progress."""
 
 import asyncio
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ RECOVERY_OUTCOMES: Final = ("succeeded", "failed", "cancelled")
 
 
 class RecoveryTimes:
-    """Of all trackers; used from one event loop."""
+    """Durations of the recoveries of all trackers; used from one event loop."""
 
     def __init__(self, clock: Clock) -> None:
         self.by_outcome = {outcome: Histogram(RECOVERY_BOUNDS_S) for outcome in RECOVERY_OUTCOMES}
@@ -22,13 +22,13 @@ class RecoveryTimes:
 
     @property
     def longest_ms(self) -> float:
-        """For how long the oldest of those under way has been running; 0 if none is. O(1)."""
+        """Milliseconds since the oldest recovery in progress began; 0 if there is none. O(1)."""
         begun_ms = next(iter(self._begun_ms.values()), None)
         return 0.0 if begun_ms is None else self._clock.elapsed_ms() - begun_ms
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Measure what is done in the block, and what becomes of it."""
+        """Measure the duration and the outcome of the block."""
         which, outcome = object(), "succeeded"
         self._begun_ms[which] = begun_ms = self._clock.elapsed_ms()
         try:

@@ -1,4 +1,4 @@
-"""What the storage takes and what is left to it: asked in the background, so that a scrape only reads."""
+"""Reads the used and free space of the storage in the background, so that a scrape does not wait for it."""
 
 import asyncio
 from typing import Final
@@ -10,26 +10,26 @@ LOOK_S: Final = 10.0
 
 
 class SpaceWatch:
-    """Asks every ten seconds; a storage that knows no bounds is never asked.
+    """Query of the space every ten seconds; none for a storage without ``ReportsSpace``.
 
     Args:
-        storage: to be asked from the event loop in which it was started.
+        storage: queried from the event loop in which it was started.
     """
 
     def __init__(self, storage: SnapshotStore) -> None:
         self.space: StorageSpace | None = None
-        """The last answer; None if there is none, or if the storage could not say."""
+        """The last answer; None if there is none, or if the storage was unavailable."""
         self._storage = storage if isinstance(storage, ReportsSpace) else None
         self._asking: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Ask once, and again from now on."""
+        """Query the space once, and then every ten seconds."""
         if self._storage is not None:
             self.space = await _answer(self._storage)
             self._asking = asyncio.ensure_future(self._ask(self._storage))
 
     def stop(self) -> None:
-        """Ask no more; harmless if nobody does."""
+        """Stop the queries. May be called if they are not running."""
         if self._asking is not None:
             self._asking.cancel()
             self._asking = None
@@ -44,4 +44,4 @@ async def _answer(storage: ReportsSpace) -> StorageSpace | None:
     try:
         return await storage.space()
     except StorageUnavailable:
-        return None  # no sample says as much, and calls that matter are counted by outcome
+        return None  # the metric has no sample then, and calls that matter are counted by outcome

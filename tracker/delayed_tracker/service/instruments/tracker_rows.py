@@ -1,10 +1,10 @@
-"""The numbers of all trackers, a row each, kept as they were when somebody last looked.
+"""The numbers of all trackers, one row each, as of the last scrape.
 
-A step of a tracker only says that it has changed. Whoever scrapes reads those again that have, and those in which
-something has become due meanwhile; ten thousand that are idle cost nothing. A row is read between two steps, so what
-belongs together in it is of one moment.
+A step of a tracker only marks it as changed. A scrape reads the changed rows again, and those with indexes that have
+become due since. Ten thousand idle trackers cost nothing. A row is read between two steps, so its values are of one
+moment.
 
-The first trackers have series with labels of their own, up to a limit; of all others there is the sum.
+The first trackers have series with labels of their own, up to a limit. All others are summed.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from delayed_tracker.service.instruments.histogram import Histogram
 
 UNLOADED: Final = "unloaded"
 COLUMNS: Final = (*NUMBERS, UNLOADED)
-"""What there is of each tracker, and their sum of all."""
+"""Columns of a tracker's row, and of the sums."""
 
 READ_MS_MAX: Final = 2.0
-"""Reading gives the event loop its turn this often."""
+"""Milliseconds of reading after which other tasks of the event loop may run."""
 _READ_AT_ONCE: Final = 16
 _ROWS_MIN: Final = 64
 _SLACK: Final = 16
-"""A share of so much is added when there is no room: ten thousand trackers are not to pay for twenty thousand."""
+"""The table grows by one row for this many rows: ten thousand trackers must not need memory for twenty thousand."""
 NO_ROW: Final = -1
 
 _PLACE = {name: place for place, name in enumerate(COLUMNS)}
@@ -44,14 +44,14 @@ _WENT: Final = [
 
 
 class Counted(Protocol):
-    """A tracker, as far as it is counted; told apart by identity."""
+    """A tracker, as far as it is counted. Trackers are compared by identity."""
 
     key: TrackerKey
     row_place: int
-    """Where its row is; NO_ROW if it has none."""
+    """Place of its row; NO_ROW if it has none."""
 
     def numbers(self) -> tuple[int, ...]:
-        """The columns of NUMBERS, in any state."""
+        """Return the columns of NUMBERS, in any state."""
         ...
 
 
@@ -64,13 +64,13 @@ class LabelledTracker:
         self.key = key
         self.account = account
         self.row: tuple[int, ...] = ()
-        """The columns of COLUMNS when it was last read; empty: it never was."""
+        """The columns of COLUMNS at the last read; empty before the first read."""
         self.lines: tuple[bytes, ...] = ()
-        """Its series as they are written, a part for each family; empty: they are to be written anew."""
+        """Its series in the text format, one part for each family; empty if they must be written again."""
 
 
 class Sums:
-    """What the trackers of a group come to together, by name."""
+    """Sums over the trackers of a group, by name."""
 
     def __init__(self, values: Int64Array) -> None:
         self._values: list[int] = values.tolist()
@@ -79,29 +79,29 @@ class Sums:
         return self._values[_PLACE[name]]
 
     def row(self) -> Sequence[int]:
-        """In the order of COLUMNS."""
+        """Return the sums in the order of COLUMNS."""
         return self._values
 
 
 class TrackerRows:
-    """Rows of open trackers, and what those that were closed have left behind.
+    """Rows of open trackers, and the sums that closed ones leave.
 
     Args:
-        labelled_max: how many trackers have series of their own.
-        clock: says what has become due.
-        durations: where all note how long operations on bucket snapshots took, by type.
+        labelled_max: trackers that have series of their own.
+        clock: gives the time by which deadlines are due.
+        durations: histograms of operations on bucket snapshots for all trackers, by type.
     """
 
     def __init__(self, labelled_max: int, clock: Clock, durations: dict[str, Histogram]) -> None:
         self.changed: set[Counted] = set()
-        """Trackers to be read again; every step puts its tracker in."""
+        """Trackers to be read again; every step adds its tracker."""
         self.labelled: dict[Counted, LabelledTracker] = {}
         self.shared_account = EffectAccount(clock, durations, shows_all=True)
-        """Of all trackers without series of their own, open or closed."""
+        """Account of all trackers without series of their own, open or closed."""
         self.closed_effects = EffectCounters()
-        """Of those with series of their own that were closed."""
+        """Counters of closed trackers that had series of their own."""
         self.aggregated_total = 0
-        """How many trackers were opened that got no series of their own."""
+        """Trackers that were opened without series of their own, since the start."""
         self._labelled_max = labelled_max
         self._clock = clock
         self._durations = durations
@@ -122,12 +122,12 @@ class TrackerRows:
         return self._count - len(self.labelled)
 
     def effects(self) -> EffectCounters:
-        """What became of the effects of all trackers there ever were. O(trackers with series of their own)."""
+        """Return the counters of effects of all trackers since the start. O(trackers with series of their own)."""
         own = (labelled.account.counters for labelled in self.labelled.values())
         return EffectCounters.total([self.shared_account.counters, self.closed_effects, *own])
 
     def admit(self, host: Counted) -> EffectAccount:
-        """Begin a row; returns where the tracker's effects are noted."""
+        """Add a row, and return the account of the tracker's effects."""
         if not self._free:
             self._grow()
         place = self._free.pop()
@@ -144,7 +144,7 @@ class TrackerRows:
         return account
 
     def retire(self, host: Counted) -> None:
-        """End a row. What has happened stays in the sums; what was tracked is unloaded, and has series of its own no more."""
+        """Remove a row. Its events stay in the sums; its tracked indexes count as unloaded. Its own series end."""
         self._read(host)
         place, host.row_place = host.row_place, NO_ROW
         self._count -= 1
@@ -161,7 +161,8 @@ class TrackerRows:
         self._clear(place)
 
     async def refresh(self, write: Callable[[LabelledTracker], object]) -> None:
-        """Read what has changed since the last time. Gives the event loop its turn every few milliseconds.
+        """Read the rows that have changed since the last time. Other tasks of the event loop run every few
+        milliseconds.
 
         Args:
             write: called for each tracker with series of its own that was read again.
@@ -179,11 +180,14 @@ class TrackerRows:
                 begun_ms = self._clock.elapsed_ms()
 
     def totals(self) -> Sums:
-        """Of all trackers there ever were: sizes of the open ones, events of all; moments are the first and the last."""
+        """Return the sums over all trackers since the start.
+
+        Sizes are those of the open trackers, events those of all. Moments are the first and the last.
+        """
         return Sums(_together(self._table) + self._closed)
 
     def aggregated(self) -> Sums:
-        """Of those without series of their own."""
+        """Return the sums over the trackers without series of their own."""
         return Sums(_together(self._table[~self._is_labelled]) + self._closed_unlabelled)
 
     def _with_something_due(self) -> Iterator[Counted]:
@@ -217,7 +221,7 @@ class TrackerRows:
 
 
 def _together(rows: Int64Array) -> Int64Array:
-    """The sum of rows, with the first and the last of their moments."""
+    """Return the sum of rows, with the first and the last of their moments."""
     sums: Int64Array = rows.sum(axis=0)
     for name in MOMENTS:
         column = rows[:, _PLACE[name]]

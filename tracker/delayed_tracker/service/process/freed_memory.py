@@ -1,13 +1,14 @@
-"""Memory that was freed goes back to the operating system, once the process has come to rest.
+"""Returns freed memory to the operating system when the process is at rest.
 
-glibc keeps what is freed between what is not: after a million indexes were drained it held 40 MB that nobody used.
-``malloc_trim`` gives them back. That takes up to 20 ms for 100 MB, for which allocations of other threads wait, and pages
-given back must be made again; so it happens after work, not during it, and every five minutes if there is no end to it.
-glibc would give each thread an arena, up to eight for each core, and of all but the first ``malloc_trim`` leaves the top
-alone: 14 MB after a deletion of ten million. So there are two, that of the event loop and one for all other threads. With
-one for all, adds over gRPC took a tenth more processor time, as far as a busy machine could tell.
+glibc keeps freed memory between blocks in use: after a million indexes were drained it kept 40 MB of unused memory.
+``malloc_trim`` returns it. That takes up to 20 ms for 100 MB, during which allocations of other threads wait, and
+returned pages must be mapped again. So it happens after work and not during it, or every five minutes if the work does
+not end. glibc would give each thread an arena, up to eight for each core, and ``malloc_trim`` does not shrink the top
+of any arena but the first: 14 MB after a deletion of ten million. So there are two arenas: one for the event loop and
+one for all other threads. With one arena for all, adds over gRPC took a tenth more processor time, measured on a busy
+machine.
 
-Measured and rejected: lower thresholds of the allocator (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD), with which pages go back at
+Measured and rejected: lower thresholds of the allocator (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD), which return pages at
 once. The resident memory is the same, but storing and draining take a third more time.
 """
 
@@ -21,23 +22,23 @@ from delayed_tracker.service.clock import Clock, SystemClock, Timer
 
 LOOK_MS: Final = 2_000
 REST_SHARE_MAX: Final = 0.05
-"""A process that has used less than this of one core since the last look is at rest."""
+"""The process is at rest if it has used less than this share of one core since the last check."""
 WORK_S_MIN: Final = 0.2
-"""Processor time after which there may be something to give back."""
+"""Processor time, in seconds, after which there may be memory to return."""
 LOOKS_MAX: Final = 150
-"""Looks after which freed memory goes back during work: five minutes."""
+"""Checks after which freed memory is returned even during work: five minutes."""
 _M_ARENA_MAX: Final = -8
-"""Of glibc's ``malloc.h``."""
+"""Constant of glibc's ``malloc.h``."""
 
 
 class FreedMemory:
-    """Looks every two seconds whether the process rests after work. Used from the event loop.
+    """Timer that checks every two seconds if the process is at rest after work. Used from the event loop.
 
     Args:
-        clock: when it looks.
-        cpu_s: processor time of this process so far, in seconds.
-        give_back: returns free pages to the operating system; runs in a thread. None, as for C libraries other than
-            glibc: there is nothing to do.
+        clock: runs the checks.
+        cpu_s: returns the processor time of this process so far, in seconds.
+        give_back: returns free pages to the operating system; runs in a thread. None for C libraries other than glibc:
+            there is nothing to do.
     """
 
     def __init__(
@@ -55,13 +56,13 @@ class FreedMemory:
         self._looks = 0
 
     def start(self) -> None:
-        """Begin to look; what was done so far counts as work."""
+        """Start the checks. Processor time used so far counts as work."""
         if self._give_back is not None and self._timer is None:
             self._seen_s = self._cpu_s()
             self._timer = self._clock.call_later(LOOK_MS, self._look)
 
     def stop(self) -> None:
-        """Look no more; harmless if nobody does."""
+        """Stop the checks. May be called if they are not running."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -79,10 +80,10 @@ class FreedMemory:
 
 
 def allocate_in_two_arenas() -> None:
-    """Have all threads that are started from now on allocate in one arena, which is not that of the first thread.
+    """Make all threads that start from now on share one arena, other than that of the first thread.
 
-    Nothing happens with another C library than glibc, or if ``MALLOC_ARENA_MAX`` in the environment says how many arenas
-    there are to be.
+    Does nothing with a C library other than glibc, or if ``MALLOC_ARENA_MAX`` in the environment sets the number of
+    arenas.
     """
     c_library = _c_library()
     if c_library is not None and hasattr(c_library, "mallopt") and "MALLOC_ARENA_MAX" not in os.environ:
@@ -90,7 +91,7 @@ def allocate_in_two_arenas() -> None:
 
 
 def trim_of_this_process() -> Callable[[], None] | None:
-    """What gives free pages of this process back, or None if its C library has no such call. It takes milliseconds."""
+    """Return a function that returns free pages of this process, in milliseconds; None if the C library has none."""
     trim = getattr(_c_library(), "malloc_trim", None)
     if trim is None:
         return None

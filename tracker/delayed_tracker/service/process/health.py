@@ -1,4 +1,4 @@
-"""Whether the service takes calls: one state, told over gRPC (``grpc.health.v1``) and HTTP alike."""
+"""The readiness of the service: one state for gRPC (``grpc.health.v1``) and HTTP."""
 
 import asyncio
 import enum
@@ -12,7 +12,7 @@ _SERVICES = ("", SERVICE_NAME, LEDGER_SERVICE_NAME)
 
 
 class Stage(enum.Enum):
-    """Where the process stands in its life; the value is the reason for not being ready, empty if it is."""
+    """Stages of the process. The value is the reason why it is not ready; empty if it is."""
 
     STARTING = "starting: the storage is being opened"
     SERVING = ""
@@ -20,7 +20,7 @@ class Stage(enum.Enum):
 
 
 class Health(health.aio.HealthServicer):  # type: ignore[misc, name-defined]  # the stubs lack the asynchronous half
-    """The stage of the service, and the servicer that tells it to whoever checks or watches."""
+    """The stage of the service, and the servicer that reports it to callers of Check and Watch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Health(health.aio.HealthServicer):  # type: ignore[misc, name-defined]  # 
         self._watches_ended = False
 
     async def enter(self, stage: Stage) -> None:
-        """Move to a stage and tell every watcher."""
+        """Enter a stage and notify every watcher."""
         self.stage = stage
         serving = stage is Stage.SERVING
         status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
@@ -42,9 +42,10 @@ class Health(health.aio.HealthServicer):  # type: ignore[misc, name-defined]  # 
         request: health_pb2.HealthCheckRequest,
         context: "grpc.aio.ServicerContext[health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse]",
     ) -> None:
-        """Stream the status; unlike the library's own, it ends when the service stops, so that it never delays that.
+        """Stream the status. Unlike the library's method it ends when the service stops, so that it does not delay the
+        stop.
 
-        It ends by returning between two writes: gRPC could not end a call that was cancelled within one.
+        It ends by returning between two writes: gRPC cannot end a call that was cancelled within a write.
         """
         told = None
         while True:
@@ -58,7 +59,7 @@ class Health(health.aio.HealthServicer):  # type: ignore[misc, name-defined]  # 
             await changed.wait()
 
     def end_watches(self) -> None:
-        """End every stream; for use once NOT_SERVING has been told."""
+        """End every stream, after NOT_SERVING was sent."""
         self._watches_ended = True
         self._wake_watches()
 

@@ -1,4 +1,4 @@
-"""The first start of a version compiles kernels, for up to a minute; the service answers within seconds all the same.
+"""Starts the service without waiting for the compilation of kernels, which takes up to a minute for a new version.
 
 What the cache has is loaded. What it lacks runs as it is written, much slower, while a child process compiles into the cache; then the service loads it from there and calls run machine code from one moment to the
 next. Results are the same in both ways. Where the cache cannot be written, a temporary directory takes its place; where
@@ -32,13 +32,13 @@ _log = structlog.stdlib.get_logger("delayed_tracker.service")
 
 
 class KernelStart:
-    """Has the kernels of this process loaded, now or soon. Started once, stopped once, from the event loop."""
+    """Loader of the kernels of this process. Started once and stopped once, from the event loop."""
 
     def __init__(self, kernels: Sequence[Kernel[..., Any]] = SERVICE_KERNELS, *, child: Sequence[str] = _CHILD) -> None:
         """See :meth:`start`.
 
         Args:
-            kernels: those that are to be loaded.
+            kernels: kernels to load.
             child: arguments for Python of the process that compiles them into the cache.
         """
         self._kernels = kernels
@@ -52,7 +52,7 @@ class KernelStart:
         return self._compiling is not None and not self._compiling.done()
 
     async def start(self) -> None:
-        """Return as soon as kernels can be called: compiled, or as they are written until they are."""
+        """Return as soon as kernels can be called: compiled, or as Python until they are compiled."""
         missing_count = await self._run(self._load_what_is_cached)
         if not missing_count:
             self._workers.shutdown()
@@ -66,14 +66,14 @@ class KernelStart:
         self._compiling = asyncio.create_task(self._compile())
 
     async def wait_compiled(self) -> None:
-        """Return once calls run machine code, or after :meth:`stop`."""
+        """Return when calls run machine code, or after :meth:`stop`."""
         if self._compiling is not None:
             await asyncio.wait([self._compiling])
             if not self._compiling.cancelled():
                 self._compiling.result()
 
     async def stop(self) -> None:
-        """End a compilation that is in progress; harmless if there is none."""
+        """Cancel a compilation that is in progress. May be called if there is none."""
         if self._compiling is not None:
             self._compiling.cancel()
             await self.wait_compiled()
@@ -138,7 +138,7 @@ class KernelStart:
 
 
 def _writable_directory(cleanup: contextlib.ExitStack) -> str | None:
-    """Name the cache if it can be written, else a temporary directory; None if there is no place at all."""
+    """Return the cache directory if it is writable, else a temporary directory; None if there is neither."""
     if is_cache_writable():
         return cache_directory()
     _log.warning(
@@ -153,7 +153,7 @@ def _writable_directory(cleanup: contextlib.ExitStack) -> str | None:
 
 
 async def _tail(process: asyncio.subprocess.Process) -> str:
-    """Read all that a process says on standard error, and give the end of it."""
+    """Read the standard error of a process to its end, and return the last part of it."""
     assert process.stderr is not None
     said = b""
     while piece := await process.stderr.read(_STDERR_TAIL_BYTES):

@@ -1,7 +1,8 @@
 """All kernels of the service, and the child process that fills the cache with them.
 
-``python -m delayed_tracker.service.process.kernels`` compiles what the cache lacks and prints how many are compiled, of how
-many. It ends early when its standard input does, so it never outlives the service that started it.
+``python -m delayed_tracker.service.process.kernels`` compiles the kernels that are missing from the cache, and prints
+how many of how many are compiled. It ends early when its standard input is closed, so it does not outlive the service
+that started it.
 """
 
 import os
@@ -11,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-# numba asks whether an array is masked when it first sees one that is read-only: in the middle of a call, it would import
-# this then, and every other call would wait.
+# numba checks if an array is masked when it first meets a read-only one. It would import this in the middle of a call,
+# and all other calls would wait.
 import numpy.ma  # noqa: F401
 
 import delayed_tracker.core.kernels.compiled
@@ -40,12 +41,12 @@ SERVICE_KERNELS: Final[Sequence[Kernel[..., Any]]] = (
 
 
 def load_kernels(progress: Progress = lambda _done, _total: None) -> int:
-    """Load all kernels from the cache, compiling into it what it lacks. Blocks for up to a minute.
+    """Load all kernels from the cache, and compile missing ones into it. Blocks for up to a minute.
 
     Args:
-        progress: called with the number of kernels that are compiled and of those that have to be, if there are any.
+        progress: called with the number of compiled kernels and of all kernels to compile, if there are any.
     Returns:
-        How many had to be compiled.
+        Number of kernels that had to be compiled.
     """
     missing = [kernel for kernel in SERVICE_KERNELS if not kernel.load_cached()]
     for done, kernel in enumerate(missing):
@@ -56,7 +57,7 @@ def load_kernels(progress: Progress = lambda _done, _total: None) -> int:
 
 
 def is_cache_writable() -> bool:
-    """Tell whether machine code can be kept for later processes; creates the directory if it is missing."""
+    """Return True if machine code can be kept for later processes. Creates the directory if it is missing."""
     try:
         Path(cache_directory()).mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=cache_directory()):
@@ -73,6 +74,6 @@ def _end_with_standard_input() -> None:
 
 
 if __name__ == "__main__":
-    os.nice(NICENESS)  # calls of the service come first
+    os.nice(NICENESS)  # calls of the service have priority
     threading.Thread(target=_end_with_standard_input, daemon=True).start()
     load_kernels(lambda done, total: print(done, total, flush=True))  # noqa: T201  # read by the service

@@ -1,4 +1,4 @@
-"""Listening sockets, and what is said when an address cannot be had."""
+"""Listening sockets, and the errors for addresses that cannot be used."""
 
 import asyncio
 import errno
@@ -9,7 +9,7 @@ from delayed_tracker.service.settings.address import Address
 
 
 class AddressInUse(DelayedTrackerError):
-    """Another process listens there. Stop it, or configure another address."""
+    """Another process listens on the address. Stop it, or configure another address."""
 
     reason = "ADDRESS_IN_USE"
 
@@ -34,11 +34,12 @@ class AddressUnusable(DelayedTrackerError):
 
 
 async def listen(key: str, address: Address) -> tuple[socket.socket, Address]:
-    """Open a listening socket; the address comes back with the port that the system chose if it was 0.
+    """Open a listening socket. Returns it with its address, in which port 0 is replaced by the port that the system
+    chose.
 
     Raises:
-        AddressInUse: somebody else listens there.
-        AddressUnusable: the host is unknown or not this machine's, or the port needs more rights.
+        AddressInUse: another process listens there.
+        AddressUnusable: the host is unknown or not of this machine, or the port needs more rights.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -53,7 +54,7 @@ async def listen(key: str, address: Address) -> tuple[socket.socket, Address]:
 
 
 async def address_count(key: str, address: Address) -> int:
-    """How many addresses a host stands for; one, unless it is a name.
+    """Return the number of addresses that a host stands for; 1, unless it is a name.
 
     Raises:
         AddressUnusable: the host is unknown.

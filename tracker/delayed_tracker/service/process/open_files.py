@@ -1,7 +1,7 @@
-"""The process's limit of open files: raised at the start, and divided among both ports and everything else.
+"""Raises the process's limit of open files at the start, and divides it among both ports and everything else.
 
-Connections never take the descriptors that storage needs: a port that is full turns clients away, and the service goes
-on for those that it has.
+Connections never take the descriptors that the storage needs: a full port refuses clients, and the service goes on to
+serve the connected ones.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ OPEN_FILES_MIN: Final = 128
 _RAISED_TO_MAX: Final = 2**20
 """Containers often have a hard limit of 10**9, for which some libraries allocate tables."""
 _PROCESS_FILES: Final = 128
-"""For the process itself: libraries, logs, ledgers that are read, sockets that are accepted only to be closed."""
+"""Files of the process itself: libraries, logs, ledgers, and sockets that are accepted only to be closed."""
 _CONNECTIONS_MIN: Final = 16
 _GRPC_DEFAULT_MAX: Final = 10_000
 """An idle connection takes 13 KB of memory: 130 MB for so many."""
@@ -38,7 +38,7 @@ class OpenFilesLimitTooLow(DelayedTrackerError):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionCaps:
-    """Connections that each port holds at most."""
+    """Maximum of connections of each port."""
 
     grpc: int
     http: int
@@ -51,8 +51,8 @@ class ConnectionCaps:
 
         Args:
             open_files_max: the limit of the process.
-            storage_operations_max: descriptors that storage may need at the same time.
-            open_count: files open already; ledgers keep one for each of their logs.
+            storage_operations_max: descriptors that the storage may need at the same time.
+            open_count: files that are open already; ledgers keep one for each of their logs.
             grpc: connections as configured; 0 takes what is left, up to 10,000.
             http: connections as configured; 0 takes a quarter of what is left, up to 256.
 
@@ -79,21 +79,21 @@ class ConnectionCaps:
 
 
 def open_files_limit() -> int:
-    """How many files this process may have open at the same time."""
+    """Return the number of files that this process may have open at the same time."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _RAISED_TO_MAX if soft == resource.RLIM_INFINITY else soft
 
 
 def open_files_count() -> int:
-    """How many files this process has open."""
+    """Return the number of files that this process has open."""
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def raise_open_files_limit() -> None:
-    """Raise the soft limit to the hard one: the soft one is low for the sake of programs that use select()."""
+    """Raise the soft limit to the hard one. The soft limit is low only for programs that use select()."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _RAISED_TO_MAX if hard == resource.RLIM_INFINITY else min(hard, _RAISED_TO_MAX)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        # A kernel may have a lower limit of its own than the hard one; connections are then bounded by the soft one.
+        # The kernel's own limit may be below the hard one. Connections are then bounded by the soft one.
         with contextlib.suppress(ValueError, PermissionError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

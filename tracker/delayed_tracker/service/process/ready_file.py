@@ -1,4 +1,4 @@
-"""The file that tells a supervisor that calls are answered, and where."""
+"""The file that shows a supervisor that the service answers calls, and on which addresses."""
 
 import os
 from pathlib import Path
@@ -15,20 +15,20 @@ _log = structlog.stdlib.get_logger("delayed_tracker.service")
 
 
 class ReadyFile:
-    """A file that appears whole, and is there only while the service answers.
+    """A file that appears complete, and exists only while the service answers.
 
     Args:
-        path: which; None is none.
+        path: path of the file; None for no file.
     """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
 
     def prepare(self) -> None:
-        """Remove what an earlier service left, and make sure that the file can be written before anything is opened.
+        """Remove a file of an earlier service, and check that the file is writable before anything is opened.
 
         Raises:
-            InvalidInput: it cannot.
+            InvalidInput: the file is not writable.
         """
         if self._path is None:
             return
@@ -41,10 +41,10 @@ class ReadyFile:
             raise self._unusable(error) from error
 
     def write(self, text: str) -> None:
-        """Make the file appear.
+        """Create the file in one step.
 
         Raises:
-            InvalidInput: it cannot be written.
+            InvalidInput: the file cannot be written.
         """
         if self._path is None:
             return
@@ -55,7 +55,7 @@ class ReadyFile:
             raise self._unusable(error) from error
 
     def remove(self) -> None:
-        """Make the file disappear; that it cannot be removed keeps nothing else from being closed."""
+        """Remove the file. A failure is logged, so that the rest of the service is still closed."""
         if self._path is None:
             return
         try:

@@ -1,7 +1,7 @@
-"""What a running service takes over when its settings are read again (SIGHUP).
+"""Applies settings that are read again while the service runs (SIGHUP).
 
-Keys declared ``reloadable`` take effect at once, all of them or, if they do not fit together, none. Any other key that
-has changed keeps its old value until the next start, and is named.
+Keys declared ``reloadable`` take effect at once: all of them, or none if they do not fit together. Any other changed
+key keeps its old value until the next start, and is logged.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ class Reload:
     """The outcome of reading the settings again."""
 
     settings: Settings
-    """Those in force from now on."""
+    """Settings in force from now on."""
     changed: tuple[str, ...]
-    """Keys that have another value than before."""
+    """Keys whose value has changed."""
     ignored: tuple[str, ...]
     """Keys that were changed and need a restart."""
 
     @classmethod
     def of(cls, current: Settings, wanted: Settings) -> "Reload":
-        """Choose what takes effect.
+        """Choose the values that take effect.
 
         Raises:
             InvalidInput: the new values do not fit together with those that stay.
@@ -49,12 +49,12 @@ class Reload:
 
 
 class Reloader:
-    """Reads the settings again whenever it is asked to, one time after another, until it is cancelled.
+    """Loop that reads the settings again for each request, one request after another, until it is cancelled.
 
     Args:
-        read: reads them from where they came from, in a thread; None: they came from no place that can change.
-        current: returns those in force.
-        apply: puts others in force.
+        read: reads the settings from their sources, in a thread; None if the sources cannot change.
+        current: returns the settings in force.
+        apply: puts new settings in force.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class Reloader:
         self._asked = asyncio.Event()
 
     def ask(self) -> None:
-        """Have the settings read; what is asked while they are being read is done once more."""
+        """Request a read of the settings. A request during a read causes one more read."""
         self._asked.set()
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Serve requests until cancelled."""
         while True:
             await self._asked.wait()
             self._asked.clear()

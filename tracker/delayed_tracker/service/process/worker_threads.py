@@ -1,4 +1,4 @@
-"""Threads that sort, encode and decode snapshots: whatever has no caller waiting gives way to the event loop."""
+"""Threads that sort, encode and decode snapshots. No caller waits for them, so the event loop has priority."""
 
 import os
 import sys
@@ -7,19 +7,21 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 NICENESS: Final = 10
-"""Added to that of the process. While a million indexes seal and 40 buckets merge on two cores that clients use as well,
-adds at a steady rate took 20 ms at p99.9 without it and 13 ms with it; sealing and merging took no longer."""
+"""Added to the niceness of the process. While a million indexes sealed and 40 buckets merged on two cores that clients
+used as well, adds at a steady rate took 20 ms at p99.9 without it and 13 ms with it; sealing and merging took no
+longer.
+"""
 
 _NICENESS_MAX: Final = 19
 
 
 def worker_threads(count: int) -> ThreadPoolExecutor:
-    """A pool of ``count`` threads that run only as far as calls leave the processors free."""
+    """Return a pool of ``count`` threads that run only when calls leave the processors free."""
     return ThreadPoolExecutor(count, thread_name_prefix="delayed-tracker-worker", initializer=_give_way)
 
 
 def _give_way() -> None:
-    # Only Linux gives each thread a niceness of its own; elsewhere this would slow down the event loop, too.
+    # Only Linux has a niceness for each thread; elsewhere this would slow down the event loop, too.
     if sys.platform != "linux":
         return
     thread = threading.get_native_id()

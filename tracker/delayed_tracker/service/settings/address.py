@@ -1,4 +1,4 @@
-"""Listen addresses: HOST:PORT, as settings and command lines give them."""
+"""Listen addresses as settings and command lines give them: HOST:PORT."""
 
 import ipaddress
 import re
@@ -10,17 +10,17 @@ PORT_MAX: Final = 65_535
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen. An IPv6 host is written in brackets; port 0 lets the system choose."""
+    """Address to listen on. An IPv6 host is written in brackets; port 0 lets the system choose."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> "Address":
-        """Read ``host:port``.
+        """Parse ``host:port``.
 
         Raises:
-            ValueError: it is not of that form, or the port is above 65535.
+            ValueError: the text is not of that form, or the port is above 65535.
         """
         host, colon, port = text.rpartition(":")
         bracketed = host.startswith("[") and host.endswith("]")
@@ -33,7 +33,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only processes of this machine can connect; a host name other than localhost counts as not."""
+        """True if only processes of this machine can connect; False for a host name other than localhost."""
         if self.host == "localhost":
             return True
         try:

@@ -1,4 +1,4 @@
-"""The settings of connections: how many each port holds, and how long it waits for a client."""
+"""Settings of connections: the maximum for each port, and the time that a port waits for a client."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ _DERIVED = (0, "as many as the limit of open files leaves room for")
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionSettings:
-    """The part of ``Settings`` about connections."""
+    """Settings of connections."""
 
     grpc_connections_max: int = setting(
         0,

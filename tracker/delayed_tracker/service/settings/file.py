@@ -2,7 +2,7 @@ r"""The syntax of ``broker.conf``: ``key=value`` lines with the comments and esc
 
 Comments start with ``#`` or ``!``. The key ends at the first ``=``, ``:`` or blank that is not escaped. A backslash at
 the end of a line continues it; ``\t \n \r \f \uXXXX`` mean what they do in Java, and before any other character the
-backslash is dropped. Values lose surrounding blanks. The file is UTF-8. A key may be repeated: the last one wins.
+backslash is dropped. Values lose surrounding blanks. The file is UTF-8. If a key is repeated, the last value counts.
 
 Source: ``java.util.Properties.load``, and Pulsar's configuration loader, which trims values.
 """
@@ -25,15 +25,15 @@ class Assignment:
     """One ``key=value`` of a file."""
 
     line: int
-    """Where it starts, 1-based."""
+    """Number of its first line, from 1."""
     key: str
     value: str
     bare: str | None = None
-    """The line as it is written, if neither ``=`` nor ``:`` ends the key."""
+    """The whole line as written, if neither ``=`` nor ``:`` ends the key; else None."""
 
 
 class MalformedLine(DelayedTrackerError):
-    """A line that is no Java property."""
+    """A line is not a Java property."""
 
     reason = "MALFORMED_LINE"
 
@@ -45,7 +45,7 @@ class MalformedLine(DelayedTrackerError):
 
 
 def parse_properties(content: bytes) -> list[Assignment]:
-    """Read every assignment, in order, repeated keys included.
+    """Parse every assignment, in order, including repeated keys.
 
     Raises:
         MalformedLine: bytes that are not UTF-8, a zero byte, or a broken Unicode escape.
@@ -71,7 +71,7 @@ def parse_properties(content: bytes) -> list[Assignment]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Each line that holds an assignment, continuation lines joined, with the number of its first line."""
+    """Yield each assignment with the number of its first line. Continuation lines are joined."""
     started = 0
     joined = ""
     for number, natural in enumerate(_LINE_END.split(text), start=1):
@@ -92,9 +92,9 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _unescape(text: str) -> str:
-    """The text that the escapes stand for; a ValueError says what to write instead of a broken one."""
+    """Return the text with its escapes replaced. The ValueError for a broken escape gives the correct form."""
     unescaped = _ESCAPE.sub(_unescaped_character, text)
-    # Java writes a character beyond the first 65,536 as two escapes; joining them goes by way of UTF-16.
+    # Java writes a character beyond the first 65,536 as two escapes. Encoding to UTF-16 joins them.
     try:
         return unescaped.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Settings that bound what calls have in flight: bytes of requests and answers, calls not read yet, streams."""
+"""Settings that bound what calls have in flight: bytes of requests and answers, unread calls, streams."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ _TIB = 1024**4
 
 @dataclass(frozen=True, kw_only=True)
 class InFlightSettings:
-    """The part of ``Settings`` about what calls have in flight."""
+    """Settings of requests, answers, calls and streams in flight."""
 
     grpc_request_bytes_in_flight_max: int = setting(
         128 * 1024 * 1024,

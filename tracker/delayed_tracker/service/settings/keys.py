@@ -1,7 +1,7 @@
-"""What a configuration key is: its name, type, unit, range and meaning, and how its text becomes a value.
+"""Declarations of configuration keys: name, type, unit, range and meaning, and the parsing of their text.
 
-A key is declared once, as the default of a field of ``delayed_tracker.service.settings.settings.Settings``; parsing, validation,
-``conf/tracker.conf`` and the README's table all read that declaration.
+A key is declared once, as the default of a field of ``delayed_tracker.service.settings.settings.Settings``. Parsing,
+validation, ``conf/tracker.conf`` and the documentation's table all read that declaration.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ class Group(enum.Enum):
 
 
 class Form(enum.Enum):
-    """How the text of a value reads."""
+    """The forms that the text of a value can have."""
 
     SWITCH = "true or false"
     NUMBER = "a whole number"
@@ -55,17 +55,17 @@ class SettingKey:
     minimum: int = 0
     maximum: int = INT64_MAX
     also: tuple[int, str] | None = None
-    """A number outside the range that is legal too, and what it means."""
+    """A number outside the range that is also legal, and its meaning."""
     choices: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Accepted texts and the value each stands for; empty: any text."""
+    """Accepted texts, each with the value that it stands for; empty if any text is accepted."""
     not_built: str = ""
-    """Why only the default is accepted; empty: every value in range is."""
+    """Reason why only the default is accepted; empty if every value in range is accepted."""
     reloadable: bool = False
-    """Whether SIGHUP puts a changed value in force; else it needs a restart."""
+    """True if SIGHUP applies a changed value; False if it needs a restart."""
 
     @property
     def allowed(self) -> str:
-        """The range in words, as the documentation and the errors give it."""
+        """The range in words, for documentation and errors."""
         if self.not_built:
             shown = self.render(self.default)
             return f"only {shown or 'empty'}"
@@ -77,10 +77,10 @@ class SettingKey:
         return str(self.form.value)
 
     def parse(self, text: str) -> SettingValue:
-        """Turn the text of a file or of the environment into a valid value.
+        """Parse the text of a file or of the environment into a valid value.
 
         Raises:
-            InvalidInput: it does not read as this key's form, or the value is not allowed.
+            InvalidInput: the text does not have this key's form, or the value is not allowed.
         """
         value: SettingValue
         if self.form is Form.SWITCH:
@@ -97,10 +97,10 @@ class SettingKey:
         return value
 
     def check(self, value: SettingValue) -> None:
-        """Refuse a value this key cannot have.
+        """Refuse a value that this key cannot have.
 
         Raises:
-            InvalidInput: naming the key, the value and what is allowed.
+            InvalidInput: with the key, the value and the allowed values.
         """
         if self.not_built and value != self.default:
             shown = self.render(self.default)
@@ -124,7 +124,7 @@ class SettingKey:
 
     @staticmethod
     def render(value: SettingValue) -> str:
-        """The text that ``parse`` reads back as ``value``."""
+        """Return the text that ``parse`` turns into ``value``."""
         return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -143,7 +143,7 @@ def setting(
     not_built: str = "",
     reloadable: bool = False,
 ) -> _Value:
-    """Declare a dataclass field that is a configuration key; its form follows from the type of ``default``."""
+    """Declare a dataclass field that is a configuration key. Its form follows from the type of ``default``."""
     if isinstance(default, bool):
         form = Form.SWITCH
     elif isinstance(default, int):
@@ -169,7 +169,7 @@ def setting(
 
 
 def setting_of(field: "dataclasses.Field[SettingValue]") -> SettingKey:
-    """The key that a field of ``Settings`` declares."""
+    """Return the key that a field of ``Settings`` declares."""
     declared = field.metadata[_METADATA_KEY]
     assert isinstance(declared, SettingKey)
     return declared

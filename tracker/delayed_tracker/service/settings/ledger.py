@@ -1,4 +1,4 @@
-"""The settings of reading ledgers: where they are, and how questions about them are answered."""
+"""Settings for reading ledgers: their source, and the rules and limits of the answers about them."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from delayed_tracker.service.settings.keys import Group, setting
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerSettings:
-    """The part of ``Settings`` about ledgers."""
+    """Settings for reading ledgers."""
 
     ledger_source_url: str = setting(
         "",

@@ -1,13 +1,15 @@
-"""Where settings come from: the default, then a broker.conf, then the file, then the environment, then what the command
-line sets.
+"""Loads settings from their sources: the default, a broker.conf, the file, the environment, the command line.
 
-A broker.conf is Pulsar's own file, taken as it is: keys that are ours are validated, all others are ignored and listed.
-Two kinds are errors even there, since ignoring them would change when messages are delivered: a key that looks like one
-of ours but for a slip, and a key of delayed delivery that this service does not know.
+A later source overrides an earlier one.
+
+The broker.conf is Pulsar's own file. Keys of this service are validated, all others are ignored and listed. Two kinds
+of other keys are errors, since ignoring them would change when messages are delivered: a key that looks like a misspelt
+key of this service, and a key of delayed delivery that this service does not have.
 
 The environment variable of a key is ``TRACKER_`` and the key, compared without regard to case and underscores: both
-``TRACKER_delayedDeliveryTickTimeMillis`` and ``TRACKER_DELAYED_DELIVERY_TICK_TIME_MILLIS`` are this key. A variable that
-starts with ``TRACKER_`` and is no key is an error, except those that Kubernetes sets for a service named ``tracker``.
+``TRACKER_delayedDeliveryTickTimeMillis`` and ``TRACKER_DELAYED_DELIVERY_TICK_TIME_MILLIS`` are this key. A variable
+that starts with ``TRACKER_`` and is no key is an error, except those that Kubernetes sets for a service named
+``tracker``.
 """
 
 import dataclasses
@@ -27,24 +29,24 @@ from delayed_tracker.service.settings.settings import Settings, setting_fields
 ENVIRONMENT_PREFIX = "TRACKER_"
 DEFAULT_ORIGIN = "default"
 CONFIG_BYTES_MAX = 2**20
-"""A larger file is refused; Pulsar's broker.conf has some 80 kB, most of it comments."""
+"""A larger file is refused. Pulsar's broker.conf has some 80 kB, most of it comments."""
 _SLIP_SIMILARITY = 0.9
-"""In a broker.conf a key at least this similar to one of ours is a slip of the pen; most of its keys are like none."""
+"""A key of a broker.conf that is at least this similar to a key of the service is a misspelling."""
 _DELAYED_DELIVERY = "delayeddelivery"
 _KUBERNETES_VARIABLE = re.compile(r"TRACKER_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\w+)?)")
 
 
 @dataclass(frozen=True, slots=True)
 class SettingProblem:
-    """One thing that is wrong: where, with which key and value, and what to do about it."""
+    """One problem of the configuration: its place, the key and value, and the remedy."""
 
     origin: str
     key: str
     value: str | None
-    """None: what was written is no ``key=value``, and ``key`` holds all of it."""
+    """The value as written; None if the line is no ``key=value`` and ``key`` holds all of it."""
     remedy: str
     line: int | None = None
-    """Where in the file, 1-based; None if it comes from elsewhere. ``origin`` has it, too."""
+    """Line of the file, from 1; None if the value comes from another source. ``origin`` contains the line, too."""
 
     def __str__(self) -> str:
         written = self.key if self.value is None else f"{self.key}={self.value}"
@@ -52,7 +54,7 @@ class SettingProblem:
 
 
 class InvalidSettings(DelayedTrackerError):
-    """The configuration does not hold; the message has one line for each problem."""
+    """The configuration is invalid; the message has one line for each problem."""
 
     reason = "INVALID_SETTINGS"
 
@@ -63,7 +65,7 @@ class InvalidSettings(DelayedTrackerError):
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """One key with its value as text, and where the value comes from (``default``, ``FILE:LINE``, ...)."""
+    """One key with its value as text and the origin of the value (``default``, ``FILE:LINE``, ...)."""
 
     key: str
     value: str
@@ -77,10 +79,10 @@ class LoadedSettings:
     settings: Settings
     origins: Mapping[str, str]
     ignored: tuple[str, ...] = ()
-    """Keys of the broker.conf that are none of ours, in the order of the file."""
+    """Keys of the broker.conf that are not of this service, in the order of the file."""
 
     def rows(self) -> list[SettingRow]:
-        """Every key, in the order of ``conf/tracker.conf``."""
+        """Return a row for every key, in the order of ``conf/tracker.conf``."""
         return [
             SettingRow(key, SettingKey.render(value), self.origins[key])
             for key, value in self.settings.by_key().items()
@@ -89,15 +91,15 @@ class LoadedSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """A value as somebody wrote it."""
+    """A value as a source gives it."""
 
     origin: str
     name: str
-    """What was written for the key."""
+    """The key as written."""
     value: str
     line: int | None = None
     bare: str | None = None
-    """The whole line of a file, if it has no sign of an assignment."""
+    """The whole line of the file if it has no assignment sign; else None."""
 
     @classmethod
     def of(cls, path: Path, row: Assignment) -> "_Given":
@@ -114,13 +116,13 @@ def load_settings(
     """Read the settings from their sources; each overrides the one before.
 
     Args:
-        path: a file of this service's keys in ``broker.conf`` syntax; None: there is none.
-        broker_conf: a ``broker.conf`` of Pulsar; None: there is none.
-        environ: environment variables; None: there are none.
-        overrides: values by exact key, from the command line.
+        path: a file of this service's keys in ``broker.conf`` syntax, if any.
+        broker_conf: a ``broker.conf`` of Pulsar, if any.
+        environ: environment variables; None stands for an empty environment.
+        overrides: values of the command line, by exact key.
 
     Raises:
-        InvalidSettings: naming every unknown key and bad value with its origin, and the nearest known key.
+        InvalidSettings: with every unknown key and bad value, its origin, and the nearest known key.
     """
     given: dict[str, _Given] = {}
     problems: list[SettingProblem] = []
@@ -152,7 +154,7 @@ def _assignments(path: Path, option: str, problems: list[SettingProblem]) -> lis
 
 
 def _is_of_others(key: str) -> bool:
-    """Whether a key of a broker.conf is none of this service's business."""
+    """Return True if a key of a broker.conf is not of this service."""
     if key in setting_fields():
         return False
     folded = _folded(key)
@@ -215,9 +217,9 @@ def _build(given: Mapping[str, _Given], problems: list[SettingProblem]) -> Loade
 
 
 def _nearest(key: str) -> str | None:
-    """The known key that looks most like ``key``, compared without case and underscores; None if none looks like it.
+    """Return the known key that is most similar to ``key``, without case and underscores; None if none is similar.
 
-    What the keys of delayed delivery begin with counts for nothing: it would make all of them alike.
+    The common prefix of the keys of delayed delivery is ignored: it would make all of them similar.
     """
     folded = {_folded(known).replace(_DELAYED_DELIVERY, ""): known for known in setting_fields()}
     matches = difflib.get_close_matches(_folded(key).replace(_DELAYED_DELIVERY, ""), folded, n=1)

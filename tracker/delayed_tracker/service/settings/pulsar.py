@@ -1,4 +1,4 @@
-"""The settings that Pulsar has, under their names in ``broker.conf`` and with their meaning there."""
+"""Settings that Pulsar also has, with the names and the meaning that they have in ``broker.conf``."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ _TRACKERS = {
 
 @dataclass(frozen=True, kw_only=True)
 class PulsarSettings:
-    """The part of ``Settings`` that a ``broker.conf`` may hold."""
+    """Settings that a ``broker.conf`` may contain."""
 
     enabled: bool = setting(
         True,

@@ -1,10 +1,10 @@
-"""The service's settings: every key with its default and range, in one frozen value with no components in it.
+"""The service's settings: every key with its default and range, in one frozen value without components.
 
-Keys that Pulsar has keep the name and meaning they have in ``broker.conf``. A key whose feature does not exist yet is
-known, but accepts only its default, so that a configuration written for Pulsar either works or says why not.
+Keys that Pulsar has keep their name and meaning of ``broker.conf``. A key whose feature does not exist yet is known,
+but accepts only its default, so that a configuration written for Pulsar either works or is refused with the reason.
 
-``delayed_tracker.service.settings.load`` reads them from a file and the environment; ``delayed_tracker.service.settings.docs`` writes
-``conf/tracker.conf`` and the README's table from them.
+``delayed_tracker.service.settings.load`` reads them from a file and the environment; ``docs/reference`` generates
+``conf/tracker.conf`` and the documentation's table from them.
 """
 
 import dataclasses
@@ -22,11 +22,11 @@ from delayed_tracker.service.settings.pulsar import PulsarSettings
 from delayed_tracker.service.settings.storage import StorageSettings
 
 _POSITION_BYTES = 24
-"""One position of a batch on the wire: three 64-bit columns."""
+"""Bytes of one position of a batch on the wire: three 64-bit columns."""
 _READ_ENTRY_BYTES = 256
-"""One entry of an answer beside its payload, or the reason why it cannot be read."""
+"""Bytes of one entry of an answer beside its payload, or of the reason why it cannot be read."""
 _MESSAGE_OVERHEAD_BYTES = 16 * 1024
-"""What a message needs beside its columns: two names of up to 4 KiB, and small fields."""
+"""Bytes of a message beside its columns: two names of up to 4 KiB, and small fields."""
 
 _DAY_MS = 86_400_000
 _INT32_MAX = 2**31 - 1
@@ -34,10 +34,10 @@ _INT32_MAX = 2**31 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(ConnectionSettings, InFlightSettings, LedgerSettings, StorageSettings, PulsarSettings):
-    """Every setting of one service. Constructing it validates each value and how they fit together.
+    """All settings of one service. The constructor validates each value and the combinations.
 
     Raises:
-        InvalidInput: naming the configuration key, the value and what is allowed.
+        InvalidInput: with the configuration key, the value and the allowed values.
     """
 
     default_lease_ms: int = setting(
@@ -282,21 +282,21 @@ class Settings(ConnectionSettings, InFlightSettings, LedgerSettings, StorageSett
 
     @property
     def grpc_address(self) -> Address:
-        """``grpcListenAddress``, parsed."""
+        """Address of ``grpcListenAddress``."""
         return Address.parse(self.grpc_listen_address)
 
     @property
     def http_address(self) -> Address:
-        """``httpListenAddress``, parsed."""
+        """Address of ``httpListenAddress``."""
         return Address.parse(self.http_listen_address)
 
     @property
     def read_bytes_max(self) -> int:
-        """Payload bytes of one answer of ReadEntries: what is said about the entries has the other half."""
+        """Payload bytes of one answer of ReadEntries. The other half is for the other fields of its entries."""
         return self.grpc_message_bytes_max // 2
 
     def tracker_limits(self) -> TrackerLimits:
-        """What the core of each tracker works by."""
+        """Return the limits of each tracker's core."""
         return TrackerLimits(
             kind=TrackerKind(self.tracker_factory),
             fixed_delay_lookahead=self.fixed_delay_detection_lookahead,
@@ -317,7 +317,7 @@ class Settings(ConnectionSettings, InFlightSettings, LedgerSettings, StorageSett
         )
 
     def service_limits(self) -> ServiceLimits:
-        """What the shell around the cores works by."""
+        """Return the limits of the service around the cores."""
         return ServiceLimits(
             batch_max=self.batch_positions_max,
             poll_messages_max=self.poll_messages_max,
@@ -347,12 +347,12 @@ class Settings(ConnectionSettings, InFlightSettings, LedgerSettings, StorageSett
         )
 
     def by_key(self) -> dict[str, SettingValue]:
-        """Every value by its configuration key, in the order of ``conf/tracker.conf``."""
+        """Return every value by its configuration key, in the order of ``conf/tracker.conf``."""
         return {setting_of(field).key: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
 def setting_fields() -> dict[str, tuple[str, SettingKey]]:
-    """Field name and declaration of each configuration key, in the order of ``conf/tracker.conf``."""
+    """Return the field name and the declaration of each key, in the order of ``conf/tracker.conf``."""
     return {setting_of(field).key: (field.name, setting_of(field)) for field in dataclasses.fields(Settings)}
 
 

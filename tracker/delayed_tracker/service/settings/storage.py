@@ -1,4 +1,4 @@
-"""The settings of snapshots: where they are kept, what is in memory of them, and how the storage is used."""
+"""Settings of snapshots: their storage, the indexes in memory, and the use of the storage."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ _INT32_MAX = 2**31 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class StorageSettings:
-    """The part of ``Settings`` about snapshots."""
+    """Settings of snapshots and memory."""
 
     storage_url: str = setting(
         "sqlite:data/tracker.db",

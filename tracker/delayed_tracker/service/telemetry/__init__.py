@@ -1,5 +1,5 @@
 """Log lines and traces of the process.
 
-Takes events of every room above, gives lines on stderr and spans.
+Takes events from all rooms above, gives lines on stderr and spans.
 Open ``logs.py`` first.
 """

@@ -1,7 +1,7 @@
-"""Which call something is done for: its request id, and its trace if there is one.
+"""The identity of the call for which the service does something: its request id, and its trace if there is one.
 
-Whatever a call causes says so in its log lines, also what goes on after the answer (an add may seal a bucket, which is
-then stored). What time alone causes belongs to no call.
+Log lines about all effects of a call carry this identity, also about effects after the answer: an add may seal a
+bucket, which is stored later. Effects of timers belong to no call.
 """
 
 import re
@@ -13,15 +13,15 @@ from typing import Final
 from structlog.typing import EventDict
 
 REQUEST_ID_KEY: Final = "x-request-id"
-"""Of the metadata that a caller may send."""
+"""Metadata key of the caller's request id."""
 _USABLE: Final = re.compile(r"[\x21-\x7e]{1,128}")
 
 
 class CallIdentity:
-    """What a call is called.
+    """Request id and trace id of one call.
 
     Args:
-        metadata: what came with it; of a request id that is empty, above 128 characters or not printable, one is made.
+        metadata: the call's metadata. A request id that is empty, above 128 characters or not printable is replaced.
     """
 
     __slots__ = ("_request_id", "trace_id")
@@ -36,7 +36,7 @@ class CallIdentity:
 
     @property
     def request_id(self) -> str:
-        """The caller's, or one of our own, which is made when it is first asked for: most calls need none."""
+        """The caller's request id, or a generated one. It is generated on first use, since most calls need none."""
         self._request_id = self._request_id or uuid.uuid4().hex
         return self._request_id
 
@@ -45,14 +45,14 @@ _current: ContextVar[CallIdentity | None] = ContextVar("tracker_call", default=N
 
 
 def begin_call(metadata: Iterable[tuple[str, str | bytes]]) -> CallIdentity:
-    """From here on everything in this task, and in those that it starts, is done for this call."""
+    """Set the identity of the call for this task and the tasks that it starts from now on."""
     identity = CallIdentity(metadata)
     _current.set(identity)
     return identity
 
 
 def with_call(_logger: object, _method: str, fields: EventDict) -> EventDict:
-    """A processor of structlog: a line says for which call it is."""
+    """Add the ids of the current call to a log line, as a processor of structlog."""
     if (identity := _current.get()) is not None:
         fields["request_id"] = identity.request_id
         if identity.trace_id:

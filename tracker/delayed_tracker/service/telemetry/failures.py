@@ -1,7 +1,7 @@
-"""Log lines about storage trouble: what an operator acts on, and not more of it than anybody can read.
+"""Log lines about storage failures, few enough for an operator to read.
 
-Of each tracker and kind of trouble the first failure is logged at once, and then one line a minute as long as it lasts,
-which counts those in between. A success ends it: the next failure is a first one again.
+The first failure of each tracker and kind is logged at once. As long as the failures continue, one line a minute
+follows, with the number of failures in between. A success ends the failure: the next one is logged at once again.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ CHECKPOINT_FAILED: Final = "consumed positions not recorded, they come back as d
 FENCED: Final = "somebody else has taken over the tracker"
 
 REPEATED_AFTER_MS: Final = 60_000
-"""Trouble that lasts is logged this often."""
+"""Interval, in milliseconds, at which a lasting failure is logged."""
 
 _log = structlog.stdlib.get_logger("delayed_tracker.service")
 
@@ -37,7 +37,7 @@ class _Trouble:
 
 
 class TroubleLog:
-    """What fails now, for all trackers. Nothing is kept of trackers without trouble."""
+    """Log of the failures that last now, for all trackers. It stores nothing about trackers without failures."""
 
     def __init__(self, clock: Clock, *, retry_ms: int) -> None:
         self._clock = clock
@@ -47,14 +47,14 @@ class TroubleLog:
     def failed(
         self, key: TrackerKey, event: str, error: DelayedTrackerError, *, retried: bool = True, **fields: object
     ) -> None:
-        """Note a failure, and log it unless the same was logged within the last minute.
+        """Record a failure, and log it unless a line of the same kind was logged within the last minute.
 
         Args:
-            key: whose.
-            event: one of the above.
-            error: the last attempt's.
-            retried: whether it is begun again by itself.
-            fields: what else the line says, such as ``bucket_id``.
+            key: tracker that failed.
+            event: one of the messages above.
+            error: error of the last attempt.
+            retried: True if the operation is repeated automatically.
+            fields: further fields of the line, such as ``bucket_id``.
         """
         now_ms = self._clock.elapsed_ms()
         kinds = self._lasting.setdefault(key, {})
@@ -80,7 +80,7 @@ class TroubleLog:
         trouble.suppressed, trouble.logged_at_ms = 0, now_ms
 
     def over(self, key: TrackerKey, event: str) -> None:
-        """Note that it worked; who was told of trouble is told of its end."""
+        """Record a success. If a failure was recorded before, log its end."""
         kinds = self._lasting.get(key)
         if kinds is None or (trouble := kinds.pop(event, None)) is None:
             return
@@ -96,5 +96,5 @@ class TroubleLog:
         )
 
     def forget(self, key: TrackerKey) -> None:
-        """The tracker is closed."""
+        """Remove the failures of a tracker that is closed."""
         self._lasting.pop(key, None)

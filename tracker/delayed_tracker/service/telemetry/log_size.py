@@ -1,4 +1,4 @@
-"""The bound on one log line: what is longer loses the middle of its longest fields, and says how much."""
+"""Bounds one log line: the longest fields lose their middle, and one field has the number of lost bytes."""
 
 import json
 from collections.abc import Mapping
@@ -7,20 +7,20 @@ from typing import Final
 from structlog.typing import EventDict
 
 LINE_BYTES_MAX: Final = 4_096
-"""Of one line, its traceback included."""
+"""Maximum of one line, with its traceback."""
 LEFT_OUT_BYTES: Final = "left_out_bytes"
-"""The field of a line that was cut: how many bytes are not in it."""
+"""Field of a line that was cut: the number of bytes that are missing from it."""
 _FIELD_BYTES: Final = len('"": , ')
-"""What a field costs beside its name and its value."""
+"""Bytes of a field beside its name and its value."""
 _RESERVED_BYTES: Final = len(f'"{LEFT_OUT_BYTES}": 1000000000, ') + len("{}")
 
 _Plain = None | bool | int | float | str | list["_Plain"] | dict[str, "_Plain"]
 
 
 def bound_line(_logger: object, _method: str, fields: EventDict) -> EventDict:
-    """Cut a line to ``LINE_BYTES_MAX``: a processor of structlog, the last one before the renderer of either format.
+    """Cut a line to ``LINE_BYTES_MAX``: the last processor of structlog before the renderer, for both formats.
 
-    Sizes are those in JSON, in ASCII: on the console a field is never longer. Short fields stay as they are.
+    Sizes are those of ASCII JSON; on the console a field is never longer. Short fields are not changed.
     """
     plain = {key: _plain(value) for key, value in fields.items()}
     sizes = {key: _size(value) for key, value in plain.items()}
@@ -35,7 +35,7 @@ def bound_line(_logger: object, _method: str, fields: EventDict) -> EventDict:
 
 
 def _plain(value: object) -> _Plain:
-    """A value as JSON has it; of what JSON does not have, the representation."""
+    """Return a value as JSON types; a value without a JSON type becomes its representation."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -52,7 +52,7 @@ def _size(value: _Plain) -> int:
 
 
 def _level(sizes: Mapping[str, int], bytes_max: int) -> int:
-    """The size to cut longer values to, so that all of them have at most ``bytes_max``."""
+    """Return the size to which longer values must be cut, so that the sum of all is at most ``bytes_max``."""
     remaining_bytes = bytes_max
     ascending = sorted(sizes.values())
     for place, size in enumerate(ascending):
@@ -64,7 +64,7 @@ def _level(sizes: Mapping[str, int], bytes_max: int) -> int:
 
 
 def _cut(value: _Plain, bytes_max: int) -> str:
-    """Text without its middle; a container becomes text for it."""
+    """Return a text without its middle. A container becomes JSON text first."""
     text = value if isinstance(value, str) else json.dumps(value)
     kept = min(len(text), bytes_max)
     while kept:

@@ -1,4 +1,4 @@
-"""Log lines of the whole process, ours and those of libraries, in one form on one stream.
+"""Log lines of the whole process, of the service and of libraries, in one format on one stream.
 
 Every line is an event name with fields: ``console`` for people, ``json`` (one object for each line) for machines.
 """
@@ -18,8 +18,8 @@ from delayed_tracker.service.telemetry.printable import printable, printable_lin
 from delayed_tracker.service.telemetry.tracebacks import exception_as_objects, exception_as_text
 
 _QUIET_LOGGERS = {"uvicorn": logging.ERROR, "asyncio": logging.WARNING}
-"""Libraries whose lines below this level say nothing an operator of this service needs. uvicorn warns of every request
-that is no HTTP: any client could fill the log.
+"""Libraries, with the level below which their lines are of no use to an operator of this service. uvicorn warns of
+every request that is not HTTP, with which any client could fill the log.
 """
 _GRPC_LOGGER = "grpc._cython.cygrpc"
 _SEVERAL_LINES = ("exception", "stack")
@@ -27,12 +27,12 @@ _SEVERAL_LINES = ("exception", "stack")
 
 
 def configure_logging(log_format: str, level: str, *, stream: TextIO | None = None) -> None:
-    """Set up structlog and the standard library's logging alike; calling it again replaces the former set-up.
+    """Configure structlog and the standard library's logging alike. A second call replaces the configuration.
 
     Args:
         log_format: ``console`` or ``json``.
         level: ``debug``, ``info``, ``warning`` or ``error``: the least important lines that are written.
-        stream: where to; None is stderr.
+        stream: stream to write to; None is stderr.
     """
     target = sys.stderr if stream is None else stream
     shared: list[Processor] = [
@@ -64,7 +64,7 @@ def configure_logging(log_format: str, level: str, *, stream: TextIO | None = No
 
 
 def set_log_level(level: str) -> None:
-    """Change the least important lines that are written: ``debug``, ``info``, ``warning`` or ``error``."""
+    """Set the least important level that is written: ``debug``, ``info``, ``warning`` or ``error``."""
     threshold = logging.getLevelNamesMapping()[level.upper()]
     logging.getLogger().setLevel(threshold)
     for name, least in _QUIET_LOGGERS.items():
@@ -72,12 +72,12 @@ def set_log_level(level: str) -> None:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Whether a line of gRPC tells more than that a client left while it was being answered."""
+    """Return False for a line of gRPC that only reports that a client left during the answer."""
     return not (record.exc_info and isinstance(record.exc_info[1], InternalError))
 
 
 def _escape(_logger: object, _method: str, fields: EventDict) -> EventDict:
-    """A processor of structlog for the console: what callers sent neither begins a line nor reaches the terminal raw."""
+    """Escape the fields for the console: text from callers neither begins a line nor reaches the terminal raw."""
     return {
         printable(key): _escaped(value, several_lines=key in _SEVERAL_LINES) if isinstance(value, str) else value
         for key, value in fields.items()
@@ -89,10 +89,10 @@ def _escaped(text: str, *, several_lines: bool) -> str:
 
 
 class _LineHandler(logging.StreamHandler[TextIO]):
-    """Writes lines; of one that cannot be made it tells so, without the arguments that Python's own would print."""
+    """Handler that writes lines. For a line that fails it logs the error, but not the arguments of the line."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the name that logging gives it
-        """Write a line without fields in place of the one that failed; if that fails, too, there is no place to say so."""
+        """Write a line without fields in place of the one that failed. If that also fails, do nothing."""
         kind = sys.exc_info()[0]
         assert kind is not None
         if issubclass(kind, OSError):
@@ -100,5 +100,5 @@ class _LineHandler(logging.StreamHandler[TextIO]):
         line = logging.LogRecord(
             record.name, logging.ERROR, "", 0, "log line lost: %s", (kind.__name__,), exc_info=None
         )
-        with contextlib.suppress(OSError, ValueError):  # the place is full, or closed
+        with contextlib.suppress(OSError, ValueError):  # the disk is full, or the stream is closed
             self.stream.write(self.format(line) + self.terminator)

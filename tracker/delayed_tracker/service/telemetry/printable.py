@@ -1,13 +1,14 @@
-"""Text from outside as terminals and log files may show it: nothing in it moves the cursor, colours or reorders.
+"""Makes text from outside safe for terminals and log files: it cannot move the cursor, set colours or reorder text.
 
-Names of topics, subscriptions and owners, request ids, file names and errors that quote them may hold any character.
+Names of topics, subscriptions and owners, request ids, file names, and errors that quote them may contain any
+character.
 """
 
 import json
 
 
 def printable(text: str) -> str:
-    r"""Replace every character that has no letter of its own by its escape, as Python's ``repr`` does: ``\x1b``.
+    r"""Replace every character that is not printable by its escape, as Python's ``repr`` does: ``\x1b``.
 
     These are control characters (C0, DEL and C1, so all terminal sequences), line and paragraph separators, formatting
     characters (bidirectional controls among them), surrogates, and spaces other than U+0020. Takes 0.1 us for a name
@@ -17,12 +18,12 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same for text of several lines, which stay lines."""
+    """Do the same for each line of a text; line ends are kept."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def printable_json(document: str) -> str:
-    """A JSON document with the same value in which strings have JSON's escapes for such characters."""
+    """Return an equal JSON document whose strings have JSON's escapes for characters that are not printable."""
     lines = document.split("\n")
     return "\n".join(line if line.isprintable() else "".join(map(_escaped_in_json, line)) for line in lines)
 
@@ -32,5 +33,5 @@ def _escaped(character: str) -> str:
 
 
 def _escaped_in_json(character: str) -> str:
-    # In JSON text such a character can only stand within a string.
+    # JSON text has such a character only within a string.
     return character if character.isprintable() else json.dumps(character)[1:-1]

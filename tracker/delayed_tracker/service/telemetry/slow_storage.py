@@ -1,4 +1,4 @@
-"""Log lines about calls to the storage that take long: ten a minute of each operation at most."""
+"""Log lines about slow calls to the storage, at most ten a minute for each operation."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from delayed_tracker.service.clock import Clock
 from delayed_tracker.service.telemetry.line_budget import LineBudget
 
 LINES_MAX: Final = 10
-"""Of one operation, each minute."""
+"""Lines of one operation in a minute."""
 
 _SLOW: Final = "storage is slow"
 
@@ -16,11 +16,11 @@ _log = structlog.stdlib.get_logger("delayed_tracker.service")
 
 
 class SlowStorage:
-    """Tells of slow calls.
+    """Log of slow calls.
 
     Args:
-        clock: for how often.
-        slow_ms: what takes longer is told; 0 tells nothing.
+        clock: measures the minutes.
+        slow_ms: calls that take longer are logged; 0 logs none.
     """
 
     def __init__(self, clock: Clock, *, slow_ms: int) -> None:
@@ -28,7 +28,7 @@ class SlowStorage:
         self._budget = LineBudget(clock, lines_max=LINES_MAX, left_out=_left_out)
 
     def ended(self, operation: str, where: dict[str, str | int], *, took_ms: float, outcome: str) -> None:
-        """A call has ended."""
+        """Record the end of a call."""
         if took_ms > self._slow_ms and self._budget.allows(operation):
             _log.warning(_SLOW, operation=operation, duration_ms=round(took_ms), outcome=outcome, **where)
 

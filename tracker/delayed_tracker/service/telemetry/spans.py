@@ -1,4 +1,4 @@
-"""What the service tells of calls and storage operations to whoever traces them. Nobody does, unless it is configured.
+"""The interface through which the service traces calls and storage operations, if tracing is configured.
 
 ``delayed_tracker.service.telemetry.tracing`` implements it with OpenTelemetry, which need not be installed.
 """
@@ -11,7 +11,7 @@ import grpc
 
 
 class CallSpan(Protocol):
-    """One call under way."""
+    """Span of one call in flight."""
 
     @property
     def trace_id(self) -> str:
@@ -19,22 +19,22 @@ class CallSpan(Protocol):
         ...
 
     def end(self, code: grpc.StatusCode) -> None:
-        """It was answered with this code."""
+        """End the span with the status code of the answer."""
         ...
 
 
 class Spans(Protocol):
-    """Where spans are begun."""
+    """Factory of spans."""
 
     def call(self, service: str, method: str, metadata: Iterable[tuple[str, str | bytes]]) -> CallSpan:
-        """Begin the span of a call in this task, within the caller's trace if the metadata names one."""
+        """Begin the span of a call in this task, as a part of the caller's trace if the metadata names one."""
         ...
 
     def storage(self, operation: str, where: dict[str, str | int]) -> AbstractContextManager[None]:
-        """A span for one call to the storage; an error of the block is the span's, too, and goes on.
+        """Return a context manager with the span of one call to the storage. The span records an error of the block.
 
         Args:
-            operation: as the storage's protocol names it.
-            where: what it is about, such as ``bucket_id``, ``topic`` and ``subscription``.
+            operation: name of the operation in the storage's protocol.
+            where: subject of the call, such as ``bucket_id``, ``topic`` and ``subscription``.
         """
         ...

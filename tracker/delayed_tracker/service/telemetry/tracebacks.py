@@ -1,6 +1,6 @@
-"""Exceptions in log lines: where, what kind and which message, and never the values of variables.
+"""Exceptions in log lines: place, type and message, but never the values of variables.
 
-Variables hold what callers sent, so their credentials too, and columns of thousands of positions.
+Variables contain what callers sent, so also credentials, and columns of thousands of positions.
 """
 
 import textwrap
@@ -11,20 +11,20 @@ import structlog
 from structlog.typing import ExcInfo, Processor
 
 FRAMES_MAX: Final = 10
-"""Of each exception of a chain, the innermost ones: they say what failed, and fit a line."""
+"""Frames of each exception of a chain. The innermost ones show what failed, and fit into a line."""
 
 _INDENT: Final = "    "
-"""A line of a file that begins with anything else is a record of its own."""
+"""A line of a log file that begins with any other character is a record of its own."""
 
 
 def exception_as_objects() -> Processor:
-    """For JSON: a list of objects, the exception itself and then its causes."""
+    """Return the processor for JSON: a list of objects, the exception itself and then its causes."""
     transform = structlog.tracebacks.ExceptionDictTransformer(show_locals=False, use_rich=False, max_frames=FRAMES_MAX)
     return structlog.processors.ExceptionRenderer(transform)
 
 
 def exception_as_text() -> Processor:
-    """For people: a traceback as Python prints it, indented."""
+    """Return the processor for people: a traceback as Python prints it, indented."""
     return structlog.processors.ExceptionRenderer(_text)
 
 

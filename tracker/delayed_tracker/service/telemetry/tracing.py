@@ -1,8 +1,9 @@
-"""Spans of calls and storage operations, by OpenTelemetry, sent to a collector over OTLP. Needs the extra ``tracing``.
+"""Spans of calls and storage operations by OpenTelemetry, sent to a collector over OTLP. Needs the extra ``tracing``.
 
-A call's span has the caller's as its parent if the call's metadata carries one (W3C ``traceparent``); storage operations
-that it causes are below it, also those that end after its answer. What time alone causes begins a trace of its own.
-Sampling, headers, batching and attributes of the service follow the standard variables ``OTEL_*``.
+The parent of a call's span is the caller's span, if the call's metadata carries one (W3C ``traceparent``). Storage
+operations that the call causes are children of its span, also those that end after the answer. Effects of timers begin
+a trace of their own. Sampling, headers, batching and attributes of the service follow the standard variables
+``OTEL_*``.
 
 Source: OpenTelemetry's semantic conventions for RPC and gRPC.
 """
@@ -31,12 +32,12 @@ _OUR_FAULTS: Final = frozenset({
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DATA_LOSS,
 })  # fmt: skip
-"""Codes that make the span of a server an error; with the others the caller was wrong, or has left."""
+"""Codes that make the span of a server an error. The other codes are faults of the caller, or the caller has left."""
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 
 
 class _OpenSpan:
-    """See :class:`delayed_tracker.service.telemetry.spans.CallSpan`."""
+    """Implementation of :class:`delayed_tracker.service.telemetry.spans.CallSpan`."""
 
     __slots__ = ("_span", "_token")
 
@@ -57,15 +58,15 @@ class _OpenSpan:
 
 
 class Tracing:
-    """See :class:`delayed_tracker.service.telemetry.spans.Spans`.
+    """Implementation of :class:`delayed_tracker.service.telemetry.spans.Spans`.
 
     Args:
-        exporter: where ended spans go, in batches, from a thread of its own.
+        exporter: receives ended spans in batches, from a thread of its own.
     """
 
     def __init__(self, exporter: SpanExporter) -> None:
         own = {"service.name": "delayed-tracker", "service.version": distributions.version("delayed-tracker")}
-        # What the environment says of the service goes before ours.
+        # Attributes from the environment take precedence over these.
         resource = Resource.create(own).merge(OTELResourceDetector().detect())
         self._exporter = exporter
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
@@ -74,7 +75,7 @@ class Tracing:
 
     @classmethod
     def to(cls, endpoint: str) -> "Tracing":
-        """Spans that go to a collector at ``http://HOST:PORT``, or ``https:`` for TLS. Connects when there are some."""
+        """Return spans for a collector at ``http://HOST:PORT`` (``https:`` for TLS). Connects with the first spans."""
         return cls(OTLPSpanExporter(endpoint=endpoint, insecure=endpoint.startswith("http:")))
 
     def call(self, service: str, method: str, metadata: Iterable[tuple[str, str | bytes]]) -> _OpenSpan:
@@ -111,13 +112,13 @@ class Tracing:
             span.end()
 
     def flush(self) -> None:
-        """Send what has ended. Blocks."""
+        """Send the spans that have ended. Blocks."""
         self._provider.force_flush()
 
     def close(self) -> None:
-        """Send what has ended, and stop. Blocks until that is done, or :meth:`give_up` is called from elsewhere."""
+        """Send the spans that have ended, and stop. Blocks until then, or until :meth:`give_up` is called."""
         self._provider.shutdown()
 
     def give_up(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         self._exporter.shutdown()
