@@ -1,4 +1,4 @@
-"""Compacted topics: reading them, and compacting."""
+"""Compacts topics, and reads compacted topics."""
 
 from delayed_tracker.ledger.compaction.compactor import (
     CompactedLedgerWriter,

@@ -1,9 +1,9 @@
-"""The form that entries have in a compacted ledger: the original position in front.
+"""The format of entries in a compacted ledger: the original position in front.
 
     compacted = size i32 || MessageIdData || size i32 || entry of a topic
 
-Big-endian. The entry is as it was, broker frame included if the compactor saw one, or a batch of which some messages
-were dropped.
+Big-endian. The entry is unchanged, including its broker frame if the compactor received one; or it is a batch of which
+some messages were dropped.
 Source: RawMessageImpl.java (serialize, deserializeFrom).
 """
 
@@ -23,11 +23,11 @@ _I32: Final = struct.Struct(">i")
 
 
 def encode_compacted(position: Position, partition: int, entry: bytes) -> bytes:
-    """One entry of a compacted ledger.
+    """Encode one entry of a compacted ledger.
 
     Args:
-        position: the entry's own, in the topic.
-        partition: the topic's; -1 for none.
+        position: the entry's position in the topic.
+        partition: the topic's partition; -1 for none.
         entry: broker frame, headers and payload.
     """
     message_id = MessageIdData(ledger_id=position.ledger_id, entry_id=position.entry_id, partition=partition)
@@ -36,9 +36,9 @@ def encode_compacted(position: Position, partition: int, entry: bytes) -> bytes:
 
 
 def unwrap_compacted(read: LedgerEntries) -> LedgerEntries:
-    """Entries of a compacted ledger as entries of the topic, at their original positions; shares the buffer.
+    """Convert entries of a compacted ledger to entries of the topic, at their original positions; shares the buffer.
 
-    Those that are not in the compacted form are listed as bad, under their place in the compacted ledger.
+    Entries that are not in the compacted form are listed as bad, with their position in the compacted ledger.
     Cost: O(rows), whatever the entries' size: about 20 ns each, and some microseconds for one of a rare form.
     """
     stored, bad = read.entries, list(read.bad_entries)
@@ -58,7 +58,7 @@ def unwrap_compacted(read: LedgerEntries) -> LedgerEntries:
 
 
 def _header(buffer: bytes, start: int, end: int) -> tuple[Position, int]:
-    """The original position, and where the entry starts, which lasts until ``end``."""
+    """Return the original position and the start of the entry, which ends at ``end``."""
     id_start = start + _I32.size
     id_end = id_start + _size(buffer, start, end)
     entry_start = id_end + _I32.size

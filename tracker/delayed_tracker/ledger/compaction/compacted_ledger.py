@@ -1,4 +1,4 @@
-"""Reading a compacted ledger by the positions that its entries had in the topic."""
+"""Reads a compacted ledger by the positions that its entries had in the topic."""
 
 from collections.abc import Iterator
 
@@ -11,10 +11,10 @@ from delayed_tracker.ledger.topic.topic_log import Ledger
 
 
 def scan_compacted(ledger: Ledger, start: Position | None = None) -> Iterator[LedgerEntries]:
-    """The entries from a position of the topic on (None is the beginning), at their original positions.
+    """Yield the entries from a position of the topic on (None is the beginning), at their original positions.
 
     Raises:
-        EntriesUnreadable: an entry that must be looked at to find the first one is missing or damaged.
+        EntriesUnreadable: an entry that must be read to find the first one is missing or damaged.
     Cost: O(log entries) reads of one entry, then as :meth:`Ledger.scan`.
     """
     first = 0 if start is None else first_at_or_after(ledger, start)
@@ -23,13 +23,13 @@ def scan_compacted(ledger: Ledger, start: Position | None = None) -> Iterator[Le
 
 
 def unwrapped(ledger: Ledger, read: LedgerEntries) -> LedgerEntries:
-    """What was read of a compacted ledger, as :func:`~.compacted_entry.unwrap_compacted`; bad entries with their places."""
+    """Unwrap entries as :func:`~.compacted_entry.unwrap_compacted`; add file and offset to bad entries."""
     entries = unwrap_compacted(read)
     return LedgerEntries(entries.entries, tuple(placed(ledger, bad) for bad in entries.bad_entries))
 
 
 def read_one(ledger: Ledger, entry_id: int) -> StoredEntries:
-    """One entry, by its place in the compacted ledger; one row, at its original position.
+    """Read one entry by its id in the compacted ledger; return one row, at its original position.
 
     Raises:
         EntriesUnreadable: the entry is missing or not in the compacted form.
@@ -41,10 +41,10 @@ def read_one(ledger: Ledger, entry_id: int) -> StoredEntries:
 
 
 def first_at_or_after(ledger: Ledger, position: Position) -> int:
-    """The place of the first entry that was at a position of the topic or behind it; one above the last when none was.
+    """Return the id of the first entry whose original position is this one or behind it; one above the last if none is.
 
     Raises:
-        EntriesUnreadable: an entry that must be looked at is missing or damaged.
+        EntriesUnreadable: an entry that must be read is missing or damaged.
     Cost: O(log entries) reads of one entry.
     """
     low, high = 0, ledger.last_entry_id + 1
@@ -58,7 +58,7 @@ def first_at_or_after(ledger: Ledger, position: Position) -> int:
 
 
 def unreadable_kept(ledger: Ledger, position: Position, reason: str) -> BadEntry:
-    """An entry that a compacted ledger handed on as whole, and that is not: named by its position in the topic.
+    """Return the BadEntry, with its position in the topic, for an entry that a compacted ledger returned as good.
 
     Cost: O(log entries) reads of one entry.
     """
@@ -72,7 +72,7 @@ def unreadable_kept(ledger: Ledger, position: Position, reason: str) -> BadEntry
 
 
 def _place_of(ledger: Ledger, position: Position) -> int | None:
-    """Where an entry of a position of the topic lies; None where other damage hides that."""
+    """Return the id, in the compacted ledger, of the entry with an original position; None if other damage hides it."""
     try:
         entry_id = first_at_or_after(ledger, position)
         found = entry_id <= ledger.last_entry_id and next(iter(read_one(ledger, entry_id).positions)) == position

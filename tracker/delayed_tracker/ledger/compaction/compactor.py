@@ -1,8 +1,8 @@
-"""Compaction of a topic: of each key, the latest message is kept.
+"""Compaction of a topic: keeps the latest message of each key.
 
-Two passes over the entries, so that memory holds keys and positions, never payloads: the first finds where the latest
-message of each key is, the second copies those entries into a ledger of their own. An earlier compaction's result
-stands for the topic up to its horizon, so that work grows with what is new and what was kept, not with all there was.
+Two passes over the entries, so that memory holds keys and positions, never payloads. The first finds the latest message
+of each key; the second copies those entries into a new ledger. The result of an earlier compaction replaces the topic
+up to its horizon, so the work grows with the new and the kept entries, not with all entries that ever existed.
 Source: AbstractTwoPhaseCompactor.java, PublishingOrderCompactor.java.
 """
 
@@ -41,28 +41,28 @@ COMPONENT: Final = "compacted-ledger"
 
 
 class CompactedLedgerWriter(Protocol):
-    """Takes the entries of a new compacted ledger, which nobody reads before it is complete."""
+    """Writer of a new compacted ledger, which is not read before it is complete."""
 
     def append(self, entry: bytes) -> None:
-        """One more entry, behind those before."""
+        """Append an entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """What phase one found out."""
+    """Result of phase one."""
 
     latest: LatestByKey
     horizon: Position
-    """The last message looked at: from here on the topic itself is to be read."""
+    """Last message read; behind it, readers read the topic itself."""
     compacted_to: Position
-    """The last entry that is no tombstone, as far as phase one can know."""
+    """Last entry that is not a tombstone, as far as phase one can determine."""
     topic: str
     bad_entries: tuple[BadEntry, ...] = ()
-    """Entries that could not be read, and are lost to whoever reads the compacted topic."""
+    """Entries that could not be read; readers of the compacted topic do not receive them."""
 
     @property
     def custom_metadata(self) -> Mapping[str, bytes]:
-        """What the ledger says about itself in BookKeeper's metadata, as Pulsar's compactor has it."""
+        """Metadata of the ledger in BookKeeper, the same as Pulsar's compactor writes."""
         ledger_id, entry_id = self.compacted_to
         return {
             "application": b"pulsar",
@@ -76,14 +76,14 @@ class CompactionPlan:
 
 @dataclass(frozen=True, slots=True)
 class CompactionSummary:
-    """What phase two wrote."""
+    """Result of phase two."""
 
     entry_count: int
-    """Entries written."""
+    """Number of entries written."""
     rebatched_count: int
-    """Batches among them, written anew."""
+    """Number of batches among them that were rewritten."""
     undecodable_count: int
-    """Batches among them that could not be taken apart, and were kept as they are."""
+    """Number of batches among them that could not be split, and were kept unchanged."""
     payload_bytes: int
     """Bytes of all entries written."""
 
@@ -98,11 +98,11 @@ class _Entry(NamedTuple):
 
     @property
     def entry(self) -> bytes:
-        """Copied, which most entries never are."""
+        """Copy of the entry's bytes; most entries are never copied."""
         return self.buffer[self.start : self.end]
 
     def slots(self) -> list[Slot] | None:
-        """Its messages if it is a readable batch and none of them is hidden by damage; None to take it as a whole."""
+        """Return the messages of a readable batch; None if damage hides some, and the entry must be kept whole."""
         try:
             return batch_slots(self.metadata, self.buffer[self.payload_start : self.end])
         except (PayloadInvalid, CompressedDataInvalid):
@@ -113,29 +113,31 @@ class _Entry(NamedTuple):
 class Compaction:
     """One compaction of one topic: :meth:`choose`, then :meth:`write`.
 
-    Once the ledger is closed and durable, whoever commits stores its id and the plan's horizon together, and only then
-    deletes the ledger of the compaction before.
+    Once the ledger is closed and durable, the caller stores its id and the plan's horizon together. Only then it
+    deletes the ledger of the previous compaction.
     """
 
     log: TopicLog
     previous: CompactedLog | None = None
-    """What the last compaction left."""
+    """Result of the previous compaction."""
     retain_null_key: bool = False
     """``topicCompactionRetainNullKey``: keep messages that have no key."""
     through: Position | None = None
-    """The last position to look at, behind the previous horizon; None is the end. An open transaction ends it earlier,
-    and so does a message of which a producer may still send pieces."""
+    """Last position to read, behind the previous horizon; None is the end. Reading ends earlier at an open transaction,
+    and at a message of which a producer may still send pieces."""
     on_error: ErrorPolicy = ErrorPolicy.FAIL
-    """SKIP goes on without entries that cannot be read, which loses them for good once their ledgers are trimmed."""
+    """SKIP leaves out entries that cannot be read; they are lost for good once their ledgers are trimmed."""
     progress: Progress | None = None
-    """Called after each piece, with entries looked at and entries in all; each counts twice, once for either phase."""
+    """Called after each piece, with entries read and entries in all; each entry counts twice, once for each phase."""
 
     def choose(self) -> CompactionPlan | None:
-        """Phase one: find the latest message of each key. None when there is no message to look at: none in the topic, or
-        none was kept before and none is new; or what is new must wait for the rest of a message in pieces.
+        """Find the latest message of each key (phase one).
+
+        Returns None if there is nothing to compact: the topic has no messages, no message was kept before and none is
+        new, or the new messages must wait for the rest of a message in pieces.
 
         Raises:
-            EntriesUnreadable: entries are missing or damaged and the policy says to fail.
+            EntriesUnreadable: entries are missing or damaged, and the policy is FAIL.
         Cost: O(bytes) time; memory for the keys and a piece of a ledger.
         """
         latest = LatestByKey(retain_null_key=self.retain_null_key)
@@ -153,7 +155,7 @@ class Compaction:
                 compacted_to = entry.position
         waiting = latest.finish(published_ms)
         if last is not None and waiting is not None:
-            # Of keys whose latest message lies behind, readers get that from the topic itself.
+            # If the latest message of a key lies behind, readers get it from the topic itself.
             last = _entry_before(self.log, waiting)
             if last is not None and self.previous is not None and last <= self.previous.horizon:
                 return None
@@ -164,18 +166,18 @@ class Compaction:
         return CompactionPlan(latest, horizon, compacted_to, str(self.log.name), tuple(bad_entries))
 
     def write(self, plan: CompactionPlan, writer: CompactedLedgerWriter) -> CompactionSummary:
-        """Phase two: copy what the plan keeps, in topic order.
+        """Copy the entries that the plan keeps, in topic order (phase two).
 
         Args:
-            plan: of this compaction.
-            writer: gets each entry once; an error of it ends the compaction, and what it has is worthless.
+            plan: the plan of this compaction.
+            writer: receives each entry once. If it raises, the compaction ends and its ledger must be discarded.
         Raises:
-            EntriesUnreadable: entries are missing or damaged and the policy says to fail.
+            EntriesUnreadable: entries are missing or damaged, and the policy is FAIL.
         Cost: O(bytes) time; memory for a piece of a ledger.
         """
         written = rebatched = undecodable = size = 0
         partition = self.log.name.partition
-        for entry in self._entries([], looked_at=self._entry_count):  # the plan lists the bad ones
+        for entry in self._entries([], looked_at=self._entry_count):  # the plan lists the bad entries
             if entry.position > plan.horizon:
                 break
             content: bytes | None
@@ -197,19 +199,19 @@ class Compaction:
 
     @property
     def _entry_count(self) -> int:
-        """Entries that a phase looks at, at most."""
+        """Most entries that a phase reads."""
         kept = 0 if self.previous is None else self.previous.ledger.last_entry_id + 1
         return kept + self.log.entry_count - EntryLookup(self.log).number(self._start or BEFORE_ALL)
 
     @property
     def _start(self) -> Position | None:
-        """Where the topic itself is to be read from; None is the beginning."""
+        """First position to read from the topic itself; None is the beginning."""
         if self.previous is None:
             return None
         return Position(self.previous.horizon.ledger_id, self.previous.horizon.entry_id + 1)
 
     def _entries(self, bad_entries: list[BadEntry], *, looked_at: int) -> Iterator[_Entry]:
-        """What consumers would get, entry by entry: what was compacted before, then the topic behind it."""
+        """Yield the entries that consumers receive: those compacted before, then those of the topic behind them."""
         if self.previous is not None:
             ledger = self.previous.ledger
             yield from self._visible(self._told(scan_compacted(ledger), looked_at), ledger, bad_entries)
@@ -218,7 +220,7 @@ class Compaction:
         yield from self._visible(new, None, bad_entries)
 
     def _told(self, pieces: Iterator[LedgerEntries], looked_at: int) -> Iterator[LedgerEntries]:
-        """The same pieces, with progress told behind each."""
+        """Yield the same pieces, and report progress after each."""
         total = 2 * self._entry_count
         for piece in pieces:
             yield piece
@@ -229,7 +231,7 @@ class Compaction:
     def _visible(
         self, pieces: Iterator[LedgerEntries], kept: Ledger | None, bad_entries: list[BadEntry]
     ) -> Iterator[_Entry]:
-        """Of entries of the topic, or of a ledger in which they were kept before; all that was kept was committed."""
+        """Yield the visible entries of the topic, or of a ledger that kept them before: all of those were committed."""
         transactions = TransactionView(self.log) if kept is None else None
         for piece in pieces:
             columns = scan_entries(piece.entries)
@@ -246,14 +248,14 @@ class Compaction:
             if bad and self.on_error is ErrorPolicy.FAIL:
                 raise EntriesUnreadable(bad)
             bad_entries += bad
-            # Readable, so that nothing is left to be found wrong.
+            # These rows are readable, so parsing them cannot fail.
             yield from map(_Entry, *_messages(columns, visible.rows))
             if visible.end < len(columns):
                 return
 
 
 def _messages(columns: EntryColumns, rows: NDArray[np.intp]) -> tuple[Iterable[Any], ...]:
-    """What :class:`_Entry` consists of, part by part, for some rows."""
+    """Return the fields of :class:`_Entry` for some rows, one iterable for each field."""
     stored = columns.stored
     chosen = (
         stored.ledger_id,
@@ -270,7 +272,7 @@ def _messages(columns: EntryColumns, rows: NDArray[np.intp]) -> tuple[Iterable[A
 
 
 def _entry_before(log: TopicLog, position: Position) -> Position | None:
-    """The place before an entry's; None for the topic's first."""
+    """Return the position before an entry; None for the topic's first."""
     if position.entry_id > 0:
         return Position(position.ledger_id, position.entry_id - 1)
     earlier = [ledger for ledger in log.ledgers if ledger.ledger_id < position.ledger_id and ledger.last_entry_id >= 0]

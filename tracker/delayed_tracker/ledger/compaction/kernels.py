@@ -1,6 +1,6 @@
-"""The compiled kernel of compacted ledgers; :mod:`delayed_tracker.core.kernels.jit` has the rules for writing one.
+"""The compiled kernel of compacted ledgers; :mod:`delayed_tracker.core.kernels.jit` has the rules for kernels.
 
-It handles the form that compactors write. An entry of any other form is left to the caller, whose parser decides.
+It decodes the form that compactors write. Entries of any other form are left to the caller's parser.
 """
 
 from typing import Final
@@ -20,17 +20,17 @@ KERNELS: Final = Kernels()
 
 @register_jitable(forceinline=True)
 def _size(octets: Octets, at: Int) -> Int:
-    """A size i32; negative ones are too large for any entry, so they need not be told apart."""
+    """Read a size i32; a negative size becomes too large for any entry, so it needs no check of its own."""
     high = np.int64(octets[np.uintp(at)]) << 24 | np.int64(octets[np.uintp(at + 1)]) << 16
     return high | np.int64(octets[np.uintp(at + 2)]) << 8 | np.int64(octets[np.uintp(at + 3)])
 
 
 @KERNELS.add(OCTETS, COLUMN, COLUMN)
 def original_positions(octets: Octets, start: Int64Array, end: Int64Array) -> tuple[Int64Array, NDArray[np.bool_]]:
-    """Where entries of a compacted ledger were in their topic.
+    """Decode the original positions of a compacted ledger's entries.
 
-    Returns: rows ledger, entry, and start of the entry within ``octets``, a column for each; and which were decided, for
-        the rest means nothing elsewhere.
+    Returns: a table with the rows ledger, entry, and start of the entry within ``octets``, one column for each entry;
+        and a mask of the entries that were decoded. Columns of other entries have no meaning.
     """
     found = np.zeros((3, len(start)), np.int64)
     decided = np.zeros(len(start), np.bool_)
@@ -42,7 +42,7 @@ def original_positions(octets: Octets, start: Int64Array, end: Int64Array) -> tu
         if id_end + 4 > end[row] or id_end + 4 + _size(octets, id_end) != end[row]:
             continue
         at += 4
-        # Ledger and entry, each a tag of one octet and a varint, in this order; what follows are varints, too.
+        # Ledger and entry, each a one-byte tag and a varint, in this order. The fields that follow are varints, too.
         seen = 0
         while at < id_end:
             tag = np.int64(octets[np.uintp(at)])

@@ -1,9 +1,9 @@
-"""Phase one of compaction: where the latest message of each key is.
+"""Phase one of compaction: finds the latest message of each key.
 
-A message without a payload removes its key, as Pulsar has it, whether it is called null or merely empty. A message in
-pieces counts where its last piece lies, and all of its pieces are kept: unlike Pulsar, whose compactor takes each piece
-for a message and keeps the last one alone, which no consumer can read. A producer that fails in the middle leaves
-pieces that wait for nothing, so that these are bounded, as a consumer bounds them: in number, and by their age.
+As in Pulsar, a message without a payload removes its key, whether it is marked as null or only empty. A message in
+pieces counts at the position of its last piece, and all of its pieces are kept. Pulsar's compactor instead takes each
+piece for a message and keeps only the last one, which no consumer can read. A producer that fails in the middle leaves
+pieces that are never completed. As in a consumer, such pieces are limited in number and by their age.
 Source: PublishingOrderCompactor.java (compactMessage, compactBatchMessage).
 """
 
@@ -18,36 +18,37 @@ from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 
 NO_BATCH = -1
 WAITING_PIECES_MAX: Final = 100_000
-"""Some 10 MB. A consumer holds the pieces of 10 messages (``maxPendingChunkedMessage``), which are payloads there."""
+"""Most pieces remembered; some 10 MB. A consumer holds the pieces, with payloads, of 10 messages
+(``maxPendingChunkedMessage``)."""
 ABANDONED_AFTER_MS: Final = 60_000
-"""``expireTimeOfIncompleteChunkedMessage`` of a consumer, by default."""
+"""Default of a consumer's ``expireTimeOfIncompleteChunkedMessage``."""
 
 
 class Place(NamedTuple):
-    """Where a message is."""
+    """Place of a message."""
 
     position: Position
     batch_index: int = NO_BATCH
     earlier_pieces: tuple[Position, ...] = ()
-    """Of a message in pieces: where the others are, the last one being at ``position``."""
+    """For a message in pieces, the positions of all pieces but the last, which is at ``position``."""
 
 
 @dataclass(slots=True)
 class _Unfinished:
-    """A message in pieces whose last one is still to come."""
+    """Message in pieces whose last piece is missing so far."""
 
     pieces: list[Position] = field(default_factory=list)
     published_ms: int = 0
-    """When the newest of them was, by the producer's clock."""
+    """Publish time of the newest piece, by the producer's clock."""
 
 
 class LatestByKey:
-    """The latest place of each key, in the memory that the keys need. Fed once, from front to back.
+    """Latest place of each key; the memory grows with the keys. Entries are added once, from front to back.
 
     Args:
         retain_null_key: keep messages without a key.
-        waiting_pieces_max: pieces of unfinished messages that are remembered. Beyond it, the message that got none for
-            the longest time is given up.
+        waiting_pieces_max: the most pieces of unfinished messages to remember. Above it, the message whose newest piece
+            is the oldest is given up.
     """
 
     def __init__(self, *, retain_null_key: bool, waiting_pieces_max: int = WAITING_PIECES_MAX) -> None:
@@ -55,7 +56,7 @@ class LatestByKey:
         self._places: dict[str, Place] = {}
         self._waiting_pieces_max = waiting_pieces_max
         self._waiting_count = 0
-        # By uuid, the one that got a piece last at the end.
+        # By uuid; the message that received a piece last is at the end.
         self._unfinished: dict[str, _Unfinished] = {}
         self._pieces: frozenset[Position] = frozenset()
 
@@ -63,13 +64,13 @@ class LatestByKey:
         return len(self._places)
 
     def add_message(self, position: Position, metadata: MessageMetadata, payload_bytes: int) -> bool:
-        """One more entry that is a message, or an encrypted batch, or a piece of a message.
+        """Add an entry that is a message, an encrypted batch, or a piece of a message.
 
         Args:
-            position: ascending from call to call.
-            metadata: of the entry.
-            payload_bytes: as stored.
-        Returns: whether it may be kept: it is no tombstone, and has a key if it needs one.
+            position: the entry's position; ascending from call to call.
+            metadata: the entry's metadata.
+            payload_bytes: size of the payload as stored.
+        Returns: True if it may be kept: it is not a tombstone, and has a key if it needs one.
         """
         if not metadata.HasField("partition_key"):
             return self.retain_null_key
@@ -78,9 +79,9 @@ class LatestByKey:
         return self._put(metadata.partition_key, Place(position), has_value=_has_value(metadata, payload_bytes))
 
     def add_batch(self, position: Position, slots: Sequence[Slot]) -> bool:
-        """One more entry that is a readable batch.
+        """Add an entry that is a readable batch.
 
-        Returns: whether any of it may be kept.
+        Returns: True if any of its messages may be kept.
         """
         kept = False
         for slot in slots:
@@ -94,14 +95,14 @@ class LatestByKey:
         return kept
 
     def keeps_message(self, position: Position, metadata: MessageMetadata) -> bool:
-        """Whether an entry is kept as it is: for phase two, with what :meth:`add_message` was given."""
+        """Return True if phase two keeps an entry unchanged; takes the arguments of :meth:`add_message`."""
         if not metadata.HasField("partition_key"):
             return self.retain_null_key
         place = self._places.get(metadata.partition_key)
         return (place is not None and place[:2] == (position, NO_BATCH)) or position in self._pieces
 
     def kept_slots(self, position: Position, slots: Sequence[Slot]) -> list[int]:
-        """Which messages of a batch are kept, by batch index: for phase two."""
+        """Return the batch indexes of the messages that phase two keeps of a batch."""
         kept = []
         for slot in slots:
             if slot.metadata.compacted_out:
@@ -116,11 +117,11 @@ class LatestByKey:
         return kept
 
     def finish(self, now_ms: int) -> Position | None:
-        """There are no more entries: what is unfinished is no message, or none yet.
+        """Declare the end of the entries: unfinished messages do not count, at least not yet.
 
         Args:
-            now_ms: when the last entry was published.
-        Returns: the first piece of all messages whose producer may still be sending them; None when there is none.
+            now_ms: the publish time of the last entry.
+        Returns: the first piece of all messages whose producer may still be sending them; None if there are none.
         """
         waiting = [
             message.pieces[0]
@@ -145,7 +146,7 @@ class LatestByKey:
             self._unfinished[uuid] = _Unfinished()
         message = self._unfinished.get(uuid)
         if message is None or chunk != len(message.pieces):
-            # Sent again: the pieces before it still wait. Otherwise one is missing, and what follows is refused too.
+            # A piece that was sent again is ignored. If a piece is missing, all later pieces are rejected, too.
             return False
         if chunk == metadata.num_chunks_from_msg - 1:
             self._forget(uuid)
@@ -165,6 +166,6 @@ class LatestByKey:
 
 
 def _has_value(metadata: MessageMetadata, payload_bytes: int) -> bool:
-    """Unlike Pulsar, which takes the headers for a value where the producer states no size."""
+    """Return True if the message has a value. Pulsar counts the headers as a value if the producer states no size."""
     size = metadata.uncompressed_size if metadata.HasField("uncompressed_size") else payload_bytes
     return size > 0 and not metadata.null_value

@@ -1,9 +1,10 @@
-"""A batch of which compaction keeps some messages.
+"""Rewrites a batch of which compaction keeps some messages.
 
-All slots stay where they are: a message that is dropped leaves an empty slot that says so, for clients that know
-nothing of compaction, and the entry's metadata lists the slots that were kept (PIP-429), for whoever wants to know the
-last one without decompressing anything.
-Source: RawBatchConverter.java (rebatchMessage). The proposal's text drops the empty slots; what was shipped keeps them.
+All slots stay in place. A dropped message leaves an empty slot that is marked as compacted, for clients without support
+for compaction. The entry's metadata lists the kept slots (PIP-429), so that the last one can be found without
+decompression.
+Source: RawBatchConverter.java (rebatchMessage). The proposal's text drops the empty slots; the released code keeps
+them.
 """
 
 from collections.abc import Container, Sequence
@@ -18,29 +19,29 @@ PLACEHOLDER: Final = SingleMessageMetadata(payload_size=0, compacted_out=True)
 
 
 def is_readable_batch(metadata: MessageMetadata) -> bool:
-    """Whether the messages of an entry can be told apart without keys."""
+    """Return True if the messages of an entry can be separated without keys."""
     return metadata.HasField("num_messages_in_batch") and not metadata.encryption_keys
 
 
 def batch_slots(metadata: MessageMetadata, payload: bytes) -> list[Slot]:
-    """The slots of a readable batch, as they lie in its compressed payload.
+    """Return the slots of a readable batch, from its compressed payload.
 
     Raises:
-        PayloadInvalid, CompressedDataInvalid: the payload is not what the metadata says, or larger than any batch.
+        PayloadInvalid, CompressedDataInvalid: the payload does not match the metadata, or is larger than any batch.
     """
     size = metadata.uncompressed_size if metadata.compression else len(payload)
     return split_batch(metadata, decompress(metadata.compression, payload, size, size_max=MESSAGE_BYTES_MAX))
 
 
 def rebatch(entry: bytes, metadata: MessageMetadata, slots: Sequence[Slot], retained: Container[int]) -> bytes:
-    """The entry with nothing but the retained messages in it.
+    """Return the entry with only the retained messages.
 
     Args:
         entry: broker frame, headers and payload.
-        metadata: of the entry.
-        slots: of the entry. Where an earlier compaction left only what it kept, so does this one.
+        metadata: the entry's metadata.
+        slots: the entry's slots. If an earlier compaction removed dropped slots, they are not added again.
         retained: batch indexes of the messages to keep.
-    Returns: the entry, its broker frame as it was, its size, checksum and list of retained slots renewed.
+    Returns: the entry with its old broker frame and with a new size, checksum and list of retained slots.
     """
     frame = split_frame(entry)
     kept = [slot for slot in slots if slot.batch_index in retained]

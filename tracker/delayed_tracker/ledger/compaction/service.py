@@ -1,4 +1,4 @@
-"""What a broker asks of a compacted topic: its last message, where a time begins, its entries (PIP-429).
+"""Queries of a broker about a compacted topic: its last message, the first entry of a time, its entries (PIP-429).
 
 Source: TopicCompactionService.java, PulsarTopicCompactionService.java, CompactedTopicUtils.java.
 """
@@ -33,25 +33,25 @@ from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 
 
 class MessagePosition(NamedTuple):
-    """Where a message is, and when its entry was published."""
+    """Place of a message, and the publish time of its entry."""
 
     ledger_id: int
     entry_id: int
     batch_index: int
-    """-1 for a message that is not in a batch."""
+    """Index in the batch; -1 for a message that is not in a batch."""
     publish_time_ms: int
     """Milliseconds since 1970-01-01 UTC, by the producer's clock."""
 
 
 EARLIEST: Final = MessagePosition(-1, -1, 0, 0)
-"""Stands for "no message"."""
+"""Result for "no message"."""
 
 
 class TopicCompactionService:
-    """Answers from what compaction left of a topic. Not thread-safe.
+    """Queries over the result of a topic's compaction. Not thread-safe.
 
     Args:
-        compacted: None when the topic was never compacted.
+        compacted: the result; None if the topic was never compacted.
     """
 
     def __init__(self, compacted: CompactedLog | None) -> None:
@@ -59,19 +59,19 @@ class TopicCompactionService:
 
     @property
     def last_compacted_position(self) -> Position | None:
-        """The horizon: up to it, the compacted ledger stands for the topic. None without compaction."""
+        """The horizon: up to it, the compacted ledger replaces the topic. None without compaction."""
         return None if self._compacted is None else self._compacted.horizon
 
     def get_last_message_position(self) -> MessagePosition:
-        """The last message that compaction kept; :data:`EARLIEST` when there is none.
+        """Return the last message that compaction kept; :data:`EARLIEST` if there is none.
 
-        The metadata says which slot of a batch it is; only for entries of old compactors, which did not say so, must
-        the payload be decompressed. Of an encrypted batch it is the last slot: nobody dropped any.
+        The metadata contains the last kept slot of a batch. Old compactors did not write it; only for their entries the
+        payload must be decompressed. An encrypted batch is kept whole, so the result is its last slot.
         Raises:
             EntriesUnreadable: the last entry is missing or damaged.
         Cost: one read of one entry.
-        Source: PulsarTopicCompactionService.java (getLastMessagePosition). There a batch of one counts as no batch;
-            here it does, as its message's id has it.
+        Source: PulsarTopicCompactionService.java (getLastMessagePosition). There a batch of one message does not count
+            as a batch; here it does, as in the message's id.
         """
         if self._compacted is None or self._compacted.ledger.last_entry_id < 0:
             return EARLIEST
@@ -86,10 +86,10 @@ class TopicCompactionService:
         return MessagePosition(*position, batch_index, signed(metadata.publish_time))
 
     def find_entry_by_publish_time(self, publish_time_ms: int) -> Position | None:
-        """The first entry that compaction kept and that was published at a time or later; None when all are older.
+        """Return the first kept entry that was published at this time or later; None if all are older.
 
         Raises:
-            EntriesUnreadable: an entry that must be looked at is missing or damaged.
+            EntriesUnreadable: an entry that must be read is missing or damaged.
         Cost: O(log entries) reads of one entry. Assumes that publish times ascend, as Pulsar does.
         """
         if self._compacted is None:
@@ -111,14 +111,14 @@ class TopicCompactionService:
         return found
 
     def read_compacted_entries(self, start: Position, entry_count: int) -> LedgerEntries:
-        """Entries that compaction kept, from a position of the topic on, at their original positions.
+        """Return entries that compaction kept, from a position of the topic on, at their original positions.
 
         Args:
-            start: the first one is there or behind.
-            entry_count: how many at most; 1 or more.
+            start: the first entry is at this position or behind it.
+            entry_count: the most entries to return; 1 or more.
         Raises:
-            EntriesUnreadable: an entry that must be looked at to find the first one is missing or damaged.
-        Cost: O(log entries) reads of one entry, and one of the entries asked for.
+            EntriesUnreadable: an entry that must be read to find the first one is missing or damaged.
+        Cost: O(log entries) reads of one entry, and one read of the requested entries.
         """
         if self._compacted is None:
             return LedgerEntries(StoredEntries.of(0, [], []))
@@ -127,18 +127,18 @@ class TopicCompactionService:
         return unwrapped(ledger, ledger.read(first, min(first + entry_count - 1, ledger.last_entry_id)))
 
     def read_compacted(self, reader: MessageReader, start: Position | None = None) -> Iterator[Message]:
-        """The topic's messages as a consumer gets them that asked for the compacted topic.
+        """Yield the topic's messages as a consumer of the compacted topic receives them.
 
-        Up to the horizon they come from the compacted ledger, behind it from the topic's own.
+        Up to the horizon they come from the compacted ledger, behind it from the topic's own ledgers.
         Args:
-            reader: of the topic, not used before; it lists what had to be passed over.
+            reader: a reader of the topic that was not used before; it lists what was skipped.
             start: a position of the topic; None is the beginning.
         Raises:
-            EntriesUnreadable: entries are missing or damaged and the reader's policy says to fail.
+            EntriesUnreadable: entries are missing or damaged, and the reader's policy is FAIL.
         Cost: as :meth:`MessageReader.read`.
         """
         if self._compacted is not None and (start is None or start <= self._compacted.horizon):
-            # What compaction kept of a transaction was committed; its marker may be gone by now.
+            # All transactions of kept entries were committed; their markers may be gone by now.
             ledger = self._compacted.ledger
             yield from reader.read_pieces(scan_compacted(ledger, start), kept_bad=partial(unreadable_kept, ledger))
             horizon = self._compacted.horizon
@@ -148,10 +148,10 @@ class TopicCompactionService:
 
 
 def _metadata(stored: StoredEntries) -> tuple[MessageMetadata, Frame]:
-    """The metadata of the only row, and where its payload lies.
+    """Return the metadata of the only row, and the frame with the place of its payload.
 
     Raises:
-        FrameInvalid: the entry is no message, or its checksum does not fit.
+        FrameInvalid: the entry is not a message, or its checksum does not match.
     """
     frame = split_frame(stored.buffer, int(stored.start[0]), int(stored.end[0]))
     if not checksum_matches(stored.buffer, frame):

@@ -1,1 +1,1 @@
-"""Ledgers kept in a local directory: one writer per topic, readers at any time."""
+"""Ledgers in a local directory: one writer for each topic, and any number of readers at any time."""

@@ -1,4 +1,4 @@
-"""Which ledger stands for a compacted topic, and up to where: one small file, replaced as a whole."""
+"""Stores which ledger is the compacted ledger of a topic, and its horizon: one small file, replaced as a whole."""
 
 import struct
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _BODY: Final = struct.Struct(">qqqqq")
 
 @dataclass(frozen=True, slots=True)
 class CompactedMetadata:
-    """The compacted ledger that counts."""
+    """The valid compacted ledger of a topic."""
 
     ledger_id: int
     entry_count: int
@@ -26,17 +26,17 @@ class CompactedMetadata:
     horizon: Position
 
     def encode(self) -> bytes:
-        """The content of the file."""
+        """Return the content of the file."""
         body = _BODY.pack(self.ledger_id, self.entry_count, self.payload_bytes, *self.horizon)
         return checked_file.encode(_MAGIC, body)
 
 
 def read_compacted_metadata(path: Path) -> CompactedMetadata | None:
-    """The content of the file; None when there is none.
+    """Read the file; return None if it does not exist.
 
     Raises:
-        MetadataInvalid: it is damaged; names the file.
-        OSError: it cannot be read.
+        MetadataInvalid: the file is damaged; the message names it.
+        OSError: the file cannot be read.
     """
     try:
         content = path.read_bytes()
@@ -50,7 +50,7 @@ def read_compacted_metadata(path: Path) -> CompactedMetadata | None:
 
 
 def read_compacted_log(files: TopicDirectory) -> CompactedLog | None:
-    """What the last compaction left; None when there was none.
+    """Return the result of the last compaction; None if there was none.
 
     Args:
         files: the directory of compacted ledgers.

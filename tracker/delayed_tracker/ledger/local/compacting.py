@@ -1,7 +1,7 @@
-"""Compacts a topic of local ledgers, beside whoever writes to it or reads it.
+"""Compacts a topic of local ledgers while other processes may write to it or read it.
 
-New ledger, then the file that names it, then the old ledger goes: a crash leaves the one or the other, and files that the
-next compaction removes.
+The steps are: write the new ledger, replace the file that names it, remove the old ledger. After a crash, either the
+old or the new ledger is valid. The next compaction removes files that are left over.
 """
 
 from dataclasses import dataclass, field
@@ -26,19 +26,19 @@ _PIECE_BYTES: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class LocalCompaction:
-    """What a compaction made."""
+    """Result of a compaction."""
 
     ledger_id: int
     horizon: Position
-    """The last position of the topic that it has looked at."""
+    """Last position of the topic that the compaction has read."""
     summary: CompactionSummary
     bad_entries: tuple[BadEntry, ...]
-    """Entries that could not be read and are not in the ledger; empty under ErrorPolicy.FAIL."""
+    """Entries that could not be read and are missing from the ledger; empty under ErrorPolicy.FAIL."""
 
 
 @dataclass(slots=True)
 class _PieceWriter:
-    """Collects entries, so that each write is worth its while; implements CompactedLedgerWriter."""
+    """Buffer of entries that makes each write to the ledger large; implements CompactedLedgerWriter."""
 
     ledger: OpenLedger
     _entries: list[bytes] = field(default_factory=list)
@@ -51,7 +51,7 @@ class _PieceWriter:
             self.write()
 
     def write(self) -> None:
-        """Put what was collected into the ledger."""
+        """Write the collected entries to the ledger."""
         self.ledger.write(Payloads.of(self._entries), Frames.none(len(self._entries)))
         self._entries.clear()
         self._bytes = 0
@@ -67,25 +67,26 @@ def compact_local_topic(
     progress: Progress | None = None,
     disk: Disk | None = None,
 ) -> LocalCompaction | None:
-    """Compact what is durable of a topic, on top of what was compacted before.
+    """Compact the durable entries of a topic, together with the result of the previous compaction.
 
     Args:
-        directory: of local ledgers.
-        topic: one of theirs.
+        directory: the directory of local ledgers.
+        topic: the name of a topic in it.
         now_ms: the time, milliseconds since 1970-01-01 UTC.
         retain_null_key: keep messages that have no key.
         on_error: SKIP leaves out entries that cannot be read, and lists them.
-        progress: as that of :class:`~delayed_tracker.ledger.compaction.compactor.Compaction`.
-        disk: what to do with files; for tests.
-    Returns: what was made; None when the topic has nothing to compact, and nothing is changed.
+        progress: as in :class:`~delayed_tracker.ledger.compaction.compactor.Compaction`.
+        disk: performs the file operations; tests replace it.
+    Returns: the result; None if the topic has nothing to compact, and then no file changes.
     Raises:
-        TopicNotFound: there is no such topic; the message lists near names.
-        LedgerInUse: somebody else compacts it.
-        EntriesUnreadable: an entry cannot be read, and the policy says to fail; what was compacted before stays.
+        TopicNotFound: the topic does not exist; the message lists similar names.
+        LedgerInUse: another compaction of the topic is running.
+        EntriesUnreadable: an entry cannot be read, and the policy is FAIL; the previous result stays.
         InvalidInput, LedgerFileInvalid, MetadataInvalid: as
             :meth:`~delayed_tracker.ledger.local.source.LocalLedgers.topic_log`.
-        OSError: a file cannot be read or written; what was compacted before stays, or the new ledger counts already.
-    Cost: O(bytes kept before, and of the entries since) twice; memory for the keys and a piece of a ledger.
+        OSError: a file cannot be read or written; the previous result stays, or the new ledger is already valid.
+    Cost: reads O(bytes of the previous result and of the entries since then) twice; memory for the keys and for one
+        piece of a ledger.
     """
     disk = disk or Disk()
     place = LedgerDirectory(Path(directory))
@@ -122,7 +123,7 @@ def compact_local_topic(
 
 
 def _remove_others(files: TopicDirectory, ledger_id: int, disk: Disk) -> None:
-    """Remove the ledger that counted before, and what was left of compactions that did not end."""
+    """Remove the previous compacted ledger and the files of compactions that did not finish."""
     for other in files.ledger_ids():
         if other != ledger_id:
             disk.remove(files.log(other))

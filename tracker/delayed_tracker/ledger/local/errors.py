@@ -1,37 +1,37 @@
-"""Errors of writing local ledgers, sorted by what the caller does next."""
+"""Errors of writing local ledgers, one class for each reaction of the caller."""
 
 from delayed_tracker.core.values.columns import Position, PositionColumns
 from delayed_tracker.ledger.errors import LedgerError
 
 
 class LedgerInUse(LedgerError):
-    """Somebody else writes to the topic. Stop that writer, or write to another topic or directory."""
+    """Another writer has the topic open. Stop that writer, or write to another topic or directory."""
 
     reason = "LEDGER_IN_USE"
 
 
 class WriterClosed(LedgerError):
-    """The writer was closed. Open the topic again."""
+    """The writer is closed. Open the topic again."""
 
     reason = "WRITER_CLOSED"
 
 
 class TopicTerminated(LedgerError):
-    """The topic was terminated, and takes no more entries."""
+    """The topic was terminated and accepts no more entries."""
 
     reason = "TOPIC_TERMINATED"
 
 
 class LedgerDamaged(LedgerError):
-    """Entries that were acknowledged are damaged. Restore the file from a copy, or open the topic with on_error=skip."""
+    """Acknowledged entries are damaged. Restore the file from a copy, or open the topic with on_error=skip."""
 
     reason = "LEDGER_DAMAGED"
 
 
 class AppendFailed(LedgerError):
-    """The disk did not take entries. Nothing behind ``durable`` is stored; make room, then append it again.
+    """The disk rejected entries. Entries behind ``durable`` are not stored; free some space, then append them again.
 
-    The topic stays usable. Should the process be killed right now, some of the failed entries may turn up all the same.
+    The topic stays usable. If the process is killed at this moment, some of the failed entries may still appear later.
     """
 
     reason = "APPEND_FAILED"
@@ -40,6 +40,6 @@ class AppendFailed(LedgerError):
         where = f"nothing behind {durable} is stored" if durable is not None else "nothing is stored"
         super().__init__(f"{topic} did not take all entries: {error}; {where}; make room and append them again")
         self.stored = stored
-        """The positions of the call's first entries, those that are stored; empty for a flush."""
+        """Positions of the first entries of the call, as far as they are stored; empty for a flush."""
         self.durable = durable
-        """The topic's last entry that is stored; None when it has none."""
+        """Position of the topic's last stored entry; None if it has none."""

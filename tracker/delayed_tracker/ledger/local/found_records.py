@@ -1,4 +1,4 @@
-"""Finds a ledger's records in its log without an index, or past damage: what recovery and a lost index call for."""
+"""Finds a ledger's records in its log without an index, or past damage: used by recovery and for lost indexes."""
 
 import os
 from dataclasses import dataclass
@@ -21,30 +21,30 @@ from delayed_tracker.ledger.local.files.records import (
 _PIECE_BYTES_MIN: Final = 64 << 10
 _PIECE_BYTES_MAX: Final = 2 << 20
 _TRIES_MAX: Final = 65_536
-"""How many rows of an index are tried to get past one damaged place: a megabyte of small entries is passed over."""
+"""Index rows that are tried to get past one damaged place: enough to skip a megabyte of small entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundRecords:
-    """Where the entries 0, 1, 2, ... of a ledger are."""
+    """Places of the entries 0, 1, 2, ... of a ledger."""
 
     end: Int64Array
-    """Where each entry's record ends, which is where the next one starts; what is damaged counts as part of the entry
-    that should be there, and entries without a place end where the one before them ends."""
+    """Offset at which each entry's record ends, which is where the next one starts. Damaged bytes count as part of the
+    entry that belongs there. An entry without a record ends where the previous one ends."""
     whole: BoolArray
-    """Whether the entry's record was found, and its checksum fits."""
+    """True for each entry whose record was found with a correct checksum."""
     file_bytes: int
     last_add_confirmed: int
-    """The highest that any record tells of; -1 when none does."""
+    """Highest "last add confirmed" of all records; -1 if there is none."""
 
     def ends(self, entry_count: int) -> Int64Array:
-        """Those of so many entries; what is behind the log's end has no place."""
+        """Return the ends of the first ``entry_count`` entries; entries behind the log's end have no record."""
         known = self.end[:entry_count]
         last_end = known[-1] if len(known) else HEADER_BYTES
         return np.concatenate([known, np.full(entry_count - len(known), last_end, np.int64)])
 
     def start_of(self, entry_id: int) -> int:
-        """Where an entry's record starts."""
+        """Return the offset at which an entry's record starts."""
         return int(self.end[entry_id - 1]) if entry_id else HEADER_BYTES
 
 
@@ -54,11 +54,11 @@ def find_records(log: Path, index: Path, ledger_id: int) -> FoundRecords:
     Args:
         log: the ledger's log.
         index: used only to get past damage; may be missing or wrong.
-        ledger_id: records of any other ledger are not taken.
+        ledger_id: the ledger; records of other ledgers are ignored.
     Raises:
         LedgerFileInvalid: the file cannot be a ledger's log.
-        OSError: it cannot be read.
-    Cost: O(bytes); memory for a piece of the log, and for the offsets.
+        OSError: the file cannot be read.
+    Cost: O(bytes); memory for one piece of the log, and for the offsets.
     """
     descriptor = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -69,10 +69,10 @@ def find_records(log: Path, index: Path, ledger_id: int) -> FoundRecords:
 
 
 def read_index(index: Path) -> Int64Array:
-    """What an index says; empty when there is none.
+    """Read an index; it is empty if the file does not exist.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     try:
         content = index.read_bytes()
@@ -83,19 +83,19 @@ def read_index(index: Path) -> Int64Array:
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """What is known at the end of the last record that was found."""
+    """State at the end of the last record that was found."""
 
     end: int = HEADER_BYTES
     next_entry_id: int = 0
     length: int = 0
-    """Bytes of all payloads up to there."""
+    """Bytes of all payloads up to this end."""
     last_add_confirmed: int = -1
 
     def leads_to(self, start: int, numbers: RecordNumbers, ledger_id: int) -> bool:
-        """Whether what follows, all of it damaged, can end where this record starts.
+        """Return True if a damaged part from here on can end where this record starts.
 
-        The bytes between must be as many as the payloads that the record counts, and as many records' headers as ids
-        are missing, or fewer: so a record inside a payload is not taken for one of the log.
+        The bytes between must be the payload bytes that the record's length implies, plus one record header for each
+        missing id, or fewer. This check rejects a record that lies inside a payload.
         """
         if numbers.ledger_id != ledger_id or not numbers.possible:
             return False
@@ -130,7 +130,7 @@ def _find(descriptor: int, file_bytes: int, index: Path, ledger_id: int) -> Foun
             assert last is not None
             reached = _Reached(at, last.entry_id + 1, last.length, last.last_add_confirmed)
             continue
-        # Where one entry is damaged others may be: little is read in vain then.
+        # Damaged entries are often close together: read small pieces, so that little is read in vain.
         piece_bytes = _PIECE_BYTES_MIN
         if hints is None:
             hints = read_index(index)
@@ -142,14 +142,14 @@ def _find(descriptor: int, file_bytes: int, index: Path, ledger_id: int) -> Foun
 
 
 def _window_bytes(descriptor: int, at: int, file_bytes: int, piece_bytes: int) -> int:
-    """How much to look at: a piece, or the whole of a record that is larger."""
+    """Return the number of bytes to read: a piece, or a whole record if it is larger."""
     numbers = RecordNumbers.read(descriptor, at)
     record_bytes = RECORD_SIZE_BYTES + numbers.body_size if numbers is not None and numbers.possible else 0
     return min(max(piece_bytes, record_bytes), file_bytes - at)
 
 
 def _next_record(descriptor: int, at: int, hints: Int64Array, ledger_id: int, reached: _Reached) -> int | None:
-    """Where a record of a later entry may start, behind one that is not whole."""
+    """Return the offset at which a later entry's record may start, behind a record that is not whole."""
     candidates = hints[reached.next_entry_id : reached.next_entry_id + _TRIES_MAX]
     tries = candidates[candidates > at].tolist()
     damaged = RecordNumbers.read(descriptor, at)
@@ -171,7 +171,7 @@ def _by_entry(
     count = int(entry_id[-1]) + 1
     whole = np.zeros(count, np.bool_)
     whole[entry_id] = True
-    # Entries that were not found end where the next one that was found starts.
+    # An entry that was not found ends where the next found entry starts.
     following = np.searchsorted(entry_id, np.arange(count))
     end_by_entry = np.where(whole, end[following], start[following])
     return FoundRecords(end_by_entry, whole, file_bytes, confirmed)

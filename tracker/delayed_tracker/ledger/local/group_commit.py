@@ -1,4 +1,4 @@
-"""Many appenders, one sync: whoever comes while a sync is running waits for the next one, together with all the others."""
+"""Group commit: appends that arrive during a sync wait for the next one and share it."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -17,14 +17,15 @@ class _Pending(NamedTuple):
 
 
 class GroupCommit:
-    """Lets any number of threads append to one topic, each waiting until its own entry is durable.
+    """Shared writer of one topic for any number of threads; each waits until its own entry is durable.
 
-    There is no thread of its own: of those that wait, one does the work for all. For an event loop: :meth:`submit` where
-    the entry arrives, :meth:`commit` in a worker thread whenever none is running, and wait for the futures.
+    The class has no thread of its own: one of the waiting threads does the work for all of them. In an event loop, call
+    :meth:`submit` where an entry arrives, call :meth:`commit` in a worker thread whenever no commit is running, and
+    await the futures.
     """
 
     def __init__(self, writer: TopicWriter, now_ms: Callable[[], int]) -> None:
-        """Append through ``writer``, which nobody else uses meanwhile; ``now_ms`` tells the time."""
+        """Append through ``writer``, which must not be used elsewhere meanwhile; ``now_ms`` returns the time."""
         self._writer = writer
         self._now_ms = now_ms
         self._pending: list[_Pending] = []
@@ -41,9 +42,9 @@ class GroupCommit:
         return position.result()
 
     def submit(self, payload: bytes, *, num_messages: int = 1) -> "Future[Position]":
-        """Append an entry with the next commit, whosever that is.
+        """Append an entry with the next commit, in whichever thread that commit runs.
 
-        Returns: its position, once it is durable, or the error. It cannot be cancelled.
+        Returns: a future with the entry's position once it is durable, or with the error. It cannot be cancelled.
         """
         position: Future[Position] = Future()
         position.set_running_or_notify_cancel()
@@ -52,9 +53,9 @@ class GroupCommit:
         return position
 
     def commit(self) -> None:
-        """Append all that was submitted before the call and make it durable; waits for a commit that is under way.
+        """Append all entries submitted before the call and make them durable; wait for a commit that is in flight.
 
-        Errors are in the futures.
+        Errors are set in the futures.
         """
         with self._work:
             with self._gather:

@@ -1,4 +1,4 @@
-"""Copies topics from any source into local ledgers, entry by entry: payloads and positions stay what they are."""
+"""Copies topics from any source into local ledgers, entry by entry; payloads and positions do not change."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,20 +26,20 @@ from delayed_tracker.ledger.topic.undigested import proven_entries
 from delayed_tracker.ledger.topic_name import TopicName
 
 LEFT_OUT_MAX: Final = 1 << 24
-"""Entries that a copy of a ledger may lack, each with 8 bytes in its index: damaged metadata may claim any number."""
+"""Most entries that a copied ledger may lack. Damaged metadata may claim any number, and each takes 8 index bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What became of a topic's ledgers; empty ones are in neither list, nor are those of which nothing is known."""
+    """Result of an import. Empty ledgers, and ledgers of unknown length, are neither copied nor present."""
 
     copied: tuple[int, ...]
     present: tuple[int, ...]
-    """Ledgers that an import before this one has copied."""
+    """Ledgers that an earlier import has copied."""
     entry_count: int
-    """Entries copied now."""
+    """Number of entries copied by this import."""
     bad_entries: tuple[BadEntry, ...]
-    """Entries that could not be read. Their ids stay free, so that all others keep theirs."""
+    """Entries that could not be read. Their ids stay unused, so that all other entries keep theirs."""
 
 
 def import_topic(
@@ -51,30 +51,31 @@ def import_topic(
     progress: Progress | None = None,
     disk: Disk | None = None,
 ) -> ImportReport:
-    """Copy a topic into a directory of local ledgers, under its own name and with its own ledger and entry ids.
+    """Copy a topic into a directory of local ledgers; its name, ledger ids and entry ids stay the same.
 
-    Ledger by ledger, each there as a whole or not at all: what was interrupted is simply done again, and goes on behind
-    the ledgers that are there. An open ledger is copied as far as it reads now, and is closed in the copy. Of entries whose
-    storage keeps no digest, the producer's CRC32C and the frame are checked: what is wrong cannot be read.
+    Each ledger is copied completely or not at all. An interrupted import can be repeated: it continues behind the
+    ledgers that are present. An open ledger is copied up to its current last entry, and is closed in the copy. If an
+    entry's storage keeps no digest, its frame and the producer's CRC32C are checked, and a wrong entry counts as
+    unreadable.
 
     Args:
-        log: the topic, of any source.
-        directory: of local ledgers; made if the directory above it is there. Entries appended to the topic later get
-            higher ledger ids.
+        log: the topic, from any source.
+        directory: the directory of local ledgers; it is created if its parent exists. Entries that are appended to the
+            topic later get higher ledger ids.
         now_ms: the time, milliseconds since 1970-01-01 UTC.
-        on_error: SKIP leaves out entries that cannot be read, and lists them; and goes on behind those that an import
-            before left out.
-        progress: called after each piece, with entries copied or passed over and entries in all.
-        disk: what to do with files; for tests.
+        on_error: SKIP leaves out entries that cannot be read, and lists them. It also continues behind entries that an
+            earlier import left out.
+        progress: called after each piece, with the number of entries copied or passed over and the total number.
+        disk: performs the file operations; tests replace it.
     Raises:
-        InvalidInput: a ledger id is taken, by another topic of the directory or by a ledger of this topic that has not
-            as many entries; nothing is copied.
-        EntriesUnreadable: an entry cannot be read, and the policy says to fail. The directory then has of the topic what
-            it had before the call.
-        LedgerFileInvalid: a ledger lacks more entries than a copy may.
+        InvalidInput: a ledger id is used by another topic of the directory, or by a ledger of this topic with another
+            number of entries; nothing is copied.
+        EntriesUnreadable: an entry cannot be read, and the policy is FAIL. The topic in the directory is then as it was
+            before the call.
+        LedgerFileInvalid: a ledger lacks more entries than a copy may lack.
         LedgerInUse, LedgerDamaged, MetadataInvalid: as :func:`~delayed_tracker.ledger.local.opening.open_writer`.
         OSError: a file cannot be read or written.
-    Cost: O(bytes); memory for a piece.
+    Cost: O(bytes); memory for one piece.
     """
     disk = disk or Disk()
     if on_error is ErrorPolicy.FAIL:
@@ -105,10 +106,10 @@ def import_topic(
 
 
 def require_all_ledgers(log: TopicLog) -> None:
-    """Refuse a topic that lacks ledgers: better known before anything is copied.
+    """Reject a topic that lacks ledgers, before anything is copied.
 
     Raises:
-        EntriesUnreadable: names them.
+        EntriesUnreadable: ledgers are missing; the error lists them.
     """
     absent = [ledger.read(0, ledger.last_entry_id) for ledger in log.ledgers if isinstance(ledger, AbsentLedger)]
     if absent:
@@ -116,7 +117,7 @@ def require_all_ledgers(log: TopicLog) -> None:
 
 
 def _take_back(files: TopicDirectory, writer: TopicWriter, before: TopicMetadata, disk: Disk, *, is_new: bool) -> None:
-    """Leave of a topic what there was before: half of it would pass for all of it."""
+    """Restore the topic as it was before the import: half a topic would be mistaken for all of it."""
     writer.store(before)
     sweep(files, before, disk)
     if is_new and not before.ledgers:
@@ -124,7 +125,7 @@ def _take_back(files: TopicDirectory, writer: TopicWriter, before: TopicMetadata
 
 
 class _Copier:
-    """Copies one ledger after the other."""
+    """Copier of ledgers, one after another."""
 
     def __init__(
         self,
@@ -147,9 +148,9 @@ class _Copier:
         self._disk = disk
 
     def copy(self, ledger: Ledger) -> Iterator[int]:
-        """Write a ledger's files, then name it in the metadata; gives the entries of each piece."""
+        """Write a ledger's files, then name it in the metadata; yield the number of entries of each piece."""
         if isinstance(ledger, AbsentLedger) and ledger.entry_count is None:
-            # A copy would have to say how many entries it lacks.
+            # A copy would have to state how many entries it lacks, and that number is unknown.
             yield from (sum(bad.entry_count for bad in piece.bad_entries) for piece in self._pieces(ledger))
             return
         target = OpenLedger.create(self._files, ledger.ledger_id, created_ms=self._now_ms, disk=self._disk)
@@ -192,7 +193,7 @@ class _Copier:
 
 
 def _present(ledgers: list[Ledger], place: LedgerDirectory, writer: TopicWriter) -> set[int]:
-    """Ids of ledgers that were copied before."""
+    """Return the ids of ledgers that an earlier import has copied."""
     own = {ledger.ledger_id: ledger.entry_count for ledger in writer.metadata.ledgers}
     files = place.topic(writer.metadata.topic)
     others = {
@@ -222,7 +223,7 @@ def _present(ledgers: list[Ledger], place: LedgerDirectory, writer: TopicWriter)
 
 
 def _copy_properties(log: TopicLog, writer: TopicWriter) -> None:
-    """The source's properties, but for an index of messages that is behind ours; and where the topic was terminated."""
+    """Copy the source's properties and its termination. A message index that is lower than the copy's is not copied."""
     properties = dict(log.properties)
     ours = writer.metadata.properties.get(INDEX_PROPERTY, "")
     theirs = properties.get(INDEX_PROPERTY, "")

@@ -1,8 +1,9 @@
-"""The index of messages as a topic's entries tell it: what the managed ledger's property does not know yet.
+"""Finds the message index in a topic's entries, because the managed ledger's property may be out of date.
 
-A broker looks at the last entry alone. That is enough for a ledger that was ended in order, because the property was
-written then. In a ledger that a crash left, the last entries may have no index: they count for no message, or the
-interceptors were off. So there the newest entry that has one is looked for.
+A broker reads only the last entry. That is enough for a ledger that was closed properly, because the property was
+written then. In a ledger that a crash left open, the last entries may have no index: they count as no message, or the
+interceptors were off. In that case all entries are searched for the newest one
+with an index.
 """
 
 from typing import Final
@@ -19,15 +20,15 @@ _ENTRIES_AT_ONCE: Final = 4_096
 
 
 def last_index(ledger: LocalLedger, *, look_back: bool) -> tuple[BrokerEntryMetadata | None, tuple[BadEntry, ...]]:
-    """The broker metadata of a ledger's newest entry that has an index, and what could not be read on the way there.
+    """Return the broker metadata of the newest entry that has an index, and the unreadable entries found on the way.
 
     Args:
-        ledger: the topic's last one, not empty.
-        look_back: look at all entries; otherwise at the last one alone, and at others only if that is bad.
+        ledger: the topic's last ledger, not empty.
+        look_back: search all entries; otherwise only the last one, and others only if that is bad.
     Raises:
         LedgerFileInvalid: the file cannot be a ledger's log.
-        OSError: it cannot be read.
-    Cost: O(bytes looked at).
+        OSError: the file cannot be read.
+    Cost: O(bytes read).
     """
     bad: list[BadEntry] = []
     last = ledger.last_entry_id

@@ -1,4 +1,4 @@
-"""One local ledger, read at random or from end to end while others may write to it."""
+"""Reads one local ledger, at random or from end to end, while a writer may append to it."""
 
 import os
 from collections.abc import Iterator
@@ -19,13 +19,16 @@ from delayed_tracker.ledger.local.files.records import INDEX_ROW_BYTES, check_lo
 from delayed_tracker.ledger.local.found_records import find_records
 
 _PIECE_BYTES: Final = 2 << 20
-"""What stays in a processor's cache is read in a third of the time."""
+"""Pieces that fit into the processor's cache are read in a third of the time."""
 _PIECE_ENTRIES_MAX: Final = 16_384
 
 
 @dataclass(slots=True)
 class LocalLedger:
-    """Implements :class:`~delayed_tracker.ledger.topic.topic_log.Ledger`. Keeps no file open between calls; any thread may read."""
+    """Local ledger for reading; implements :class:`~delayed_tracker.ledger.topic.topic_log.Ledger`.
+
+    Keeps no file open between calls; any thread may read.
+    """
 
     log: Path
     index: Path
@@ -34,16 +37,16 @@ class LocalLedger:
     payload_bytes: int | None
     closed: bool
     _found: Int64Array | None = field(default=None, init=False, compare=False, repr=False)
-    """Where records end, by the log itself, once the index was seen to be missing or wrong."""
+    """Ends of the records as found in the log, once the index has proved to be missing or wrong."""
 
     def read(self, first: int, last: int) -> LedgerEntries:
-        """Entries ``first`` to ``last``, each of them checked.
+        """Read entries ``first`` to ``last`` and check each of them.
 
         Raises:
-            InvalidInput: not all of the range is in the ledger.
+            InvalidInput: part of the range is not in the ledger.
             LedgerFileInvalid: the file cannot be a ledger's log.
-            OSError: it is gone, or cannot be read.
-        Cost: O(bytes of the range); O(bytes of the ledger) once, when the index is missing or wrong.
+            OSError: the file is missing or cannot be read.
+        Cost: O(bytes of the range); O(bytes of the ledger) once, if the index is missing or wrong.
         """
         if last < first:
             return LedgerEntries(StoredEntries.of(self.ledger_id, [], []))
@@ -52,7 +55,7 @@ class LocalLedger:
             return self._read(descriptor, first, self._ends(descriptor, first, last))
 
     def scan(self, first: int, last: int) -> Iterator[LedgerEntries]:
-        """The same range in pieces of about 2 MB; a piece holds at least one entry."""
+        """Yield the same range in pieces of about 2 MB; a piece holds at least one entry."""
         if last < first:
             return
         self._check_range(first, last)
@@ -60,13 +63,13 @@ class LocalLedger:
             start = first
             while start <= last:
                 ends = self._ends(descriptor, start, min(start + _PIECE_ENTRIES_MAX - 1, last))
-                # Wrong offsets make pieces of wrong sizes, never wrong entries.
+                # Wrong offsets lead to pieces of the wrong size, never to wrong entries.
                 count = max(1, int(np.searchsorted(ends[1:], ends[0] + _PIECE_BYTES, side="right")))
                 yield self._read(descriptor, start, ends[: count + 1])
                 start += len(ends[: count + 1]) - 1
 
     def locate(self, entry_id: int) -> tuple[str, int] | None:
-        """The log, and where an entry's record begins in it."""
+        """Return the path of the log and the offset of an entry's record in it."""
         self._check_range(entry_id, entry_id)
         with self._open_log() as descriptor:
             return str(self.log), int(self._ends(descriptor, entry_id, entry_id)[0])
@@ -87,7 +90,7 @@ class LocalLedger:
             os.close(descriptor)
 
     def _ends(self, descriptor: int, first: int, last: int) -> Int64Array:
-        """Where the entry before the first ends, then where each of the range does, ascending and inside the log."""
+        """Return the end of the entry before ``first``, then the ends of the range: ascending, and inside the log."""
         if self._found is None:
             ends = self._indexed_ends(first, last)
             if ends is not None and ends[-1] <= os.fstat(descriptor).st_size:
@@ -116,12 +119,12 @@ class LocalLedger:
         return ends if possible else None
 
     def _find(self) -> None:
-        """Learn from the log where records are; entries behind its end have no place."""
+        """Find the ends of the records in the log; entries behind its end have no record."""
         found = find_records(self.log, self.index, self.ledger_id)
         self._found = found.ends(self.last_entry_id + 1)
 
     def _read(self, descriptor: int, first: int, ends: Int64Array) -> LedgerEntries:
-        """The entries whose places are given, or those of the log itself when a place proves wrong."""
+        """Read the entries between ``ends``. If one is wrong, find the ends in the log and read again."""
         good, octets = self._checked(descriptor, first, ends)
         if not good.all() and self._found is None:
             self._find()

@@ -1,4 +1,4 @@
-"""Ids of ledgers: unique in their directory, ascending, never given twice, whoever takes them."""
+"""Assigns ledger ids: unique in their directory, ascending, and never assigned twice, whichever process takes them."""
 
 import struct
 from pathlib import Path
@@ -17,10 +17,10 @@ _NEXT_ID: Final = struct.Struct(">q")
 
 
 def take_ledger_id(directory: LedgerDirectory, disk: Disk) -> int:
-    """An id that no ledger of the directory has or had.
+    """Return an id that no ledger of the directory has or had.
 
     Raises:
-        OSError: that it is taken cannot be stored; it is not taken then.
+        OSError: the next id cannot be stored; the id is then not taken.
     """
     with waiting_lock(directory.ids_lock):
         taken = _next_id(directory)
@@ -29,11 +29,11 @@ def take_ledger_id(directory: LedgerDirectory, disk: Disk) -> int:
 
 
 def reserve_ledger_ids(directory: LedgerDirectory, ledger_ids: list[int], disk: Disk) -> None:
-    """Let no new ledger get any of these ids, which ledgers from elsewhere bring along.
+    """Reserve the ids of imported ledgers, so that no new ledger gets one of them.
 
     Raises:
-        InvalidInput: an id cannot be one.
-        OSError: it cannot be stored.
+        InvalidInput: an id is outside the range of ledger ids.
+        OSError: the next id cannot be stored.
     """
     if not ledger_ids:
         return
@@ -49,7 +49,7 @@ def _next_id(directory: LedgerDirectory) -> int:
     try:
         body = checked_file.decode(_MAGIC, directory.ids.read_bytes(), directory.ids)
     except (FileNotFoundError, MetadataInvalid):
-        # It says nothing that the ledgers themselves do not say, but for ids of ledgers that are gone.
+        # The existing ledgers give the same answer as the file, except for ids of ledgers that were removed.
         present = [
             ledger_id
             for topic in directory.topic_directories()

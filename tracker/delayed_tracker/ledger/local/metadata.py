@@ -1,7 +1,7 @@
-"""What a topic consists of, and how far it is durable: the two small files beside its ledgers.
+"""The two small files beside a topic's ledgers: its metadata, and the end of its durable entries.
 
-The metadata's body is the topic's name (u16 size, UTF-8), then Pulsar's own ManagedLedgerInfo. A ledger without a count
-is the one that is written to; there is at most one, the last.
+The body of the metadata is the topic's name (u16 size, UTF-8), then Pulsar's own ManagedLedgerInfo. A ledger without an
+entry count is open for writing; at most one ledger is open, and it is the last.
 """
 
 import struct
@@ -26,7 +26,7 @@ _CONFIRMED_TRIES: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """A topic's ledgers, ascending by id, and what is known about the topic as a whole."""
+    """A topic's ledgers, ascending by id, its properties and its termination."""
 
     topic: TopicName
     ledgers: tuple[TopicLedger, ...] = ()
@@ -35,15 +35,15 @@ class TopicMetadata:
 
     @property
     def open_ledger(self) -> TopicLedger | None:
-        """The ledger whose end is not recorded."""
+        """The ledger whose end is not recorded; None if all ledgers are closed."""
         return self.ledgers[-1] if self.ledgers and self.ledgers[-1].entry_count is None else None
 
     def with_open(self, ledger_id: int) -> "TopicMetadata":
-        """The same with one more ledger to write to."""
+        """Return a copy with one more ledger, open for writing."""
         return replace(self, ledgers=(*self.ledgers, TopicLedger(ledger_id, None, None, 0, False, False)))
 
     def with_closed(self, ledger_id: int, *, entry_count: int, payload_bytes: int, now_ms: int) -> "TopicMetadata":
-        """The same with a ledger that has ended, or without it if that is empty."""
+        """Return a copy in which the ledger is closed; an empty ledger is removed."""
         # A time of 0 means "not closed" in Pulsar's message.
         closed = TopicLedger(ledger_id, entry_count, payload_bytes, max(now_ms, 1), False, False)
         others = [ledger for ledger in self.ledgers if ledger.ledger_id != ledger_id]
@@ -52,15 +52,15 @@ class TopicMetadata:
         return replace(self, ledgers=tuple(sorted(others, key=lambda ledger: ledger.ledger_id)))
 
     def with_properties(self, properties: Mapping[str, str]) -> "TopicMetadata":
-        """The same with properties set; others stay."""
+        """Return a copy with these properties set; other properties stay."""
         return replace(self, properties={**self.properties, **properties})
 
     def with_termination(self, terminated_at: Position | None) -> "TopicMetadata":
-        """The same, taking no more entries from a position on; None takes entries."""
+        """Return a copy that accepts no entries behind a position; None accepts entries."""
         return replace(self, terminated_at=terminated_at)
 
     def encode(self) -> bytes:
-        """The content of the file."""
+        """Return the content of the file."""
         info = pb.ManagedLedgerInfo()
         for ledger in self.ledgers:
             stored = info.ledger_info.add(ledger_id=ledger.ledger_id, timestamp=ledger.closed_at_ms)
@@ -76,11 +76,11 @@ class TopicMetadata:
 
 
 def read_metadata(path: Path) -> TopicMetadata | None:
-    """A topic's metadata; None when there is no such file.
+    """Read a topic's metadata; return None if the file does not exist.
 
     Raises:
-        MetadataInvalid: it is damaged; names the file.
-        OSError: it cannot be read.
+        MetadataInvalid: the file is damaged; the message names it.
+        OSError: the file cannot be read.
     """
     try:
         content = path.read_bytes()
@@ -99,30 +99,31 @@ def read_metadata(path: Path) -> TopicMetadata | None:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """How far the open ledger is durable."""
+    """End of the durable part of the open ledger."""
 
     ledger_id: int
     entry_id: int
-    """-1 while no entry is."""
+    """Last durable entry; -1 if there is none."""
     end: int
-    """Where the last durable record ends in the log."""
+    """Offset in the log at which the last durable record ends."""
     payload_bytes: int
-    """Of all durable entries of the ledger."""
+    """Bytes of all durable entries of the ledger."""
 
     def encode(self) -> bytes:
-        """The content of the file, always of the same size."""
+        """Return the content of the file, always of the same size."""
         return checked_file.encode(
             _CONFIRMED_MAGIC, _CONFIRMED.pack(self.ledger_id, self.entry_id, self.end, self.payload_bytes)
         )
 
 
 def read_confirmed(path: Path) -> Confirmed | None:
-    """How far the open ledger is durable; None when the file is gone or damaged: then the log itself tells less exactly.
+    """Read the end of the open ledger's durable part.
 
-    A writer may write it over at the same time, so it is read again when its checksum does not fit.
+    Returns None if the file is missing or damaged; then the log itself gives a less exact answer. A writer may
+    overwrite the file at the same time, so it is read again if its checksum does not fit.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     for _ in range(_CONFIRMED_TRIES):
         try:

@@ -1,4 +1,4 @@
-"""The one ledger that is written to."""
+"""The ledger that a writer appends to."""
 
 from dataclasses import dataclass, field
 
@@ -15,10 +15,10 @@ from delayed_tracker.ledger.local.metadata import Confirmed
 
 @dataclass(slots=True)
 class OpenLedger:
-    """A log and its index, written at their ends.
+    """Log and index of one ledger, both written at their ends.
 
-    After an error of :meth:`write` or :meth:`sync` nothing but :meth:`close` is left to do: what a disk holds after a
-    failed sync is not known, not even to the system. What was confirmed before stays.
+    After an error of :meth:`write` or :meth:`sync`, only :meth:`close` may be called: after a failed sync, the content
+    of the disk is unknown, even to the operating system. Entries that were confirmed before are not affected.
     """
 
     ledger_id: int
@@ -27,22 +27,22 @@ class OpenLedger:
     log: OpenFile
     index: OpenFile
     durable: Confirmed
-    """How far all is on disk for good."""
+    """End of the durable part of the ledger."""
     entry_count: int = 0
-    """Of entries written, durable or not; entries left out are counted."""
+    """Number of entries written, durable or not; includes entries that were left out."""
     payload_bytes: int = 0
     client_bytes: int = 0
     """Like ``payload_bytes``, without broker metadata."""
     _end: int = HEADER_BYTES
     _index_rows: list[Int64Array] = field(default_factory=list)
-    """For entries from ``durable`` on."""
+    """Index rows of the entries behind ``durable``."""
 
     @classmethod
     def create(cls, directory: TopicDirectory, ledger_id: int, *, created_ms: int, disk: Disk) -> "OpenLedger":
-        """Make a ledger whose files are there even after a crash. No metadata names it yet.
+        """Create a ledger whose files survive a crash. No metadata names it yet.
 
         Raises:
-            OSError: it cannot be made; what there is of it is in nobody's way.
+            OSError: the ledger cannot be created; files that were made are harmless, because no metadata names them.
         """
         log = disk.create(directory.log(ledger_id))
         try:
@@ -62,19 +62,19 @@ class OpenLedger:
 
     @property
     def whole(self) -> bool:
-        """Whether all that was written is durable."""
+        """True if all written entries are durable."""
         return self.durable.entry_id + 1 == self.entry_count
 
     def write(self, payloads: Payloads, frames: Frames, *, left_out: Int64Array | None = None) -> Int64Array:
-        """Put entries at the end, not durable yet.
+        """Write entries at the end of the log; they are not durable yet.
 
         Args:
-            payloads: what the clients sent.
-            frames: what comes in front of each.
-            left_out: for each entry how many ids before it get no entry; None for none.
-        Returns: the entries' ids.
+            payloads: the entries as the clients sent them.
+            frames: the broker metadata in front of each entry.
+            left_out: for each entry, the number of ids before it that get no entry; None for no gaps.
+        Returns: the ids of the entries.
         Raises:
-            OSError: the disk does not take them.
+            OSError: the write failed.
         """
         steps = np.ones(len(payloads), np.int64) if left_out is None else left_out + 1
         entry_ids = self.entry_count - 1 + np.cumsum(steps, dtype=np.int64)
@@ -88,7 +88,7 @@ class OpenLedger:
         )
         self.disk.write(self.log, records, self._end)
         if len(payloads):
-            # What is left out ends where the entry before it ends.
+            # An entry that is left out ends where the entry before it ends.
             starts = self._end + np.concatenate([np.zeros(1, np.int64), ends[:-1]])
             rows = np.repeat(starts, steps)
             rows[np.cumsum(steps) - 1] = self._end + ends
@@ -101,10 +101,10 @@ class OpenLedger:
         return entry_ids
 
     def sync(self) -> Confirmed:
-        """Make durable what was written; it counts as such once it is given to :meth:`confirm`.
+        """Make the written entries durable. They count as durable once the result is given to :meth:`confirm`.
 
         Raises:
-            OSError: the disk does not take it.
+            OSError: a write or the sync failed.
         """
         if self._index_rows:
             rows = np.concatenate(self._index_rows).astype("<i8").tobytes()
@@ -113,12 +113,12 @@ class OpenLedger:
         return Confirmed(self.ledger_id, self.entry_count - 1, self._end, self.payload_bytes)
 
     def confirm(self, durable: Confirmed) -> None:
-        """Count as durable what :meth:`sync` said, all that there is."""
+        """Record the result of :meth:`sync`, which covers all written entries."""
         self.durable = durable
         self._index_rows.clear()
 
     def check(self) -> None:
-        """Raise InvariantViolation if its own numbers contradict each other."""
+        """Raise InvariantViolation if the ledger's own numbers contradict each other."""
         rows = np.concatenate([np.empty(0, np.int64), *self._index_rows])
         if self.durable.entry_id + 1 + len(rows) != self.entry_count:
             raise InvariantViolation(f"{len(rows)} entries wait for the index, not all that are not durable")
@@ -128,10 +128,10 @@ class OpenLedger:
             raise InvariantViolation(f"{self.payload_bytes} bytes of payloads are fewer than their parts")
 
     def truncate(self) -> None:
-        """Cut off what is not durable.
+        """Cut off the part of the log that is not durable.
 
         Raises:
-            OSError: it stays; metadata must say where the ledger ends.
+            OSError: that part stays; the metadata must state where the ledger ends.
         """
         self.disk.truncate(self.log, self.durable.end)
 

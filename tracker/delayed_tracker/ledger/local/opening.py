@@ -1,4 +1,4 @@
-"""Opens a topic for writing: takes the lock, ends what the writer before left open, recovers the index of messages."""
+"""Opens a topic for writing: takes the lock, closes the ledger that was left open, restores the message index."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,22 +32,23 @@ def open_writer(
     on_error: ErrorPolicy = ErrorPolicy.FAIL,
     disk: Disk | None = None,
 ) -> TopicWriter:
-    """Open a topic for writing; one that is not there begins empty.
+    """Open a topic for writing; a topic that does not exist is created empty.
 
     Args:
-        directory: of local ledgers. It is made, if the directory above it is there.
+        directory: the directory of local ledgers; it is created if its parent exists.
         topic: any name of a persistent topic.
         now_ms: the time, milliseconds since 1970-01-01 UTC.
-        interceptors: new ones, for this topic; they put broker metadata in front of entries. None: no broker metadata.
-        limits: when a ledger is full.
-        on_error: what to do when acknowledged entries are damaged. SKIP leaves them as they are and goes on behind them;
-            the index of messages then goes on from the last entry that can be read, and may repeat.
-        disk: what to do with files; for tests.
+        interceptors: new objects for this topic; they put broker metadata in front of entries. Empty: no broker
+            metadata.
+        limits: the limits at which a ledger is full.
+        on_error: what to do if acknowledged entries are damaged. SKIP leaves them unchanged and continues behind them.
+            The message index then continues from the last entry that can be read, and may repeat.
+        disk: performs the file operations; tests replace it.
     Raises:
-        LedgerInUse: somebody else writes to it.
-        LedgerDamaged: acknowledged entries of the ledger that was left open are damaged, or the last one.
-        LedgerFileInvalid, MetadataInvalid: a file is not what it should be.
-        InvalidInput: no topic name, or no directory.
+        LedgerInUse: another writer has the topic open.
+        LedgerDamaged: acknowledged entries of the ledger that was left open are damaged, or the topic's last entry is.
+        LedgerFileInvalid, MetadataInvalid: a file does not have the expected content.
+        InvalidInput: ``topic`` is not a topic name, or ``directory`` is not a directory.
         OSError: a file cannot be read or written.
     Cost: O(bytes of the ledger that was left open); O(ledgers).
     """
@@ -91,11 +92,11 @@ def open_writer(
 
 
 def load_or_create(files: TopicDirectory, name: TopicName, disk: Disk) -> TopicMetadata:
-    """A topic's metadata, made anew for a topic that has none. The lock must be held.
+    """Read a topic's metadata; create it for a new topic. The lock must be held.
 
     Raises:
-        MetadataInvalid: it is damaged, of another topic, or gone although there are ledgers.
-        OSError: it cannot be read or made.
+        MetadataInvalid: the metadata is damaged, belongs to another topic, or is missing although ledgers exist.
+        OSError: the metadata cannot be read or created.
     """
     metadata = read_metadata(files.metadata)
     if metadata is None:
@@ -109,9 +110,9 @@ def load_or_create(files: TopicDirectory, name: TopicName, disk: Disk) -> TopicM
 
 
 def sweep(files: TopicDirectory, metadata: TopicMetadata, disk: Disk) -> None:
-    """Remove files of ledgers that the metadata does not name: what a crash leaves of one that was just begun.
+    """Remove the files of ledgers that the metadata does not name; a crash leaves them when a ledger has just begun.
 
-    Indexes that are missing or too short are made again. The lock must be held.
+    Indexes that are missing or too short are created again. The lock must be held.
 
     Raises:
         OSError: a file cannot be read, removed or written.
@@ -160,9 +161,9 @@ def _last_index(
 
 
 def _with_index(metadata: TopicMetadata, last_entry: BrokerEntryMetadata | None) -> TopicMetadata:
-    """The same with the index of messages as the last entry has it: the property is behind once a ledger has entries.
+    """Return the metadata with the message index of the last entry; the property is too low once a ledger has entries.
 
-    Kept up to date even without interceptors, or whoever turns them on again later would count from too low.
+    The property is kept up to date even without interceptors: if they are turned on later, they count from it.
     """
     if last_entry is None or not last_entry.HasField("index"):
         return metadata

@@ -1,8 +1,9 @@
-"""What the writer before left open: where it really ends, told from its log.
+"""Finds the end of a ledger that the previous writer did not close, from the ledger's log.
 
-Entries that were acknowledged are durable, and either the ``confirmed`` file or a later record says so. Behind them may
-lie entries whose acknowledgement nobody saw: those are kept while they are whole, up to the first that is not, where the
-power was cut. What is damaged among the acknowledged ones is no torn end: nothing is cut there, it is an error.
+Acknowledged entries are durable: the ``confirmed`` file or a later record states this. Entries behind them were
+written, but their acknowledgement may not have arrived. These are kept up to the first that is not whole, because
+writing was interrupted there. A damaged entry among the acknowledged ones is not a torn end: it is an error, and the
+log is not cut there.
 """
 
 import os
@@ -22,26 +23,26 @@ from delayed_tracker.ledger.local.metadata import Confirmed, read_confirmed
 
 @dataclass(frozen=True, slots=True)
 class RecoveredLedger:
-    """How a ledger ended that was left open."""
+    """End of a ledger that was left open, and the state of its entries."""
 
     ledger_id: int
     entry_count: int
     payload_bytes: int
     end: int
-    """Where its last entry ends in the log."""
+    """Offset in the log at which the last entry ends."""
     torn_bytes: int
-    """Behind that: parts of entries that were never acknowledged. To be cut off."""
+    """Bytes behind ``end``: parts of entries that were never acknowledged, to be cut off."""
     bad_entries: tuple[BadEntry, ...]
     """Acknowledged entries that are not whole."""
     index: Int64Array
-    """Where each entry's record ends."""
+    """Offset at which each entry's record ends."""
 
 
 def examine_open_ledger(directory: TopicDirectory, ledger_id: int) -> RecoveredLedger:
-    """Find out where an open ledger ends, changing nothing.
+    """Find the end of an open ledger without changing a file.
 
     Raises:
-        LedgerFileInvalid: its log is not a ledger's log.
+        LedgerFileInvalid: the file is not a ledger's log.
         OSError: a file cannot be read.
     Cost: O(bytes of the ledger).
     """
@@ -56,7 +57,7 @@ def examine_open_ledger(directory: TopicDirectory, ledger_id: int) -> RecoveredL
     whole_count = int(torn_at[0]) if len(torn_at) else len(found.whole)
     entry_count = max(whole_count, acknowledged)
     bad = [*not_whole[not_whole < acknowledged].tolist(), *range(len(found.whole), acknowledged)]
-    # If the last acknowledged entries are gone or damaged, whatever is there is theirs.
+    # If the last acknowledged entries are missing or damaged, all bytes up to the end of the file belong to them.
     end = found.file_bytes if len(found.whole) < acknowledged else found.start_of(entry_count)
     index = found.ends(entry_count)
     return RecoveredLedger(
@@ -74,28 +75,28 @@ def examine_open_ledger(directory: TopicDirectory, ledger_id: int) -> RecoveredL
 
 
 def confirmed_last_entry(directory: TopicDirectory, ledger_id: int) -> tuple[int, int]:
-    """An open ledger's last entry that is known to be durable, and the bytes of all payloads up to it.
+    """Return the last entry of an open ledger that is known to be durable, and the bytes of all payloads up to it.
 
     Raises:
-        LedgerFileInvalid: the log must tell, and is not a ledger's log.
+        LedgerFileInvalid: the log must be read, and it is not a ledger's log.
         OSError: a file cannot be read.
-    Cost: O(1), or O(bytes of the ledger) when the ``confirmed`` file is gone or damaged: then all that is whole counts.
+    Cost: O(1). If the ``confirmed`` file is missing or damaged, O(bytes of the ledger): then all whole entries count.
     """
     confirmed = read_confirmed(directory.confirmed)
     if confirmed is None:
         recovered = examine_open_ledger(directory, ledger_id)
         return recovered.entry_count - 1, recovered.payload_bytes
     if confirmed.ledger_id != ledger_id:
-        # The ledger is so young that nothing was confirmed yet.
+        # The ledger is new, and nothing is confirmed yet.
         return -1, 0
     return confirmed.entry_id, confirmed.payload_bytes
 
 
 def cut_torn_end(directory: TopicDirectory, recovered: RecoveredLedger, disk: Disk) -> None:
-    """Cut off what is torn, and write the index anew. Doing it twice does no harm.
+    """Cut off the torn end and rewrite the index. The call can be repeated safely.
 
     Raises:
-        OSError: the disk does not take it.
+        OSError: the disk rejects a change.
     """
     if recovered.torn_bytes:
         file = disk.open(directory.log(recovered.ledger_id))
@@ -110,7 +111,7 @@ def cut_torn_end(directory: TopicDirectory, recovered: RecoveredLedger, disk: Di
 def _payload_bytes(
     directory: TopicDirectory, ends: Int64Array, whole: np.typing.NDArray[np.bool_], confirmed: Confirmed
 ) -> int:
-    """Of the entries up to the last one that is whole, which says so itself."""
+    """Return the bytes of all payloads up to the last whole entry, whose record contains this number."""
     rows = np.flatnonzero(whole)
     if not len(rows):
         return confirmed.payload_bytes

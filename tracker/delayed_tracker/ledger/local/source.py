@@ -1,4 +1,4 @@
-"""A directory of local ledgers as a source of topics."""
+"""Reads a directory of local ledgers as a source of topics."""
 
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,7 +21,10 @@ _TRIES_MAX: Final = 100
 
 
 class LocalLedgers:
-    """Implements :class:`~delayed_tracker.ledger.topic.topic_log.LedgerSource`. Takes no lock, and keeps no file open."""
+    """Source of local ledgers; implements :class:`~delayed_tracker.ledger.topic.topic_log.LedgerSource`.
+
+    Takes no lock and keeps no file open.
+    """
 
     def __init__(self, directory: LedgerDirectory, *, open_ledgers: OpenLedgers) -> None:
         self.directory = directory
@@ -36,13 +39,14 @@ class LocalLedgers:
         self.close()
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: the source holds no resources."""
 
     def topics(self) -> list[str]:
-        """Full names of all topics that were ever opened for writing, ascending.
+        """Return the full names of all topics that were ever opened for writing, ascending.
 
         Raises:
-            MetadataInvalid: the metadata of a topic with a very long name is damaged, which alone tells the name.
+            MetadataInvalid: the metadata of a topic with a very long name is damaged; only the metadata contains that
+                name.
             OSError: a directory cannot be read.
         Cost: O(topics); reads metadata for very long names only.
         """
@@ -50,13 +54,13 @@ class LocalLedgers:
         return sorted(str(name) for name in names if name is not None)
 
     def topic_log(self, topic: str) -> TopicLog:
-        """A topic and its ledgers, as far as they are durable.
+        """Return a topic and its ledgers, up to the last durable entry.
 
         Raises:
-            TopicNotFound: there is no such topic; the message lists near names.
-            MetadataInvalid: its metadata is damaged.
-            LedgerFileInvalid: the ledger that is written to is no ledger.
-            InvalidInput: no topic name.
+            TopicNotFound: the topic does not exist; the message lists similar names.
+            MetadataInvalid: the topic's metadata is damaged.
+            LedgerFileInvalid: the log of the open ledger is not a ledger's log.
+            InvalidInput: ``topic`` is not a topic name.
             OSError: a file cannot be read.
         Cost: O(ledgers); with :attr:`OpenLedgers.RECOVERED` O(bytes of a ledger that was left open).
         """
@@ -83,16 +87,16 @@ class LocalLedgers:
         )
 
     def compacted_log(self, topic: str) -> CompactedLog | None:
-        """What the last compaction left of a topic; None when it was never compacted.
+        """Return the result of the topic's last compaction; None if the topic was never compacted.
 
-        The next compaction removes the files, so whoever reads long should be ready to ask again.
+        The next compaction removes the files. A caller that reads for a long time must be ready to call this again.
         Raises: as :meth:`topic_log`.
         """
         files = self.directory.topic(self._metadata(TopicName.parse(topic)).topic)
         return read_compacted_log(files.compacted)
 
     def _consistent(self, name: TopicName, files: TopicDirectory) -> tuple[TopicMetadata, LocalLedger | None]:
-        """Metadata and the ledger that is written to, both of one moment although a writer may begin new ledgers."""
+        """Return the metadata and the open ledger of the same moment, although a writer may begin new ledgers."""
         metadata = self._metadata(name)
         for _ in range(_TRIES_MAX):
             open_ledger = None
@@ -128,12 +132,12 @@ def open_local_ledgers(directory: str | Path, *, open_ledgers: OpenLedgers = Ope
     """Open a directory of local ledgers for reading.
 
     Args:
-        directory: has ``topics`` in it.
-        open_ledgers: how to read a ledger that was never closed. LIVE is right while somebody writes, and after a
-            writer was killed. After a power cut it may leave out the entries of the last sync, until a writer opens the
-            topic; RECOVERED shows them, and is wrong while somebody writes.
+        directory: the directory that contains ``topics``.
+        open_ledgers: how to read a ledger that was never closed. LIVE is correct while a writer has the topic open, and
+            after a writer was killed. After a power failure, LIVE may leave out the entries of the last sync until a
+            writer opens the topic. RECOVERED shows them, but is wrong while a writer has the topic open.
     Raises:
-        InvalidInput: there are no local ledgers.
+        InvalidInput: the directory has no local ledgers.
     """
     found = LedgerDirectory(Path(directory))
     if not found.topics_path.is_dir():

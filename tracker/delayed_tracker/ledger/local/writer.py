@@ -1,12 +1,12 @@
-"""The one writer of a topic: puts entries at its end, makes them durable, begins new ledgers.
+"""The writer of a topic: appends entries, makes them durable, begins new ledgers. A topic has at most one.
 
     writer = open_writer(directory, topic, now_ms=...)
     positions = writer.append_many(payloads, now_ms=...)     # in the log, may still be lost
     writer.flush()                                           # durable, and visible to readers
 
-One sync makes all durable that was appended before it, by whomever: let many appends share one
-(:mod:`delayed_tracker.ledger.local.group_commit` does for threads). A writer never goes on in a ledger of a writer before it; the
-first append after opening makes a new one, as a broker does. Not thread-safe.
+One sync makes all earlier appends durable, so many appends should share one
+(:mod:`delayed_tracker.ledger.local.group_commit` does this for threads). A writer never continues a ledger of an
+earlier writer; the first append after opening begins a new one, as in a broker. Not thread-safe.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,10 @@ from delayed_tracker.ledger.local.rollover import RolloverLimits
 
 
 class TopicWriter:
-    """Made by :func:`delayed_tracker.ledger.local.opening.open_writer`. A context manager: leaving it closes it."""
+    """Writer of one topic, made by :func:`delayed_tracker.ledger.local.opening.open_writer`.
+
+    As a context manager, it closes on exit.
+    """
 
     def __init__(
         self,
@@ -47,9 +50,9 @@ class TopicWriter:
         disk: Disk,
     ) -> None:
         self.metadata = metadata
-        """What the topic consists of; the ledgers' ends are those on disk, or will be with the next ledger."""
+        """Metadata of the topic. The ends of its ledgers are in the file now, or will be with the next ledger."""
         self.recovered = recovered
-        """How the ledger ended that the writer before left open; None when it left none."""
+        """End of the ledger that the previous writer left open; None if it left none."""
         self._directory = directory
         self._files: TopicDirectory = directory.topic(metadata.topic)
         self._lock: FileLock | None = lock
@@ -59,9 +62,9 @@ class TopicWriter:
         self._ledger: OpenLedger | None = None
         self._confirmed: ConfirmedFile | None = None
         self._unflushed: list[Int64Array] = []
-        """Messages of each entry that interceptors have seen and that is not durable yet."""
+        """Number of messages of each entry that went through the interceptors and is not durable yet."""
         self._stored: TopicMetadata | None = metadata
-        """What is in the metadata file; None when that is not known."""
+        """Content of the metadata file; None if it is not known."""
 
     def __enter__(self) -> Self:
         return self
@@ -73,7 +76,7 @@ class TopicWriter:
 
     @property
     def last(self) -> Position | None:
-        """The last durable entry; None when there is none."""
+        """Position of the last durable entry; None if there is none."""
         ledger = self._ledger
         if ledger is not None and ledger.durable.entry_id >= 0:
             return Position(ledger.ledger_id, ledger.durable.entry_id)
@@ -83,17 +86,20 @@ class TopicWriter:
     def append_many(
         self, payloads: Sequence[bytes], *, now_ms: int, num_messages: Sequence[int] | Int64Array | None = None
     ) -> PositionColumns:
-        """Put entries at the end of the topic, in this order; durable after the next :meth:`flush`.
+        """Append entries to the topic, in this order; the next :meth:`flush` makes them durable.
+
+        A call may begin new ledgers; it makes all entries of the ledgers before durable.
 
         Args:
-            payloads: what clients sent: checksum, metadata, payload. Stored as they are, behind the broker's metadata.
+            payloads: entries as clients sent them: checksum, metadata, payload. Stored unchanged behind the broker's
+                metadata.
             now_ms: the time, milliseconds since 1970-01-01 UTC.
-            num_messages: for each entry what its SEND command says; None for 1 each. Entries with 0 or less get no
-                broker metadata and count for nothing.
-        Returns: where they are. A call may begin new ledgers; it makes durable all that is in those before.
+            num_messages: for each entry, the number in its SEND command; None for 1 each. An entry with 0 or less gets
+                no broker metadata and is not counted.
+        Returns: the positions of the entries.
         Raises:
-            AppendFailed: the disk did not take them. Everything that was not durable is gone, from this call and from
-                those before it; the topic can be written to as soon as the disk can.
+            AppendFailed: the disk rejected them. All entries that were not durable are lost, of this call and of
+                earlier ones. The topic accepts appends again as soon as the disk does.
             InvalidInput: a payload is too large, or the columns differ in length; nothing is appended.
             TopicTerminated, WriterClosed: no entry can be appended any more.
         Cost: O(bytes); no sync unless a ledger is full.
@@ -120,13 +126,13 @@ class TopicWriter:
         return _concatenated(placed)
 
     def flush(self) -> Position | None:
-        """Make durable all that was appended, and show it to readers.
+        """Make all appended entries durable and visible to readers.
 
-        Returns: the topic's last entry; None when it has none.
+        Returns: the position of the topic's last entry; None if it has none.
         Raises:
-            AppendFailed: the disk did not take it; as :meth:`append_many`.
+            AppendFailed: the disk rejected them; as :meth:`append_many`.
             WriterClosed: the writer is closed.
-        Cost: one sync of the log, none when nothing was appended.
+        Cost: one sync of the log; none if nothing was appended.
         """
         self._check_open()
         ledger = self._ledger
@@ -139,21 +145,21 @@ class TopicWriter:
         return self.last
 
     def roll_over(self, *, now_ms: int) -> None:
-        """End the ledger that is written to, if it has entries; the next append begins another.
+        """Close the current ledger if it has entries; the next append begins another.
 
         Raises:
-            AppendFailed: what was appended cannot be made durable.
-            OSError: the end cannot be recorded now; it will be with the next ledger.
+            AppendFailed: appended entries cannot be made durable.
+            OSError: the ledger's end cannot be recorded now; it is recorded with the next ledger.
         """
         self.flush()
         self._end_ledger(now_ms)
         self._store()
 
     def terminate(self, *, now_ms: int) -> Position | None:
-        """Let the topic take no more entries, ever.
+        """Terminate the topic: it accepts no more entries, permanently.
 
-        Returns: its last entry; None when it has none.
-        Raises: as :meth:`roll_over`; nobody knows of the termination then.
+        Returns: the position of its last entry; None if it has none.
+        Raises: as :meth:`roll_over`; the termination is then not stored.
         """
         self.flush()
         if self.metadata.terminated_at is None:
@@ -162,20 +168,20 @@ class TopicWriter:
         return self.last
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Set properties of the managed ledger, durably; others stay.
+        """Set properties of the managed ledger, durably; other properties stay.
 
         Raises:
-            AppendFailed: what was appended cannot be made durable.
-            OSError: they cannot be stored, and none of them counts as set.
+            AppendFailed: appended entries cannot be made durable.
+            OSError: the properties cannot be stored, and none of them is set.
         """
         self.flush()
         self.store(self.metadata.with_properties(properties))
 
     def store(self, metadata: TopicMetadata) -> None:
-        """Change what the topic consists of, durably: for whoever adds whole ledgers. All entries must be durable.
+        """Replace the topic's metadata, durably, for callers that add whole ledgers. All entries must be durable.
 
         Raises:
-            OSError: it cannot be stored; the writer goes on with what was before.
+            OSError: the metadata cannot be stored; the writer continues with the previous metadata.
         """
         self._check_open()
         before = self.metadata
@@ -187,13 +193,13 @@ class TopicWriter:
             raise
 
     def close(self, *, now_ms: int | None = None) -> None:
-        """Make all durable, record where the ledger ends, let the next writer in. Closing twice does no harm.
+        """Make all entries durable, record the end of the ledger, and release the lock. Closing twice is safe.
 
         Args:
-            now_ms: the time at which the ledger ended; None takes that at which it began.
+            now_ms: the time at which the ledger ended; None uses the time at which it began.
         Raises:
-            AppendFailed, OSError: something is not stored; the writer is closed all the same, and the next one finds out
-                where the ledger ends.
+            AppendFailed, OSError: something is not stored. The writer is closed anyway, and the next writer finds the
+                end of the ledger.
         """
         if self._lock is None:
             return
@@ -211,7 +217,7 @@ class TopicWriter:
             self._lock = None
 
     def check(self) -> None:
-        """Raise InvariantViolation if the writer contradicts itself. For tests, and for whoever suspects a bug."""
+        """Raise InvariantViolation if the writer's state contradicts itself. For tests and for debugging."""
         ids = [ledger.ledger_id for ledger in self.metadata.ledgers]
         if ids != sorted(set(ids)):
             raise InvariantViolation(f"the ledgers {ids} do not ascend")
@@ -252,7 +258,7 @@ class TopicWriter:
         return self._begin_ledger(now_ms)
 
     def _begin_ledger(self, now_ms: int) -> OpenLedger:
-        """New files first, then the metadata that names them: a crash between leaves files that nobody misses."""
+        """Create the files, then store the metadata that names them: a crash in between leaves unused files."""
         if self._confirmed is None:
             self._confirmed = ConfirmedFile.open(self._files, self._disk)
         ledger_id = take_ledger_id(self._directory, self._disk)
@@ -287,7 +293,7 @@ class TopicWriter:
         self._unflushed.clear()
 
     def _end_ledger(self, now_ms: int) -> None:
-        """Stop writing to the ledger, all of it durable or given up; the metadata file learns of it with the next."""
+        """Stop writing to the ledger, durable or abandoned. The metadata file is updated with the next ledger."""
         ledger = self._ledger
         if ledger is None:
             return
@@ -301,13 +307,13 @@ class TopicWriter:
         ledger.close()
 
     def _abandon(self, now_ms: int) -> None:
-        """Give up all that is not durable, and the ledger with it."""
+        """Drop all entries that are not durable, and close their ledger."""
         for counts in self._unflushed:
             for interceptor in self._interceptors:
                 interceptor.add_failed(counts)
         self._unflushed.clear()
         if self._ledger is not None:
-            # Whether that works or not: the metadata will say where the ledger ends.
+            # The truncation may fail: the metadata will state where the ledger ends.
             with suppress(OSError):
                 self._ledger.truncate()
             self._end_ledger(now_ms)
@@ -323,12 +329,12 @@ class TopicWriter:
         return AppendFailed(str(self.metadata.topic), error, stored=stored, durable=durable)
 
     def _store(self) -> None:
-        """Write the metadata as it is now, unless that is what the file has."""
+        """Write the current metadata, unless the file has it already."""
         current = self.metadata
         for interceptor in self._interceptors:
             current = current.with_properties(interceptor.properties())
         if current != self._stored:
-            # If this fails, the file may have the one or the other.
+            # If this fails, the file has either the old or the new content.
             self._stored = None
             self._disk.replace(self._files.metadata, current.encode())
             self._stored = current

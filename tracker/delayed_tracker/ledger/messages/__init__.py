@@ -1,4 +1,4 @@
-"""What consumers see of a topic's entries."""
+"""Reads the messages of a topic's entries as consumers receive them."""
 
 from delayed_tracker.ledger.messages.chunks import IncompleteMessage
 from delayed_tracker.ledger.messages.exposure import FRAME_PROTOCOL_VERSION, frame_exposed, without_broker_frames

@@ -1,10 +1,10 @@
-"""The messages of one batch: slots, one behind the other.
+"""The messages of one batch: adjacent slots.
 
     slot = size u32 || SingleMessageMetadata || payload_size bytes
 
-Compaction leaves one of two layouts behind (PIP-429): all slots are still there, and those that it dropped say so and
-are empty; or only the retained ones are there, and the entry's metadata says which they were. The bytes themselves
-tell which it is: nothing else counts the slots.
+Compaction leaves one of two layouts (PIP-429). Either all slots are present, and dropped ones are empty and marked as
+compacted. Or only the retained slots are present, and the entry's metadata lists them. Only the number of slots in the
+payload distinguishes the two layouts: it is not stored anywhere else.
 Source: Commands.java (deSerializeSingleMessageInBatch), RawBatchConverter.java.
 """
 
@@ -24,20 +24,20 @@ class Slot(NamedTuple):
     """One message of a batch."""
 
     batch_index: int
-    """Its place in the batch as the producer sent it."""
+    """Index in the batch as the producer sent it."""
     metadata: SingleMessageMetadata
     body: bytes
 
 
 def split_batch(metadata: MessageMetadata, payload: bytes) -> list[Slot]:
-    """The slots of a batch, compacted ones included where they are still there.
+    """Return the slots of a batch, including compacted slots that are still present.
 
     Args:
-        metadata: of the entry; the number of messages is present.
-        payload: decrypted and decompressed.
-    Returns: ascending by batch index.
+        metadata: the entry's metadata; it contains the number of messages.
+        payload: the payload, decrypted and decompressed.
+    Returns: the slots, ascending by batch index.
     Raises:
-        PayloadInvalid: the slots do not fill the payload, or are not as many as the metadata says.
+        PayloadInvalid: the slots do not fill the payload, or their number differs from the metadata.
     Cost: O(bytes), whatever number of messages the metadata claims.
     """
     count = metadata.num_messages_in_batch
@@ -80,7 +80,7 @@ def _slot(payload: bytes, position: int, number: int) -> tuple[tuple[SingleMessa
 
 
 def join_batch(slots: Iterable[Slot]) -> bytes:
-    """The payload of a batch, before compression, out of its slots. ``payload_size`` must be right already."""
+    """Join slots into the payload of a batch, before compression. ``payload_size`` of each slot must be correct."""
     parts: list[bytes] = []
     for slot in slots:
         single = slot.metadata.SerializeToString()

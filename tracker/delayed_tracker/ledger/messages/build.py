@@ -1,8 +1,8 @@
-"""Messages out of decoded entries.
+"""Builds messages from decoded entries.
 
-In a batch, each message brings its own key, properties and sequence id; what it does not say for itself, producer and
-times, is the entry's. The broker counts the last message of an entry; the others are counted back from it, which is
-how clients do it, though for batches in transactions the broker counts one message only.
+In a batch, each message has its own key, properties and sequence id. The producer and the times, unless the message has
+its own, are those of the entry. The broker's index is that of the entry's last message; the indexes of the others are
+counted back from it, as clients do, although for batches in transactions the broker counts one message only.
 Source: MessageImpl.java (constructors, getIndex).
 """
 
@@ -13,21 +13,21 @@ from delayed_tracker.ledger.messages.batch import Slot
 from delayed_tracker.ledger.messages.message import Message, MessageId
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 
-# Plain integers: combining flags as flags takes longer than all the rest of a stamp.
+# Plain integers: combining enum flags takes longer than the rest of a stamp.
 _TIMESTAMP: Final = int(EntryFlag.BROKER_TIMESTAMP)
 _INDEX: Final = int(EntryFlag.INDEX)
 
 
 class BrokerStamp(NamedTuple):
-    """What the broker frame of an entry says; None where it says nothing."""
+    """Fields of an entry's broker frame; None for missing fields."""
 
     timestamp_ms: int | None = None
     last_index: int | None = None
-    """Of the entry's last message."""
+    """Index of the entry's last message."""
 
     @classmethod
     def of(cls, columns: EntryColumns, row: int) -> "BrokerStamp":
-        """The stamp of one row."""
+        """Return the stamp of one row."""
         flags = int(columns.flags[row])
         return cls(
             int(columns.broker_timestamp_ms[row]) if flags & _TIMESTAMP else None,
@@ -36,7 +36,7 @@ class BrokerStamp(NamedTuple):
 
 
 def single_message(message_id: MessageId, metadata: MessageMetadata, payload: bytes, stamp: BrokerStamp) -> Message:
-    """The message of an entry that is no batch."""
+    """Build the message of an entry that is not a batch."""
     return Message(
         id=message_id,
         payload=payload,
@@ -57,7 +57,7 @@ def single_message(message_id: MessageId, metadata: MessageMetadata, payload: by
 
 
 def batched_message(message_id: MessageId, metadata: MessageMetadata, slot: Slot, stamp: BrokerStamp) -> Message:
-    """One message of a batch."""
+    """Build one message of a batch."""
     single = slot.metadata
     index = None if stamp.last_index is None else stamp.last_index - message_id.batch_size + slot.batch_index + 1
     return Message(
@@ -80,5 +80,5 @@ def batched_message(message_id: MessageId, metadata: MessageMetadata, slot: Slot
 
 
 def signed(value: int) -> int:
-    """An unsigned 64-bit wire value as the signed one that clients see."""
+    """Convert an unsigned 64-bit wire value to the signed value that clients use."""
     return value - (1 << 64) if value >> 63 else value

@@ -1,8 +1,8 @@
-"""Messages that were sent in pieces, one entry each, put together again.
+"""Joins messages that were sent in pieces, one entry each.
 
-Pieces of one message share a uuid and come in order, though others may lie between. A producer that fails in the
-middle leaves a group that never ends; one that sends a piece again leaves a repetition. Consumers see neither.
-Source: ConsumerImpl.java (processMessageChunk), which bounds the groups in number, where this bounds their bytes.
+The pieces of a message share a uuid and come in order, but other entries may lie between them. A producer that fails in
+the middle leaves an incomplete group; one that sends a piece again leaves a duplicate. Consumers receive neither.
+Source: ConsumerImpl.java (processMessageChunk). It limits the number of groups; this module limits their bytes.
 """
 
 from dataclasses import dataclass, field
@@ -14,16 +14,16 @@ from delayed_tracker.ledger.messages.payload import RAISE_MESSAGE_BYTES
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 
 PIECE_OVERHEAD_BYTES: Final = 500
-"""What a piece takes beside its own bytes, about: otherwise, empty ones would be held without end."""
+"""Approximate memory of a piece beside its bytes. Without it, the number of empty pieces held would be unlimited."""
 
 
 @dataclass(frozen=True, slots=True)
 class IncompleteMessage:
-    """A message that was sent in pieces, of which some are missing."""
+    """Message that was sent in pieces and lacks some of them."""
 
     uuid: str
     first: Position
-    """The first piece seen, and the last."""
+    """Position of the first piece seen; ``last`` is that of the last one."""
     last: Position
     reason: str
 
@@ -32,11 +32,11 @@ class IncompleteMessage:
 
 
 class WholeMessage(NamedTuple):
-    """All pieces of one message."""
+    """Joined pieces of one message."""
 
     first: Position
     body: bytes
-    """Decrypted, still compressed."""
+    """Decrypted bytes, still compressed."""
 
 
 @dataclass(slots=True)
@@ -51,12 +51,12 @@ class _Group:
 
 
 class ChunkAssembler:
-    """Puts pieces together, of several messages at a time.
+    """Assembler of pieces, for several messages at a time.
 
     Args:
-        pending_bytes_max: bytes of unfinished messages held at once, with 500 for each piece. Beyond it the oldest is
-            given up.
-        message_bytes_max: a message that claims to be larger is refused.
+        pending_bytes_max: bytes of unfinished messages held at once, with 500 for each piece. Above it, the oldest
+            message is given up.
+        message_bytes_max: a message that claims to be larger is rejected.
     """
 
     def __init__(self, *, pending_bytes_max: int, message_bytes_max: int) -> None:
@@ -68,14 +68,14 @@ class ChunkAssembler:
         self._groups: dict[str, _Group] = {}
 
     def add(self, position: Position, metadata: MessageMetadata, body: bytes) -> WholeMessage | None:
-        """One more piece; the whole message if this was its last.
+        """Add a piece; return the whole message if this was its last piece.
 
         Args:
-            position: of the piece; ascending from call to call.
-            metadata: of the piece; its number of chunks is above 1.
-            body: decrypted.
+            position: the piece's position; ascending from call to call.
+            metadata: the piece's metadata; its number of chunks is above 1.
+            body: the piece, decrypted.
         Raises:
-            PayloadInvalid: the piece contradicts itself or its group, which is given up.
+            PayloadInvalid: the piece contradicts itself or its group; the group is given up.
         """
         uuid, chunk = metadata.uuid, metadata.chunk_id
         count, total = metadata.num_chunks_from_msg, metadata.total_chunk_msg_size
@@ -95,7 +95,7 @@ class ChunkAssembler:
             )
             return None
         elif chunk < len(group.bodies):
-            return None  # sent again
+            return None  # this piece was sent again
         elif chunk > len(group.bodies):
             self._give_up(group, f"chunk {len(group.bodies)} of {group.chunk_count} is missing")
             return None
@@ -123,7 +123,7 @@ class ChunkAssembler:
         return None
 
     def finish(self) -> None:
-        """There are no more pieces: whatever is not whole by now never will be."""
+        """Declare the end of the pieces: messages that are not complete by now are given up."""
         for group in list(self._groups.values()):
             self._give_up(group, f"the entries end before chunk {len(group.bodies)} of {group.chunk_count}")
 

@@ -1,8 +1,8 @@
-"""Payloads that producers encrypted.
+"""Decrypts payloads that producers encrypted.
 
-A producer draws a data key, encrypts payloads with it (AES-GCM, the nonce travels in the metadata) and sends the data
-key along, encrypted with one or more public keys. Each of the private keys opens it: RSA keys by OAEP with SHA-1, which
-is what all of Pulsar's clients use. Elliptic-curve keys (ECIES) are refused: clients disagree about its parameters.
+A producer creates a data key and encrypts payloads with it (AES-GCM; the nonce is in the metadata). It sends the data
+key along, encrypted with one or more public keys. Any of the private keys decrypts it: RSA keys by OAEP with SHA-1,
+which all Pulsar clients use. Elliptic-curve keys (ECIES) are rejected, because clients use different parameters.
 Needs the extra ``encryption``.
 Source: MessageCryptoBc.java (decryptDataKey, decryptData).
 """
@@ -23,13 +23,14 @@ from delayed_tracker.ledger.messages.keys import KeyLoader, missing_key
 from delayed_tracker.pulsar.v1.entry_pb2 import EncryptionKeys, MessageMetadata
 
 _DATA_KEYS_KEPT: Final = 64
-"""Producers change their data key every few hours; opening one costs a millisecond, decrypting with it microseconds."""
+"""Size of the cache of data keys. Producers change their data key every few hours. Decrypting a data key takes a
+millisecond, decrypting a payload with it microseconds."""
 
 _OAEP: Final = padding.OAEP(mgf=padding.MGF1(SHA1()), algorithm=SHA1(), label=None)  # noqa: S303  # Pulsar's choice
 
 
 class Decryptor:
-    """Decrypts payloads with private keys. Not thread-safe."""
+    """Decryptor of payloads with private keys. Not thread-safe."""
 
     def __init__(self, keys: KeyLoader) -> None:
         self._keys = keys
@@ -37,13 +38,13 @@ class Decryptor:
         self._data_keys: OrderedDict[tuple[str, bytes], AESGCM] = OrderedDict()
 
     def decrypt(self, metadata: MessageMetadata, payload: bytes) -> bytes:
-        """The payload as it was before encryption, still compressed.
+        """Decrypt a payload; the result is still compressed.
 
         Args:
-            metadata: of the entry; it has encryption keys.
-            payload: of the entry.
+            metadata: the entry's metadata; it contains encryption keys.
+            payload: the entry's payload.
         Raises:
-            DecryptionFailed: the loader has none of the keys, a key does not fit, or the payload was changed.
+            DecryptionFailed: the loader has none of the keys, a key does not match, or the payload was changed.
         """
         data_key = self._data_key(metadata)
         try:
@@ -64,7 +65,7 @@ class Decryptor:
                 if private_key is not None:
                     return self._unwrap(wrapped, private_key)
             except DecryptionFailed as error:
-                failure = error  # another of the keys may do
+                failure = error  # another key may work
         raise failure or missing_key(metadata)
 
     def _private_key(self, name: str) -> RSAPrivateKey | None:

@@ -1,4 +1,4 @@
-"""Where private keys come from: whoever reads encrypted messages brings a loader."""
+"""Loaders of private keys, for readers of encrypted messages."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,21 +10,21 @@ from delayed_tracker.ledger.whole_file import read_whole
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 
 KEY_BYTES_MAX: Final = 2**16
-"""A larger file is no private key: one of 16,384 bits has 13 kB."""
+"""Largest key file. A larger file is not a private key: one of 16,384 bits has 13 kB."""
 
 
 class KeyLoader(Protocol):
-    """Finds private keys by the names that producers gave the public ones. ``{"name": pem}.get`` is one."""
+    """Loader of private keys by the names that producers gave the public keys. ``{"name": pem}.get`` is a loader."""
 
     def __call__(self, name: str, /) -> bytes | None:
-        """The private key as PEM, without a password; None when there is no key of this name."""
+        """Return the private key as PEM, without a password; None if there is no key of this name."""
 
 
 def load_key_files(files: Mapping[str, str | Path]) -> KeyLoader:
-    """A loader of keys that lie in files.
+    """Return a loader of keys that are stored in files.
 
     Args:
-        files: key name -> PEM file; read here, once.
+        files: key name -> PEM file; the files are read once, in this call.
     Raises:
         InvalidInput: a file cannot be read, or is larger than a key.
     """
@@ -38,6 +38,6 @@ def load_key_files(files: Mapping[str, str | Path]) -> KeyLoader:
 
 
 def missing_key(metadata: MessageMetadata) -> DecryptionFailed:
-    """The error for a payload that none of the keys at hand can open."""
+    """Return the error for a payload that none of the available keys can decrypt."""
     names = " or ".join(repr(wrapped.key) for wrapped in metadata.encryption_keys)
     return DecryptionFailed(f"the payload is encrypted: give private key {names}")

@@ -1,4 +1,4 @@
-"""One message as a consumer sees it, and its id."""
+"""One message as a consumer receives it, and its id."""
 
 import base64
 import binascii
@@ -11,64 +11,64 @@ from delayed_tracker.ledger.errors import PayloadInvalid
 
 @dataclass(frozen=True, slots=True)
 class MessageId:
-    """Where a message is: its entry, and its place in the batch if it came in one."""
+    """Place of a message: its entry, and its index in the batch if it belongs to one."""
 
     ledger_id: int
     entry_id: int
     partition: int = -1
-    """-1 for a topic that is no partition of another."""
+    """Number of the partition; -1 for a topic that is not a partition."""
     batch_index: int = -1
-    """-1 outside of a batch."""
+    """Index in the batch; -1 outside of a batch."""
     batch_size: int = 0
-    """Messages of the batch, compacted ones included; 0 outside of a batch."""
+    """Number of messages in the batch, including those that compaction removed; 0 outside of a batch."""
     first_chunk: Position | None = None
-    """Where a message begins that was sent in pieces; the id itself is that of the last piece."""
+    """Position of the first piece of a message that was sent in pieces; the id itself is that of the last piece."""
 
     @property
     def position(self) -> Position:
-        """The entry alone."""
+        """Position of the entry."""
         return Position(self.ledger_id, self.entry_id)
 
     def __str__(self) -> str:
-        """As Pulsar's tools print it: ledger, entry, partition and, in a batch, the index."""
+        """Format the id as Pulsar's tools do: ledger, entry, partition and, in a batch, the index."""
         plain = f"{self.ledger_id}:{self.entry_id}:{self.partition}"
         return plain if self.batch_index < 0 else f"{plain}:{self.batch_index}"
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a consumer gets to see of one message. Times are milliseconds since 1970-01-01 UTC."""
+    """One message with the fields that a consumer receives. Times are milliseconds since 1970-01-01 UTC."""
 
     id: MessageId
     payload: bytes
-    """Decrypted, decompressed, put together; empty when ``null_value`` is set."""
+    """Payload: decrypted, joined from its pieces, decompressed; empty if ``null_value`` is set."""
     key: str | None
-    """As stored: text, or base64 of any bytes when ``key_base64`` is set."""
+    """Key as stored: text, or base64 of any bytes if ``key_base64`` is set."""
     key_base64: bool
     ordering_key: bytes | None
     properties: Mapping[str, str]
     publish_time_ms: int
-    """By the producer's clock; of the whole entry."""
+    """Time by the producer's clock, the same for the whole entry."""
     event_time_ms: int
-    """0 when the producer gave none."""
+    """Time set by the producer; 0 if it set none."""
     deliver_at_ms: int | None
-    """When a delayed message is due; of the whole entry."""
+    """Time at which a delayed message is due, the same for the whole entry; None if not delayed."""
     producer: str
     sequence_id: int
     null_value: bool
-    """A tombstone: the key has no value any more."""
+    """True for a tombstone: the key has no value any more."""
     schema_version: bytes | None
     broker_publish_time_ms: int | None = None
-    """By the broker's clock. None when the entry has no broker frame, or the reader is not shown it (PIP-90)."""
+    """Time by the broker's clock. None if the entry has no broker frame, or the reader does not receive it (PIP-90)."""
     index: int | None = None
-    """The broker's count of messages. None as above."""
+    """Message index assigned by the broker. None in the same cases as above."""
 
     @property
     def key_bytes(self) -> bytes | None:
-        """The key as bytes, whichever way it was given.
+        """Key as bytes, decoded if it is stored as base64; None if there is no key.
 
         Raises:
-            PayloadInvalid: the producer called something base64 that is not.
+            PayloadInvalid: the key is marked as base64 but is not valid base64.
         """
         if self.key is None:
             return None

@@ -1,6 +1,6 @@
-"""The messages of one entry, wherever it is in its topic.
+"""Reads the messages of one entry, at any place in its topic.
 
-Pieces of a message may be anywhere around the entry: the first is looked for before it, the last behind it.
+If the entry is a piece of a message, the reader searches for the first piece before it and for the last one behind it.
 """
 
 from collections.abc import Iterator
@@ -21,23 +21,23 @@ from delayed_tracker.ledger.topic.transactions import TransactionOutcome
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 
 LOOK_BACK_ENTRIES_MAX: Final = 10_000
-"""How far before a piece of a message its first piece is looked for."""
+"""Number of entries before a piece of a message in which its first piece is searched for."""
 
 
 def messages_of_entry(log: TopicLog, position: Position, options: MessageOptions | None = None) -> list[Message]:
-    """What a consumer gets of one entry: a message, those of a batch, or the whole message that it is a piece of.
+    """Return the messages of one entry: a message, those of a batch, or the whole message that the entry is a piece of.
 
     Args:
         log: the topic.
-        position: of an entry that is there.
-        options: how to read; whatever is wrong with the entry is an error.
+        position: the position of an existing entry.
+        options: how to read; any problem with the entry is an error.
     Raises:
         LedgerNotFound: the topic has no such ledger.
         InvalidInput: the ledger has no such entry.
-        MessageNotVisible: no consumer gets anything of it; the message says why.
+        MessageNotVisible: consumers receive nothing of the entry; the message gives the reason.
         EntriesUnreadable: the entry is missing or damaged, or cannot be decrypted.
-    Cost: one entry; for those of transactions also the search for their end; for pieces, all entries from the first
-        piece to the last.
+    Cost: one entry; for an entry of a transaction also the search for its marker; for a piece, all entries from the
+        first piece to the last.
     """
     options = replace(options or MessageOptions(), on_error=ErrorPolicy.FAIL)
     ledger = log.ledger(position.ledger_id)
@@ -63,7 +63,7 @@ def _first_piece(lookup: EntryLookup, number: int, metadata: MessageMetadata) ->
         try:
             found = lookup.metadata(earlier)
         except EntriesUnreadable:
-            continue  # what is damaged before the piece may belong to another message
+            continue  # a damaged entry before the piece may belong to another message
         if found.uuid == metadata.uuid and found.num_chunks_from_msg > 1 and found.chunk_id == 0:
             return lookup.position(earlier)
     raise MessageNotVisible(
@@ -74,7 +74,7 @@ def _first_piece(lookup: EntryLookup, number: int, metadata: MessageMetadata) ->
 
 
 def _whole(log: TopicLog, first: Position, position: Position, options: MessageOptions) -> Message:
-    """The message that begins at ``first``; damage between its pieces is nobody's business here."""
+    """Return the message that begins at ``first``; damaged entries between its pieces are skipped."""
     reader = MessageReader(log, replace(options, on_error=ErrorPolicy.SKIP))
     for message in _until_given_up(reader, first):
         if message.id.first_chunk == first:

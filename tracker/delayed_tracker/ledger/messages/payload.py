@@ -1,4 +1,4 @@
-"""From an entry's payload to what the producer put in: decrypted, put together, decompressed."""
+"""Decodes an entry's payload: decrypts it and decompresses it."""
 
 from typing import Final
 
@@ -11,17 +11,17 @@ from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 RAISE_MESSAGE_BYTES: Final = (
     "if such messages were sent, give a higher message_bytes_max (of a command: --message-bytes-max)"
 )
-"""The remedy for messages that are larger than the limit."""
+"""Advice for messages that are larger than the limit."""
 
 
 class PayloadDecoder:
-    """Undoes encryption and compression. Not thread-safe.
+    """Decoder that reverses encryption and compression. Not thread-safe.
 
     Args:
-        keys: finds private keys; None when encrypted messages are to be refused.
-        message_bytes_max: a payload that claims to become larger is refused before anything is allocated.
+        keys: finds private keys; None if encrypted messages are rejected.
+        message_bytes_max: a payload that claims to decompress to more is rejected before memory is allocated.
     Raises:
-        InvalidInput: there is a loader of keys, but the package that decrypts is not installed.
+        InvalidInput: ``keys`` is given, but the package for decryption is not installed.
     """
 
     def __init__(self, keys: KeyLoader | None, *, message_bytes_max: int) -> None:
@@ -29,17 +29,17 @@ class PayloadDecoder:
         self._decryptor = None
         if keys is not None:
             try:
-                # The only part that needs the package, which not everybody wants to install.
+                # Only this module needs the package, which is an optional dependency.
                 from delayed_tracker.ledger.messages.decryption import Decryptor  # noqa: PLC0415
             except ModuleNotFoundError as error:
                 raise InvalidInput("keys", error.name, "install delayed-tracker[encryption] to decrypt") from error
             self._decryptor = Decryptor(keys)
 
     def decrypt(self, metadata: MessageMetadata, payload: bytes) -> bytes:
-        """The payload as it was before encryption; the same bytes if it never was.
+        """Decrypt a payload; return the same bytes if it is not encrypted.
 
         Raises:
-            DecryptionFailed: there is no key for it, or none that fits.
+            DecryptionFailed: there is no key for it, or none that matches.
         """
         if not metadata.encryption_keys:
             return payload
@@ -48,13 +48,13 @@ class PayloadDecoder:
         return self._decryptor.decrypt(metadata, payload)
 
     def decompress(self, metadata: MessageMetadata, payload: bytes) -> bytes:
-        """The payload as it was before compression.
+        """Decompress a payload.
 
         Raises:
-            CompressedDataInvalid: the bytes do not decompress to the size that the metadata promises.
-            PayloadInvalid: the size is above the limit; the message says how to raise it.
+            CompressedDataInvalid: the bytes do not decompress to the size in the metadata.
+            PayloadInvalid: the size is above the limit; the message states how to raise it.
         """
-        # What is not compressed is as large as it is, whatever the producer says.
+        # If the payload is not compressed, its own length counts, whatever size the producer wrote.
         size = metadata.uncompressed_size if metadata.compression else len(payload)
         if size > self._message_bytes_max:
             raise PayloadInvalid(

@@ -1,9 +1,9 @@
-"""The messages of a topic, as a consumer that begins at the topic's start would get them.
+"""Reads the messages of a topic as a consumer receives them that starts at the topic's first entry.
 
-Markers, aborted transactions and compacted slots are left out; batches are taken apart, messages in pieces are put
-together, payloads decrypted and decompressed.
+Markers, aborted transactions and compacted slots are left out. Batches are split, messages in pieces are joined,
+payloads are decrypted and decompressed.
 Source: ConsumerImpl.java (messageReceived, receiveIndividualMessagesFromBatch), AbstractBaseDispatcher.java
-(filterEntriesForConsumer). Unlike Pulsar, which drops damaged messages with a line in its log, this reports each.
+(filterEntriesForConsumer). Pulsar drops damaged messages and logs a line; this reader reports each of them.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -39,25 +39,25 @@ PENDING_CHUNK_BYTES_MAX: Final = 256 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageOptions:
-    """How messages are read."""
+    """Options for reading messages."""
 
     keys: KeyLoader | None = None
-    """None: encrypted messages are errors."""
+    """Finds private keys. None: encrypted messages are errors."""
     expose_broker_frame: bool = True
-    """Whether messages get a broker publish time and an index; see :func:`~.exposure.frame_exposed`."""
+    """True if messages get a broker publish time and an index; see :func:`~.exposure.frame_exposed`."""
     open_transactions: OpenTransactions = OpenTransactions.STOP
     on_error: ErrorPolicy = ErrorPolicy.FAIL
     message_bytes_max: int = MESSAGE_BYTES_MAX
-    """Messages that claim to be larger, uncompressed and put together, are errors: a thousand times fewer bytes may claim
-    it."""
+    """Most bytes of a message, decompressed and joined. A message that claims more is an error: the claim
+    may be a thousand times the stored size."""
     pending_chunk_bytes_max: int = PENDING_CHUNK_BYTES_MAX
-    """Bytes of unfinished messages in pieces that are held at once; beyond it the oldest is given up."""
+    """Most bytes of unfinished messages in pieces that are held at once; above it, the oldest is given up."""
 
 
 class MessageReader:
-    """Reads a topic's messages once, from front to back. Not thread-safe.
+    """Reader of a topic's messages, once, from front to back. Not thread-safe.
 
-    What had to be passed over is listed in ``bad_entries`` and ``incomplete``, as far as reading has come.
+    ``bad_entries`` and ``incomplete`` list what was skipped so far.
     """
 
     def __init__(self, log: TopicLog, options: MessageOptions | None = None) -> None:
@@ -73,16 +73,16 @@ class MessageReader:
 
     @property
     def incomplete(self) -> list[IncompleteMessage]:
-        """Messages in pieces of which some are missing: no damage, as a rule, but a producer that failed."""
+        """Messages with missing pieces: usually not damage, but the result of a failed producer."""
         return self._chunks.incomplete
 
     def read(self, start: Position | None = None) -> Iterator[Message]:
-        """All messages from a position on (None is the beginning), in topic order.
+        """Yield all messages from a position on (None is the beginning), in topic order.
 
         Raises:
-            EntriesUnreadable: entries are missing or damaged, or cannot be decrypted, and the policy says to fail.
-        Cost: O(bytes), plus one look ahead over the rest of the topic if it has transactions; memory for a piece of a
-            ledger, the largest message, and the unfinished ones.
+            EntriesUnreadable: entries are missing or damaged, or cannot be decrypted, and the policy is FAIL.
+        Cost: O(bytes), plus one more pass over the rest of the topic if it has transactions; memory for a piece of a
+            ledger, the largest message, and the unfinished messages.
         """
         yield from self.read_pieces(self.log.scan(start))
         self.finish()
@@ -90,12 +90,12 @@ class MessageReader:
     def read_pieces(
         self, pieces: Iterable[LedgerEntries], *, kept_bad: Callable[[Position, str], BadEntry] | None = None
     ) -> Iterator[Message]:
-        """The messages of some entries; call :meth:`finish` behind the last.
+        """Yield the messages of some entries; call :meth:`finish` after the last.
 
         Args:
             pieces: entries of the topic, ascending over all calls.
-            kept_bad: if they are what compaction kept, names one of them that cannot be read, given why: they do not
-                lie in the topic's own ledgers. All transactions among them were committed.
+            kept_bad: must be given for entries from a compacted ledger, as these are not in the topic's own ledgers. It
+                returns the BadEntry for a position and a reason. All transactions of such entries were committed.
         Raises: as :meth:`read`.
         """
         for piece in pieces:
@@ -112,7 +112,7 @@ class MessageReader:
                 return
 
     def finish(self) -> None:
-        """There are no more entries: messages in pieces that are not whole by now are incomplete."""
+        """Declare the end of the entries: messages whose pieces are not complete by now are incomplete."""
         self._chunks.finish()
 
     def _messages(
@@ -125,7 +125,7 @@ class MessageReader:
         try:
             messages = self._decode(columns, row, metadata, entry[frame.metadata_end :])
         except DecryptionFailed as error:
-            # What lacks but a key is whole, and its place of no use.
+            # Without its key, the entry is still intact: report it without file and offset.
             self._report((BadEntry(*_position(columns, row), None, None, error.message),), cause=error)
             return
         except (PayloadInvalid, CompressedDataInvalid) as error:

@@ -1,7 +1,7 @@
-"""Which entries of a topic its consumers get to see: whether their transactions were committed.
+"""Selects the entries of a topic that its consumers receive: no markers, and committed transactions only.
 
-A transaction's marker lies behind its messages, so whoever meets one looks ahead until it knows, at most once over the
-rest of the topic.
+A transaction's marker is behind its messages. At a message of an unknown transaction, the entries behind it are
+therefore read until its marker is found, altogether at most once over the rest of the topic.
 """
 
 from collections.abc import Iterator
@@ -19,32 +19,32 @@ from delayed_tracker.ledger.topic.transactions import TransactionMarkers, Transa
 
 
 class OpenTransactions(Enum):
-    """What to do at the first message of a transaction that neither committed nor aborted."""
+    """Choices for the first message of a transaction that neither committed nor aborted."""
 
     STOP = "stop"
-    """Show nothing from there on, as a broker does: its consumers wait for the transaction's end."""
+    """Stop there, as a broker does: its consumers wait for the transaction's end."""
     SKIP = "skip"
-    """Leave out what belongs to open transactions, and go on: for topics whose broker is gone."""
+    """Leave out the messages of open transactions and continue: for topics whose broker is gone."""
 
 
 class VisibleEntries(NamedTuple):
-    """Which rows of some entries are for consumers."""
+    """Rows of some entries that consumers receive."""
 
     rows: NDArray[np.intp]
-    """Ascending: readable, no markers, of no transaction or of a committed one."""
+    """Row numbers, ascending: readable entries, no markers, without a transaction or with a committed one."""
     end: int
-    """Rows from here on must wait for an open transaction; the number of rows when none must."""
+    """First row that must wait for an open transaction; the number of rows if there is none."""
 
 
 def visible_entries(
     columns: EntryColumns, transactions: "TransactionView | None", open_transactions: OpenTransactions
 ) -> VisibleEntries:
-    """What consumers get of some entries.
+    """Select the entries that consumers receive.
 
     Args:
         columns: entries of a topic.
-        transactions: of the topic; None when all that the entries belong to are known to have been committed.
-        open_transactions: what to do at the first message of an open one.
+        transactions: the outcomes of the topic's transactions; None if all transactions of the entries were committed.
+        open_transactions: what to do at the first message of an open transaction.
     """
     visible = columns.readable & ~columns.has(EntryFlag.MARKER)
     end = len(columns)
@@ -58,7 +58,7 @@ def visible_entries(
 
 
 class TransactionView:
-    """Outcomes of a topic's transactions, found out when they are asked for."""
+    """Outcomes of a topic's transactions, searched for when they are needed."""
 
     def __init__(self, log: TopicLog) -> None:
         self._log = log
@@ -66,11 +66,11 @@ class TransactionView:
         self._ahead: Iterator[LedgerEntries] | None = None
 
     def outcomes(self, columns: EntryColumns) -> NDArray[np.uint8]:
-        """For each entry, the outcome of its transaction (:class:`TransactionOutcome`); committed for those of none.
+        """Return each entry's transaction outcome (:class:`TransactionOutcome`); committed for entries without one.
 
         Args:
             columns: entries of the topic, behind those of earlier calls.
-        Cost: reads on until the markers of all transactions among the entries are found, or to the topic's end.
+        Cost: reads until the markers of all transactions among the entries are found, or to the topic's end.
         """
         outcome = np.full(len(columns), TransactionOutcome.COMMITTED, np.uint8)
         rows = np.flatnonzero(columns.has(EntryFlag.TRANSACTION) & ~columns.has(EntryFlag.MARKER) & columns.readable)

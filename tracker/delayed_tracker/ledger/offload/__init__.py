@@ -1,1 +1,1 @@
-"""Reads ledgers out of tiered storage: what Pulsar's filesystem driver and its blob store driver wrote."""
+"""Reads ledgers from tiered storage, as written by Pulsar's filesystem driver and blob store driver."""

@@ -1,4 +1,4 @@
-"""The index objects of blob offload: which blocks of which ledgers a data object has.
+"""The index objects of blob offload: they list the ledgers and blocks of a data object.
 
     v1   magic DE47DE47, length i32, data length i64, data header length i64, block count i32, metadata length i32,
          LedgerMetadataFormat, then blocks
@@ -19,7 +19,7 @@ from delayed_tracker.ledger.errors import LedgerFileInvalid
 from delayed_tracker.ledger.offload.ledger_segment import LedgerSegment, parse_segment, parse_streamed_segment
 
 INDEX_BYTES_MAX: Final = 64 << 20
-"""An index has 20 bytes for each block of megabytes."""
+"""Largest index that is read. An index has 20 bytes for each block, and a block has megabytes."""
 
 _MAGIC_V1: Final = 0xDE47DE47
 _MAGIC_V2: Final = 0x3D1FB0BC
@@ -32,18 +32,18 @@ _DATA_HEADER_BYTES: Final = range(36, 1 << 16)
 
 @dataclass(frozen=True, slots=True)
 class BlobBlock:
-    """A stretch of a data object with entries of one ledger."""
+    """Part of a data object with entries of one ledger."""
 
     key: str
-    """Of the data object."""
+    """Key of the data object."""
     offset: int
-    """Of the block's header."""
+    """Offset of the block's header in the data object."""
     header_bytes: int
     end: int
-    """Where the next block begins, or the object ends."""
+    """Offset at which the next block begins, or the object ends."""
     first_entry_id: int
     streamed_ledger_id: int | None
-    """Whose it is, in the layout in which blocks say so; None in v1."""
+    """Ledger of the block, in v2, whose block headers contain it; None in v1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,28 +52,28 @@ class IndexedLedger:
 
     segment: LedgerSegment
     blocks: tuple[BlobBlock, ...]
-    """Ascending by entry; at least one."""
+    """Blocks, ascending by entry; at least one."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlobIndex:
-    """What an index object says."""
+    """Content of an index object."""
 
     data_bytes: int
     """Length of the data object."""
     ledgers: Mapping[int | None, IndexedLedger]
-    """By id; v1 has but one, whose id only the object's key says: None."""
+    """Ledgers by id. In v1 there is only one, with the key None, because only the object's key contains its id."""
 
 
 def parse_index(content: bytes, *, where: str, data_key: str) -> BlobIndex:
-    """An index object of either version.
+    """Parse an index object of either version.
 
     Args:
-        content: all of it.
-        where: its name, for messages.
-        data_key: of the data object that it belongs to.
+        content: the whole object.
+        where: the name of the object, for messages.
+        data_key: the key of the data object that it belongs to.
     Raises:
-        LedgerFileInvalid: it is none, is cut short, or contradicts itself; names the byte.
+        LedgerFileInvalid: the object is not an index, is cut short, or contradicts itself; the message names the byte.
     """
     fields = _Fields(where, content)
     magic, length, data_bytes, header_bytes = fields.take(_FIXED, "header")
@@ -106,7 +106,7 @@ def parse_index(content: bytes, *, where: str, data_key: str) -> BlobIndex:
 
 
 def block_of(blocks: tuple[BlobBlock, ...], entry_id: int) -> int:
-    """Which block has an entry; 0 for those before the first."""
+    """Return the number of the block that contains an entry; 0 for entries before the first block."""
     return max(0, bisect_right(blocks, entry_id, key=lambda block: block.first_entry_id) - 1)
 
 
@@ -134,7 +134,7 @@ def _v2_ledgers(fields: "_Fields") -> Iterator[_Parsed]:
 
 
 def _ends(where: str, offsets: list[int], header_bytes: int, data_bytes: int) -> Mapping[int, int]:
-    """Where each block ends; blocks lie back to back from the beginning of the object to its end."""
+    """Return the end of each block by its offset. Blocks are adjacent and cover the whole object."""
     if not offsets or offsets[0] != 0:
         raise LedgerFileInvalid(f"{where}: no block begins at byte 0 of the data")
     ends = dict(zip(offsets, [*offsets[1:], data_bytes], strict=True))
@@ -161,7 +161,7 @@ def _check_order(where: str, ledger_id: int | None, blocks: tuple[BlobBlock, ...
 
 
 class _Fields:
-    """Takes one part after the other; sizes are checked against what is there."""
+    """Reader of adjacent fields; sizes are checked against the bytes that are left."""
 
     def __init__(self, where: str, content: bytes) -> None:
         self.where = where
@@ -184,6 +184,6 @@ class _Fields:
         return layout.unpack(self.octets(layout.size, what))
 
     def blocks(self, count: int) -> list[tuple[int, int]]:
-        """First entry and offset of each."""
+        """Read the first entry and the offset of each block."""
         octets = self.octets(count * _BLOCK.size, "blocks")
         return [(first, offset) for first, _, offset in _BLOCK.iter_unpack(octets)]

@@ -1,12 +1,12 @@
-"""One ledger as Pulsar's blob store driver stores it: blocks of records in one object, or in several one after the other.
+"""One ledger as Pulsar's blob store driver stores it: blocks of records, in one or several objects.
 
     v1 header   magic FBDBABCB, header length i64, block length i64, first entry i64
     v2 header   magic 26A66D32, header length i64, block length i64, first entry i64, ledger i64
     record      size i32, entry id i64, the entry
     padding     FE DC DE AD, again and again, up to the block's length
 
-Nothing here has a checksum, and only the order of the entry ids shows a wrong size: a payload with a wrong byte is handed
-on as it is, for the CRC32C of the message to show it.
+The format has no checksums, and only the order of the entry ids reveals a wrong size. A payload with a wrong byte is
+returned unchanged; the message's CRC32C reveals it.
 """
 
 import struct
@@ -30,19 +30,19 @@ _HEADER_V2: Final = struct.Struct(">Iqqqq")
 _RECORD: Final = struct.Struct(">iq")
 _PADDING: Final = b"\xfe\xdc\xde\xad" * 3
 _AROUND_BYTES: Final = 16 << 10
-"""What is fetched before and behind a small range: a request costs much more than the bytes that it brings."""
+"""Bytes fetched before and behind a small range: a request costs much more than the bytes that it returns."""
 _KEPT_BYTES_MAX: Final = 128 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How much to fetch at a time; more where one entry is larger."""
+    """Number of bytes to fetch at a time; more if one entry is larger."""
 
     first_bytes: int
     max_bytes: int
-    """Each piece is twice the one before, up to this."""
+    """Limit of a piece; each piece is twice as large as the one before, up to this."""
     remembers: bool
-    """Whether the places of records are worth remembering."""
+    """True if the places of records are to be remembered."""
 
 
 READ: Final = Pace(1 << 16, 4 << 20, remembers=True)
@@ -51,24 +51,24 @@ SCAN: Final = Pace(8 << 20, 8 << 20, remembers=False)
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A range of an object."""
+    """Range of an object."""
 
     key: str
     start: int
     octets: bytes
 
     def has(self, key: str, start: int, end: int) -> bool:
-        """Whether a range lies in it."""
+        """Return True if the piece contains a range."""
         return key == self.key and self.start <= start and end <= self.start + len(self.octets)
 
 
 @dataclass(slots=True)
 class BlobLedger:
-    """Implements :class:`~delayed_tracker.ledger.topic.topic_log.Ledger`.
+    """Ledger in blob objects; implements :class:`~delayed_tracker.ledger.topic.topic_log.Ledger`.
 
-    A block has no index of its own, so that the first read of an entry walks the block up to it; where its records lie
-    is then remembered, with 8 bytes for each, and later reads fetch what they answer and a little around it. The last
-    piece is kept, because a search ends among neighbours.
+    A block has no index of its own, so the first read of an entry walks the block up to it. The places of the records
+    are then remembered, with 8 bytes for each. Later reads fetch only the requested range and a little around it. The
+    last piece is kept, because a search ends with reads of adjacent entries.
     """
 
     ledger_id: int
@@ -76,39 +76,39 @@ class BlobLedger:
     payload_bytes: int | None
     store: BlobStore
     blocks: tuple[BlobBlock, ...]
-    """Ascending by entry."""
+    """Blocks, ascending by entry."""
     end_damage: Damage | None = None
-    """Found where the ledger ends: makes doubtful whether ``last_entry_id`` is its last."""
+    """Damage at the ledger's end, because of which ``last_entry_id`` may not be its last entry."""
     _end_checked: bool = field(default=False, repr=False)
     _boundaries: dict[int, Int64Array] = field(default_factory=dict, repr=False)
-    """By number of the block: where records begin that were walked over, and where the last of them ends."""
+    """By number of the block: the starts of the records walked so far, then the end of the last of them."""
     _kept: _Piece | None = field(default=None, repr=False)
-    """Fetched last; at most 128 KB."""
+    """The piece that was fetched last; at most 128 KB."""
 
     @property
     def closed(self) -> bool:
-        """Always: others are not offloaded."""
+        """Always True: offloaded ledgers count as closed."""
         return True
 
     @property
     def lacks_digests(self) -> bool:
-        """Always: brokers copy entries to tiered storage without the bookies' digests."""
+        """Always True: brokers copy entries to tiered storage without the bookies' digests."""
         return True
 
     def read(self, first: int, last: int) -> LedgerEntries:
-        """Entries ``first`` to ``last``.
+        """Read entries ``first`` to ``last``.
 
-        Cost: at first the bytes of the block up to the range, in pieces that grow from 64 KB to 4 MB; then the range,
-            with 16 KB on either side if it is smaller than that, or nothing if it was there the last time.
+        Cost: for a first read, the bytes of the block up to the range, in pieces that grow from 64 KB to 4 MB. Later,
+            the range, with 16 KB on either side if it is smaller than that, or nothing if the last read fetched it.
         """
         return joined(self._entries(first, last, READ))
 
     def scan(self, first: int, last: int) -> Iterator[LedgerEntries]:
-        """The same in pieces of about 8 MB, or one entry if that is larger."""
+        """Yield the same range in pieces of about 8 MB, or one entry if that is larger."""
         return self._entries(first, last, SCAN)
 
     def locate(self, entry_id: int) -> tuple[str, int] | None:
-        """Object and offset of an entry's record; None when damage before it hides that."""
+        """Return object and offset of an entry's record; None if damage before it hides that."""
         self.read(entry_id, entry_id)
         number = block_of(self.blocks, entry_id)
         known, row = self._boundaries.get(number), entry_id - self.blocks[number].first_entry_id
@@ -129,20 +129,20 @@ class BlobLedger:
                 yield found.within(first, last) if isinstance(found, EntryRows) else found
 
     def walk_block(self, number: int, first: int, last: int, pace: Pace = SCAN) -> Iterator[EntryRows | Damage]:
-        """Rows of one block, and its damage.
+        """Yield rows of one block, and its damage.
 
         Args:
-            number: of the block.
-            first: where to begin, if it is remembered where that is; else entries before it are walked over.
-            last: where to stop; at most the last of the block.
-            pace: how much to fetch at a time.
+            number: the number of the block.
+            first: the entry at which to begin, if its place is remembered; otherwise entries before it are walked, too.
+            last: the entry at which to stop; at most the last of the block.
+            pace: how many bytes to fetch at a time.
         """
         block = self.blocks[number]
         at, entry_id, stop = self._nearest(number, first, last)
         piece_bytes = pace.first_bytes
         while entry_id <= last and at < block.end:
             end = min(at + max(piece_bytes, block.header_bytes), block.end) if stop is None else stop
-            # Where nothing is walked behind the end, nothing behind it has to be seen.
+            # If the walk ends at the end of this range, no bytes are needed behind the last record.
             seen_behind = 0 if end in {block.end, stop} else _RECORD.size
             stop = None
             buffer = self._fetch(block, at, end) if pace.remembers else self.store.fetch(block.key, at, end)
@@ -171,7 +171,7 @@ class BlobLedger:
                 yield self._broken(block, at, entry_id, behind)
                 at, entry_id = go_on_at, entry_id + 1
                 continue
-            # A size is in doubt if behind the entry lies nothing that should.
+            # A size is doubtful if its entry is not followed by what is expected there.
             sure = _is_padding(behind) or (status == CUT and len(behind) == _RECORD.size)
             if not sure and len(rows):
                 at, entry_id = base + int(starts[-1]) - _RECORD.size, rows.last
@@ -188,7 +188,7 @@ class BlobLedger:
                 yield self.end_damage
 
     def _check_end(self, block: BlobBlock, at: int) -> None:
-        """Look once at what lies behind the last entry: the index alone says that it is the last."""
+        """Read once what follows the last entry, because only the index states which entry is the last."""
         if not self._end_checked:
             behind = self.store.fetch(block.key, at, min(at + _RECORD.size, block.end))
             if not _is_padding(behind):
@@ -197,7 +197,7 @@ class BlobLedger:
             self._end_checked = True
 
     def _fetch(self, block: BlobBlock, start: int, end: int) -> bytes:
-        """A range of a block, out of the piece that is kept if it has it."""
+        """Return a range of a block, from the kept piece if that contains it."""
         piece = self._kept
         if piece is None or not piece.has(block.key, start, end):
             around = _AROUND_BYTES if end - start < _AROUND_BYTES else 0
@@ -207,7 +207,7 @@ class BlobLedger:
         return piece.octets[start - piece.start : end - piece.start]
 
     def _nearest(self, number: int, first: int, last: int) -> tuple[int, int, int | None]:
-        """Where to begin: a place, the entry there, and where ``last`` ends if that is known."""
+        """Return where to begin: an offset, the entry there, and the end of ``last`` if it is known."""
         block, known = self.blocks[number], self._boundaries.get(number)
         if known is None:
             return block.offset, block.first_entry_id, None
@@ -227,7 +227,7 @@ class BlobLedger:
             self._boundaries[number] = np.concatenate(parts if known is None else [known[:-1], *parts])
 
     def _next_but_one(self, block: BlobBlock, at: int, entry_id: int) -> int | None:
-        """Where the next entry's record begins if the one at ``at`` is whole and only its id is wrong."""
+        """Return the offset of the next entry's record if the one at ``at`` is whole and only its id is wrong."""
         size, _ = _RECORD.unpack(self.store.fetch(block.key, at, at + _RECORD.size))
         end = at + _RECORD.size + size
         if end == block.end:
@@ -258,7 +258,7 @@ class BlobLedger:
 
 
 def _header_problem(octets: bytes, block: BlobBlock) -> str | None:
-    """What is wrong with a block's header, by the index."""
+    """Compare a block's header with the index; return the difference, or None."""
     streamed = block.streamed_ledger_id is not None
     magic, *found = (_HEADER_V2 if streamed else _HEADER_V1).unpack_from(octets)
     known_magic = _MAGIC_V2 if streamed else _MAGIC_V1

@@ -40,24 +40,24 @@ class BlobLedgerStore:
     def __init__(self, store: BlobStore, *, on_error: ErrorPolicy = ErrorPolicy.FAIL) -> None:
         self.store = store
         self.unclaimed: list[BadEntry] = []
-        """Objects of which :meth:`find` could not tell whose they are: data without an index, indexes that name no topic or
-        two, and, under SKIP, damaged ones. Any topic may lack their entries."""
+        """Objects whose topic :meth:`find` could not determine: data without an index, indexes that name no topic or
+        two topics, and, under SKIP, damaged indexes. Any topic may lack their entries."""
         self._on_error = on_error
 
     @property
     def name(self) -> str:
-        """The store's URL or directory."""
+        """URL or directory of the store."""
         return self.store.name
 
     def find(self) -> Mapping[TopicName, Sequence[FoundLedger]]:
-        """Ledgers by topic, as their index objects say; all of which are read.
+        """Return the ledgers by topic, as named by the index objects; reads all of these.
 
-        Of several copies the first by name is taken that has its data. One whose data is gone is an error of its topic
-        alone, when that is opened; one whose index is damaged, of its ledger alone. What cannot be told whose it is, is
-        listed in :attr:`unclaimed`.
+        If a ledger has several copies, the first by name whose data exists is used. If a copy's data is missing, only
+        its topic fails, when it is opened. If an index is damaged, only its ledger fails. Objects whose topic is
+        unknown are listed in :attr:`unclaimed`.
 
         Raises:
-            LedgerFileInvalid: an index is damaged, nothing else says of which ledger it is, and the policy says to fail.
+            LedgerFileInvalid: an index is damaged, its ledger is not named elsewhere, and the policy is FAIL.
             OSError: the store does not answer.
         """
         copies: dict[TopicName, dict[int, FoundLedger]] = defaultdict(dict)
@@ -108,7 +108,7 @@ class BlobLedgerStore:
             copies[topic].setdefault(copy.ledger_id, copy)
         indexed = {ledger_id for found in copies.values() for ledger_id in found}
         for key, orphan_of in orphans:
-            # Beside an indexed copy of the same ledger it is but what is left of an attempt that failed.
+            # Data without an index beside an indexed copy of the same ledger is left over from a failed attempt.
             if orphan_of is None or int(orphan_of) not in indexed:
                 self._leave_unclaimed(orphan_of, f"{self.name}/{key} has no index", _INTERRUPTED)
         for (topic, ledger_id), parts in streamed.items():
@@ -120,7 +120,7 @@ class BlobLedgerStore:
         self.unclaimed.append(BadEntry(known, None, None, None, reason, entry_count=0, remedy=remedy))
 
     def has(self, topic: TopicName, ledger_id: int, uuids: Sequence[UUID]) -> bool:  # noqa: ARG002  keys have no topic
-        """Whether the index of each part is there."""
+        """Return True if the index of each part exists."""
         return all(self._data_key(ledger_id, uuid) is not None for uuid in uuids)
 
     def open(
@@ -131,10 +131,10 @@ class BlobLedgerStore:
         *,
         entry_count: int | None,
     ) -> BlobLedger:
-        """A ledger from its index, or from those of its parts.
+        """Open a ledger from its index, or from the indexes of its parts.
 
         Raises:
-            LedgerFileInvalid: an index is damaged or gone, does not have the ledger, or does not fit its data.
+            LedgerFileInvalid: an index is damaged or missing, does not contain the ledger, or does not match its data.
             OSError: the store does not answer.
         """
         parts = [self._part(ledger_id, uuid) for uuid in uuids]
@@ -156,7 +156,7 @@ class BlobLedgerStore:
         return ledger
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no resources are held."""
 
     def _part(self, ledger_id: int, uuid: UUID) -> IndexedLedger:
         key = self._data_key(ledger_id, uuid)
@@ -180,7 +180,7 @@ class BlobLedgerStore:
         return stored
 
     def _index(self, data_key: str, stored: SmallObject) -> BlobIndex:
-        """What an index says."""
+        """Parse a stored index and check its format version."""
         where = f"{self.name}/{data_key}{_SUFFIX}"
         version = stored.user_metadata.get(_FORMAT_KEY, _FORMAT_VERSION)
         if version != _FORMAT_VERSION:
@@ -193,7 +193,7 @@ class BlobLedgerStore:
         return index
 
     def _data_problem(self, data_key: str, index: BlobIndex) -> str | None:
-        """Why the data cannot be what an index is of."""
+        """Return the reason why the data does not match its index; None if it may match."""
         data_bytes = self.store.size(data_key)
         if data_bytes == index.data_bytes:
             return None
@@ -208,9 +208,9 @@ class BlobLedgerStore:
 
 
 def _walked_end(ledger: BlobLedger) -> int:
-    """The last entry of a ledger that was offloaded before it ended: what the last block has.
+    """Return the last entry of a ledger that was offloaded before it was closed: the last one of its last block.
 
-    If damage hides the end, the ledger says so whoever reads its last entry.
+    If damage hides the end, the damage is reported to callers that read the ledger's last entry.
     """
     last, ledger.end_damage = ledger.blocks[-1].first_entry_id - 1, None
     for found in ledger.walk_block(len(ledger.blocks) - 1, 0, _NO_END):
@@ -225,15 +225,15 @@ def _walked_end(ledger: BlobLedger) -> int:
 def open_blobs(
     place: str, *, metadata_dump: str | Path | None = None, on_error: ErrorPolicy = ErrorPolicy.FAIL
 ) -> OffloadSource:
-    """Open what the blob store driver stored.
+    """Open ledgers that the blob store driver stored.
 
     Args:
         place: a bucket's URL (``s3://``, ``gs://``, ``az://``), or a directory.
-        metadata_dump: JSON lines, plain or gzip; None takes the ledgers that are there, and reads all indexes.
-        on_error: SKIP lists a damaged index that may be anybody's under :attr:`BlobLedgerStore.unclaimed`.
+        metadata_dump: JSON lines, plain or gzip; None uses the ledgers that are in the store, and reads all indexes.
+        on_error: SKIP lists a damaged index of an unknown topic in :attr:`BlobLedgerStore.unclaimed`.
     Raises:
-        InvalidInput: no such directory or scheme; without metadata, no ledgers there.
-        LedgerFileInvalid: the dump is none; an index is damaged, and the policy says to fail.
+        InvalidInput: the directory or scheme does not exist; or, without metadata, the store has no ledgers.
+        LedgerFileInvalid: the dump is not a metadata dump; or an index is damaged, and the policy is FAIL.
         OSError: the store does not answer.
     """
     store = BlobLedgerStore(open_blob_store(place), on_error=on_error)

@@ -1,4 +1,4 @@
-"""Objects of a bucket, or files of a directory, read in ranges through obstore; what is fetched is counted."""
+"""Objects of a bucket, or files of a directory, read in ranges through obstore; fetched bytes are counted."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from delayed_tracker.ledger.errors import LedgerFileInvalid
 
 @dataclass(frozen=True, slots=True)
 class SmallObject:
-    """A whole object."""
+    """Content and metadata of an object."""
 
     content: bytes
     user_metadata: Mapping[str, str]
-    """Keys in lower case; empty where the store keeps none."""
+    """User metadata, keys in lower case; empty if the store keeps none."""
 
 
 class BlobStore:
@@ -27,22 +27,22 @@ class BlobStore:
 
         Args:
             name: its URL, for messages.
-            store: of obstore.
+            store: a store object of obstore.
         """
         self.name = name
         self.bytes_fetched = 0
-        """By all reads so far; listings are not counted."""
+        """Bytes fetched by all reads so far; listings are not counted."""
         self.requests = 0
-        """Reads and listings so far."""
+        """Number of reads and listings so far."""
         self._store = store
         self._obstore = _obstore()
 
     def __reduce__(self) -> tuple[Callable[[str], "BlobStore"], tuple[str]]:
-        """Another process opens it anew, with its own environment."""
+        """Open the store again in the process that unpickles it, with that process's environment."""
         return open_blob_store, (self.name,)
 
     def sizes(self) -> Mapping[str, int]:
-        """Size by key of the objects that lie directly there, ascending by key.
+        """Return the sizes of the objects directly in the store, by key, ascending.
 
         Raises:
             OSError: the store cannot be listed.
@@ -55,7 +55,7 @@ class BlobStore:
         return {meta["path"]: meta["size"] for meta in sorted(listed, key=lambda meta: meta["path"])}
 
     def size(self, key: str) -> int | None:
-        """Bytes of an object; None when there is none.
+        """Return the size of an object in bytes; None if it does not exist.
 
         Raises:
             OSError: the store does not answer.
@@ -70,14 +70,14 @@ class BlobStore:
         return size
 
     def fetch(self, key: str, start: int, end: int) -> bytes:
-        """A range of an object, copied out of it once.
+        """Fetch a range of an object; the bytes are copied once.
 
         Args:
-            key: of the object.
-            start: the first byte.
-            end: behind the last byte, which the object must have.
+            key: the key of the object.
+            start: the offset of the first byte.
+            end: the offset behind the last byte; the object must contain it.
         Raises:
-            LedgerFileInvalid: the object is gone or is shorter.
+            LedgerFileInvalid: the object is missing or shorter.
             OSError: the store does not answer.
         """
         if start >= end:
@@ -95,10 +95,10 @@ class BlobStore:
         return fetched
 
     def read_small(self, key: str, size_max: int) -> SmallObject | None:
-        """An object and what its writer said about it; None when there is none.
+        """Read a whole object and its user metadata; return None if it does not exist.
 
         Raises:
-            LedgerFileInvalid: it is larger than it may be.
+            LedgerFileInvalid: the object is larger than ``size_max``.
             OSError: the store does not answer.
         """
         self.requests += 1
@@ -124,13 +124,13 @@ class BlobStore:
 
 
 def open_blob_store(place: str) -> BlobStore:
-    """A store by its URL, or by the path of a directory.
+    """Open a store by its URL, or by the path of a directory.
 
     Args:
-        place: ``s3://bucket/prefix``, ``gs://``, ``az://``, ``file:///directory`` or a path. What a cloud needs to
-            know besides comes from the environment, as its own tools take it: ``AWS_REGION``, ``AWS_ENDPOINT``, ...
+        place: ``s3://bucket/prefix``, ``gs://``, ``az://``, ``file:///directory`` or a path. Other settings of a cloud
+            come from the environment, as for its own tools: ``AWS_REGION``, ``AWS_ENDPOINT``, ...
     Raises:
-        InvalidInput: no such directory, a scheme that is not known, or obstore is not installed.
+        InvalidInput: the directory does not exist, the scheme is not known, or obstore is not installed.
     """
     store = _obstore().store
     path = Path(place.removeprefix("file://"))
@@ -147,7 +147,7 @@ def open_blob_store(place: str) -> BlobStore:
 
 
 def first_line(error: Exception) -> str:
-    """What a client of buckets says; on further lines it tells its inner workings."""
+    """Return the first line of a store client's message; further lines contain internal details."""
     return str(error).strip().partition("\n")[0]
 
 

@@ -1,7 +1,7 @@
-"""Rows of entries as the walkers of stored files find them, and what is made of the gaps between them.
+"""Rows of entries that the walkers of stored files find, and the bad entries for the gaps between them.
 
-A walker yields, in file order, rows of consecutive entries and, where it met something that it could not use, the
-damage. It need not say which entries the damage has hit: those are the ones that then do not follow.
+A walker yields, in file order, rows of consecutive entries, and the damage that it met in between. It does not have to
+identify the entries that the damage has hit: those are the ones that are then missing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,29 +29,29 @@ class EntryRows:
 
     @property
     def last(self) -> int:
-        """The last entry; one less than the first when there are none."""
+        """Last entry; one less than ``first`` if there are no rows."""
         return self.first + len(self.start) - 1
 
     def within(self, first: int, last: int) -> "EntryRows":
-        """Those of the rows from entry ``first`` to entry ``last``; shares memory."""
+        """Return the rows from entry ``first`` to entry ``last``; shares memory."""
         skipped = min(max(first - self.first, 0), len(self))
         kept = slice(skipped, max(last - self.first + 1, skipped))
         return replace(self, first=self.first + skipped, start=self.start[kept], end=self.end[kept])
 
 
 class DamageKind(Enum):
-    """What a walker found instead of an entry."""
+    """Kinds of things that a walker finds instead of an entry."""
 
     WRONG = "wrong"
     BLANK = "blank"
     """Padding, or the end of a block or file."""
     SURPLUS = "surplus"
-    """An entry behind the one that by the metadata is the ledger's last."""
+    """An entry behind the one that is the ledger's last according to the metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A place of a file that is not as it should be."""
+    """Place in a file with unexpected content."""
 
     file: str
     offset: int
@@ -62,17 +62,17 @@ class Damage:
 def ledger_entries(
     ledger_id: int, found: Iterable[EntryRows | Damage], first: int, last: int, *, file: str
 ) -> Iterator[LedgerEntries]:
-    """What a walker found, as entries ``first`` to ``last`` of a ledger.
+    """Convert the results of a walker into entries ``first`` to ``last`` of a ledger.
 
     Args:
-        ledger_id: whose they are.
-        found: in file order; rows outside the range or found before are passed over.
+        ledger_id: the ledger of the entries.
+        found: the results in file order; rows outside the range or found before are skipped.
         first: the first entry.
-        last: the last one.
-        file: where entries should be that nothing is said about.
-    Returns: for each row group one piece, and one for what is missing at the end. An entry without a row is bad, for
-        the reason of the damage that was met before the next good one. What lies behind the ledger's last entry is bad,
-        too, as the ledger's and with an entry count of 0.
+        last: the last entry.
+        file: the file to name for missing entries without known damage.
+    Returns: one piece for each group of rows, and one for entries missing at the end. An entry without a row is bad;
+        its reason is the first damage met since the previous good entry. Content behind the ledger's last entry is bad,
+        too, with no entry id and an entry count of 0.
     """
     expected = first
     damage: Damage | None = None
@@ -101,7 +101,7 @@ def ledger_entries(
 
 
 def without(rows: EntryRows, bad: Mapping[int, Damage]) -> Iterator[EntryRows | Damage]:
-    """The rows in file order, with their damage instead of some of them."""
+    """Yield the rows in file order; the rows in ``bad`` are replaced by their damage."""
     first = 0
     for row in sorted(bad):
         if row > first:
@@ -113,7 +113,7 @@ def without(rows: EntryRows, bad: Mapping[int, Damage]) -> Iterator[EntryRows | 
 
 
 def joined(pieces: Iterable[LedgerEntries]) -> LedgerEntries:
-    """Pieces of one ledger as one."""
+    """Join pieces of one ledger into one piece."""
     parts = list(pieces)
     return LedgerEntries(
         StoredEntries.concat([part.entries for part in parts if len(part.entries)]),

@@ -1,6 +1,6 @@
-"""Inflates the zlib streams of SequenceFiles without trusting them with memory.
+"""Inflates the zlib streams of SequenceFiles with limited memory, whatever sizes they claim.
 
-With the extra ``offload`` installed, zlib-ng does it in less than half the time of Python's own zlib.
+With the extra ``offload`` installed, zlib-ng takes less than half the time of Python's own zlib.
 """
 
 import importlib
@@ -13,12 +13,13 @@ from typing import Any, Final
 from delayed_tracker.ledger.errors import CompressedDataInvalid
 
 VALUE_BYTES_MAX: Final = 1 << 28
-"""What one value, or the values of one block, may inflate to: as much as an entry of local ledgers may have. Pulsar's are at
-most 5 MB unless ``maxMessageSize`` says otherwise, and blocks are cut at about a megabyte."""
+"""Most bytes to which one value, or the values of one block, may inflate: the limit of an entry in local ledgers.
+Pulsar's entries have at most 5 MB unless ``maxMessageSize`` is changed, and blocks are cut at about a megabyte."""
 _EXPANSION_MAX: Final = 1_032
-"""Deflate's best."""
+"""Highest compression ratio of Deflate."""
 _AT_ONCE_BYTES_MAX: Final = 1 << 19
-"""A stream of this size cannot inflate to more than twice :data:`VALUE_BYTES_MAX`, which larger ones take while they grow."""
+"""Largest stream to inflate in one step. It cannot inflate to more than twice :data:`VALUE_BYTES_MAX`, and larger
+streams use that much while their output grows."""
 _ROOM_BYTES_MAX: Final = 1 << 23
 
 
@@ -35,13 +36,13 @@ _StreamError: Final[type[Exception]] = _zlib.error
 
 
 def inflate(stream: bytes | memoryview, size_max: int) -> bytes:
-    """All that a zlib stream holds.
+    """Inflate a whole zlib stream.
 
     Args:
-        stream: whole, and nothing behind it.
-        size_max: memory it may take.
+        stream: the stream, with nothing behind it.
+        size_max: most bytes that the result may have.
     Raises:
-        CompressedDataInvalid: it is damaged, cut short or longer than it should be, or holds more.
+        CompressedDataInvalid: the stream is damaged or cut short, has bytes behind it, or inflates to more.
     """
     if len(stream) <= _AT_ONCE_BYTES_MAX and size_max < _ROOM_BYTES_MAX:
         at_once = _inflated_at_once(stream, size_max)
@@ -60,24 +61,24 @@ def inflate(stream: bytes | memoryview, size_max: int) -> bytes:
 
 
 def _inflated_at_once(stream: bytes | memoryview, size_max: int) -> bytes | None:
-    """The same without a second copy, in room that was made before; None for what is not as it should be."""
+    """Inflate into a buffer of the right size, without a second copy; return None for an invalid stream."""
     try:
-        # A byte more than needed, so that the end is seen without more room.
+        # One byte more than needed, so that zlib finds the end of the stream without growing the buffer.
         plain: bytes = _zlib.decompress(stream, bufsize=size_max + 1)
     except _StreamError:
         return None
-    # What lies behind a stream is passed over; then its checksum is not at the end.
+    # zlib ignores bytes behind a stream; in that case the checksum is not at the end.
     checksum = int.from_bytes(stream[-4:], "big")
     return plain if len(plain) <= size_max and _zlib.adler32(plain) == checksum else None
 
 
 def inflate_some(streams: Sequence[bytes], bytes_max: int) -> tuple[list[bytes], dict[int, CompressedDataInvalid]]:
-    """Inflate the first of many small streams: all, unless they hold more than ``bytes_max`` together.
+    """Inflate the first of many small streams: all, unless together they inflate to more than ``bytes_max``.
 
     Args:
         streams: at least one.
-        bytes_max: the stream that reaches it is the last one.
-    Returns: what each of them holds, nothing for those that are damaged, and why those are, by row.
+        bytes_max: the stream that reaches this number is the last one.
+    Returns: the inflated values, empty for damaged streams, and the errors of the damaged streams by row.
     """
     ends = list(accumulate(map(len, streams)))
     values: list[bytes] = []
@@ -86,7 +87,8 @@ def inflate_some(streams: Sequence[bytes], bytes_max: int) -> tuple[list[bytes],
     while left > 0 and len(values) < len(streams):
         first = len(values)
         begin = ends[first] - len(streams[first])
-        # As many as cannot hold more than what is left, whatever they claim; else one, which may.
+        # As many streams as cannot exceed the rest of the limit, whatever they claim; at least one, which may exceed
+        # it.
         last = max(bisect_right(ends, begin + left // _EXPANSION_MAX), first + 1)
         values += _inflated_each(streams[first:last], first, damaged)
         left -= sum(map(len, values[first:]))
@@ -98,7 +100,7 @@ def _inflated_each(streams: Sequence[bytes], first: int, damaged: dict[int, Comp
         try:
             return list(map(_zlib.decompress, streams))
         except _StreamError:
-            pass  # One of them. Which one, the slower way tells.
+            pass  # One stream is damaged; the loop below finds which one.
     values = []
     for row, stream in enumerate(streams, start=first):
         try:

@@ -1,4 +1,4 @@
-"""Compiled kernels that walk stored records into columns; :mod:`delayed_tracker.core.kernels.jit` has the rules for writing one."""
+"""Compiled kernels that decode stored records into columns; :mod:`delayed_tracker.core.kernels.jit` has their rules."""
 
 from typing import Final
 
@@ -11,13 +11,13 @@ Int64Array = NDArray[np.int64]
 Octets = NDArray[np.uint8]
 
 WALKED = 0
-"""All that was asked for."""
+"""All requested records were found."""
 CUT = 1
-"""A record goes on behind the end of the octets."""
+"""A record continues behind the end of the bytes."""
 BROKEN = 2
-"""What follows is no record: padding, or damage."""
+"""The next bytes are not a record: padding, or damage."""
 OUT_OF_ORDER = 3
-"""A record follows, but of another entry."""
+"""The next record belongs to another entry."""
 
 KERNELS: Final = Kernels()
 
@@ -26,21 +26,21 @@ KERNELS: Final = Kernels()
 def walk_blob_records(  # noqa: PLR0917  kernels take no keywords
     octets: Octets, start: int, end: int, first_entry_id: int, last_entry_id: int, seen_behind: int
 ) -> tuple[Int64Array, Int64Array, int, int]:
-    """Records of a blob's block: size i32, entry id i64, the entry.
+    """Find records of a blob's block: size i32, entry id i64, the entry.
 
-    Sizes are not stored twice, so a record counts only if what follows it looks right: the next entry's record, padding,
-    or the end.
+    Sizes are not stored twice, so a record counts only if it is followed by the next entry's record, by padding, or by
+    the end.
 
     Args:
         octets: part of the object.
-        start: where a record begins.
-        end: where to stop looking.
-        first_entry_id: of the first record.
-        last_entry_id: of the last to take.
-        seen_behind: octets that must be there behind a record for it to count; 0 where the block ends at ``end``.
-    Returns: starts and ends of the entries, where the walk stopped, and why.
+        start: the offset at which a record begins.
+        end: the offset at which to stop.
+        first_entry_id: the id of the first record's entry.
+        last_entry_id: the id of the last entry to take.
+        seen_behind: bytes that must be present behind a record for it to count; 0 if the block ends at ``end``.
+    Returns: starts and ends of the entries, the offset at which the walk stopped, and the reason.
     """
-    # Room for as many as may follow; what is not written to costs no memory.
+    # Room for the most records that can follow; pages that are not written to use no memory.
     room = max(0, min((end - start) // 12, last_entry_id - first_entry_id + 1))
     starts = np.empty(room, np.int64)
     ends = np.empty(room, np.int64)
@@ -59,7 +59,7 @@ def walk_blob_records(  # noqa: PLR0917  kernels take no keywords
             if first_entry_id + count <= last_entry_id:
                 status = BROKEN
             break
-        # Folded from a signed octet, so that nothing overflows.
+        # Build the number from a signed first byte, so that nothing overflows.
         entry_id = np.int64(octets[at + 4])
         if entry_id >= 128:
             entry_id -= 256
@@ -84,17 +84,18 @@ def walk_blob_records(  # noqa: PLR0917  kernels take no keywords
 def walk_sequence_records(  # noqa: PLR0917  kernels take no keywords
     octets: Octets, start: int, end: int, sync: Octets, first_key: int, last_key: int, framed: int
 ) -> tuple[Int64Array, Int64Array, int, int]:
-    """Records of a SequenceFile that is not block-compressed: length i32, key length i32, key i64, value.
+    """Find records of a SequenceFile that is not block-compressed: length i32, key length i32, key i64, value.
 
     Args:
         octets: part of the file.
-        start: where a record, or a sync mark, begins.
-        end: where to stop looking.
-        sync: the file's 16 octets.
-        first_key: of the first record.
-        last_key: of the last to take.
-        framed: 1 if a value is its own length i32 and the entry, as uncompressed values are; starts are behind it.
-    Returns: starts and ends of the values, where the walk stopped, and why.
+        start: the offset at which a record, or a sync mark, begins.
+        end: the offset at which to stop.
+        sync: the 16 bytes of the file's sync mark.
+        first_key: the key of the first record.
+        last_key: the key of the last record to take.
+        framed: 1 if a value consists of its own length i32 and the entry, as uncompressed values do; starts are then
+            behind the length.
+    Returns: starts and ends of the values, the offset at which the walk stopped, and the reason.
     """
     room = max(0, min((end - start) // 16, last_key - first_key + 1))
     starts = np.empty(room, np.int64)
@@ -159,12 +160,12 @@ def walk_sequence_records(  # noqa: PLR0917  kernels take no keywords
 
 @KERNELS.add(OCTETS, INT64)
 def read_lengths(octets: Octets, count: int) -> tuple[Int64Array, int]:
-    """Lengths as Hadoop's variable-length numbers, none negative.
+    """Decode lengths that are stored as Hadoop's variable-length numbers, none negative.
 
     Args:
-        octets: all of them and nothing else.
-        count: how many there should be; at most as many as there are octets.
-    Returns: the lengths and 1, or 0 when the octets are something else.
+        octets: the lengths and nothing else.
+        count: the expected number of lengths; at most the number of bytes.
+    Returns: the lengths and 1; or 0 if the bytes are something else.
     """
     lengths = np.empty(count, np.int64)
     at = 0
@@ -176,7 +177,7 @@ def read_lengths(octets: Octets, count: int) -> tuple[Int64Array, int]:
         if head < 128:
             lengths[row] = head
             continue
-        # 0x8F stands for one octet more, 0x88 for eight; below that are negative numbers, above it small ones.
+        # 0x8F means one more byte, 0x88 means eight. Lower values are negative numbers, higher ones small numbers.
         size = 0x90 - head
         if size < 1 or size > 4 or len(octets) - at < size:
             return lengths, 0
@@ -190,12 +191,12 @@ def read_lengths(octets: Octets, count: int) -> tuple[Int64Array, int]:
 
 @KERNELS.add(OCTETS, COLUMN)
 def framed_values(octets: Octets, lengths: Int64Array) -> tuple[Int64Array, Int64Array, int]:
-    """Values laid one behind the other, each its own length i32 and the entry.
+    """Find the entries in adjacent values, each of which is its own length i32 and the entry.
 
     Args:
-        octets: as many as the lengths sum up to.
-        lengths: of the values, 0 or more.
-    Returns: starts and ends of the entries, and how many values are what they should be before one that is not.
+        octets: the values; as many bytes as the lengths sum up to.
+        lengths: lengths of the values, 0 or more.
+    Returns: starts and ends of the entries, and the number of correct values before the first wrong one.
     """
     count = len(lengths)
     starts = np.empty(count, np.int64)

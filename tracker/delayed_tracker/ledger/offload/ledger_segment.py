@@ -1,4 +1,4 @@
-"""What tiered storage says about a ledger: its metadata, stored with the entries as a bare protobuf message."""
+"""Decodes a ledger's metadata in tiered storage, which is stored with the entries as a bare protobuf message."""
 
 from dataclasses import dataclass
 
@@ -14,20 +14,21 @@ _MANAGED_LEDGER = "pulsar/managed-ledger"
 
 @dataclass(frozen=True, slots=True)
 class LedgerSegment:
-    """A ledger's extent."""
+    """Extent and topic of a ledger."""
 
     last_entry_id: int | None
-    """None when it was offloaded before it ended."""
+    """Last entry; None if the ledger was offloaded before it was closed."""
     payload_bytes: int | None
     topic: TopicName | None
-    """None when it does not say, or is no topic's."""
+    """Topic of the ledger; None if the metadata does not contain it, or if it is not a topic's name."""
 
 
 def parse_segment(stored: bytes, where: str) -> LedgerSegment:
-    """What a LedgerMetadataFormat says, as the filesystem driver and the blob driver store it.
+    """Decode a LedgerMetadataFormat, as the filesystem driver and the blob driver store it.
 
     Raises:
-        LedgerFileInvalid: it is none, or of a ledger that was not closed; begins with ``where``.
+        LedgerFileInvalid: the bytes are something else, or the ledger was not closed; the message begins with
+            ``where``.
     """
     try:
         parsed = LedgerMetadataFormat.FromString(stored)
@@ -43,16 +44,16 @@ def parse_segment(stored: bytes, where: str) -> LedgerSegment:
     custom = {entry.key: entry.value for entry in parsed.customMetadata}
     name = custom.get(_MANAGED_LEDGER, b"").decode("utf-8", "replace")
     topic = TopicName.of_managed_ledger(name)
-    # Nobody writes a name in another encoding than this: it is damaged.
+    # Pulsar writes names in this encoding only, so another encoding is damage.
     written = topic if topic is not None and topic.managed_ledger == name else None
     return LedgerSegment(parsed.lastEntryId, parsed.length, written)
 
 
 def parse_streamed_segment(stored: bytes, where: str) -> tuple[int, LedgerSegment]:
-    """What a LedgerInfo says, as streaming offload stores it, and the ledger's id.
+    """Decode a LedgerInfo, as streaming offload stores it; return the ledger's id and extent.
 
     Raises:
-        LedgerFileInvalid: it is none; begins with ``where``.
+        LedgerFileInvalid: the bytes are something else; the message begins with ``where``.
     """
     try:
         parsed = ManagedLedgerInfo.LedgerInfo.FromString(stored)

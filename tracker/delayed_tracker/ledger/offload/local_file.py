@@ -1,6 +1,6 @@
 """Local files read in ranges, checked against the ``.crc`` file that Hadoop's local file system writes beside them.
 
-``.<name>.crc`` is "crc", a zero octet, the chunk size i32 (512), and the CRC-32 u32 of each chunk of the file.
+``.<name>.crc`` is "crc", a zero byte, the chunk size i32 (512), and the CRC-32 u32 of each chunk of the file.
 """
 
 import struct
@@ -23,29 +23,29 @@ _NO_CHUNKS: Final = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A range of a file."""
+    """Range of a file."""
 
     buffer: bytes
     base: int
     """Offset of the buffer in the file."""
     damaged: Int64Array
-    """Offsets in the file of the chunks whose checksum does not fit; ascending."""
+    """Offsets in the file of the chunks whose checksum does not match; ascending."""
     chunk_bytes: int
 
     @property
     def end(self) -> int:
-        """Offset behind the buffer."""
+        """Offset of the first byte behind the buffer."""
         return self.base + len(self.buffer)
 
     def damage_between(self, start: int, end: int) -> int | None:
-        """Where the first chunk begins that is damaged and has a byte from ``start`` up to before ``end``."""
+        """Return the offset of the first damaged chunk with a byte from ``start`` up to before ``end``, or None."""
         at = int(np.searchsorted(self.damaged, start - self.chunk_bytes, side="right"))
         return int(self.damaged[at]) if at < len(self.damaged) and self.damaged[at] < end else None
 
 
 @dataclass(frozen=True, slots=True)
 class LocalFile:
-    """One file; opened for each read, so that no number of ledgers exhausts the process's files."""
+    """One file. It is opened for each read, so that many ledgers do not exhaust the process's file descriptors."""
 
     path: Path
     size_bytes: int
@@ -54,11 +54,13 @@ class LocalFile:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """Path of the file, for messages."""
         return str(self.path)
 
     def read(self, start: int, end: int) -> Piece:
-        """The bytes from ``start`` up to ``end``, and those around them that share a checksum; less at the file's end.
+        """Read the bytes from ``start`` up to ``end``, and those around them that share a checksum.
+
+        At the file's end there are fewer.
 
         Args:
             start: 0 or more.
@@ -79,17 +81,17 @@ class LocalFile:
         ours = [crc32(view[at : at + size]) for at in range(0, len(buffer), size)]
         known = self._sums[start // size : start // size + len(ours)]
         fits = np.zeros(len(ours), np.bool_)
-        # A chunk without a checksum is one that was written later, or whose checksum was lost.
+        # A chunk without a checksum was written later, or its checksum was lost.
         fits[: len(known)] = known == ours[: len(known)]
         return start + np.flatnonzero(~fits).astype(np.int64) * size
 
 
 def open_local_file(path: Path) -> LocalFile:
-    """Find a file and its checksums, if there are any.
+    """Open a file and read its checksums, if it has any.
 
     Raises:
-        LedgerFileInvalid: there is no such file, or its ``.crc`` file is none.
-        OSError: it cannot be read.
+        LedgerFileInvalid: the file does not exist, or its ``.crc`` file is not a checksum file.
+        OSError: the file cannot be read.
     """
     try:
         size_bytes = path.stat().st_size
@@ -114,7 +116,7 @@ def open_local_file(path: Path) -> LocalFile:
 
 
 class ReadAhead:
-    """A file read in order, in pieces of some size, or larger where something larger is asked for."""
+    """Sequential reader of a file, in pieces of a fixed size, or larger if a larger range is requested."""
 
     def __init__(self, file: LocalFile, piece_bytes: int) -> None:
         self.file = file
@@ -122,7 +124,7 @@ class ReadAhead:
         self._piece = Piece(b"", 0, _NO_CHUNKS, 1)
 
     def piece(self, start: int, end: int) -> Piece:
-        """A piece that has the bytes from ``start`` up to ``end``, or to the file's end. May have more."""
+        """Return a piece, possibly larger, with the bytes from ``start`` up to ``end``, or to the file's end."""
         if not self._piece.base <= start <= min(end, self.file.size_bytes) <= self._piece.end:
             self._piece = self.file.read(start, max(end, start + self._piece_bytes))
         return self._piece

@@ -1,7 +1,7 @@
 """One ledger as Pulsar's filesystem driver stores it: a Hadoop MapFile, which is a directory of ``data`` and ``index``.
 
 Key -1 holds the ledger's metadata, keys 0 to n the entries. ``index`` has the offset of every 128th key, or of every
-block; a ledger without it is looked through once when it is first read out of order.
+block. A ledger without an index is scanned once, when it is first read out of order.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,11 +27,14 @@ _SCAN_BYTES: Final = 4 << 20
 
 @dataclass(slots=True)
 class MapFileLedger:
-    """Implements :class:`~delayed_tracker.ledger.topic.topic_log.Ledger`. Has files open only while it reads them."""
+    """Ledger in a MapFile; implements :class:`~delayed_tracker.ledger.topic.topic_log.Ledger`.
+
+    Files are open only while they are read.
+    """
 
     ledger_id: int
     segment: LedgerSegment
-    """What the file itself says about the ledger."""
+    """Metadata of the ledger, as the file contains it."""
     last_entry_id: int
     file: LocalFile
     header: SequenceHeader
@@ -39,39 +42,39 @@ class MapFileLedger:
     _index: MapFileIndex | None = field(default=None, repr=False)
 
     def __reduce__(self) -> tuple[Callable[..., "MapFileLedger"], tuple[object, ...]]:
-        """Another process opens it anew."""
+        """Open the ledger again in the process that unpickles it."""
         return open_map_file, (self.file.path.parent, self.ledger_id, RecentRows())
 
     @property
     def payload_bytes(self) -> int | None:
-        """As BookKeeper counted them when the ledger was closed."""
+        """Bytes of all payloads, as BookKeeper counted them when the ledger was closed."""
         return self.segment.payload_bytes
 
     @property
     def closed(self) -> bool:
-        """Always: others are not offloaded."""
+        """Always True: the driver offloads closed ledgers only."""
         return True
 
     @property
     def lacks_digests(self) -> bool:
-        """Always: brokers copy entries to tiered storage without the bookies' digests."""
+        """Always True: brokers copy entries to tiered storage without the bookies' digests."""
         return True
 
     def read(self, first: int, last: int) -> LedgerEntries:
-        """Entries ``first`` to ``last``.
+        """Read entries ``first`` to ``last``.
 
         Raises:
             LedgerFileInvalid: the index is damaged.
-        Cost: O(the range and 128 records, or one block, before it); without an index the file is looked through once.
+        Cost: O(the range and 128 records, or one block, before it); without an index the file is scanned once.
         """
         return joined(self._entries(first, last, _READ_BYTES, self.recent))
 
     def scan(self, first: int, last: int) -> Iterator[LedgerEntries]:
-        """The same by blocks, or in pieces of up to 4 MB."""
+        """Yield the same range by blocks, or in pieces of up to 4 MB."""
         return self._entries(first, last, _SCAN_BYTES, None)
 
     def locate(self, entry_id: int) -> tuple[str, int] | None:
-        """File and offset of an entry's record, or of the block that has it; None when damage hides that."""
+        """Return file and offset of an entry's record, or of the block that contains it; None if damage hides it."""
         try:
             key, at = self._before(entry_id)
         except LedgerFileInvalid:
@@ -84,7 +87,7 @@ class MapFileLedger:
         return None if found is None else (self.file.name, found)
 
     def index_damage(self) -> BadEntry | None:
-        """What is wrong with ``index``, its checksums included; None also where there is no such file.
+        """Check ``index`` and its checksums. Return the damage, or None; also None if the file does not exist.
 
         Cost: O(index).
         """
@@ -104,7 +107,7 @@ class MapFileLedger:
         if last < first:
             return
         key, at = self._before(first)
-        # One more than the last, which the metadata alone says is the last.
+        # Read one entry more than the last, because only the metadata states which entry is the last.
         through = last + 1 if last == self.last_entry_id else last
         found = _walk((self.file, self.header, recent), (key, at), first, through, piece_bytes)
         for part in found if at == self.header.end else _checked(found, self.file, key, at, first):
@@ -117,8 +120,8 @@ class MapFileLedger:
                 yield part
 
     def _before(self, entry_id: int) -> tuple[int, int]:
-        """A key that is not behind an entry, and its place: where to begin looking for the entry."""
-        # What lies in the first records is found as quickly without the index.
+        """Return a key at or before an entry, and its offset: the place where the search for the entry begins."""
+        # Entries in the first records are found as quickly without the index.
         if entry_id < MapFileIndex.EVERY:
             return _METADATA_KEY, self.header.end
         if self._index is None:
@@ -127,14 +130,14 @@ class MapFileLedger:
 
 
 def open_map_file(directory: Path, ledger_id: int, recent: RecentRows) -> MapFileLedger:
-    """Open a ledger: reads the file's header and the ledger's metadata.
+    """Open a ledger: read the file's header and the ledger's metadata.
 
     Args:
-        directory: with ``data``, and ``index`` if it was not lost.
-        ledger_id: by the directory's name; the file does not say.
-        recent: where inflated blocks are kept.
+        directory: the directory with ``data``, and with ``index`` if it was not lost.
+        ledger_id: the id from the directory's name; the file does not contain it.
+        recent: the cache of inflated blocks.
     Raises:
-        LedgerFileInvalid: no MapFile of a ledger, or the metadata is damaged.
+        LedgerFileInvalid: the directory is not a ledger's MapFile, or the metadata is damaged.
         OSError: a file cannot be read.
     """
     file = open_local_file(directory / "data")
@@ -169,15 +172,15 @@ def _walk(
 
 
 def _first_key(header: SequenceHeader, key: int, at: int) -> int | None:
-    """The first key of the block at a place that the index has for a key; None if only the block can tell."""
-    # The index has the first key that came when the block had begun; keys before that are in the block, too.
+    """Return the first key of the block at an index row's offset; None if it must be read from the block."""
+    # The index has the first key that was added after the block had begun; the block may also contain keys before it.
     return key if at == header.end else None
 
 
 def _checked(
     found: Iterator[EntryRows | Damage], file: LocalFile, key: int, at: int, first: int
 ) -> Iterator[EntryRows | Damage]:
-    """What a walk from a place of the index finds; if that is not where the index says, the first entry is lost."""
+    """Yield the results of a walk from an index row's offset; add damage if the entry there is another one."""
     begin = next(found, None)
     if begin is None:
         return

@@ -1,7 +1,7 @@
-"""Where the entries of a MapFile lie: its ``index`` file, or, for one that lost it, what looking through it gives.
+"""Places of the entries of a MapFile: read from its ``index`` file, or found by a scan if that file is missing.
 
-``index`` is a block-compressed SequenceFile of offsets by key. In a block-compressed ``data`` an offset is that of the
-block which has the key, not necessarily as its first.
+``index`` is a block-compressed SequenceFile of offsets by key. If ``data`` is block-compressed, an offset is that of
+the block that contains the key, not necessarily as its first key.
 """
 
 from dataclasses import dataclass
@@ -25,31 +25,31 @@ _SCAN_BYTES: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class MapFileIndex:
-    """Some keys and their places, both ascending."""
+    """Some keys and their offsets, both ascending."""
 
     EVERY: ClassVar[int] = 128
-    """Hadoop's default distance."""
+    """Hadoop's default distance between keys."""
     keys: Int64Array
     offsets: Int64Array
 
     def before(self, key: int) -> tuple[int, int]:
-        """The highest of the keys that is not above ``key``, and its place."""
+        """Return the highest of the keys that is not above ``key``, and its offset."""
         row = int(np.searchsorted(self.keys, key, side="right")) - 1
         return int(self.keys[row]), int(self.offsets[row])
 
 
 def index_path(data: LocalFile) -> Path:
-    """Where the index of a ``data`` file is, if it was not lost."""
+    """Return the path of the index of a ``data`` file, existing or not."""
     return data.path.with_name("index")
 
 
 def open_index(data: LocalFile, header: SequenceHeader, last_key: int) -> MapFileIndex:
-    """The index beside a ``data`` file, or one made by looking through it.
+    """Read the index beside a ``data`` file, or make one by a scan of the data.
 
     Raises:
         LedgerFileInvalid: the index file is damaged or does not belong to the data.
         OSError: a file cannot be read.
-    Cost: O(index), or O(data) without.
+    Cost: O(index); O(data) without an index file.
     """
     path = index_path(data)
     if not path.exists():
@@ -97,7 +97,10 @@ def _made(data: LocalFile, header: SequenceHeader, last_key: int) -> MapFileInde
 
 
 def _block_places(data: LocalFile, header: SequenceHeader) -> list[tuple[int, int]]:
-    """Counted, not inflated. What lies behind damage is found from the last place before it."""
+    """Return key and offset of each block, without inflating it, up to the first damage.
+
+    Reads of entries behind the damage start at the last block before it.
+    """
     blocks, ahead = SequenceBlocks(data, header), ReadAhead(data, _READ_BYTES)
     places = []
     key, at = _METADATA_KEY, header.end

@@ -18,7 +18,7 @@ from delayed_tracker.ledger.offload.recent_rows import RecentRows
 from delayed_tracker.ledger.topic_name import TopicName
 
 _LEDGER: Final = re.compile(r"(\d{1,19})-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
-# Topics of the time before namespaces lost their cluster lie one level deeper.
+# Topics with the old names, which contain a cluster, lie one level deeper.
 _PATTERNS: Final = tuple(
     f"{levels}/persistent/*/*/{name}" for levels in ("*/*", "*/*/*") for name in ("data", "index", ".data.crc")
 )
@@ -30,16 +30,19 @@ class MapFileStore:
     def __init__(self, base: Path) -> None:
         self.base = base
         self.unclaimed: Sequence[BadEntry] = ()
-        """Always empty: directories have the names of topics."""
+        """Always empty: the directories are named after their topics."""
         self._recent = RecentRows()
 
     @property
     def name(self) -> str:
-        """The directory."""
+        """Path of the base directory."""
         return str(self.base)
 
     def find(self) -> Mapping[TopicName, Sequence[FoundLedger]]:
-        """Ledgers by topic, from the names of directories. Of one that lies there twice, nobody knows which is whole."""
+        """Return the ledgers by topic, from the names of directories.
+
+        A ledger that is there twice cannot be read, because it is not known which copy is whole.
+        """
         copies: dict[TopicName, dict[int, FoundLedger]] = defaultdict(dict)
         lesser: list[tuple[TopicName, FoundLedger]] = []
         for path in sorted({path.parent for pattern in _PATTERNS for path in self.base.glob(pattern)}):
@@ -62,7 +65,7 @@ class MapFileStore:
         return {topic: [found[ledger_id] for ledger_id in sorted(found)] for topic, found in copies.items()}
 
     def has(self, topic: TopicName, ledger_id: int, uuids: Sequence[UUID]) -> bool:
-        """Whether there is such a directory."""
+        """Return True if the ledger's directory exists and has a data file."""
         return len(uuids) == 1 and (self._directory(topic, ledger_id, uuids[0]) / "data").is_file()
 
     def open(
@@ -71,32 +74,32 @@ class MapFileStore:
         ledger_id: int,
         uuids: Sequence[UUID],
         *,
-        entry_count: int | None,  # noqa: ARG002  the file knows
+        entry_count: int | None,  # noqa: ARG002  the file contains it
     ) -> MapFileLedger:
-        """A ledger from its directory.
+        """Open a ledger from its directory.
 
         Raises:
-            LedgerFileInvalid: it is damaged, or not there.
+            LedgerFileInvalid: the ledger is damaged or missing.
             OSError: a file cannot be read.
         """
         return open_map_file(self._directory(topic, ledger_id, uuids[0]), ledger_id, self._recent)
 
     def close(self) -> None:
-        """Files are open only while they are read."""
+        """Do nothing: files are open only while they are read."""
 
     def _directory(self, topic: TopicName, ledger_id: int, uuid: UUID) -> Path:
         return self.base / topic.managed_ledger / f"{ledger_id}-{uuid}"
 
 
 def open_map_files(base: str | Path, *, metadata_dump: str | Path | None = None) -> OffloadSource:
-    """Open what the filesystem driver stored.
+    """Open ledgers that the filesystem driver stored.
 
     Args:
-        base: the directory that the driver's ``fs.defaultFS`` names: <tenant>/<namespace>/persistent/ lie in it.
-        metadata_dump: JSON lines, plain or gzip; None takes the ledgers that are there.
+        base: the directory in the driver's ``fs.defaultFS``; it contains <tenant>/<namespace>/persistent/.
+        metadata_dump: JSON lines, plain or gzip; None uses the ledgers that are in the directory.
     Raises:
-        InvalidInput: no such directory, or, without metadata, one without ledgers.
-        LedgerFileInvalid: the dump is none.
+        InvalidInput: the directory does not exist, or, without metadata, has no ledgers.
+        LedgerFileInvalid: the dump is not a metadata dump.
         OSError: a file cannot be read.
     """
     store = MapFileStore(Path(base))

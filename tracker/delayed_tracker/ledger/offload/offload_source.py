@@ -1,8 +1,8 @@
-"""Tiered storage as a source of topics, whatever the driver: with the cluster's metadata, or from what is found there.
+"""Tiered storage of any driver as a source of topics, with the cluster's metadata or without it.
 
-Metadata says which ledgers a topic has, and which of several copies is the whole one. Without it, the topics are those
-that are named in the storage, with the ledgers that are there. A ledger that is not there, or of which nobody can tell
-which copy is whole, stands among the others as one whose entries are missing.
+Metadata contains the ledgers of a topic, and which of several copies is whole. Without metadata, the topics are those
+that are named in the storage, with the ledgers that are there. If a ledger is missing, or if it is not known which of
+its copies is whole, the source lists it as a ledger whose entries are missing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,52 +23,52 @@ _BOOKIES: Final = "give the bookies' disks together with it"
 
 @dataclass(frozen=True, slots=True)
 class FoundLedger:
-    """A copy of a ledger, as the storage itself names it."""
+    """Copy of a ledger, as named in the storage."""
 
     ledger_id: int
     uuids: tuple[UUID, ...]
-    """One, or those of its parts in order."""
+    """Id of the copy, or the ids of its parts in order."""
     problem: str | None = None
-    """Why it cannot be read, or which copy is whole cannot be told; None when there is no doubt."""
+    """Reason why the ledger cannot be read, or why the whole copy is not known; None if there is no problem."""
     remedy: str | None = None
-    """What to do about that."""
+    """Advice to the user about the problem."""
 
 
 class LedgerStore(Protocol):
-    """Where one driver keeps its copies."""
+    """Storage in which one driver keeps its copies."""
 
     @property
     def name(self) -> str:
-        """What to call it in messages."""
+        """Name of the storage, for messages."""
 
     def find(self) -> Mapping[TopicName, Sequence[FoundLedger]]:
-        """All copies of topics' ledgers. Reads what must be read to tell.
+        """Return all copies of topics' ledgers, and read as much as that takes.
 
         Raises:
-            LedgerFileInvalid: something there is damaged.
+            LedgerFileInvalid: an object or file is damaged.
         """
 
     def has(self, topic: TopicName, ledger_id: int, uuids: Sequence[UUID]) -> bool:
-        """Whether all parts of a copy are there."""
+        """Return True if all parts of a copy exist."""
 
     def open(self, topic: TopicName, ledger_id: int, uuids: Sequence[UUID], *, entry_count: int | None) -> Ledger:
-        """A ledger from its copy.
+        """Open a ledger from its copy.
 
         Args:
-            topic: whose it is.
-            ledger_id: of BookKeeper.
-            uuids: of the copy's parts, in order.
-            entry_count: what the topic's metadata says, if there is any.
+            topic: the topic of the ledger.
+            ledger_id: BookKeeper's id of the ledger.
+            uuids: the ids of the copy's parts, in order.
+            entry_count: the number in the topic's metadata, if there is any.
         Raises:
-            LedgerFileInvalid: the copy is damaged, or not there.
+            LedgerFileInvalid: the copy is damaged or missing.
         """
 
     @property
     def unclaimed(self) -> Sequence[BadEntry]:
-        """Objects of which :meth:`find` could not tell whose they are."""
+        """Objects whose topic :meth:`find` could not determine."""
 
     def close(self) -> None:
-        """Release what is held."""
+        """Release the resources of the storage."""
 
 
 class OffloadSource:
@@ -88,11 +88,11 @@ class OffloadSource:
         self.close()
 
     def close(self) -> None:
-        """Release what the store holds."""
+        """Release the resources of the storage."""
         self.store.close()
 
     def topics(self) -> list[str]:
-        """Full names of all topics that have ledgers here, ascending."""
+        """Return the full names of all topics that have ledgers here, ascending."""
         if self.catalogue is None:
             return [str(topic) for topic in sorted(self._find())]
         return [
@@ -102,7 +102,9 @@ class OffloadSource:
         ]
 
     def unclaimed(self) -> Sequence[BadEntry]:
-        """What is there and may be any topic's; with metadata nothing, because that says what belongs to whom.
+        """Return objects that may belong to any topic.
+
+        With metadata there are none, because it states which objects belong to a topic.
 
         Raises: as :meth:`topics`.
         """
@@ -111,16 +113,16 @@ class OffloadSource:
         return self.store.unclaimed
 
     def topic_log(self, topic: str) -> TopicLog:
-        """A topic and its ledgers.
+        """Return a topic and its ledgers.
 
         A ledger that was not offloaded, or whose copy is not here, is an :class:`AbsentLedger`.
 
         Raises:
-            TopicNotFound: there is no such topic; the message lists near names.
+            TopicNotFound: the topic does not exist; the message lists similar names.
             LedgerFileInvalid: a copy is damaged.
             MetadataInvalid: metadata of the topic is damaged.
-            InvalidInput: no topic name.
-        Cost: O(ledgers of the topic), each with a small read or two.
+            InvalidInput: ``topic`` is not a topic name.
+        Cost: O(ledgers of the topic), each with one or two small reads.
         """
         parts = self.topic_parts(topic)
         return TopicLog(
@@ -134,9 +136,9 @@ class OffloadSource:
         )
 
     def topic_parts(self, topic: str) -> TopicParts:
-        """What is here of a topic, for reading the rest from other sources.
+        """Return the part of a topic that is here; the rest is read from other sources.
 
-        Raises: as :meth:`topic_log`; it is opening a ledger that raises LedgerFileInvalid.
+        Raises: as :meth:`topic_log`; LedgerFileInvalid is raised only when a ledger is opened.
         """
         if self.catalogue is None:
             name = TopicName.parse(topic)
@@ -160,7 +162,7 @@ class OffloadSource:
         )
 
     def compacted_log(self, topic: str) -> CompactedLog | None:
-        """None: compacted ledgers are not offloaded.
+        """Return None: compacted ledgers are not offloaded.
 
         Raises: as :meth:`topic_parts`.
         """
@@ -203,7 +205,7 @@ class OffloadSource:
         return lambda: self.store.open(name, copy.ledger_id, copy.uuids, entry_count=None)
 
     def _find(self) -> Mapping[TopicName, Sequence[FoundLedger]]:
-        """What is there, looked up once."""
+        """Return the ledgers in the storage; they are searched once."""
         if self._found is None:
             self._found = self.store.find()
         return self._found

@@ -1,4 +1,4 @@
-"""The blocks that were inflated last, so that looking around in a ledger does not inflate them each time."""
+"""Cache of the blocks that were inflated last, so that repeated reads in a ledger do not inflate them each time."""
 
 from collections import OrderedDict
 from typing import Final
@@ -10,7 +10,10 @@ _ROW_BYTES: Final = 16
 
 
 class RecentRows:
-    """Rows by file and offset, up to a number of bytes; the oldest go first. One for all ledgers of a source."""
+    """Cache of rows by file and offset, shared by all ledgers of a source.
+
+    Its size in bytes is limited; the least recently used rows are removed first.
+    """
 
     def __init__(self, bytes_max: int = _RECENT_BYTES) -> None:
         self._bytes_max = bytes_max
@@ -18,18 +21,18 @@ class RecentRows:
         self._rows: OrderedDict[tuple[str, int], EntryRows] = OrderedDict()
 
     def __reduce__(self) -> tuple[type["RecentRows"], tuple[int]]:
-        """Another process begins with nothing."""
+        """Pickle only the limit: the cache is empty in another process."""
         return RecentRows, (self._bytes_max,)
 
     def get(self, file: str, offset: int) -> EntryRows | None:
-        """What was put there, if it is still here."""
+        """Return the rows that were put there; None if they are not cached."""
         rows = self._rows.get((file, offset))
         if rows is not None:
             self._rows.move_to_end((file, offset))
         return rows
 
     def put(self, file: str, offset: int, rows: EntryRows) -> None:
-        """Keep rows; anything larger than all room is not kept."""
+        """Cache rows; rows that are larger than the whole cache are ignored."""
         if _size(rows) > self._bytes_max:
             return
         self._rows[file, offset] = rows

@@ -1,7 +1,8 @@
 """Block-compressed SequenceFiles: ledger entries in ``data``, positions in ``index``.
 
 A block is -1, the sync mark, the number of records, then four zlib streams, each behind its length: the lengths of the
-keys, the keys, the lengths of the values, the values. Each stream has a checksum of its own, the framing has none.
+keys, the keys, the lengths of the values, the values. Each stream has its own checksum; the bytes around the streams
+have none.
 """
 
 from collections.abc import Iterator
@@ -22,32 +23,32 @@ from delayed_tracker.ledger.offload.sequence_file import ESCAPE, SequenceHeader,
 _VINT_BYTES_MAX: Final = 5
 _KEY_BYTES: Final = 8
 _RECORDS_MAX: Final = 1 << 24
-"""Blocks are cut at about a megabyte; one that claims more records than this is damaged."""
+"""Most records of a block. Blocks are cut at about a megabyte, so a block that claims more records is damaged."""
 
 
 class BlockInvalid(Exception):
-    """What lies at an offset is no block, or one that contradicts itself."""
+    """No block begins at this offset, or the block contradicts itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Where the parts of a block lie in the file."""
+    """Offsets of a block and its parts in the file."""
 
     offset: int
     count: int
-    """Records, as the block's beginning says."""
+    """Number of records, as the block's beginning states it."""
     streams: tuple[tuple[int, int], ...]
     """Start and end of the key lengths, keys, value lengths, values."""
 
     @property
     def end(self) -> int:
-        """Where the next block begins."""
+        """Offset at which the next block begins."""
         return self.streams[-1][1]
 
 
 @dataclass(frozen=True, slots=True)
 class BlockRecords:
-    """What a block holds."""
+    """Content of a block."""
 
     keys: Int64Array
     value_lengths: Int64Array
@@ -55,7 +56,7 @@ class BlockRecords:
 
 
 class SequenceBlocks:
-    """Walks one file."""
+    """Reader of the blocks of one file."""
 
     def __init__(self, file: LocalFile, header: SequenceHeader, recent: RecentRows | None = None) -> None:
         self._file = file
@@ -65,20 +66,20 @@ class SequenceBlocks:
     def walk(
         self, at: int, key: int | None, *, first: int, last: int, piece_bytes: int
     ) -> Iterator[EntryRows | Damage]:
-        """Rows of keys up to ``last``, block by block.
+        """Yield rows of keys up to ``last``, block by block.
 
         Args:
-            at: where a block begins.
-            key: its first; None takes what it says.
-            first: blocks that end before it are not inflated.
-            last: where to stop.
-            piece_bytes: how much to read at once; more where one block is larger.
+            at: the offset at which a block begins.
+            key: the block's first key; None takes it from the block.
+            first: blocks that end before this key are not inflated.
+            last: the key at which to stop.
+            piece_bytes: bytes to read at once; more if one block is larger.
         """
         for found in self._placed(at, key, first=first, last=last, piece_bytes=piece_bytes):
             yield found if isinstance(found, Damage) else found[1]
 
     def locate(self, at: int, key: int | None, wanted: int, *, piece_bytes: int) -> int | None:
-        """Where the block begins that has a key; None when damage hides it. Arguments as for :meth:`walk`."""
+        """Return the offset of the block that has a key; None if damage hides it. Arguments as for :meth:`walk`."""
         for found in self._placed(at, key, first=wanted, last=wanted, piece_bytes=piece_bytes):
             if not isinstance(found, Damage) and found[1].first <= wanted <= found[1].last:
                 return found[0]
@@ -87,7 +88,7 @@ class SequenceBlocks:
     def _placed(
         self, at: int, key: int | None, *, first: int, last: int, piece_bytes: int
     ) -> Iterator[tuple[int, EntryRows] | Damage]:
-        """What :meth:`walk` finds, rows with the offset of their block."""
+        """Yield the results of :meth:`walk`; rows come with the offset of their block."""
         ahead = ReadAhead(self._file, piece_bytes)
         while at < self._file.size_bytes and (key is None or key <= last):
             try:
@@ -113,10 +114,10 @@ class SequenceBlocks:
             key = rows.last + 1
 
     def block_at(self, ahead: ReadAhead, at: int) -> Block:
-        """The parts of the block at an offset.
+        """Read the offsets of the parts of the block at an offset.
 
         Raises:
-            BlockInvalid: there is none, or the file does not have all of it.
+            BlockInvalid: no block begins there, or the file does not contain all of it.
         """
         mark = len(self._sync_mark)
         piece = ahead.piece(at, at + mark + _VINT_BYTES_MAX)
@@ -137,10 +138,10 @@ class SequenceBlocks:
         return Block(piece.base + start, count, tuple(streams))
 
     def records(self, ahead: ReadAhead, block: Block) -> BlockRecords:
-        """Everything that a block holds.
+        """Read and inflate all parts of a block.
 
         Raises:
-            BlockInvalid: its parts do not fit each other, or a checksum of the file does not fit.
+            BlockInvalid: its parts do not match each other, or a checksum of the file does not match.
             CompressedDataInvalid: a part does not inflate.
         """
         piece = ahead.piece(block.offset, block.end)

@@ -1,9 +1,9 @@
-"""The header of Hadoop SequenceFiles, version 6, and how to find one's way again after damage.
+"""The header of Hadoop SequenceFiles, version 6, and the search for the next sync mark after damage.
 
     "SEQ" 06, key class, value class, compressed u8, block-compressed u8, codec if compressed, metadata, sync mark
 
-Texts have their length in front, as a number of variable length; the 16 octets of the sync mark come again every now
-and then behind -1 where a record's length would be.
+Texts have their length in front, as a variable-length number. The 16 bytes of the sync mark are repeated from time to
+time: they follow a -1 in the place of a record's length.
 """
 
 import struct
@@ -29,33 +29,34 @@ _SEARCH_BYTES_MAX: Final = 1 << 20
 
 
 class Compression(Enum):
-    """What is compressed in a SequenceFile."""
+    """Parts of a SequenceFile that are compressed."""
 
     NONE = "none"
     RECORD = "record"
-    """Each value."""
+    """Each value by itself."""
     BLOCK = "block"
     """Keys, values and their lengths of many records together."""
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceHeader:
-    """What the header says."""
+    """Fields of the header."""
 
     compression: Compression
     sync: bytes
     end: int
-    """Where the records begin."""
+    """Offset at which the records begin."""
 
 
 def read_header(file: LocalFile, *, value_class: str) -> SequenceHeader:
-    """The header of a file whose keys are LongWritable.
+    """Read the header of a file whose keys are LongWritable.
 
     Args:
-        file: at its beginning.
-        value_class: what values have to be.
+        file: the file.
+        value_class: the required class of the values.
     Raises:
-        LedgerFileInvalid: no SequenceFile, of another version, of other classes, or of a codec other than zlib.
+        LedgerFileInvalid: the file is not a SequenceFile, or has another version, other classes, or a codec other than
+            zlib.
     """
     piece = file.read(0, _HEADER_BYTES_MAX)
     if piece.buffer[:3] != _MAGIC:
@@ -92,7 +93,7 @@ def read_header(file: LocalFile, *, value_class: str) -> SequenceHeader:
 
 
 def vint(octets: bytes, at: int) -> tuple[int, int] | None:
-    """A length as Hadoop's variable-length number: its value and where it ends; None if it is none or is cut short."""
+    """Decode a length in Hadoop's variable-length format; return value and end, or None if it is invalid or cut."""
     if at >= len(octets):
         return None
     head = octets[at]
@@ -105,12 +106,12 @@ def vint(octets: bytes, at: int) -> tuple[int, int] | None:
 
 
 def next_sync(file: LocalFile, mark: bytes, start: int) -> int | None:
-    """Where the first sync mark at or behind ``start`` begins; None when there is none. O(bytes looked through).
+    """Return the offset of the first sync mark at or behind ``start``; None if there is none. O(bytes read).
 
     Args:
-        file: any.
-        mark: -1 and the 16 octets of the header.
-        start: where to begin looking.
+        file: any file.
+        mark: -1 and the 16 bytes of the header.
+        start: the offset at which the search begins.
     """
     at, size = start, _SEARCH_BYTES
     while at + len(mark) <= file.size_bytes:
@@ -124,7 +125,7 @@ def next_sync(file: LocalFile, mark: bytes, start: int) -> int | None:
 
 
 class _HeaderFields:
-    """Takes one field after the other."""
+    """Reader of adjacent fields."""
 
     def __init__(self, name: str, piece: Piece) -> None:
         self._name = name

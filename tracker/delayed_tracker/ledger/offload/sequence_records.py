@@ -1,7 +1,7 @@
-"""Ledger entries in SequenceFiles of single records: not compressed, or each value for itself.
+"""Ledger entries in SequenceFiles of single records, uncompressed or with each value compressed by itself.
 
-A record is its length i32, the key length i32, the key i64, the value. Keys follow one another without a gap, which is
-how damage shows that left the lengths intact; damaged lengths make us go on at the next sync mark.
+A record is its length i32, the key length i32, the key i64, the value. Keys are consecutive, which reveals damage that
+does not affect the lengths. After a damaged length, reading continues at the next sync mark.
 """
 
 import struct
@@ -23,11 +23,11 @@ _LENGTH_BYTES: Final = 4
 _EMPTY_VALUE: Final = bytes(_LENGTH_BYTES)
 _COMPRESSED_PIECE_BYTES_MAX: Final = 1 << 18
 _INFLATED_BYTES_MAX: Final = 16 << 20
-"""Held inflated at once, or one entry if it is larger: the values of one piece could grow a thousandfold."""
+"""Most bytes held inflated at once, or one larger entry: a piece could inflate to a thousand times its size."""
 
 
 class SequenceRecords:
-    """Walks one file."""
+    """Reader of the records of one file."""
 
     def __init__(self, file: LocalFile, header: SequenceHeader) -> None:
         self._file = file
@@ -37,14 +37,14 @@ class SequenceRecords:
         self._value_at = _RECORD.size + (_LENGTH_BYTES if self._framed else 0)
 
     def walk(self, at: int, key: int, *, first: int, last: int, piece_bytes: int) -> Iterator[EntryRows | Damage]:
-        """Rows of keys up to ``last``, in pieces.
+        """Yield rows of keys up to ``last``, in pieces.
 
         Args:
-            at: where a record begins, or a sync mark in front of one.
-            key: of that record.
-            first: values of lower keys are not looked at.
-            last: where to stop.
-            piece_bytes: how much to read at once; more where one record is larger.
+            at: the offset at which a record begins, or a sync mark in front of one.
+            key: the key of that record.
+            first: values of lower keys are not decoded.
+            last: the key at which to stop.
+            piece_bytes: bytes to read at once; more if one record is larger.
         """
         if not self._framed:
             piece_bytes = min(piece_bytes, _COMPRESSED_PIECE_BYTES_MAX)
@@ -56,7 +56,7 @@ class SequenceRecords:
                 yield from self._values(piece, rows.within(first, last))
 
     def positions(self, at: int, key: int, last: int, *, every: int, piece_bytes: int) -> Iterator[tuple[int, int]]:
-        """(key, offset) of about every n-th record up to ``last``, for a file without an index. O(bytes)."""
+        """Yield (key, offset) of about every n-th record up to ``last``, for a file without an index. O(bytes)."""
         for found in self._records(at, key, last, piece_bytes):
             if not isinstance(found, Damage):
                 piece, rows = found
@@ -64,11 +64,11 @@ class SequenceRecords:
                     yield rows.first + row, piece.base + int(rows.start[row]) - self._value_at
 
     def locate(self, at: int, key: int, wanted: int, *, piece_bytes: int) -> int | None:
-        """Where the record of a key begins, or a sync mark in front of it; None when damage hides it.
+        """Return the offset of the record of a key, or of a sync mark in front of it; None if damage hides it.
 
         Args:
             at: as for :meth:`walk`.
-            key: of the record there.
+            key: the key of the record at ``at``.
             wanted: that key or a higher one.
             piece_bytes: as for :meth:`walk`.
         """
@@ -103,7 +103,7 @@ class SequenceRecords:
                 yield damage
 
     def _record_bytes(self, piece: Piece, at: int) -> int | None:
-        """How much to read so that the record at ``at`` is whole; None if the file does not have it whole."""
+        """Return how many bytes contain the whole record at ``at``; None if the file does not contain all of it."""
         left = self._file.size_bytes - at
         length = piece.buffer[at - piece.base :][:_LENGTH_BYTES]
         if length == ESCAPE or len(length) < _LENGTH_BYTES:
@@ -113,7 +113,7 @@ class SequenceRecords:
         return needed if needed <= min(left, VALUE_BYTES_MAX) else None
 
     def _values(self, piece: Piece, rows: EntryRows) -> Iterator[EntryRows | Damage]:
-        """The rows with their entries; damage where there is any."""
+        """Yield the rows with their entries, and the damage in between."""
         if not len(rows):
             return
         while not self._framed and len(rows):
@@ -123,7 +123,7 @@ class SequenceRecords:
         yield from without(rows, self._checksum_damage(piece, rows, len(rows)))
 
     def _checksum_damage(self, piece: Piece, rows: EntryRows, count: int) -> dict[int, Damage]:
-        """Of the first ``count`` rows those in a chunk whose checksum does not fit."""
+        """Return the damage of those of the first ``count`` rows that lie in a chunk with a wrong checksum, by row."""
         bad: dict[int, Damage] = {}
         if not len(piece.damaged):
             return bad
@@ -136,7 +136,7 @@ class SequenceRecords:
         return bad
 
     def _inflated(self, piece: Piece, rows: EntryRows) -> tuple[EntryRows, dict[int, Damage]]:
-        """The first rows over one buffer of inflated entries, and those of them that do not inflate."""
+        """Inflate the first rows into one buffer; return them, and the damage of rows that do not inflate, by row."""
         stored, bad = piece.buffer, {}
         streams = [stored[start:end] for start, end in zip(rows.start.tolist(), rows.end.tolist(), strict=True)]
         values, damaged = inflate_some(streams, _INFLATED_BYTES_MAX)
@@ -157,7 +157,7 @@ class SequenceRecords:
         return EntryRows(buffer, rows.first, start, end), bad
 
     def _resume(self, at: int, key: int) -> tuple[Damage, int, int]:
-        """Where to go on, and with which key, after something else than the record of ``key`` at ``at``."""
+        """Return damage, offset and key: the place to continue if the record of ``key`` is not at ``at``."""
         here = self._record_at(at)
         if here is not None:
             found, end = here
@@ -181,7 +181,7 @@ class SequenceRecords:
         return damage, self._file.size_bytes, key
 
     def _record_at(self, at: int) -> tuple[int, int] | None:
-        """Key and end of the record at ``at``, or behind a sync mark there; None when there is no whole one."""
+        """Return key and end of the record at ``at``, or behind a sync mark there; None if it is not whole."""
         piece = self._file.read(at, at + _SYNC_SIZE + self._value_at)
         octets = piece.buffer[at - piece.base :]
         while octets.startswith(self._sync_mark):
@@ -204,7 +204,7 @@ class SequenceRecords:
 
 
 def _framed(values: Sequence[bytes]) -> tuple[bytes, Int64Array, Int64Array, int]:
-    """Values behind one another, bounds of the entries in them, and how many are right before one that is not."""
+    """Join values; return the buffer, starts and ends of the entries, and the number of leading correct values."""
     buffer = b"".join(values)
     lengths = np.fromiter(map(len, values), np.int64, len(values))
     return buffer, *framed_values(np.frombuffer(buffer, np.uint8), lengths)

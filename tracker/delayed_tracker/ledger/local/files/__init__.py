@@ -1,5 +1,5 @@
-"""Files of local ledgers: names, bytes, locks.
+"""Files of local ledgers: names, formats, locks.
 
-Takes records and metadata, gives durable files.
-Open ``layout.py`` first, then ``records.py``.
+Takes records and metadata and makes durable files.
+Read ``layout.py`` first, then ``records.py``.
 """

@@ -1,4 +1,4 @@
-"""Small files that are read whole: a magic, a version, and a checksum over everything.
+"""Small files that are read as a whole: a magic number, a version, and a checksum over all bytes.
 
 magic 4 bytes || version u32 || body size u32 || crc32c u32 of the twelve bytes before it and the body || body
 """
@@ -18,16 +18,16 @@ OVERHEAD_BYTES: Final = _HEADER.size + _CRC.size
 
 
 def encode(magic: bytes, body: bytes) -> bytes:
-    """The content of a file of the current version."""
+    """Return the content of a file of the current version."""
     header = _HEADER.pack(magic, _VERSION, len(body))
     return header + _CRC.pack(google_crc32c.value(header + body)) + body
 
 
 def decode(magic: bytes, content: bytes, path: Path) -> bytes:
-    """The body of a file.
+    """Return the body of a file.
 
     Raises:
-        MetadataInvalid: it is another kind of file, of a newer version, or damaged; names the file.
+        MetadataInvalid: the file is of another kind, of another version, or damaged; the message names it.
     """
     if len(content) < OVERHEAD_BYTES or not content.startswith(magic):
         raise MetadataInvalid(f"{path} is cut short or no such file: it does not start with {magic.decode()}")

@@ -1,7 +1,7 @@
-"""The file that tells readers how far the open ledger is durable, written over after every sync.
+"""The file with the end of the open ledger's durable part, for readers. It is overwritten after every sync.
 
-It is not synced: while the machine runs, everybody sees what was written; after a power cut the log tells as much, and at
-worst the file is behind.
+The file is not synced: as long as the machine runs, all processes see what was written. After a power failure the log
+has the same information, and at worst the file is out of date.
 """
 
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ _NO_LEDGER = Position(-1, -1)
 
 @dataclass(frozen=True, slots=True)
 class ConfirmedFile:
-    """The file, open for writing."""
+    """The ``confirmed`` file, open for writing."""
 
     file: OpenFile
     disk: Disk
 
     @classmethod
     def open(cls, directory: TopicDirectory, disk: Disk) -> "ConfirmedFile":
-        """Open it, or make it, with space on disk for what will be written.
+        """Open the file, or create it with the size that it keeps.
 
         Raises:
-            OSError: it cannot be made.
+            OSError: the file cannot be created.
         """
         if directory.confirmed.exists():
             return cls(disk.open(directory.confirmed), disk)
@@ -36,10 +36,10 @@ class ConfirmedFile:
         return cls(disk.open(directory.confirmed), disk)
 
     def write(self, confirmed: Confirmed) -> None:
-        """Say how far a ledger is durable.
+        """Write the end of a ledger's durable part.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the file cannot be written.
         """
         self.disk.write(self.file, confirmed.encode(), 0)
 

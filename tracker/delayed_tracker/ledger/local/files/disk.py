@@ -1,7 +1,7 @@
-"""What local ledgers do to files, one step at a time: the seam at which tests cut the power or fill the disk.
+"""File operations of local ledgers, one step at a time. Tests replace :class:`Disk` to cut the power or fill the disk.
 
-A step is what a crash cannot divide, or may: a write may reach the disk in part or not at all until the file is synced,
-a new, renamed or removed name may be lost until its directory is synced.
+After a crash, a step may be done in part: until the file is synced, a write may be on disk in part or not at all; until
+the directory is synced, a new, renamed or removed name may be lost.
 """
 
 import os
@@ -13,25 +13,25 @@ from delayed_tracker.core.values.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """A file that is open for reading and writing."""
+    """File that is open for reading and writing."""
 
     path: Path
     descriptor: int
 
 
 class Disk:
-    """The file system. Every method raises ``OSError`` as the system does."""
+    """The real file system. Every method raises ``OSError`` as the operating system does."""
 
     def create(self, path: Path) -> OpenFile:
-        """Open a file, empty; one that is there loses what it had."""
+        """Open an empty file; an existing file loses its content."""
         return OpenFile(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
 
     def open(self, path: Path) -> OpenFile:
-        """Open a file that is there."""
+        """Open an existing file."""
         return OpenFile(path, os.open(path, os.O_RDWR | os.O_CLOEXEC))
 
     def write(self, file: OpenFile, content: bytes | memoryview, offset: int) -> None:
-        """Put bytes at an offset, all of them."""
+        """Write all bytes at an offset."""
         rest = memoryview(content)
         while rest:
             written = os.pwrite(file.descriptor, rest, offset)
@@ -42,23 +42,23 @@ class Disk:
         os.fdatasync(file.descriptor)
 
     def truncate(self, file: OpenFile, size: int) -> None:
-        """Cut off what is behind ``size``."""
+        """Cut the file off at ``size`` bytes."""
         os.ftruncate(file.descriptor, size)
 
     def close(self, file: OpenFile) -> None:
-        """Close a file; says nothing about durability."""
+        """Close a file; this does not make it durable."""
         os.close(file.descriptor)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Give a file the name of another, which is gone then."""
+        """Rename a file; a file that has the target name is replaced."""
         source.replace(target)
 
     def remove(self, path: Path) -> None:
-        """Remove a file; no error if it is gone."""
+        """Remove a file; it is no error if the file does not exist."""
         path.unlink(missing_ok=True)
 
     def make_directory(self, path: Path) -> None:
-        """Make a directory, unless it is there."""
+        """Make a directory, unless it exists."""
         path.mkdir(exist_ok=True)
 
     def sync_directory(self, path: Path) -> None:
@@ -70,7 +70,7 @@ class Disk:
             os.close(descriptor)
 
     def replace(self, path: Path, content: bytes) -> None:
-        """Put a whole file in place of another, so that a crash leaves one or the other."""
+        """Replace a whole file, so that a crash leaves either the old or the new content."""
         fresh = path.with_name(path.name + ".new")
         file = self.create(fresh)
         try:
@@ -83,11 +83,13 @@ class Disk:
 
 
 def make_durably(path: Path, disk: Disk) -> None:
-    """Make a directory, and its name durable, if it alone is missing: more than one missing level is a mistyped path.
+    """Make a directory and make its name durable, unless it exists. Its parent must exist.
+
+    If more than one level is missing, the path is probably mistyped.
 
     Raises:
-        InvalidInput: the directory above is missing, or a file has the name.
-        OSError: it cannot be made.
+        InvalidInput: the parent is missing, or a file has this name.
+        OSError: the directory cannot be made.
     """
     if path.is_dir():
         return

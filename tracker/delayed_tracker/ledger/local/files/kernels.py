@@ -1,6 +1,7 @@
-"""The local ledgers' compiled kernels: entries to records.
+"""Compiled kernels of the local ledgers: encode entries as records.
 
-:mod:`delayed_tracker.core.kernels.jit` has the rules for writing one; :mod:`delayed_tracker.ledger.local.files.records` says what the bytes mean.
+:mod:`delayed_tracker.core.kernels.jit` has the rules for kernels. :mod:`delayed_tracker.ledger.local.files.records`
+explains the format.
 """
 
 from typing import Final
@@ -16,7 +17,7 @@ UInt8Array = NDArray[np.uint8]
 Int = int | np.int64
 
 RECORD_HEADER_BYTES: Final = 40
-"""Everything in front of a record's payload."""
+"""Bytes in front of a record's payload."""
 _SIZE_BYTES: Final = 4
 _FRAME_BYTES_MAX: Final = 6 + 2 * (1 + 10)
 
@@ -25,7 +26,7 @@ KERNELS: Final = Kernels()
 
 @register_jitable
 def _put_big(octets: UInt8Array, at: Int, value: Int, size: Int) -> Int:
-    """Write a number, highest octet first."""
+    """Write a number, highest byte first; return the offset behind it."""
     for place in range(size):
         octets[at + place] = (np.int64(value) >> (8 * (size - 1 - place))) & 0xFF
     return at + size
@@ -34,7 +35,7 @@ def _put_big(octets: UInt8Array, at: Int, value: Int, size: Int) -> Int:
 @register_jitable
 def _put_varint(octets: UInt8Array, at: Int, value: Int) -> Int:
     rest = np.int64(value)
-    # A negative number is the unsigned one of the same 64 bits.
+    # A negative number is encoded as the unsigned number with the same 64 bits.
     if rest < 0:
         for _ in range(9):
             octets[at] = (rest & 0x7F) | 0x80
@@ -54,9 +55,9 @@ def _put_varint(octets: UInt8Array, at: Int, value: Int) -> Int:
 def encode_frames(
     stamped: Int64Array, has_timestamp: Int, timestamp: Int64Array, has_index: Int, index: Int64Array
 ) -> tuple[UInt8Array, Int64Array]:
-    """Broker frames one behind the other, and where each ends.
+    """Encode broker frames one after another; return the bytes and the end of each frame.
 
-    ``stamped`` tells which rows have a frame; the columns have a row for each of those only.
+    ``stamped`` marks the rows that get a frame; the other columns have a row for each of those only.
     """
     octets = np.empty(_FRAME_BYTES_MAX * len(stamped), np.uint8)
     ends = np.empty(len(stamped), np.int64)
@@ -92,9 +93,9 @@ def encode_records(  # noqa: PLR0917  # kernels take columns by position
     last_add_confirmed: Int,
     length: Int,
 ) -> tuple[UInt8Array, Int64Array]:
-    """Records one behind the other, each payload behind its frame, with no checksum yet; and where each record ends.
+    """Encode records one after another, each payload behind its frame, without checksums; return the bytes and ends.
 
-    ``length`` is what the ledger's payloads have together before the first of these.
+    ``length`` is the number of payload bytes in the ledger before the first of these.
     """
     count = len(starts)
     total: Int = len(frames)
@@ -114,7 +115,7 @@ def encode_records(  # noqa: PLR0917  # kernels take columns by position
         _put_big(records, at + 20, last_add_confirmed, 8)
         _put_big(records, at + 28, length, 8)
         target = at + RECORD_HEADER_BYTES
-        # Unsigned places are six times as fast as slices.
+        # Unsigned indexes are six times as fast as slices.
         for place in range(frame_end - frame_start):
             records[np.uintp(target + place)] = frames[np.uintp(frame_start + place)]
         target += frame_end - frame_start

@@ -1,15 +1,15 @@
-"""Where things are in a directory of local ledgers.
+"""Paths in a directory of local ledgers.
 
-    DIR/ids                           the next ledger id; ids.lock while one is taken
+    DIR/ids                           the next ledger id; ids.lock is held while one is taken
     DIR/topics/NAME/metadata          the topic's ledgers, properties and end, replaced as a whole
     DIR/topics/NAME/lock              held by the topic's writer
-    DIR/topics/NAME/confirmed         the last durable entry, written over and over
+    DIR/topics/NAME/confirmed         the last durable entry, overwritten again and again
     DIR/topics/NAME/HEX.log           one ledger's entries; HEX is its id
     DIR/topics/NAME/HEX.index         where each of its records ends; made again from the log when it is wrong
-    DIR/topics/NAME/compacted/        a compacted ledger, the metadata that names it, and the lock of whoever compacts
+    DIR/topics/NAME/compacted/        a compacted ledger, the metadata that names it, and the lock of the compaction
 
-NAME is the managed ledger's name with every slash encoded, so that any topic name is one harmless directory name. A name
-too long for that is cut and has its hash behind ``~``, a character that encoded names never have.
+NAME is the managed ledger's name with every slash encoded, so that any topic name is one safe directory name. A name
+that is too long is cut, and its hash is appended behind ``~``, a character that encoded names never contain.
 """
 
 import hashlib
@@ -34,34 +34,34 @@ class TopicDirectory:
 
     @property
     def metadata(self) -> Path:
-        """What the topic consists of."""
+        """File with the topic's ledgers, properties and termination."""
         return self.path / "metadata"
 
     @property
     def lock(self) -> Path:
-        """Held by the writer."""
+        """Lock file, held by the writer."""
         return self.path / "lock"
 
     @property
     def confirmed(self) -> Path:
-        """How far the open ledger is durable."""
+        """File with the end of the open ledger's durable part."""
         return self.path / "confirmed"
 
     def log(self, ledger_id: int) -> Path:
-        """A ledger's entries."""
+        """Return the path of a ledger's entries."""
         return self.path / f"{ledger_id:x}.log"
 
     def index(self, ledger_id: int) -> Path:
-        """Where the records of a ledger end."""
+        """Return the path of a ledger's index: the ends of its records."""
         return self.path / f"{ledger_id:x}.index"
 
     @property
     def compacted(self) -> "TopicDirectory":
-        """What compaction leaves."""
+        """Directory of the compacted ledger."""
         return TopicDirectory(self.path / "compacted")
 
     def ledger_ids(self) -> list[int]:
-        """Ids of all ledgers that have a log, listed in the metadata or not, ascending."""
+        """Return the ids of all ledgers that have a log, listed in the metadata or not, ascending."""
         if not self.path.is_dir():
             return []
         found = (_LOG_NAME.fullmatch(file.name) for file in self.path.iterdir())
@@ -76,31 +76,31 @@ class LedgerDirectory:
 
     @property
     def topics_path(self) -> Path:
-        """The directory above those of the topics."""
+        """Parent of the topics' directories."""
         return self.root / "topics"
 
     @property
     def ids(self) -> Path:
-        """The next ledger id."""
+        """File with the next ledger id."""
         return self.root / "ids"
 
     @property
     def ids_lock(self) -> Path:
-        """Held while an id is taken."""
+        """Lock file, held while an id is taken."""
         return self.root / "ids.lock"
 
     def topic(self, name: TopicName) -> TopicDirectory:
-        """Where a topic's files are, whether there are any or not."""
+        """Return the directory of a topic's files, existing or not."""
         return TopicDirectory(self.topics_path / directory_name(name))
 
     def topic_directories(self) -> Iterator[TopicDirectory]:
-        """All directories of topics, in no particular order."""
+        """Yield the directories of all topics, in no particular order."""
         if self.topics_path.is_dir():
             yield from (TopicDirectory(path) for path in self.topics_path.iterdir() if path.is_dir())
 
 
 def directory_name(name: TopicName) -> str:
-    """What a topic's directory is called."""
+    """Return the name of a topic's directory."""
     encoded = encode_name(name.managed_ledger)
     if len(encoded) <= _NAME_BYTES_MAX:
         return encoded
@@ -109,5 +109,5 @@ def directory_name(name: TopicName) -> str:
 
 
 def topic_of_directory(name: str) -> TopicName | None:
-    """The topic whose directory has this name; None when the name does not tell."""
+    """Return the topic of a directory with this name; None if the name was cut and does not contain it."""
     return None if _HASH_MARK in name else TopicName.of_managed_ledger(decode_name(name))

@@ -1,7 +1,7 @@
-"""Locks on files, which the kernel releases even at kill -9.
+"""Locks on files. The kernel releases them when a process ends, even after kill -9.
 
-A lock belongs to an open file, not to a process, so that one process cannot open a topic twice either. Lock files stay:
-removing one would let two openers lock two files of the same name.
+A lock belongs to an open file, not to a process, so a process cannot open a topic twice either. Lock files are never
+removed: otherwise two openers could lock two different files of the same name.
 """
 
 import fcntl
@@ -15,21 +15,21 @@ from delayed_tracker.ledger.local.errors import LedgerInUse
 
 
 class FileLock:
-    """An exclusive hold on a file, from :meth:`acquire` to :meth:`release`."""
+    """Exclusive lock on a file, held from :meth:`acquire` to :meth:`release`."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     @classmethod
     def acquire(cls, path: Path, what: str) -> Self:
-        """Hold the lock.
+        """Take the lock without waiting.
 
         Args:
-            path: of the lock file, which is created.
-            what: what the lock is for, for the error.
+            path: the lock file; it is created if it is missing.
+            what: the locked thing, for the error message.
         Raises:
-            LedgerInUse: somebody has it; the message names the process.
-            OSError: the lock file cannot be created, or the file system has no locks.
+            LedgerInUse: the lock is held already; the message names the process.
+            OSError: the lock file cannot be created, or the file system does not support locks.
         """
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -47,13 +47,13 @@ class FileLock:
         return cls(descriptor)
 
     def release(self) -> None:
-        """Let the next one in; called once."""
+        """Release the lock; must be called only once."""
         os.close(self._descriptor)
 
 
 @contextmanager
 def waiting_lock(path: Path) -> Iterator[None]:
-    """Hold a lock that nobody keeps for long, waiting for it."""
+    """Wait for a lock that is held for short times only, and hold it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

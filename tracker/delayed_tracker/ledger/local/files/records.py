@@ -1,16 +1,16 @@
-"""A local ledger's log: the bytes of its entries.
+"""The log of a local ledger: the format of its entries.
 
-A log is a BookKeeper entry log that holds one ledger: a header of 1,024 bytes, then for each entry a record, which is a
+A log is a BookKeeper entry log with one ledger: a header of 1,024 bytes, then one record for each entry. A record is a
 size and the body that a BookKeeper client sends, with a CRC32C digest:
 
     size i32 || ledger id i64 || entry id i64 || last add confirmed i64 || length i64 || crc32c u32 || payload
 
-Big-endian; the checksum covers the four numbers before it and the payload. So whatever reads a bookie's
-disk reads these, too. A record tells which entries were durable when it was written ("last add confirmed"), which in turn
-tells a torn end from damage.
+Numbers are big-endian. The checksum covers the four numbers before it and the payload. Programs that read a bookie's
+disk can therefore read these logs, too. Each record contains the last entry that was durable when the record was
+written ("last add confirmed"). This number distinguishes a torn end from damage.
 
-The index beside a log holds the end of each entry's record, little-endian i64. Nobody trusts it: a record says itself
-which entry it is. An entry that ends where the one before it ends has no record.
+The index beside a log holds the end of each entry's record, little-endian i64. The index is only a hint, because each
+record contains its own entry id. An entry that ends where the previous one ends has no record.
 """
 
 import os
@@ -34,7 +34,7 @@ from delayed_tracker.ledger.metadata.digest import BODY_HEADER
 
 LOG_HEADER: Final = struct.pack(">4siqi", b"BKLO", 1, 0, 0).ljust(HEADER_BYTES, b"\0")
 ENTRY_BYTES_MAX: Final = 256 << 20
-"""Of one entry with its frame: far above what any broker takes, and low enough for a damaged size to do no harm."""
+"""Largest entry with its frame: far above every broker's limit, and low enough that a damaged size does no harm."""
 INDEX_ROW_BYTES: Final = 8
 
 _MAGIC_BYTES: Final = 8
@@ -47,7 +47,7 @@ _SIZE: Final = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class Payloads:
-    """Entries about to be stored: row i is ``buffer[start[i]:end[i]]``."""
+    """Entries to store: row i is ``buffer[start[i]:end[i]]``."""
 
     buffer: bytes
     start: Int64Array
@@ -57,31 +57,31 @@ class Payloads:
         return len(self.start)
 
     def take(self, rows: slice) -> "Payloads":
-        """Some of the rows."""
+        """Return some of the rows."""
         return Payloads(self.buffer, self.start[rows], self.end[rows])
 
     @classmethod
     def of(cls, payloads: Sequence[bytes]) -> "Payloads":
-        """Entries laid one behind the other. O(bytes)."""
+        """Join entries into one buffer. O(bytes)."""
         ends = np.cumsum(np.fromiter(map(len, payloads), np.int64, len(payloads)), dtype=np.int64)
         return cls(b"".join(payloads), np.concatenate([np.zeros(1, np.int64), ends])[:-1], ends)
 
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Broker frames for entries, a row for each; empty where an entry gets none."""
+    """Broker frames, one row for each entry; a row is empty if its entry gets no frame."""
 
     octets: kernels.UInt8Array
     end: Int64Array
 
     @classmethod
     def none(cls, row_count: int) -> "Frames":
-        """No frame for any of so many entries."""
+        """Return empty frames for ``row_count`` entries."""
         return cls(np.empty(0, np.uint8), np.zeros(row_count, np.int64))
 
     @classmethod
     def of(cls, metadata: BrokerMetadataColumns, stamped: BoolArray) -> "Frames":
-        """A frame for each row of ``stamped``; the metadata has a row for each of those only."""
+        """Encode a frame for each row that is set in ``stamped``; the metadata has rows for those only."""
         nothing = np.empty(0, np.int64)
         timestamp, index = metadata.broker_timestamp_ms, metadata.index
         octets, end = kernels.encode_frames(
@@ -103,13 +103,13 @@ def encode_records(
     last_add_confirmed: int,
     length: int,
 ) -> tuple[memoryview, Int64Array]:
-    """The records of entries, and where each ends behind the first one's start.
+    """Encode entries as records; return the bytes, and the end of each record relative to the start of the first.
 
     Args:
-        payloads: what the clients sent.
-        frames: what comes in front of each.
-        ledger_id: where they are stored.
-        entry_ids: ascending.
+        payloads: the entries as the clients sent them.
+        frames: the broker metadata in front of each entry.
+        ledger_id: the ledger that stores the entries.
+        entry_ids: the ids of the entries, ascending.
         last_add_confirmed: the ledger's last durable entry.
         length: bytes of all entries of the ledger before these.
     """
@@ -134,18 +134,18 @@ def encode_records(
 def check_records(
     octets: bytes, starts: Int64Array, ends: Int64Array, *, ledger_id: int, first_entry_id: int
 ) -> BoolArray:
-    """For each record whether it is whole, ends where it should, and is that of its ledger and entry.
+    """Check, for each record, that it is whole, ends at the given place and has the given ledger id and entry id.
 
     Args:
-        octets: holds the records.
-        starts: where each should start in it, 0 or more.
-        ends: where each should end; may be anywhere behind the start.
-        ledger_id: of all of them.
-        first_entry_id: of the first; each other one is one higher.
+        octets: the bytes that contain the records.
+        starts: the expected start of each record in ``octets``, 0 or more.
+        ends: the expected end of each record; any place behind its start.
+        ledger_id: the ledger id of all records.
+        first_entry_id: the entry id of the first record; it grows by one with each record.
     """
     content = np.frombuffer(octets, np.uint8)
     (offset, body_size, ledger, entry_id, _, _), _ = log_kernels.walk_log(content, 0, len(starts), False)
-    # All is well nearly always, and that is seen at half the cost.
+    # Nearly always all records are good, and this check costs half as much.
     if (
         len(offset) == len(starts)
         and (offset == starts).all()
@@ -169,16 +169,16 @@ def check_records(
 
 
 def walk_records(octets: bytes, *, ledger_id: int, next_entry_id: int) -> tuple[Int64Array, Int64Array]:
-    """The whole records of a ledger from the start on, one behind the other, as long as entry ids ascend.
+    """Find the ledger's whole records from the start of ``octets`` on, adjacent and with ascending entry ids.
 
-    Returns: for each where it ends, and its entry id.
+    Returns: for each record its end and its entry id.
     """
     content = np.frombuffer(octets, np.uint8)
     rows, _ = log_kernels.walk_log(content, 0, len(octets) // RECORD_HEADER_BYTES, False)
     offset, body_size, ledger, entry_id, _, _ = rows
     ends = offset + RECORD_SIZE_BYTES + body_size
     follows = (ledger == ledger_id) & (body_size >= RECORD_HEADER_BYTES - RECORD_SIZE_BYTES)
-    # The walk crosses what looks like padding; here there is none.
+    # The walk skips bytes that look like padding, but local logs have no padding.
     follows &= offset == np.concatenate([np.zeros(1, np.int64), ends])[:-1]
     follows &= entry_id > np.concatenate([np.full(1, next_entry_id - 1), entry_id])[:-1]
     count = _leading(follows)
@@ -193,13 +193,13 @@ def _digests_fit(content: kernels.UInt8Array, starts: Int64Array, ends: Int64Arr
 
 
 def _leading(holds: BoolArray) -> int:
-    """How many come before the first that does not hold."""
+    """Return the number of leading True values."""
     return len(holds) if holds.all() else int(np.argmin(holds))
 
 
 @dataclass(frozen=True, slots=True)
 class RecordNumbers:
-    """What a record says in front of its payload; nothing of it is checked."""
+    """Numbers in front of a record's payload, unchecked."""
 
     body_size: int
     ledger_id: int
@@ -209,12 +209,12 @@ class RecordNumbers:
 
     @property
     def possible(self) -> bool:
-        """Whether there can be such a record."""
+        """True if a record can have this body size."""
         return 0 <= self.body_size - (RECORD_HEADER_BYTES - RECORD_SIZE_BYTES) <= ENTRY_BYTES_MAX
 
     @classmethod
     def read(cls, descriptor: int, offset: int) -> "RecordNumbers | None":
-        """Those of the record at an offset; None when the log ends before it can tell.
+        """Read the numbers of the record at an offset; return None if the log ends before them.
 
         Raises:
             OSError: the log cannot be read.
@@ -226,11 +226,11 @@ class RecordNumbers:
 
 
 def check_log_header(descriptor: int, path: Path) -> None:
-    """See that a file can be a ledger's log.
+    """Check that a file can be a ledger's log.
 
     Raises:
-        LedgerFileInvalid: it cannot; names the file.
-        OSError: it cannot be read.
+        LedgerFileInvalid: the file starts differently; the message names it.
+        OSError: the file cannot be read.
     """
     start = os.pread(descriptor, _MAGIC_BYTES, 0)
     if start != LOG_HEADER[:_MAGIC_BYTES]:
@@ -240,15 +240,15 @@ def check_log_header(descriptor: int, path: Path) -> None:
 
 
 def read_exactly(descriptor: int, size: int, offset: int) -> bytes:
-    """Bytes of a file; fewer than asked for only when it ends.
+    """Read ``size`` bytes of a file, or fewer if the file ends before that.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     content = os.pread(descriptor, size, offset)
     if len(content) == size or not content:
         return content
-    # The system reads no more than 2 GB at once.
+    # One call to the system reads at most 2 GB.
     pieces = [content]
     while (missing := size - sum(map(len, pieces))) and (
         piece := os.pread(descriptor, missing, offset + size - missing)
