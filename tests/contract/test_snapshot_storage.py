@@ -30,7 +30,7 @@ def _sqlite(directory) -> StorageFactory:
 
 
 def _sqlite_in_chunks(directory) -> StorageFactory:
-    """Every few entries are a transaction of their own."""
+    """Return a factory whose storages commit after every few entries."""
     return lambda name: SqliteStorage(directory / name, chunk_bytes=1_000)
 
 
@@ -58,17 +58,17 @@ def factory(request, tmp_path) -> StorageFactory:
 
 @pytest.mark.parametrize("check", CONTRACT_CHECKS, ids=lambda check: check.__name__)
 async def test_backend_keeps_the_contract(factory: StorageFactory, check: Check):
-    """Each check passes over each backend."""
+    """Each check passes on each backend."""
     await check(factory)
 
 
 async def test_one_call_runs_all_checks(tmp_path):
-    """Authors of backends need one call."""
+    """Authors of backends need one call only."""
     await check_snapshot_storage(_memory(tmp_path))
 
 
 async def test_a_violation_names_its_check():
-    """A backend that forgets at close is caught, and the message says by what."""
+    """A backend that loses its content at close is detected, and the message names the check."""
 
     class Forgetful(MemoryStorage):
         async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Adding: what a dispatcher may rely on, one sentence a test (design 3.6)."""
+"""Adding: guarantees for a dispatcher, one sentence for each test (design 3.6)."""
 
 import itertools
 import weakref
@@ -20,7 +20,7 @@ from tests.core.harness.shell import LATER_MS, START_MS, STRICT, Shell, position
 
 @pytest.mark.parametrize(("strict", "cutoff_ms"), [(True, START_MS), (False, START_MS + 1_000)])
 def test_an_index_at_the_cutoff_is_due_and_one_after_it_is_tracked(strict, cutoff_ms):
-    """Strict: the cutoff is now; otherwise it is now + tick."""
+    """The cutoff is now with strict delivery, otherwise now + tick."""
     shell = Shell.with_limits(TrackerLimits(strict=strict, tick_ms=1_000))
     outcome = shell.add((cutoff_ms, 1, 0), (cutoff_ms + 1, 1, 1), (cutoff_ms - 1, 1, 2))
     assert outcome.due.tolist() == [0, 2]
@@ -29,7 +29,7 @@ def test_an_index_at_the_cutoff_is_due_and_one_after_it_is_tracked(strict, cutof
 
 
 def test_the_first_of_a_repeated_position_wins():
-    """Of a position repeated in a batch the first is tracked, the rest is answered duplicate."""
+    """The first offer of a position repeated in a batch is tracked, and the others are returned as duplicates."""
     shell = Shell.with_limits(STRICT)
     outcome = shell.add((LATER_MS + 5, 1, 0), (LATER_MS, 1, 0), (LATER_MS + 9, 1, 0))
     assert outcome.duplicate.tolist() == [1, 2]
@@ -37,7 +37,7 @@ def test_the_first_of_a_repeated_position_wins():
 
 
 def test_a_repeat_of_a_due_position_is_a_duplicate():
-    """The first one was answered due, so the dispatcher sends it: tracking the second would send it twice."""
+    """The first offer was returned as due and is sent by the dispatcher: tracking the repeat would send it twice."""
     shell = Shell.with_limits(STRICT)
     outcome = shell.add((0, 1, 0), (LATER_MS, 1, 0))
     assert (outcome.due.tolist(), outcome.duplicate.tolist()) == ([0], [1])
@@ -45,7 +45,7 @@ def test_a_repeat_of_a_due_position_is_a_duplicate():
 
 
 def test_a_tracked_position_added_again_keeps_its_deadline():
-    """The first wins, answered duplicate; earlier or later deadlines alike."""
+    """A tracked position added again is a duplicate and keeps its deadline, for an earlier or a later one."""
     shell = Shell.with_limits(STRICT)
     shell.add((LATER_MS, 1, 0))
     assert shell.add((LATER_MS - 9, 1, 0)).duplicate.tolist() == [0]
@@ -55,7 +55,7 @@ def test_a_tracked_position_added_again_keeps_its_deadline():
 
 
 def test_due_is_checked_before_duplicate_and_clears_the_bit():
-    """Offered again when it is due, a tracked position is the dispatcher's: the tracker forgets it."""
+    """A tracked position offered again when it is due belongs to the dispatcher: the tracker forgets it."""
     shell = Shell.with_limits(STRICT)
     shell.add((LATER_MS, 1, 0))
     outcome = shell.add((START_MS, 1, 0))
@@ -68,7 +68,7 @@ def test_due_is_checked_before_duplicate_and_clears_the_bit():
 
 
 def test_a_leased_position_is_answered_duplicate_even_when_due():
-    """Somebody has it in hand: another copy of it must not go out."""
+    """A leased position is a duplicate even when due: a second copy of it must not be sent."""
     shell = Shell.with_limits(STRICT)
     shell.add((START_MS + 1, 1, 0))
     shell.now_ms += 1
@@ -79,7 +79,7 @@ def test_a_leased_position_is_answered_duplicate_even_when_due():
 
 
 def test_a_position_added_after_its_ack_is_tracked_anew():
-    """There are no tombstones."""
+    """A position added after its ack is tracked again: there are no tombstones."""
     shell = Shell.with_limits(STRICT)
     shell.add((START_MS + 1, 1, 0))
     shell.now_ms += 1
@@ -90,7 +90,7 @@ def test_a_position_added_after_its_ack_is_tracked_anew():
 
 @pytest.mark.parametrize("again_ms", [LATER_MS - 7, LATER_MS, LATER_MS + 7])
 def test_a_copy_of_an_earlier_life_is_dead(again_ms):
-    """Cleared at one deadline and added at another, a position comes out once, at the last."""
+    """A position removed at one deadline and added at another is delivered once, at the last."""
     shell = Shell.with_limits(STRICT)
     shell.add((LATER_MS, 1, 0), (LATER_MS + 1, 1, 1))
     shell.add((0, 1, 0))
@@ -100,7 +100,7 @@ def test_a_copy_of_an_earlier_life_is_dead(again_ms):
 
 
 def test_deadlines_up_to_the_maximum_delay_are_tracked():
-    """Exactly the maximum is still allowed; beyond it the offset is named and nothing is tracked."""
+    """Exactly the maximum is allowed; beyond it the offset is returned and the index is not tracked."""
     shell = Shell.with_limits(TrackerLimits(strict=True, max_delay_ms=100))
     outcome = shell.add((START_MS + 100, 1, 0), (START_MS + 101, 1, 1))
     assert (outcome.added_count, outcome.beyond_max_delay.tolist()) == (1, [1])
@@ -108,7 +108,7 @@ def test_deadlines_up_to_the_maximum_delay_are_tracked():
 
 
 def test_a_tracked_position_beyond_the_maximum_delay_is_a_duplicate():
-    """What is tracked stays as it is, whatever the offer says."""
+    """A tracked position stays as it is, whatever the deadline of the offer."""
     shell = Shell.with_limits(TrackerLimits(strict=True, max_delay_ms=100))
     shell.add((START_MS + 100, 1, 0))
     outcome = shell.add((START_MS + 9_999, 1, 0))
@@ -116,7 +116,7 @@ def test_a_tracked_position_beyond_the_maximum_delay_is_a_duplicate():
 
 
 def test_positions_at_or_below_mark_delete_are_not_tracked():
-    """They are acknowledged, due or not."""
+    """Positions at or below mark-delete are acknowledged, due or not."""
     shell = Shell.with_limits(STRICT)
     shell.core.advance_mark_delete(Position(1, 5), shell.now)
     outcome = shell.add((LATER_MS, 1, 5), (LATER_MS, 1, 6), (0, 0, 9))
@@ -139,14 +139,14 @@ def test_deadlines_at_the_end_of_time_are_tracked():
 
 
 def test_an_empty_batch_changes_nothing():
-    """Answered with empty offsets."""
+    """An empty batch is answered with empty offsets."""
     shell = Shell.with_limits(STRICT)
     assert shell.add().added_count == 0
     assert shell.core.take_effects() == []
 
 
 def test_any_order_of_ledgers_is_legal():
-    """A ledger inside the mutable bucket's range, below it, or above."""
+    """A ledger may lie inside the mutable bucket's range, below it, or above it."""
     shell = Shell.with_limits(STRICT)
     assert shell.add((LATER_MS, 5, 0)).added_count == 1
     assert shell.add((LATER_MS, 9, 0)).added_count == 1
@@ -156,7 +156,7 @@ def test_any_order_of_ledgers_is_legal():
 
 
 def test_the_mutable_bucket_is_sealed_when_the_next_ledger_arrives():
-    """With enough indexes; the row of the next ledger is not part of it."""
+    """A bucket with enough indexes is sealed, without the row of the next ledger."""
     shell = Shell.with_limits(TrackerLimits(strict=True, min_index_count_per_bucket=3))
     shell.add(*[(LATER_MS, 1, entry) for entry in range(4)])
     assert shell.asked(StoreSnapshot) == []
@@ -167,7 +167,7 @@ def test_the_mutable_bucket_is_sealed_when_the_next_ledger_arrives():
 
 
 def test_one_batch_may_seal_several_buckets():
-    """Batch boundaries mean nothing."""
+    """One batch may seal several buckets: batch boundaries do not matter."""
     shell = Shell.with_limits(TrackerLimits(strict=True, min_index_count_per_bucket=1, mutable_indexes_max=2))
     shell.add(*[(LATER_MS, ledger, entry) for ledger in range(3) for entry in range(4)])
     assert [len(effect.frozen) for effect in shell.asked(StoreSnapshot)] == [2] * 6
@@ -175,7 +175,7 @@ def test_one_batch_may_seal_several_buckets():
 
 
 def test_late_positions_become_a_bucket_of_their_own():
-    """Above the maximum; the mutable bucket is not touched."""
+    """Late positions above the maximum become a bucket, and the mutable bucket does not change."""
     shell = Shell.with_limits(TrackerLimits(strict=True, late_indexes_max=2))
     shell.add((LATER_MS, 9, 0))
     shell.core.seal_now(shell.now)
@@ -188,7 +188,7 @@ def test_late_positions_become_a_bucket_of_their_own():
 
 
 def test_positions_stay_visible_while_they_are_sealed():
-    """Contained, counted and delivered from memory before the store has ended."""
+    """Positions are contained, counted and delivered from memory before the store has ended."""
     shell = Shell.with_limits(STRICT)
     shell.add((START_MS + 5, 1, 0), (LATER_MS, 1, 1))
     assert shell.core.seal_now(shell.now)
@@ -208,7 +208,7 @@ def test_sealing_nothing_answers_false():
 
 
 def test_an_index_that_fails_to_persist_stays_in_memory_and_is_tried_again():
-    """After the back-off, and with what is left of it then."""
+    """A failed store is tried again after the back-off, with the content that is left then."""
     shell = Shell.with_limits(TrackerLimits(strict=True, retry_backoff_ms=10))
     shell.add((START_MS + 5, 1, 0), (LATER_MS, 1, 1))
     shell.core.seal_now(shell.now)
@@ -226,7 +226,7 @@ def test_an_index_that_fails_to_persist_stays_in_memory_and_is_tried_again():
 
 @pytest.mark.parametrize("cancelled_count", [0, 1, 3])
 def test_what_is_nearly_due_stays_loaded_when_it_is_stored(cancelled_count):
-    """All that is left of it, and nothing else: neither what was consumed meanwhile nor what is due much later."""
+    """Rows that are nearly due and still tracked stay loaded, and no others."""
     shell = Shell.with_limits(
         TrackerLimits(strict=True, prefetch_window_ms=10, load_indexes_min=1, max_indexes_per_segment=3)
     )
@@ -245,7 +245,7 @@ def test_what_is_nearly_due_stays_loaded_when_it_is_stored(cancelled_count):
 
 @pytest.mark.parametrize("is_measured_when_stored", [False, True])
 def test_memory_of_a_sealed_bucket_follows_what_it_loses(is_measured_when_stored):
-    """Ten thousand entries in a row are a few bytes; without every third of them they are 8 KiB."""
+    """Ten thousand consecutive entries take a few bytes; without every third of them they take 8 KiB."""
     shell = Shell.with_limits(STRICT)
     rows = [(LATER_MS, 1, entry) for entry in range(10_000)]
     shell.add(*rows)
@@ -261,7 +261,7 @@ def test_memory_of_a_sealed_bucket_follows_what_it_loses(is_measured_when_stored
 
 
 def test_what_stays_loaded_does_not_keep_the_rest_of_its_bucket_in_memory():
-    """Three rows of a million would hold the memory of all."""
+    """Three rows that stay loaded do not keep the memory of a million."""
     shell = Shell.with_limits(
         TrackerLimits(strict=True, prefetch_window_ms=10, load_indexes_min=1, max_indexes_per_segment=1)
     )
@@ -277,7 +277,7 @@ def test_what_stays_loaded_does_not_keep_the_rest_of_its_bucket_in_memory():
 
 
 def test_a_bucket_drained_while_it_is_stored_is_deleted_afterwards():
-    """New object, commit, switch, delete the old: never another order."""
+    """The order is always: new object, commit, switch, delete the old."""
     shell = Shell.with_limits(STRICT)
     shell.add((START_MS + 5, 1, 0))
     shell.core.seal_now(shell.now)
@@ -291,7 +291,7 @@ def test_a_bucket_drained_while_it_is_stored_is_deleted_afterwards():
 
 
 def test_a_closed_tracker_refuses_and_keeps_its_snapshots():
-    """Close voids leases and seals nothing: a replay covers the mutable bucket."""
+    """Close ends leases and seals nothing: a replay covers the mutable bucket."""
     shell = Shell.with_limits(STRICT)
     shell.add((START_MS + 5, 1, 0), (LATER_MS, 1, 1))
     shell.now_ms += 5
@@ -307,7 +307,7 @@ def test_a_closed_tracker_refuses_and_keeps_its_snapshots():
 
 
 def test_a_deleted_tracker_refuses_adds():
-    """Its positions are dropped, its snapshots asked to be deleted."""
+    """The positions of a deleted tracker are dropped, and the deletion of its snapshots is requested."""
     shell = Shell.with_limits(STRICT)
     shell.add((LATER_MS, 1, 0))
     shell.core.seal_now(shell.now)
@@ -333,7 +333,7 @@ def test_a_deleted_tracker_refuses_adds():
     ],
 )
 def test_limits_no_tracker_can_work_with_are_refused(setting, value):
-    """By name and value."""
+    """Invalid limits are refused with their name and value."""
     with pytest.raises(InvalidInput) as error:
         TrackerLimits(**{setting: value})
     assert (error.value.field, error.value.value) == (setting, value)
@@ -356,7 +356,7 @@ tiny_limits = st.builds(
 
 @given(tiny_limits, rows, st.lists(st.integers(0, 30), max_size=5).map(sorted))
 def test_batches_split_differently_give_the_same_state(limits, offered, cuts):
-    """Without repeats within a batch: same answers, same buckets, same rows in each seal."""
+    """Batches without repeats give the same answers, buckets and sealed rows, however they are divided."""
     shifted = [(START_MS + delay, ledger, entry) for delay, ledger, entry in offered]
     whole, split = Shell.with_limits(limits), Shell.with_limits(limits)
     expected = whole.add(*shifted)

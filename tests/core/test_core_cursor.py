@@ -1,4 +1,4 @@
-"""Mark-delete, clear and epochs: what a dispatcher may rely on, one sentence a test (design 3.6)."""
+"""Mark-delete, clear and epochs: guarantees for a dispatcher, one sentence for each test (design 3.6)."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.core.harness.shell import LATER_MS, STRICT, Shell, due_shell, positio
 
 
 def test_mark_delete_drops_bits_and_leases_at_or_below():
-    """What is acknowledged in the cursor is neither pending nor leased."""
+    """Positions acknowledged in the cursor are neither pending nor leased."""
     shell = due_shell()
     shell.pop(2, lease_ms=50)
     outcome = shell.core.advance_mark_delete(Position(1, 0), shell.now)
@@ -24,7 +24,7 @@ def test_mark_delete_drops_bits_and_leases_at_or_below():
 
 
 def test_a_lower_mark_delete_is_ignored_and_the_current_one_answered():
-    """Calls may overtake each other."""
+    """A lower mark-delete is ignored, since calls may overtake each other."""
     shell = due_shell()
     shell.core.advance_mark_delete(Position(1, 1), shell.now)
     for lower in (Position(1, 0), Position(1, 1), Position(0, 99)):
@@ -34,7 +34,7 @@ def test_a_lower_mark_delete_is_ignored_and_the_current_one_answered():
 
 
 def test_later_acks_below_mark_delete_succeed_without_effect():
-    """They are no-ops, answered unknown."""
+    """Later acks below mark-delete change nothing and are returned as unknown."""
     shell = due_shell()
     lease_id = shell.pop(lease_ms=50).lease_id
     shell.core.advance_mark_delete(Position(1, 1), shell.now)
@@ -44,7 +44,7 @@ def test_later_acks_below_mark_delete_succeed_without_effect():
 
 @pytest.mark.parametrize("position", [Position(-1, 0), Position(0, -2), BEFORE_ALL])
 def test_a_mark_delete_that_is_no_position_is_refused(position):
-    """Entry -1 of a ledger is legal, a negative ledger is not."""
+    """Entry -1 of a ledger is allowed, a negative ledger is not."""
     shell = due_shell()
     with pytest.raises(InvalidInput, match="mark_delete"):
         shell.core.advance_mark_delete(position, shell.now)
@@ -52,7 +52,7 @@ def test_a_mark_delete_that_is_no_position_is_refused(position):
 
 
 def test_a_bucket_wholly_below_mark_delete_is_deleted():
-    """From the catalogue and the storage, also while one of its segments is loading."""
+    """A bucket below mark-delete is deleted from catalogue and storage, also while one of its segments is loading."""
     shell = due_shell()
     shell.core.seal_now(shell.now)
     bucket_id = shell.store()
@@ -64,7 +64,7 @@ def test_a_bucket_wholly_below_mark_delete_is_deleted():
 
 
 def test_a_failed_deletion_is_tried_again():
-    """Until it is reported done, with the same bucket."""
+    """A failed deletion is requested again for the same bucket until it succeeds."""
     shell = due_shell(limits=TrackerLimits(strict=True, retry_backoff_ms=5))
     shell.core.seal_now(shell.now)
     bucket_id = shell.store()
@@ -79,7 +79,7 @@ def test_a_failed_deletion_is_tried_again():
 
 
 def test_clear_forgets_everything_and_answers_how_much():
-    """Pending and leased alike; snapshots are asked to be deleted under a new epoch."""
+    """A clear drops pending and leased positions, and requests the deletion of snapshots under a new epoch."""
     shell = due_shell()
     shell.core.seal_now(shell.now)
     bucket_id = shell.store()
@@ -94,7 +94,7 @@ def test_clear_forgets_everything_and_answers_how_much():
 
 
 def test_clear_is_legal_when_there_is_nothing_and_with_only_mutable_ones():
-    """In any state; it still fences older writers."""
+    """A clear is allowed in any state and always fences older writers."""
     shell = Shell.with_limits(STRICT)
     assert shell.core.clear(shell.now) == 0
     assert [effect.bucket_ids for effect in shell.asked(DeleteSnapshots)] == [()]
@@ -104,7 +104,7 @@ def test_clear_is_legal_when_there_is_nothing_and_with_only_mutable_ones():
 
 
 def test_results_of_effects_from_before_a_clear_are_ignored():
-    """A store that ends after the barrier must be removed by its runner; the answer says so."""
+    """A store that ends after the clear returns False, so that its snapshot is removed again."""
     shell = due_shell()
     shell.core.seal_now(shell.now)
     shell.asked(StoreSnapshot)
@@ -117,7 +117,7 @@ def test_results_of_effects_from_before_a_clear_are_ignored():
 
 
 def test_a_new_epoch_returns_all_leases_at_once():
-    """The new owner gets what the old one held; effects in flight stay valid."""
+    """The new owner gets the positions that the old one held; effects in flight stay valid."""
     shell = due_shell()
     shell.core.seal_now(shell.now)
     rows = shell.pop_rows(lease_ms=50_000)
@@ -131,7 +131,7 @@ def test_a_new_epoch_returns_all_leases_at_once():
 
 @pytest.mark.parametrize("epoch", [0, 1])
 def test_an_epoch_must_rise(epoch):
-    """Two owners of one epoch could not be told apart."""
+    """An epoch must be higher than the last: two owners of one epoch could not be distinguished."""
     shell = due_shell()
     shell.pop(lease_ms=50)
     with pytest.raises(InvalidInput, match="epoch"):

@@ -1,4 +1,4 @@
-"""Polls and what they leave behind: what a dispatcher may rely on, one sentence a test (design 3.6)."""
+"""Polls and their effects: guarantees for a dispatcher, one sentence for each test (design 3.6)."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from tests.core.harness.shell import DUE_MS, LATER_MS, START_MS, STRICT, Shell, 
 
 @pytest.mark.parametrize(("limits", "first_ms"), [(STRICT, DUE_MS), (TrackerLimits(tick_ms=40), DUE_MS - 40)])
 def test_handed_out_at_the_cutoff_and_not_a_millisecond_before(limits, first_ms):
-    """Strict: at the deadline; otherwise one tick before. The next delivery says exactly when."""
+    """Strict delivery is at the deadline, otherwise one tick before; the next delivery is exact."""
     shell = due_shell(1, limits)
     assert shell.core.next_delivery_ms() == first_ms
     shell.now_ms = first_ms - 1
@@ -31,7 +31,7 @@ def test_handed_out_at_the_cutoff_and_not_a_millisecond_before(limits, first_ms)
 
 
 def test_an_answer_is_ordered_by_deadline_then_position():
-    """Across buckets and memory alike."""
+    """An answer is ordered across buckets and memory."""
     shell = Shell.with_limits(STRICT)
     rows = [(DUE_MS + 2, 1, 1), (DUE_MS, 3, 0), (DUE_MS, 1, 2), (DUE_MS + 2, 1, 0), (DUE_MS + 1, 2, 0)]
     for row in rows:
@@ -44,7 +44,7 @@ def test_an_answer_is_ordered_by_deadline_then_position():
 
 
 def test_hand_off_forgets_at_once():
-    """A lease of 0 ms is no lease: no id, no bit, and nothing comes back."""
+    """A lease of 0 ms is no lease: it has no id, clears the bits, and nothing returns."""
     shell = due_shell()
     delivery = shell.pop(lease_ms=0)
     assert (len(delivery.indexes), delivery.lease_id, delivery.expires_at_ms) == (3, 0, 0)
@@ -54,7 +54,7 @@ def test_hand_off_forgets_at_once():
 
 
 def test_a_poll_takes_no_more_than_asked_and_the_rest_stays_due():
-    """Nothing is handed out twice."""
+    """No position is handed out twice."""
     shell = due_shell()
     assert shell.pop_rows(2, lease_ms=50) == [(DUE_MS, 1, 0), (DUE_MS, 1, 1)]
     assert shell.core.next_delivery_ms() == DUE_MS
@@ -72,7 +72,7 @@ def test_nothing_due_makes_no_lease():
 
 @pytest.mark.parametrize(("count", "lease_ms"), [(0, 10), (-1, 10), (1, -1), (1, INT63_MAX)])
 def test_a_poll_out_of_range_takes_nothing(count, lease_ms):
-    """An error applies nothing, overflow of the expiry included."""
+    """An error changes nothing, and neither does an overflow of the expiry."""
     shell = due_shell()
     with pytest.raises(InvalidInput):
         shell.pop(count, lease_ms=lease_ms)
@@ -80,7 +80,7 @@ def test_a_poll_out_of_range_takes_nothing(count, lease_ms):
 
 
 def test_what_is_loaded_does_not_wait_for_what_is_loading():
-    """A slow storage delays its own segments only."""
+    """A slow storage delays only its own segments."""
     limits = TrackerLimits(strict=True, max_indexes_per_segment=2, load_indexes_max=2, retry_backoff_ms=5)
     shell = due_shell(4, limits)
     shell.core.seal_now(shell.now)
@@ -94,7 +94,7 @@ def test_what_is_loaded_does_not_wait_for_what_is_loading():
 
 @pytest.mark.parametrize(("load_indexes_min", "last_segment"), [(1, 1), (2, 1), (3, 2), (5, 3), (100, 4)])
 def test_a_load_takes_following_segments_along(load_indexes_min, last_segment):
-    """A read for each of thousands of small segments would cost more than the memory of a few that are not near yet."""
+    """A load includes following segments: thousands of small reads would cost more than their memory."""
     limits = TrackerLimits(
         strict=True,
         max_indexes_per_segment=2,
@@ -132,7 +132,7 @@ def test_a_failed_load_is_tried_again_and_delivers_once():
 
 
 def test_a_lost_snapshot_drops_its_positions_and_asks_for_a_replay():
-    """Bits that no copy can fill would suppress the dispatcher's replay; a new owner starts with a clean sheet."""
+    """Bits without a copy are dropped: they would suppress the replay. A new owner starts without the flag."""
     limits = TrackerLimits(strict=True, prefetch_window_ms=0, max_indexes_per_segment=2)
     shell = due_shell(2, limits)
     shell.now_ms = START_MS
@@ -149,7 +149,7 @@ def test_a_lost_snapshot_drops_its_positions_and_asks_for_a_replay():
 
 
 def test_loaded_rows_that_contradict_the_bounds_are_a_lost_snapshot():
-    """Rows of another bucket must not be delivered under this one's bits."""
+    """Rows of another bucket must not be delivered under this bucket's bits."""
     limits = TrackerLimits(strict=True, prefetch_window_ms=0)
     shell = due_shell(2, limits)
     shell.now_ms = START_MS
@@ -164,7 +164,7 @@ def test_loaded_rows_that_contradict_the_bounds_are_a_lost_snapshot():
 
 
 def test_rows_that_were_stored_in_another_order_are_delivered_in_time_order():
-    """Foreign segments need not be sorted inside."""
+    """Rows inside a foreign segment need not be sorted."""
     shell = due_shell(3, TrackerLimits(strict=True, prefetch_window_ms=0))
     shell.now_ms = START_MS
     shell.core.seal_now(shell.now)
@@ -178,7 +178,7 @@ def test_rows_that_were_stored_in_another_order_are_delivered_in_time_order():
 
 
 def test_results_of_forgotten_effects_are_ignored():
-    """Each answers False and changes nothing."""
+    """Each result of a forgotten effect returns False and changes nothing."""
     shell = due_shell()
     rows = shell.pop(lease_ms=50).indexes
     assert not shell.core.apply(SnapshotFailed(99), shell.now)
@@ -194,7 +194,7 @@ def test_results_of_forgotten_effects_are_ignored():
 
 
 def test_positions_dated_anew_many_times_leave_a_bounded_number_of_copies():
-    """Dead copies are swept: what stays is of the order of what is tracked."""
+    """Removed copies are swept: the copies left are about as many as the tracked positions."""
     shell = Shell.with_limits(STRICT)
     for round_ in range(100):
         rows = [(LATER_MS + round_, 1, entry) for entry in range(200)]
@@ -207,7 +207,7 @@ def test_positions_dated_anew_many_times_leave_a_bounded_number_of_copies():
 
 
 def test_cancelled_positions_leave_a_bounded_number_of_copies():
-    """Each new position is refused as due soon after: none is tracked at the end, few copies are."""
+    """Positions that are refused as due soon after leave no tracked position and few copies."""
     shell = Shell.with_limits(STRICT)
     for start in range(0, 20_000, 200):
         shell.add(*[(LATER_MS, 1, start + entry) for entry in range(200)])
@@ -236,7 +236,7 @@ def test_leases_that_run_out_again_and_again_leave_one_copy_of_each():
 
 @pytest.mark.parametrize("count", [1, 2, 7, 40])
 def test_drained_trackers_hold_nothing(count):
-    """No copy, no lease, no bucket, no wake-up."""
+    """A drained tracker has no copy, no lease, no bucket and no wake-up."""
     shell = due_shell(count, TrackerLimits(strict=True, min_index_count_per_bucket=3, max_indexes_per_segment=2))
     shell.core.seal_now(shell.now)
     assert len(shell.drain()) == count + 1
@@ -249,7 +249,7 @@ def test_drained_trackers_hold_nothing(count):
 
 
 def test_adds_and_polls_in_turn_leave_few_runs():
-    """Each poll that looks into the run that adds go to closes it; the rest of it must not stay a run of its own."""
+    """A poll that reads the open run closes it; the rest must not stay a run of its own."""
     shell = Shell.with_limits(TrackerLimits(tick_ms=0))
     for number in range(500):
         shell.add((shell.now_ms + 1, 1, 2 * number), (10**9 + number, 1, 2 * number + 1))
@@ -260,7 +260,7 @@ def test_adds_and_polls_in_turn_leave_few_runs():
 
 
 def test_clear_leaves_nothing_to_replay():
-    """What was lost before has been cleared as well."""
+    """A clear also covers the positions that were lost before it."""
     shell = Shell.with_limits(TrackerLimits(min_index_count_per_bucket=1, tick_ms=0, prefetch_window_ms=0))
     shell.add((50_000, 1, 0))
     shell.core.seal_now(shell.now)
@@ -273,7 +273,7 @@ def test_clear_leaves_nothing_to_replay():
 
 
 def test_what_is_in_memory_anyway_does_not_use_up_the_budget_for_loading():
-    """A mutable bucket of far deadlines would have due segments loaded one by one, each after a poll."""
+    """Rows of the mutable bucket do not use the budget: due segments would be loaded one by one, each after a poll."""
     limits = TrackerLimits(
         tick_ms=0, min_index_count_per_bucket=1, max_indexes_per_segment=2, loaded_indexes_max=20, prefetch_window_ms=0
     )
@@ -291,7 +291,7 @@ def test_what_is_in_memory_anyway_does_not_use_up_the_budget_for_loading():
 
 
 def test_loads_under_way_count_against_the_budget_too():
-    """When everything becomes due at once, memory follows the polls and not the number of buckets."""
+    """Memory depends on the polls and not on the number of buckets, even if all rows become due at once."""
     limits = TrackerLimits(tick_ms=0, min_index_count_per_bucket=1, loaded_indexes_max=20, prefetch_window_ms=0)
     shell = Shell.with_limits(limits)
     for ledger in range(12):

@@ -1,4 +1,4 @@
-"""Ack, nack and expiry: what a dispatcher may rely on, one sentence a test (design 3.6)."""
+"""Ack, nack and expiry: guarantees for a dispatcher, one sentence for each test (design 3.6)."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.core.harness.shell import DUE_MS, LATER_MS, due_shell, positions
 
 
 def test_a_leased_position_answers_tracked_and_is_not_handed_out():
-    """It keeps its bit until it is acknowledged."""
+    """A leased position keeps its bit until it is acknowledged."""
     shell = due_shell()
     shell.pop(lease_ms=50)
     assert shell.contains((1, 0)) == [True]
@@ -17,7 +17,7 @@ def test_a_leased_position_answers_tracked_and_is_not_handed_out():
 
 
 def test_an_unacknowledged_lease_returns_at_its_expiry():
-    """A lost answer loses no message; the moment is a wake-up."""
+    """A lost answer loses no message, and the expiry is a wake-up."""
     shell = due_shell()
     delivery = shell.pop(lease_ms=50)
     assert delivery.expires_at_ms == DUE_MS + 50 == shell.next_wakeup_ms()
@@ -29,7 +29,7 @@ def test_an_unacknowledged_lease_returns_at_its_expiry():
 
 
 def test_ack_forgets_positions():
-    """And answers unknown for what is not tracked."""
+    """An ack forgets its positions and returns untracked ones as unknown."""
     shell = due_shell()
     lease_id = shell.pop(lease_ms=50).lease_id
     outcome = shell.core.ack(lease_id, positions((1, 1), (7, 7), (1, 0)), shell.now)
@@ -40,7 +40,7 @@ def test_ack_forgets_positions():
 
 
 def test_ack_of_a_position_repeated_in_the_call_counts_once():
-    """The repeat succeeds with it: it is neither stale nor unknown."""
+    """A repeated position is neither stale nor unknown."""
     shell = due_shell()
     lease_id = shell.pop(lease_ms=50).lease_id
     outcome = shell.core.ack(lease_id, positions((1, 0), (1, 0)), shell.now)
@@ -48,7 +48,7 @@ def test_ack_of_a_position_repeated_in_the_call_counts_once():
 
 
 def test_ack_of_an_expired_lease_succeeds():
-    """The work was done, only late; the position is not handed out again."""
+    """A late ack succeeds, and the position is not handed out again."""
     shell = due_shell(1)
     lease_id = shell.pop(lease_ms=50).lease_id
     shell.pass_time(50)
@@ -58,7 +58,7 @@ def test_ack_of_an_expired_lease_succeeds():
 
 
 def test_ack_of_an_expired_lease_is_stale_once_leased_again():
-    """The later holder decides."""
+    """An ack of a position that is leased again is stale: the later holder decides."""
     shell = due_shell(1)
     first = shell.pop(lease_ms=50).lease_id
     shell.pass_time(50)
@@ -70,7 +70,7 @@ def test_ack_of_an_expired_lease_is_stale_once_leased_again():
 
 
 def test_a_lease_acknowledges_only_what_it_handed_out():
-    """Another lease's position is stale, one that nobody was given too, and both stay tracked: a slip loses no message."""
+    """Positions of another lease, or of none, are stale and stay tracked: a wrong ack loses no message."""
     shell = due_shell(2)
     first, second = (shell.pop(1, lease_ms=lease_ms).lease_id for lease_ms in (50, 60))
     slip = positions((1, 1), (2, 0), (7, 7))
@@ -134,7 +134,7 @@ def _after_ten_minutes(shell, lease_id):
     ],
 )
 def test_an_ended_lease_no_longer_counts(meanwhile):
-    """The position is tracked for another reason, or the lease is forgotten: stale, and it stays tracked."""
+    """A position that is tracked again, or whose lease is forgotten, is stale and stays tracked."""
     shell = due_shell(1)
     lease_id = shell.pop(lease_ms=50).lease_id
     shell.pass_time(50)
@@ -146,7 +146,7 @@ def test_an_ended_lease_no_longer_counts(meanwhile):
 
 
 def test_an_ended_lease_counts_until_the_last_millisecond_of_its_time():
-    """Ten minutes after its end, whatever the wall clock was set to meanwhile."""
+    """An ended lease counts for ten minutes, whatever the wall clock is set to in the meantime."""
     shell = due_shell(1)
     lease_id = shell.pop(lease_ms=50).lease_id
     shell.step_wall(-50_000)
@@ -156,7 +156,7 @@ def test_an_ended_lease_counts_until_the_last_millisecond_of_its_time():
 
 
 def test_what_ended_leases_held_is_counted_as_memory_and_dropped_in_time():
-    """A tracker that nobody calls any more gives it back by itself."""
+    """The memory of ended leases is counted, and freed by a tracker that gets no calls."""
     shell = due_shell(1_000)
     shell.pop(lease_ms=50)
     shell.pass_time(50)
@@ -169,7 +169,7 @@ def test_what_ended_leases_held_is_counted_as_memory_and_dropped_in_time():
 
 @pytest.mark.parametrize("verb", ["ack", "nack"])
 def test_a_lease_id_never_given_out_is_refused(verb):
-    """And nothing is changed."""
+    """An id that was never issued is refused, and nothing is changed."""
     shell = due_shell()
     shell.pop(lease_ms=50)
     for lease_id in (0, 2, -1):
@@ -179,7 +179,7 @@ def test_a_lease_id_never_given_out_is_refused(verb):
 
 
 def test_nack_returns_at_once():
-    """Due again with its own deadline; the others stay leased."""
+    """A nacked position is due again with its own deadline; the others stay leased."""
     shell = due_shell()
     lease_id = shell.pop(lease_ms=50).lease_id
     assert shell.core.nack(lease_id, positions((1, 1)), shell.now).changed_count == 1
@@ -189,7 +189,7 @@ def test_nack_returns_at_once():
 
 @pytest.mark.parametrize("sealed", [False, True], ids=["in memory", "from a snapshot"])
 def test_nack_with_a_deadline_replaces_it(sealed):
-    """Also when the snapshot says otherwise; it comes out once, at the new deadline."""
+    """A nacked position is delivered once, at the new deadline, even if its snapshot has another."""
     shell = due_shell()
     if sealed:
         shell.core.seal_now(shell.now)
@@ -207,7 +207,7 @@ def test_nack_with_a_deadline_replaces_it(sealed):
 
 
 def test_nack_of_what_is_not_leased_is_stale_or_unknown():
-    """Ended, leased by another, or never tracked: unchanged."""
+    """A nack of a position that is not leased, leased by another, or not tracked changes nothing."""
     shell = due_shell(2)
     first = shell.pop(1, lease_ms=50).lease_id
     second = shell.pop(1, lease_ms=500).lease_id
@@ -220,7 +220,7 @@ def test_nack_of_what_is_not_leased_is_stale_or_unknown():
 
 @pytest.mark.parametrize("deliver_at_ms", [-1, 2**63])
 def test_nack_to_a_deadline_out_of_range_changes_nothing(deliver_at_ms):
-    """An error applies nothing."""
+    """An error changes nothing."""
     shell = due_shell()
     lease_id = shell.pop(lease_ms=50).lease_id
     with pytest.raises(InvalidInput, match="deliver_at_ms"):
@@ -229,7 +229,7 @@ def test_nack_to_a_deadline_out_of_range_changes_nothing(deliver_at_ms):
 
 
 def test_leased_positions_are_sealed_with_the_rest():
-    """What has a bit must be in the snapshot, or a crash would lose it."""
+    """Leased positions are in the snapshot, or a crash would lose them."""
     shell = due_shell()
     shell.pop(2, lease_ms=500)
     shell.core.seal_now(shell.now)

@@ -1,8 +1,7 @@
-"""A process that works on a storage until it is killed, and says on standard output what it begins and what is done.
+"""Process that works on a storage until it is killed, and writes to standard output the begin and the end of each step.
 
 ``python -m tests.snapshot_storage.crash_worker PATH CHUNK_BYTES FAULTS FIRST_NUMBER``, with faults as in a ``faulty:``
-URL. Snapshot N and catalogue version N have contents that follow from N alone, so that whoever reads them later knows
-what they must be.
+URL. The contents of snapshot N and of catalogue version N depend on N alone, so that a later reader can verify them.
 """
 
 import asyncio
@@ -22,13 +21,13 @@ WRITERS = 3
 
 
 def entries_of(number: int) -> list[bytes]:
-    """Metadata and segments of snapshot ``number``; the metadata is the number."""
+    """Return metadata and segments of snapshot ``number``; the metadata is the number."""
     rng = random.Random(number)
     return [b"%d" % number, *(rng.randbytes(rng.randrange(3_000)) for _ in range(rng.randrange(1, 60)))]
 
 
 def catalogue_of(version: int) -> tuple[CatalogueEntry, ...]:
-    """The catalogue's entries at ``version``: ids that come and go, contents that change every time."""
+    """Return the catalogue's entries at ``version``: ids come and go, contents change with every version."""
     return tuple(
         CatalogueEntry(bucket_id, Position(bucket_id, 0), Position(bucket_id, 9), consumed=b"%d" % version)
         for bucket_id in range(version % 3, 12, 1 + version % 4)
@@ -36,7 +35,7 @@ def catalogue_of(version: int) -> tuple[CatalogueEntry, ...]:
 
 
 def say(*words: object) -> None:
-    """One line, at once and whole."""
+    """Write one line, whole and without delay."""
     os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 
@@ -70,7 +69,7 @@ async def _replace(store: SnapshotStore, versions: range) -> None:
 
 
 async def work(path: str, chunk_bytes: str, faults: str, first_number: str) -> None:
-    """Create, replace and delete without end."""
+    """Create, replace and delete until the process is killed."""
     first = int(first_number)
     store = FaultyStorage(SqliteStorage(Path(path), chunk_bytes=int(chunk_bytes)), parse_fault_plan(faults))
     await store.start()

@@ -1,4 +1,4 @@
-"""Storages in files for the tests, and a second look at what is in them."""
+"""Storages in files for the tests, and direct access to their tables."""
 
 import contextlib
 import sqlite3
@@ -35,12 +35,12 @@ async def create(storage: SqliteStorage, segments: Iterable[bytes], *, topic: st
 
 
 def make_format_3(path: Path) -> None:
-    """Make the file that format 3 left of one tracker: it was dumped from one that was written by a program of then."""
+    """Create the file of one tracker in format 3, from a dump of a file that a program of that format wrote."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.executescript(_FORMAT_3.read_text(encoding="utf-8"))
 
 
 def ask(path: Path, question: str) -> list[tuple]:
-    """Read, or change, a storage file behind the storage's back."""
+    """Run a statement on a storage file without the storage."""
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         return connection.execute(question).fetchall()

@@ -11,7 +11,7 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap
 
 
 def _mostly_small(maximum: int) -> st.SearchStrategy[int]:
-    """Small numbers, both sides of each varint width, and the largest."""
+    """Return a strategy for small numbers, both sides of each varint width, and the largest."""
     edges = [edge for power in range(7, 64, 7) for edge in (2**power - 1, 2**power) if edge <= maximum]
     return st.integers(0, 300) | st.sampled_from([*edges, maximum]) | st.integers(0, maximum)
 
@@ -24,7 +24,7 @@ indexes = rows.map(IndexColumns.of)
 
 
 def seal_rows(table: list[tuple[int, int, int]], *, step_ms: int, count_max: int) -> SealedIndexes:
-    """A sealed bucket of these rows; of a repeated position the first row stays."""
+    """Return a sealed bucket of these rows; of a repeated position the first row stays."""
     first_of = {row[1:]: row for row in reversed(table)}
     columns = IndexColumns.of(list(first_of.values())).sorted()
     positions = sorted(first_of) or [(0, 0)]
@@ -47,7 +47,7 @@ position_bits = st.dictionaries(ledgers, st.lists(entries, max_size=40), max_siz
 
 @st.composite
 def segment_bounds(draw: st.DrawFn) -> SegmentBounds:
-    """Bounds as foreign snapshots may have them: in any order, of any span."""
+    """Draw bounds that foreign snapshots may have: in any order, of any span."""
     size = draw(st.integers(0, 20))
     ends = [sorted(draw(st.tuples(deadlines, deadlines))) for _ in range(size)]
     if draw(st.booleans()):

@@ -1,4 +1,4 @@
-"""The codec agrees byte for byte with protobuf and RoaringBitmap, and answers or refuses any bytes at all."""
+"""The codec equals protobuf and RoaringBitmap byte for byte, and decodes or refuses any bytes."""
 
 import random
 
@@ -25,7 +25,7 @@ EXAMPLE_METADATA = bytes.fromhex("0a280a18080512143a3000000100000000000100100000
 
 
 def reference_segment(columns: IndexColumns) -> bytes:
-    """What the generated class writes."""
+    """Return the bytes that the generated class writes."""
     message = snapshot_pb2.SnapshotSegment()
     for timestamp, ledger, entry in columns:
         message.indexes.add(timestamp=timestamp, ledger_id=ledger, entry_id=entry)
@@ -33,7 +33,7 @@ def reference_segment(columns: IndexColumns) -> bytes:
 
 
 def reference_rows(encoded: bytes) -> list[tuple[int, int, int]] | None:
-    """What the generated class reads, or None if these bytes are no segment of ours."""
+    """Return the rows that the generated class reads, or None if the bytes are not a segment of ours."""
     message = snapshot_pb2.SnapshotSegment()
     try:
         message.ParseFromString(encoded)
@@ -48,7 +48,7 @@ def reference_rows(encoded: bytes) -> list[tuple[int, int, int]] | None:
 
 
 def decoded_rows(*entries: bytes) -> list[tuple[int, int, int]] | None:
-    """What the codec reads, or None if it refuses."""
+    """Return the rows that the codec reads, or None if it refuses the bytes."""
     try:
         return list(decode_segments(entries))
     except SnapshotCorrupt:
@@ -56,7 +56,7 @@ def decoded_rows(*entries: bytes) -> list[tuple[int, int, int]] | None:
 
 
 def reference_metadata(bucket: SealedIndexes) -> bytes:
-    """What Pulsar writes: maps in key order, bitmaps run-optimised."""
+    """Return the metadata that Pulsar writes: maps in key order, bitmaps run-optimised."""
     encoded = b""
     for number in range(len(bucket.bounds)):
         segment = bucket.segment(number)
@@ -76,7 +76,7 @@ def reference_metadata(bucket: SealedIndexes) -> bytes:
 
 
 def _varint(value: int, *, size: int = 0) -> bytes:
-    """A varint, stretched to ``size`` bytes if that is more than it needs."""
+    """Return a varint, stretched to ``size`` bytes if that is more than it needs."""
     octets = []
     while value > 0x7F or len(octets) < size - 1:
         octets.append(value & 0x7F | 0x80)
@@ -88,12 +88,12 @@ def _varint(value: int, *, size: int = 0) -> bytes:
 
 
 def test_worked_example_of_a_segment():
-    """Two indexes as Pulsar stores them."""
+    """Two indexes are encoded as Pulsar stores them."""
     assert encode_segment(EXAMPLE) == EXAMPLE_SEGMENT
 
 
 def test_worked_example_of_metadata():
-    """Map first, then the last deadline, then the first one; 68 bytes in all."""
+    """The map comes first, then the last deadline, then the first one; they take 68 bytes."""
     encoded = encode_snapshot(seal_rows(list(EXAMPLE), step_ms=300_000, count_max=-1))
     assert encoded.metadata == EXAMPLE_METADATA
     assert encoded.segments == [EXAMPLE_SEGMENT]
@@ -102,13 +102,13 @@ def test_worked_example_of_metadata():
 
 @given(indexes)
 def test_a_segment_is_what_protobuf_writes(columns):
-    """Any columns, any widths of values."""
+    """Segments of any columns with values of any width are as protobuf writes them."""
     assert encode_segment(columns) == reference_segment(columns)
 
 
 @given(sealed)
 def test_a_snapshot_is_what_protobuf_and_roaring_write(bucket):
-    """Segments, metadata and length of any bucket."""
+    """Segments, metadata and length of any bucket are as protobuf and RoaringBitmap write them."""
     encoded = encode_snapshot(bucket)
     assert encoded.metadata == reference_metadata(bucket)
     assert list(encoded.segments) == [reference_segment(bucket.segment(number)) for number in range(len(bucket.bounds))]
@@ -116,7 +116,7 @@ def test_a_snapshot_is_what_protobuf_and_roaring_write(bucket):
 
 
 def test_segments_and_ledgers_beyond_one_word_are_sorted_all_the_same():
-    """When segment, ledger and entry do not fit 63 bits together, the slower sort gives the same bytes."""
+    """If segment, ledger and entry do not fit 63 bits together, the slower sort gives the same bytes."""
     rng = random.Random(5)
     table = [(row, rng.randrange(2**40) * 2, rng.randrange(100)) for row in range(70_000)]
     bucket = seal_rows(table, step_ms=1, count_max=1)
@@ -127,13 +127,13 @@ def test_segments_and_ledgers_beyond_one_word_are_sorted_all_the_same():
 
 
 def test_an_empty_bucket_has_no_segments():
-    """Nothing to store is empty metadata."""
+    """An empty bucket has empty metadata and no segments."""
     encoded = encode_snapshot(seal_rows([], step_ms=1, count_max=-1))
     assert (encoded.metadata, list(encoded.segments), encoded.length) == (b"", [], 0)
 
 
 def test_a_position_twice_in_a_segment_is_a_bug():
-    """A bitmap cannot say it, and the rows would disagree with it."""
+    """A position twice in a segment is refused: a bitmap cannot express it and would disagree with the rows."""
     twice = IndexColumns.of([(1, 5, 7), (2, 5, 7)])
     bounds = SegmentBounds(np.array([2]), np.array([1]), np.array([2]))
     with pytest.raises(InvariantViolation, match="twice"):
@@ -145,14 +145,14 @@ def test_a_position_twice_in_a_segment_is_a_bug():
 
 @given(st.lists(indexes, max_size=5))
 def test_segments_decode_in_one_pass(segments):
-    """Any number of segments, empty ones among them, give all rows in order."""
+    """Any number of segments, some of them empty, give all rows in order."""
     decoded = decode_segments([encode_segment(columns) for columns in segments])
     assert list(decoded) == [row for columns in segments for row in columns]
     assert [column.dtype for column in (decoded.deliver_at_ms, decoded.ledger_id, decoded.entry_id)] == [np.int64] * 3
 
 
 def test_a_large_bucket_is_coded_in_blocks():
-    """Every row is in its place across them, also when one entry in the middle has another form."""
+    """Every row is in its place across blocks, even if one entry in the middle has another form."""
     rng = random.Random(7)
     table = [(rng.randrange(2**41), row // 30_000, row % 30_000) for row in range(60_000)]
     bucket = seal_rows(table, step_ms=2**30, count_max=100)
@@ -171,7 +171,7 @@ def test_a_large_bucket_is_coded_in_blocks():
 
 @st.composite
 def foreign_row(draw: st.DrawFn) -> tuple[tuple[int, int, int], bytes]:
-    """A valid row in another form: fields in any order, unknown ones among them, values repeated or stretched."""
+    """Draw a valid row in another form: fields in any order, unknown fields, values repeated or stretched."""
     row = draw(rows.filter(bool))[0]
     fields = [
         bytes([number << 3]) + _varint(value, size=draw(st.integers(0, 10))) for number, value in enumerate(row, 1)
@@ -185,14 +185,14 @@ def foreign_row(draw: st.DrawFn) -> tuple[tuple[int, int, int], bytes]:
 
 @given(st.lists(st.lists(foreign_row(), max_size=3), min_size=1, max_size=4), indexes)
 def test_rows_in_other_forms_decode_the_same(segments, usual):
-    """Whatever protobuf allows is read, also beside segments in the usual form."""
+    """Every form that protobuf allows is read, also beside segments in the usual form."""
     entries = [b"".join(encoded for _, encoded in segment) for segment in segments]
     decoded = decode_segments([*entries, encode_segment(usual)])
     assert list(decoded) == [row for segment in segments for row, _ in segment] + list(usual)
 
 
 def test_unknown_fields_of_the_segment_are_skipped():
-    """For three days in 2023 a segment had a map in field 2."""
+    """A map in field 2 is skipped: Pulsar wrote one for three days in 2023."""
     assert decoded_rows(b"\x12\x04\x08\x05\x12\x00" + EXAMPLE_SEGMENT) == list(EXAMPLE)
 
 
@@ -210,13 +210,13 @@ def test_unknown_fields_of_the_segment_are_skipped():
     ],
 )
 def test_what_is_no_segment_is_corrupt(encoded, message):
-    """The error names the entry by its place and says what is wrong."""
+    """The error names the entry by its place and describes the fault."""
     with pytest.raises(SnapshotCorrupt, match=f"segment 2 of 3.*{message}"):
         decode_segments([EXAMPLE_SEGMENT, encoded, EXAMPLE_SEGMENT])
 
 
 def test_a_row_that_two_entries_share_is_corrupt():
-    """Concatenated they would decode, but each entry must be a segment by itself."""
+    """A row divided over two entries is corrupt: concatenated they would decode, but each entry must be a segment."""
     for cut in range(1, len(EXAMPLE_SEGMENT)):
         halves = EXAMPLE_SEGMENT[:cut], EXAMPLE_SEGMENT[cut:]
         expected = list(EXAMPLE) if cut == 13 else None
@@ -224,7 +224,7 @@ def test_a_row_that_two_entries_share_is_corrupt():
 
 
 def test_every_flipped_bit_of_a_segment_decodes_as_protobuf_does_or_is_corrupt():
-    """Nothing else ever comes out, whichever bit of a real segment turns."""
+    """A segment with one flipped bit gives protobuf's rows or is corrupt."""
     columns = IndexColumns.of([(1_700_000_000_000 + row, 2**40 + row % 2, row * 9_000) for row in range(8)])
     encoded = encode_segment(columns)
     for place in range(len(encoded)):
@@ -236,14 +236,14 @@ def test_every_flipped_bit_of_a_segment_decodes_as_protobuf_does_or_is_corrupt()
 
 @given(st.data(), indexes)
 def test_damaged_segments_decode_as_protobuf_does_or_are_corrupt(data, columns):
-    """Bytes changed, cut off, inserted: protobuf is the judge."""
+    """Bytes changed, cut off or inserted give protobuf's rows or are corrupt."""
     damaged = _damage(data, encode_segment(columns))
     assert decoded_rows(damaged) == reference_rows(damaged)
 
 
 @given(st.binary(max_size=60))
 def test_any_bytes_decode_as_protobuf_does_or_are_corrupt(encoded):
-    """The decoder is total."""
+    """The decoder accepts or refuses any bytes without another error."""
     assert decoded_rows(encoded) == reference_rows(encoded)
 
 
@@ -266,7 +266,7 @@ def _damage(data: st.DataObject, encoded: bytes) -> bytes:
 
 @given(sealed)
 def test_metadata_round_trip(bucket):
-    """Bounds, counts and the positions of each segment come back."""
+    """Bounds, counts and the positions of each segment are decoded as encoded."""
     decoded = decode_metadata(encode_snapshot(bucket).metadata)
     for name in ("count", "min_deliver_at_ms", "max_deliver_at_ms"):
         assert getattr(decoded.bounds, name).tolist() == getattr(bucket.bounds, name).tolist()
@@ -275,7 +275,7 @@ def test_metadata_round_trip(bucket):
 
 
 def test_map_keys_decode_in_any_order():
-    """Java's maps have an order of their own; of a repeated key the last one counts."""
+    """Map keys decode in any order, as Java's maps have one of their own; of a repeated key the last one counts."""
     message = snapshot_pb2.SnapshotSegmentMetadata(max_schedule_timestamp=9, min_schedule_timestamp=3)
     encoded = message.SerializeToString()
     for ledger, entry in ((7, 1), (5, 2), (7, 3)):
@@ -306,13 +306,13 @@ def _metadata(**fields: object) -> bytes:
     ],
 )
 def test_what_is_no_metadata_is_corrupt(encoded, message):
-    """The error says which segment and what is wrong."""
+    """The error names the segment and describes the fault."""
     with pytest.raises(SnapshotCorrupt, match=message):
         decode_metadata(encoded)
 
 
 def test_every_flipped_bit_of_metadata_decodes_or_is_corrupt():
-    """A bitmap that decodes is a sound one: as many positions as it counts."""
+    """A bitmap that decodes has as many positions as it counts."""
     table = [(row * 100_000, 5 + row % 2, row * 3_000 + extra) for row in range(20) for extra in range(5)]
     encoded = encode_snapshot(seal_rows(table, step_ms=300_000, count_max=-1)).metadata
     outcomes = {True: 0, False: 0}
@@ -326,7 +326,7 @@ def test_every_flipped_bit_of_metadata_decodes_or_is_corrupt():
 
 @given(st.binary(max_size=80))
 def test_any_bytes_are_metadata_or_corrupt(encoded):
-    """The decoder is total."""
+    """The decoder accepts or refuses any bytes without another error."""
     _decodes_soundly(encoded)
 
 

@@ -1,4 +1,4 @@
-"""Faults come as planned: seeded, limited to a topic, before or after the fact."""
+"""Faults happen as planned: seeded, limited to a topic, before or after the operation."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.snapshot_storage.sqlite_files import create, each
 
 
 async def test_an_error_before_does_nothing_and_one_after_does_everything():
-    """The caller cannot tell them apart, the storage can."""
+    """Both errors are the same for the caller, but only the second one leaves its effect in the storage."""
     inner = MemoryStorage()
     await inner.start()
     storage = FaultyStorage(inner, FaultPlan(error_before=1.0))
@@ -25,7 +25,7 @@ async def test_an_error_before_does_nothing_and_one_after_does_everything():
 
 
 async def test_a_torn_write_leaves_a_part_behind_and_fails():
-    """The part is listed as a snapshot, and never catalogued: the sweep's business."""
+    """The part is listed as a snapshot and never catalogued; the sweep has to delete it."""
     inner = MemoryStorage()
     storage = FaultyStorage(inner, FaultPlan(torn=1.0, seed=1))
     await storage.start()
@@ -54,7 +54,7 @@ async def _fates(plan: FaultPlan) -> list[str]:
 
 
 async def test_a_seed_replays_its_faults():
-    """The same plan gives the same fates, another seed others, and about as many as asked for."""
+    """The same plan gives the same faults, another seed others, and their share is about as planned."""
     plan = FaultPlan(error_before=0.2, error_after=0.1, seed=1)
     fates = await _fates(plan)
     assert fates == await _fates(plan)
@@ -66,7 +66,7 @@ async def test_a_seed_replays_its_faults():
 
 
 async def test_only_the_topic_of_the_plan_is_slow():
-    """Reads by bucket id belong to the topic that the snapshot was created or listed under."""
+    """A read by bucket id counts for the topic under which the snapshot was created or listed."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -82,7 +82,7 @@ async def test_only_the_topic_of_the_plan_is_slow():
     slow = await create(storage, [b"1"], topic="slow")
     await storage.get_bucket_snapshot_metadata(slow)
     assert waits == [30.0, 30.0]
-    # A restarted process learns whose snapshot it is from the listing.
+    # A restarted process gets the topic of a snapshot from the listing.
     again = FaultyStorage(inner, storage.plan, sleep=sleep)
     await again.get_bucket_snapshot_length(slow)
     assert len(waits) == 2
@@ -92,7 +92,7 @@ async def test_only_the_topic_of_the_plan_is_slow():
 
 
 def test_options_of_a_url():
-    """Every option, values percent-decoded."""
+    """Every option is parsed and values are percent-decoded."""
     plan = parse_fault_plan(
         "exit=create.after:3,error_before=0.25,error_after=1,torn=0.5,latency_ms=5,seed=7,topic=persistent%3A//t/n/a%2Cb%3B"
     )
@@ -116,13 +116,13 @@ def test_options_of_a_url():
     ],
 )
 def test_malformed_urls_are_named(rest, remedy):
-    """The message shows the option or how a URL looks."""
+    """The message shows the option, or the form of a URL."""
     with pytest.raises(InvalidInput, match=remedy):
         open_faulty(rest)
 
 
 async def test_the_wrapped_storage_is_what_the_url_names(tmp_path):
-    """What it swept is answered too, and its own points are passed on."""
+    """The swept count of the wrapped storage is returned, and its own points are passed on."""
     path = tmp_path / "db"
     storage = open_faulty(f"seed=1;sqlite:{path}")
     inner = storage.inner

@@ -1,4 +1,4 @@
-"""The codec's kernels: their bitmaps are the library's. test_codec.py has rows and messages."""
+"""The codec's kernels write the same bitmaps as the library. test_codec.py tests rows and messages."""
 
 from array import array
 
@@ -22,7 +22,7 @@ def _library(groups: list[list[int]]) -> list[bytes]:
 
 
 def _ours(groups: list[list[int]]) -> list[bytes]:
-    """One segment for each group."""
+    """Return the bitmaps of the kernel, one segment for each group."""
     starts = np.cumsum([0, *map(len, groups)])
     column = np.array([value for group in groups for value in group], np.int64)
     nothing = np.zeros(len(groups), np.int64)
@@ -41,26 +41,26 @@ groups = st.lists(bitmap_values.map(lambda group: sorted(set(group))), max_size=
 
 @given(groups)
 def test_bitmaps_are_what_the_library_writes(several):
-    """Arrays, runs, several containers, with offsets and without."""
+    """Arrays, runs and several containers, with offsets and without, are as the library writes them."""
     assert _ours(several) == _library(several)
 
 
 @pytest.mark.parametrize("step", [1, 2, 3])
 def test_large_containers_among_small_ones(step):
-    """More than 4,096 values in a container: a bitset, unless they are a run."""
+    """More than 4,096 values in a container become a bitset, unless they are a run."""
     several = [[1, 5], list(range(0, 70_000, step)), [2**32 - 1], list(range(100, 4_196)), list(range(0, 8_192, 2))]
     assert _ours(several) == _library(several)
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 5])
 def test_a_run_wins_only_if_it_is_smaller(size):
-    """Three in a row take six bytes either way and stay an array."""
+    """Three consecutive values take six bytes in either form and stay an array."""
     several = [list(range(size)), [*range(size), *range(100, 100 + size)]]
     assert _ours(several) == _library(several)
 
 
 def test_the_row_that_repeats_a_position_is_named():
-    """In its own segment; the same position in the next one is nothing special."""
+    """A position repeated in its own segment is returned; the same position in the next segment is not."""
     starts, nothing = np.array([0, 2, 5]), np.zeros(2, np.int64)
     ledger_id, entry_id = np.full(5, 7), np.array([1, 2, 2, 3, 3])
     octets, repeat = encode_segment_metadata(ledger_id, entry_id, starts, nothing, nothing)

@@ -1,4 +1,4 @@
-"""A backend that is no part of the project, found by its entry point: files in a directory, under ``shelf``."""
+"""A backend outside the project is found by its entry point: files in a directory, under ``shelf``."""
 
 import sys
 from pathlib import Path
@@ -17,25 +17,25 @@ SHELF = Path(__file__).with_name("shelf")
 
 @pytest.fixture(autouse=True)
 def installed(monkeypatch):
-    """As pip leaves it: a module and its dist-info where Python looks."""
+    """Install the backend as pip does: a module and its dist-info on the path."""
     monkeypatch.syspath_prepend(SHELF)
     yield
     sys.modules.pop("shelf_backend", None)
 
 
 def test_its_scheme_is_known():
-    """Beside ours."""
+    """The scheme is listed beside ours."""
     assert {"memory", "shelf", "sqlite"} <= set(storage_schemes())
 
 
 @pytest.mark.parametrize("check", CONTRACT_CHECKS, ids=lambda check: check.__name__)
 async def test_it_keeps_the_contract(tmp_path, check):
-    """All of it."""
+    """The backend passes every check of the contract."""
     await check(lambda name: open_storage(f"shelf:{tmp_path / name}"))
 
 
 async def test_it_is_opened_once(tmp_path):
-    """A second opener is told."""
+    """A second opener is refused."""
     first, second = (open_storage(f"shelf:{tmp_path}") for _ in range(2))
     await first.start()
     with pytest.raises(StorageInUse):
@@ -46,7 +46,7 @@ async def test_it_is_opened_once(tmp_path):
 
 
 async def test_it_notices_damage(tmp_path):
-    """One changed byte in a file."""
+    """One changed byte in a file is detected."""
     storage = open_storage(f"shelf:{tmp_path}")
     await storage.start()
     bucket_id = await create(storage, [b"segment"])
@@ -58,7 +58,7 @@ async def test_it_notices_damage(tmp_path):
 
 
 async def test_trackers_live_on_it(tmp_path):
-    """A registry over it seals, closes, and recovers."""
+    """A registry on this backend seals, closes, and recovers."""
     clock = ManualClock()
     for expected in (0, 5):
         registry = make_registry(open_storage(f"shelf:{tmp_path}"), clock)

@@ -1,4 +1,4 @@
-"""URLs find their backend: ours, an outsider's, none, or one that lacks a package."""
+"""URLs lead to their backend: ours, another distribution's, none, or one that lacks a package."""
 
 import sys
 
@@ -14,7 +14,7 @@ from delayed_tracker.storage.testing.faulty import FaultyStorage
 
 
 def test_our_schemes_are_installed(tmp_path):
-    """Each gives its backend, not started; faulty wraps the URL behind it, with semicolons in it if need be."""
+    """Each scheme gives its backend, not started; faulty wraps the URL behind it, even with semicolons in it."""
     assert isinstance(open_storage("memory:"), MemoryStorage)
     assert isinstance(open_storage(f"sqlite:{tmp_path / 'a b;c'}"), SqliteStorage)
     assert isinstance(open_storage(f"faulty:seed=1;faulty:;sqlite:{tmp_path / 'a;b'}"), FaultyStorage)
@@ -23,7 +23,7 @@ def test_our_schemes_are_installed(tmp_path):
 
 @pytest.mark.parametrize("url", ["ftp:/x", "sqlit:/x", "bookkeeper:zk"])
 def test_an_unknown_scheme_lists_the_known(url):
-    """The operator sees the choice and the remedy; faulty is for tests, and offered to nobody."""
+    """The error shows the operator the known schemes and the remedy; faulty is for tests and not offered."""
     with pytest.raises(
         UnknownStorageScheme, match=r"is not one of memory, \S*sqlite\b.*; give one of those, such as"
     ) as raised:
@@ -33,14 +33,14 @@ def test_an_unknown_scheme_lists_the_known(url):
 
 @pytest.mark.parametrize("url", ["", "/var/lib/tracker.db", ":memory:", "memory:x"])
 def test_a_url_that_is_none_says_what_one_looks_like(url):
-    """A bare path is the likely mistake."""
+    """The error shows the form of a URL, since a bare path is the likely mistake."""
     with pytest.raises(InvalidInput, match="storage URL") as raised:
         open_storage(url)
     assert "faulty" not in raised.value.message
 
 
 def _install(directory, monkeypatch, module: str, source: str) -> None:
-    """Put a distribution with one entry point where Python finds it."""
+    """Put a distribution with one entry point on the path."""
     (directory / f"{module}.py").write_text(source)
     metadata = directory / f"{module}-1.0.dist-info"
     metadata.mkdir()
@@ -51,7 +51,7 @@ def _install(directory, monkeypatch, module: str, source: str) -> None:
 
 
 async def test_an_outsiders_backend_is_found_and_checked(tmp_path, monkeypatch):
-    """It needs an entry point and the protocol, and can run the contract over itself."""
+    """A backend of another distribution needs an entry point and the protocol, and can run the contract on itself."""
     source = (
         "from delayed_tracker.storage.memory import MemoryStorage\n"
         "storages = {}\n"
@@ -64,7 +64,7 @@ async def test_an_outsiders_backend_is_found_and_checked(tmp_path, monkeypatch):
 
 
 def test_a_missing_package_is_named_with_what_to_install(tmp_path, monkeypatch):
-    """Not as an unknown scheme: the backend is there, its dependency is not."""
+    """A missing dependency is not reported as an unknown scheme."""
     _install(tmp_path, monkeypatch, "needy_backend", "import a_package_nobody_has\n")
     with pytest.raises(StorageBackendMissing, match=r"'a_package_nobody_has'.*pip install 'needy_backend'"):
         open_storage("outside:x")

@@ -1,4 +1,4 @@
-"""What a storage says of the space it takes."""
+"""A storage reports the space that it uses and the space that is left."""
 
 import os
 

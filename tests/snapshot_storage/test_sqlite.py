@@ -1,4 +1,4 @@
-"""What the SQLite backend promises beyond the contract: threads, space, damage, and whose file it is."""
+"""The SQLite backend beyond the contract: threads, space, damage, and files of other programs."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ asyncio.run(open_sqlite(sys.argv[1]).start())
 """
 ENTRY = CatalogueEntry(1, Position(1, 0), Position(1, 9), b"summary", b"consumed", Position(1, 2), 12)
 OLD_TRACKER = ("persistent://shop/orders/events", "billing")
-"""Of the file in an older format."""
+"""Tracker of the file in an older format."""
 PAGE_BYTES = 16_384
 
 
@@ -39,7 +39,7 @@ PAGE_BYTES = 16_384
 
 
 async def test_the_event_loop_goes_on_while_the_writer_works(tmp_path):
-    """A write that takes its time holds up neither the loop nor reads."""
+    """A slow write blocks neither the event loop nor reads."""
     async with started(tmp_path / "db") as storage:
         bucket_id = await create(storage, [b"1"])
         reached, go_on = threading.Event(), threading.Event()
@@ -59,7 +59,7 @@ async def test_the_event_loop_goes_on_while_the_writer_works(tmp_path):
 
 
 async def test_a_create_cancelled_during_its_commit_leaves_nothing(tmp_path):
-    """The thread finishes its transaction; what it stored is taken back before the cancellation goes on."""
+    """The thread finishes its transaction, and the snapshot is removed before the cancellation continues."""
     async with started(tmp_path / "db") as storage:
         reached, go_on = threading.Event(), threading.Event()
 
@@ -90,7 +90,7 @@ async def test_closing_finishes_what_was_accepted(tmp_path):
 
 
 async def test_a_create_overtaken_by_close_leaves_nothing(tmp_path):
-    """Its segments were still coming: it fails, and the next start sweeps what it had written."""
+    """A create whose segments are still arriving fails, and the next start deletes its rows."""
     async with started(tmp_path / "db", chunk_bytes=1) as storage:
 
         async def closing_midway():
@@ -111,7 +111,7 @@ async def test_a_create_overtaken_by_close_leaves_nothing(tmp_path):
 
 
 async def test_deleted_snapshots_give_their_space_back(tmp_path):
-    """The file shrinks, and the log is folded into it at close."""
+    """The file shrinks, and close copies the log into it."""
     path = tmp_path / "db"
     async with started(path) as storage:
         bucket_ids = [await create(storage, [os.urandom(100_000)] * 20) for _ in range(10)]
@@ -127,7 +127,7 @@ async def test_deleted_snapshots_give_their_space_back(tmp_path):
 
 @pytest.mark.parametrize("entry_bytes", [1, 33, 420, 2_000], ids="{}-byte entries".format)
 async def test_small_entries_fill_their_pages(tmp_path, entry_bytes):
-    """What a row adds to its entries is their lengths, and a few percent of a page."""
+    """A row adds to its entries only their lengths and a few percent of a page."""
     path = tmp_path / "db"
     async with started(path):
         pass
@@ -140,7 +140,7 @@ async def test_small_entries_fill_their_pages(tmp_path, entry_bytes):
 
 
 def test_a_connection_caches_little(tmp_path):
-    """A number of pages: of a size in bytes SQLite would make four times as much, since its own pages are smaller."""
+    """The cache is set as a number of pages: from a size in bytes SQLite would make four times as much."""
     with contextlib.closing(connect(tmp_path / "db")) as connection:
         prepare(connection, tmp_path / "db")
         (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
@@ -150,7 +150,7 @@ def test_a_connection_caches_little(tmp_path):
 
 
 async def test_the_log_stays_bounded_under_steady_work(tmp_path):
-    """Checkpoints keep up although readers come and go: 80 MB written, a log of a few."""
+    """Checkpoints keep up while readers come and go: 80 MB are written, the log has a few."""
     path = tmp_path / "db"
     log_max = 0
     async with started(path) as storage:
@@ -163,7 +163,7 @@ async def test_the_log_stays_bounded_under_steady_work(tmp_path):
 
 
 async def test_a_full_disk_is_unavailable_and_changes_nothing(tmp_path):
-    """The create fails, earlier snapshots stay readable, and with space it works again."""
+    """The create fails, earlier snapshots stay readable, and creates succeed again when there is space."""
     async with started(tmp_path / "db") as storage:
         kept = await create(storage, [b"1"])
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -182,7 +182,7 @@ async def test_a_full_disk_is_unavailable_and_changes_nothing(tmp_path):
 
 
 async def test_every_damaged_part_of_an_entry_is_corrupt(tmp_path):
-    """Payload, checksum, and a row that strayed to another place; entries in other rows stay readable."""
+    """A damaged payload or checksum and a row under a wrong key are corrupt; entries in other rows stay readable."""
     path = tmp_path / "db"
     for damage in (
         "UPDATE entries SET payload = x'00' || substr(payload, 2) WHERE entry_key & 0xffffff = 2",
@@ -218,7 +218,7 @@ async def test_every_damaged_part_of_an_entry_is_corrupt(tmp_path):
     ],
 )
 async def test_every_damaged_part_of_a_catalogue_entry_is_corrupt(tmp_path, column):
-    """It is named as corrupt, can be removed, and does not hide the others."""
+    """A damaged catalogue entry is named as corrupt, can be removed, and does not hide the others."""
     path = tmp_path / "db"
     other = CatalogueEntry(2, Position(2, 0), Position(2, 9), b"summary")
     async with started(path) as storage:
@@ -235,7 +235,7 @@ async def test_every_damaged_part_of_a_catalogue_entry_is_corrupt(tmp_path, colu
 
 
 async def test_a_damaged_page_is_corrupt(tmp_path):
-    """SQLite notices by itself; the message names the file."""
+    """SQLite itself detects a damaged page, and the message names the file."""
     path = tmp_path / "db"
     async with started(path) as storage:
         bucket_id = await create(storage, [bytes([number]) * 8_000 for number in range(50)])
@@ -264,7 +264,7 @@ async def test_a_newer_format_is_refused_and_left_alone(tmp_path):
 
 
 async def test_a_file_of_the_first_format_is_brought_up_to_date(tmp_path):
-    """What it holds stays, and what it had no place for can be recorded from now on."""
+    """The content of the file stays, and the new columns can be written."""
     path = tmp_path / "db"
     make_format_3(path)
     for column in ("writer", "mark_delete_ledger_id", "mark_delete_entry_id"):
@@ -281,7 +281,7 @@ async def test_a_file_of_the_first_format_is_brought_up_to_date(tmp_path):
 
 
 async def test_a_file_of_the_second_format_keeps_its_snapshots(tmp_path):
-    """It has a row for each entry; new snapshots lie beside them in blocks."""
+    """A file with a row for each entry keeps them, and new snapshots are added in blocks."""
     path = tmp_path / "db"
     async with started(path, block_bytes=1) as storage:
         old = await create(storage, [b"one", b"two", b"three"])
@@ -295,8 +295,9 @@ async def test_a_file_of_the_second_format_keeps_its_snapshots(tmp_path):
 
 
 async def test_entries_of_the_third_format_are_numbered_by_their_bucket_ids(tmp_path):
-    """Snapshots and entries stay as they were; one without a summary is foreign and gets no number, and what was damaged
-    is still known to be.
+    """Snapshots and entries stay as they were; an entry without a summary is foreign and gets no number.
+
+    An entry that was damaged is still detected as damaged.
     """
     path = tmp_path / "db"
     make_format_3(path)
@@ -315,7 +316,7 @@ async def test_entries_of_the_third_format_are_numbered_by_their_bucket_ids(tmp_
 
 @pytest.mark.parametrize("damage", ["'text'", "NULL", "crc32c + (1 << 32)", "-1"])
 async def test_a_checksum_that_is_none_does_not_keep_an_older_file_from_being_opened(tmp_path, damage):
-    """Its entry is damaged, as it was before; the others are brought up to date."""
+    """An entry with a damaged checksum stays damaged, and the others are updated."""
     path = tmp_path / "db"
     make_format_3(path)
     ask(path, "CREATE TABLE loose AS SELECT * FROM catalogue")
@@ -328,7 +329,7 @@ async def test_a_checksum_that_is_none_does_not_keep_an_older_file_from_being_op
 
 
 async def test_another_programs_database_is_refused_and_left_alone(tmp_path):
-    """By its tables or by its application id."""
+    """A database of another program is detected by its tables or by its application id."""
     path = tmp_path / "db"
     for statement in ("CREATE TABLE bookmarks (url TEXT)", "PRAGMA application_id = 0x47504B47"):
         ask(path, statement)
@@ -341,7 +342,7 @@ async def test_another_programs_database_is_refused_and_left_alone(tmp_path):
 
 
 async def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
-    """A configuration file given by mistake survives."""
+    """A configuration file given by mistake is not changed."""
     path = tmp_path / "db"
     path.write_text("bucketSnapshotStorageUrl=sqlite:db\n")
     with pytest.raises(StorageFormatUnsupported, match="not a SQLite database"):
@@ -351,14 +352,14 @@ async def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
 
 
 async def test_an_empty_file_becomes_a_storage(tmp_path):
-    """It may have been made to set its permissions."""
+    """An empty file is accepted: it may have been created to set its permissions."""
     (tmp_path / "db").touch()
     async with started(tmp_path / "db") as storage:
         assert await create(storage, [b"1"]) == 1
 
 
 async def test_a_creation_cut_short_is_finished(tmp_path):
-    """A crash between the first page and the tables leaves a database with nothing in it."""
+    """A crash between the first page and the tables leaves an empty database, which is accepted."""
     with contextlib.closing(sqlite3.connect(tmp_path / "db")) as connection:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL")
@@ -368,7 +369,7 @@ async def test_a_creation_cut_short_is_finished(tmp_path):
 
 
 async def test_paths_that_cannot_be_are_named_with_a_remedy(tmp_path):
-    """Two missing directories, a file as directory, a directory, long names, no path, memory by SQLite's name."""
+    """Invalid paths are refused: missing directories, files and directories in a wrong place, long names, no path."""
     (tmp_path / "file").touch()
     for path, remedy in (
         (tmp_path / "missing" / "too" / "db", f"create the directory {tmp_path / 'missing'} first"),
@@ -386,20 +387,20 @@ async def test_paths_that_cannot_be_are_named_with_a_remedy(tmp_path):
 
 
 async def test_the_directory_of_the_file_is_created(tmp_path):
-    """One level: the default path works in an empty working directory."""
+    """One missing level is created, so the default path works in an empty working directory."""
     async with started(tmp_path / "data" / "db") as storage:
         assert await create(storage, [b"1"]) == 1
 
 
 async def test_a_place_that_takes_no_files_is_unavailable():
-    """The message names the path and what to do; /proc refuses root as well."""
+    """The message names the path and the remedy; /proc refuses root as well."""
     with pytest.raises(StorageUnavailable, match=r"/proc/self/db: .*writable for this user"):
         await SqliteStorage(Path("/proc/self/db")).start()
 
 
 @pytest.mark.skipif(os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root needs setpriv")
 async def test_a_file_that_cannot_be_written_is_refused_at_the_start(tmp_path):
-    """Not at the first snapshot. Root may write every file, so the rights of root are dropped for it."""
+    """The file is refused at the start, not at the first snapshot; the test drops root's right to write every file."""
     async with started(tmp_path / "db"):
         pass
     (tmp_path / "db").chmod(0o444)
@@ -412,7 +413,7 @@ async def test_a_file_that_cannot_be_written_is_refused_at_the_start(tmp_path):
 
 
 async def test_half_a_surrogate_pair_is_no_name(tmp_path):
-    """It has no UTF-8 form; the field is named."""
+    """Half a surrogate pair has no UTF-8 form, so the error names the field."""
     async with started(tmp_path / "db") as storage:
         with pytest.raises(InvalidInput, match="topic"):
             await storage.list("\ud800", "c")
@@ -421,7 +422,7 @@ async def test_half_a_surrogate_pair_is_no_name(tmp_path):
 
 
 async def test_undoing_a_failed_create_spares_the_next_one(tmp_path):
-    """An id that was rolled back may be given to the next create; undoing the first must not touch it."""
+    """Undoing a create does not touch the next one, which may get the id that was rolled back."""
     async with started(tmp_path / "db") as storage:
 
         def fail_once(_point: str) -> None:

@@ -1,4 +1,4 @@
-"""Entries put together in rows, and cut apart again."""
+"""Entries are put together in rows and separated again."""
 
 import pytest
 from hypothesis import given
@@ -15,14 +15,14 @@ sizes = st.lists(st.integers(0, 40), min_size=1, max_size=30)
 
 
 def row_for(rows, key):
-    """The rows that a storage reads for a range that begins with this key."""
+    """Return the rows that a storage reads for a range that begins with this key."""
     start = max(row[0] for row in rows if row[0] <= key)
     return [row for row in rows if row[0] >= start]
 
 
 @given(sizes, st.integers(1, 100), st.data())
 def test_every_range_comes_back(lengths, block_bytes, data):
-    """Whatever the sizes; entry 0 has a row of its own, and no row of several entries is larger than asked for."""
+    """Any range is returned for any sizes; entry 0 has its own row, and no row of several entries exceeds the limit."""
     entries = [bytes([number]) * length for number, length in enumerate(lengths)]
     rows = list(rows_of(entries, BASE, block_bytes))
     assert rows[0][0] == BASE
@@ -35,7 +35,7 @@ def test_every_range_comes_back(lengths, block_bytes, data):
 
 
 def test_a_snapshot_that_is_written_in_pieces_begins_rows_anew():
-    """What comes later does not join a row that is committed."""
+    """Later entries do not join a row that is committed."""
     rows = [*rows_of(ENTRIES[:3], BASE, 100), *rows_of(ENTRIES[3:], BASE + 3, 100)]
     assert [row[0] - BASE for row in rows] == [0, 1, 3]
     assert entries_of(rows, BASE, BASE + 5) == ENTRIES
@@ -56,7 +56,7 @@ def test_a_snapshot_that_is_written_in_pieces_begins_rows_anew():
     ],
 )
 def test_a_damaged_row_is_corrupt(damage):
-    """Every part of it is covered by the checksum, or has a type."""
+    """The checksum covers every part of a row, or its type is tested."""
     metadata, block = rows_of(ENTRIES, BASE, 1_000)
     with pytest.raises(SnapshotCorrupt, match="bucket 7, entry 1"):
         entries_of([metadata, damage(*block)], BASE, BASE + 5)
@@ -64,7 +64,7 @@ def test_a_damaged_row_is_corrupt(damage):
 
 @pytest.mark.parametrize("kept", [[], [0], [0, 1], [0, 2], [1, 2]])
 def test_a_missing_row_is_corrupt(kept):
-    """At the front, in the middle, at the end, and all of them."""
+    """A missing row is detected at the front, in the middle, at the end, and if all are missing."""
     rows = list(rows_of(ENTRIES, BASE, 40))
     assert len(rows) == 3
     with pytest.raises(SnapshotCorrupt, match="bucket 7"):

@@ -1,4 +1,4 @@
-"""kill -9 of a real process: the file opens, and what was committed is there and verifies."""
+"""After kill -9 of a real process the file opens, and its committed content is there and verifies."""
 
 import asyncio
 import random
@@ -18,7 +18,7 @@ from tests.snapshot_storage.sqlite_files import ask, started
 
 NUMBERS_PER_RUN = 1_000_000
 CHUNK_BYTES = 20_000
-"""Most snapshots take several transactions."""
+"""Size at which most snapshots take several transactions."""
 ONE_TRANSACTION = 10_000_000
 
 pytestmark = pytest.mark.slow
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 @dataclass
 class Ledger:
-    """What the worker said, over all its lives."""
+    """Output of the worker, over all its restarts."""
 
     created: dict[int, int] = field(default_factory=dict)
     """Bucket id -> number of the snapshot."""
@@ -66,7 +66,7 @@ async def run_worker(
     chunk_bytes: int = CHUNK_BYTES,
     kill_after_lines: int | None = None,
 ) -> None:
-    """Let the worker live until it has said so many lines, or until its faults kill it; hear all it said."""
+    """Run the worker until it has written a number of lines or its faults kill it; record all its lines."""
     worker = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -93,7 +93,7 @@ async def run_worker(
 
 
 async def audit(storage: SqliteStorage, ledger: Ledger) -> None:
-    """Everything done is there; everything there was begun, is whole and verifies."""
+    """Check that every finished step is in the storage, and that all content belongs to a step and verifies."""
     listed = {snapshot.bucket_id: snapshot.epoch for snapshot in await storage.list_bucket_snapshots(TOPIC, "c")}
     assert ledger.created.keys() - ledger.deletes_begun <= listed.keys()
     assert not ledger.deleted & listed.keys()
@@ -112,7 +112,7 @@ async def audit(storage: SqliteStorage, ledger: Ledger) -> None:
 
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.deep)])
 async def test_kills_at_random_moments(tmp_path: Path, kills: int):
-    """One file lives through them all, with creates, replaces and deletes under way each time."""
+    """One file survives all kills, with creates, replaces and deletes in flight each time."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -125,7 +125,7 @@ async def test_kills_at_random_moments(tmp_path: Path, kills: int):
         async with started(path) as storage:
             swept += storage.swept_count
             await audit(storage, ledger)
-            # A replacement may be there whose answer was not heard, and the next life may end before it makes another.
+            # A replace may be stored whose answer was not read, and the next worker may end before it makes another.
             ledger.replaced = ledger.replaces_begun = (await storage.list(TOPIC, "c")).epoch
     print(f"{len(ledger.created)} created, {len(ledger.deleted)} deleted, {ledger.replaced} replaced, {swept} swept")
     assert len(ledger.created) > kills
@@ -149,7 +149,7 @@ async def test_kills_at_random_moments(tmp_path: Path, kills: int):
     ],
 )
 async def test_a_kill_at_each_named_point(tmp_path: Path, point: str):
-    """Before and after the moment that counts, on either side of it."""
+    """The storage is sound after a kill before and after each decisive commit."""
     path = tmp_path / "db"
     ledger = Ledger()
     await run_worker(path, ledger, faults=f"exit={point}", chunk_bytes=ONE_TRANSACTION)
@@ -173,7 +173,7 @@ async def test_a_kill_at_each_named_point(tmp_path: Path, point: str):
 
 
 async def test_a_kill_between_chunks_is_swept_and_counted(tmp_path: Path):
-    """A snapshot that was half written is invisible, and gone after the next start."""
+    """A partly written snapshot is invisible, and deleted by the next start."""
     path = tmp_path / "db"
     ledger = Ledger()
     await run_worker(path, ledger, faults="exit=create.chunk")

@@ -1,4 +1,4 @@
-"""One opener at a time, by any name of the file; the lock dies with its process."""
+"""A storage has one opener at a time, under any name of the file; the lock ends with its process."""
 
 import asyncio
 import os
@@ -31,7 +31,7 @@ HOLDER = textwrap.dedent(
 
 
 async def test_a_second_opener_in_this_process_is_refused(tmp_path):
-    """Also through a symbolic link; once the first has closed, the next may open."""
+    """A second opener is refused, also through a symbolic link; after the first has closed, the next may open."""
     path = tmp_path / "db"
     link = tmp_path / "link"
     async with started(path) as storage:
@@ -64,7 +64,7 @@ async def test_another_process_keeps_us_out_until_it_is_killed(tmp_path):
 
 @pytest.mark.parametrize("alias", ["hard link", "renamed", "renamed beside its lock"])
 async def test_a_file_is_opened_once_under_all_its_names(tmp_path, alias):
-    """A hard link in another directory, and the file itself after it was renamed, are refused; the first goes on."""
+    """A hard link in another directory, and the file itself after a rename, are refused; the first opener continues."""
     path, other = tmp_path / "db", tmp_path / "elsewhere" / "db"
     other.parent.mkdir()
     async with started(path) as storage:
@@ -86,7 +86,7 @@ async def test_a_file_is_opened_once_under_all_its_names(tmp_path, alias):
 
 @pytest.mark.slow
 async def test_another_process_keeps_us_out_of_a_hard_link(tmp_path):
-    """The message tells how to find the process; after kill -9 the file opens at once."""
+    """The message shows how to find the process; after kill -9 the file opens at once."""
     path, link = tmp_path / "db", tmp_path / "link"
     holder = await asyncio.create_subprocess_exec(sys.executable, "-c", HOLDER, str(path), stdout=subprocess.PIPE)
     try:
@@ -104,7 +104,7 @@ async def test_another_process_keeps_us_out_of_a_hard_link(tmp_path):
 
 
 def record_locks_of(path):
-    """How many record locks this process has on a file."""
+    """Return the number of record locks that this process has on a file."""
     inode = str(path.stat().st_ino)
     rows = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
     return sum(
@@ -115,7 +115,7 @@ def record_locks_of(path):
 
 @pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
 async def test_a_file_that_was_taken_away_is_read_on_and_refuses_writes(tmp_path, replaced):
-    """What is written to a file without its name would be gone at the next start; put back, it is written again."""
+    """Writes to a file without its name are refused, as the next start would not read them, until it is put back."""
     path, aside = tmp_path / "db", tmp_path / "aside"
     async with started(path) as storage:
         bucket_id = await create(storage, [b"1"])

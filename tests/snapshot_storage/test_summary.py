@@ -1,4 +1,4 @@
-"""Summaries come back as they went in, and damaged ones are refused."""
+"""Summaries decode as they were encoded, and damaged ones are refused."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from tests.snapshot_storage.strategies import position_bits, segment_bounds
 
 @given(segment_bounds(), position_bits, st.integers(0, 2**63 - 1))
 def test_round_trip(bounds, bits, snapshot_bytes):
-    """Any bounds, ascending or not, any positions."""
+    """Any bounds, ascending or not, and any positions are decoded as encoded."""
     decoded = decode_summary(encode_summary(bounds, bits, snapshot_bytes))
     for name in ("count", "min_deliver_at_ms", "max_deliver_at_ms"):
         assert getattr(decoded.bounds, name).tolist() == getattr(bounds, name).tolist()
@@ -25,7 +25,7 @@ def test_round_trip(bounds, bits, snapshot_bytes):
 
 
 def test_a_week_in_segments_of_five_minutes_takes_nine_bytes_each():
-    """What the catalogue carries for 10 M indexes stays below a megabyte, bitmaps aside."""
+    """The summaries for 10 M indexes stay below a megabyte in the catalogue, without bitmaps."""
     first = np.arange(2_016) * 300_000 + 1_700_000_000_000
     bounds = SegmentBounds(np.full(2_016, 27), first, first + 299_000)
     assert len(encode_summary(bounds, PositionBitmap(), 1)) < 2_016 * 9 + 60
@@ -37,7 +37,7 @@ def _example() -> bytes:
 
 
 def test_every_cut_is_corrupt():
-    """No prefix of a summary is one, nor is it with something behind it."""
+    """No prefix of a summary is one, and neither is a summary with bytes behind it."""
     stored = _example()
     for size in range(len(stored)):
         with pytest.raises(SnapshotCorrupt):
@@ -47,7 +47,7 @@ def test_every_cut_is_corrupt():
 
 
 def test_every_flipped_bit_decodes_or_is_refused():
-    """The checksum that would notice is the storage's; the decoder must only never fail otherwise."""
+    """A flipped bit gives a summary or the expected error; only the storage's checksum detects it for certain."""
     stored = _example()
     for place in range(len(stored)):
         for bit in range(8):
@@ -62,6 +62,6 @@ def test_every_flipped_bit_decodes_or_is_refused():
 
 
 def test_a_newer_format_is_told_apart_from_damage():
-    """It must not be dropped as corrupt: a newer program reads it."""
+    """A newer format is not reported as damage: it must not be dropped, as a newer program reads it."""
     with pytest.raises(StorageFormatUnsupported, match="format 2, this program reads up to 1"):
         decode_summary(b"\x02" + _example()[1:])

@@ -1,4 +1,4 @@
-"""Storage errors, sorted by what the caller does next."""
+"""Storage errors, sorted by the action of the caller."""
 
 from delayed_tracker.core.values.errors import DelayedTrackerError
 
@@ -10,7 +10,7 @@ class StorageError(DelayedTrackerError):
 
 
 class StorageUnavailable(StorageError):
-    """The storage cannot answer now; nothing is known to have happened. Retry later."""
+    """The storage cannot answer now; the operation may or may not have happened. Retry later."""
 
     reason = "STORAGE_UNAVAILABLE"
 
@@ -28,7 +28,7 @@ class SnapshotCorrupt(StorageError):
 
 
 class SnapshotConflict(StorageError):
-    """Somebody with a newer epoch owns the catalogue. Stop writing; open the tracker again."""
+    """Another writer owns the catalogue, with this epoch or a newer one. Stop writing; open the tracker again."""
 
     reason = "SNAPSHOT_CONFLICT"
 
@@ -40,7 +40,7 @@ class StorageInUse(StorageError):
 
 
 class StorageFormatUnsupported(StorageError):
-    """The stored format is newer than this program, or not ours at all."""
+    """The stored format is newer than this program, or another program's."""
 
     reason = "STORAGE_FORMAT_UNSUPPORTED"
 
@@ -52,6 +52,6 @@ class UnknownStorageScheme(StorageError):
 
 
 class StorageBackendMissing(StorageError):
-    """The backend is known, but a package it needs is not installed; the message says what to install."""
+    """The backend is known, but a package it needs is not installed; the message names it."""
 
     reason = "STORAGE_BACKEND_MISSING"

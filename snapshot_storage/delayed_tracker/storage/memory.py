@@ -1,4 +1,4 @@
-"""The reference backend: a dictionary in this process. Tests use it, and it says what every backend must do.
+"""The reference backend: a dictionary in this process. It is used by tests and defines the behaviour of every backend.
 
 Closing keeps the content, as a file would, so that one storage can be "restarted" under a new service.
 """
@@ -37,7 +37,7 @@ class _Catalogue:
 
 
 class MemoryStorage:
-    """Snapshots and catalogue in memory. Nothing here waits, so every operation is atomic on the event loop."""
+    """Snapshots and catalogue in memory. No operation waits, so each is atomic on the event loop."""
 
     def __init__(self) -> None:
         self._snapshots: dict[int, _Snapshot] = {}
@@ -45,16 +45,16 @@ class MemoryStorage:
         self._next_bucket_id = 1
         self._started = False
         self.swept_count: Final = 0
-        """What a crash left half created: never anything, a crash takes the memory with it."""
+        """Incomplete snapshots deleted at the start; always 0, because a crash loses the whole memory."""
 
     async def start(self) -> None:
-        """Become usable; the content of an earlier start is still there."""
+        """Make the storage usable, with the content of an earlier start."""
         if self._started:
             raise StorageInUse("this memory storage is started already; close it first, or open another one")
         self._started = True
 
     async def close(self) -> None:
-        """Refuse everything until the next start."""
+        """Refuse all operations until the next start."""
         self._started = False
 
     async def create_bucket_snapshot(
@@ -62,16 +62,16 @@ class MemoryStorage:
         metadata: bytes,
         segments: AsyncIterable[bytes],
         *,
-        bucket_key: str,  # noqa: ARG002  # for backends whose objects carry names
+        bucket_key: str,  # noqa: ARG002  # for backends whose objects have names
         topic: str,
         cursor: str,
         epoch: int,
     ) -> int:
-        """Store a snapshot; it appears when all segments have arrived."""
+        """Store a snapshot; it becomes visible when all segments have arrived."""
         self._require_started()
         entries = [metadata]
         async for segment in segments:
-            entries.append(segment)  # noqa: PERF401  # an exception midway must leave nothing, which reads plainer so
+            entries.append(segment)  # noqa: PERF401  # an exception midway must leave nothing: clearer as a loop
         self._require_started()
         bucket_id = self._next_bucket_id
         self._next_bucket_id += 1
@@ -79,11 +79,11 @@ class MemoryStorage:
         return bucket_id
 
     async def get_bucket_snapshot_metadata(self, bucket_id: int) -> bytes:
-        """Entry 0."""
+        """Return entry 0."""
         return self._snapshot(bucket_id).entries[0]
 
     async def get_bucket_snapshot_segments(self, bucket_id: int, first: int, last: int) -> list[bytes]:
-        """Entries ``first`` to ``last``, both inclusive."""
+        """Return entries ``first`` to ``last``, both inclusive."""
         require_entry_range(first, last)
         entries = self._snapshot(bucket_id).entries
         if last >= len(entries):
@@ -91,16 +91,16 @@ class MemoryStorage:
         return list(entries[first : last + 1])
 
     async def get_bucket_snapshot_length(self, bucket_id: int) -> int:
-        """Payload bytes of all entries."""
+        """Return the payload bytes of all entries."""
         return sum(map(len, self._snapshot(bucket_id).entries))
 
     async def delete_bucket_snapshot(self, bucket_id: int) -> None:
-        """Delete the snapshot if it is there."""
+        """Delete the snapshot if it exists."""
         self._require_started()
         self._snapshots.pop(bucket_id, None)
 
     async def list_bucket_snapshots(self, topic: str, cursor: str) -> list[StoredSnapshot]:
-        """Every snapshot of the tracker, ascending by bucket id."""
+        """Return every snapshot of the tracker, ascending by bucket id."""
         self._require_started()
         return [
             StoredSnapshot(bucket_id, snapshot.epoch)
@@ -130,7 +130,7 @@ class MemoryStorage:
             catalogue.entries[entry.bucket_id] = entry
 
     async def trackers(self) -> list[tuple[str, str]]:
-        """Every (topic, cursor) with a catalogue that was not forgotten."""
+        """Return every (topic, cursor) with a catalogue that was not forgotten."""
         self._require_started()
         return sorted(key for key, catalogue in self._catalogues.items() if not catalogue.forgotten)
 
@@ -142,7 +142,7 @@ class MemoryStorage:
         catalogue.entries.clear()
 
     async def list(self, topic: str, cursor: str) -> CatalogueState:
-        """The catalogue of one tracker."""
+        """Return the catalogue of one tracker."""
         self._require_started()
         catalogue = self._catalogues.get((topic, cursor), _Catalogue())
         ordered = sorted(catalogue.entries.values(), key=lambda entry: (entry.first, entry.last, entry.bucket_id))
@@ -169,7 +169,7 @@ class MemoryStorage:
 
 
 def open_memory(path: str) -> MemoryStorage:
-    """A new, empty storage; the URL is ``memory:`` with nothing behind the colon."""
+    """Return a new, empty storage; the URL is ``memory:`` with nothing after the colon."""
     if path:
         raise InvalidInput("storage URL", f"memory:{path}", "write memory: alone, it has no path")
     return MemoryStorage()

@@ -1,11 +1,11 @@
 """The storage protocol: PIP-195's seven operations, the listing that a sweep needs, and the catalogue.
 
-Storage moves opaque entries; codecs live above it. A snapshot is immutable: entry 0 is its metadata, entries 1..n are
+Storage moves opaque entries; codecs are above it. A snapshot is immutable: entry 0 is its metadata, entries 1..n are
 its segments. The catalogue is the durable list of live snapshots of one (topic, cursor), fenced by an epoch.
 
-What implementers get wrong most often: a create must be all or nothing (a snapshot whose creation did not return is
-invisible and is swept), deleting what is gone succeeds, a short range is an error and never a short list, and bytes
-handed out belong to the caller.
+Common mistakes in backends: a create must be all or nothing (a snapshot whose creation did not return is invisible and
+is swept), deleting a missing snapshot succeeds, a short range is an error and never a short list, and returned bytes
+belong to the caller.
 """
 
 from collections.abc import AsyncIterable, Sequence
@@ -19,16 +19,16 @@ from delayed_tracker.storage.errors import SnapshotConflict
 
 @dataclass(frozen=True, slots=True)
 class StoredSnapshot:
-    """One snapshot object as a listing shows it, referenced by the catalogue or not."""
+    """One snapshot object of a listing, referenced by the catalogue or not."""
 
     bucket_id: int
     epoch: int
-    """The tracker's epoch when the snapshot was created."""
+    """Epoch of the tracker when the snapshot was created."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogueEntry:
-    """What recovery needs of one live bucket without opening its snapshot."""
+    """Data about one live bucket that recovery needs without reading its snapshot."""
 
     bucket_id: int
     first: Position
@@ -36,31 +36,39 @@ class CatalogueEntry:
     last: Position
     """Highest position the bucket was sealed with, inclusive."""
     summary: bytes = b""
-    """Segment bounds, counts and the union of the bitmaps (``delayed_tracker.storage.summary``); empty in foreign catalogues."""
+    """Segment bounds, counts and the union of the bitmaps (``delayed_tracker.storage.summary``).
+
+    Empty in foreign catalogues.
+    """
     consumed: bytes = b""
     """Positions known to be consumed since the seal (``PositionBitmap.serialize``); empty means none."""
     mark_delete: Position | None = None
-    """The cursor's mark-delete position when the entry was written, if it was known."""
+    """Mark-delete position of the cursor when the entry was written, if it was known."""
     seal_number: int | None = None
-    """From 1 to 2^63 - 1, by one counter for each tracker, taken when the bucket's content was frozen: where two buckets
-    hold a position, the highest is right. None in foreign catalogues: those are below all that have one."""
+    """Number from 1 to 2^63 - 1, taken from one counter of the tracker when the bucket's content was frozen.
+
+    If two buckets contain a position, the highest number is right. None in foreign catalogues: lower than any number.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogueState:
-    """The catalogue of one (topic, cursor): empty, at epoch 0, if nothing was ever written."""
+    """Catalogue of one (topic, cursor); empty, at epoch 0, if it was never written."""
 
     epoch: int = 0
     entries: tuple[CatalogueEntry, ...] = field(default=())
-    """Ascending by (first, last, bucket_id)."""
+    """In ascending order of (first, last, bucket_id)."""
     corrupt: tuple[int, ...] = ()
-    """Bucket ids of entries whose stored bytes fail their checksum: count them, remove them, replay from the ledgers."""
+    """Bucket ids of entries whose stored bytes fail their checksum.
+
+    Count them, remove them, replay from the ledgers.
+    """
     mark_delete: Position | None = None
-    """The cursor's mark-delete position as the last write that knew one recorded it."""
+    """Mark-delete position of the cursor, recorded by the last write that had one."""
 
     @property
     def last_seal_number(self) -> int:
-        """The highest seal number of the entries, 0 if there is none: new ones are given out above it."""
+        """Highest seal number of the entries, 0 if there is none; new numbers are above it."""
         return max((entry.seal_number or 0 for entry in self.entries), default=0)
 
 
@@ -76,11 +84,11 @@ def require_epoch(catalogue: str, epoch_now: int, writer_now: str, epoch: int, w
     """Raise SnapshotConflict unless a writer may write under an epoch. For backends, inside the atomic step.
 
     Args:
-        catalogue: for the message.
-        epoch_now: on record.
-        writer_now: who recorded it; empty is nobody in particular.
-        epoch: to be written.
-        writer: who writes.
+        catalogue: name of the catalogue, for the message.
+        epoch_now: recorded epoch.
+        writer_now: writer that recorded it; empty for an anonymous one.
+        epoch: epoch to be written.
+        writer: the present writer.
     """
     if epoch < epoch_now:
         raise SnapshotConflict(f"{catalogue} is at epoch {epoch_now}, not {epoch}; open the tracker again")
@@ -90,42 +98,44 @@ def require_epoch(catalogue: str, epoch_now: int, writer_now: str, epoch: int, w
 
 @dataclass(frozen=True, slots=True)
 class StorageSpace:
-    """What a storage takes of the place where it lies, in bytes."""
+    """Space of a storage, in bytes."""
 
     used_bytes: int
-    """All of its files, whatever of them is in use."""
+    """Size of all of its files, including unused parts."""
     free_bytes: int
-    """What it may still take."""
+    """Space that is still available to it."""
 
 
 @runtime_checkable
 class ReportsSpace(Protocol):
-    """A backend that lies where there is an end to the space; others need not have this."""
+    """A backend with limited space; others do not implement this."""
 
     async def space(self) -> StorageSpace:
-        """What it takes now, and what is left. Raises StorageUnavailable."""
+        """Return the used and the free space. Raises StorageUnavailable."""
         ...
 
 
 class BucketSnapshotStorage(Protocol):
-    """Stores immutable bucket snapshots. All operations may run concurrently; each may raise StorageUnavailable, and
-    does so before ``start`` and after ``close``.
+    """Stores immutable bucket snapshots.
 
-    Source: PIP-195 ``BucketSnapshotStorage``; ``list_bucket_snapshots`` is an addition, so that what a crash left
-    unreferenced can be found.
+    All operations may run concurrently. Each may raise StorageUnavailable, and does so before ``start`` and after
+    ``close``.
+
+    Source: PIP-195 ``BucketSnapshotStorage``; ``list_bucket_snapshots`` is an addition, to find snapshots that a crash
+    left without a reference.
     """
 
     async def start(self) -> None:
-        """Open the storage and verify that it is usable; called once, before anything else.
+        """Open the storage and verify that it is usable; called once, before any other operation.
 
         Raises:
             StorageInUse: another process has it open.
-            StorageFormatUnsupported: it was written by a newer version, or is something else.
+            StorageFormatUnsupported: it was written by a newer version, or by another program.
         """
         ...
 
     async def close(self) -> None:
-        """Finish what was accepted and release everything; closing twice is harmless."""
+        """Finish the accepted operations and release all resources; closing twice is harmless."""
         ...
 
     async def create_bucket_snapshot(
@@ -145,11 +155,11 @@ class BucketSnapshotStorage(Protocol):
         ...
 
     async def get_bucket_snapshot_metadata(self, bucket_id: int) -> bytes:
-        """Entry 0. Raises SnapshotNotFound or SnapshotCorrupt."""
+        """Return entry 0. Raises SnapshotNotFound or SnapshotCorrupt."""
         ...
 
     async def get_bucket_snapshot_segments(self, bucket_id: int, first: int, last: int) -> list[bytes]:
-        """Entries ``first`` to ``last``, both inclusive, 1-based, in order.
+        """Return entries ``first`` to ``last``, both inclusive, 1-based, in order.
 
         Raises:
             InvalidInput: first < 1 or last < first.
@@ -159,23 +169,23 @@ class BucketSnapshotStorage(Protocol):
         ...
 
     async def get_bucket_snapshot_length(self, bucket_id: int) -> int:
-        """Payload bytes of all entries, metadata included, checksums excluded. Raises SnapshotNotFound."""
+        """Return the payload bytes of all entries, with metadata, without checksums. Raises SnapshotNotFound."""
         ...
 
     async def delete_bucket_snapshot(self, bucket_id: int) -> None:
-        """Delete the snapshot; deleting what is gone succeeds."""
+        """Delete the snapshot; deleting a missing one succeeds."""
         ...
 
     async def list_bucket_snapshots(self, topic: str, cursor: str) -> list[StoredSnapshot]:
-        """Every completely created snapshot of the tracker, ascending by bucket id."""
+        """Return every completely created snapshot of the tracker, ascending by bucket id."""
         ...
 
 
 class SnapshotCatalogue(Protocol):
-    """The durable list of live buckets for each (topic, cursor)."""
+    """Durable list of live buckets for each (topic, cursor)."""
 
     async def trackers(self) -> list[tuple[str, str]]:
-        """Every (topic, cursor) that has a catalogue, also an empty one, and was not forgotten; ascending."""
+        """Return every (topic, cursor) that has a catalogue, even an empty one, and was not forgotten; ascending."""
         ...
 
     async def replace(
@@ -191,42 +201,43 @@ class SnapshotCatalogue(Protocol):
     ) -> None:
         """Remove and add entries and record ``epoch`` and ``writer``, atomically and durably.
 
-        ``remove`` names bucket ids; removing what is not there is harmless, so a retry is. Removal comes before
-        addition, and adding an id that is there replaces its entry. With nothing to remove or add, it only fences.
+        ``remove`` contains bucket ids; removing a missing one is harmless, so a retry is, too. Removal comes before
+        addition, and adding a present id replaces its entry. With nothing to remove or add, the call only fences.
 
         An epoch belongs to the writer that recorded it first: two processes that open a tracker at the same time choose
-        the same next epoch, and only one of them may have it. The same writer may repeat itself.
+        the same next epoch, and only one of them may have it. The same writer may repeat its call.
 
         Args:
             topic: any text.
             cursor: any text.
             remove: bucket ids.
             add: entries, each id once.
-            epoch: 1 or more; the one on record or a newer one.
-            writer: who writes, a name that no other process has. Empty is nobody in particular, whose writes are not
-                told apart from anybody's.
-            mark_delete: the cursor's position, to be recorded; None leaves what is on record.
+            epoch: 1 or more; the recorded one or a newer one.
+            writer: unique name of the writing process. Empty for an anonymous writer, whose writes conflict with no
+                writer of the same epoch.
+            mark_delete: the cursor's position, to be recorded; None leaves the recorded one.
         Raises:
-            SnapshotConflict: the catalogue carries a newer epoch, or this one by another writer; nothing was changed.
+            SnapshotConflict: the catalogue has a newer epoch, or this one by another writer; nothing was changed.
         """
         ...
 
     async def forget(self, topic: str, cursor: str, *, epoch: int, writer: str = "") -> None:
-        """Remove all entries of a deleted subscription, and its mark-delete position. Its epoch stays on record, so that
-        a late writer is fenced.
+        """Remove all entries of a deleted subscription, and its mark-delete position.
+
+        Its epoch stays recorded, so that a late writer is fenced.
 
         Raises:
-            SnapshotConflict: the catalogue carries a newer epoch, or this one by another writer; nothing was changed.
+            SnapshotConflict: the catalogue has a newer epoch, or this one by another writer; nothing was changed.
         """
         ...
 
     async def list(self, topic: str, cursor: str) -> CatalogueState:
-        """The entries and the epoch that wrote them last; an unknown tracker has an empty catalogue at epoch 0.
+        """Return the entries and the epoch that wrote them last; an unknown tracker has an empty catalogue at epoch 0.
 
-        An entry that is damaged does not hide the others: it is named in ``corrupt``.
+        A damaged entry does not hide the others: its bucket id is in ``corrupt``.
         """
         ...
 
 
 class SnapshotStore(BucketSnapshotStorage, SnapshotCatalogue, Protocol):
-    """A backend that keeps snapshots and catalogue in one place; what ``open_storage`` returns."""
+    """A backend that keeps snapshots and catalogue in one place; ``open_storage`` returns one."""

@@ -1,7 +1,8 @@
-"""From a storage URL to a backend: the scheme names an entry point, and only that backend is imported.
+"""Opens the backend of a storage URL: the scheme names an entry point, and only that backend is imported.
 
-Ours and outsiders' backends are found the same way: a distribution declares ``scheme = "module:factory"`` under the
-entry-point group below; the factory takes the part of the URL after ``scheme:`` and returns a store that is not started.
+Backends of this project and of others are found in the same way. A distribution declares ``scheme = "module:factory"``
+under the entry-point group below; the factory takes the part of the URL after ``scheme:`` and returns a store that is
+not started.
 """
 
 from importlib.metadata import EntryPoint, entry_points
@@ -16,12 +17,13 @@ _FOR_TESTS: Final = "faulty"
 
 
 def open_storage(url: str) -> SnapshotStore:
-    """The backend that a URL names, not started: ``memory:``, ``sqlite:PATH``, or whatever is installed.
+    """Return the backend of a URL, not started: ``memory:``, ``sqlite:PATH``, or another installed one.
 
     Raises:
-        InvalidInput: the URL has no scheme, or the backend finds fault with the rest of it.
-        UnknownStorageScheme: no installed backend has that scheme; the message lists those that are, but for the one of tests.
-        StorageBackendMissing: the backend needs a package that is not installed; the message says what to install.
+        InvalidInput: the URL has no scheme, or the backend refuses the rest of it.
+        UnknownStorageScheme: no installed backend has that scheme; the message lists the installed ones, except that of
+            tests.
+        StorageBackendMissing: the backend needs a package that is not installed; the message names it.
     """
     scheme, colon, rest = url.partition(":")
     if not colon or not scheme:
@@ -42,17 +44,17 @@ def open_storage(url: str) -> SnapshotStore:
 
 
 def storage_schemes() -> list[str]:
-    """The schemes of all installed backends, ascending."""
+    """Return the schemes of all installed backends, ascending."""
     return sorted(_backends())
 
 
 def _backends() -> dict[str, EntryPoint]:
-    # Of two distributions with one scheme the first on the path wins, as with modules.
+    # If two distributions declare one scheme, the first on the path wins, as with modules.
     return {backend.name: backend for backend in reversed(tuple(entry_points(group=ENTRY_POINT_GROUP)))}
 
 
 def _offered() -> str:
-    """The schemes that errors offer: all but the one that only tests use."""
+    """Return the schemes for error messages: all except the one for tests."""
     return ", ".join(scheme for scheme in storage_schemes() if scheme != _FOR_TESTS)
 
 

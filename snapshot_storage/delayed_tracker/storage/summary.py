@@ -1,4 +1,4 @@
-"""What recovery needs of a bucket, small enough to live in the catalogue, so that it opens no snapshot.
+"""Summary of a bucket for recovery, small enough for the catalogue, so that recovery opens no snapshot.
 
 Layout, little-endian::
 
@@ -7,7 +7,8 @@ Layout, little-endian::
     kind     bytes per narrow value (1, 2, 4 or 8); 0x80 added if each value builds on the one before
 
 ``span`` is a segment's last deadline less its first, ``min`` its first deadline, ``bitmap`` the union of all positions
-(``PositionBitmap.serialize``). A narrow value is what lies above ``base``, the smallest one of its column.
+(``PositionBitmap.serialize``). A narrow value is the distance to ``base``, the smallest value of its column, or to the
+value before.
 """
 
 import struct
@@ -36,12 +37,12 @@ class BucketSummary:
 
     bounds: SegmentBounds
     bits: PositionBitmap
-    """The positions of all segments; the caller's own."""
+    """Positions of all segments; owned by the caller."""
     snapshot_bytes: int
 
 
 def encode_summary(bounds: SegmentBounds, bits: PositionBitmap, snapshot_bytes: int) -> bytes:
-    """Bytes that :func:`decode_summary` reads: about nine for each segment, and the bitmap."""
+    """Return the bytes that :func:`decode_summary` reads: about nine for each segment, and the bitmap."""
     return b"".join(
         (
             _HEADER.pack(SUMMARY_VERSION, len(bounds), snapshot_bytes),
@@ -54,7 +55,7 @@ def encode_summary(bounds: SegmentBounds, bits: PositionBitmap, snapshot_bytes: 
 
 
 def decode_summary(stored: bytes) -> BucketSummary:
-    """The summary that :func:`encode_summary` wrote.
+    """Return the summary that :func:`encode_summary` wrote.
 
     Raises:
         StorageFormatUnsupported: a newer version wrote it.
@@ -71,7 +72,7 @@ def decode_summary(stored: bytes) -> BucketSummary:
         count, offset = _decode_column(stored, _HEADER.size, segment_count)
         span, offset = _decode_column(stored, offset, segment_count)
         least, offset = _decode_column(stored, offset, segment_count)
-        if offset == len(stored):  # no bytes would pass for an empty set
+        if offset == len(stored):  # without bytes the bitmap would be read as an empty set
             raise _corrupt(stored, "they are cut short")
         bits = PositionBitmap.deserialize(stored[offset:])
     except (struct.error, InvalidInput) as error:

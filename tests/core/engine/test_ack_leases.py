@@ -1,4 +1,4 @@
-"""Acks of several leases in one step, and of all that a lease holds without naming it."""
+"""Acks of several leases in one step, and of a whole lease by its id."""
 
 import pytest
 
@@ -17,14 +17,14 @@ def some(lease_id, *pairs):
 
 
 def acked(shell, *acks):
-    """How many each of them acknowledged; what else was answered is for positions that were named."""
+    """Return the number of positions that each ack acknowledged; its other results are for the positions given."""
     outcomes = shell.core.ack_leases(acks, shell.now)
     shell.core.check()
     return [outcome.changed_count for outcome in outcomes]
 
 
 def test_a_lease_is_acknowledged_by_its_id():
-    """All that it holds, and nothing else."""
+    """An ack by id acknowledges all positions of the lease, and no others."""
     shell = due_shell(5)
     first, second = (shell.pop(count, lease_ms=50).lease_id for count in (2, 3))
     assert acked(shell, whole(second, 3)) == [3]
@@ -35,7 +35,7 @@ def test_a_lease_is_acknowledged_by_its_id():
 
 @pytest.mark.parametrize("held_count", [1, 3])
 def test_a_lease_that_holds_another_number_is_left_as_it_is(held_count):
-    """Its holder believes otherwise, and has to say what is meant."""
+    """A lease with another number of positions is left as it is: its holder must list the positions."""
     shell = due_shell(2)
     lease_id = shell.pop(lease_ms=50).lease_id
     assert acked(shell, whole(lease_id, held_count)) == [0]
@@ -44,7 +44,7 @@ def test_a_lease_that_holds_another_number_is_left_as_it_is(held_count):
 
 
 def test_what_is_left_of_a_lease_counts():
-    """A part of it was acknowledged, and another extended, so that it ends at two moments."""
+    """A lease counts the positions left after a part was acknowledged and another extended to another expiry."""
     shell = due_shell(5)
     lease_id = shell.pop(lease_ms=50).lease_id
     shell.core.extend(lease_id, positions((1, 0), (1, 3)), shell.now, lease_ms=500)
@@ -54,7 +54,7 @@ def test_what_is_left_of_a_lease_counts():
 
 
 def test_what_has_expired_must_be_named():
-    """The id alone says no longer what was meant; named, it is acknowledged all the same."""
+    """An expired lease is not acknowledged by its id alone, but its positions are if they are listed."""
     shell = due_shell(2)
     lease_id = shell.pop(lease_ms=50).lease_id
     shell.pass_time(50)
@@ -63,7 +63,7 @@ def test_what_has_expired_must_be_named():
 
 
 def test_what_is_below_mark_delete_must_be_named():
-    """The lease holds the rest, whoever looked at it first."""
+    """After mark-delete dropped a part of a lease, an ack by its id alone must give the number of positions left."""
     shell = due_shell(4)
     lease_ids = [shell.pop(2, lease_ms=50).lease_id for _ in range(2)]
     shell.core.advance_mark_delete(Position(1, 0), shell.now)
@@ -72,7 +72,7 @@ def test_what_is_below_mark_delete_must_be_named():
 
 
 def test_no_ack_is_applied_if_one_names_no_lease():
-    """All ids are looked at before anything is done."""
+    """All ids are tested before any ack is applied."""
     shell = due_shell(2)
     lease_id = shell.pop(lease_ms=50).lease_id
     for wrong in (0, lease_id + 1):
@@ -84,7 +84,7 @@ def test_no_ack_is_applied_if_one_names_no_lease():
 
 
 def test_outcomes_are_each_acks_own():
-    """In order: what the first acknowledges is unknown to the second."""
+    """Each ack has its own result, in order: a position acknowledged by the first is unknown to the second."""
     shell = due_shell(4)
     first, second = (shell.pop(2, lease_ms=50).lease_id for _ in range(2))
     acks = [some(first, (1, 0)), some(second, (1, 0), (1, 1), (1, 2)), whole(first, 1)]
@@ -98,7 +98,7 @@ def test_outcomes_are_each_acks_own():
     ("counts", "expected"), [([2, 3], [2, 3]), ([1, 1, 9], [1, 1, 3]), ([5, 2], [5]), ([9], [5]), ([2, 3, 4], [2, 3])]
 )
 def test_a_delivery_is_divided_into_leases(counts, expected):
-    """Each has its own rows and its own id, and all end when the one would have."""
+    """Each lease has its own rows and its own id, and all end when the undivided one would have ended."""
     shell = due_shell(5)
     delivery = shell.pop(lease_ms=50)
     parts = shell.core.divide(delivery, counts)
@@ -112,7 +112,7 @@ def test_a_delivery_is_divided_into_leases(counts, expected):
 
 
 def test_nothing_is_divided_into_nothing():
-    """A poll that took nothing has no lease; that of the next poll is its own."""
+    """A poll that took no rows has no lease, and the lease of the next poll is not affected."""
     shell = due_shell(1)
     shell.pop()
     nothing = shell.pop(lease_ms=50)

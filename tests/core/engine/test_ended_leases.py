@@ -1,4 +1,4 @@
-"""The memory of ended leases on its own: it equals a dictionary, forgets the oldest first, and is bounded."""
+"""The memory of ended leases equals a dictionary, forgets the oldest first, and is bounded."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def remembers(ended, lease_id, positions, elapsed_ms=0):
 
 @pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(6, 20))])
 def test_it_equals_a_dictionary(seed):
-    """Whatever is remembered, forgotten and asked for in whatever order."""
+    """It equals a dictionary for any order of remembering, forgetting and asking."""
     draw = np.random.default_rng(seed)
     ended, expected = EndedLeases(kept_ms=KEPT_MS, positions_max=10_000), {}
     elapsed_ms = lease_id = 0
@@ -52,7 +52,7 @@ def test_it_equals_a_dictionary(seed):
 
 
 def test_the_oldest_are_forgotten_first():
-    """At the bound those go whose lease ended first, and no more than a sixteenth beyond what is needed."""
+    """At the bound the positions whose lease ended first go, at most a sixteenth more than needed."""
     ended = EndedLeases(kept_ms=KEPT_MS, positions_max=160)
     for lease_id in range(1, 40):
         ended.remember(lease_id, run_of(10, first=10 * lease_id), ended_ms=lease_id)
@@ -65,7 +65,7 @@ def test_the_oldest_are_forgotten_first():
 
 
 def test_one_lease_may_be_larger_than_the_bound():
-    """Of it, too, only so much is remembered as there may be."""
+    """Positions of a lease that is larger than the bound are remembered up to the bound."""
     ended = EndedLeases(kept_ms=KEPT_MS, positions_max=100)
     ended.remember(1, run_of(1_000), ended_ms=0)
     ended.check(NOBODY)
@@ -73,7 +73,7 @@ def test_one_lease_may_be_larger_than_the_bound():
 
 
 def test_it_is_over_after_its_time_to_the_millisecond():
-    """An answer does not depend on when rows are dropped; they are dropped soon after."""
+    """A result does not depend on the time at which rows are dropped; they are dropped soon after their time."""
     ended = EndedLeases(kept_ms=KEPT_MS, positions_max=100)
     ended.remember(1, run_of(3), ended_ms=1_000)
     ended.remember(2, run_of(3, ledger_id=2), ended_ms=1_005)
@@ -89,7 +89,7 @@ def test_it_is_over_after_its_time_to_the_millisecond():
 
 @pytest.mark.parametrize("lease_size", [1, 40])
 def test_its_memory_follows_what_is_remembered(lease_size):
-    """However small the leases are and however often positions are leased again: 48 bytes for each, and some slack."""
+    """Memory stays at 48 bytes for each position and some slack, for leases of any size and repeated leases."""
     ended = EndedLeases(kept_ms=600_000, positions_max=1_000_000)
     count = 400 * lease_size
     for round_ in range(6):

@@ -1,4 +1,4 @@
-"""What a seal or a merge was given to read stays as it was, whatever happens to the positions meanwhile."""
+"""Content frozen for a seal or a merge stays as it was, whatever happens to its positions later."""
 
 from collections.abc import Callable
 
@@ -39,7 +39,7 @@ def sealing_shell() -> Shell:
 
 
 def test_freezing_copies_no_bitmap():
-    """50,000 of them would take 40 ms of the caller's time."""
+    """Freezing copies no bitmap: 50,000 copies would take 40 ms of the caller's time."""
     shell = sealing_shell()
     frozen = shell.asked(StoreSnapshot)[0].frozen
     home = shell.core._state.members.homes[frozen.home_key]
@@ -48,7 +48,7 @@ def test_freezing_copies_no_bitmap():
 
 @pytest.mark.parametrize("meanwhile", MEANWHILE)
 def test_what_is_being_sealed_stays_as_it_was_frozen(meanwhile):
-    """It is read elsewhere, at any moment until its result; afterwards nothing that went meanwhile comes back."""
+    """Frozen content stays the same until its result, and removed positions do not come back afterwards."""
     shell = sealing_shell()
     effect = shell.asked(StoreSnapshot)[0]
     MEANWHILE[meanwhile](shell)
@@ -63,7 +63,7 @@ def test_what_is_being_sealed_stays_as_it_was_frozen(meanwhile):
 
 @pytest.mark.parametrize("meanwhile", MEANWHILE)
 def test_a_store_that_is_tried_again_holds_what_is_left_by_then(meanwhile):
-    """The first attempt's loan ends with its failure, the second one has its own."""
+    """The first attempt's loan ends with its failure; the second attempt has its own, with the rest of the content."""
     shell = sealing_shell()
     shell.fail_store()
     MEANWHILE[meanwhile](shell)
@@ -79,7 +79,7 @@ def test_a_store_that_is_tried_again_holds_what_is_left_by_then(meanwhile):
 
 @pytest.mark.parametrize("meanwhile", MEANWHILE)
 def test_what_is_being_merged_stays_as_it_was(meanwhile):
-    """The sources of a merge are read twice, and both times they must say the same."""
+    """The sources of a merge are read twice and give the same content both times."""
     shell = sealing_shell()
     shell.store()
     shell.add((LATER_MS, 9, 0))

@@ -1,4 +1,4 @@
-"""The table of leases on its own: ids, expiry, and what is outstanding."""
+"""The table of leases on its own: ids, expiry, and outstanding rows."""
 
 import pytest
 
@@ -12,7 +12,7 @@ ROWS = [(5, 1, 0), (6, 1, 1), (7, 2, 0)]
 
 
 def granted(*expiries_ms: int) -> LeaseTable:
-    """A table with one row of ROWS under each lease."""
+    """Return a table with one row of ROWS under each lease."""
     table = LeaseTable(TrackerLimits())
     for row, expires_at_ms in zip(ROWS, expiries_ms, strict=False):
         table.grant(IndexColumns.of([row]), expires_at_ms)
@@ -20,7 +20,7 @@ def granted(*expiries_ms: int) -> LeaseTable:
 
 
 def test_ids_rise_from_one_and_are_never_used_again():
-    """An id names one answer for ever, also after a clear."""
+    """An id is used for one answer only, also after a clear."""
     table = granted(100, 100)
     table.clear()
     assert table.grant(IndexColumns.of(ROWS), 100) == 3
@@ -29,13 +29,13 @@ def test_ids_rise_from_one_and_are_never_used_again():
 
 @pytest.mark.parametrize("lease_id", [-1, 0, 3])
 def test_an_id_that_was_never_given_out_is_refused(lease_id):
-    """A caller who invents ids has a bug that must not pass silently."""
+    """An id that was never issued is refused: the caller has a bug that must be visible."""
     with pytest.raises(InvalidInput, match="lease_id"):
         granted(100, 100).require_issued(lease_id)
 
 
 def test_an_id_that_has_ended_is_known():
-    """An ended lease is no error: it holds nothing."""
+    """The id of an ended lease is not an error: the lease holds nothing."""
     table = granted(100)
     table.expire(100)
     table.require_issued(1)
@@ -43,7 +43,7 @@ def test_an_id_that_has_ended_is_known():
 
 
 def test_a_lease_ends_at_its_expiry_and_not_before():
-    """The moment itself counts as run out."""
+    """A lease has ended at the exact moment of its expiry."""
     table = granted(100)
     assert table.expire(99) == []
     assert [list(rows) for rows in table.expire(100)] == [[ROWS[0]]]
@@ -52,7 +52,7 @@ def test_a_lease_ends_at_its_expiry_and_not_before():
 
 
 def test_expiry_follows_time_not_the_order_of_grants():
-    """The next expiry is the earliest; each expires once."""
+    """The next expiry is the earliest; each lease expires once."""
     table = granted(300, 100, 200)
     assert table.next_expiry_ms() == 100
     assert [list(rows) for rows in table.expire(200)] == [[ROWS[1]], [ROWS[2]]]
@@ -62,7 +62,7 @@ def test_expiry_follows_time_not_the_order_of_grants():
 
 
 def test_release_ends_a_lease_with_its_last_position():
-    """What is released comes back with its deadline; the rest stays leased."""
+    """Released rows are returned with their deadlines; the other rows stay leased."""
     table = LeaseTable(TrackerLimits())
     lease_id = table.grant(IndexColumns.of(ROWS), 100)
     assert list(table.release(lease_id, positions((1, 1)))) == [ROWS[1]]
@@ -74,7 +74,7 @@ def test_release_ends_a_lease_with_its_last_position():
 
 
 def test_drop_through_ends_leases_that_hold_nothing_more():
-    """Mark-delete acknowledges leased positions too."""
+    """Mark-delete also acknowledges leased positions."""
     table = granted(100, 200)
     table.drop_through(Position(1, 1))
     assert (len(table), table.next_expiry_ms(), len(table.bits)) == (0, None, 0)
@@ -82,7 +82,7 @@ def test_drop_through_ends_leases_that_hold_nothing_more():
 
 
 def test_drop_through_looks_at_all_leases_only_when_that_is_worth_it():
-    """A mark-delete position advances all the time; what it drops is gone all the same, whoever looks."""
+    """Dropped positions are gone at once in every query, though the leases are trimmed only now and then."""
     table = granted(100, 200, 300)
     table.drop_through(Position(1, 1))
     assert len(table) == 3
@@ -96,7 +96,7 @@ def test_drop_through_looks_at_all_leases_only_when_that_is_worth_it():
 
 
 def test_a_dropped_lease_that_was_looked_at_waits_for_the_others():
-    """It holds nothing any more; the look does not end it."""
+    """A dropped lease holds nothing, and a read of it does not end it."""
     table = granted(100, 200, 300)
     table.drop_through(Position(1, 0))
     assert table.held_by(1, positions((1, 0))).tolist() == [False]
@@ -107,7 +107,7 @@ def test_a_dropped_lease_that_was_looked_at_waits_for_the_others():
 
 
 def test_release_all_gives_back_what_is_outstanding():
-    """Not what was acknowledged before."""
+    """Rows acknowledged earlier are not returned."""
     table = LeaseTable(TrackerLimits())
     lease_id = table.grant(IndexColumns.of(ROWS), 100)
     table.release(lease_id, positions((1, 0)))

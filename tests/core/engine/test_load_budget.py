@@ -1,4 +1,4 @@
-"""The rows that several trackers may load together: who may read, who waits, and who is first when there is room."""
+"""Limit of the rows that several trackers load together: which tracker reads, which waits, and in which order."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ LIMITS = TrackerLimits(
 
 
 def at(now_ms: int) -> Instant:
-    """Both clocks show the same."""
+    """Return an instant at which both clocks show the same."""
     return Instant(now_ms, now_ms)
 
 
@@ -51,7 +51,7 @@ class Stored:
         self.asked += [effect for effect in self.core.take_effects() if isinstance(effect, LoadSegments)]
 
     def load(self, now_ms: int) -> None:
-        """Answer the loads asked for."""
+        """Answer the requested loads."""
         asked, self.asked = self.asked, []
         for load in asked:
             starts = self.sealed.bounds.starts
@@ -71,7 +71,7 @@ class Stored:
 
 
 def test_one_tracker_reads_ahead_no_more_than_there_is_room_for():
-    """Whole segments, the last of which may exceed the maximum; what is asked for counts before it has come."""
+    """A tracker reads whole segments, the last of which may exceed the maximum; requested rows count at once."""
     budget = LoadBudget(12)
     tracker = Stored(budget, first_ms=5_000)
     tracker.wake(4_500)
@@ -85,7 +85,7 @@ def test_one_tracker_reads_ahead_no_more_than_there_is_room_for():
 
 
 def test_who_is_full_of_rows_keeps_nobody_from_what_is_due():
-    """The other reads one segment at a time, when it is due; and the next when that is handed out."""
+    """The other tracker reads one segment at a time, when it is due, and the next after that is handed out."""
     budget = LoadBudget(20)
     full, other = Stored(budget, first_ms=5_000), Stored(budget, first_ms=5_100)
     full.wake(4_500)
@@ -98,13 +98,13 @@ def test_who_is_full_of_rows_keeps_nobody_from_what_is_due():
     assert not other.asked
     assert budget.held_count == 25
     assert other.pop(100, 5_200) == 5
-    other.core.wake(at(6_300))  # what was taken is consumed
+    other.core.wake(at(6_300))  # the rows that were taken are consumed
     other.take()
     assert other.asked_count == 5
 
 
 def test_the_nearest_deadline_is_the_first_to_find_room():
-    """In the order of what they want, not of their asking; and nobody overtakes who waits for something earlier."""
+    """Waiting trackers get room in the order of their deadlines, and none overtakes one with an earlier deadline."""
     budget = LoadBudget(20)
     full = Stored(budget, first_ms=5_000)
     full.wake(4_500)
@@ -127,7 +127,7 @@ def test_the_nearest_deadline_is_the_first_to_find_room():
 
 
 def test_a_wake_up_is_announced_for_what_is_due_though_there_is_no_room():
-    """Who waits for room is woken by it, or by its first deadline, whichever comes first."""
+    """A waiting tracker is woken by room or by its first deadline, whichever comes first."""
     budget = LoadBudget(20)
     full, other = Stored(budget, first_ms=5_000), Stored(budget, first_ms=5_500)
     full.wake(4_600)
@@ -139,7 +139,7 @@ def test_a_wake_up_is_announced_for_what_is_due_though_there_is_no_room():
 
 @pytest.mark.parametrize("end", ["close", "delete"])
 def test_a_tracker_that_ends_waits_for_nothing(end):
-    """Else those behind it would wait for ever."""
+    """A tracker that ends leaves the line: those behind it would otherwise wait for ever."""
     budget = LoadBudget(20)
     full, other = Stored(budget, first_ms=5_000), Stored(budget, first_ms=5_100)
     full.wake(4_500)
@@ -150,7 +150,7 @@ def test_a_tracker_that_ends_waits_for_nothing(end):
 
 
 def test_what_is_forgotten_gives_its_room_back():
-    """Clearing a tracker, moving its cursor and dropping it end what it holds."""
+    """Clearing a tracker, moving its cursor and dropping it free the room of its rows."""
     budget = LoadBudget(20)
     tracker = Stored(budget, first_ms=5_000)
     tracker.wake(4_500)
@@ -162,7 +162,7 @@ def test_what_is_forgotten_gives_its_room_back():
 
 
 def test_who_wants_the_same_deadline_does_not_give_way_to_each_other():
-    """Whoever is called reads: two that stepped aside for each other would be called for ever."""
+    """A woken tracker reads: two trackers that give way to each other would be woken for ever."""
     budget = LoadBudget(20)
     full = Stored(budget, first_ms=5_000)
     full.wake(4_500)

@@ -1,4 +1,4 @@
-"""What a drained bucket was to load, or has loaded, does not count against the limit of loaded indexes."""
+"""Rows that a drained bucket loads or has loaded do not count against the limit of loaded indexes."""
 
 from dataclasses import replace
 
@@ -17,11 +17,14 @@ LIMITS = TrackerLimits(
 )
 DUE_MS = 3_000
 FIRST, SECOND = 1, 2
-"""The ledgers of two buckets: that of the second is loaded when there is room for it."""
+"""The ledgers of two buckets; the second is loaded when there is room for it."""
 
 
 def loading_shell(limits: TrackerLimits = LIMITS) -> tuple[Shell, int]:
-    """One position of the first bucket is leased, the other is being loaded, which takes all the room. Returns the lease."""
+    """Lease one position of the first bucket and start the load of the other, which takes all the room.
+
+    Return the lease.
+    """
     shell = Shell.with_limits(limits)
     for rows in ([(DUE_MS, FIRST, 0), (DUE_MS + 20, FIRST, 1)], [(DUE_MS + 30, SECOND, 0), (DUE_MS + 31, SECOND, 1)]):
         shell.add(*rows)
@@ -41,7 +44,7 @@ def loading_shell(limits: TrackerLimits = LIMITS) -> tuple[Shell, int]:
 
 @pytest.mark.parametrize("how", ["acknowledged", "acknowledged whole"])
 def test_a_load_for_a_drained_bucket_leaves_its_room_at_once(how: str) -> None:
-    """The second bucket is loaded without waiting for a result that nobody needs."""
+    """The second bucket is loaded without waiting for the result of an obsolete load."""
     shell, lease_id = loading_shell()
     shell.core.cancel(positions((FIRST, 1)), shell.now)
     leased = positions((FIRST, 0)) if how == "acknowledged whole" else positions((FIRST, 0), (9, 9))
@@ -59,12 +62,12 @@ def test_a_load_for_a_bucket_that_drains_while_it_is_merged_leaves_its_room_at_o
     shell.core.check()
     assert shell.asked(LoadSegments)[-1].bucket_id == 2
     assert shell.core.next_delivery_ms() == DUE_MS + 10
-    shell.load()  # of the first bucket, which takes no notice
+    shell.load()  # of the first bucket, which ignores it
     assert shell.core.stats().loaded_count == 1
 
 
 def test_dead_copies_of_a_drained_bucket_leave_their_room_at_once() -> None:
-    """Cancelled after it was loaded, the second position has a copy that counted until its bucket was known to be drained."""
+    """The removed copy of a cancelled position counts only until its bucket is known to be drained."""
     shell, lease_id = loading_shell()
     shell.load()
     shell.core.cancel(positions((FIRST, 1)), shell.now)

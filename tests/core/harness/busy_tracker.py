@@ -1,4 +1,4 @@
-"""A tracker with a home in every state there is, for tests that look into it."""
+"""A tracker with a bucket in every state, for tests that inspect it."""
 
 from delayed_tracker.core.core import TrackerCore
 from delayed_tracker.core.engine.effect_results import SegmentLoadFailed
@@ -23,16 +23,16 @@ NEAR_MS = 1_050
 FAR_MS = 5_000_000
 
 LATE, LOADING, IDLE, WAITING, RETRYING, SEALING, MUTABLE = range(7)
-"""The ledger that each home of the busy tracker has to itself."""
+"""Each bucket of the busy tracker has one of these ledgers to itself."""
 
 
 class BusyTracker:
-    """A tracker with a home in every state there is; the ledger says which home is meant."""
+    """A tracker with a bucket in every state; the ledger selects the bucket."""
 
     def __init__(self) -> None:
         shell = Shell.with_limits(LIMITS)
         for ledger, first_ms in ((LOADING, NEAR_MS), (IDLE, FAR_MS), (WAITING, NEAR_MS + 10)):
-            # In three segments; of those that are near the first stays in memory, the second is asked for.
+            # In three segments. Of the near ones the first stays in memory, and the second is requested.
             shell.add(*[(first_ms + entry // 2, ledger, entry) for entry in range(6)])
             shell.core.seal_now(shell.now)
             shell.store()
@@ -46,13 +46,14 @@ class BusyTracker:
         assert len(shell.asked(StoreSnapshot)) == 1
         shell.add(*[(FAR_MS + entry, MUTABLE, entry) for entry in range(4)])
         shell.add((FAR_MS, LATE, 0), (FAR_MS, LATE, 1))
-        # The dispatcher sends two of the mutable bucket itself, and offers one of them again: copies stay behind.
+        # The dispatcher sends two positions of the mutable bucket itself and offers one of them again: copies stay
+        # behind.
         shell.now_ms = NEAR_MS
         shell.add((0, MUTABLE, 0), (0, MUTABLE, 1))
         shell.add((FAR_MS + 77, MUTABLE, 1))
         shell.pop(1, lease_ms=50)
         shell.pop(1, lease_ms=70)
-        shell.core.stats()  # what pops left to be settled is settled
+        shell.core.stats()  # clears bits that pops left to be cleared
         self.core: TrackerCore = shell.core
 
     @property

@@ -1,4 +1,4 @@
-"""What can be wrong with copies in memory, and with leases."""
+"""Corruptions of copies in memory, and of leases."""
 
 from delayed_tracker.core.index.runs import Run
 from delayed_tracker.core.values.columns import IndexColumns, Position

@@ -1,4 +1,4 @@
-"""Ways to corrupt one thing of a busy tracker; the name of each says what, and is the name of its test."""
+"""Corruptions of one part of a busy tracker; the name of each describes it and names its test."""
 
 from collections.abc import Callable
 
@@ -9,10 +9,10 @@ Corruption = Callable[[BusyTracker], object]
 
 
 class Corruptions(dict[str, Corruption]):
-    """By name."""
+    """Corruptions by name."""
 
     def add(self, function: Corruption) -> Corruption:
-        """A decorator."""
+        """Register a corruption; a decorator."""
         self[function.__name__] = function
         return function
 

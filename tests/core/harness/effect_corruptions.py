@@ -1,4 +1,4 @@
-"""What can be wrong with effects and wake-ups."""
+"""Corruptions of effects and wake-ups."""
 
 from tests.core.harness.busy_tracker import FAR_MS, IDLE, LOADING, SEALING
 from tests.core.harness.corruption import Corruptions

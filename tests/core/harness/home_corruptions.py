@@ -1,4 +1,4 @@
-"""What can be wrong with bits and counters, and with homes, their ranges and where they are listed."""
+"""Corruptions of bits and counters, and of buckets, their ranges and their index entries."""
 
 from delayed_tracker.core.index.buckets import Home, MemoryCopies
 from delayed_tracker.core.values.columns import Position

@@ -1,4 +1,4 @@
-"""A shell around the core for unit tests: keeps effects until a test says what becomes of them."""
+"""A shell around the core for unit tests: keeps effects until a test decides their results."""
 
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -62,18 +62,18 @@ class Shell(TwoClocks):
         self.core.wake(self.now)
 
     def asked(self, kind: type[E]) -> list[E]:
-        """Effects of one kind that wait for their result."""
+        """Return the effects of one kind that wait for their result."""
         self.pending += self.core.take_effects()
         return [effect for effect in self.pending if isinstance(effect, kind)]
 
     def next(self, kind: type[E]) -> E:
-        """Take the first effect of one kind out of those that wait."""
+        """Remove and return the first waiting effect of one kind."""
         effect = self.asked(kind)[0]
         self.pending.remove(effect)
         return effect
 
     def store(self) -> int:
-        """Let the first waiting store succeed; returns the bucket id."""
+        """Let the first waiting store succeed; return the bucket id."""
         effect = self.next(StoreSnapshot)
         self.last_bucket_id += 1
         sealed = seal(effect.frozen)
@@ -99,7 +99,7 @@ class Shell(TwoClocks):
         self.core.apply(SegmentLoadFailed(self.next(LoadSegments).effect_id, lost=lost), self.now)
 
     def perform_all(self) -> None:
-        """Let everything succeed that is asked for, and what follows from it."""
+        """Let all requested effects succeed, and those that follow from them."""
         while True:
             if self.asked(StoreSnapshot):
                 self.store()
@@ -114,7 +114,7 @@ class Shell(TwoClocks):
                 return
 
     def drain(self) -> list[Row]:
-        """Let time pass and effects succeed until nothing is tracked; what came out, in that order."""
+        """Let time pass and effects succeed until no position is tracked; return the rows in delivery order."""
         rows: list[Row] = []
         while len(self.core):
             self.perform_all()
@@ -127,7 +127,7 @@ class Shell(TwoClocks):
 
 
 def due_shell(count: int = 3, limits: TrackerLimits = STRICT) -> Shell:
-    """Positions (1, 0), (1, 1), ... that have just become due, and one that is not."""
+    """Return a shell with positions (1, 0), (1, 1), ... that have just become due, and one that is not due."""
     shell = Shell.with_limits(limits)
     shell.add(*[(DUE_MS, 1, entry) for entry in range(count)], (LATER_MS, 2, 0))
     shell.now_ms = limits.due_from_ms(DUE_MS)

@@ -1,4 +1,4 @@
-"""The two clocks that a test moves by hand: elapsed time runs with the wall clock, except when that is stepped."""
+"""Two clocks that a test moves by hand: they advance together, except when the wall clock is stepped."""
 
 from delayed_tracker.core.core import TrackerCore
 from delayed_tracker.core.values.instant import Instant, Wakeup
@@ -10,7 +10,7 @@ class TwoClocks:
     core: TrackerCore
     now_ms: int
     ahead_ms: int = 400
-    """By so much the wall clock is ahead of elapsed time: never equal, so that a test notices if one is taken for the other."""
+    """Milliseconds that the wall clock is ahead of elapsed time: never equal, so that a test detects a mix-up."""
 
     @property
     def now(self) -> Instant:
@@ -22,11 +22,11 @@ class TwoClocks:
         self.ahead_ms += by_ms
 
     def next_wakeup_ms(self) -> int | None:
-        """When the tracker wants to be woken next, on the wall clock if it is not stepped until then."""
+        """Next wake-up of the tracker, on the wall clock if it is not stepped until then."""
         return self._on_the_wall(self.core.next_wakeup())
 
     def next_timer_ms(self) -> int | None:
-        """The same for a tracker that nobody polls."""
+        """Next wake-up of the tracker while it is not polled."""
         return self._on_the_wall(self.core.next_timer())
 
     def _on_the_wall(self, wakeup: Wakeup) -> int | None:

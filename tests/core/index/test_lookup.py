@@ -1,4 +1,4 @@
-"""The flat copy of bitmaps against Python's own sets, and when a tracker has one."""
+"""The flat copy of bitmaps equals Python's own sets, and a tracker makes one when it is worth it."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ pieces = st.builds(
     st.sampled_from([1, 3, 4_096, 4_097, 65_536]),
     st.sampled_from([1, 1, 2, 3, 9_999]),
 )
-"""Of one container: runs, sparse values, dense ones; those with a start above their end are empty."""
+"""Contents of one container: runs, sparse values, dense ones; ranges with a start above their end are empty."""
 
 
 def lookup_of(bitmaps: dict[int, BitMap]) -> PositionLookup:
@@ -41,7 +41,7 @@ def found(lookup: PositionLookup, ledger: int, entries: list[int]) -> list[bool]
     st.lists(st.integers(0, 65_535) | st.sampled_from([0, 1, 2, 4_095, 4_096, 4_097, 65_535]), max_size=8),
 )
 def test_a_lookup_holds_what_its_bitmaps_hold(contents, has_runs, asked_ledger, asked):
-    """Containers of each kind in any number, ledgers with none at all, and entries on both sides of what is there."""
+    """A lookup equals its bitmaps for all kinds of containers, empty ledgers, and entries beside the content."""
     bitmaps = {}
     for ledger, parts in contents.items():
         bitmaps[ledger] = BitMap.union(BitMap(), *(BitMap(piece).shift(chunk << 16) for chunk, piece in parts))
@@ -56,7 +56,7 @@ def test_a_lookup_holds_what_its_bitmaps_hold(contents, has_runs, asked_ledger, 
 
 
 def test_positions_may_be_asked_for_in_any_order():
-    """Also through columns that are not contiguous."""
+    """Positions are found in any order, also through columns that are not contiguous."""
     rng = np.random.default_rng(0)
     bitmaps = {ledger: BitMap(rng.choice(70_000, 7_000)) for ledger in range(20)}
     ledger, entry = rng.integers(0, 25, 5_000), rng.integers(0, 70_000, 5_000)
@@ -67,13 +67,13 @@ def test_positions_may_be_asked_for_in_any_order():
 
 
 def test_a_lookup_of_nothing_holds_nothing():
-    """No bitmap at all, or only empty ones."""
+    """A lookup of no bitmaps, or of empty ones, contains nothing."""
     for bitmaps in ({}, {3: BitMap()}):
         assert found(lookup_of(bitmaps), 3, [0, ENTRY_ID_MAX]) == [False, False]
 
 
 def test_a_lookup_is_bounded_by_its_bytes():
-    """It is not made if the bitmaps are larger, to the byte."""
+    """A lookup is not made if the bitmaps are larger than the limit, to the byte."""
     bitmaps = {1: BitMap([1, 2, 3]), 2: BitMap(range(0, 60_000, 2))}
     size = sum(len(bitmap.serialize()) for bitmap in bitmaps.values())
     assert PositionLookup.of(bitmaps.items(), bytes_max=size - 1) is None
@@ -88,7 +88,7 @@ BUCKET = 40
 
 
 def looked_up(shell: Shell) -> int:
-    """Ask until there is a lookup; returns what memory that takes."""
+    """Test positions until there is a lookup; return its memory in bytes."""
     before = shell.core.stats().memory_bytes
     asked = PositionColumns(np.full(1_000, 1), np.arange(1_000))
     for _ in range(5):
@@ -97,7 +97,7 @@ def looked_up(shell: Shell) -> int:
 
 
 def sealed_shell() -> Shell:
-    """Ledgers 1 and 2 are in a stored bucket, ledger 3 in the mutable one, and 1:1 is leased."""
+    """Return a shell with ledgers 1 and 2 in a stored bucket, ledger 3 in the mutable one, and 1:1 leased."""
     shell = Shell.with_limits(
         TrackerLimits(
             min_index_count_per_bucket=BUCKET, strict=True, prefetch_window_ms=1_000, max_step_per_segment_ms=1_000
@@ -115,7 +115,7 @@ def sealed_shell() -> Shell:
 
 
 def test_much_asking_makes_a_lookup_that_counts_as_memory():
-    """Not the first question about a few positions."""
+    """Many tests of positions make a lookup, which counts as memory; the first test of a few positions does not."""
     shell = sealed_shell()
     before = shell.core.stats().memory_bytes
     assert shell.contains((1, 1), (1, 2)) == [True, True]
@@ -138,7 +138,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_ends_the_lookup(change):
-    """What is asked afterwards is answered as it is then, and the memory is given back."""
+    """A change removes the lookup: later results are up to date, and its memory is freed."""
     shell = sealed_shell()
     everything = PositionColumns(np.repeat([1, 2, 3, 4], 50), np.tile(np.arange(50), 4))
     assert looked_up(shell) > 0
@@ -153,7 +153,7 @@ def test_a_change_ends_the_lookup(change):
 
 
 def test_one_ledger_may_have_several_buckets():
-    """A ledger that never rolls over: its bitmaps are looked up as one."""
+    """The bitmaps of a ledger with several buckets are tested as one."""
     shell = Shell.with_limits(TrackerLimits())
     for first in (0, 100, 200):
         shell.core.add(IndexColumns.of([(LATER_MS, 1, entry) for entry in range(first, first + 50)]), shell.now)
@@ -167,7 +167,7 @@ def test_one_ledger_may_have_several_buckets():
 
 
 def test_too_many_ledgers_are_asked_one_by_one():
-    """Copying each of very many bitmaps would take longer than a caller may wait."""
+    """Too many ledgers are tested one by one: copying all their bitmaps would delay the caller too long."""
     shell = Shell.with_limits(TrackerLimits())
     shell.add(*[(LATER_MS, ledger, 0) for ledger in range(1, 1_026)])
     asked = PositionColumns(np.arange(2_000), np.zeros(2_000, np.int64))

@@ -1,4 +1,4 @@
-"""Segment bounds in narrow columns: they say what they were made of."""
+"""Segment bounds in narrow columns equal the bounds they were made of."""
 
 import numpy as np
 import pytest
@@ -15,14 +15,14 @@ SEGMENTS = st.lists(st.tuples(st.integers(0, 2**33), DEADLINES, DEADLINES), max_
 
 
 def bounds_of(segments: list[tuple[int, int, int]]) -> SegmentBounds:
-    """(rows, one deadline, another) of each segment; the deadlines in no order from segment to segment."""
+    """Return bounds of segments given as (rows, one deadline, another); the deadlines are in any order."""
     rows = np.array(segments, np.int64).reshape(-1, 3)
     return SegmentBounds(rows[:, 0], rows[:, 1:].min(axis=1, initial=INT63_MAX), rows[:, 1:].max(axis=1, initial=0))
 
 
 @given(segments=SEGMENTS, data=st.data())
 def test_any_range_comes_back(segments, data):
-    """Values of every width, in order or not."""
+    """Any range is returned as it was, with values of every width, in order or not."""
     bounds = bounds_of(segments)
     packed = PackedBounds(bounds)
     first = data.draw(st.integers(0, len(bounds)))
@@ -38,7 +38,7 @@ def test_any_range_comes_back(segments, data):
 
 @given(segments=SEGMENTS.filter(bool), horizon_ms=st.one_of(DEADLINES, st.integers(-(2**40), 2**70)), data=st.data())
 def test_the_first_deadline_from_a_segment_on_counts(segments, horizon_ms, data):
-    """A foreign segment may lie before its predecessors, and they are loaded in order."""
+    """The first deadline of later segments counts, as a foreign segment may come before its predecessors in time."""
     bounds = bounds_of(segments)
     packed = PackedBounds(bounds)
     earliest = [int(bounds.min_deliver_at_ms[number:].min()) for number in range(len(bounds))]
@@ -52,7 +52,7 @@ def test_the_first_deadline_from_a_segment_on_counts(segments, horizon_ms, data)
     ("rows", "bytes_per_segment"), [(27, 1 + 4 + 4), (5_000, 2 + 4 + 4)], ids=["a few rows", "full segments"]
 )
 def test_a_week_in_steps_of_five_minutes_is_narrow(rows, bytes_per_segment):
-    """Counts of one or two bytes, deadlines of four: not eight for each of three columns."""
+    """Counts take one or two bytes and deadlines four, not eight for each of three columns."""
     first = np.arange(1_700_000_000_000, 1_700_000_000_000 + WEEK_MS, 300_000)
     count = np.full_like(first, 1)
     count[0] = rows

@@ -1,4 +1,4 @@
-"""Merging the next due rows of several runs ahead, against sorted()."""
+"""Merging the next due rows of several runs ahead equals sorted()."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def everything(_: Run, indexes: IndexColumns) -> BoolArray:
 
 
 def assert_merges_the_earliest(tables: list[list[Row]], count: int, *, target: int = 1, cutoff_ms: int = 2**60) -> int:
-    """Merge, and compare with sorting; returns how many rows were merged."""
+    """Merge, compare with sorting, and return the number of merged rows."""
     runs = [Run(number, number, IndexColumns.of(table)) for number, table in enumerate(tables)]
     ready = merge_ahead(runs, cutoff_ms, count=count, target=max(target, count), before=None, is_live=everything)
     due = sorted(row for table in tables for row in table if row[0] <= cutoff_ms)
@@ -35,14 +35,14 @@ def assert_merges_the_earliest(tables: list[list[Row]], count: int, *, target: i
 
 @given(runs_of_rows, st.integers(1, 300), st.integers(1, 300), st.integers(0, 40))
 def test_equals_sorted(tables, count, target, cutoff_ms):
-    """The first rows of the sorted union, each from the front of its run, and none that is not due."""
+    """The result is the first due rows of the sorted union, each taken from the front of its run."""
     tables = [table for table in tables if table[0][0] <= cutoff_ms]
     if tables:
         assert_merges_the_earliest(tables, count, target=target, cutoff_ms=cutoff_ms)
 
 
 def test_one_run_with_all_early_rows_is_read_further_than_a_block():
-    """Skew: nothing of the other runs is early enough."""
+    """A run that has all early rows is read beyond its block."""
     early = [(number, 1, number) for number in range(5_000)]
     late = [[(10_000 + number, 2, number) for number in range(50)] for _ in range(20)]
     assert assert_merges_the_earliest([*late, early], 4_000) >= 4_000
@@ -50,24 +50,24 @@ def test_one_run_with_all_early_rows_is_read_further_than_a_block():
 
 @pytest.mark.parametrize("count", [1, 31, 32, 33, 64, 65, 200, 1_000])
 def test_every_count_around_a_block_is_exact(count):
-    """Interleaved runs, with the count at and beside the sizes of blocks."""
+    """Interleaved runs are merged exactly, with counts at and beside the sizes of blocks."""
     assert_merges_the_earliest([[(3 * number + shift, 1, number) for number in range(70)] for shift in range(3)], count)
 
 
 def test_ties_in_deadline_go_by_ledger_then_entry():
-    """Across runs as within one, whatever order the runs come in."""
+    """Rows with equal deadlines are sorted by position across runs, in whatever order the runs come."""
     assert assert_merges_the_earliest([[(5, 2, 0)], [(5, 1, 9)], [(5, 1, 8), (5, 3, 0)]], 4) == 4
 
 
 def test_rows_at_or_after_the_head_of_another_run_are_left():
-    """They might come before its rows only by position, which nobody has looked at."""
+    """Rows at or after the head of another run are left: positions in that run are not read yet."""
     run = Run(1, 1, IndexColumns.of([(1, 1, 0), (2, 1, 1), (3, 1, 2)]))
     ready = merge_ahead([run], 9, count=3, target=3, before=(2, 0, 0), is_live=everything)
     assert list(ready.indexes) == [(1, 1, 0)]
 
 
 def test_dead_rows_are_passed_with_the_live_row_behind_them():
-    """What is in front of the next live row counts as consumed, what is behind it does not."""
+    """Removed rows before the next live row count as consumed, those behind it do not."""
 
     def even(_: Run, indexes: IndexColumns) -> BoolArray:
         return indexes.entry_id % 2 == 0
@@ -89,7 +89,7 @@ def heap_of(*tables: list[Row]) -> RunHeap:
 
 
 def test_rows_merged_ahead_wait_for_an_earlier_run_that_came_meanwhile():
-    """A late load brings what should have gone first: merge again."""
+    """An earlier run that comes later makes the merged rows invalid: they are merged again."""
     heap = heap_of([(5, 1, 0), (6, 1, 1)], [(5, 2, 0)])
     assert heap.merge_ahead(9, 3, Run.sort, everything)
     assert list(heap.take_ready(9, 1) or []) == [(5, 1, 0)]
@@ -106,7 +106,7 @@ def test_rows_merged_ahead_wait_for_an_earlier_run_that_came_meanwhile():
 
 
 def test_nothing_moves_until_the_merged_rows_are_put_away():
-    """Runs keep what was taken, so that whoever looks into them puts the merged rows away first."""
+    """The runs keep the rows that were taken until the merged rows are put away."""
     heap = heap_of([(5, 1, 0), (6, 1, 1)])
     assert heap.merge_ahead(5, 9, Run.sort, everything)
     assert list(heap.take_ready(5, 9) or []) == [(5, 1, 0)]
@@ -117,7 +117,7 @@ def test_nothing_moves_until_the_merged_rows_are_put_away():
 
 
 def test_takes_that_empty_what_is_ready_merge_further_ahead_the_next_time():
-    """And being put away early merges less: then somebody looks at the runs all the time."""
+    """The next merge is longer after all rows were taken, and shorter after they were put away early."""
     number = np.arange(200_000, dtype=np.int64)
     heap = RunHeap()
     heap.new_run(1, IndexColumns(number, np.ones_like(number), number))

@@ -10,7 +10,7 @@ def rows(*table: tuple[int, int, int]) -> IndexColumns:
 
 
 def test_an_unsorted_run_announces_its_earliest_deadline():
-    """Adding compares nothing but the minimum."""
+    """Adding to a run compares only the first deadline."""
     run = Run(1, 1)
     run.append(rows((9, 1, 0), (7, 1, 1)), 7)
     run.append(rows((8, 1, 2)), 8)
@@ -21,7 +21,7 @@ def test_an_unsorted_run_announces_its_earliest_deadline():
 
 
 def test_a_run_knows_its_last_deadline_however_it_came():
-    """Sorted, waiting to be sorted, joined, or consumed in part; what was looked at is not looked at again."""
+    """The last deadline is right for rows that are sorted, unsorted, joined, or partly consumed."""
     run = Run(1, 1, rows((5, 1, 0), (8, 1, 1)))
     assert run.max_deliver_at_ms == 8
     run.append(rows((9, 1, 2), (6, 1, 3)), 6)
@@ -36,7 +36,7 @@ def test_a_run_knows_its_last_deadline_however_it_came():
 
 
 def test_single_rows_take_little_more_memory_than_rows():
-    """They are joined as they come, so that a thousand of them are a few chunks; no row is lost or out of place."""
+    """Single rows are joined to a few chunks as they come; no row is lost or out of place."""
     run = Run(1, 1)
     for number in range(1_000):
         run.append(rows((2_000 - number, 1, number)), 2_000 - number)
@@ -47,7 +47,7 @@ def test_single_rows_take_little_more_memory_than_rows():
 
 
 def test_an_exhausted_run_that_is_filled_again_forgets_its_old_minimum():
-    """An earlier head must not stay announced."""
+    """A run that was empty and is filled again does not keep its old first deadline."""
     run = Run(1, 1, rows((5, 1, 0)))
     run.advance(1)
     run.append(rows((9, 1, 1)), 9)
@@ -56,7 +56,7 @@ def test_an_exhausted_run_that_is_filled_again_forgets_its_old_minimum():
 
 
 def test_consumed_rows_of_a_long_run_are_let_go():
-    """A view would keep them alive for as long as the last row waits."""
+    """Consumed rows of a long run are freed: a view would keep them as long as the last row waits."""
     run = Run(1, 1, rows(*[(number, 1, number) for number in range(10_000)]))
     run.advance(6_000)
     assert len(run._rows) == len(run) == 4_000
@@ -64,7 +64,7 @@ def test_consumed_rows_of_a_long_run_are_let_go():
 
 
 def test_due_prefix_ends_after_the_cutoff_and_the_count():
-    """Rows at the cutoff are due."""
+    """Rows with a deadline at the cutoff are due."""
     run = Run(1, 1, rows((1, 1, 0), (2, 1, 1), (2, 1, 2), (3, 1, 3)))
     assert len(run.due_prefix(2, 10)) == 3
     assert len(run.due_prefix(2, 2)) == 2
@@ -72,7 +72,7 @@ def test_due_prefix_ends_after_the_cutoff_and_the_count():
 
 
 def test_the_heap_finds_the_run_with_the_earliest_head():
-    """Also after an earlier row came into another one."""
+    """The run with the earliest head is found, also after an earlier row was added to another run."""
     heap = RunHeap()
     heap.new_run(1, rows((5, 1, 0)))
     late = heap.new_run(2)
@@ -84,7 +84,7 @@ def test_the_heap_finds_the_run_with_the_earliest_head():
 
 
 def test_dropping_a_home_drops_all_its_runs():
-    """And counts what is left."""
+    """Dropping a bucket drops all its runs and keeps the counts right."""
     heap = RunHeap()
     heap.new_run(1, rows((1, 1, 0)))
     heap.new_run(1, rows((2, 1, 1)))
@@ -95,7 +95,7 @@ def test_dropping_a_home_drops_all_its_runs():
 
 
 def test_only_the_runs_that_are_needed_leave_the_heap():
-    """A dispatcher that was away finds ten thousand runs due, and asks for a thousand rows."""
+    """With ten thousand due runs, only those that hold the requested thousand rows leave the heap."""
     heap = RunHeap()
     for number in range(1_000):
         heap.new_run(1, rows((number, 1, 2 * number), (number, 1, 2 * number + 1)))
@@ -104,7 +104,7 @@ def test_only_the_runs_that_are_needed_leave_the_heap():
 
 
 def test_a_run_with_unsorted_rows_does_not_count_as_enough():
-    """Only its first deadline is known."""
+    """A run with unsorted rows does not count as enough, since only its first deadline is known."""
     heap = RunHeap()
     for number in range(100):
         heap.append(heap.new_run(1), rows((number, 1, number)), number)
@@ -112,7 +112,7 @@ def test_a_run_with_unsorted_rows_does_not_count_as_enough():
 
 
 def test_the_heap_forgets_what_runs_announced_before():
-    """Ever earlier deadlines leave one entry each, which would wait for its time."""
+    """Entries of ever earlier deadlines are removed: otherwise each would stay until its deadline."""
     heap = RunHeap()
     run = heap.new_run(1)
     for number in range(1_000):

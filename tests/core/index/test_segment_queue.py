@@ -1,4 +1,4 @@
-"""The queue of homes with segments to load: idle, in flight, or waiting to try again."""
+"""The queue of buckets with segments to load: idle, in flight, or waiting for a retry."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ def home(key: int, *first_deadlines: int) -> Home:
 
 
 def load(queue: SegmentQueue, of: Home, effect_id: int) -> None:
-    """Ask for the next segment of a home."""
+    """Start the load of the next segment of a bucket."""
     assert of.snapshot is not None
     of.snapshot.load_effect_id, of.snapshot.load_first = effect_id, of.snapshot.next_segment
     of.snapshot.next_segment += 1
@@ -37,7 +37,7 @@ def failed(queue: SegmentQueue, of: Home, retry_at_ms: int) -> None:
 
 
 def test_the_home_with_the_earliest_unloaded_segment_is_first():
-    """By deadline, then by key."""
+    """The first bucket is the one with the earliest deadline, then with the lowest key."""
     queue, late, early = SegmentQueue(), home(1, 50), home(2, 10)
     queue.update(late)
     queue.update(early)
@@ -47,7 +47,7 @@ def test_the_home_with_the_earliest_unloaded_segment_is_first():
 
 
 def test_a_home_in_flight_is_not_idle_but_still_counts_for_the_next_deadline():
-    """What is loading is not in memory yet."""
+    """A bucket whose segment is loading is not idle, but the segment is not in memory yet."""
     queue, one = SegmentQueue(), home(1, 10, 20)
     queue.update(one)
     load(queue, one, 7)
@@ -56,7 +56,7 @@ def test_a_home_in_flight_is_not_idle_but_still_counts_for_the_next_deadline():
 
 
 def test_a_loaded_segment_moves_its_home_to_the_next_one():
-    """And the last one takes the home out of the queue."""
+    """A loaded segment moves its bucket to the next segment, and the last segment removes the bucket from the queue."""
     queue, one = SegmentQueue(), home(1, 10, 20)
     queue.update(one)
     load(queue, one, 7)
@@ -69,7 +69,7 @@ def test_a_loaded_segment_moves_its_home_to_the_next_one():
 
 
 def test_a_failed_load_waits_and_is_then_idle_again():
-    """Its segment is still the first that is missing; meanwhile others are loaded."""
+    """The segment of a failed load is still the first missing one, and others are loaded before its retry."""
     queue, one, two = SegmentQueue(), home(1, 10), home(2, 20)
     queue.update(one)
     queue.update(two)
@@ -85,7 +85,7 @@ def test_a_failed_load_waits_and_is_then_idle_again():
 
 
 def test_a_home_that_is_removed_leaves_nothing_behind():
-    """In whatever state it was; an unknown one is no matter."""
+    """A bucket in any state is removed without a trace; removing an unknown one does nothing."""
     queue, idle, flying, waiting = SegmentQueue(), home(1, 10), home(2, 20), home(3, 30)
     for one in (idle, flying, waiting):
         queue.update(one)
@@ -100,7 +100,7 @@ def test_a_home_that_is_removed_leaves_nothing_behind():
 
 
 def test_clear_forgets_all_homes():
-    """A barrier has passed."""
+    """A clear removes all buckets from the queue."""
     queue, one = SegmentQueue(), home(1, 10)
     queue.update(one)
     queue.clear()

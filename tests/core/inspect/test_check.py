@@ -1,4 +1,4 @@
-"""``TrackerCore.check`` is tested itself: one thing of a busy tracker is corrupted at a time, and each must be found."""
+"""``TrackerCore.check`` finds each corruption of one part of a busy tracker."""
 
 import pytest
 
@@ -14,7 +14,7 @@ CORRUPTIONS = home_corruptions.CORRUPTIONS | copy_corruptions.CORRUPTIONS | effe
 
 
 def test_untouched_tracker_passes():
-    """The tracker that is corrupted below is sound, and has what is corrupted."""
+    """The tracker is sound before it is corrupted, and has the parts that are corrupted."""
     busy = BusyTracker()
     busy.core.check()
     states = {home.state for home in busy.state.members.homes.values()}
@@ -24,7 +24,7 @@ def test_untouched_tracker_passes():
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
 def test_check_finds(name):
-    """Whatever contradicts itself is found."""
+    """Every contradiction is found."""
     busy = BusyTracker()
     CORRUPTIONS[name](busy)
     with pytest.raises(InvariantViolation):
@@ -33,7 +33,7 @@ def test_check_finds(name):
 
 @pytest.mark.parametrize("shift_ms", [None, -1, 1])
 def test_check_finds_that_the_next_delivery_is_wrong(shift_ms):
-    """The next delivery must be exact: neither lost nor early nor late."""
+    """The next delivery is exact: neither missing nor early nor late."""
     core = BusyTracker().core
     next_delivery_ms, next_wakeup = core.next_delivery_ms(), core.next_wakeup()
     assert next_delivery_ms is not None
@@ -45,7 +45,7 @@ def test_check_finds_that_the_next_delivery_is_wrong(shift_ms):
 @pytest.mark.parametrize("clock", ["wall_ms", "elapsed_ms"])
 @pytest.mark.parametrize("late", [False, True], ids=["lost", "late"])
 def test_check_finds_that_a_wake_up_is_lost(clock, late):
-    """A wake-up by either clock may come early, never late or not at all."""
+    """A wake-up on either clock may come early, but never late or not at all."""
     core = BusyTracker().core
     wakeup = core.next_wakeup()
     wrong = wakeup._replace(**{clock: FAR_MS + 1_000_000 if late else None})
@@ -55,7 +55,7 @@ def test_check_finds_that_a_wake_up_is_lost(clock, late):
 
 
 def test_check_finds_that_nobody_wakes_up_for_a_lease():
-    """The expiry of a lease needs a wake-up even if nothing else is tracked."""
+    """The expiry of a lease needs a wake-up even if no other position is tracked."""
     shell = Shell.with_limits(LIMITS)
     shell.add((NEAR_MS, 1, 0))
     shell.now_ms = NEAR_MS
@@ -67,7 +67,7 @@ def test_check_finds_that_nobody_wakes_up_for_a_lease():
 
 
 def test_check_finds_that_nobody_wakes_up_for_a_retry():
-    """A failed store needs a wake-up before anything in it is due."""
+    """A failed store needs a wake-up before any of its rows is due."""
     shell = Shell.with_limits(LIMITS)
     shell.add((FAR_MS, 1, 0))
     shell.core.seal_now(shell.now)

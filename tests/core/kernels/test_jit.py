@@ -1,4 +1,4 @@
-"""Where kernels are kept, when they are compiled, and that no caller makes them compile again."""
+"""Kernels are compiled once, kept in a cache, and not compiled again by any caller."""
 
 import os
 import subprocess
@@ -55,7 +55,7 @@ def run_sum(script: Path, **environment: str) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("variable", ["XDG_CACHE_HOME", "NUMBA_CACHE_DIR"])
 def test_a_kernel_is_compiled_once_and_announced(tmp_path: Path, variable: str):
-    """The second process finds it in the user's cache; nothing is written beside the source."""
+    """The second process finds the kernel in the user's cache; nothing is written beside the source."""
     script, cache = tmp_path / "source" / "sums.py", tmp_path / "cache"
     script.parent.mkdir()
     assert run_sum(script, **{variable: str(cache)}) == ["compiling", "10"]
@@ -67,7 +67,7 @@ def test_a_kernel_is_compiled_once_and_announced(tmp_path: Path, variable: str):
 @jit_only
 @pytest.mark.slow
 def test_without_a_place_for_a_cache_each_process_compiles(tmp_path: Path):
-    """A read-only home is no reason to fail, nor one to write beside the source."""
+    """A read-only home directory causes no failure, and nothing is written beside the source."""
     script = tmp_path / "sums.py"
     for _ in range(2):
         assert run_sum(script, XDG_CACHE_HOME="/dev/null/nowhere") == ["compiling", "10"]
@@ -77,7 +77,7 @@ def test_without_a_place_for_a_cache_each_process_compiles(tmp_path: Path):
 @jit_only
 @pytest.mark.slow
 def test_a_damaged_cache_is_as_good_as_none(tmp_path: Path):
-    """As a crash of the machine may leave it."""
+    """A damaged cache, as a crash of the machine may leave it, is treated as an empty one."""
     script, cache = tmp_path / "sums.py", tmp_path / "cache"
     run_sum(script, XDG_CACHE_HOME=str(cache))
     for kept in (*cache.rglob("*.nbc"), *cache.rglob("*.nbi")):
@@ -87,12 +87,12 @@ def test_a_damaged_cache_is_as_good_as_none(tmp_path: Path):
 
 @pytest.mark.slow
 def test_without_the_jit_the_function_runs_as_written(tmp_path: Path):
-    """Nothing is compiled, and the answer is the same."""
+    """Without the JIT nothing is compiled, and the result is the same."""
     assert run_sum(tmp_path / "sums.py", NUMBA_DISABLE_JIT="1") == ["10"]
 
 
 def test_settings_of_numba_stay_as_they_were():
-    """Whoever else uses numba in this process keeps its cache."""
+    """The settings of numba stay the same for other code in this process."""
     before = config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES
     kernels.KERNELS.load()
     assert before == (config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES)
@@ -100,7 +100,7 @@ def test_settings_of_numba_stay_as_they_were():
 
 @jit_only
 def test_read_only_and_writable_columns_share_one_compilation():
-    """Else each mixture of them would compile anew, in the middle of the work."""
+    """Read-only and writable columns share one compilation: a second one would happen during the work."""
     family = Kernels()
 
     @family.add(COLUMN, INT64)
@@ -116,7 +116,7 @@ def test_read_only_and_writable_columns_share_one_compilation():
 
 @jit_only
 def test_a_kernel_that_is_not_cached_is_not_compiled_unless_it_is_loaded(tmp_path: Path):
-    """Meanwhile it runs as it is written, with the same results."""
+    """A kernel that is not cached runs as Python, with the same results, until it is loaded."""
     family = Kernels()
 
     @family.add(COLUMN)

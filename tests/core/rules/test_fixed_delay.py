@@ -1,4 +1,4 @@
-"""Fixed-delay detection: when it tells a dispatcher to stop reading ahead, and what ends that."""
+"""Fixed-delay detection pauses a dispatcher's reading, and several events end the pause."""
 
 import itertools
 
@@ -21,7 +21,7 @@ def _rows(deadlines, ledger_id=1):
 
 
 def _filled(count=LOOKAHEAD, limits=FIXED):
-    """A tracker of messages that all have the same delay, published a millisecond apart."""
+    """Return a tracker of messages that all have the same delay, published a millisecond apart."""
     shell = Shell.with_limits(limits)
     shell.add(*[(START_MS + DELAY_MS + entry, 1, entry) for entry in range(count)])
     return shell
@@ -33,7 +33,7 @@ def _pauses(shell):
 
 
 def test_row_76_1000_messages_with_one_delay_say_paused():
-    """Of 100 as lookahead: the tracker says paused from the 100th on."""
+    """With a lookahead of 100, the tracker returns paused from the 100th message on."""
     shell = Shell.with_limits(FIXED)
     said = []
     for entry in range(1_000):
@@ -50,12 +50,12 @@ def test_row_76_1000_messages_with_one_delay_say_paused():
     ],
 )
 def test_without_a_lookahead_or_in_the_bucket_tracker_it_never_pauses(limits, reason):
-    """It is the in-memory tracker's way to bound its memory."""
+    """The pause is the in-memory tracker's way to limit its memory."""
     assert not _pauses(_filled(limits=limits)), reason
 
 
 def test_a_deadline_may_fall_back_by_a_tick_and_no_further():
-    """Publish times of several producers are not quite in order."""
+    """Deadlines may go back by one tick: publish times of several producers are not quite in order."""
     shell = _filled()
     highest_ms = START_MS + DELAY_MS + LOOKAHEAD - 1
     shell.add((highest_ms - TICK_MS, 2, 0))
@@ -65,7 +65,7 @@ def test_a_deadline_may_fall_back_by_a_tick_and_no_further():
 
 
 def test_what_is_due_on_offer_ends_it():
-    """A message without a delay may stand anywhere behind, and must not wait."""
+    """A message without a delay ends the pause: others may follow it and must not wait."""
     shell = _filled()
     shell.add((0, 2, 0))
     assert not _pauses(shell)
@@ -74,14 +74,14 @@ def test_what_is_due_on_offer_ends_it():
 
 
 def test_offering_tracked_positions_again_changes_nothing():
-    """A replay begins at the oldest, whose deadline is far below the highest."""
+    """A replay begins at the oldest message, with a deadline far below the highest, and changes nothing."""
     shell = _filled()
     shell.add(*[(START_MS + DELAY_MS + entry, 1, entry) for entry in range(LOOKAHEAD)])
     assert _pauses(shell)
 
 
 def test_it_ends_when_the_first_is_due_and_when_fewer_than_the_lookahead_wait():
-    """Reading goes on as soon as something can be delivered; what is leased does not wait."""
+    """Reading continues as soon as a message can be delivered; leased messages do not wait."""
     shell = _filled(LOOKAHEAD + 1)
     shell.now_ms = START_MS + DELAY_MS - 1
     assert _pauses(shell)
@@ -96,7 +96,7 @@ def test_it_ends_when_the_first_is_due_and_when_fewer_than_the_lookahead_wait():
 
 @pytest.mark.parametrize("emptied_by", ["hand-off", "ack", "trim", "clear", "cancel"])
 def test_an_emptied_tracker_begins_anew(emptied_by):
-    """Whatever it was that emptied it; the old highest deadline is forgotten too."""
+    """Every way of emptying the tracker restores the assumption, and the old highest deadline is forgotten."""
     shell = _filled()
     shell.add((0, 2, 0))
     shell.now_ms += 2 * DELAY_MS
@@ -119,7 +119,7 @@ def test_an_emptied_tracker_begins_anew(emptied_by):
 
 
 def test_an_offer_that_empties_the_tracker_does_not_begin_anew():
-    """What was due is not delayed, so the message behind it may not be either."""
+    """An offer that is due was not delayed, so the messages behind it may not be delayed either."""
     shell = Shell.with_limits(FIXED)
     shell.add((START_MS + DELAY_MS, 1, 0))
     shell.add((0, 1, 0))
@@ -129,7 +129,7 @@ def test_an_offer_that_empties_the_tracker_does_not_begin_anew():
 
 
 def test_a_nack_to_an_earlier_deadline_ends_it_and_a_plain_one_does_not():
-    """A new deadline is a delay like any other."""
+    """A new deadline counts like any other delay."""
     shell = _filled(LOOKAHEAD + 1)
     shell.now_ms = START_MS + DELAY_MS
     taken = shell.pop(1, lease_ms=1_000)
@@ -142,7 +142,7 @@ def test_a_nack_to_an_earlier_deadline_ends_it_and_a_plain_one_does_not():
 
 
 def test_batches_say_the_same_as_single_rows():
-    """Against the plain loop, over random deadlines cut at random places."""
+    """Batches equal single rows, over random deadlines divided at random places."""
     random = np.random.default_rng(7)
     pauses = 0
     for _ in range(300):

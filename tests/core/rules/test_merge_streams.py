@@ -1,4 +1,4 @@
-"""The streaming merge against a seal of the union, whatever comes at once, and what it keeps in memory."""
+"""The streaming merge equals a seal of the union, for feeds of any size, and its memory is bounded."""
 
 import tracemalloc
 
@@ -18,7 +18,7 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap
 
 
 def merged(sources, live, chunk_sizes, *, step_ms, count_max):
-    """Everything the merge gives, fed in chunks of these sizes in turn."""
+    """Return all results of a merge that is fed in chunks of these sizes in turn."""
     merge = StreamMerge(live, step_ms=step_ms, count_max=count_max)
     fed = [0] * len(sources)
     parts = []
@@ -43,7 +43,7 @@ def joined(parts):
 
 
 def sealed_union(sources, live, *, step_ms, count_max):
-    """What sealing the live rows of all sources at once gives; of a position's rows in one source the first counts."""
+    """Return the seal of the live rows of all sources; of a position's rows in one source the first counts."""
     rows = [rows.take(bits.contains(rows.positions)) for rows, bits in zip(sources, live, strict=True)]
     rows = [part.take(~part.positions.repeats()) for part in rows]
     together = PositionBitmap()
@@ -55,7 +55,7 @@ def sealed_union(sources, live, *, step_ms, count_max):
 
 @st.composite
 def snapshots(draw):
-    """Sorted rows of some sources, with repeats, positions in several of them, and the bits that count in each."""
+    """Draw sorted rows of some sources, with repeats, positions in several sources, and the bits that count in each."""
     row = st.tuples(st.integers(0, 40), st.integers(0, 3), st.integers(0, 12))
     sources = [IndexColumns.of(sorted(draw(st.lists(row, max_size=60)))) for _ in range(draw(st.integers(1, 4)))]
     claimed = set()
@@ -75,7 +75,7 @@ def snapshots(draw):
     st.sampled_from([-1, 1, 2, 3, 7]),
 )
 def test_equals_the_seal_of_the_union(content, chunk_sizes, step_ms, count_max):
-    """Rows and bounds; only whole segments leave, and what is fed at once changes nothing."""
+    """Rows and bounds equal the seal for feeds of any size, and only whole segments are returned."""
     sources, live = content
     parts = merged(sources, live, chunk_sizes, step_ms=step_ms, count_max=count_max)
     assert all(int(part.bounds.count.sum()) == len(part.indexes) for part in parts)
@@ -87,7 +87,7 @@ def test_equals_the_seal_of_the_union(content, chunk_sizes, step_ms, count_max):
 
 
 def test_a_source_that_is_not_fed_holds_up_what_may_follow_it():
-    """The answer names it, as often as it is asked, and what certainly precedes it has left already."""
+    """The merge names the source that it needs, each time, and has returned the rows that certainly come before."""
     live = [PositionBitmap.of(PositionColumns.of([(1, entry) for entry in range(4)])) for _ in range(2)]
     live[1] = PositionBitmap.of(PositionColumns.of([(2, 0)]))
     merge = StreamMerge(live, step_ms=1, count_max=-1)
@@ -95,7 +95,7 @@ def test_a_source_that_is_not_fed_holds_up_what_may_follow_it():
     merge.feed(0, IndexColumns.of([(10, 1, 0), (20, 1, 1), (30, 1, 2), (40, 1, 3)]))
     assert merge.advance() == Needed((1,))
     assert merge.advance() == Needed((1,))
-    merge.feed(1, IndexColumns.of([(25, 9, 9)]))  # dead, and still it says that nothing earlier follows
+    merge.feed(1, IndexColumns.of([(25, 9, 9)]))  # a removed row, and still no earlier row follows
     assert merge.advance() == Needed((1,))
     merge.feed(1, IndexColumns.of([(25, 9, 9), (35, 2, 0)]))
     outcome = merge.advance()
@@ -110,7 +110,7 @@ def test_a_source_that_is_not_fed_holds_up_what_may_follow_it():
 
 
 def test_many_rows_of_one_deadline_are_cut_by_count_while_they_come():
-    """No segment waits for the next deadline."""
+    """No segment of rows with one deadline waits for the next deadline."""
     count = 50_000
     rows = IndexColumns(np.full(count, 5), np.full(count, 1), np.arange(count))
     live = PositionBitmap.of(rows.positions)
@@ -127,7 +127,7 @@ def test_many_rows_of_one_deadline_are_cut_by_count_while_they_come():
     ids=["deadline", "ledger", "entry"],
 )
 def test_rows_out_of_order_are_refused(rows):
-    """Within what is fed at once and across."""
+    """Rows out of order are refused, within one feed and across feeds."""
     live = PositionBitmap.of(PositionColumns.of(sorted(position for _, *position in rows)))
     with pytest.raises(InvalidInput, match="delivery order"):
         StreamMerge([live], step_ms=1, count_max=1).feed(0, IndexColumns.of(rows))
@@ -138,7 +138,7 @@ def test_rows_out_of_order_are_refused(rows):
 
 
 def test_a_source_without_the_row_of_a_live_position_is_refused():
-    """Merging it would lose the position in silence."""
+    """A missing row of a live position is refused: the merge would lose the position without a message."""
     merge = StreamMerge([PositionBitmap.of(PositionColumns.of([(1, 0), (1, 1)]))], step_ms=1, count_max=1)
     merge.feed(0, IndexColumns.of([(5, 1, 0)]))
     with pytest.raises(InvalidInput, match="1 positions without a row"):
@@ -146,7 +146,7 @@ def test_a_source_without_the_row_of_a_live_position_is_refused():
 
 
 def _peak_bytes(count):
-    """Memory at its highest while two sources of this many rows are merged, their bits aside."""
+    """Return the peak memory while two sources of this many rows are merged, without their bits."""
     live = [PositionBitmap.of(PositionColumns(np.full(count, ledger), np.arange(count))) for ledger in (1, 2)]
     tracemalloc.start()
     try:
@@ -172,5 +172,5 @@ def _peak_bytes(count):
 
 @pytest.mark.skipif(bool(config.DISABLE_JIT), reason="a million rows in Python's loops take minutes")
 def test_memory_does_not_depend_on_the_size_of_the_buckets():
-    """A hundred times the rows, the same peak."""
+    """A hundred times the rows take the same peak memory."""
     assert _peak_bytes(1_000_000) < 1.2 * _peak_bytes(10_000)

@@ -1,4 +1,4 @@
-"""Where an add must stop to seal, against a loop that places row by row."""
+"""The stop of an add equals that of a loop that places row by row."""
 
 import numpy as np
 from hypothesis import given
@@ -53,7 +53,7 @@ LIMITS = TrackerLimits(min_index_count_per_bucket=3, mutable_indexes_max=5, late
     ),
 )
 def test_equals_the_loop(rows, mutable_count, late_count, last_ledger_id, limits):
-    """Any ledgers in any order, any fill, homes already over their maximum included."""
+    """The stop equals the loop's for any ledgers in any order and any fill, also above the maximum."""
     stop(
         [ledger for ledger, _ in rows],
         [is_late for _, is_late in rows],
@@ -70,33 +70,33 @@ def test_seals_before_the_first_row_of_the_next_ledger():
 
 
 def test_a_boundary_before_enough_indexes_does_not_seal():
-    """Two of three: the next ledger joins the bucket."""
+    """With two of three indexes, the next ledger joins the bucket."""
     assert stop([1, 1, 2], limits=LIMITS) == Stop(3, SealTarget.NOTHING)
 
 
 def test_a_ledger_below_the_highest_seen_is_no_boundary():
-    """Descending ledgers cross nothing; the maximum bounds them."""
+    """Descending ledgers cross no boundary; only the maximum limits them."""
     assert stop([9, 8, 7, 6], limits=LIMITS) == Stop(4, SealTarget.NOTHING)
     assert stop([9, 8, 7, 6, 5, 4], limits=LIMITS) == Stop(5, SealTarget.MUTABLE)
 
 
 def test_a_ledger_that_never_rolls_over_is_sealed_at_the_maximum():
-    """Memory stays bounded in one ledger of any length."""
+    """A ledger that never rolls over is sealed at the maximum, so memory stays bounded."""
     assert stop([1] * 9, mutable_count=1, last_ledger_id=1, limits=LIMITS) == Stop(4, SealTarget.MUTABLE)
 
 
 def test_late_rows_fill_their_own_home():
-    """They neither cross a boundary nor fill the mutable bucket."""
+    """Late rows neither cross a boundary nor fill the mutable bucket."""
     assert stop([7, 1, 1, 7], [False, True, True, False], limits=LIMITS) == Stop(3, SealTarget.LATE)
 
 
 def test_a_boundary_at_the_first_row_seals_before_anything_is_placed():
-    """Zero rows, and a seal: the caller comes back with the same rows."""
+    """A stop of zero rows and a seal makes the caller come back with the same rows."""
     assert stop([2], mutable_count=3, last_ledger_id=1, limits=LIMITS) == Stop(0, SealTarget.MUTABLE)
 
 
 def sealed_row_by_row(counts, limits):
-    """The buckets as lists of (ledger, rank), by asking where to stop again and again."""
+    """Return the buckets as lists of (ledger, rank), by repeated calls of ``first_stop``."""
     rows = [(ledger, rank) for ledger, count in counts for rank in range(count)]
     sealed, filling, start = [], [], 0
     while start < len(rows):
@@ -122,7 +122,7 @@ def sealed_row_by_row(counts, limits):
     st.builds(TrackerLimits, min_index_count_per_bucket=st.integers(1, 9), mutable_indexes_max=st.integers(1, 12)),
 )
 def test_counts_decide_as_rows_in_order_do(ledgers, limits):
-    """Ledgers without any row, ledgers larger than a bucket, minimum above the maximum."""
+    """Counts give the same buckets as rows, for empty ledgers, long ledgers, and a minimum above the maximum."""
     counts = sorted(ledgers.items())
     spans, tail = sealed_in_order(counts, limits)
     expanded = [[(s.ledger_id, rank) for s in bucket for rank in range(s.first, s.end)] for bucket in [*spans, tail]]
@@ -131,7 +131,7 @@ def test_counts_decide_as_rows_in_order_do(ledgers, limits):
 
 
 def test_a_ledger_that_never_ends_is_divided():
-    """Eight rows, at most three in a bucket: two are full, and two rows wait."""
+    """Eight rows of one ledger, at most three in a bucket, fill two buckets, and two rows stay."""
     limits = TrackerLimits(min_index_count_per_bucket=2, mutable_indexes_max=3)
     sealed, tail = sealed_in_order([(7, 8)], limits)
     assert sealed == [(LedgerSpan(7, 0, 3),), (LedgerSpan(7, 3, 6),)]

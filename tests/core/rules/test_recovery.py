@@ -1,4 +1,4 @@
-"""The recovery plan, bucket by bucket; and a tracker that goes on from a plan."""
+"""The recovery plan, bucket by bucket; and a tracker that continues from a plan."""
 
 import numpy as np
 from hypothesis import given
@@ -66,7 +66,7 @@ def bounds_of(*first_and_last: tuple[int, int]) -> SegmentBounds:
 
 
 def test_disjoint_buckets_are_kept_whole():
-    """The ordinary case: in the order of their ranges, whatever the order of the catalogue."""
+    """Disjoint buckets are returned in the order of their ranges, whatever the order of the catalogue."""
     found = plan(bucket(2, [(50, 2, 0)]), bucket(1, [(50, 1, 0), (60, 1, 1)]))
     assert kept(found) == {1: [(1, 0), (1, 1)], 2: [(2, 0)]}
     assert [one.bucket_id for one in found.keep] == [1, 2]
@@ -74,7 +74,7 @@ def test_disjoint_buckets_are_kept_whole():
 
 
 def test_of_two_copies_the_newest_counts():
-    """Given back for a later deadline, it was sealed again; a crash came before the older bucket's loss was on record."""
+    """A position that was given back and sealed again counts in the newer bucket, if a crash left it in both."""
     wide = bucket(1, [(50, 1, 0), (60, 2, 0), (70, 3, 0)])
     again = bucket(2, [(90, 2, 0)])
     for found in (plan(wide, again), plan(again, wide)):
@@ -83,7 +83,7 @@ def test_of_two_copies_the_newest_counts():
 
 
 def test_the_bucket_frozen_last_counts_though_it_was_created_first():
-    """Stores end in any order, and an attempt that is repeated gives the older content the higher bucket id."""
+    """Stores end in any order, and a repeated attempt gives the older content the higher bucket id."""
     old = bucket(9, [(50, 1, 0), (60, 2, 0)], seal_number=1)
     new = bucket(1, [(90, 2, 0)], seal_number=2)
     for found in (plan(old, new), plan(new, old)):
@@ -91,7 +91,7 @@ def test_the_bucket_frozen_last_counts_though_it_was_created_first():
 
 
 def test_an_older_bucket_left_with_nothing_is_deleted():
-    """Whichever of the two ranges is the wider one."""
+    """An older bucket left without bits is deleted, whichever of the two ranges is wider."""
     old, new = bucket(1, [(60, 2, 0)]), bucket(9, [(50, 1, 0), (60, 2, 0), (70, 3, 0)])
     for found in (plan(new, old), plan(old, new)):
         assert kept(found) == {9: [(1, 0), (2, 0), (3, 0)]}
@@ -99,7 +99,7 @@ def test_an_older_bucket_left_with_nothing_is_deleted():
 
 
 def test_of_foreign_buckets_the_enclosing_one_wins_and_the_enclosed_is_deleted():
-    """A merge of Pulsar's whose sources were not deleted yet leaves this; its ids are those of any ledgers."""
+    """The enclosing foreign bucket wins, whatever the ids; a merge of Pulsar's with undeleted sources leaves this."""
     whole = bucket(1, [(50, 1, 0), (60, 2, 0), (70, 3, 0)], is_foreign=True)
     part = bucket(9, [(60, 2, 0)], is_foreign=True)
     for found in (plan(whole, part), plan(part, whole)):
@@ -108,7 +108,7 @@ def test_of_foreign_buckets_the_enclosing_one_wins_and_the_enclosed_is_deleted()
 
 
 def test_an_enclosed_foreign_bucket_keeps_what_the_enclosing_one_does_not_hold():
-    """Bits decide, not ranges: nothing is dropped because a range looks wider."""
+    """Bits decide, not ranges: no position is dropped because another range encloses it."""
     whole = bucket(1, [(50, 1, 0), (70, 3, 0)], is_foreign=True)
     found = plan(whole, bucket(9, [(60, 2, 0), (60, 1, 0)], is_foreign=True))
     assert kept(found) == {1: [(1, 0), (3, 0)], 9: [(2, 0)]}
@@ -116,27 +116,27 @@ def test_an_enclosed_foreign_bucket_keeps_what_the_enclosing_one_does_not_hold()
 
 
 def test_a_partial_overlap_of_foreign_buckets_is_resolved_bit_by_bit():
-    """Pulsar drops a range that overlaps without enclosing, with every position in it."""
+    """Pulsar drops a range that overlaps without enclosing, with all its positions; the plan keeps them."""
     later = bucket(2, [(50, 2, 0), (60, 3, 0)], is_foreign=True)
     found = plan(later, bucket(1, [(50, 1, 0), (60, 2, 0)], is_foreign=True))
     assert kept(found) == {1: [(1, 0), (2, 0)], 2: [(3, 0)]}
 
 
 def test_equal_foreign_buckets_leave_the_one_with_the_lower_id():
-    """The choice is the same at each recovery."""
+    """The choice between equal foreign buckets is the same at each recovery."""
     found = plan(bucket(8, [(50, 1, 0)], is_foreign=True), bucket(7, [(50, 1, 0)], is_foreign=True))
     assert kept(found) == {7: [(1, 0)]}
     assert found.delete == (8,)
 
 
 def test_a_bucket_of_ours_is_newer_than_the_foreign_ones_beside_it():
-    """They were there before the first was sealed, whatever their ids."""
+    """Foreign buckets existed before the first seal, so ours are newer, whatever the ids."""
     found = plan(bucket(99, [(50, 1, 0), (50, 2, 0), (50, 3, 0)], is_foreign=True), bucket(1, [(90, 2, 0)]))
     assert kept(found) == {99: [(1, 0), (3, 0)], 1: [(2, 0)]}
 
 
 def test_a_position_due_in_a_newer_bucket_is_skipped_only_if_no_other_has_it():
-    """What stays tracked is not announced as one that the replay sends."""
+    """A position that stays tracked is not counted as one that the replay sends."""
     new = bucket(2, [(10, 1, 0), (10, 1, 1), (90, 5, 0)])
     found = plan(bucket(1, [(80, 1, 0)]), new, cutoff_ms=50)
     assert kept(found) == {1: [(1, 0)], 2: [(5, 0)]}
@@ -144,27 +144,27 @@ def test_a_position_due_in_a_newer_bucket_is_skipped_only_if_no_other_has_it():
 
 
 def test_consumed_positions_stay_consumed():
-    """What a checkpoint says was handed out and acknowledged does not come back."""
+    """Positions that a checkpoint records as consumed do not come back."""
     found = plan(bucket(1, [(50, 1, 0), (60, 1, 1)], consumed=((1, 0),)))
     assert kept(found) == {1: [(1, 1)]}
     assert plan(bucket(1, [(50, 1, 0)], consumed=((1, 0),))).delete == (1,)
 
 
 def test_a_consumed_position_is_free_for_another_bucket():
-    """Re-added after its acknowledgement, it lives in a later bucket."""
+    """A consumed position that was added again is in a later bucket."""
     found = plan(bucket(1, [(50, 1, 0), (50, 3, 0)], consumed=((1, 0),)), bucket(2, [(90, 1, 0)]))
     assert kept(found) == {1: [(3, 0)], 2: [(1, 0)]}
 
 
 def test_positions_at_or_below_mark_delete_are_dropped():
-    """The cursor has acknowledged them; a bucket wholly below is deleted."""
+    """The cursor has acknowledged positions at or below mark-delete; a bucket wholly below is deleted."""
     found = plan(bucket(1, [(50, 1, 0)]), bucket(2, [(50, 2, 0), (50, 2, 1)]), mark_delete=Position(2, 0))
     assert kept(found) == {2: [(2, 1)]}
     assert found.delete == (1,)
 
 
 def test_leading_segments_wholly_due_are_skipped():
-    """The dispatcher's replay from mark-delete finds them due (PIP-195)."""
+    """Leading segments that are wholly due are skipped: the replay from mark-delete finds them (PIP-195)."""
     found = plan(bucket(1, [(10, 1, 0), (11, 1, 1), (50, 1, 2)]), cutoff_ms=11)
     assert kept(found) == {1: [(1, 2)]}
     assert found.keep[0].first_segment == 1
@@ -172,21 +172,21 @@ def test_leading_segments_wholly_due_are_skipped():
 
 
 def test_a_segment_that_is_partly_due_is_kept_whole():
-    """One deadline of it lies after the cutoff."""
+    """A segment with one deadline after the cutoff is kept whole."""
     found = plan(bucket(1, [(10, 1, 0), (15, 1, 1), (50, 1, 2)]), cutoff_ms=14)
     assert kept(found) == {1: [(1, 0), (1, 1), (1, 2)]}
     assert (found.keep[0].first_segment, found.due_skipped_count) == (0, 0)
 
 
 def test_a_bucket_wholly_due_is_deleted():
-    """With or without bits for each segment; the last deadline exactly at the cutoff is due."""
+    """A bucket whose last deadline is at the cutoff is deleted, with or without bits for each segment."""
     for by_segment in (True, False):
         found = plan(bucket(1, [(10, 1, 0), (50, 1, 1)], by_segment=by_segment), cutoff_ms=50)
         assert (kept(found), found.delete, found.due_skipped_count) == ({}, (1,), 2)
 
 
 def test_due_positions_that_were_consumed_or_trimmed_are_not_counted_as_skipped():
-    """The replay does not bring them."""
+    """Consumed and trimmed positions are not counted as skipped: the replay does not bring them."""
     found = plan(
         bucket(1, [(10, 1, 0), (10, 1, 1), (10, 1, 2)], consumed=((1, 1),)), cutoff_ms=50, mark_delete=Position(1, 0)
     )
@@ -194,18 +194,18 @@ def test_due_positions_that_were_consumed_or_trimmed_are_not_counted_as_skipped(
 
 
 def test_a_range_narrower_than_the_bits_is_widened():
-    """A foreign range is only an index: it must not hide bits that lie outside."""
+    """A foreign range is only a hint: it must not exclude bits outside it."""
     found = plan(bucket(1, [(50, 1, 0), (50, 9, 9)], first=(2, 0), last=(3, 0)))
     assert (found.keep[0].first, found.keep[0].last) == (Position(1, 0), Position(9, 9))
 
 
 def test_no_buckets_give_an_empty_plan():
-    """A new subscription."""
+    """A new subscription gives an empty plan."""
     assert plan() == RecoveryPlan()
 
 
 def test_metadata_is_needed_only_when_some_but_not_all_leading_segments_are_due():
-    """Otherwise the union of the bits says it all, and recovery reads no snapshot."""
+    """Metadata is needed only if some but not all leading segments are due; otherwise recovery reads no snapshot."""
     bounds = bounds_of((10, 20), (30, 40))
     assert [needs_metadata(bounds, cutoff_ms) for cutoff_ms in (0, 19, 20, 39, 40, 99)] == [
         False,
@@ -223,7 +223,7 @@ contents = st.dictionaries(positions, st.integers(0, 40), min_size=1, max_size=8
 
 @given(st.lists(contents, max_size=4), positions, st.integers(-1, 45), st.data())
 def test_no_position_is_lost_or_kept_twice(tables, mark_delete, cutoff_ms, data):
-    """A position survives if any bucket still holds it, in exactly one of them."""
+    """A position survives in exactly one bucket if any bucket still holds it."""
     buckets, alive = [], set()
     for number, table in enumerate(tables):
         consumed = data.draw(st.sets(st.sampled_from(sorted(table))))
@@ -240,7 +240,7 @@ def test_no_position_is_lost_or_kept_twice(tables, mark_delete, cutoff_ms, data)
 
 
 def test_a_recovered_tracker_delivers_what_the_plan_kept():
-    """Each position once, under its deadline, and what is left of the catalogue is deleted."""
+    """Each position is delivered once, at its deadline, and the rest of the catalogue is deleted."""
     rows = [(2_000 + 7 * number, 1, number) for number in range(30)]
     limits = TrackerLimits(strict=True, max_step_per_segment_ms=STEP_MS, prefetch_window_ms=50)
     found = plan(bucket(4, rows), bucket(5, [(500, 0, 0)]), cutoff_ms=1_000)
@@ -259,7 +259,7 @@ def test_a_recovered_tracker_delivers_what_the_plan_kept():
 
 
 def test_the_replay_answers_for_segments_wholly_due_when_the_tracker_is_opened():
-    """No delivery has them; offered again they are due, and a segment that falls due later is delivered."""
+    """Segments wholly due are not delivered, their positions are due when offered, and later segments are delivered."""
     rows = [(900, 1, 0), (901, 1, 1), (5_000, 1, 2)]
     found = plan(bucket(4, rows), cutoff_ms=1_000)
     core = TrackerCore.recovered(TrackerLimits(), found, epoch=3, mark_delete=BEFORE_ALL, now=Instant(1_000, 0))
@@ -272,7 +272,7 @@ def test_the_replay_answers_for_segments_wholly_due_when_the_tracker_is_opened()
 
 
 def test_a_recovered_tracker_asks_at_once_for_what_is_nearly_due():
-    """The first answer must not wait for a wake-up."""
+    """The tracker requests nearly due segments at once: the first answer must not wait for a wake-up."""
     limits = TrackerLimits(strict=True, prefetch_window_ms=50)
     found = plan(bucket(4, [(1_040, 1, 0), (9_000, 1, 1)]), cutoff_ms=1_000)
     core = TrackerCore.recovered(limits, found, epoch=1, mark_delete=BEFORE_ALL, now=Instant(1_000, 0))
@@ -282,7 +282,7 @@ def test_a_recovered_tracker_asks_at_once_for_what_is_nearly_due():
 
 
 def test_seal_numbers_go_on_above_the_catalogues_highest():
-    """The first bucket frozen after a restart is above all of before it, and a clear does not begin anew."""
+    """The first bucket frozen after a restart has a number above all earlier ones, and a clear does not reset it."""
     shell = Shell(
         TrackerCore.recovered(
             TrackerLimits(),
@@ -301,7 +301,7 @@ def test_seal_numbers_go_on_above_the_catalogues_highest():
 
 
 def test_positions_below_a_recovered_bucket_are_late():
-    """The sealed frontier is recovered too, so a replay does not reopen old ranges."""
+    """The sealed frontier is recovered, so a replay does not reopen old ranges."""
     found = plan(bucket(4, [(9_000, 5, 0)]))
     core = TrackerCore.recovered(TrackerLimits(), found, epoch=1, mark_delete=BEFORE_ALL, now=Instant(1_000, 0))
     core.add(IndexColumns.of([(9_000, 4, 0), (9_000, 5, 0), (9_000, 5, 1)]), Instant(1_000, 0))
@@ -309,7 +309,7 @@ def test_positions_below_a_recovered_bucket_are_late():
 
 
 def test_leases_of_before_a_restart_are_known_and_are_nobody_elses():
-    """A late acknowledgement is no error and changes nothing: what was handed out before the restart is forgotten."""
+    """A late ack of a lease from before the restart is no error and changes nothing."""
     found = plan(bucket(4, [(1_000, 1, 0), (1_000, 1, 1), (9_000, 1, 2)], by_segment=False))
     shell = Shell(TrackerCore.recovered(TrackerLimits(), found, epoch=1, mark_delete=BEFORE_ALL, now=Instant(0, 0)))
     shell.snapshots[4] = sealed_of([(1_000, 1, 0), (1_000, 1, 1), (9_000, 1, 2)])
@@ -325,7 +325,7 @@ def test_leases_of_before_a_restart_are_known_and_are_nobody_elses():
 
 
 def test_a_foreign_segment_without_rows_is_loaded_like_any_other():
-    """It holds nothing, and what follows it is delivered."""
+    """A foreign segment without rows is loaded, and the segments behind it are delivered."""
     empty = SegmentBounds(np.array([0]), np.array([2_000]), np.array([2_000]))
     one = sealed_of([(2_000, 1, 0)])
     bounds = SegmentBounds(
@@ -344,7 +344,7 @@ def test_a_foreign_segment_without_rows_is_loaded_like_any_other():
 
 
 def foreign_shell(snapshot: SealedIndexes, *segment_bits: list[tuple[int, int]], **limits: int) -> Shell:
-    """A tracker recovered from one bucket of Pulsar's, at 1,000, with nothing to prefetch."""
+    """Return a tracker recovered from one bucket of Pulsar's, at 1,000, with nothing to prefetch."""
     bits = [PositionBitmap.of(PositionColumns.of(positions)) for positions in segment_bits]
     everything = RecoverableBucket(
         4, snapshot.first, snapshot.last, snapshot.bounds, segment_bits=bits, is_foreign=True
@@ -357,7 +357,7 @@ def foreign_shell(snapshot: SealedIndexes, *segment_bits: list[tuple[int, int]],
 
 
 def test_foreign_bits_without_a_row_go_when_the_last_segment_has_come():
-    """Nobody could ever hand them out; they are counted as corrupt, and a replay is asked for."""
+    """Bits without a row are dropped after the last segment, counted as corrupt, and a replay is requested."""
     rows = [(2_000, 1, 0), (2_000, 1, 1), (9_000, 1, 2)]
     shell = foreign_shell(sealed_of(rows), [(1, 0), (1, 1), (1, 7)], [(1, 2), (8, 8)])
     shell.core.check()
@@ -376,7 +376,7 @@ def test_foreign_bits_without_a_row_go_when_the_last_segment_has_come():
 
 
 def test_a_foreign_bit_without_a_row_does_not_hide_a_dead_copy():
-    """As many copies as positions prove that each copy counts only where every position has one."""
+    """A count of copies equal to that of positions proves nothing while some positions may have no row."""
     shell = foreign_shell(sealed_of([(2_000, 1, 0), (2_000, 1, 1), (9_000, 1, 2)]), [(1, 0), (1, 1), (1, 7)], [(1, 2)])
     shell.pass_time(1_000)
     shell.load()
@@ -386,7 +386,7 @@ def test_a_foreign_bit_without_a_row_does_not_hide_a_dead_copy():
 
 
 def test_a_foreign_bucket_with_nothing_but_bits_without_a_row_is_deleted():
-    """It is drained as soon as that is known."""
+    """The bucket is empty as soon as the missing rows are known."""
     shell = foreign_shell(sealed_of([(2_000, 1, 0)]), [(1, 5)])
     shell.pass_time(1_000)
     shell.load()
@@ -397,14 +397,14 @@ def test_a_foreign_bucket_with_nothing_but_bits_without_a_row_is_deleted():
 
 
 def test_foreign_bits_that_all_have_rows_need_no_replay():
-    """The ordinary foreign bucket."""
+    """A foreign bucket whose bits all have rows needs no replay."""
     shell = foreign_shell(sealed_of([(2_000, 1, 0), (9_000, 1, 1)]), [(1, 0)], [(1, 1)])
     assert shell.drain() == [(2_000, 1, 0), (9_000, 1, 1)]
     assert not shell.core.replay_required
 
 
 def test_foreign_segments_out_of_time_order_come_in_time():
-    """Segments are loaded in order: an earlier deadline further back pulls those before it along."""
+    """Segments are loaded in order: an earlier deadline behind them makes the segments before it load early."""
     rows = IndexColumns.of([(5_000, 1, 0), (9_000, 1, 1), (2_000, 1, 2), (7_000, 1, 3)])
     deadlines = rows.deliver_at_ms
     bounds = SegmentBounds(np.ones(4, np.int64), deadlines, deadlines)

@@ -1,4 +1,4 @@
-"""Sealing a frozen home: which copies count, and what a missing one means."""
+"""Sealing a frozen bucket: the copies that count, and the error for a missing one."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def rows(sealed: SealedIndexes) -> list[tuple[int, int, int]]:
 
 
 def test_sorts_and_cuts_whatever_the_order_of_copies():
-    """Rows in delivery order, in segments."""
+    """Copies in any order become rows in delivery order, in segments."""
     sealed = seal(frozen([(30, 1, 0), (5, 1, 1)], [(12, 2, 0)], live=[(1, 0), (1, 1), (2, 0)]))
     assert rows(sealed) == [(5, 1, 1), (12, 2, 0), (30, 1, 0)]
     assert sealed.bounds.count.tolist() == [2, 1]
@@ -44,36 +44,36 @@ def test_dead_copies_are_dropped():
 
 
 def test_of_copies_with_several_deadlines_the_last_one_counts():
-    """The position was cancelled at 5 and came again at 9."""
+    """A position cancelled at 5 and added again at 9 has the deadline 9."""
     sealed = seal(frozen([(5, 1, 0), (9, 1, 0), (7, 1, 1)], live=[(1, 0), (1, 1)], redated={(1, 0): 9}))
     assert rows(sealed) == [(7, 1, 1), (9, 1, 0)]
 
 
 def test_equal_copies_are_one_row():
-    """A position given back may have two copies with the same deadline."""
+    """A position that was given back may have two equal copies, which become one row."""
     assert rows(seal(frozen([(5, 1, 0)], [(5, 1, 0)], [(5, 1, 0)], live=[(1, 0)]))) == [(5, 1, 0)]
 
 
 def test_a_live_position_without_copy_is_a_bug():
-    """The snapshot would lose it: refuse loudly."""
+    """A live position without a copy is refused: the snapshot would lose it."""
     with pytest.raises(InvariantViolation, match="2 positions to seal but 1 copies"):
         seal(frozen([(5, 1, 0)], live=[(1, 0), (1, 1)]))
 
 
 def test_a_copy_with_a_deadline_that_does_not_count_is_no_copy():
-    """The re-dated copy itself is missing."""
+    """A rescheduled position needs a copy with the deadline that counts."""
     with pytest.raises(InvariantViolation, match="1 positions to seal but 0 copies"):
         seal(frozen([(5, 1, 0)], live=[(1, 0)], redated={(1, 0): 9}))
 
 
 def test_two_deadlines_that_both_count_are_a_bug():
-    """Nothing says which of them is the last."""
+    """Two deadlines of one position are refused: nothing decides which is the last."""
     with pytest.raises(InvariantViolation, match="1 positions to seal but 2 copies"):
         seal(frozen([(5, 1, 0), (9, 1, 0)], live=[(1, 0)]))
 
 
 def test_rows_count_wherever_they_lie_among_many():
-    """Rows are looked up some thousands at a time, and none of them gets lost between two times."""
+    """Rows are tested some thousands at a time, and none is lost between two blocks."""
     count = 200_000
     entries = np.random.default_rng(1).permutation(count)
     dead, redated = entries[::7], Position(1, int(entries[-1]))
@@ -101,7 +101,7 @@ def test_rows_count_wherever_they_lie_among_many():
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1), st.integers(0, 1)), max_size=20).map(sorted))
 def test_without_repeats_keeps_one_of_each(table):
-    """Rows stay in order."""
+    """Rows without repeats stay in order."""
     assert list(without_repeats(IndexColumns.of(table))) == sorted(set(table))
 
 
@@ -111,7 +111,7 @@ def test_without_repeats_keeps_one_of_each(table):
     st.data(),
 )
 def test_seal_equals_a_sorted_dict(live, dead, data):
-    """Live positions under their last deadline, each once, whatever copies lie about."""
+    """Each live position is sealed once, with its last deadline, whatever other copies exist."""
     older = data.draw(st.dictionaries(st.sampled_from(sorted(live)), st.integers(0, 40)))
     copies = [(ms, *position) for table in (live, dead, older, live) for position, ms in table.items()]
     copies = data.draw(st.permutations(copies))

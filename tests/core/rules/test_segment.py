@@ -1,4 +1,4 @@
-"""Cutting segments: examples, and a naive loop over rows as the judge."""
+"""Cutting segments: examples, and a comparison with a simple loop over rows."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def rows_of(bounds: SegmentBounds) -> Bounds:
 
 
 def cut_row_by_row(deadlines: list[int], *, step_ms: int, count_max: int) -> Bounds:
-    """As PIP-195 words it: close the segment before a row that is a step away, or when it is full."""
+    """Cut as PIP-195 describes it: close the segment before a row that is a step away, or when it is full."""
     segments: list[list[int]] = []
     for deadline in deadlines:
         full = segments and count_max != -1 and len(segments[-1]) >= count_max
@@ -32,7 +32,7 @@ def cut_row_by_row(deadlines: list[int], *, step_ms: int, count_max: int) -> Bou
 
 
 def test_scenario_row_7_a_step_of_300_seconds_ends_before_its_last_millisecond_is_exceeded():
-    """Deadlines at 0, 299, 300 and 301 s with steps of 300 s are {0, 299} and {300, 301}."""
+    """Deadlines at 0, 299, 300 and 301 s with steps of 300 s are cut into {0, 299} and {300, 301}."""
     assert cut([0, 299_000, 300_000, 301_000], step_ms=300_000) == [(2, 0, 299_000), (2, 300_000, 301_000)]
     assert cut([0, 299_999, 300_000], step_ms=300_000) == [(2, 0, 299_999), (1, 300_000, 300_000)]
 
@@ -43,17 +43,17 @@ def test_scenario_row_9_one_deadline_is_cut_by_count():
 
 
 def test_the_step_counts_from_the_segments_own_first_deadline():
-    """Not from multiples of the step."""
+    """A step begins at the first deadline of its segment, not at a multiple of the step."""
     assert cut([5, 14, 15, 24, 25], step_ms=10) == [(2, 5, 14), (2, 15, 24), (1, 25, 25)]
 
 
 def test_no_limit_on_the_count_leaves_one_segment_for_each_step():
-    """-1 is unlimited."""
+    """A count of -1 is unlimited."""
     assert cut([1] * 20_000, step_ms=1, count_max=-1) == [(20_000, 1, 1)]
 
 
 def test_no_deadlines_give_no_segments():
-    """A drained bucket that is stored anyway has none."""
+    """A drained bucket that is still stored has no segments."""
     bounds = cut_segments(np.empty(0, np.int64), step_ms=10, count_max=5)
     assert len(bounds) == 0
     assert bounds.starts.tolist() == [0]
@@ -67,13 +67,13 @@ def test_no_deadlines_give_no_segments():
         ([INT63_MAX - 1, INT63_MAX], 2, [(2, INT63_MAX - 1, INT63_MAX)]),
         ([0, INT63_MAX, INT63_MAX], INT63_MAX, [(1, 0, 0), (2, INT63_MAX, INT63_MAX)]),
         ([1, INT63_MAX], INT63_MAX, [(2, 1, INT63_MAX)]),
-        # The limit of the first segment is 2^63-1 exactly, and that row lies beyond it.
+        # The limit of the first segment is 2^63-1 exactly, and that row is outside it.
         ([INT63_MAX - 1, INT63_MAX], 1, [(1, INT63_MAX - 1, INT63_MAX - 1), (1, INT63_MAX, INT63_MAX)]),
         ([INT63_MAX - 10, INT63_MAX], 10, [(1, INT63_MAX - 10, INT63_MAX - 10), (1, INT63_MAX, INT63_MAX)]),
     ],
 )
 def test_deadlines_near_the_end_of_time_are_cut_like_any_other(deadlines, step_ms, expected):
-    """First deadline plus step may exceed 63 bits, or hit the last value exactly."""
+    """First deadline plus step may exceed 63 bits, or be the last value exactly."""
     assert cut_row_by_row(deadlines, step_ms=step_ms, count_max=-1) == expected
     assert cut(deadlines, step_ms=step_ms) == expected
 
@@ -84,14 +84,14 @@ def test_deadlines_near_the_end_of_time_are_cut_like_any_other(deadlines, step_m
     st.sampled_from([-1, 1, 2, 3, 7]),
 )
 def test_cut_equals_the_row_by_row_rule(deadlines, step_ms, count_max):
-    """Binary searches and the naive loop agree, at both ends of time."""
+    """The cut equals the simple loop, for the lowest and the highest deadlines."""
     deadlines.sort()
     expected = cut_row_by_row(deadlines, step_ms=step_ms, count_max=count_max)
     assert cut(deadlines, step_ms=step_ms, count_max=count_max) == expected
 
 
 def test_starts_and_take_name_rows_and_ranges():
-    """There is one start more than there are segments; take keeps a range of them."""
+    """There is one start more than there are segments, and ``take`` keeps a range of them."""
     bounds = cut_segments(np.array([1, 2, 11, 21, 22, 23]), step_ms=10, count_max=-1)
     assert bounds.starts.tolist() == [0, 2, 3, 6]
     assert rows_of(bounds.take(slice(1, 3))) == [(1, 11, 11), (3, 21, 23)]
@@ -99,7 +99,7 @@ def test_starts_and_take_name_rows_and_ranges():
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=8))
 def test_the_earliest_deadline_still_to_come_is_known_for_each_segment(first_ms):
-    """Whatever the order of the segments; the column itself if they are in time order."""
+    """The earliest deadline from each segment on is right for any order; in time order it is the column itself."""
     column = np.array(first_ms, np.int64)
     bounds = SegmentBounds(np.ones_like(column), column, column)
     assert bounds.earliest_from.tolist() == [min(first_ms[number:]) for number in range(len(first_ms))]

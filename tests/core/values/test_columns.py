@@ -1,4 +1,4 @@
-"""Columns: what is refused, what is taken as it is, and that refused columns change nothing."""
+"""Columns: invalid ones are refused and change nothing, valid ones are not copied."""
 
 import itertools
 
@@ -20,7 +20,7 @@ from tests.core.harness.shell import Shell
 
 
 def test_unequal_lengths_are_refused_naming_each():
-    """The message says how long each column is."""
+    """The message gives the length of each column."""
     with pytest.raises(InvalidInput, match="deliver_at_ms has 2, ledger_id has 1, entry_id has 2") as error:
         index_columns([1, 2], [1], [1, 2])
     assert error.value.field == "deliver_at_ms"
@@ -28,7 +28,7 @@ def test_unequal_lengths_are_refused_naming_each():
 
 @pytest.mark.parametrize("column", ["deliver_at_ms", "ledger_id", "entry_id"])
 def test_negative_values_are_refused_by_offset(column):
-    """Field, first value and offset are named."""
+    """The field, the first value and the offset are named."""
     columns = {"deliver_at_ms": [5, 5], "ledger_id": [5, 5], "entry_id": [5, 5], column: [5, -7]}
     with pytest.raises(InvalidInput) as error:
         index_columns(**columns)
@@ -40,7 +40,7 @@ def test_negative_values_are_refused_by_offset(column):
     [("deliver_at_ms", INT63_MAX), ("ledger_id", INT63_MAX), ("entry_id", ENTRY_ID_MAX)],
 )
 def test_each_column_takes_its_maximum_and_nothing_above(column, maximum):
-    """63 bits for deadlines and ledgers, 32 for entries."""
+    """Deadlines and ledgers have 63 bits, entries 32."""
     columns = {"deliver_at_ms": [0], "ledger_id": [0], "entry_id": [0]}
     taken = index_columns(**{**columns, column: [maximum]})
     assert getattr(taken, column).tolist() == [maximum]
@@ -51,14 +51,14 @@ def test_each_column_takes_its_maximum_and_nothing_above(column, maximum):
 
 @pytest.mark.parametrize("value", [2**64 - 1, 2**64, 10**30, -(10**30)])
 def test_values_beyond_64_bits_are_refused_by_offset(value):
-    """Python integers of any size are values out of range, not a crash."""
+    """Python integers of any size are values out of range and cause no crash."""
     with pytest.raises(InvalidInput) as error:
         position_columns([1, value], [1, 1])
     assert (error.value.field, error.value.value, error.value.offsets) == ("ledger_id", value, (1,))
 
 
 def test_unsigned_columns_are_compared_without_wrapping():
-    """A uint64 above 2^63-1 must not come in as a negative number."""
+    """A uint64 above 2^63-1 must not become a negative number."""
     with pytest.raises(InvalidInput):
         position_columns(np.array([2**63], np.uint64), np.array([0], np.uint64))
     assert list(position_columns(np.array([7], np.uint64), np.array([3], np.uint32))) == [Position(7, 3)]
@@ -70,14 +70,14 @@ def test_unsigned_columns_are_compared_without_wrapping():
     ids=["float", "float column", "text", "none", "bool", "two dimensions", "scalar", "ragged", "complex"],
 )
 def test_what_is_not_a_flat_sequence_of_integers_is_refused(values):
-    """No silent rounding, parsing or flattening."""
+    """Values are not rounded, parsed or flattened silently."""
     with pytest.raises(InvalidInput) as error:
         position_columns(values, [1])
     assert error.value.field == "ledger_id"
 
 
 def test_the_first_thousand_bad_offsets_are_listed_and_all_are_counted():
-    """A batch of garbage does not make an error of any size."""
+    """A batch of invalid values does not make an error of unlimited size."""
     with pytest.raises(InvalidInput, match=r"\(1500 in all\)") as error:
         position_columns([-1] * 1_500, [0] * 1_500)
     assert error.value.offsets == tuple(range(1_000))
@@ -87,7 +87,7 @@ def test_the_first_thousand_bad_offsets_are_listed_and_all_are_counted():
 
 
 def test_a_refused_batch_applies_nothing():
-    """Nothing of a malformed batch reaches the tracker."""
+    """No part of a refused batch reaches the tracker."""
     shell = Shell.with_limits(TrackerLimits())
     with pytest.raises(InvalidInput):
         shell.add((100_000, 1, 0), (100_000, 1, 2**32))
@@ -96,7 +96,7 @@ def test_a_refused_batch_applies_nothing():
 
 
 def test_int64_input_is_shared_and_cannot_be_written_through():
-    """Columns of the right type cost no copy, and stay the caller's."""
+    """Columns of the right type are not copied and still belong to the caller."""
     ledgers = np.array([1, 2])
     columns = position_columns(ledgers, [0, 0])
     assert np.shares_memory(columns.ledger_id, ledgers)
@@ -106,7 +106,7 @@ def test_int64_input_is_shared_and_cannot_be_written_through():
 
 
 def test_empty_columns_are_legal():
-    """No rows is a batch like any other."""
+    """A batch without rows is valid."""
     assert len(index_columns([], [], [])) == 0
     assert list(PositionColumns.of([])) == []
     assert PositionColumns.of([]).repeats().tolist() == []
@@ -114,7 +114,7 @@ def test_empty_columns_are_legal():
 
 
 def test_rows_sort_by_deadline_then_position_whatever_their_order():
-    """The fast way for ascending positions and the general one agree with sorted()."""
+    """The fast path for ascending positions and the general one equal sorted()."""
     ascending = [(9, 1, 0), (3, 1, 1), (9, 1, 2), (3, 2, 0), (0, 2, 1)]
     assert list(IndexColumns.of(ascending).sorted()) == sorted(ascending)
     shuffled = [ascending[number] for number in (3, 0, 4, 2, 1)]
@@ -123,13 +123,13 @@ def test_rows_sort_by_deadline_then_position_whatever_their_order():
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3])
 def test_rows_ascend_exactly_if_sorting_would_change_nothing(count):
-    """Every sequence of so many of eight rows, repeats among them, whichever column decides."""
+    """Rows ascend exactly if sorting changes nothing, for all sequences of up to three out of eight rows."""
     for rows in itertools.product(itertools.product((3, 4), repeat=3), repeat=count):
         assert IndexColumns.of(rows).ascend() == (list(rows) == sorted(rows))
 
 
 def test_a_copy_of_a_slice_does_not_keep_what_it_was_cut_from():
-    """The same rows, in memory of their own and no more of it than they need."""
+    """A copy has memory of its own, and no more than its rows need."""
     whole = IndexColumns.of([(number, 1, number) for number in range(9)])
     copy = whole.take(slice(2, 4)).copy()
     assert list(copy) == [(2, 1, 2), (3, 1, 3)]
@@ -139,13 +139,13 @@ def test_a_copy_of_a_slice_does_not_keep_what_it_was_cut_from():
 
 
 def test_repeats_marks_every_later_row_of_a_position():
-    """The first row of a position is not a repeat, wherever it stands."""
+    """The first row of a position is not a repeat, wherever it is."""
     columns = PositionColumns.of([(2, 5), (1, 5), (2, 5), (2, 5), (1, 6)])
     assert columns.repeats().tolist() == [False, False, True, True, False]
 
 
 def test_a_position_compares_by_ledger_first():
-    """(1, 9) lies below (2, 0); the position itself counts as at or below."""
+    """(1, 9) is below (2, 0), and the position itself counts as at or below."""
     columns = PositionColumns.of([(1, 9), (2, 0), (2, 1), (3, 0)])
     assert columns.at_or_below(Position(2, 0)).tolist() == [True, True, False, False]
     assert columns.at_or_below(Position(2, -1)).tolist() == [True, False, False, False]

@@ -1,4 +1,4 @@
-"""The sorted map that is nothing while it is empty."""
+"""The sorted map that takes no memory while it is empty."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from delayed_tracker.core.values.ordered_map import OrderedMap
 
 @given(st.lists(st.tuples(st.sampled_from(["set", "delete", "pop_first", "clear"]), st.integers(0, 9))))
 def test_it_equals_a_sorted_dict_of_builtins(steps) -> None:
-    """Same entries, same ends, same order, whatever is done to it."""
+    """Entries, ends and order equal those of a sorted dict after any operations."""
     ordered, model = OrderedMap(), {}
     for verb, key in steps:
         match verb:
@@ -29,7 +29,7 @@ def test_it_equals_a_sorted_dict_of_builtins(steps) -> None:
 
 
 def test_what_is_not_there_is_a_key_error() -> None:
-    """Empty or not."""
+    """A missing key raises KeyError, in an empty map and in others."""
     ordered: OrderedMap[int, int] = OrderedMap()
     for _ in range(2):
         with pytest.raises(KeyError):

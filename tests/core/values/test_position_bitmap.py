@@ -1,4 +1,4 @@
-"""Sets of positions against Python's own sets, and their stored form."""
+"""Sets of positions equal Python's own sets, and their stored form is fixed."""
 
 import contextlib
 
@@ -12,7 +12,7 @@ from delayed_tracker.core.values.columns import ENTRY_ID_MAX, INT63_MAX, Positio
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.position_bitmap import PositionBitmap, bitmap_entries, by_ledger
 
-# Few of each, so that sets overlap; with both ends of what is legal and both sides of a container's edge.
+# A few values of each, so that sets overlap; with the lowest and highest values and both sides of a container's edge.
 ledgers = st.sampled_from([0, 1, 2, 7, INT63_MAX])
 entries = st.sampled_from([0, 1, 2, 3, 5, 65_535, 65_536, 2**31, ENTRY_ID_MAX])
 positions = st.builds(Position, ledgers, entries)
@@ -30,7 +30,7 @@ def same(bits: PositionBitmap, expected: set[Position]) -> bool:
 
 @given(batches, batches)
 def test_add_and_remove_equal_set_operations(held, given_):
-    """The counts that come back are of bits that moved."""
+    """The returned counts are of bits that changed."""
     bits, model = bits_of(held), set(held)
     assert same(bits, model)
     assert bits.add(PositionColumns.of(given_)) == len(set(given_) - model)
@@ -42,7 +42,7 @@ def test_add_and_remove_equal_set_operations(held, given_):
 
 @given(batches, batches)
 def test_update_and_subtract_equal_set_operations(left, right):
-    """The other set stays as it is, and shares nothing."""
+    """The other set stays as it is, and shares no memory."""
     bits, other = bits_of(left), bits_of(right)
     assert bits.intersection_count(other) == len(set(left) & set(right))
     assert bits.update(other) == len(set(right) - set(left))
@@ -54,7 +54,7 @@ def test_update_and_subtract_equal_set_operations(left, right):
 
 @given(batches, batches)
 def test_contains_equals_membership(held, asked):
-    """In the order asked, repeats included."""
+    """The result is in the order of the positions asked for, repeats included."""
     bits = bits_of(held)
     assert bits.contains(PositionColumns.of(asked)).tolist() == [position in set(held) for position in asked]
     assert [bits.has(position) for position in asked] == [position in set(held) for position in asked]
@@ -84,14 +84,14 @@ def test_first_last_copy_and_clear(held):
 
 @given(batches)
 def test_serialize_round_trips(held):
-    """Whatever was stored is read back."""
+    """Any stored set is read back."""
     bits = bits_of(held)
     assert PositionBitmap.deserialize(bits.serialize()) == bits
     assert same(PositionBitmap.deserialize(bits.serialize()), set(held))
 
 
 def test_serialized_form_is_fixed():
-    """Files outlive the code that wrote them."""
+    """The stored form does not change: files outlive the code that wrote them."""
     assert bits_of([]).serialize() == bytes(4)
     one = bits_of([(258, 3)]).serialize()
     assert one[:12] == bytes.fromhex("01000000 0201000000000000")
@@ -99,13 +99,13 @@ def test_serialized_form_is_fixed():
 
 
 def test_no_bytes_are_the_empty_set():
-    """A bucket of which nothing was consumed stores nothing."""
+    """A bucket without consumed positions stores no bytes."""
     assert len(PositionBitmap.deserialize(b"")) == 0
 
 
 @given(batches.filter(bool), st.data())
 def test_bytes_cut_short_are_refused(held, data):
-    """Half a file is an error, never half a set."""
+    """Bytes cut short are an error, never a part of the set."""
     stored = bits_of(held).serialize()
     cut = data.draw(st.integers(1, len(stored) - 1))
     with pytest.raises(InvalidInput):
@@ -114,21 +114,21 @@ def test_bytes_cut_short_are_refused(held, data):
 
 @given(batches, st.binary(min_size=1, max_size=9))
 def test_a_rest_is_refused(held, rest):
-    """Bytes that belong to nothing mean the file is not what it seems."""
+    """Bytes behind the set are refused: the file has another content than expected."""
     with pytest.raises(InvalidInput):
         PositionBitmap.deserialize(bits_of(held).serialize() + rest)
 
 
 @given(st.one_of(st.binary(max_size=60), st.binary(max_size=60).map(lambda tail: b"\x01\0\0\0" + bytes(8) + tail)))
 def test_garbage_raises_invalid_input_and_nothing_else(garbage):
-    """Whatever the bytes are, the caller sees one error type, or a sound set."""
+    """Any bytes give one error type or a sound set."""
     with contextlib.suppress(InvalidInput):
         PositionBitmap.deserialize(garbage).check()
 
 
 @given(batches.filter(bool), st.data())
 def test_a_flipped_byte_raises_invalid_input_or_gives_a_sound_set(held, data):
-    """A byte that changes may change the set (the storage's checksum finds that), never the process."""
+    """A changed byte may change the set, which the storage's checksum detects, but never crashes the process."""
     stored = bytearray(bits_of(held).serialize())
     stored[data.draw(st.integers(0, len(stored) - 1))] ^= data.draw(st.integers(1, 255))
     try:
@@ -141,7 +141,7 @@ def test_a_flipped_byte_raises_invalid_input_or_gives_a_sound_set(held, data):
 
 @pytest.mark.parametrize("ledgers_stored", [[2, 1], [1, 1], [2**63], [2**64 - 1]])
 def test_ledgers_out_of_order_or_range_are_refused(ledgers_stored):
-    """A ledger that stands twice would be counted twice; one beyond 63 bits is no ledger."""
+    """A ledger that occurs twice would count twice; one beyond 63 bits is invalid."""
     bitmap = BitMap([3]).serialize()
     parts = [ledger.to_bytes(8, "little") + len(bitmap).to_bytes(4, "little") + bitmap for ledger in ledgers_stored]
     with pytest.raises(InvalidInput, match="ascending"):
@@ -149,20 +149,20 @@ def test_ledgers_out_of_order_or_range_are_refused(ledgers_stored):
 
 
 def test_a_ledger_without_bitmap_bytes_is_refused():
-    """Not even an empty bitmap is stored in no bytes."""
+    """A ledger without bytes is refused: even an empty bitmap has bytes."""
     with pytest.raises(InvalidInput, match="cut short"):
         PositionBitmap.deserialize((1).to_bytes(4, "little") + bytes(12))
 
 
 def test_from_bitmaps_drops_empty_ones():
-    """A ledger without bits is no ledger of the set."""
+    """A ledger without bits is not in the set."""
     bits = PositionBitmap.from_bitmaps({1: BitMap([4]), 2: BitMap()})
     assert bits.ledgers() == [1]
     assert same(bits, {Position(1, 4)})
 
 
 def test_memory_is_estimated_without_walking():
-    """The estimate is of the measured size's order, and nothing for nothing."""
+    """The estimate is of the order of the measured size, and 0 for an empty set."""
     bits = bits_of((1, 2 * entry) for entry in range(4_000))
     assert bits.nbytes / 2 <= bits.estimated_nbytes <= 2 * bits.nbytes
     assert PositionBitmap().nbytes == PositionBitmap().estimated_nbytes == 0
@@ -171,7 +171,7 @@ def test_memory_is_estimated_without_walking():
 @pytest.mark.parametrize("gone_every", [0, 5_000, 100, 2, 1.05])
 @pytest.mark.parametrize(("ledger_count", "step"), [(1, 1), (3, 1), (2, 3)])
 def test_memory_of_runs_that_lose_bits_is_estimated_without_walking(gone_every, ledger_count, step):
-    """Of each ledger none, or every so many-th goes: what was a run of a few bytes may be 8 KiB afterwards."""
+    """Removing every n-th position may turn a run of a few bytes into 8 KiB, and the estimate follows."""
     entries = np.arange(30_000) * step
     bits = PositionBitmap.from_bitmaps({ledger: BitMap(entries) for ledger in range(ledger_count)})
     measured = bits.nbytes / ledger_count
@@ -225,14 +225,14 @@ READS = {
 
 
 def test_every_method_is_known_to_read_or_to_change():
-    """A new one that changes something must leave alone what is lent."""
+    """Every method is listed as reading or changing: a new one that changes something must leave a loan as it is."""
     public = {name for name in dir(PositionBitmap) if not name.startswith("_")}
     assert public == READS | CHANGES.keys() | {"lend", "end_loan", "run_optimize"}
 
 
 @given(batches, st.lists(st.tuples(st.sampled_from(sorted(CHANGES)), batches, st.booleans()), max_size=6))
 def test_what_is_lent_stays_as_it_is(held, steps):
-    """Whatever becomes of the set meanwhile, which is the same as without a loan; a second loan does not end the first."""
+    """A loan stays as it is while the set changes as without a loan; a second loan does not end the first."""
     bits, twin = bits_of(held), bits_of(held)
     lent = [(bits.lend(), set(held))]
     for change, other, again in steps:
@@ -248,7 +248,7 @@ def test_what_is_lent_stays_as_it_is(held, steps):
 
 
 def test_only_what_is_changed_while_lent_is_copied():
-    """The other bitmaps stay shared, and without a loan nothing is copied at all."""
+    """Only changed bitmaps are copied, the others stay shared, and without a loan nothing is copied."""
     bits = bits_of([(1, 0), (1, 1), (2, 0), (3, 0)])
     lent = bits.lend()
     bits.remove(PositionColumns.of([(1, 0)]))

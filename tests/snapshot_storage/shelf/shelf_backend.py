@@ -1,11 +1,11 @@
-"""An outsider's backend: files in a directory. ``shelf:PATH``; the example of snapshot_storage/README.md.
+"""A backend of another distribution: files in a directory. ``shelf:PATH``; the example of snapshot_storage/README.md.
 
-    PATH/lock               held while the storage is open
+    PATH/lock               locked while the storage is open
     PATH/last_id            the highest bucket id ever given
     PATH/snapshots/ID       one snapshot: checksum, then JSON
-    PATH/catalogues/DIGEST  one catalogue, the same way
+    PATH/catalogues/DIGEST  one catalogue, in the same form
 
-Every file is written under another name, synced and renamed: it is there whole or not at all.
+Every file is written under another name, synced and renamed: it exists whole or not at all.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class ShelfStorage:
-    """One thread at a time works on the files; the event loop never does."""
+    """Storage in files. One thread at a time works on them, never the event loop."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -46,7 +46,7 @@ class ShelfStorage:
         self._lock_file: int | None = None
 
     async def start(self) -> None:
-        """Create the directory, take its lock, and sweep what a crash left half written."""
+        """Create the directory, take its lock, and delete files that a crash left incomplete."""
         await asyncio.to_thread(self._open)
 
     def _open(self) -> None:
@@ -63,14 +63,14 @@ class ShelfStorage:
         self._lock_file = lock_file
 
     async def close(self) -> None:
-        """Wait for what is under way and give the lock back."""
+        """Wait for operations in flight and release the lock."""
         async with self._turn:
             if self._lock_file is not None:
                 os.close(self._lock_file)
                 self._lock_file = None
 
     async def _work(self, function: Callable[[], T]) -> T:
-        """Run in a thread, alone; a cancelled caller waits for the end, so that nothing goes on behind its back."""
+        """Run a function in a thread, one at a time; a cancelled caller waits for its end."""
         async with self._turn:
             if self._lock_file is None:
                 raise StorageUnavailable(f"{self._directory} is not started; call start() first")
@@ -95,7 +95,7 @@ class ShelfStorage:
         cursor: str,
         epoch: int,
     ) -> int:
-        """Collect all segments, then write one file; a cancellation on the way takes the file back."""
+        """Collect all segments, then write one file; a cancellation in between removes the file."""
         bucket_id = await self._work(self._next_id)
         entries = [metadata]
         async for segment in segments:
@@ -133,11 +133,11 @@ class ShelfStorage:
         return await self._work(read)
 
     async def get_bucket_snapshot_metadata(self, bucket_id: int) -> bytes:
-        """Entry 0."""
+        """Return entry 0."""
         return (await self._entries(bucket_id))[0]
 
     async def get_bucket_snapshot_segments(self, bucket_id: int, first: int, last: int) -> list[bytes]:
-        """Entries ``first`` to ``last``."""
+        """Return entries ``first`` to ``last``."""
         require_entry_range(first, last)
         entries = await self._entries(bucket_id)
         if last >= len(entries):
@@ -145,15 +145,15 @@ class ShelfStorage:
         return entries[first : last + 1]
 
     async def get_bucket_snapshot_length(self, bucket_id: int) -> int:
-        """Bytes of all entries."""
+        """Return the bytes of all entries."""
         return sum(map(len, await self._entries(bucket_id)))
 
     async def delete_bucket_snapshot(self, bucket_id: int) -> None:
-        """Remove the file if it is there."""
+        """Remove the file if it exists."""
         await self._work(lambda: self._snapshot_path(bucket_id).unlink(missing_ok=True))
 
     async def list_bucket_snapshots(self, topic: str, cursor: str) -> list[StoredSnapshot]:
-        """Look into every file; damaged ones are listed for whom they name no more."""
+        """Read every file and list the snapshots of the tracker; a damaged file raises an error."""
 
         def look() -> list[StoredSnapshot]:
             found = []
@@ -202,7 +202,7 @@ class ShelfStorage:
         writer: str = "",
         mark_delete: Position | None = None,
     ) -> None:
-        """Compare the epoch and write, in one turn."""
+        """Compare the epoch and write, in one job."""
 
         def change() -> None:
             catalogue = self._fenced(topic, cursor, epoch, writer)
@@ -232,7 +232,7 @@ class ShelfStorage:
         await self._work(change)
 
     async def trackers(self) -> list[tuple[str, str]]:
-        """Read all of them."""
+        """Read all catalogues."""
 
         def look() -> list[tuple[str, str]]:
             catalogues = map(_read, (self._directory / "catalogues").iterdir())
@@ -287,7 +287,7 @@ def _position_of(stored: list[int] | None) -> Position | None:
 
 def _write(path: Path, content: dict[str, Any]) -> None:
     encoded = json.dumps(content).encode()
-    # The name is part of the checksum: a file that was renamed is as wrong as one with other bytes.
+    # The checksum includes the name: a renamed file is as wrong as one with other bytes.
     checksum = zlib.crc32(path.name.encode() + encoded)
     unfinished = path.with_name(f"{path.name}.new")
     with unfinished.open("wb") as file:
@@ -311,5 +311,5 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def open_shelf(path: str) -> ShelfStorage:
-    """The storage in a directory, not started."""
+    """Return the storage in a directory, not started."""
     return ShelfStorage(Path(path))

@@ -1,10 +1,10 @@
 """PIP-195 snapshots as bytes: entry 0 holds the metadata, entries 1..n one segment each; byte-equal to Pulsar's.
 
-Pure, and compiled where there are loops: a bucket is encoded in one pass over its columns and then sliced, because at
-27 indexes a segment the cost per segment is all that matters. A row that Pulsar or we wrote is eight varint tokens
-(``0A len 08 timestamp 10 ledger 18 entry``), and segments concatenated are one valid segment, so any number of them
-decodes in one pass. Rows of any other valid form (fields in another order, unknown fields, longer varints) go through
-the generated class, a segment at a time.
+Pure, with compiled loops. A bucket is encoded in one pass over its columns and then sliced: at 27 indexes a segment,
+the cost per segment dominates. A row written by Pulsar or by this codec is eight varint tokens (``0A len 08 timestamp
+10 ledger 18 entry``), and concatenated segments are one valid segment, so any number of them is decoded in one pass.
+Rows of any other valid form (fields in another order, unknown fields, longer varints) go through the generated class, a
+segment at a time.
 
 Source: PIP-195 ``DelayedMessageIndexBucketMetadata.proto`` and ``DelayedMessageIndexBucketSegment.proto``. Map keys are
 written ascending and bitmaps run-optimised, which reproduces what Pulsar 4.2 stores.
@@ -31,31 +31,31 @@ from delayed_tracker.storage.codec.kernels import READ_AHEAD_BYTES, decode_rows,
 from delayed_tracker.storage.errors import SnapshotCorrupt
 
 _COPIED_BYTES: Final = 512 * 2**10
-"""So much is copied together; a bucket of a million at once would stop all other threads of Python for 10 ms."""
+"""Bytes to copy in one call; a copy of a million indexes would stop all other Python threads for 10 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedSnapshot:
-    """A bucket ready to be stored."""
+    """A bucket in encoded form."""
 
     metadata: bytes
     segments: Sequence[bytes]
-    """One for each segment, in time order."""
+    """One entry for each segment, in time order."""
     length: int
     """Bytes of metadata and segments together."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotMetadata:
-    """What entry 0 of a snapshot says about its segments."""
+    """Content of entry 0 of a snapshot: its segments without their rows."""
 
     bounds: SegmentBounds
     segment_bits: list[PositionBitmap]
-    """The positions of each segment; the caller's own."""
+    """Positions of each segment; owned by the caller."""
 
 
 def encode_snapshot(sealed: SealedIndexes) -> EncodedSnapshot:
-    """A sealed bucket as Pulsar stores it.
+    """Encode a sealed bucket as Pulsar stores it.
 
     Raises:
         InvariantViolation: a segment holds a position twice (a bug of the caller).
@@ -67,7 +67,7 @@ def encode_snapshot(sealed: SealedIndexes) -> EncodedSnapshot:
 
 
 def encode_segments(indexes: IndexColumns, bounds: SegmentBounds) -> list[bytes]:
-    """One entry for each segment, in one pass over the rows. O(n)."""
+    """Return one entry for each segment, in one pass over the rows. O(n)."""
     octets, offsets = encode_rows(*_contiguous(indexes), bounds.starts)
     places = offsets.tolist()
     segments: list[bytes] = []
@@ -80,15 +80,15 @@ def encode_segments(indexes: IndexColumns, bounds: SegmentBounds) -> list[bytes]
 
 
 def encode_segment(indexes: IndexColumns) -> bytes:
-    """One segment: the rows in the order given. O(n)."""
+    """Return one segment with the rows in the order given. O(n)."""
     octets, _ = encode_rows(*_contiguous(indexes), np.empty(0, np.int64))
     return octets.tobytes()
 
 
 def encode_metadata(indexes: IndexColumns, bounds: SegmentBounds) -> bytes:
-    """Entry 0: for each segment its bitmaps by ledger, then its last and its first deadline.
+    """Return entry 0: for each segment its bitmaps by ledger, then its last and its first deadline.
 
-    The entries of consecutive segments, one after the other, are the entry of them all.
+    The concatenated entries of consecutive segments are the entry of all of them.
 
     Raises:
         InvariantViolation: a segment holds a position twice (a bug of the caller).
@@ -110,7 +110,7 @@ def encode_metadata(indexes: IndexColumns, bounds: SegmentBounds) -> bytes:
 
 
 def _contiguous(indexes: IndexColumns) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """The columns as kernels take them; copied only if they are not."""
+    """Return the three columns as C-contiguous arrays; copies only those that are not."""
     return (
         np.ascontiguousarray(indexes.deliver_at_ms),
         np.ascontiguousarray(indexes.ledger_id),
@@ -119,12 +119,13 @@ def _contiguous(indexes: IndexColumns) -> tuple[Int64Array, Int64Array, Int64Arr
 
 
 def decode_segments(entries: Sequence[bytes]) -> IndexColumns:
-    """The rows of any number of segments, in stored order.
+    """Return the rows of any number of segments, in stored order.
 
     Args:
         entries: stored segments (entries 1..n of a snapshot); may be empty.
     Raises:
-        SnapshotCorrupt: an entry is no segment, or holds a value out of range; names the entry by its place in ``entries``.
+        SnapshotCorrupt: an entry is not a segment, or has a value out of range; names the entry by its place in
+            ``entries``.
     Cost: O(bytes); about ten times more for entries whose rows are not in the usual form.
     """
     octets = np.frombuffer(b"".join((*entries, bytes(READ_AHEAD_BYTES))), np.uint8)
@@ -141,7 +142,7 @@ def decode_segments(entries: Sequence[bytes]) -> IndexColumns:
 
 
 def _decode_any(entry: bytes, where: str) -> IndexColumns:
-    """The rows of one segment in any valid form."""
+    """Return the rows of one segment in any valid form."""
     message = snapshot_pb2.SnapshotSegment()
     _parse(message, entry, where)
     rows = message.indexes
@@ -153,10 +154,10 @@ def _decode_any(entry: bytes, where: str) -> IndexColumns:
 
 
 def decode_metadata(entry: bytes) -> SnapshotMetadata:
-    """What entry 0 of a snapshot says, map keys in any order.
+    """Decode entry 0 of a snapshot, with map keys in any order.
 
     Raises:
-        SnapshotCorrupt: the bytes are no metadata, hold an invalid bitmap, or a value out of range.
+        SnapshotCorrupt: the bytes are not metadata, or hold an invalid bitmap or a value out of range.
     Cost: O(bytes), with a bitmap object for each segment and ledger.
     """
     message = snapshot_pb2.SnapshotMetadata()
@@ -203,7 +204,7 @@ def _in_range(values: list[int], maximum: int, where: str) -> Int64Array:
 
 
 def _bitmap(encoded: bytes, where: str) -> BitMap:
-    if not encoded:  # the library reads one byte before it looks at the length
+    if not encoded:  # the library reads one byte before it tests the length
         raise SnapshotCorrupt(f"{where}: no bytes where a RoaringBitmap belongs; rebuild it from the ledgers")
     try:
         return BitMap.deserialize(encoded)

@@ -1,7 +1,8 @@
-"""The codec's compiled kernels: rows and bitmaps to bytes, bytes to rows.
+"""Compiled kernels of the codec: rows and bitmaps to bytes, bytes to rows.
 
-:mod:`delayed_tracker.core.kernels.jit` has the rules for writing one; :mod:`delayed_tracker.storage.codec.codec` says what the bytes mean and raises.
-A row is ``0A length 08 deadline 10 ledger 18 entry``. A bitmap is a RoaringBitmap in the portable format::
+:mod:`delayed_tracker.core.kernels.jit` has the rules for writing one; :mod:`delayed_tracker.storage.codec.codec`
+defines the meaning of the bytes and raises the errors. A row is ``0A length 08 deadline 10 ledger 18 entry``. A bitmap
+is a RoaringBitmap in the portable format::
 
     no run container   3A 30 00 00 | count u32 |             key u16, size-1 u16 ... | offset u32 ... | containers
     any run container  3B 30 count-1 u16 | flags, one bit each | key u16, size-1 u16 ... | offset u32 ... | containers
@@ -9,7 +10,7 @@ A row is ``0A length 08 deadline 10 ledger 18 entry``. A bitmap is a RoaringBitm
     bitset container   one bit for each of 65,536 values  above
     run container      run count u16 | first u16, length-1 u16 ...   only if strictly smaller than the one above
 
-With run containers the offsets are there only from four containers on.
+With run containers, there are offsets only from four containers on.
 
 Source: RoaringFormatSpec; ``RoaringBitmap.runOptimize``.
 """
@@ -32,13 +33,13 @@ _FIELD_1_VARINT: Final = 0x08
 _FIELD_2_VARINT: Final = 0x10
 _FIELD_3_VARINT: Final = 0x18
 READ_AHEAD_BYTES: Final = 32
-"""Three varints of nine octets, each with a tag, after the length of a row: so far a row is read before it is judged."""
+"""Bytes read after the length of a row before it is tested: three varints of nine octets, each with a tag."""
 _ENTRY_ID_MAX: Final = 2**32 - 1
 _ROW_BYTES_MAX: Final = 2 + 1 + 9 + 1 + 9 + 1 + 5
 _SEGMENT_BYTES_MAX: Final = 6 + 2 * (1 + 9)
-"""Of a segment's metadata, without its map entries."""
+"""Maximum for a segment's metadata, without its map entries."""
 _POSITION_BYTES_MAX: Final = 6 + 1 + 9 + 6 + 16 + 2
-"""Of a map entry that holds one position; more positions of the ledger take less each."""
+"""Maximum for a map entry with one position; each further position of the ledger takes less."""
 
 _ARRAY_VALUES_MAX: Final = 4_096
 _BITSET_BYTES: Final = 8_192
@@ -80,7 +81,7 @@ def _put_little(octets: UInt8Array, at: Int, value: Int, size: int) -> Int:
 def encode_rows(
     deliver_at_ms: Int64Array, ledger_id: Int64Array, entry_id: Int64Array, starts: Int64Array
 ) -> tuple[UInt8Array, Int64Array]:
-    """The bytes of all rows one after the other, and for each of the rows ``starts`` (ascending) where it begins.
+    """Encode all rows, one after the other, and return the offsets of the rows ``starts`` (ascending).
 
     A start may be one past the last row.
     """
@@ -108,14 +109,17 @@ def encode_rows(
 
 @register_jitable(forceinline=True)
 def _octet(octets: UInt8Array, at: Int) -> np.int64:
-    """One octet, ``at`` 0 or more. A signed index is first asked whether it counts from the end: a third of the time."""
+    """Return one octet; ``at`` is 0 or more.
+
+    With a signed index numba would test if it counts from the end: a third of the time.
+    """
     return np.int64(octets[np.uint64(at)])
 
 
-# A call for each token would make reading take twice as long.
+# A call for each token would double the time of reading.
 @register_jitable(forceinline=True)
 def _read_varint(octets: UInt8Array, at: Int) -> tuple[Int, Int]:
-    """A canonical varint of up to 63 bits, or -1 for anything else, and where it ends."""
+    """Read a canonical varint of up to 63 bits; return its value, or -1 for any other bytes, and its end."""
     value = _octet(octets, at)
     at += 1
     if value < 0x80:
@@ -133,7 +137,7 @@ def _read_varint(octets: UInt8Array, at: Int) -> tuple[Int, Int]:
 
 @register_jitable(forceinline=True)
 def _read_deadline(octets: UInt8Array, at: Int) -> tuple[Int, Int]:
-    """Like :func:`_read_varint`, twice as fast for six octets: milliseconds of the years 1971 to 2109."""
+    """Read like :func:`_read_varint`, but twice as fast for six octets: milliseconds of the years 1971 to 2109."""
     first, second, third = _octet(octets, at), _octet(octets, at + 1), _octet(octets, at + 2)
     fourth, fifth, sixth = _octet(octets, at + 3), _octet(octets, at + 4), _octet(octets, at + 5)
     if first & second & third & fourth & fifth >= 0x80 and 0 < sixth < 0x80:
@@ -144,16 +148,16 @@ def _read_deadline(octets: UInt8Array, at: Int) -> tuple[Int, Int]:
 
 @KERNELS.add(OCTETS, COLUMN, INT64)
 def decode_rows(octets: UInt8Array, ends: Int64Array, first: int) -> tuple[Int64Array, Int64Array, Int64Array, int]:
-    """The rows of segments in the usual form, from segment ``first`` on up to the first one of any other form.
+    """Decode segments in the usual form, from segment ``first`` up to the first one in another form.
 
     Args:
-        octets: segments, one after the other, and :data:`READ_AHEAD_BYTES` of anything.
-        ends: where each segment ends, ascending.
-        first: a segment.
-    Returns: the three columns, and the segment before which it stopped: ``len(ends)`` if there is no such form.
+        octets: segments, one after the other, then :data:`READ_AHEAD_BYTES` of any value.
+        ends: offset of the end of each segment, ascending.
+        first: number of a segment.
+    Returns: the three columns, and the segment before which it stopped: ``len(ends)`` if all have the usual form.
     """
     begin = ends[first - 1] if first else np.int64(0)
-    # Rows say how long they are: hop over them to count them.
+    # Rows begin with their length: skip from one to the next to count them.
     count = 0
     at = begin
     stop = first
@@ -201,20 +205,21 @@ def decode_rows(octets: UInt8Array, ends: Int64Array, first: int) -> tuple[Int64
 def encode_segment_metadata(
     ledger_id: Int64Array, entry_id: Int64Array, starts: Int64Array, least_ms: Int64Array, most_ms: Int64Array
 ) -> tuple[UInt8Array, int]:
-    """The metadata of all segments, one after the other: ``0A length | map entries | 10 last 18 first deadline``.
+    """Encode the metadata of all segments, one after the other.
 
-    A map entry is ``0A length | 08 ledger 12 length bitmap``.
-
-    Positions ascend within each segment; ``starts`` are the rows at which segments begin, and one past the last row.
+    A segment is ``0A length | map entries | 10 last 18 first deadline``, a map entry ``0A length | 08 ledger 12 length
+    bitmap``. Positions ascend within each segment; ``starts`` are the rows at which segments begin, and one past the
+    last row.
 
     Returns: the bytes, and the first row that repeats the position before it in its segment, or -1.
     """
     count = len(ledger_id)
     octets = np.empty(_POSITION_BYTES_MAX * count + _SEGMENT_BYTES_MAX * len(least_ms), np.uint8)
-    # Of the segment at hand: the rows at which its containers begin, with one past the last, and how many runs, or 0.
+    # For the current segment: the rows at which its containers begin and one past the last, and their numbers of runs,
+    # or 0.
     first_row = np.empty(count + 1, np.int64)
     run_count = np.empty(count, np.int64)
-    # And the containers at which its bitmaps begin, with one past the last, and their sizes.
+    # Also the containers at which its bitmaps begin and one past the last, and the sizes of the bitmaps.
     first_container = np.empty(count + 1, np.int64)
     bitmap_bytes = np.empty(count, np.int64)
     at: Int = 0
@@ -280,7 +285,7 @@ def encode_segment_metadata(
 
 @register_jitable
 def _body_bytes(size: Int, run_count: Int) -> Int:
-    """Size of a container of so many values: as runs, or plain if there are 0 of these."""
+    """Return the size of a container of ``size`` values: as runs, or plain if ``run_count`` is 0."""
     if run_count:
         return 2 + 4 * run_count
     return 2 * size if size <= _ARRAY_VALUES_MAX else _BITSET_BYTES
@@ -288,7 +293,10 @@ def _body_bytes(size: Int, run_count: Int) -> Int:
 
 @register_jitable
 def _put_bitmap(octets: UInt8Array, at: Int, values: Int64Array, first_row: Int64Array, run_count: Int64Array) -> Int:
-    """Write one bitmap; of each container the first row (and one past the last), and how many runs, or 0."""
+    """Write one bitmap; return its end.
+
+    ``first_row`` has the first row of each container (and one past the last), ``run_count`` its number of runs, or 0.
+    """
     count = len(run_count)
     begin = at
     if run_count.any():

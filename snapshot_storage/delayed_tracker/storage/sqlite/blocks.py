@@ -1,11 +1,11 @@
-"""How entries lie in rows: small ones together, so that a row is worth its cost.
+"""Layout of entries in rows: several small entries share a row.
 
-A bucket over a week has thousands of segments of half a kilobyte. Of a row for each, SQLite's own work would be most of
-what storing, reading and deleting an index costs. So a row holds entries that follow each other, up to a size; a large
-entry has a row of its own, and so has entry 0, the metadata, which is read alone.
+A bucket over a week has thousands of segments of half a kilobyte. With a row for each, SQLite's own work would be most
+of the cost of storing, reading and deleting an index. A row therefore holds consecutive entries, up to a size. A large
+entry has its own row, and so has entry 0, the metadata, which is read alone.
 
-A row's key is that of its first entry. ``lengths`` are little-endian u32, one for each entry, and NULL for a single one.
-The CRC32C covers payload, lengths and key: a row that strayed fails as well as a flipped bit does.
+A row's key is that of its first entry. ``lengths`` are little-endian u32, one for each entry, and NULL for a single
+one. The CRC32C covers payload, lengths and key: a row under a wrong key fails as well as a row with a flipped bit.
 """
 
 from array import array
@@ -19,8 +19,10 @@ from delayed_tracker.storage.errors import SnapshotCorrupt
 from delayed_tracker.storage.sqlite.schema import ENTRY_BITS, ENTRY_ID_MAX, PAGE_BYTES
 
 BLOCK_BYTES: Final = PAGE_BYTES - 64
-"""Entries are put together up to this, their lengths included, so that a row fills a page: the rest is for SQLite, key and
-checksum. A read of one entry reads them all."""
+"""Maximum size of a block of entries with their lengths.
+
+A row then fills a page: the rest is for SQLite, key and checksum. Reading one entry reads the whole block.
+"""
 _LENGTH_BYTES: Final = 4
 
 Row = tuple[int, int, bytes, bytes | None]
@@ -28,13 +30,13 @@ Row = tuple[int, int, bytes, bytes | None]
 
 
 def rows_of(entries: Sequence[bytes], first_key: int, block_bytes: int) -> Iterator[Row]:
-    """The rows of entries that follow each other."""
+    """Yield the rows of consecutive entries."""
     start = 0
     while start < len(entries):
         key = first_key + start
         end, size = start + 1, len(entries[start])
         if key & ENTRY_ID_MAX:
-            # The first length counts as well: a row of one entry has none, and with a second one it does.
+            # The first length counts as well: a row of one entry has no lengths, a row of two has both.
             size += _LENGTH_BYTES
             while end < len(entries) and (more := size + len(entries[end]) + _LENGTH_BYTES) <= block_bytes:
                 size = more
@@ -47,7 +49,7 @@ def rows_of(entries: Sequence[bytes], first_key: int, block_bytes: int) -> Itera
 
 
 def entries_of(rows: Sequence[tuple[object, ...]], first_key: int, last_key: int) -> list[bytes]:
-    """The entries with keys from ``first_key`` to ``last_key`` out of rows as they were read, ascending.
+    """Return the entries with keys from ``first_key`` to ``last_key``; the rows ascend.
 
     Raises:
         SnapshotCorrupt: a row is damaged or missing.
@@ -66,7 +68,7 @@ def entries_of(rows: Sequence[tuple[object, ...]], first_key: int, last_key: int
         block = [payload] if lengths is None else _cut(payload, lengths)
         entries += block[expected - key : last_key - key + 1]
         if first_key + len(entries) == expected:
-            raise _corrupt(expected)  # the row ends before what it was read for
+            raise _corrupt(expected)  # the row ends before the first entry that was read from it
     if first_key + len(entries) <= last_key:
         raise _corrupt(first_key + len(entries))
     return entries
@@ -87,7 +89,7 @@ def _pack(lengths: "array[int]") -> bytes:
 
 
 def _unpack(packed: bytes) -> "array[int]":
-    lengths = array("I", packed)  # verified: its size is that of some numbers
+    lengths = array("I", packed)  # verified by the checksum: the size is a multiple of 4
     if byteorder == "big":
         lengths.byteswap()
     return lengths

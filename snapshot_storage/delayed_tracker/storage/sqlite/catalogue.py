@@ -1,6 +1,6 @@
-"""The statements that keep catalogues in SQLite tables. Plain functions on a connection, like ``sqlite_snapshots``.
+"""SQL statements for catalogues: plain functions on a connection, like ``sqlite_snapshots``.
 
-Each row carries the CRC32C of all it says, its tracker and bucket included.
+Each row has the CRC32C of its content, including its tracker and bucket.
 """
 
 import sqlite3
@@ -25,7 +25,7 @@ _Row = tuple[int, int, int, int, int, int | None, int | None, bytes, bytes, int 
 
 
 def read(connection: sqlite3.Connection, topic: str, cursor: str) -> CatalogueState:
-    """The catalogue of one tracker, verified entry by entry."""
+    """Return the catalogue of one tracker, verified entry by entry."""
     with one_view(connection):
         tracker = connection.execute(
             "SELECT tracker_id, epoch, mark_delete_ledger_id, mark_delete_entry_id FROM trackers"
@@ -52,10 +52,10 @@ def read(connection: sqlite3.Connection, topic: str, cursor: str) -> CatalogueSt
 
 
 def fence(connection: sqlite3.Connection, topic: str, cursor: str, *, epoch: int, writer: str) -> int:
-    """Record an epoch and who writes. Returns the tracker's id. One transaction is the caller's.
+    """Record an epoch and its writer; return the tracker's id. Runs in the caller's transaction.
 
     Raises:
-        SnapshotConflict: a newer epoch is on record, or this one by another writer.
+        SnapshotConflict: a newer epoch is recorded, or this one by another writer.
     """
     row = connection.execute(
         "SELECT epoch, writer FROM trackers WHERE topic = ? AND cursor = ?", (topic, cursor)
@@ -81,7 +81,7 @@ def replace(
     add: Sequence[CatalogueEntry],
     mark_delete: Position | None,
 ) -> None:
-    """Remove, then add, and record the cursor's position if one is given. One transaction is the caller's."""
+    """Remove, then add, and record the cursor's position if one is given. Runs in the caller's transaction."""
     if mark_delete is not None:
         connection.execute(
             "UPDATE trackers SET mark_delete_ledger_id = ?, mark_delete_entry_id = ? WHERE tracker_id = ?",
@@ -100,7 +100,10 @@ def replace(
 
 
 def forget(connection: sqlite3.Connection, tracker_id: int) -> None:
-    """Remove all entries of a tracker, and everything but its epoch. One transaction is the caller's."""
+    """Remove all entries of a tracker and its mark-delete position; keep its epoch.
+
+    Runs in the caller's transaction.
+    """
     connection.execute("DELETE FROM catalogue WHERE tracker_id = ?", (tracker_id,))
     connection.execute(
         "UPDATE trackers SET forgotten = TRUE, mark_delete_ledger_id = NULL, mark_delete_entry_id = NULL"
@@ -110,7 +113,7 @@ def forget(connection: sqlite3.Connection, tracker_id: int) -> None:
 
 
 def trackers(connection: sqlite3.Connection) -> list[tuple[str, str]]:
-    """Every tracker that was not forgotten, ascending."""
+    """Return every tracker that was not forgotten, ascending."""
     return connection.execute(
         "SELECT topic, cursor FROM trackers WHERE NOT forgotten ORDER BY topic, cursor"
     ).fetchall()

@@ -1,11 +1,11 @@
-"""One opener per storage file: two locks, which the kernel releases even at kill -9.
+"""One opener per storage file: two locks, which the kernel releases even after kill -9.
 
-:class:`PathLock` holds a file beside the storage file and names the process. :class:`FileLock` holds the storage file
-itself, which may have other names: hard links, another mount, the one it had before it was renamed. SQLite keeps a log
-beside each name, so that two openers under two names destroy the file.
+:class:`PathLock` locks a file beside the storage file that contains the process id. :class:`FileLock` locks the storage
+file itself, which may have other names: hard links, another mount, the name before it was renamed. SQLite keeps a log
+beside each name, so two openers under two names would destroy the file.
 
-The locks belong to open files, not to a process, so that one process cannot open the storage twice either. The lock file
-stays when the storage is closed: removing it would let two openers lock two files of the same name.
+The locks belong to open files, not to a process, so that one process cannot open the storage twice either. The lock
+file stays when the storage is closed: removing it would let two openers lock two files of the same name.
 """
 
 import fcntl
@@ -18,22 +18,22 @@ from delayed_tracker.storage.errors import StorageInUse
 
 
 def lock_path_of(path: Path) -> Path:
-    """The lock file of a storage path. Where there is none, nobody has the storage open."""
+    """Return the lock file of a storage path. If it does not exist, no process has the storage open."""
     return path.with_name(path.name + ".lock")
 
 
 class PathLock:
-    """An exclusive hold on ``PATH.lock``, from construction to :meth:`release`."""
+    """An exclusive lock on ``PATH.lock``, from construction to :meth:`release`."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     @classmethod
     def acquire(cls, path: Path) -> Self:
-        """Hold the lock of a storage path.
+        """Take the lock of a storage path.
 
         Raises:
-            StorageInUse: somebody has it; the message names the process.
+            StorageInUse: it is taken; the message names the process.
             OSError: the lock file cannot be created, or the file system has no locks.
         """
         descriptor = os.open(lock_path_of(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -52,7 +52,7 @@ class PathLock:
         return cls(descriptor)
 
     def release(self) -> None:
-        """Let the next one in; called once."""
+        """Release the lock; called once."""
         os.close(self._descriptor)
 
 
@@ -61,7 +61,7 @@ FileId = tuple[int, int]
 
 
 def file_id_of(path: Path) -> FileId | None:
-    """Which file has this name; None if there is none."""
+    """Return the id of the file with this name, or None if there is none."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -70,15 +70,15 @@ def file_id_of(path: Path) -> FileId | None:
 
 
 class FileLock:
-    """An exclusive hold on a storage file under all its names, from construction to :meth:`release`.
+    """An exclusive lock on a storage file under all its names, from construction to :meth:`release`.
 
-    ``flock`` and the record locks of SQLite do not see each other. Closing any descriptor of a file ends all record locks
-    that its process has on it: this one may be closed only after SQLite's, and a file that this process holds is never
-    opened a second time, not even to find out that it is locked.
+    ``flock`` and the record locks of SQLite are independent. Closing any descriptor of a file ends all record locks
+    that its process has on it. This descriptor may therefore be closed only after SQLite's, and a file that this
+    process has locked is never opened a second time, not even to test the lock.
     """
 
     _held: Final[set[FileId]] = set()
-    """The files that this process holds."""
+    """Files that this process has locked."""
     _held_guard: Final = threading.Lock()
 
     def __init__(self, descriptor: int, file_id: FileId) -> None:
@@ -87,7 +87,7 @@ class FileLock:
 
     @classmethod
     def acquire(cls, path: Path) -> Self:
-        """Hold the file, which is created if there is none.
+        """Lock the file, which is created if it does not exist.
 
         Raises:
             StorageInUse: it is open under another name.
@@ -116,7 +116,7 @@ class FileLock:
         return lock
 
     def release(self) -> None:
-        """Let the next one in; called once, after SQLite has closed the file."""
+        """Release the lock; called once, after SQLite has closed the file."""
         with self._held_guard:
             self._held.discard(self.file_id)
             os.close(self._descriptor)

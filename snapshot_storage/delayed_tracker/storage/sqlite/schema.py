@@ -1,7 +1,7 @@
-"""The tables of a SQLite storage, how a file becomes one, and how a file that is not ours is told apart.
+"""Tables of a SQLite storage: creation in an empty file, updates of older formats, refusal of foreign files.
 
-One file holds snapshots and catalogue. ``application_id`` says whose it is and ``user_version`` which format; both are
-read before anything is written.
+One file holds snapshots and catalogue. ``application_id`` identifies the program and ``user_version`` the format; both
+are read before anything is written.
 """
 
 import contextlib
@@ -20,13 +20,13 @@ ENTRY_BITS: Final = 24
 """A key is ``bucket_id << ENTRY_BITS | entry_id``: one B-tree in the order of reading, and no second index."""
 ENTRY_ID_MAX: Final = (1 << ENTRY_BITS) - 1
 PAGE_BYTES: Final = 16 * 1024
-"""Large ones hold a block of entries each."""
+"""Size of a page. A large page holds a block of entries."""
 
 _FILE_MAGIC: Final = b"SQLite format 3\x00"
 _CACHE_PAGES: Final = 32
 """Half a megabyte for each connection."""
 _TABLES: Final = (
-    # AUTOINCREMENT: an id is never given out again, also when the highest one was deleted.
+    # AUTOINCREMENT: an id is never used again, even if the highest one was deleted.
     """CREATE TABLE snapshots (
         bucket_id INTEGER PRIMARY KEY AUTOINCREMENT,
         topic TEXT NOT NULL,
@@ -88,11 +88,11 @@ _CHANGES: Final = {
             WHERE typeof(bucket_id) = 'integer' AND typeof(crc32c) = 'integer' AND crc32c BETWEEN 0 AND 0xffffffff""",
     ),
 }
-"""What makes the next format of each older one."""
+"""Statements that turn each older format into the next."""
 
 
 def with_seal_number(checksum: int, seal_number: int | None) -> int:
-    """The checksum of a catalogue row, from that of its other columns.
+    """Return the checksum of a catalogue row, given that of its other columns.
 
     The number comes last, so that rows of older formats need not be checked to get one: a damaged row stays damaged.
     """
@@ -100,21 +100,21 @@ def with_seal_number(checksum: int, seal_number: int | None) -> int:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection in autocommit mode, usable from any one thread at a time; every commit is on disk when it returns."""
+    """Return a connection in autocommit mode, usable from one thread at a time; a commit is on disk when it returns."""
     connection = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA synchronous = FULL")
-    # In pages: the log is folded into the file every 4 MB.
+    # In pages: the log is copied into the file every 4 MB.
     connection.execute("PRAGMA wal_autocheckpoint = 256")
-    # In pages, too: SQLite takes a size in bytes for that of pages of 4 KB, and would keep four times as much. Writes go
-    # on in order and empty the readers' caches, so that more would seldom be looked at again.
+    # Also in pages: SQLite takes a size in bytes as that of 4 KB pages, and would keep four times as much. Writes are
+    # in ascending order and empty the readers' caches, so a larger cache would seldom be read.
     connection.execute(f"PRAGMA cache_size = {_CACHE_PAGES}")
-    # Some builds overwrite what is deleted with zeros, at the cost of writing it once more. Positions are no secret.
+    # Some builds overwrite deleted content with zeros, which writes it once more. Positions are not secret.
     connection.execute("PRAGMA secure_delete = OFF")
     return connection
 
 
 def require_ours_or_new(path: Path) -> None:
-    """Refuse a file that is something else, without changing it.
+    """Refuse a file of another program, without changing it.
 
     Raises:
         StorageFormatUnsupported: not a SQLite database, or another program's.
@@ -128,14 +128,14 @@ def require_ours_or_new(path: Path) -> None:
         raise StorageFormatUnsupported(
             f"{path} is not a SQLite database; give the storage a path of its own, or restore the file"
         )
-    # Immutable: no log and no index of one are made beside it, and none is taken away.
+    # Immutable: SQLite neither creates nor removes a log or its index beside the file.
     uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
     with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
         _require_ours(connection, path)
 
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Create the tables in an empty file, or verify that they are ours, and bring an older format up to date.
+    """Create the tables in an empty file, or verify that they are ours, and update an older format.
 
     Raises:
         StorageFormatUnsupported: another program's database, or one of a newer format.
@@ -147,15 +147,15 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} has storage format {version}, this program reads up to {FORMAT_VERSION}; use a newer program"
         )
     if is_empty:
-        # Freed pages can go back to the file system; this must precede the first page, as must the size of pages.
+        # Freed pages can return to the file system. This must be set before the first page, and so must the page size.
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
         raise StorageUnavailable(f"{path}: its file system has no write-ahead log; give the storage a local disk")
-    # The log shrinks back to this when it is started over; see `connect` for when it is folded in.
+    # The log shrinks to this size when it starts again; see `connect` for its copying into the file.
     connection.execute(f"PRAGMA journal_size_limit = {16 * 1024 * 1024}")
-    # Where no log can be written beside the file, this refuses it now instead of at the first snapshot.
+    # If no log can be written beside the file, this fails now instead of at the first snapshot.
     connection.execute("BEGIN IMMEDIATE")
     if is_empty:
         for table in _TABLES:
@@ -171,7 +171,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _require_ours(connection: sqlite3.Connection, path: Path) -> tuple[bool, int]:
-    """Whether there is nothing in a database yet, and its format. Raises StorageFormatUnsupported if it is not ours."""
+    """Return True if the database is empty, and its format. Raises StorageFormatUnsupported if it is not ours."""
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (object_count,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()

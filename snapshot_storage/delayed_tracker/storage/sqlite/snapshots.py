@@ -1,4 +1,4 @@
-"""The statements that keep snapshots in SQLite tables. Plain functions on a connection; they run in a writer or reader thread."""
+"""SQL statements for snapshots: plain functions on a connection, run in a writer or reader thread."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ _RECLAIM_PAGES_MAX: Final = 1_024
 
 @dataclass(slots=True)
 class Draft:
-    """A snapshot that is being created; only the writer thread changes it after construction."""
+    """A snapshot in creation; only the writer thread changes it after construction."""
 
     topic: str
     cursor: str
     bucket_key: str
     epoch: int
     bucket_id: int | None = None
-    """Known once a transaction with it has been committed."""
+    """Id of the bucket; None until a transaction with it is committed."""
     entry_count: int = 0
     payload_bytes: int = 0
 
@@ -34,10 +34,12 @@ class Draft:
 def append(
     connection: sqlite3.Connection, draft: Draft, entries: Sequence[bytes], *, complete: bool, block_bytes: int
 ) -> int:
-    """Add entries to a draft, which becomes visible when ``complete``. Returns its bucket id. One transaction is the caller's.
+    """Add entries to a draft, which becomes visible if ``complete``; return its bucket id.
 
-    The caller settles the draft with :func:`settle` once the transaction is committed: a bucket id that was rolled back
-    may be given to somebody else.
+    Runs in the caller's transaction.
+
+    The caller passes the result to :func:`settle` once the transaction is committed: a bucket id that was rolled back
+    may be given to another snapshot.
     """
     entry_count = draft.entry_count + len(entries)
     payload_bytes = draft.payload_bytes + sum(map(len, entries))
@@ -64,21 +66,21 @@ def append(
 
 
 def settle(draft: Draft, bucket_id: int, entries: Sequence[bytes]) -> None:
-    """Record what :func:`append` did, now that it is committed."""
+    """Record in the draft what :func:`append` added, after the commit."""
     draft.bucket_id = bucket_id
     draft.entry_count += len(entries)
     draft.payload_bytes += sum(map(len, entries))
 
 
 def remove(connection: sqlite3.Connection, bucket_id: int) -> None:
-    """Delete a snapshot, complete or not, if it is there. One transaction is the caller's."""
+    """Delete a snapshot, complete or not, if it exists. Runs in the caller's transaction."""
     if 0 < bucket_id <= _BUCKET_ID_MAX:
         connection.execute("DELETE FROM snapshots WHERE bucket_id = ?", (bucket_id,))
         connection.execute("DELETE FROM entries WHERE entry_key BETWEEN ? AND ?", _keys(bucket_id, 0, ENTRY_ID_MAX))
 
 
 def sweep(connection: sqlite3.Connection) -> int:
-    """Delete what a crash left incomplete. Returns how many snapshots that were."""
+    """Delete snapshots that a crash left incomplete; return their number."""
     incomplete = connection.execute("SELECT bucket_id FROM snapshots WHERE NOT complete").fetchall()
     for (bucket_id,) in incomplete:
         with transaction(connection):
@@ -88,16 +90,16 @@ def sweep(connection: sqlite3.Connection) -> int:
 
 
 def reclaim(connection: sqlite3.Connection) -> None:
-    """Give pages back to the file system once a quarter of the file is free; fewer are soon used again."""
+    """Return pages to the file system if a quarter of the file is free; fewer are soon used again."""
     (free_count,) = connection.execute("PRAGMA freelist_count").fetchone()
     (page_count,) = connection.execute("PRAGMA page_count").fetchone()
     if free_count >= _RECLAIM_FROM_PAGES and 4 * free_count >= page_count:
-        # Each step of the statement frees one page; execute() would make a single step, executescript() makes them all.
+        # Each step of the statement frees one page. execute() makes a single step, executescript() makes all of them.
         connection.executescript(f"PRAGMA incremental_vacuum({_RECLAIM_PAGES_MAX})")
 
 
 def read_entries(connection: sqlite3.Connection, bucket_id: int, first: int, last: int) -> list[bytes]:
-    """Entries ``first`` to ``last`` of a complete snapshot, verified."""
+    """Return entries ``first`` to ``last`` of a complete snapshot, verified."""
     with one_view(connection):
         entry_count, _ = _sizes(connection, bucket_id)
         if last >= entry_count:
@@ -112,12 +114,12 @@ def read_entries(connection: sqlite3.Connection, bucket_id: int, first: int, las
 
 
 def read_length(connection: sqlite3.Connection, bucket_id: int) -> int:
-    """Payload bytes of a complete snapshot."""
+    """Return the payload bytes of a complete snapshot."""
     return _sizes(connection, bucket_id)[1]
 
 
 def list_snapshots(connection: sqlite3.Connection, topic: str, cursor: str) -> list[StoredSnapshot]:
-    """The complete snapshots of one tracker, ascending by bucket id."""
+    """Return the complete snapshots of one tracker, ascending by bucket id."""
     rows = connection.execute(
         "SELECT bucket_id, epoch FROM snapshots WHERE topic = ? AND cursor = ? AND complete ORDER BY bucket_id",
         (topic, cursor),

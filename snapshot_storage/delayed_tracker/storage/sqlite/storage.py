@@ -1,8 +1,8 @@
 """The embedded backend: snapshots and catalogue in one SQLite file in WAL mode, safe under kill -9.
 
-A small snapshot is one transaction. A larger one is written in short transactions, so that other writers get their turn,
-with a mark that it is incomplete; the last transaction takes the mark away. What a crash left incomplete is invisible and
-is deleted at the next start. ``synchronous = FULL``: what returned is on disk.
+A small snapshot is one transaction. A larger one is written in short transactions, so that other writers are not
+blocked for long, with a mark that it is incomplete; the last transaction removes the mark. A snapshot that a crash left
+incomplete is invisible and is deleted at the next start. With ``synchronous = FULL``, a call that returned is on disk.
 """
 
 import contextlib
@@ -31,12 +31,12 @@ from delayed_tracker.storage.sqlite.snapshots import Draft
 from delayed_tracker.storage.sqlite.threads import Job, SqliteThreads, T, transaction
 
 CHUNK_BYTES: Final = 1024 * 1024
-"""A create commits whenever this much has arrived: a bucket of default settings takes one or two commits."""
+"""A create commits each time this many bytes have arrived: a bucket of default settings takes one or two commits."""
 READER_COUNT: Final = 3
 
 
 def _pass(_point: str) -> None:
-    """Nothing happens at a named point unless a test asks for it."""
+    """Do nothing at a named point; tests replace this."""
 
 
 class SqliteStorage:
@@ -50,11 +50,14 @@ class SqliteStorage:
         self.swept_count = 0
         """Snapshots that a crash had left incomplete, deleted by the last start."""
         self.at_point: Callable[[str], None] = _pass
-        """Called by the writer thread: ``create.chunk`` after a chunk is committed, ``create.commit``, ``delete.commit``
-        and ``replace.commit`` just before the commit that makes the operation happen."""
+        """Called by the writer thread with the name of a point.
+
+        ``create.chunk`` comes after a chunk is committed; ``create.commit``, ``delete.commit`` and ``replace.commit``
+        come just before the commit that makes the operation happen.
+        """
 
     async def start(self) -> None:
-        """Open or create the file, keep others out, and delete what a crash left incomplete."""
+        """Open or create the file, lock it, and delete snapshots that a crash left incomplete."""
         if self._threads is not None:
             raise StorageInUse(f"this process has {self._path} open already; close it first")
         self._threads = SqliteThreads(self._path, reader_count=READER_COUNT)
@@ -64,7 +67,7 @@ class SqliteStorage:
             undo.pop_all()
 
     async def close(self) -> None:
-        """Finish what was accepted and let the next opener in."""
+        """Finish the accepted operations and release the locks."""
         threads, self._threads = self._threads, None
         if threads is not None:
             await threads.close()
@@ -97,8 +100,8 @@ class SqliteStorage:
             done = True
         finally:
             if begun and not done:
-                # The job that was cancelled may still be running; this one comes after it. If the storage cannot do
-                # it now, the snapshot stays invisible and the next start sweeps it.
+                # The cancelled job may still be running; this one runs after it. If the storage cannot do it now, the
+                # snapshot stays invisible and the next start deletes it.
                 with contextlib.suppress(StorageUnavailable):
                     await self._write(partial(self._discard, draft=draft))
         return bucket_id
@@ -126,21 +129,21 @@ class SqliteStorage:
                 sqlite_snapshots.remove(connection, draft.bucket_id)
 
     async def get_bucket_snapshot_metadata(self, bucket_id: int) -> bytes:
-        """Entry 0, verified."""
+        """Return entry 0, verified."""
         entries = await self._read(partial(sqlite_snapshots.read_entries, bucket_id=bucket_id, first=0, last=0))
         return entries[0]
 
     async def get_bucket_snapshot_segments(self, bucket_id: int, first: int, last: int) -> list[bytes]:
-        """Entries ``first`` to ``last``, both inclusive, verified."""
+        """Return entries ``first`` to ``last``, both inclusive, verified."""
         require_entry_range(first, last)
         return await self._read(partial(sqlite_snapshots.read_entries, bucket_id=bucket_id, first=first, last=last))
 
     async def get_bucket_snapshot_length(self, bucket_id: int) -> int:
-        """Payload bytes of all entries."""
+        """Return the payload bytes of all entries."""
         return await self._read(partial(sqlite_snapshots.read_length, bucket_id=bucket_id))
 
     async def delete_bucket_snapshot(self, bucket_id: int) -> None:
-        """Delete the snapshot if it is there, and give its space back when much is free."""
+        """Delete the snapshot if it exists, and return its space to the file system if much is free."""
 
         def delete(connection: sqlite3.Connection) -> None:
             with transaction(connection):
@@ -151,12 +154,12 @@ class SqliteStorage:
         await self._write(delete)
 
     async def list_bucket_snapshots(self, topic: str, cursor: str) -> list[StoredSnapshot]:
-        """Every complete snapshot of the tracker, ascending by bucket id."""
+        """Return every complete snapshot of the tracker, ascending by bucket id."""
         self._require_text(topic, cursor)
         return await self._read(partial(sqlite_snapshots.list_snapshots, topic=topic, cursor=cursor))
 
     async def trackers(self) -> list[tuple[str, str]]:
-        """Every (topic, cursor) with a catalogue that was not forgotten."""
+        """Return every (topic, cursor) with a catalogue that was not forgotten."""
         return await self._read(sqlite_catalogue.trackers)
 
     async def replace(
@@ -193,12 +196,12 @@ class SqliteStorage:
         await self._write(forget)
 
     async def list(self, topic: str, cursor: str) -> CatalogueState:
-        """The catalogue of one tracker, verified."""
+        """Return the catalogue of one tracker, verified."""
         self._require_text(topic, cursor)
         return await self._read(partial(sqlite_catalogue.read, topic=topic, cursor=cursor))
 
     async def space(self) -> StorageSpace:
-        """Of the file and its log, and of the file system that they lie on."""
+        """Return the size of the file and its log, and the free space of their file system."""
 
         def space(_connection: sqlite3.Connection) -> StorageSpace:
             files = (self._path, self._path.with_name(f"{self._path.name}-wal"))
@@ -232,7 +235,7 @@ class SqliteStorage:
 
 
 def open_sqlite(path: str) -> SqliteStorage:
-    """A storage in the file at ``path``, absolute or relative to the working directory; not started.
+    """Return a storage in the file at ``path``, absolute or relative to the working directory; not started.
 
     Two names of one file, through symbolic links, are one storage.
     """

@@ -1,8 +1,8 @@
 """SQLite off the event loop: one thread writes, a few read, each with its own connection.
 
-A job that has started runs to its end whatever becomes of the task that waits for it, and jobs of the writer run in the
-order in which they were given. So a cancelled task leaves either the whole effect of its job or, if it gives a second
-job that undoes the first, nothing.
+A job that has started runs to its end even if the task that waits for it is cancelled, and jobs of the writer run in
+the order in which they were given. A cancelled task therefore leaves either the whole effect of its job or, if it gives
+a second job that undoes the first, nothing.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 @contextlib.contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Turn what the operating system and SQLite report into storage errors; our own mistakes pass through."""
+    """Turn errors of the operating system and of SQLite into storage errors; programming errors pass through."""
     try:
         yield
     except OSError as error:
@@ -39,7 +39,7 @@ def storage_errors(path: Path) -> Iterator[None]:
             f"{path}: {error.strerror or error}; make the file and its directory writable for this user"
         ) from error
     except sqlite3.DatabaseError as error:
-        # Errors of the module itself carry no code.
+        # Errors of the module itself have no code.
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in _DAMAGED:
             raise SnapshotCorrupt(
@@ -54,7 +54,7 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All statements of the block, durably, or none of them."""
+    """Commit all statements of the block durably, or none of them."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -66,7 +66,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextlib.contextmanager
 def one_view(connection: sqlite3.Connection) -> Iterator[None]:
-    """Every statement of the block reads the same state of the file."""
+    """Let every statement of the block read the same state of the file."""
     connection.execute("BEGIN")
     try:
         yield
@@ -76,7 +76,7 @@ def one_view(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _ensure_directory(path: Path) -> None:
-    """Create the file's directory, durably, if it alone is missing: more than one missing level is a mistyped path."""
+    """Create the file's directory, durably, if only that level is missing: more missing levels mean a mistyped path."""
     directory = path.parent
     if directory.is_dir():
         return
@@ -93,7 +93,7 @@ def _ensure_directory(path: Path) -> None:
 
 
 class SqliteThreads:
-    """The threads and connections of one open file, and the lock that keeps others out."""
+    """Threads and connections of one open file, and the locks that keep other openers out."""
 
     def __init__(self, path: Path, *, reader_count: int) -> None:
         self._path = path
@@ -107,12 +107,14 @@ class SqliteThreads:
         self._accepts = False
 
     async def open(self, recover: Job[T]) -> T:
-        """Lock the path, open and verify the file, and run the first write job on it. If this fails or is cancelled, close.
+        """Lock the path, open and verify the file, and run the first write job on it.
+
+        If this fails or is cancelled, close.
 
         Raises:
             InvalidInput: the path cannot be a storage file.
-            StorageInUse: somebody else has it open.
-            StorageFormatUnsupported: it is something else, or of a newer format.
+            StorageInUse: it is open elsewhere.
+            StorageFormatUnsupported: it belongs to another program, or has a newer format.
             StorageUnavailable: the operating system refuses.
         """
         loop = asyncio.get_running_loop()
@@ -124,8 +126,8 @@ class SqliteThreads:
                 raise InvalidInput("sqlite path", str(self._path), "this is a directory; name a file in it")
             _ensure_directory(self._path)
             undo.callback(self._release)
-            # The file is looked into only under its lock: closing it takes away the locks that SQLite has on it in the same
-            # process. Nothing is written beside a file of somebody else.
+            # The file is read only under its lock: closing it would release the locks that SQLite has on it in the same
+            # process. No lock file is written beside a file of another program.
             if self._path.exists() and not lock_path_of(self._path).exists():
                 self._file_lock = FileLock.acquire(self._path)
                 sqlite_schema.require_ours_or_new(self._path)
@@ -146,7 +148,7 @@ class SqliteThreads:
         return recovered
 
     async def write(self, job: Job[T]) -> T:
-        """Run a job on the writer; if the caller is cancelled the job runs nevertheless."""
+        """Run a job on the writer; if the caller is cancelled the job still runs."""
         self._require_open()
         loop = asyncio.get_running_loop()
         return await asyncio.shield(loop.run_in_executor(self._writer_thread, self._run_writing, job))
@@ -158,7 +160,7 @@ class SqliteThreads:
         return await loop.run_in_executor(self._reader_threads, self._run_reading, job)
 
     async def close(self) -> None:
-        """Refuse new jobs, finish the accepted ones, move the log into the file, unlock."""
+        """Refuse new jobs, finish the accepted ones, move the log into the file, and unlock."""
         self._accepts = False
         await asyncio.shield(asyncio.to_thread(self._close))
 
@@ -181,13 +183,16 @@ class SqliteThreads:
             path_lock.release()
 
     def _run_writing(self, job: Job[T]) -> T:
-        assert self._writer is not None  # jobs are accepted only while it is there, and finished before it goes
+        assert self._writer is not None  # jobs are accepted only while it exists, and finished before it is closed
         with storage_errors(self._path):
             self._require_same_file()
             return job(self._writer)
 
     def _require_same_file(self) -> None:
-        """Refuse to write where the next start does not read: SQLite goes on with a file that has lost its name."""
+        """Refuse to write to a file that the next start would not read.
+
+        SQLite itself continues with a file that has lost its name.
+        """
         if self._file_lock is None or file_id_of(self._path) != self._file_lock.file_id:
             raise StorageUnavailable(
                 f"{self._path} was removed or replaced while it was in use; put the file back, or stop the service and "

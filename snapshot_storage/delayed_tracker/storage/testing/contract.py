@@ -1,11 +1,11 @@
-"""The contract of a storage backend, as checks that anybody can run over a backend of their own.
+"""Contract of a storage backend, as checks that the author of a backend can run.
 
 One call runs them all::
 
     async def test_contract(tmp_path):
         await check_snapshot_storage(lambda name: MyStorage(tmp_path / name))
 
-or parametrise a test over ``CONTRACT_CHECKS``, to see each by its name. Every check opens storages of its own.
+To see each check by its name, parametrise a test over ``CONTRACT_CHECKS``. Every check opens its own storages.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ from delayed_tracker.storage.testing.contract_tools import Check, ContractViolat
 __all__ = ["CONTRACT_CHECKS", "Check", "ContractViolation", "StorageFactory", "check_snapshot_storage"]
 
 CONTRACT_CHECKS: Final[tuple[Check, ...]] = (*SNAPSHOT_CHECKS, *CATALOGUE_CHECKS, *STORAGE_CHECKS)
-"""Every check, each an async function called with the factory and named after what it requires."""
+"""Every check: an async function that takes the factory and is named after its requirement."""
 
 
 async def check_snapshot_storage(factory: StorageFactory) -> None:

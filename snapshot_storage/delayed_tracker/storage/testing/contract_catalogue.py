@@ -1,4 +1,4 @@
-"""The part of the contract about catalogues, and about the storage as a whole."""
+"""Checks of the contract for catalogues, and for the storage as a whole."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -31,14 +31,14 @@ ODD_NAMES: Final = (
 
 
 async def an_unknown_tracker_has_an_empty_catalogue(factory: StorageFactory) -> None:
-    """At epoch 0; asking does not make the tracker known."""
+    """An unknown tracker is at epoch 0; listing it does not add it to the trackers."""
     async with started(factory, "catalogue-empty") as store:
         require_equal(await store.list("topic", "cursor"), CatalogueState(), "catalogue")
         require_equal(await store.trackers(), [], "trackers")
 
 
 async def a_catalogue_comes_back_in_order(factory: StorageFactory) -> None:
-    """Every field survives, extremes included; entries ascend by (first, last, bucket id)."""
+    """Every field is returned as written, extremes included; entries ascend by (first, last, bucket id)."""
     entries = [
         CatalogueEntry(9, Position(1, 0), Position(1, 5), b"summary", b"consumed", Position(1, 3), 4),
         CatalogueEntry(2, Position(1, 0), Position(2, 0), b"", b"", Position(-1, -1)),
@@ -53,7 +53,7 @@ async def a_catalogue_comes_back_in_order(factory: StorageFactory) -> None:
 
 
 async def a_replace_removes_before_it_adds(factory: StorageFactory) -> None:
-    """Naming an id in both replaces its entry, adding a present one too; a repeated replace changes nothing."""
+    """An id in both lists replaces its entry, and so does adding a present id; a repeated replace changes nothing."""
     async with started(factory, "replace") as store:
         await store.replace("topic", "cursor", remove=[], add=[entry_of(1), entry_of(2), entry_of(3)], epoch=1)
         changed = CatalogueEntry(2, Position(2, 0), Position(2, 9), consumed=b"some")
@@ -67,7 +67,7 @@ async def a_replace_removes_before_it_adds(factory: StorageFactory) -> None:
 
 
 async def a_seal_number_belongs_to_its_entry(factory: StorageFactory) -> None:
-    """Entries keep the number they were written with, or none, beside others with the same; it is no order and no key."""
+    """An entry keeps its number, or none, even beside others with the same number; it is no order and no key."""
     plain = entry_of(1)
     numbers = {1: 7, 2: INT63_MAX, 3: None, 4: 1, 5: 7}
     entries = {n: replace(entry_of(n), seal_number=number) for n, number in numbers.items()}
@@ -82,7 +82,7 @@ async def a_seal_number_belongs_to_its_entry(factory: StorageFactory) -> None:
 
 
 async def an_older_epoch_is_fenced(factory: StorageFactory) -> None:
-    """A writer of an older epoch is refused and changes nothing; the same epoch and newer ones are welcome."""
+    """A writer of an older epoch is refused and changes nothing; the same epoch and newer ones are accepted."""
     async with started(factory, "fence") as store:
         await store.replace("topic", "cursor", remove=[], add=[entry_of(1)], epoch=5)
         before = await store.list("topic", "cursor")
@@ -101,7 +101,7 @@ async def an_older_epoch_is_fenced(factory: StorageFactory) -> None:
 
 
 async def an_epoch_belongs_to_one_writer(factory: StorageFactory) -> None:
-    """Of two who record the same epoch the first has it, and may repeat itself; the second changes nothing."""
+    """The first writer that records an epoch owns it and may repeat its write; a second writer changes nothing."""
     async with started(factory, "writers") as store:
         for _ in range(2):
             await store.replace("topic", "cursor", remove=[], add=[], epoch=3, writer="first")
@@ -109,7 +109,7 @@ async def an_epoch_belongs_to_one_writer(factory: StorageFactory) -> None:
             await store.replace("topic", "cursor", remove=[], add=[entry_of(1)], epoch=3, writer="second")
         with expect(SnapshotConflict, "a forget at an epoch that another writer has"):
             await store.forget("topic", "cursor", epoch=3, writer="second")
-        # Nobody in particular writes under the first one's epoch, and does not take it over.
+        # An anonymous writer may write under the first writer's epoch, and does not take it over.
         await store.replace("topic", "cursor", remove=[], add=[entry_of(2)], epoch=3)
         with expect(SnapshotConflict, "a fence at an epoch that another writer still has"):
             await store.replace("topic", "cursor", remove=[2], add=[], epoch=3, writer="second")
@@ -124,7 +124,7 @@ async def an_epoch_belongs_to_one_writer(factory: StorageFactory) -> None:
 
 
 async def a_mark_delete_position_stays_on_record(factory: StorageFactory) -> None:
-    """Without any entry, until another is given, a lower one too, or the tracker is forgotten."""
+    """A mark-delete position is kept without entries, until another one is written or the tracker is forgotten."""
     async with started(factory, "mark-delete") as store:
         for given, on_record in (
             (None, None),
@@ -160,7 +160,7 @@ async def concurrent_replaces_all_count(factory: StorageFactory) -> None:
 
 
 async def trackers_are_listed_in_order(factory: StorageFactory) -> None:
-    """Every tracker that ever wrote its catalogue is listed, an emptied one too."""
+    """Every tracker that ever wrote its catalogue is listed, even if it is empty now."""
     async with started(factory, "trackers") as store:
         for topic, cursor in (("b", "x"), ("a", "y"), ("a", "x"), ("B", "z")):
             await store.replace(topic, cursor, remove=[], add=[entry_of(1)], epoch=1)
@@ -169,7 +169,7 @@ async def trackers_are_listed_in_order(factory: StorageFactory) -> None:
 
 
 async def a_forgotten_tracker_stays_fenced(factory: StorageFactory) -> None:
-    """Forgetting empties the catalogue and the listing; its epoch stays on record until a new owner comes."""
+    """Forgetting empties the catalogue and the listing; its epoch stays recorded until a new owner comes."""
     async with started(factory, "forget") as store:
         await store.replace("topic", "cursor", remove=[], add=[entry_of(1)], epoch=3)
         for _ in range(2):
@@ -186,7 +186,7 @@ async def a_forgotten_tracker_stays_fenced(factory: StorageFactory) -> None:
 
 
 async def snapshots_and_catalogue_are_independent(factory: StorageFactory) -> None:
-    """Deleting a snapshot leaves its pointer, removing a pointer leaves the snapshot: the caller decides on the order."""
+    """Deleting a snapshot leaves its pointer, removing a pointer leaves the snapshot: the caller chooses the order."""
     async with started(factory, "independent") as store:
         bucket_id = await create(store, [b"1"])
         await store.replace("topic", "cursor", remove=[], add=[entry_of(bucket_id)], epoch=1)
@@ -198,7 +198,7 @@ async def snapshots_and_catalogue_are_independent(factory: StorageFactory) -> No
 
 
 async def any_name_is_a_name(factory: StorageFactory) -> None:
-    """Topics and cursors are text: spaces, slashes, percent signs, any script, long ones."""
+    """Topics and cursors are any text: spaces, slashes, percent signs, any script, long ones."""
     async with started(factory, "names") as store:
         for number, name in enumerate(ODD_NAMES, 1):
             bucket_id = await create(store, [name.encode()], topic=name, cursor=name[::-1])
@@ -212,7 +212,7 @@ async def any_name_is_a_name(factory: StorageFactory) -> None:
 
 
 async def everything_survives_closing(factory: StorageFactory) -> None:
-    """What an operation returned for is there when the storage is opened again."""
+    """The effect of every operation that returned is there when the storage is opened again."""
     async with started(factory, "reopen") as store:
         bucket_id = await create(store, [b"1", b"2"], epoch=2)
         await store.replace("topic", "cursor", remove=[], add=[entry_of(bucket_id)], epoch=2)
@@ -226,7 +226,7 @@ async def everything_survives_closing(factory: StorageFactory) -> None:
 
 
 async def a_storage_that_is_not_open_says_so(factory: StorageFactory) -> None:
-    """Before start and after close every operation is StorageUnavailable; closing twice is harmless."""
+    """Before start and after close every operation raises StorageUnavailable; closing twice is harmless."""
     store = factory("closed")
     await _expect_unavailable(store)
     await store.start()
@@ -266,11 +266,11 @@ CATALOGUE_CHECKS: Final[tuple[Check, ...]] = (
     a_forgotten_tracker_stays_fenced,
     snapshots_and_catalogue_are_independent,
 )
-"""Of catalogues."""
+"""Checks of catalogues."""
 
 STORAGE_CHECKS: Final[tuple[Check, ...]] = (
     any_name_is_a_name,
     everything_survives_closing,
     a_storage_that_is_not_open_says_so,
 )
-"""Of snapshots and catalogues together."""
+"""Checks of snapshots and catalogues together."""

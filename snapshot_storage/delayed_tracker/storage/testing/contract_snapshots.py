@@ -1,4 +1,4 @@
-"""The part of the contract about snapshots."""
+"""Checks of the contract for snapshots."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ from delayed_tracker.storage.testing.contract_tools import (
 
 
 async def a_snapshot_comes_back_as_it_went_in(factory: StorageFactory) -> None:
-    """Metadata, each segment and the length are those that were stored, empty and large entries included."""
+    """Metadata, each segment and the length are returned as stored, empty and large entries included."""
     segments = [b"first", b"", bytes(range(256)) * 4_096, b"\x00\xff"]
     async with started(factory, "round-trip") as store:
         bucket_id = await create(store, segments, metadata=b"about")
@@ -31,7 +31,7 @@ async def a_snapshot_comes_back_as_it_went_in(factory: StorageFactory) -> None:
 
 
 async def a_range_of_segments_includes_both_ends(factory: StorageFactory) -> None:
-    """Segments count from 1, and any range inside the snapshot is answered in order."""
+    """Segments count from 1, and any range inside the snapshot is returned in order."""
     async with started(factory, "ranges") as store:
         bucket_id = await create(store, [b"1", b"2", b"3"])
         for first in (1, 2, 3):
@@ -43,7 +43,7 @@ async def a_range_of_segments_includes_both_ends(factory: StorageFactory) -> Non
 
 
 async def a_range_that_is_none_is_refused(factory: StorageFactory) -> None:
-    """A range that begins before 1 or ends before it begins is the caller's mistake."""
+    """A range that begins before 1 or ends before it begins raises InvalidInput."""
     async with started(factory, "bad-ranges") as store:
         bucket_id = await create(store, [b"1", b"2"])
         for first, last in ((0, 1), (-1, 1), (2, 1)):
@@ -52,7 +52,7 @@ async def a_range_that_is_none_is_refused(factory: StorageFactory) -> None:
 
 
 async def a_range_beyond_the_end_is_not_found(factory: StorageFactory) -> None:
-    """A short answer would be taken for the whole: asking for more than there is must fail."""
+    """A range beyond the end fails: a short list would be taken for the whole."""
     async with started(factory, "short-ranges") as store:
         bucket_id = await create(store, [b"1", b"2"])
         empty_id = await create(store, [])
@@ -62,14 +62,14 @@ async def a_range_beyond_the_end_is_not_found(factory: StorageFactory) -> None:
 
 
 async def what_was_never_stored_is_not_found(factory: StorageFactory) -> None:
-    """An unknown bucket id is SnapshotNotFound for every read, whatever the number."""
+    """Every read of an unknown bucket id raises SnapshotNotFound, whatever the number."""
     async with started(factory, "unknown") as store:
         for bucket_id in (1, 999_999, INT63_MAX, -1, 0):
             await expect_gone(store, bucket_id)
 
 
 async def deleting_succeeds_again_and_again(factory: StorageFactory) -> None:
-    """A deleted snapshot is gone from reads and listing; deleting it again, or what never was, succeeds."""
+    """A deleted snapshot is gone from reads and listing; deleting it again, or one that never existed, succeeds."""
     async with started(factory, "delete") as store:
         gone, kept = await create(store, [b"1"]), await create(store, [b"2"])
         for bucket_id in (gone, gone, 999_999, INT63_MAX):
@@ -80,7 +80,7 @@ async def deleting_succeeds_again_and_again(factory: StorageFactory) -> None:
 
 
 async def bucket_ids_are_never_used_again(factory: StorageFactory) -> None:
-    """Not after a delete, nor after opening again: a late reader must not find another bucket under an old id."""
+    """A bucket id is not used again, after a delete or a restart: a late reader must not find another bucket."""
     used: list[int] = []
     for _ in range(3):
         async with started(factory, "ids") as store:
@@ -91,7 +91,7 @@ async def bucket_ids_are_never_used_again(factory: StorageFactory) -> None:
 
 
 async def a_create_that_fails_midway_leaves_nothing(factory: StorageFactory) -> None:
-    """An error of the segments' source reaches the caller as it is, and no part of the snapshot stays."""
+    """An error of the segments' source reaches the caller unchanged, and no part of the snapshot stays."""
 
     async def broken() -> AsyncIterator[bytes]:
         for number in range(100):
@@ -108,7 +108,7 @@ async def a_create_that_fails_midway_leaves_nothing(factory: StorageFactory) -> 
 
 
 async def a_snapshot_is_invisible_until_it_is_whole(factory: StorageFactory) -> None:
-    """While segments are still coming the listing shows nothing, and other operations go on."""
+    """While segments are still arriving the listing is empty, and other operations proceed."""
     async with started(factory, "invisible") as store:
         reached, go_on = asyncio.Event(), asyncio.Event()
         creating = asyncio.create_task(create_slowly(store, reached, go_on))
@@ -122,7 +122,7 @@ async def a_snapshot_is_invisible_until_it_is_whole(factory: StorageFactory) -> 
 
 
 async def a_cancelled_create_leaves_nothing(factory: StorageFactory) -> None:
-    """A create that is cancelled while segments are coming leaves nothing behind, and the storage goes on."""
+    """A create that is cancelled while segments arrive leaves nothing behind, and the storage still works."""
     async with started(factory, "cancelled") as store:
         reached = asyncio.Event()
         creating = asyncio.create_task(create_slowly(store, reached, asyncio.Event()))
@@ -135,7 +135,7 @@ async def a_cancelled_create_leaves_nothing(factory: StorageFactory) -> None:
 
 
 async def a_create_cancelled_at_any_step_is_all_or_nothing(factory: StorageFactory) -> None:
-    """However far it came: what is listed afterwards is whole, and nothing is listed after a cancellation took effect."""
+    """A listed snapshot is whole however far the create came, and a create that was cancelled is not listed."""
     async with started(factory, "cancelled-anywhere") as store:
         for turns in range(12):
             topic = f"topic {turns}"
@@ -169,7 +169,7 @@ async def listings_are_ordered_and_apart(factory: StorageFactory) -> None:
 
 
 async def many_small_segments_stay_in_order(factory: StorageFactory) -> None:
-    """A bucket of a week has thousands of segments; all come back in their places."""
+    """Thousands of small segments, as in a bucket of a week, are all returned in order."""
     segments = [number.to_bytes(2, "big") * 20 for number in range(2_500)]
     async with started(factory, "many") as store:
         bucket_id = await create(store, segments)
@@ -180,7 +180,7 @@ async def many_small_segments_stay_in_order(factory: StorageFactory) -> None:
 
 
 async def concurrent_creates_do_not_mix(factory: StorageFactory) -> None:
-    """Snapshots created at the same time have ids and contents of their own."""
+    """Snapshots created at the same time have their own ids and contents."""
     async with started(factory, "concurrent") as store:
         contents = [[b"%d/%d" % (number, place) * 500 for place in range(20)] for number in range(10)]
         bucket_ids = await asyncio.gather(*(create(store, content) for content in contents))
@@ -192,7 +192,7 @@ async def concurrent_creates_do_not_mix(factory: StorageFactory) -> None:
 
 
 async def what_is_handed_out_belongs_to_the_caller(factory: StorageFactory) -> None:
-    """Changing an answer changes nothing in the storage, and entries are plain bytes."""
+    """Changing a returned value changes nothing in the storage, and entries are plain bytes."""
     async with started(factory, "ownership") as store:
         bucket_id = await create(store, [b"1", b"2"])
         found = await store.get_bucket_snapshot_segments(bucket_id, 1, 2)
@@ -221,4 +221,4 @@ SNAPSHOT_CHECKS: Final[tuple[Check, ...]] = (
     concurrent_creates_do_not_mix,
     what_is_handed_out_belongs_to_the_caller,
 )
-"""In the order in which a backend is usually built."""
+"""Checks in the order in which a backend is usually built."""

@@ -1,4 +1,4 @@
-"""What the contract's checks are made of: storages for the length of a check, small snapshots, and requirements."""
+"""Tools for the contract's checks: storages for the length of a check, small snapshots, and requirements."""
 
 import asyncio
 import contextlib
@@ -9,19 +9,19 @@ from delayed_tracker.storage.errors import SnapshotNotFound
 from delayed_tracker.storage.protocol import CatalogueEntry, SnapshotStore
 
 StorageFactory = Callable[[str], SnapshotStore]
-"""Opens the storage of a name, without starting it: the same name has the same content, a new name is empty."""
+"""Returns the storage of a name, not started: the same name has the same content, a new name is empty."""
 
 Check = Callable[[StorageFactory], Awaitable[None]]
-"""Passes, or raises ContractViolation."""
+"""Returns, or raises ContractViolation."""
 
 
 class ContractViolation(AssertionError):
-    """The backend does not do what the protocol says."""
+    """The backend does not fulfil the protocol."""
 
 
 @contextlib.asynccontextmanager
 async def started(factory: StorageFactory, name: str) -> AsyncIterator[SnapshotStore]:
-    """A started storage, closed at the end."""
+    """Start a storage, yield it, and close it at the end."""
     store = factory(name)
     await store.start()
     try:
@@ -31,7 +31,7 @@ async def started(factory: StorageFactory, name: str) -> AsyncIterator[SnapshotS
 
 
 async def each_of(entries: Sequence[bytes]) -> AsyncIterator[bytes]:
-    """Entries as a create takes them."""
+    """Yield entries in the form that a create takes."""
     for entry in entries:
         yield entry
 
@@ -45,14 +45,14 @@ async def create(
     cursor: str = "cursor",
     epoch: int = 1,
 ) -> int:
-    """Create a snapshot whose segments are all at hand."""
+    """Create a snapshot whose segments are all available."""
     return await store.create_bucket_snapshot(
         metadata, each_of(segments), bucket_key="key", topic=topic, cursor=cursor, epoch=epoch
     )
 
 
 async def create_slowly(store: SnapshotStore, reached: asyncio.Event, go_on: asyncio.Event) -> int:
-    """Create a snapshot that says when its first segments were taken and waits before the last."""
+    """Create a snapshot; set ``reached`` when its first segments were taken, wait for ``go_on`` before the last."""
 
     async def segments() -> AsyncIterator[bytes]:
         for _ in range(10):
@@ -67,13 +67,13 @@ async def create_slowly(store: SnapshotStore, reached: asyncio.Event, go_on: asy
 
 
 def entry_of(bucket_id: int) -> CatalogueEntry:
-    """A catalogue entry that follows from its id alone."""
+    """Return a catalogue entry whose fields depend only on its id."""
     first, last = Position(bucket_id, 0), Position(bucket_id, 9)
     return CatalogueEntry(bucket_id, first, last, b"summary", seal_number=1_000 + bucket_id)
 
 
 async def expect_gone(store: SnapshotStore, bucket_id: int) -> None:
-    """Require that every read of the snapshot says that there is none."""
+    """Require that every read of the snapshot raises SnapshotNotFound."""
     with expect(SnapshotNotFound, f"metadata of {bucket_id}"):
         await store.get_bucket_snapshot_metadata(bucket_id)
     with expect(SnapshotNotFound, f"segments of {bucket_id}"):
@@ -83,7 +83,7 @@ async def expect_gone(store: SnapshotStore, bucket_id: int) -> None:
 
 
 def require_equal(found: object, expected: object, what: str) -> None:
-    """Raise ContractViolation unless what was found is what was expected."""
+    """Raise ContractViolation unless ``found`` equals ``expected``."""
     if found != expected:
         raise ContractViolation(f"{what}: expected {expected!r:.500}, found {found!r:.500}")
 

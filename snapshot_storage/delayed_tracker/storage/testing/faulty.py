@@ -1,7 +1,7 @@
-"""A storage that fails on purpose: a wrapper around any other, for simulations, and for real processes by its URL.
+"""A storage that fails on purpose: a wrapper around another one, for simulations and, by its URL, for real processes.
 
-``faulty:OPTIONS;URL`` wraps the storage that URL names. Options are ``key=value``, separated by commas; values are
-percent-decoded, so that a topic may hold commas and semicolons::
+``faulty:OPTIONS;URL`` wraps the storage of URL. Options are ``key=value``, separated by commas; values are
+percent-decoded, so that a topic may contain commas and semicolons::
 
     faulty:exit=create.after:3,seed=1;sqlite:/var/lib/tracker/snapshots.db
     faulty:latency_ms=30000,topic=persistent%3A//public/default/slow;memory:
@@ -9,13 +9,13 @@ percent-decoded, so that a topic may hold commas and semicolons::
 
     exit          POINT or POINT:N: kill the process with SIGKILL at the Nth arrival at a point (default: the first)
     error_before  share of operations, 0 to 1, that raise StorageUnavailable and do nothing
-    error_after   share of operations that do their work and raise StorageUnavailable nevertheless
-    torn          share of creates that store only some of their segments, never to be named by a bucket id anybody
-                  knows, and raise StorageUnavailable
+    error_after   share of operations that do their work and then raise StorageUnavailable
+    torn          share of creates that store only some of their segments, under a bucket id that no caller gets, and
+                  raise StorageUnavailable
     latency_ms    every operation waits this long first
-    free_bytes    what is said to be left where the storage lies
+    free_bytes    free space that the storage reports
     topic         only trackers of this topic are slow or failing (exit counts all)
-    seed          of the random numbers that decide on errors
+    seed          seed of the random numbers that decide on errors
 
 Points: ``create``, ``replace``, ``forget`` and ``delete``, each ``.before`` and ``.after``; a backend with points of its
 own adds those (SQLite: ``create.chunk``, ``create.commit``, ``replace.commit``, ``delete.commit``).
@@ -53,14 +53,14 @@ _POINTS: Final = frozenset(
 
 @runtime_checkable
 class HasPoints(Protocol):
-    """A backend that calls ``at_point`` at named moments inside its operations."""
+    """A backend that calls ``at_point`` at named points inside its operations."""
 
     at_point: Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
-    """What goes wrong, and how often. The default is nothing."""
+    """Faults and their frequency; none by default."""
 
     error_before: float = 0.0
     error_after: float = 0.0
@@ -73,7 +73,7 @@ class FaultPlan:
     free_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse plans that cannot be carried out."""
+        """Raise InvalidInput for plans that cannot be carried out."""
         for field, share in (
             ("error_before", self.error_before),
             ("error_after", self.error_after),
@@ -92,15 +92,18 @@ class FaultPlan:
 
 
 class FaultyStorage:
-    """Another storage, with faults as planned. One seed gives one sequence of faults for one sequence of operations."""
+    """Another storage, with faults as planned.
+
+    One seed gives one sequence of faults for one sequence of operations.
+    """
 
     def __init__(self, inner: SnapshotStore, plan: FaultPlan, *, sleep: Sleep = asyncio.sleep) -> None:
         self.inner = inner
         self.plan = plan
-        """Replace it to change the faults of operations that begin from now on."""
+        """Plan of the faults. Replace it to change the faults of operations that begin from now on."""
         self._sleep = sleep
         self._random = random.Random(plan.seed)  # noqa: S311  # no secret
-        # Of its own, so that a plan without torn writes has the faults it had.
+        # A separate generator, so that plans without torn writes keep their sequence of faults.
         self._tears = random.Random(plan.seed)  # noqa: S311  # no secret
         self._arrivals: dict[str, int] = {}
         self._topics: dict[int, str] = {}
@@ -109,7 +112,7 @@ class FaultyStorage:
 
     @property
     def swept_count(self) -> int:
-        """What the wrapped storage swept at its last start; 0 if it does not say."""
+        """Incomplete snapshots that the wrapped storage deleted at its last start; 0 if it does not count them."""
         return int(getattr(self.inner, "swept_count", 0))
 
     async def start(self) -> None:
@@ -121,7 +124,7 @@ class FaultyStorage:
         await self.inner.close()
 
     async def space(self) -> StorageSpace:
-        """Of the wrapped storage, with what is left as planned; never faulty otherwise."""
+        """Return the space of the wrapped storage, with the planned free bytes; otherwise never faulty."""
         if not isinstance(self.inner, ReportsSpace):
             raise StorageUnavailable("the wrapped storage does not say what space it takes")
         space = await self.inner.space()
@@ -137,7 +140,10 @@ class FaultyStorage:
         cursor: str,
         epoch: int,
     ) -> int:
-        """As the wrapped storage. An error after the fact leaves a snapshot that nobody knows of, a torn one a part."""
+        """Create a snapshot in the wrapped storage, with faults.
+
+        An error after the operation leaves a snapshot without a reference, a torn write a part of one.
+        """
 
         async def create() -> int:
             if self._chosen(topic) and self._tears.random() < self.plan.torn:
@@ -153,7 +159,7 @@ class FaultyStorage:
     async def _tear(
         self, metadata: bytes, segments: AsyncIterable[bytes], *, bucket_key: str, topic: str, cursor: str, epoch: int
     ) -> NoReturn:
-        """Leave a snapshot behind that has its metadata and not all of its segments, as a careless backend would."""
+        """Leave a snapshot that has its metadata but not all of its segments, as a careless backend would."""
         whole = [segment async for segment in segments]
         part = whole[: self._tears.randrange(max(1, len(whole)))]
 
@@ -167,13 +173,13 @@ class FaultyStorage:
         raise StorageUnavailable(f"a planned torn write: {len(part)} of {len(whole)} segments were stored")
 
     async def get_bucket_snapshot_metadata(self, bucket_id: int) -> bytes:
-        """As the wrapped storage."""
+        """Call the wrapped storage, with faults."""
         return await self._with_faults(
             "get_metadata", self._topics.get(bucket_id), lambda: self.inner.get_bucket_snapshot_metadata(bucket_id)
         )
 
     async def get_bucket_snapshot_segments(self, bucket_id: int, first: int, last: int) -> list[bytes]:
-        """As the wrapped storage."""
+        """Call the wrapped storage, with faults."""
         return await self._with_faults(
             "get_segments",
             self._topics.get(bucket_id),
@@ -181,20 +187,20 @@ class FaultyStorage:
         )
 
     async def get_bucket_snapshot_length(self, bucket_id: int) -> int:
-        """As the wrapped storage."""
+        """Call the wrapped storage, with faults."""
         return await self._with_faults(
             "get_length", self._topics.get(bucket_id), lambda: self.inner.get_bucket_snapshot_length(bucket_id)
         )
 
     async def delete_bucket_snapshot(self, bucket_id: int) -> None:
-        """As the wrapped storage."""
+        """Call the wrapped storage, with faults."""
         await self._with_faults(
             "delete", self._topics.get(bucket_id), lambda: self.inner.delete_bucket_snapshot(bucket_id)
         )
         self._topics.pop(bucket_id, None)
 
     async def list_bucket_snapshots(self, topic: str, cursor: str) -> list[StoredSnapshot]:
-        """As the wrapped storage."""
+        """Call the wrapped storage, with faults."""
         snapshots = await self._with_faults(
             "list_snapshots", topic, lambda: self.inner.list_bucket_snapshots(topic, cursor)
         )
@@ -202,7 +208,7 @@ class FaultyStorage:
         return snapshots
 
     async def trackers(self) -> list[tuple[str, str]]:
-        """As the wrapped storage."""
+        """Call the wrapped storage, with faults."""
         return await self._with_faults("trackers", None, self.inner.trackers)
 
     async def replace(
@@ -216,7 +222,7 @@ class FaultyStorage:
         writer: str = "",
         mark_delete: Position | None = None,
     ) -> None:
-        """As the wrapped storage."""
+        """Call the wrapped storage, with faults."""
         await self._with_faults(
             "replace",
             topic,
@@ -226,11 +232,11 @@ class FaultyStorage:
         )
 
     async def forget(self, topic: str, cursor: str, *, epoch: int, writer: str = "") -> None:
-        """As the wrapped storage."""
+        """Call the wrapped storage, with faults."""
         await self._with_faults("forget", topic, lambda: self.inner.forget(topic, cursor, epoch=epoch, writer=writer))
 
     async def list(self, topic: str, cursor: str) -> CatalogueState:
-        """As the wrapped storage."""
+        """Call the wrapped storage, with faults."""
         state = await self._with_faults("list", topic, lambda: self.inner.list(topic, cursor))
         self._topics.update((entry.bucket_id, topic) for entry in state.entries)
         return state
@@ -263,7 +269,7 @@ class FaultyStorage:
 
 
 def parse_fault_plan(options: str) -> FaultPlan:
-    """The plan that the options of a ``faulty:`` URL describe.
+    """Parse the options of a ``faulty:`` URL.
 
     Raises:
         InvalidInput: an unknown option or a malformed value; the message names it.
@@ -291,11 +297,11 @@ def parse_fault_plan(options: str) -> FaultPlan:
                     )
         except ValueError as error:
             raise InvalidInput("storage URL", option, "give a number") from error
-    return FaultPlan(**values)  # type: ignore[arg-type]  # each key was given the type of its field above
+    return FaultPlan(**values)  # type: ignore[arg-type]  # each value has the type of its field above
 
 
 def open_faulty(rest: str) -> FaultyStorage:
-    """The storage behind ``faulty:OPTIONS;URL``, with faults as the options say; not started."""
+    """Return the storage of ``faulty:OPTIONS;URL``, with the faults of its options; not started."""
     options, semicolon, url = rest.partition(";")
     if not semicolon:
         raise InvalidInput("storage URL", f"faulty:{rest}", "write faulty:OPTIONS;URL, as in faulty:seed=1;memory:")

@@ -1,4 +1,6 @@
-"""What has happened to positions since the tracker was loaded; a counter moves only when a bit moves.
+"""Counts of what happened to positions since the tracker was loaded.
+
+A counter changes only when a bit changes. At any moment:
 
 added + recovered = tracked + acked + handed_off + cancelled + trimmed + cleared + refused_as_due + dropped_as_corrupt,
 where tracked = pending + leased.
@@ -12,7 +14,7 @@ class Counters:
     """Running totals, in positions unless named otherwise."""
 
     tracked: int = 0
-    """Bits set in all homes: the only one that falls."""
+    """Bits set in all buckets; the only counter that can fall."""
     added: int = 0
     recovered: int = 0
     acked: int = 0
@@ -23,7 +25,7 @@ class Counters:
     refused_as_due: int = 0
     dropped_as_corrupt: int = 0
     due_on_offer: int = 0
-    """Offers answered "due"; outside the identity, like all that follow."""
+    """Offers answered "due". This counter and all that follow are not part of the equation above."""
     duplicate: int = 0
     beyond_max_delay: int = 0
     below_mark_delete: int = 0
@@ -33,10 +35,10 @@ class Counters:
     merges: int = 0
     """Merges completed, not positions."""
     merged_indexes: int = 0
-    """Indexes that merges have rewritten."""
+    """Indexes rewritten by merges."""
 
     def balance(self) -> int:
-        """Came in minus went out minus still here: 0 at any moment."""
+        """Return positions that came in, minus those that left, minus those still tracked; 0 at any moment."""
         came = self.added + self.recovered
         went = self.acked + self.handed_off + self.cancelled + self.trimmed + self.cleared
         return came - went - self.refused_as_due - self.dropped_as_corrupt - self.tracked

@@ -1,4 +1,4 @@
-"""Effects: what the core asks its owner to do in the world, as frozen values with ids.
+"""Effects: frozen values with ids that request work outside the core.
 
 The owner drains them with ``TrackerCore.take_effects()``, performs them in any order and with any concurrency, and
 reports each exactly once by ``TrackerCore.apply`` with a result of ``effect_results``. A result whose effect id the core has forgotten
@@ -26,7 +26,7 @@ class StoreSnapshot:
     epoch: int
     frozen: FrozenIndexes
     seal_number: int
-    """For the catalogue: taken when the indexes were frozen, so that a later attempt of this effect keeps it."""
+    """For the catalogue. Taken when the indexes were frozen, so that a retry of this effect keeps it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +58,15 @@ class DeleteSnapshots:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergeSource:
-    """One snapshot of a merge, and which of its rows still count."""
+    """One snapshot of a merge, with its rows that still count."""
 
     bucket_id: int
     segment_count: int
     live: PositionBitmap
-    """Positions outside are dropped from the merged snapshot. Lent until the result is reported: nobody changes it."""
+    """Positions that are still tracked; the merge drops all others.
+
+    Lent until the result is reported: do not change it.
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,13 +83,13 @@ class MergeSnapshots:
     effect_id: int
     epoch: int
     sources: tuple[MergeSource, ...]
-    """Ascending by range."""
+    """In ascending order of range."""
     first: Position
     last: Position
     step_ms: int
     count_max: int
     seal_number: int
-    """For the catalogue: taken together with ``live``."""
+    """For the catalogue. Taken together with ``live``."""
 
 
 Effect = StoreSnapshot | LoadSegments | DeleteSnapshots | MergeSnapshots

@@ -1,14 +1,15 @@
-"""Positions that leases handed out before they ended: an ack that comes late is good for these, and for no others.
+"""Positions of leases that have ended, so that a late ack of them is accepted.
 
     held ──expires──▶ remembered ──leased again, cancelled, added again, nacked, rescheduled──▶ forgotten
                            └──────10 minutes, or 1 M positions: oldest first──────────────────────▲
 
-A position is remembered for one lease at most, the last that held it. A bitmap says which positions are remembered, so
-that adds and polls of others cost no look-up; blocks of rows sorted by position say for which lease, and since when. A
-block is younger than all before it. Blocks grow by joining neighbours, as the levels of a log-structured merge tree do,
-but only to a size that is sorted in a few milliseconds: no call waits for a million rows.
+A position is remembered for at most one lease: the last that held it. A bitmap contains the remembered positions, so
+that adds and polls of other positions need no search. Blocks of rows, sorted by position, store the lease and the time
+of its end. Each block is younger than all blocks before it. Adjacent blocks are joined, as in the levels of a
+log-structured merge tree, but only up to a size that is sorted in a few milliseconds: no call waits for a million rows.
 
-A bitmap for each lease would be smaller for large leases, and 700 bytes for each position of leases of one.
+A bitmap for each lease would be smaller for large leases, but would take 700 bytes a position for leases of one
+position.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,19 +24,22 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap
 
 _ROW_BYTES = 24
 _BLOCK_ROWS_MAX = 65_536
-"""Blocks are joined up to here; of two larger neighbours none is joined."""
+"""Blocks are joined up to this number of rows. Two neighbours that are larger together stay apart."""
 _BLOCKS_MAX = 128
-"""Beyond this many, every two neighbours are joined that may be: what is forgotten leaves small blocks behind."""
+"""Above this number of blocks all adjacent blocks that fit are joined: forgotten rows leave small blocks behind."""
 _UNSORTED_MAX = 256
-"""Leases that may end before their rows are put into a block: one by one, small ones would cost 0.1 ms each."""
+"""Leases that may end before their rows become a block. A block for each small lease would cost 0.1 ms."""
 _SLACK = 16
-"""What is too old or too much is dropped when it is a 16th of the whole, so that each drop is worth its pass."""
+"""Rows that are too old or too many are dropped when they are a 16th of the whole, so that each pass drops enough."""
 _ENTRY_BITS = 32
 _FORGOTTEN = 0
 
 
 class _Block:
-    """Rows of ended leases, ascending by position. A forgotten row stays until it is worth the copying, as no lease's."""
+    """Rows of ended leases, ascending by position.
+
+    A forgotten row stays, with the lease id ``_FORGOTTEN``, until enough rows are forgotten to copy the rest.
+    """
 
     __slots__ = ("_keys", "_ledgers", "ended_ms", "first_ended_ms", "lease_id", "remembered_count")
 
@@ -45,7 +49,7 @@ class _Block:
         starts = np.flatnonzero(np.concatenate(([True], ledger[1:] != ledger[:-1])))
         self._ledgers = ledger[starts]
         ranks = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(ledger)))
-        # One number for each position, which one binary search can find: the ledger's place in this block, the entry.
+        # One key for each position, for one binary search: the rank of its ledger in this block, then the entry.
         self._keys: Int64Array = ranks << _ENTRY_BITS | positions.entry_id
         self.lease_id = lease_id
         self.ended_ms = ended_ms
@@ -54,7 +58,7 @@ class _Block:
 
     @classmethod
     def joined(cls, parts: Sequence[tuple[PositionColumns, Int64Array, Int64Array]]) -> "_Block":
-        """Rows of all parts, in any order. O(n)."""
+        """Return a block with the rows of all parts, which may be in any order. O(n)."""
         positions = PositionColumns.concat([part[0] for part in parts])
         order = position_order(*map(np.ascontiguousarray, (positions.ledger_id, positions.entry_id)))
         lease_id, ended_ms = (np.concatenate([part[place] for part in parts])[order] for place in (1, 2))
@@ -64,19 +68,19 @@ class _Block:
         return len(self.lease_id)
 
     def rows(self, where: BoolArray) -> tuple[PositionColumns, Int64Array, Int64Array]:
-        """Positions, leases and ends of the rows that a mask names."""
+        """Return positions, lease ids and end times of the rows selected by a mask."""
         keys = self._keys[where]
         positions = PositionColumns(self._ledgers[keys >> _ENTRY_BITS], keys & (1 << _ENTRY_BITS) - 1)
         return positions, self.lease_id[where], self.ended_ms[where]
 
     @property
     def is_remembered(self) -> BoolArray:
-        """For each row, whether it is not forgotten."""
+        """Mask of the rows that are not forgotten."""
         remembered: BoolArray = self.lease_id != _FORGOTTEN
         return remembered
 
     def find(self, positions: PositionColumns) -> Int64Array:
-        """For each position the row that remembers it, or -1. O(m log n)."""
+        """Return for each position the row that remembers it, or -1. O(m log n)."""
         ranks = np.minimum(np.searchsorted(self._ledgers, positions.ledger_id), len(self._ledgers) - 1)
         keys = ranks << _ENTRY_BITS | positions.entry_id
         rows = np.minimum(np.searchsorted(self._keys, keys), len(self) - 1)
@@ -88,17 +92,17 @@ class _Block:
         return np.where(found, rows, -1)
 
     def forget(self, rows: Int64Array | BoolArray) -> None:
-        """Make rows no lease's. O(block)."""
+        """Mark rows as forgotten. O(block)."""
         self.lease_id[rows] = _FORGOTTEN
         self.remembered_count = int(np.count_nonzero(self.lease_id))
 
 
 class EndedLeases:
-    """What ended leases of this epoch handed out, as long as it is not forgotten.
+    """Positions that ended leases of this epoch handed out, until they are forgotten.
 
     Args:
-        kept_ms: how long after the end of its lease a position is remembered.
-        positions_max: as many positions are remembered at most; beyond, the oldest are forgotten first.
+        kept_ms: time that a position is remembered after the end of its lease.
+        positions_max: maximum of remembered positions; above it the oldest are forgotten first.
     """
 
     __slots__ = ("_bits", "_blocks", "_kept_ms", "_positions_max", "_unsorted")
@@ -109,31 +113,33 @@ class EndedLeases:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget all positions."""
         self._bits = PositionBitmap()
         self._blocks: tuple[_Block, ...] = ()
-        # A part for each lease that has ended since, in that order.
+        # One part for each lease that has ended since the last sort, oldest first.
         self._unsorted: tuple[tuple[PositionColumns, Int64Array, Int64Array], ...] = ()
 
     def __len__(self) -> int:
-        """Positions remembered, those included whose time is over and that no sweep has dropped. O(1)."""
+        """Return the number of remembered positions, including expired ones that no sweep has dropped. O(1)."""
         return len(self._bits)
 
     @property
     def nbytes(self) -> int:
-        """Memory of rows and bits, about. O(blocks)."""
+        """Approximate memory of rows and bits, in bytes. O(blocks)."""
         if not self._bits:
             return 0
         row_count = sum(map(len, self._blocks)) + sum(len(ended_ms) for _, _, ended_ms in self._unsorted)
         return _ROW_BYTES * row_count + self._bits.estimated_nbytes
 
     def remember(self, lease_id: int, positions: PositionColumns, ended_ms: int) -> None:
-        """Remember what a lease held when it ended. Amortised O(n log n), and never more than a few blocks at once.
+        """Remember the positions that a lease held when it ended.
+
+        Amortised O(n log n); one call sorts a few blocks at most.
 
         Args:
-            lease_id: the lease's, 1 or more.
+            lease_id: id of the lease, 1 or more.
             positions: distinct; none of them is remembered.
-            ended_ms: in elapsed time; never before that of a call before.
+            ended_ms: in elapsed time; not before that of the previous call.
         """
         count = len(positions)
         if not count:
@@ -159,7 +165,7 @@ class EndedLeases:
         self._drop_forgotten()
 
     def forget_through(self, position: Position) -> None:
-        """Forget every position at or below one. O(n), and O(1) if none of them is remembered."""
+        """Forget every position at or below ``position``. O(n), and O(1) if none of them is remembered."""
         first = self._bits.first()
         if first is None or first > position:
             return
@@ -171,7 +177,10 @@ class EndedLeases:
         self._drop_forgotten()
 
     def handed_out_by(self, lease_id: int, positions: PositionColumns, elapsed_ms: int) -> BoolArray:
-        """For each position, whether this ended lease was the last to hold it and that is remembered. O(m log n)."""
+        """Return a mask of the positions that this ended lease was the last to hold and that are remembered.
+
+        O(m log n).
+        """
         answer = np.zeros(len(positions), np.bool_)
         for block, rows, asked in self._found(positions, self._bits.contains(positions)):
             is_its = block.lease_id[rows] == lease_id
@@ -179,11 +188,11 @@ class EndedLeases:
         return answer
 
     def _found(self, positions: PositionColumns, among: BoolArray) -> Iterator[tuple[_Block, Int64Array, Int64Array]]:
-        """The rows of remembered positions: block by block, with the offsets of their positions."""
+        """Yield the rows of remembered positions: block by block, with the offsets of their positions."""
         asked = np.flatnonzero(among)
         if len(asked):
             self._sort()
-        for block in reversed(self._blocks):  # most are asked for soon after their lease's end
+        for block in reversed(self._blocks):  # most late acks come soon after the end of the lease
             if not len(asked):
                 return
             rows = block.find(positions.take(asked))
@@ -193,7 +202,7 @@ class EndedLeases:
                 asked = asked[~found]
 
     def next_sweep_ms(self) -> int | None:
-        """When :meth:`sweep` has something to drop, in elapsed time; None if nothing is kept. O(1)."""
+        """Return the elapsed time at which :meth:`sweep` has something to drop; None if nothing is remembered. O(1)."""
         if self._blocks:
             first_ended_ms = self._blocks[0].first_ended_ms
         elif self._unsorted:
@@ -203,7 +212,7 @@ class EndedLeases:
         return first_ended_ms + self._kept_ms + self._kept_ms // _SLACK
 
     def sweep(self, elapsed_ms: int) -> None:
-        """Drop what is too old to count any more. O(1) before :meth:`next_sweep_ms`, else O(what is dropped + a block)."""
+        """Drop rows that are too old to count. O(1) before :meth:`next_sweep_ms`, else O(rows dropped + a block)."""
         sweep_ms = self.next_sweep_ms()
         if sweep_ms is None or elapsed_ms < sweep_ms:
             return
@@ -242,7 +251,7 @@ class EndedLeases:
         self._blocks = tuple(blocks)
 
     def _drop_forgotten(self) -> None:
-        """Copy the rest of each block that was mostly forgotten."""
+        """Copy the remaining rows of each block that is mostly forgotten."""
         if not self._bits:
             self.clear()
         elif any(2 * block.remembered_count < len(block) for block in self._blocks):
@@ -253,7 +262,7 @@ class EndedLeases:
             )
 
     def _sort(self) -> None:
-        """Put the rows of leases that ended since into blocks. O(n) and, now and then, joining blocks."""
+        """Put the rows of recently ended leases into blocks. O(n), and sometimes the cost of joining blocks."""
         if not self._unsorted:
             return
         blocks = [*self._blocks, _Block.joined(self._unsorted)]

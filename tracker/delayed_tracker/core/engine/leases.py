@@ -1,7 +1,7 @@
-"""Leases: due positions in somebody's hands, until they are acknowledged, given back, or their time is up.
+"""Leases: due positions that a poll returned, until they are acknowledged, given back, or expire.
 
-A leased position keeps the bit of its home. Crossing a network makes leases necessary (beyond PIP-195): a lost answer
-must not lose its messages.
+The bit of a leased position stays set in its bucket. Leases go beyond PIP-195: the answer of a poll crosses a network,
+and a lost answer must not lose its messages.
 """
 
 from collections.abc import Sequence
@@ -20,26 +20,26 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap
 _ROW_BYTES = 24
 _BITS_BYTES = 2
 _LEASE_BYTES = 1_400
-"""An entry in both tables, three arrays and what holds them together, beyond rows and bits."""
+"""An entry in both tables, three arrays and the objects around them, without rows and bits."""
 
 _NOTHING_ENDED: Final = EndedLeases(kept_ms=1, positions_max=1)
-"""Shared by all trackers without an expired lease: it is only looked into."""
+"""Shared by all trackers without an expired lease; only read."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseAck:
-    """What is to be acknowledged of one lease."""
+    """Positions of one lease to acknowledge."""
 
     lease_id: int
     positions: PositionColumns | None
-    """None: all that the lease holds, provided that it still is ``held_count``."""
+    """None: all positions of the lease, if it still holds ``held_count`` of them."""
     held_count: int = 0
 
 
 class Lease:
-    """Positions under one lease id with one expiry: those still in ``bits`` are outstanding.
+    """Rows with one lease id and one expiry; those in ``bits`` are outstanding.
 
-    A lease is one of these, until a part of it is extended.
+    A lease is one such part, until some of its positions are extended.
     """
 
     __slots__ = ("_bits", "expires_at_ms", "indexes", "lease_id", "nbytes", "part")
@@ -47,36 +47,36 @@ class Lease:
     def __init__(self, lease_id: int, part: int, expires_at_ms: int, indexes: IndexColumns) -> None:
         self.lease_id = lease_id
         self.part = part
-        """Tells parts that end at the same moment apart."""
+        """Distinguishes parts that end at the same moment."""
         self.expires_at_ms = expires_at_ms
-        """In elapsed time, as every moment in this module: a step of the wall clock ends no lease."""
+        """In elapsed time, as every time in this module: a step of the wall clock ends no lease."""
         self.indexes = indexes
-        # Most leases end whole: their bits are made when somebody asks for a part.
+        # Most leases end whole: the bits are built when a part of the lease is needed.
         self._bits: PositionBitmap | None = None
         self.nbytes = _LEASE_BYTES + (_ROW_BYTES + _BITS_BYTES) * len(indexes)
-        """Memory of its rows and bits: nothing is let go before all of it has ended."""
+        """Memory of its rows and bits, in bytes. All of it is freed when the whole part has ended."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether certainly every row is still leased."""
+        """True if every row is certainly still leased."""
         return self._bits is None
 
     @property
     def bits(self) -> PositionBitmap:
-        """What is outstanding, this lease's own."""
+        """Positions that are outstanding; owned by this lease."""
         if self._bits is None:
             self._bits = PositionBitmap.of(self.indexes.positions)
         return self._bits
 
     def outstanding(self) -> IndexColumns:
-        """The rows that are still leased."""
+        """Return the rows that are still leased."""
         if self.is_whole or len(self.bits) == len(self.indexes):
             return self.indexes
         return self.indexes.take(self.bits.contains(self.indexes.positions))
 
 
 class LeaseTable:
-    """All leases, found by id and by expiry; ``bits`` is the union of what they hold."""
+    """All leases, by id and by expiry; ``bits`` is the union of their positions."""
 
     __slots__ = (
         "_bits",
@@ -95,34 +95,37 @@ class LeaseTable:
 
     def __init__(self, limits: TrackerLimits) -> None:
         self._limits = limits
-        # Made when a lease expires: most trackers are idle.
+        # Created when the first lease expires: most trackers are idle.
         self._ended: EndedLeases | None = None
         self._leases: dict[int, list[Lease]] = {}
         self._expiries: OrderedMap[tuple[int, int], Lease] = OrderedMap()
         self._last_id = 0
         self._last_part = 0
-        # A lease loses what was dropped when somebody looks at it, and all of them once that is worth the look.
+        # Dropped positions are removed from a lease when it is read, and from all leases when enough were dropped.
         self._dropped_through = BEFORE_ALL
         self._dropped_count = 0
         self._parts_bytes = 0
         self._bits = PositionBitmap()
-        # Leases, by part, that the union does not hold yet: most end before somebody asks for it.
+        # Leases, by part, that are not yet in the union: most end before it is needed.
         self._unlisted: dict[int, Lease] | None = None
         self._unlisted_count = 0
 
     @property
     def ended(self) -> EndedLeases:
-        """What leases held when they expired."""
+        """Positions that leases held when they expired."""
         return _NOTHING_ENDED if self._ended is None else self._ended
 
     @property
     def nbytes(self) -> int:
-        """Memory that all leases hold, about. O(1)."""
+        """Approximate memory of all leases, in bytes.
+
+        O(1), plus adding the leases granted since the last read of ``bits``.
+        """
         return self._parts_bytes + self.bits.estimated_nbytes + self.ended.nbytes
 
     @property
     def listed_nbytes(self) -> int:
-        """The same without a look at what was leased since the last one."""
+        """Like ``nbytes``, but without the bits of leases that are not yet in the union. O(1)."""
         return self._parts_bytes + self._bits.estimated_nbytes + self.ended.nbytes
 
     def __len__(self) -> int:
@@ -130,28 +133,28 @@ class LeaseTable:
 
     @property
     def leased_count(self) -> int:
-        """Positions leased. O(1)."""
+        """Positions leased now. O(1)."""
         return len(self._bits) + self._unlisted_count
 
     @property
     def defers(self) -> bool:
-        """Whether some lease has no bits yet."""
+        """True if some lease has no bits yet."""
         return any(lease.is_whole for lease in self._expiries.values())
 
     @property
     def bits(self) -> PositionBitmap:
-        """The positions leased, this table's own. O(1) but for what was leased since the last look."""
+        """Leased positions; owned by this table. O(1), plus adding the leases granted since the last read."""
         if self._unlisted:
             self._bits.add(PositionColumns.concat([lease.indexes.positions for lease in self._unlisted.values()]))
             self._unlisted, self._unlisted_count = None, 0
         return self._bits
 
     def number_after(self, last_id: int) -> None:
-        """Take all ids up to this one as given out, by whoever kept this table before."""
+        """Treat all ids up to ``last_id`` as issued, by an earlier table of this tracker."""
         self._last_id = max(self._last_id, last_id)
 
     def grant(self, indexes: IndexColumns, expires_at_ms: int) -> int:
-        """Lease rows that are not leased; returns the lease's id, ever higher."""
+        """Lease rows that are not leased; return the id of the lease, higher than all before."""
         self.ended.forget(indexes.positions)
         self._last_id += 1
         self._begin(self._last_id, indexes, expires_at_ms)
@@ -169,7 +172,10 @@ class LeaseTable:
         self._unlisted_count += len(indexes)
 
     def end_whole(self, lease_id: int, positions: PositionColumns) -> bool:
-        """End a lease if these are its positions, as they were handed out. False: it is otherwise, nothing changed."""
+        """End a lease if ``positions`` are its positions, in the order of the hand-out.
+
+        Returns: False if they are not; then nothing has changed.
+        """
         parts = self._leases.get(lease_id, ())
         if len(parts) != 1 or not parts[0].is_whole:
             return False
@@ -191,19 +197,19 @@ class LeaseTable:
         self._end(lease)
 
     def divide(self, lease_id: int, parts: Sequence[IndexColumns]) -> list[int]:
-        """Make a lease that was just granted several, one for each part of its rows; returns their ids."""
+        """Split a lease that was just granted into one for each part of its rows; return their ids."""
         (lease,) = self._leases[lease_id]
         self._end_untouched(lease)
         self._begin(lease_id, parts[0], lease.expires_at_ms)
         return [lease_id, *(self.grant(part, lease.expires_at_ms) for part in parts[1:])]
 
     def require_issued(self, lease_id: int) -> None:
-        """Raise InvalidInput for an id that was never given out."""
+        """Raise InvalidInput for an id that was never issued."""
         if not 1 <= lease_id <= self._last_id:
             raise InvalidInput("lease_id", lease_id, "give the lease id of a poll's answer")
 
     def held_by(self, lease_id: int, positions: PositionColumns) -> BoolArray:
-        """For each position, whether it is outstanding under this lease; an ended lease holds nothing."""
+        """Return a mask of the positions that are outstanding under this lease; an ended lease holds none."""
         held = np.zeros(len(positions), np.bool_)
         for lease in self._leases.get(lease_id, ()):
             lease.bits.remove_through(self._dropped_through)
@@ -221,12 +227,12 @@ class LeaseTable:
         return held & ~positions.repeats(), leased & ~held, ~held & ~leased
 
     def of(self, lease_id: int) -> IndexColumns:
-        """The rows outstanding under a lease; none if it has ended."""
+        """Return the rows outstanding under a lease; none if it has ended."""
         self._trim_all()
         return IndexColumns.concat([lease.outstanding() for lease in self._leases.get(lease_id, ())])
 
     def release(self, lease_id: int, positions: PositionColumns) -> IndexColumns:
-        """End the lease of positions that it holds; returns their rows."""
+        """End the lease of positions that it holds; return their rows."""
         chosen = PositionBitmap.of(positions)
         released = []
         for lease in list(self._leases[lease_id]):
@@ -245,17 +251,17 @@ class LeaseTable:
         self._begin(lease_id, rows, expires_at_ms)
 
     def holder(self, position: Position) -> Lease | None:
-        """The lease that holds a position, or None. O(leases)."""
+        """Return the lease that holds a position, or None. O(leases)."""
         if not self.bits.has(position):
             return None
         return next(lease for parts in self._leases.values() for lease in parts if lease.bits.has(position))
 
     def next_expiry_ms(self) -> int | None:
-        """When the first lease ends, or None. O(1)."""
+        """Return the elapsed time at which the first lease ends, or None. O(1)."""
         return self._expiries.first()[0][0] if self._expiries else None
 
     def expire(self, elapsed_ms: int) -> list[IndexColumns]:
-        """End every lease whose time is up by then; returns what was outstanding."""
+        """End every lease that has expired by ``elapsed_ms``; return the rows that were outstanding."""
         returned = []
         while self._expiries and self._expiries.first()[0][0] <= elapsed_ms:
             lease = self._expiries.first()[1]
@@ -274,13 +280,13 @@ class LeaseTable:
         self._ended.remember(lease_id, positions, ended_ms)
 
     def release_all(self) -> list[IndexColumns]:
-        """End every lease; returns what was outstanding."""
+        """End every lease; return the rows that were outstanding."""
         returned = self.outstanding()
         self.clear()
         return returned
 
     def drop_through(self, position: Position) -> None:
-        """Forget leased positions at or below a position: they are never leased again. Amortised O(positions)."""
+        """Forget leased positions at or below ``position``; they are never leased again. Amortised O(positions)."""
         self.ended.forget_through(position)
         self._dropped_through = max(self._dropped_through, position)
         self._dropped_count += self.bits.remove_through(position)
@@ -297,12 +303,12 @@ class LeaseTable:
                 self._end(lease)
 
     def outstanding(self) -> list[IndexColumns]:
-        """The rows of every lease that are still leased."""
+        """Return the rows of every lease that are still leased."""
         self._trim_all()
         return [lease.outstanding() for parts in self._leases.values() for lease in parts]
 
     def clear(self) -> None:
-        """Forget all leases, those that have ended too; ids go on rising."""
+        """Forget all leases, including ended ones; ids continue to rise."""
         self._ended = None
         self._leases.clear()
         self._expiries.clear()
@@ -346,7 +352,7 @@ class LeaseTable:
         lease.bits.check()
         if lease.lease_id != lease_id or not 1 <= lease.part <= self._last_part:
             raise InvariantViolation(f"a part of lease {lease.lease_id} is filed under {lease_id}")
-        if not lease.bits and not self._dropped_count:  # somebody looked at it, and it waits for all to be trimmed
+        if not lease.bits and not self._dropped_count:  # an empty lease is removed when all leases are trimmed
             raise InvariantViolation(f"lease {lease_id} holds nothing")
         if len(lease.outstanding()) != len(lease.bits):
             raise InvariantViolation(f"lease {lease_id} has bits without rows")

@@ -1,7 +1,7 @@
-"""The life of buckets: sealing, loading, deleting, and what the results of those effects change.
+"""Life cycle of buckets: sealing, loading, deleting, and the changes that the results of those effects make.
 
 The order is always: new durable object, commit in the catalogue, switch, delete the old (design: invariant 6). A failed
-step leaves the state before it, fully usable, and a wake-up to try again.
+step leaves the state before it, fully usable, and a wake-up for the retry.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from delayed_tracker.core.values.verb_results import BucketState
 
 
 class BucketLifecycle:
-    """Effects asked for, in flight, and to be tried again; one for each tracker."""
+    """Effects of one tracker: requested, in flight, and to be tried again."""
 
     __slots__ = (
         "_deletes",
@@ -42,34 +42,34 @@ class BucketLifecycle:
     def __init__(self, state: TrackerState, load_share: LoadShare) -> None:
         self._state = state
         self.load_share = load_share
-        """Its part of the rows that all trackers may hold."""
+        """This tracker's share of the rows that all trackers may hold."""
         self._effects: list[Effect] = []
         self._next_effect_id = 1
         self._stores: dict[int, Home] = {}
         self._loads: dict[int, tuple[LoadSegments, Home]] = {}
         self._loading_count = 0
         self._deletes: dict[int, tuple[int, ...]] = {}
-        # (moment, number) -> the home to store again, or the bucket ids to delete again
+        # (moment, number) -> the bucket to store again, or the bucket ids to delete again
         self._retries: OrderedMap[tuple[int, int], Home | tuple[int, ...]] = OrderedMap()
         self.replay_required = False
-        """Positions were lost with their snapshot since this was last set to False."""
+        """True if positions were lost with their snapshot since this was last set to False."""
 
     def take_effects(self) -> list[Effect]:
-        """Effects asked for since the last call, in order; the caller performs them."""
+        """Return the effects requested since the last call, in order; the caller performs them."""
         effects, self._effects = self._effects, []
         return effects
 
     def new_effect_id(self) -> int:
-        """An id that no effect and no retry had."""
+        """Return an id that no effect and no retry has had."""
         self._next_effect_id += 1
         return self._next_effect_id - 1
 
     def emit(self, effect: Effect) -> None:
-        """Ask for an effect."""
+        """Add an effect to those that :meth:`take_effects` returns."""
         self._effects.append(effect)
 
     def settle_bits(self) -> None:
-        """Clear the bits that wait for it, and retire the homes that this has drained."""
+        """Clear the bits that wait for it, and retire the buckets that are then empty."""
         state = self._state
         state.settle_bits()
         if state.drained:
@@ -85,7 +85,7 @@ class BucketLifecycle:
     # -- sealing -----------------------------------------------------------------------------------------------------
 
     def seal(self, home: Home) -> None:
-        """Freeze an open home that is not empty and put an empty one in its place. O(runs) for the caller."""
+        """Freeze an open bucket that is not empty and put an empty one in its place. O(runs)."""
         state = self._state
         frozen = self._ask_to_store(home)
         if home is state.mutable:
@@ -99,7 +99,7 @@ class BucketLifecycle:
         state.account(home)
 
     def _ask_to_store(self, home: Home) -> FrozenIndexes:
-        """Freeze what a home in memory holds now, and ask for it to be stored."""
+        """Freeze the content of a bucket in memory, and request that it is stored."""
         state = self._state
         frozen = state.freeze(home)
         effect = StoreSnapshot(self.new_effect_id(), state.epoch, frozen, state.next_seal_number())
@@ -110,7 +110,7 @@ class BucketLifecycle:
     def snapshot_stored(
         self, effect_id: int, bucket_id: int, sealed: SealedIndexes, snapshot_bytes: int, now: Instant
     ) -> bool:
-        """Switch a home from its copies in memory to its snapshot."""
+        """Switch a bucket from its copies in memory to its snapshot."""
         home = self._stores.pop(effect_id, None)
         if home is None:
             return False
@@ -119,18 +119,18 @@ class BucketLifecycle:
         state = self._state
         state.forget_copies(home)
         snapshot = SnapshotSegments(bucket_id, PackedBounds(sealed.bounds), snapshot_bytes)
-        # What is nearly due is at hand: keep it instead of reading it back, as far as there is room.
+        # Keep rows that are nearly due in memory instead of reading them back, as far as there is room.
         if room := self.load_share.room(snapshot.bounds.earliest_ms(0)):
             snapshot.next_segment = self._near_segments(snapshot, 0, now, rows_max=room)
         state.enter_snapshot(home, snapshot, sealed.ledger_bytes)
         near = sealed.indexes.take(slice(0, int(sealed.bounds.starts[snapshot.next_segment])))
-        # As a rule nothing was consumed while it was stored; looking up a million rows would hold up every add for 50 ms.
+        # Usually nothing was consumed in the meantime. A search for a million rows would delay every add by 50 ms.
         self._put_loaded(home, near.copy() if len(home.bits) == len(sealed.indexes) else _live_rows(home, near))
         self.retire_if_drained(home)
         return True
 
     def snapshot_failed(self, effect_id: int, now: Instant) -> bool:
-        """Keep the home in memory and try again later, with what is left of it then."""
+        """Keep the bucket in memory and retry later, with the content that is left then."""
         home = self._stores.pop(effect_id, None)
         if home is None:
             return False
@@ -143,7 +143,7 @@ class BucketLifecycle:
 
     @property
     def fallback_count(self) -> int:
-        """Positions that stay in memory because their snapshot could not be stored. O(seals that are not stored yet)."""
+        """Positions in memory because their snapshot could not be stored. O(seals that are not stored yet)."""
         if not self._stores and not self._retries:
             return 0
         waiting = [what for what in self._retries.values() if isinstance(what, Home)]
@@ -153,11 +153,11 @@ class BucketLifecycle:
         self._retries[now.elapsed_ms + self._state.limits.retry_backoff_ms, self.new_effect_id()] = what
 
     def is_retry_due(self, now: Instant) -> bool:
-        """Whether :meth:`retry_due` has a store or a deletion to ask for again."""
+        """Return True if :meth:`retry_due` has a store or a deletion to request again."""
         return bool(self._retries) and self._retries.first()[0][0] <= now.elapsed_ms
 
     def retry_due(self, now: Instant) -> None:
-        """Ask again for every failed store and deletion whose waiting time is over; :meth:`prefetch` does for loads."""
+        """Request again every failed store and deletion whose back-off is over; :meth:`prefetch` retries loads."""
         state = self._state
         while self._retries and self._retries.first()[0][0] <= now.elapsed_ms:
             _, what = self._retries.pop_first()
@@ -169,9 +169,9 @@ class BucketLifecycle:
     # -- loading -----------------------------------------------------------------------------------------------------
 
     def _near_segments(self, snapshot: SnapshotSegments, first: int, now: Instant, *, rows_max: int) -> int:
-        """One past the last segment worth loading together with ``first`` (or ``first``, if that is not near).
+        """Return one past the last segment to load together with ``first``, or ``first`` if that is not near.
 
-        They have about ``rows_max`` rows at most, at least one segment.
+        The segments have about ``rows_max`` rows at most, but there is at least one segment.
         """
         limits = self._state.limits
         horizon_ms = limits.cutoff_ms(now.wall_ms) + limits.prefetch_window_ms
@@ -184,7 +184,10 @@ class BucketLifecycle:
         return first + min(max(near_count, worth_count), max(1, fitting_count), len(rows))
 
     def prefetch(self, now: Instant) -> None:
-        """Ask for every segment that is nearly due while there is room for its rows, else for one if it is due."""
+        """Request every segment that is nearly due while there is room for its rows.
+
+        Without room, request one segment if it is due.
+        """
         state, limits, share = self._state, self._state.limits, self.load_share
         if share.place is not None:
             share.stop_waiting()
@@ -214,15 +217,15 @@ class BucketLifecycle:
             self.note_loaded()
 
     def note_loaded(self) -> None:
-        """Tell the budget how many rows of snapshots are in memory or asked for. O(1)."""
+        """Update the budget's count of rows of snapshots that are in memory or requested. O(1)."""
         count = self._state.heap.stored_count + self._loading_count
         if count != self.load_share.held_count:
             self.load_share.hold(count)
 
     def _comes_sooner(self, min_ms: int) -> bool:
-        """Whether a row in memory, or one that is being loaded, is handed out before one with this deadline.
+        """Return True if a row in memory or in a load in flight is handed out before a row with this deadline.
 
-        The head of the heap leaves a wake-up for the rest, and so does a load under way.
+        The head of the heap leaves a wake-up for the rest, and so does a load in flight.
         """
         head_ms = self._state.heap.head_ms
         if head_ms is not None and head_ms <= min_ms:
@@ -233,7 +236,10 @@ class BucketLifecycle:
         )
 
     def _next_load_ms(self, min_ms: int) -> int | None:
-        """When the idle segment with this first deadline is to be loaded; None: when polls have made room."""
+        """Return the wall-clock time to load the idle segment with this first deadline.
+
+        None if the load starts when polls have made room.
+        """
         limits = self._state.limits
         due_ms = limits.due_from_ms(min_ms)
         if self.load_share.place is None:
@@ -241,10 +247,10 @@ class BucketLifecycle:
         return None if self._comes_sooner(min_ms) else due_ms
 
     def settling_may_make_room(self) -> bool:
-        """Whether some tracker waits for room that a bucket takes here which the bits to be cleared may drain.
+        """Return True if clearing bits may free room that another tracker waits for.
 
-        Its copies and its load in flight count until it is known to be drained. O(1) as long as nobody waits, else
-        O(runs + loads).
+        The copies and the load in flight of a bucket count until its bits are cleared and it is known to be empty. O(1)
+        if no tracker waits, else O(runs + loads).
         """
         state = self._state
         if not self.load_share.is_room_missing:
@@ -258,7 +264,7 @@ class BucketLifecycle:
         return any(home.snapshot is not None and len(home.bits) <= gone_count for home in chain(holding, loading))
 
     def next_wakeup(self) -> Wakeup:
-        """The next prefetch, which deadlines decide, and the next retry."""
+        """Return the times of the next prefetch, on the wall clock, and of the next retry, in elapsed time."""
         wanted = self._state.segments.first_idle()
         retry_ms = self._retries.first()[0][0] if self._retries else None
         return Wakeup(
@@ -274,7 +280,7 @@ class BucketLifecycle:
         return snapshot
 
     def segments_loaded(self, effect_id: int, indexes: IndexColumns, now: Instant) -> bool:
-        """Put loaded rows on the heap; rows that contradict the segment bounds are a lost snapshot."""
+        """Put loaded rows on the heap. Rows that contradict the segment bounds mean a lost snapshot."""
         if effect_id not in self._loads:
             return False
         load, home = self._loads[effect_id]
@@ -294,19 +300,20 @@ class BucketLifecycle:
         self._put_loaded(home, _live_rows(home, indexes))
         self._state.segments.update(home)
         if snapshot.is_foreign and snapshot.next_min_ms is None:
-            # O(copies): a millisecond for a bucket of 50,000, once, and not for our own, whose bitmaps are the segments'.
+            # O(copies): a millisecond for a bucket of 50,000, once. Snapshots that are not foreign have the bits of
+            # their segments.
             self.settle_bits()
             self.drop_unless(home, self._state.reachable_in_memory(home))
             self.retire_if_drained(home)
         return True
 
     def _put_loaded(self, home: Home, rows: IndexColumns) -> None:
-        """Put rows that count, with memory of their own, on the heap."""
+        """Put live rows on the heap; they must not share memory with other rows."""
         if len(rows):
             self._state.heap.new_run(home.key, rows if rows.ascend() else rows.sorted(), is_stored=True)
 
     def segment_load_failed(self, effect_id: int, now: Instant, *, lost: bool) -> bool:
-        """Try again later, or give up what is only in a lost snapshot."""
+        """Retry later, or give up the rows that are only in a lost snapshot."""
         if effect_id not in self._loads:
             return False
         load, home = self._loads.pop(effect_id)
@@ -321,13 +328,13 @@ class BucketLifecycle:
         return True
 
     def forget_load_of(self, home: Home) -> None:
-        """Ignore the load that a home waits for, if there is one."""
+        """Ignore the load that a bucket waits for, if there is one."""
         if home.snapshot is not None and home.snapshot.load_effect_id is not None:
             load, _ = self._loads.pop(home.snapshot.load_effect_id)
             self._forget_load(load, home)
 
     def give_up_snapshot(self, home: Home) -> None:
-        """A snapshot is lost: the bits of what is not in memory go, so that a replay can bring them again."""
+        """Clear the bits of rows that are only in a lost snapshot, so that a replay can add them again."""
         state = self._state
         self.forget_load_of(home)
         self.settle_bits()
@@ -340,7 +347,7 @@ class BucketLifecycle:
         self.retire_if_drained(home)
 
     def drop_unless(self, home: Home, reachable: PositionBitmap) -> None:
-        """Drop the bits that nothing reaches, count them, and ask for a replay; nothing happens if there are none."""
+        """Drop and count the bits that are not in ``reachable``, and request a replay; do nothing if there are none."""
         unreachable = home.bits.copy()
         unreachable.subtract(reachable)
         if not unreachable:
@@ -354,9 +361,9 @@ class BucketLifecycle:
     # -- deleting ----------------------------------------------------------------------------------------------------
 
     def retire_if_drained(self, home: Home) -> None:
-        """Forget a sealed home without bits, and ask for its snapshot to be deleted; one being stored waits.
+        """Forget a sealed bucket without bits, and request the deletion of its snapshot; one being stored waits.
 
-        To be called for every home that has lost bits.
+        Call it for every bucket that has lost bits.
         """
         if home.key in self._state.members.homes:
             self._state.account(home)
@@ -373,7 +380,7 @@ class BucketLifecycle:
         self._state.remove_home(home)
 
     def _load_no_more(self, home: Home) -> None:
-        """Drop what a drained home holds in memory or is about to load: its snapshot stays only to be read by a merge."""
+        """Drop the rows and the load of an empty bucket: its snapshot stays only because a merge reads it."""
         assert home.snapshot is not None
         self.forget_load_of(home)
         self._state.forget_copies(home)
@@ -381,17 +388,20 @@ class BucketLifecycle:
         self._state.segments.update(home)
 
     def delete(self, bucket_ids: tuple[int, ...]) -> None:
-        """Ask for snapshots to be removed from the catalogue and the storage; with none, only for the epoch's fence."""
+        """Request that snapshots are removed from the catalogue and the storage.
+
+        Without ids the effect only fences older epochs.
+        """
         effect = DeleteSnapshots(self.new_effect_id(), self._state.epoch, bucket_ids)
         self._deletes[effect.effect_id] = bucket_ids
         self._effects.append(effect)
 
     def snapshots_deleted(self, effect_id: int) -> bool:
-        """Forget a deletion that has happened."""
+        """Forget a deletion that has succeeded."""
         return self._deletes.pop(effect_id, None) is not None
 
     def delete_failed(self, effect_id: int, now: Instant) -> bool:
-        """Ask again later."""
+        """Request the deletion again later."""
         bucket_ids = self._deletes.pop(effect_id, None)
         if bucket_ids is None:
             return False
@@ -400,15 +410,17 @@ class BucketLifecycle:
         return True
 
     def undeleted(self) -> frozenset[int]:
-        """Buckets that are being deleted, or wait for the next try."""
+        """Return the ids of buckets whose deletion is in flight or waits for a retry."""
         waiting = [what for what in self._retries.values() if isinstance(what, tuple)]
         return frozenset(bucket_id for ids in (*self._deletes.values(), *waiting) for bucket_id in ids)
 
     def forget_all(self, unwanted: Sequence[int] = ()) -> None:
-        """A barrier has passed: results of effects asked for before it are ignored, snapshots of before it deleted.
+        """Forget all effects and request the deletion of all snapshots; for a clear or an adopt.
+
+        Results of effects requested earlier are ignored.
 
         Args:
-            unwanted: bucket ids to be deleted as well, in the same step.
+            unwanted: ids of other buckets to delete in the same step.
         """
         bucket_ids = {
             home.snapshot.bucket_id for home in self._state.members.homes.values() if home.snapshot is not None
@@ -423,7 +435,7 @@ class BucketLifecycle:
         self.delete(tuple(sorted(bucket_ids)))
 
     def check(self) -> None:
-        """Raise InvariantViolation unless every home that is not at rest has an effect in flight or a retry."""
+        """Raise InvariantViolation unless every bucket in transition has an effect in flight or a retry."""
         retrying = [what for what in self._retries.values() if isinstance(what, Home)]
         for home in self._state.members.homes.values():
             waits = [stored is home for stored in self._stores.values()].count(True)
@@ -452,10 +464,13 @@ class BucketLifecycle:
         self._state.segments.check(self._state.members.homes)
 
     def waiting_moments(self) -> list[int]:
-        """When each failed effect is to be tried again, found without the order that wakes it. For verification."""
+        """Return the retry times of failed effects, read from the entries and not from the order that wakes them.
+
+        For verification.
+        """
         return [*(moment for moment, _ in self._retries), *self._state.segments.waiting_moments()]
 
 
 def _live_rows(home: Home, indexes: IndexColumns) -> IndexColumns:
-    """A copy of the rows whose positions the home still has."""
+    """Return a copy of the rows whose positions the bucket still has."""
     return indexes.take(home.bits.contains(indexes.positions))

@@ -1,11 +1,12 @@
-"""Merging: which sealed buckets become one, and the switch once their merged snapshot is durable.
+"""Merging: chooses the sealed buckets that become one, and switches to the merged snapshot when it is durable.
 
-Delivery goes on meanwhile: the sources keep their bits, their copies and their loads until the merged snapshot has taken
-their place in the catalogue. Then one home takes over everything they still track; what they had loaded stays loaded.
+Delivery continues during a merge: the sources keep their bits, their copies and their loads until the merged snapshot
+has replaced them in the catalogue. Then one bucket takes over all their tracked positions; rows that are loaded stay
+loaded.
 
-Source: PIP-195 "Merge delayed message index buckets"; Pulsar's ``asyncMergeBucketSnapshot``. It differs in merging whole
-snapshots instead of the segments that are not loaded yet (apache/pulsar #26251 lost the others), and in deleting the
-sources only after the merged snapshot is durable and catalogued (#26239).
+Source: PIP-195 "Merge delayed message index buckets"; Pulsar's ``asyncMergeBucketSnapshot``. There are two differences.
+It merges whole snapshots and not only the segments that are not loaded yet (apache/pulsar #26251 lost the others). It
+deletes the sources only after the merged snapshot is durable and in the catalogue (#26239).
 """
 
 from collections.abc import Sequence
@@ -32,7 +33,7 @@ _NONE: Final[frozenset[tuple[int, ...]]] = (
 
 
 class BucketMerger:
-    """At most one merge at a time for each tracker."""
+    """Merges of one tracker, at most one at a time."""
 
     __slots__ = ("_barren_at", "_effect_id", "_lifecycle", "_retry_at_ms", "_sources", "_state", "_too_large")
 
@@ -43,22 +44,22 @@ class BucketMerger:
         self._sources: Sequence[Home] = ()
         self._retry_at_ms: int | None = None
         self._barren_at: int | None = None
-        """With the stored buckets of this moment no group could be merged: no need to look again before one comes or goes."""
+        """Value of ``sealed_changes`` when no group could be merged; until it changes, none is searched for."""
         self._too_large: frozenset[tuple[int, ...]] = _NONE
         """Groups, by bucket ids, whose merged metadata would exceed an entry."""
 
     def next_retry_ms(self) -> int | None:
-        """When a merge that failed is tried again, in elapsed time, or None."""
+        """Return the elapsed time at which a failed merge is tried again, or None."""
         return self._retry_at_ms
 
     @property
     def backlog(self) -> int:
-        """How many sealed buckets there are above the limit. O(1)."""
+        """Sealed buckets above the limit. O(1)."""
         limit = self._state.limits.max_num_buckets
         return 0 if limit == -1 else max(0, self._state.sealed_count - limit)
 
     def is_wanted(self, now: Instant) -> bool:
-        """Whether :meth:`merge_if_needed` has to look for buckets to merge. O(1)."""
+        """Return True if :meth:`merge_if_needed` has to search for buckets to merge. O(1)."""
         state = self._state
         if self._effect_id is not None or state.limits.max_num_buckets == -1:
             return False
@@ -70,7 +71,10 @@ class BucketMerger:
         return self._retry_at_ms is None or now.elapsed_ms >= self._retry_at_ms
 
     def merge_if_needed(self, now: Instant) -> None:
-        """Ask for a merge if there are more sealed buckets than allowed and none is under way. O(1) if not."""
+        """Request a merge if there are more sealed buckets than allowed and none is in flight.
+
+        O(1) if there is nothing to do.
+        """
         if not self.is_wanted(now):
             return
         self._retry_at_ms = None
@@ -87,7 +91,7 @@ class BucketMerger:
             if home.state is BucketState.SEALED and not home.snapshot_lost
         ]
         sealed.sort(key=lambda home: (*_range(home), home.key))
-        # Groups of which a bucket has gone never come again.
+        # A group is obsolete when one of its buckets is gone.
         ids = set(_bucket_ids(sealed))
         self._too_large = frozenset(group for group in self._too_large if ids.issuperset(group))
         found = group_to_merge(
@@ -129,11 +133,11 @@ class BucketMerger:
     def merged(
         self, effect_id: int, bucket_id: int, bounds: SegmentBounds, *, snapshot_bytes: int, stored: PositionBitmap
     ) -> bool:
-        """Switch from the sources to the merged snapshot, and ask for the sources' deletion.
+        """Switch from the sources to the merged snapshot, and request the deletion of the sources.
 
         Args:
-            effect_id: of the merge; another is ignored.
-            bucket_id: the merged snapshot's.
+            effect_id: id of the merge; a result with another id is ignored.
+            bucket_id: id of the merged snapshot.
             bounds: its segments, at least one.
             snapshot_bytes: its size.
             stored: the positions in it.
@@ -151,7 +155,7 @@ class BucketMerger:
             self._lifecycle.forget_load_of(source)
             bits.update(source.bits)
             reachable.update(state.reachable_in_memory(source))
-            # A dead copy of one source would count under another's bit of the same position.
+            # A removed copy of one source would count again under the bit of another source for the same position.
             state.drop_dead_copies(source)
             runs += state.heap.of_home(source.key)
             state.unlist_home(source)
@@ -169,7 +173,10 @@ class BucketMerger:
     def failed(
         self, effect_id: int, now: Instant, *, lost_bucket_ids: Sequence[int] = (), too_large: bool = False
     ) -> bool:
-        """Leave everything as it was, and try again later: without what is lost, with another group if it was too large."""
+        """Leave everything as it was, and retry later.
+
+        The retry leaves out lost snapshots; if the merged snapshot was too large, another group is merged.
+        """
         if effect_id != self._effect_id:
             return False
         sources = self._end()
@@ -186,17 +193,17 @@ class BucketMerger:
         return True
 
     def forget(self) -> None:
-        """A barrier has passed: the result of a merge under way is ignored."""
+        """Forget the merge in flight, so that its result is ignored; for a clear or an adopt."""
         self._end()
         self._retry_at_ms = None
         self._barren_at = None
         self._too_large = _NONE
 
     def check(self, *, planning: bool) -> None:
-        """Raise InvariantViolation unless exactly the sources of the merge under way are marked.
+        """Raise InvariantViolation unless exactly the sources of the merge in flight are marked.
 
         Args:
-            planning: whether merges are still begun; then too many buckets must have one coming.
+            planning: True if merges are still started; then too many buckets must lead to a merge.
         """
         marked = [home for home in self._state.members.homes.values() if home.merging]
         if {home.key for home in marked} != {home.key for home in self._sources}:
@@ -221,7 +228,7 @@ def _bucket_ids(homes: Sequence[Home]) -> tuple[int, ...]:
 
 
 def _loaded(sources: Sequence[Home], bounds: SegmentBounds) -> int:
-    """How many leading segments of the merged snapshot lie wholly before everything that is not in memory."""
+    """Return the number of leading segments of the merged snapshot that end before the first deadline not in memory."""
     unloaded = [home.snapshot.next_min_ms for home in sources if home.snapshot is not None]
     first_ms = min((min_ms for min_ms in unloaded if min_ms is not None), default=None)
     if first_ms is None:

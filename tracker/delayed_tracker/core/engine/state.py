@@ -1,6 +1,6 @@
-"""The state that verbs and effect results share: bits, copies, leases and counters, and the moves between them.
+"""State shared by verbs and effect results: bits, copies, leases and counters, and the moves between them.
 
-Every method keeps the invariants of design 3.3 that concern it; which move happens when is decided by its callers.
+Every method keeps the invariants of design 3.3 that concern it. The callers decide when each move happens.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _SETTLE_BLOCK = 64
 
 
 class TrackerState:
-    """Plain state with one owner."""
+    """State of one tracker; one owner, not thread-safe."""
 
     __slots__ = (
         "_checked_head",
@@ -55,9 +55,9 @@ class TrackerState:
     def __init__(self, limits: TrackerLimits, *, epoch: int, mark_delete: Position) -> None:
         self.limits = limits
         self.sealed_changes = 0
-        """How often a stored bucket has come or gone: as many are not the same ones."""
+        """Number of times that a stored bucket has come or gone: an equal count of buckets can be other buckets."""
         self.last_seal_number = 0
-        """The last number that a bucket's content took when it was frozen. It never goes back, not by a clear either."""
+        """Seal number of the last freeze. It never goes back, not even after a clear."""
         self.epoch = epoch
         self.mark_delete = mark_delete
         self.counters = Counters()
@@ -71,7 +71,7 @@ class TrackerState:
         """Start with no position, no copy and no lease; counters, epoch and mark-delete stay."""
         self.members = Membership()
         self.heap = RunHeap()
-        # Positions that were taken out of `ready` rows or ended leases while their bits wait to be cleared together.
+        # Positions taken out of `ready` rows or ended leases. Their bits are cleared together, later.
         self._gone: tuple[PositionColumns, ...] = ()
         self._checked_head: tuple[int, int] | None = None
         self.drained: tuple[Home, ...] = ()
@@ -88,14 +88,17 @@ class TrackerState:
         self.sealing_count = 0
 
     def next_seal_number(self) -> int:
-        """Take the number of content that is frozen at this moment: higher than that of everything frozen before."""
+        """Return a seal number for content that is frozen now: higher than that of everything frozen before."""
         self.last_seal_number += 1
         return self.last_seal_number
 
     # -- what counts -------------------------------------------------------------------------------------------------
 
     def is_live(self, home: Home, indexes: IndexColumns) -> BoolArray:
-        """For each copy of a home, whether it counts: its bit is set, it is not leased, and its deadline is the last."""
+        """Return a mask of the copies of a bucket that count.
+
+        A copy counts if its bit is set, it is not leased, and its deadline is the last one given to its position.
+        """
         positions = indexes.positions
         live = home.bits.contains(positions)
         if self.leases.bits:
@@ -103,14 +106,15 @@ class TrackerState:
         return live if home.memory is None else without_old_dates(live, indexes, home.memory.redated or {})
 
     def is_live_in(self, run: Run, indexes: IndexColumns) -> BoolArray:
-        """The same for copies of a run."""
+        """Return a mask of the copies of a run that count."""
         return self.is_live(self.members.homes[run.home_key], indexes)
 
     def every_copy_is_live(self, *, taken_count: int = 0) -> bool:
-        """Whether certainly each copy that was not passed counts, apart from those taken and not leased yet. O(1).
+        """Return True if each copy that was not passed certainly counts, except those taken and not leased yet. O(1).
 
-        Each tracked position that is not leased has a copy or an unloaded row. If there are no more of these than such
-        positions, each has one, and nothing has to be looked up. Snapshots of others may lack rows until all are loaded.
+        Each tracked position that is not leased has a copy or an unloaded row. If there are no more copies and unloaded
+        rows than such positions, each position has exactly one and no search is needed. Foreign snapshots may lack rows
+        until all their segments are loaded.
         """
         if self.segments.has_foreign:
             return False
@@ -120,9 +124,11 @@ class TrackerState:
     # -- bits --------------------------------------------------------------------------------------------------------
 
     def drop(self, positions: PositionColumns) -> tuple[int, list[Home]]:
-        """Clear the bits of positions that are not leased, wherever they are; their copies stay behind, dead.
+        """Clear the bits of positions that are not leased, in any bucket.
 
-        Returns how many were set, and the homes that lost some.
+        Their copies stay in memory as removed copies.
+
+        Returns: the number of bits that were set, and the buckets that lost some.
         """
         dropped = 0
         homes: dict[int, Home] = {}
@@ -138,13 +144,16 @@ class TrackerState:
         return dropped, list(homes.values())
 
     def take_bits(self, positions: PositionColumns) -> tuple[int, list[Home]]:
-        """Clear the bits of positions whose copies were just consumed (hand-off, ack of a lease)."""
+        """Clear the bits of positions whose copies were just consumed (hand-off, ack of a lease).
+
+        Returns: the number of bits that were set, and the buckets that lost some.
+        """
         taken, homes = self.members.forget(positions)
         self.counters.tracked -= taken
         return taken, homes
 
     def forget_soon(self, positions: PositionColumns) -> None:
-        """Stop tracking positions whose copies were just consumed; :meth:`settle_bits` clears their bits."""
+        """Stop tracking positions whose copies were just consumed; :meth:`settle_bits` clears their bits later."""
         self._gone = (*self._gone, positions)
         self.counters.tracked -= len(positions)
 
@@ -155,19 +164,19 @@ class TrackerState:
 
     @property
     def is_settled(self) -> bool:
-        """Whether bits and runs are as the counters say: nothing is merged ahead, no bit waits to be cleared."""
+        """True if bits and runs agree with the counters: no rows are merged ahead, no bits wait to be cleared."""
         return self.heap.ready is None and not self._gone
 
     @property
     def defers(self) -> bool:
-        """Whether looking at everything would change how something is kept."""
+        """True if reading the whole state would first have to clear bits, put rows back or build bits of leases."""
         return not self.is_settled or self.leases.defers
 
     def settle_bits(self) -> None:
         """Clear the bits of consumed positions, put merged rows away, and note the sealed buckets that this drains.
 
-        Taking a thousand rows out of a hundred buckets clears ten bits in each: a step for every bucket, each time. So
-        they wait for each other until somebody looks at bits or runs.
+        A thousand rows taken out of a hundred buckets clear ten bits in each: a step for every bucket, each time. The
+        bits are therefore cleared together, when bits or runs are read.
         """
         self.heap.put_ready_away()
         self._checked_head = None
@@ -182,7 +191,10 @@ class TrackerState:
         self.drained += tuple(home for home in homes if not home.bits and not home.is_open)
 
     def trim(self, position: Position) -> tuple[int, list[Home]]:
-        """Clear every bit at or below a position, leased or not. O(homes + ledgers)."""
+        """Clear every bit at or below ``position``, leased or not. O(buckets + ledgers).
+
+        Returns: the number of bits that were set, and the buckets that lost some.
+        """
         self.leases.drop_through(position)
         trimmed = 0
         homes = []
@@ -203,7 +215,7 @@ class TrackerState:
     # -- copies ------------------------------------------------------------------------------------------------------
 
     def put(self, home: Home, indexes: IndexColumns) -> None:
-        """Add untracked, distinct rows to an open home."""
+        """Add untracked, distinct rows to an open bucket."""
         if not len(indexes):
             return
         self.leases.ended.forget(indexes.positions)
@@ -212,7 +224,7 @@ class TrackerState:
         self._put_copies(home, indexes, int(indexes.ledger_id.max()), int(indexes.deliver_at_ms.min()))
 
     def put_above(self, home: Home, ledger_id: int, indexes: IndexColumns, min_deliver_at_ms: int) -> None:
-        """Add rows of one ledger, in ascending order, above all that is tracked of it."""
+        """Add rows of one ledger, in ascending order, above all tracked entries of that ledger."""
         self.leases.ended.forget(indexes.positions)
         self.members.add_above(home, ledger_id, indexes.entry_id)
         self._put_copies(home, indexes, ledger_id, min_deliver_at_ms)
@@ -225,13 +237,14 @@ class TrackerState:
         self.counters.tracked += len(indexes)
         memory.last_ledger_id = max(memory.last_ledger_id, last_ledger_id)
         if memory.open_run is None:
-            # Each hand-out that looked into the last one left a sorted run: adds and polls in turn would leave thousands.
+            # Each hand-out that read the last open run left a sorted run. Alternating adds and polls would leave
+            # thousands.
             self._merge_small_runs(home)
             memory.open_run = self.heap.new_run(home.key)
         self.heap.append(memory.open_run, indexes, min_deliver_at_ms)
 
     def give_back(self, indexes: IndexColumns) -> None:
-        """Make rows whose lease has ended deliverable again, under their home and their deadline."""
+        """Make rows whose lease has ended deliverable again, in their bucket and with their deadline."""
         returned: dict[int, list[IndexColumns]] = {}
         for home, rows in self.members.locate(indexes.positions):
             returned.setdefault(home.key, []).append(indexes.take(rows))
@@ -241,7 +254,7 @@ class TrackerState:
             self._merge_small_runs(home)
 
     def sort_run(self, run: Run) -> None:
-        """Make a run ready to be looked into; adds go to a new one from now on."""
+        """Sort a run so that it can be read; later adds go to a new run."""
         home = self.members.homes[run.home_key]
         if home.memory is not None and home.memory.open_run is run:
             home.memory.open_run = None
@@ -249,14 +262,14 @@ class TrackerState:
         run.suspect = False
 
     def _merge_small_runs(self, home: Home) -> None:
-        """Keep the sorted runs of a home geometric in size, so that their number stays logarithmic."""
+        """Keep the sizes of a bucket's sorted runs geometric, so that their number stays logarithmic."""
         open_run = home.memory.open_run if home.memory is not None else None
         ready = self.heap.ready
         busy = set() if ready is None else set(ready.runs)
         runs = [run for run in self.heap.of_home(home.key) if run is not open_run and run not in busy]
         runs.sort(key=len)
-        # Afterwards each run is more than twice as long as all shorter ones together. Looking further than the first one
-        # that is too long matters: a single copy that is not due would keep any number of equal runs apart.
+        # Afterwards each run is more than twice as long as all shorter ones together. The search goes on after the
+        # first run that is too long: otherwise a single copy that is not due would keep any number of equal runs apart.
         shorter = join_count = 0
         for number, run in enumerate(runs):
             if number and len(run) <= 2 * shorter:
@@ -269,7 +282,7 @@ class TrackerState:
         rows = IndexColumns.concat([chunk for run in runs for chunk in run.chunks()])
         for run in runs:
             self.heap.drop(run)
-        # Copies of leased positions are dropped as well: a lease that ends brings its own.
+        # Copies of leased positions are dropped as well: a lease that ends adds its own.
         rows = rows.take(self.is_live(home, rows)).sorted()
         if len(rows):
             self.heap.new_run(home.key, rows, is_stored=home.memory is None)
@@ -284,17 +297,17 @@ class TrackerState:
         memory.forget_dead()
 
     def drop_dead_copies(self, home: Home) -> None:
-        """Drop the copies of a home that do not count. O(its copies)."""
+        """Drop the copies of a bucket that do not count. O(its copies)."""
         for run in self.heap.of_home(home.key):
             if not all(self.is_live(home, chunk).all() for chunk in run.chunks()):
                 self._rebuild(home, [run])
 
     def forget_copies(self, home: Home) -> None:
-        """Drop every copy of a home from memory."""
+        """Drop every copy of a bucket from memory."""
         self.heap.drop_home(home.key)
 
     def reachable_in_memory(self, home: Home) -> PositionBitmap:
-        """Positions of a home that a live copy in memory or a lease holds."""
+        """Return the positions of a bucket that have a live copy in memory or a lease."""
         reachable = PositionBitmap()
         for run in self.heap.of_home(home.key):
             for chunk in run.chunks():
@@ -304,17 +317,18 @@ class TrackerState:
         return reachable
 
     def freeze(self, home: Home) -> FrozenIndexes:
-        """What sealing a home in memory needs, detached from what happens next until the result is reported.
+        """Return the content of a bucket in memory, for sealing; later changes do not affect it.
 
-        O(runs), and a look at every ledger number; 50,000 bitmaps would take 40 ms to copy.
+        It is valid until the result is reported. O(runs), and a read of every ledger number; 50,000 bitmaps would take
+        40 ms to copy.
         """
         assert home.memory is not None
         first, last = home.bits.first(), home.bits.last()
         assert first is not None
         assert last is not None
         chunks = [chunk for run in self.heap.of_home(home.key) for chunk in run.chunks()]
-        # Leased positions have no copy in a run, but the snapshot must hold whatever has a bit. Those of other homes go
-        # when it is sealed, away from the caller's path.
+        # Leased positions have no copy in a run, but the snapshot must contain every position with a bit. Rows of other
+        # buckets are removed when it is sealed, in another thread.
         if home.bits.intersection_count(self.leases.bits):
             chunks += self.leases.outstanding()
         return FrozenIndexes(
@@ -351,14 +365,14 @@ class TrackerState:
             look_at *= 2
 
     def insert_sealed(self, bits: PositionBitmap, snapshot: SnapshotSegments, first: Position, last: Position) -> Home:
-        """A new home for bits that no home has, whose copies lie in a snapshot. O(bitmaps)."""
+        """Create a bucket for bits that no other bucket has and whose copies are in a snapshot. O(bitmaps)."""
         home = Home(0, BucketState.SEALED, bits, memory=None, first=first, last=last)
         self.members.insert_sealed(home)
         self.enter_snapshot(home, snapshot)
         return home
 
     def enter_snapshot(self, home: Home, snapshot: SnapshotSegments, ledger_bytes: float | None = None) -> None:
-        """From now on a home's copies lie in a snapshot: account it, and queue what is not loaded.
+        """Record that the copies of a bucket are now in a snapshot: account for it, and queue what is not loaded.
 
         O(1) if the memory of its bitmaps was measured elsewhere, else O(bitmaps).
         """
@@ -374,7 +388,10 @@ class TrackerState:
         self.segments.update(home)
 
     def account(self, home: Home) -> None:
-        """Count the bits of a home, and their memory, as they are now: call after each change to one that is not open. O(1)."""
+        """Update the counts of a bucket's bits and of their memory. O(1).
+
+        Call it after each change to a bucket that is not open.
+        """
         if not home.is_open:
             unstored = 0 if home.memory is None else len(home.bits)
             self.sealing_count += unstored - home.sealing_count
@@ -384,13 +401,13 @@ class TrackerState:
             home.membership_bytes = now_bytes
 
     def remove_home(self, home: Home) -> None:
-        """Forget a home that has no bits left, with its copies."""
+        """Forget a bucket that has no bits left, with its copies."""
         assert not home.bits
         self.forget_copies(home)
         self.unlist_home(home)
 
     def unlist_home(self, home: Home) -> None:
-        """Forget a home; its bits and its copies have found another, or are none."""
+        """Forget a bucket whose bits and copies have moved to another bucket, or are gone."""
         self.segments.remove(home.key)
         self.members.remove_home(home)
         self.membership_bytes -= home.membership_bytes

@@ -1,5 +1,4 @@
-"""Holds what is tracked: a bit for each position, and the rows that are in memory.
+"""Holds the tracked positions: a bit for each, and the rows that are in memory.
 
-Takes positions and rows in any order, gives membership and rows in delivery order.
-Open ``membership.py`` first.
+Takes positions and rows in any order, returns membership and rows in delivery order. Open ``membership.py`` first.
 """

@@ -1,7 +1,7 @@
-"""Homes: where a tracked position's one bit lives. The mutable bucket, the late positions, and every sealed bucket.
+"""Buckets: each tracked position has its one bit in one of them (mutable, late, or sealed).
 
-A home begins in memory (its copies are runs), is frozen when it is sealed, and ends as a snapshot whose segments are
-loaded when they come near. The object, and so the bits, stay the same all along: sealing moves nothing.
+A bucket begins in memory (its copies are runs), is frozen when it is sealed, and ends as a snapshot whose segments are
+loaded when they are nearly due. The object and its bits stay the same: sealing moves nothing.
 """
 
 from dataclasses import dataclass, field
@@ -14,43 +14,43 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.core.values.verb_results import BucketState
 
 _SNAPSHOT_BYTES = 2_200
-"""A stored home with its range, its segment columns and its places in the queues, beyond segments and bits."""
+"""Memory of a stored bucket without bits and segments: its range, its segment columns and its entries in the queues."""
 
 
 @dataclass(slots=True)
 class MemoryCopies:
-    """What a home in memory knows about its copies beyond the bits.
+    """Copies of a bucket in memory that no longer agree with the bits.
 
-    A bit can be cleared while its copy stays in a run: a ghost. If the position is added again, the old copy must not
-    be handed out under the new bit, so such positions are listed with the deadline that counts.
+    A bit can be cleared while its copy stays in a run: a removed copy. If the position is added again, the old copy
+    must not be handed out under the new bit. Such positions are therefore listed with the deadline that counts.
     """
 
     open_run: Run | None = None
-    """The run that adds go to; None after it was sorted for a hand-out."""
+    """Run that adds go to; None after it was sorted for a hand-out."""
     ghosts: PositionBitmap | None = None
-    """Positions without a bit that still have a copy; None for none, which most trackers have always."""
+    """Positions without a bit that still have a copy; None if there are none, as in most trackers."""
     redated: dict[Position, int] | None = None
-    """Deadlines of positions that have an older copy; None for none."""
+    """Current deadlines of positions that also have an older copy; None if there are none."""
     dead_count: int = 0
-    """At most this many dead copies lie in the runs, so that copies are bounded by bits plus this."""
+    """Upper bound of the removed copies in the runs: there are at most as many copies as bits plus this."""
     last_ledger_id: int = -1
     """Highest ledger ever added."""
 
     def note_dead(self, positions: PositionColumns) -> None:
-        """Remember that these positions' copies stay behind without a bit."""
+        """Record that the copies of these positions stay in the runs without a bit."""
         if self.ghosts is None:
             self.ghosts = PositionBitmap()
         self.ghosts.add(positions)
         self.note_trimmed(len(positions))
 
     def note_trimmed(self, count: int) -> None:
-        """Count copies that stay behind and can never be added again (they are below mark-delete)."""
+        """Count removed copies whose positions can never be added again (they are below mark-delete)."""
         self.dead_count += count
         if self.open_run is not None:
             self.open_run.suspect = True
 
     def note_added(self, indexes: IndexColumns) -> None:
-        """Date positions anew that still have an older copy somewhere."""
+        """Record the new deadlines of positions that still have an older copy."""
         if not self.ghosts:
             return
         again = indexes.take(self.ghosts.contains(indexes.positions))
@@ -61,7 +61,7 @@ class MemoryCopies:
             self.redated[Position(ledger_id, entry_id)] = deliver_at_ms
 
     def forget_dead(self) -> None:
-        """All runs were rebuilt without dead copies."""
+        """Reset the records after all runs were rebuilt without removed copies."""
         self.ghosts = None
         self.redated = None
         self.dead_count = 0
@@ -69,7 +69,7 @@ class MemoryCopies:
 
 @dataclass(slots=True)
 class SnapshotSegments:
-    """The durable side of a sealed home: its segments and how far they are loaded."""
+    """Stored side of a sealed bucket: its segments, and how far they are loaded."""
 
     bucket_id: int
     bounds: PackedBounds
@@ -77,14 +77,14 @@ class SnapshotSegments:
     next_segment: int = 0
     """First segment that is neither loaded nor being loaded."""
     is_foreign: bool = False
-    """Its bitmaps were not ours to make: they may name positions that no segment has."""
+    """True if Pulsar wrote the snapshot: its bitmaps may contain positions that no segment has."""
     load_effect_id: int | None = None
     load_first: int = 0
     """First segment of the load in flight."""
 
     @property
     def nbytes(self) -> int:
-        """Memory of what is known about the segments. O(1)."""
+        """Memory of the data about the segments, in bytes. O(1)."""
         return _SNAPSHOT_BYTES + self.bounds.nbytes
 
     @property
@@ -99,7 +99,7 @@ class SnapshotSegments:
 
     @property
     def next_min_ms(self) -> int | None:
-        """First deadline of what is not in memory yet, or None if everything is."""
+        """First deadline that is not in memory yet, or None if all rows are."""
         if self.first_unloaded >= len(self.bounds):
             return None
         return self.bounds.earliest_ms(self.first_unloaded)
@@ -107,7 +107,7 @@ class SnapshotSegments:
 
 @dataclass(slots=True, eq=False)
 class Home:
-    """One set of bits with the place its copies are in: exactly one of ``memory`` and ``snapshot`` is set."""
+    """A bucket: a set of bits, and the place of its copies. Exactly one of ``memory`` and ``snapshot`` is set."""
 
     key: int
     state: BucketState
@@ -115,49 +115,49 @@ class Home:
     memory: MemoryCopies | None = field(default_factory=MemoryCopies)
     snapshot: SnapshotSegments | None = None
     ledgers: dict[int, None] = field(default_factory=dict)
-    """Ledgers under which the core's ledger index lists this home; no set, which takes more memory when it is empty."""
+    """Ledgers under which the ledger index lists this bucket. Not a set: an empty set takes more memory."""
     first: Position | None = None
     last: Position | None = None
-    """Range it was sealed with, inclusive; None while it is open for adds."""
+    """Range at the time of sealing, inclusive; None while the bucket is open for adds."""
     sealed_count: int = 0
     ledger_bytes: float | None = None
-    """Memory of the bitmap of one ledger, on average, when it was last measured (sealing, recovery)."""
+    """Average memory of the bitmap of one ledger, in bytes, at the last measurement (sealing, recovery)."""
     ledger_positions: float = 0.0
-    """Positions of one ledger, on average, at that time."""
+    """Average positions of one ledger at that time."""
     membership_bytes: int = 0
-    """Memory of the bits as it was last accounted; 0 while it is open for adds."""
+    """Memory of the bits at the last accounting, in bytes; 0 while the bucket is open for adds."""
     sealing_count: int = 0
-    """Positions that no snapshot has, as it was last accounted; 0 while it is open for adds."""
+    """Positions that no snapshot has, at the last accounting; 0 while the bucket is open for adds."""
     min_deliver_at_ms: int = 0
     max_deliver_at_ms: int = 0
     merging: bool = False
-    """A merge reads its snapshot: it stays until that has ended."""
+    """True while a merge reads its snapshot: the snapshot must stay until the merge has ended."""
     snapshot_lost: bool = False
-    """Its snapshot is missing or corrupt: what is left of it is in memory only."""
+    """True if its snapshot is missing or corrupt: the rest of its content is in memory only."""
     store_failed: bool = False
-    """Its snapshot could not be stored: it stays in memory until a later try succeeds."""
+    """True if its snapshot could not be stored: it stays in memory until a retry succeeds."""
 
     def lies_outside(self, lowest: Position, highest: Position) -> bool:
-        """Whether it certainly holds nothing from ``lowest`` to ``highest``.
+        """Return True if the bucket certainly has nothing from ``lowest`` to ``highest``.
 
-        A ledger that never rolls over has any number of homes, most of them elsewhere in it.
+        A ledger that never rolls over has many buckets, most of them with other ranges.
         """
         return self.first is not None and self.last is not None and (self.last < lowest or highest < self.first)
 
     @property
     def is_open(self) -> bool:
-        """Whether adds may go here."""
+        """True if adds may go to this bucket."""
         return self.state in (BucketState.MUTABLE, BucketState.LATE)
 
     @property
     def bits_bytes(self) -> int:
-        """Memory of the bits now, about. O(1)."""
+        """Approximate memory of the bits now, in bytes. O(1)."""
         if self.ledger_bytes is None:
             return self.bits.estimated_nbytes
         return self.bits.nbytes_since(self.ledger_bytes, self.ledger_positions)
 
     def enter(self, snapshot: SnapshotSegments) -> None:
-        """From now on its copies lie in a snapshot of one segment or more."""
+        """Record that the copies are now in a snapshot of one segment or more."""
         self.state, self.memory, self.snapshot = BucketState.SEALED, None, snapshot
         bounds = snapshot.bounds.take(0, len(snapshot.bounds))
         self.sealed_count = int(bounds.count.sum())
@@ -165,7 +165,7 @@ class Home:
         self.max_deliver_at_ms = int(bounds.max_deliver_at_ms.max())
 
     def check(self) -> None:
-        """Raise InvariantViolation unless bits, range and place agree with the state."""
+        """Raise InvariantViolation unless bits, range and the place of the copies agree with the state."""
         self.bits.check()
         if (self.memory is None) == (self.snapshot is None):
             raise InvariantViolation(f"home {self.key} is not in exactly one place")

@@ -1,8 +1,8 @@
-"""Which of many positions are in a set, whatever their order: the bitmaps of all ledgers as one frozen table.
+"""Membership test for many positions in any order: the bitmaps of all ledgers as one frozen table.
 
-pyroaring answers for one ledger at a time, and for many entries only by an intersection: a thousand positions out of
-twenty ledgers are twenty bitmaps and twenty intersections, whatever is in them. Copied into their portable bytes, which
-takes half a microsecond for each, the bitmaps can be read by one kernel: a probe and a bit for each position.
+pyroaring tests one ledger at a time, and many entries only by an intersection: a thousand positions of twenty ledgers
+take twenty bitmaps and twenty intersections, whatever their content. A copy of a bitmap's portable bytes takes half a
+microsecond. One kernel then reads the copies: a probe and a bit for each position.
 """
 
 from collections.abc import Iterable
@@ -16,21 +16,21 @@ from delayed_tracker.core.values.columns import BoolArray, PositionColumns
 
 
 class PositionLookup:
-    """An immutable set of positions, as large as the bitmaps it was copied from."""
+    """Immutable set of positions, as large as the bitmaps it was copied from."""
 
     __slots__ = ("_octets", "_table", "position_count")
 
     def __init__(self, bitmaps: dict[int, bytes], position_count: int) -> None:
-        """Of so many positions, as portable bytes by ledger. O(bytes)."""
+        """Build the set from portable bytes by ledger, which contain ``position_count`` positions. O(bytes)."""
         self._octets = np.frombuffer(b"".join(bitmaps.values()), np.uint8)
         begins = np.cumsum([0, *map(len, bitmaps.values())])[:-1]
         self._table = container_table(self._octets, begins, np.fromiter(bitmaps, np.int64, len(bitmaps)))
         self.position_count = position_count
-        """How many positions are in it."""
+        """Positions in the set."""
 
     @classmethod
     def of(cls, bitmaps: Iterable[tuple[int, BitMap]], *, bytes_max: int) -> Self | None:
-        """Copy bitmaps by ledger, none of them twice; None if they are larger than ``bytes_max`` together. O(bytes)."""
+        """Copy the bitmaps of distinct ledgers; return None if they exceed ``bytes_max`` together. O(bytes)."""
         copied: dict[int, bytes] = {}
         position_count = 0
         for ledger, bitmap in bitmaps:
@@ -43,11 +43,11 @@ class PositionLookup:
 
     @property
     def nbytes(self) -> int:
-        """Memory it takes, O(1)."""
+        """Memory of the set, in bytes. O(1)."""
         return self._octets.nbytes + self._table.nbytes
 
     def contains(self, positions: PositionColumns) -> BoolArray:
-        """For each position, whether it is in the set. O(n)."""
+        """Return a mask of the positions that are in the set. O(n)."""
         return contained(
             self._octets,
             self._table,

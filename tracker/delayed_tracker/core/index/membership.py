@@ -1,4 +1,4 @@
-"""All homes of a tracker: which position is tracked, and where its one bit is (design: invariant 1)."""
+"""All buckets of a tracker: the tracked positions, and the bucket that has the bit of each (design: invariant 1)."""
 
 from collections.abc import Iterator
 
@@ -14,16 +14,21 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap, bitmap_e
 from delayed_tracker.core.values.verb_results import BucketState
 
 _ASKED_PER_LISTING = 16
-"""Copying a bitmap for a lookup takes as long as a lookup saves, then, for positions in order; at random, much less."""
+"""Number of tested positions, for each ledger index entry, that makes a lookup worth building.
+
+For positions in order the copies then cost as much as the lookup saves; at random, much less.
+"""
 _LOOKUP_LISTINGS_MAX = 1_024
 _LOOKUP_BYTES_MAX = 4 << 20
-"""Above either a lookup would take longer than a millisecond, or much memory: then ledgers are asked one by one."""
+"""Above either limit a lookup would take over a millisecond or much memory; ledgers are then searched one by one."""
 
 
 class Membership:
-    """Homes by key, an index from ledger to homes, and the ranges of the sealed ones. Homes are pairwise disjoint.
+    """Buckets by key, an index from ledger to buckets, and the ranges of the sealed ones.
 
-    Whoever changes bits of a home in it does so here: a lookup that was made before is no longer true.
+    Buckets are pairwise disjoint.
+
+    Change the bits of its buckets only through these methods: a change makes the lookup obsolete.
     """
 
     __slots__ = ("_asked_count", "_by_ledger", "_lookup", "_next_key", "homes", "listed_count", "ranges")
@@ -31,22 +36,22 @@ class Membership:
     def __init__(self) -> None:
         self.homes: dict[int, Home] = {}
         self.ranges: OrderedMap[tuple[Position, int], Position] = OrderedMap()
-        """(last position, home key) -> first position, of every home that is not open for adds. Only an index."""
+        """(last position, bucket key) -> first position, of every bucket that is not open for adds. Only an index."""
         self._by_ledger: dict[int, list[Home]] = {}
         self._next_key = 1
         self.listed_count = 0
-        """Places in the ledger index: one for each home and ledger."""
+        """Entries of the ledger index: one for each pair of a bucket and a ledger."""
         self._lookup: PositionLookup | None = None
-        """All bits as they are now, if enough was asked about them."""
+        """All bits as they are now; None until enough positions were tested."""
         self._asked_count = 0
-        """Positions that were asked about without a lookup since the last one was made."""
+        """Positions tested without a lookup since the last one was made."""
 
     def open_home(self, state: BucketState) -> Home:
-        """Start an empty home that adds may go to."""
+        """Start an empty bucket that is open for adds."""
         return self._insert(Home(self._next_key, state))
 
     def insert_sealed(self, home: Home) -> Home:
-        """Take in a home built elsewhere (recovery), giving it its key."""
+        """Add a bucket built elsewhere (recovery) and give it its key."""
         self._lookup = None
         home.key = self._next_key
         self._insert(home)
@@ -60,7 +65,7 @@ class Membership:
         return home
 
     def note_ledgers(self, home: Home) -> None:
-        """List the home under every ledger it has bits in. O(ledgers that are new)."""
+        """List the bucket under every ledger it has bits in. O(its ledgers)."""
         for ledger in home.bits.ledgers():
             self._note_ledger(home, ledger)
 
@@ -71,13 +76,13 @@ class Membership:
             self._by_ledger.setdefault(ledger, []).append(home)
 
     def note_range(self, home: Home) -> None:
-        """Enter the range a home was sealed with."""
+        """Enter the range that a bucket was sealed with."""
         assert home.first is not None
         assert home.last is not None
         self.ranges[home.last, home.key] = home.first
 
     def remove_home(self, home: Home) -> None:
-        """Forget a home and where it was listed."""
+        """Forget a bucket and its entries in the indexes."""
         self._lookup = None
         del self.homes[home.key]
         if home.last is not None:
@@ -91,11 +96,11 @@ class Membership:
                 del self._by_ledger[ledger]
 
     def frontier(self) -> Position:
-        """The highest sealed position: what is not above it is late. O(log homes)."""
+        """Return the highest sealed position: a position that is not above it is late. O(log buckets)."""
         return self.ranges.last()[0][0] if self.ranges else BEFORE_ALL
 
     def add(self, home: Home, positions: PositionColumns) -> int:
-        """Set bits in a home; returns how many were not set. The caller has made sure that no other home has them."""
+        """Set bits in a bucket that no other bucket has; return the number that were not set."""
         self._lookup = None
         added = home.bits.add(positions)
         for ledger, _ in by_ledger(positions.ledger_id):
@@ -103,7 +108,10 @@ class Membership:
         return added
 
     def contains(self, positions: PositionColumns) -> BoolArray:
-        """For each position, whether any home has its bit. Twenty times faster at random if nothing has changed."""
+        """Return a mask of the positions that any bucket contains.
+
+        At random positions it is twenty times faster if nothing has changed since the last call.
+        """
         if self._lookup is None and self._is_lookup_wanted(len(positions)):
             self._lookup = PositionLookup.of(self._bitmaps(), bytes_max=_LOOKUP_BYTES_MAX)
         if self._lookup is not None:
@@ -114,7 +122,7 @@ class Membership:
         return tracked
 
     def _is_lookup_wanted(self, count: int) -> bool:
-        """Whether a lookup is worth while, now that so many positions more are asked about. O(1)."""
+        """Return True if a lookup is worth building when ``count`` more positions are tested. O(1)."""
         self._asked_count += count
         if self._asked_count < _ASKED_PER_LISTING * self.listed_count:
             return False
@@ -122,7 +130,7 @@ class Membership:
         return 0 < self.listed_count <= _LOOKUP_LISTINGS_MAX
 
     def _bitmaps(self) -> Iterator[tuple[int, BitMap]]:
-        """Each ledger that has bits, with all of them; to be read only."""
+        """Yield each ledger that has bits, with a bitmap of all of them. Read only."""
         for ledger, homes in self._by_ledger.items():
             bitmaps = [bitmap for home in homes if (bitmap := home.bits.bitmap_of(ledger)) is not None]
             if bitmaps:
@@ -130,13 +138,13 @@ class Membership:
 
     @property
     def lookup_bytes(self) -> int:
-        """Memory of the lookup, if there is one. O(1)."""
+        """Memory of the lookup in bytes, 0 if there is none. O(1)."""
         return 0 if self._lookup is None else self._lookup.nbytes
 
     def locate(self, positions: PositionColumns) -> Iterator[tuple[Home, Int64Array]]:
-        """Each home that has some of the positions, with the rows it has; rows of untracked positions are in none.
+        """Yield each bucket that has some of the positions, with their row numbers. Untracked positions are in none.
 
-        A home is named once for each ledger.
+        A bucket is yielded once for each ledger.
         """
         for ledger, selection in by_ledger(positions.ledger_id):
             homes = self._by_ledger.get(ledger)
@@ -156,7 +164,7 @@ class Membership:
                     rows = rows[~here]
 
     def forget(self, positions: PositionColumns) -> tuple[int, list[Home]]:
-        """Clear the bits of positions, whichever homes they are in. Returns how many were set, and those homes."""
+        """Clear the bits of positions in any bucket. Return the number that were set, and those buckets."""
         self._lookup = None
         forgotten = 0
         homes: dict[int, Home] = {}
@@ -172,39 +180,39 @@ class Membership:
         return forgotten, list(homes.values())
 
     def remove(self, home: Home, positions: PositionColumns) -> int:
-        """Clear the bits of positions in one home; returns how many were set."""
+        """Clear the bits of positions in one bucket; return the number that were set."""
         self._lookup = None
         return home.bits.remove(positions)
 
     def remove_through(self, home: Home, position: Position) -> int:
-        """Clear all bits of a home at or below a position; returns how many were set. O(ledgers)."""
+        """Clear all bits of a bucket at or below ``position``; return the number that were set. O(ledgers)."""
         self._lookup = None
         return home.bits.remove_through(position)
 
     def subtract(self, home: Home, bits: PositionBitmap) -> int:
-        """Clear the bits of a set in one home; returns how many were set."""
+        """Clear the bits of a set in one bucket; return the number that were set."""
         self._lookup = None
         return home.bits.subtract(bits)
 
     def last_entry(self, ledger_id: int) -> int:
-        """The highest tracked entry of a ledger, -1 if it has none. O(homes of the ledger)."""
+        """Return the highest tracked entry of a ledger, -1 if it has none. O(buckets of the ledger)."""
         return max((home.bits.last_entry(ledger_id) for home in self._by_ledger.get(ledger_id, ())), default=-1)
 
     def add_above(self, home: Home, ledger_id: int, entry_id: Int64Array) -> None:
-        """Set the bits of ascending entries above all tracked ones of a ledger."""
+        """Set the bits of ascending entries above all tracked entries of a ledger."""
         self._lookup = None
         home.bits.add_above(ledger_id, entry_id)
         self._note_ledger(home, ledger_id)
 
     def entries_of(self, ledger_id: int) -> Int64Array:
-        """The tracked entries of a ledger, ascending. O(entries)."""
+        """Return the tracked entries of a ledger, ascending. O(entries)."""
         entries = BitMap()
         for home in self._by_ledger.get(ledger_id, ()):
             entries |= home.bits.bitmap_of(ledger_id) or BitMap()
         return bitmap_entries(entries)
 
     def check(self) -> int:
-        """Raise InvariantViolation unless homes are sound, disjoint and listed; returns the number of bits."""
+        """Raise InvariantViolation unless buckets are sound, disjoint and listed; return the number of bits."""
         union = PositionBitmap()
         for key, home in self.homes.items():
             home.check()

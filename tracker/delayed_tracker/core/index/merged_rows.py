@@ -1,10 +1,11 @@
-"""Rows merged ahead: what many runs hand out next, already in delivery order.
+"""Merged rows: the next rows of many runs, already in delivery order.
 
-    run A  1 4 9 ...        Merging a thousand rows out of a hundred runs costs a step for each run, whatever is taken.
+    run A  1 4 9 ...        Merging a thousand rows out of a hundred runs costs a step for each run, however few it
+        gives.
     run B  2 3 5 ...   ->   So tens of thousands are merged at once, checked once, and handed out slice by slice. The
     run C  7 8     .        runs keep their rows until the merged ones are put away: until then nothing has moved.
 
-A heap of single rows was rejected: one Python step per index is what this project exists to avoid.
+A heap of single rows was rejected: it takes one Python step for each index, which this project avoids.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,50 +21,51 @@ _BLOCK_MIN = 32
 
 
 def last_key(rows: IndexColumns) -> HeadKey:
-    """(deadline, ledger, entry) of the last row."""
+    """Return (deadline, ledger, entry) of the last row."""
     return int(rows.deliver_at_ms[-1]), int(rows.ledger_id[-1]), int(rows.entry_id[-1])
 
 
 @dataclass(slots=True)
 class ReadyRows:
-    """The next live rows of some sorted runs, and how far that consumes each run.
+    """Next live rows of some sorted runs, and the part of each run that they consume.
 
-    Valid as long as no row in it dies and no row comes into its runs: whoever changes either puts it away first.
+    Valid while none of its rows is removed and no row is added to its runs. A caller that changes either puts it away
+    first.
     """
 
     runs: Sequence[Run]
     indexes: IndexColumns
-    """Live rows, ascending; none twice."""
+    """Live rows, ascending, without repeats."""
     place: Int64Array
-    """For each live row, its place among all merged ones."""
+    """For each live row its rank among all merged rows."""
     origin: Int64Array
-    """For each merged row, dead ones included, the number of its run."""
+    """For each merged row, removed ones included, the number of its run."""
     head: int = 0
     """Live rows that were taken."""
 
     def __len__(self) -> int:
-        """Live rows left."""
+        """Return the number of live rows left."""
         return len(self.indexes) - self.head
 
     @property
     def head_ms(self) -> int:
-        """The first deadline left; there must be one."""
+        """First deadline left; there must be one."""
         return int(self.indexes.deliver_at_ms[self.head])
 
     @property
     def consumed_count(self) -> int:
-        """Merged rows that were passed, dead ones included."""
+        """Merged rows that were passed, removed ones included."""
         return int(self.place[self.head]) if len(self) else len(self.origin)
 
     def window(self, cutoff_ms: int, count: int) -> IndexColumns:
-        """The first ``count`` rows left at most that are due."""
+        """Return the first rows left that are due, at most ``count``."""
         window = self.indexes.take(slice(self.head, self.head + count))
         if len(window) and int(window.deliver_at_ms[-1]) <= cutoff_ms:
             return window
         return window.take(slice(0, int(np.searchsorted(window.deliver_at_ms, cutoff_ms, side="right"))))
 
     def consumed(self) -> list[int]:
-        """For each run, how many of its rows were passed."""
+        """Return for each run the number of its rows that were passed."""
         counts: list[int] = np.bincount(self.origin[: self.consumed_count], minlength=len(self.runs)).tolist()
         return counts
 
@@ -77,15 +79,15 @@ def merge_ahead(
     before: HeadKey | None,
     is_live: Callable[[Run, IndexColumns], BoolArray] | None,
 ) -> ReadyRows:
-    """The earliest due rows of sorted runs.
+    """Merge the earliest due rows of sorted runs.
 
     Args:
         runs: sorted, each with at least one row; ordered by first position where deadlines are equal, for speed only.
-        cutoff_ms: rows up to here are due.
-        count: at least so many rows are merged, dead ones included, unless fewer are due or come before ``before``.
-        target: about so many, if that costs little more.
-        before: other runs begin here: rows at or after it are left. Some row comes before it.
-        is_live: tells the copies that count; None if all do, each once.
+        cutoff_ms: rows with a deadline at or before it are due.
+        count: minimum of rows to merge, removed ones included, unless fewer are due or come before ``before``.
+        target: number of rows to merge if that costs little more.
+        before: key of the first row of all other runs: rows at or after it are left. Some row comes before it.
+        is_live: returns a mask of the copies that count; None if every copy counts and none is repeated.
     Cost: O(n) for n rows merged.
     """
     blocks = [max(_BLOCK_MIN, -(-target // len(runs)))] * len(runs)
@@ -95,14 +97,14 @@ def merge_ahead(
         order = merged_order(*map(np.ascontiguousarray, (rows.deliver_at_ms, rows.ledger_id, rows.entry_id)))
         ends = np.cumsum([len(part) for part in parts])
         cut_off = [number for number, part in enumerate(parts) if len(part) == blocks[number] < len(runs[number])]
-        # Behind the last row of a part that was cut off the others may come too early.
+        # Rows behind the last row of a part that was cut off may come after rows that are not read yet.
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         enough = {number: int(place[ends[number] - 1]) + 1 for number in cut_off}
         safe = min(enough.values(), default=len(order))
         if safe >= max(count, target // 2) or not cut_off:
             break
-        # Runs that follow each other, as buckets with one deadline do, are looked into one after the other.
+        # Runs that follow each other, as buckets with one deadline do, are read one after the other.
         for number in cut_off:
             if enough[number] < target:
                 blocks[number] *= 4
@@ -115,7 +117,7 @@ def merge_ahead(
     if is_live is not None:
         live = np.concatenate([is_live(run, part) for run, part in zip(runs, parts, strict=True)])[order]
         merged, place = merged.take(live), place[live]
-        # Of equal copies one is enough: they share their home, and nothing sorts between them.
+        # One of several equal copies is enough: they have the same bucket, and no other row sorts between them.
         once = ~merged.repeat_predecessors()
         merged, place = merged.take(once), place[once]
     origin = np.repeat(np.arange(len(runs)), [len(part) for part in parts])[order]

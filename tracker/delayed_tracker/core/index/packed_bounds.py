@@ -1,7 +1,7 @@
-"""Segment bounds as a sealed home keeps them: most of what a stored index takes in memory, so as narrow as they allow.
+"""Segment bounds of a sealed bucket, packed: they are most of the memory of a stored index.
 
 A week in steps of 300 s is 2,000 segments of 25 rows for each bucket. As 64-bit columns their bounds take one byte for
-each index; counts of two bytes, and deadlines of four above the first one, take 0.4.
+each index. With counts of two bytes, and deadlines of four bytes relative to the first one, they take 0.4.
 """
 
 from typing import Final
@@ -13,14 +13,14 @@ from delayed_tracker.core.rules.segment import SegmentBounds
 from delayed_tracker.core.values.columns import Int64Array
 
 NarrowArray = NDArray[np.unsignedinteger]
-"""Of 8, 16, 32 or 64 bits: the fewest that hold the largest value."""
+"""Array of 8, 16, 32 or 64 bits: the fewest that hold the largest value."""
 
 _COLUMN_BYTES: Final = 120
-"""What an array takes beyond its values."""
+"""Memory of an array beyond its values, in bytes."""
 
 
 class PackedBounds:
-    """The bounds of segments, to be read a few at a time. Immutable."""
+    """Bounds of segments, to be read a few at a time. Immutable."""
 
     __slots__ = ("_base_ms", "_count", "_earliest", "_first", "_span", "nbytes")
 
@@ -34,36 +34,39 @@ class PackedBounds:
         self._earliest = self._first if earliest is first else _narrow(earliest - self._base_ms)
         columns = {id(column): column for column in (self._count, self._first, self._span, self._earliest)}
         self.nbytes = sum(_COLUMN_BYTES + column.nbytes for column in columns.values())
-        """Memory of it, about."""
+        """Approximate memory, in bytes."""
 
     def __len__(self) -> int:
         return len(self._count)
 
     def take(self, first: int, end: int) -> SegmentBounds:
-        """The segments from ``first`` to before ``end``."""
+        """Return the segments from ``first`` to before ``end``."""
         least = self._first[first:end].astype(np.int64) + self._base_ms
-        most = least + self._span[first:end].astype(np.int64)  # of 64 unsigned bits they would become floats
+        most = least + self._span[first:end].astype(np.int64)  # with 64 unsigned bits the sum would be of floats
         return SegmentBounds(self._count[first:end].astype(np.int64), least, most)
 
     def row_count(self, first: int, end: int) -> int:
-        """Rows in the segments from ``first`` to before ``end``."""
+        """Return the rows in the segments from ``first`` to before ``end``."""
         return int(self._count[first:end].sum(dtype=np.int64))
 
     def rows_through(self, first: int, end: int) -> Int64Array:
-        """For each segment from ``first`` to before ``end`` the rows of it and those from ``first`` on before it."""
+        """Return the running totals of the rows in the segments from ``first`` to before ``end``."""
         return np.cumsum(self._count[first:end], dtype=np.int64)
 
     def earliest_ms(self, segment: int) -> int:
-        """The first deadline of a segment and all that follow: segments are loaded in order, foreign ones may go back."""
+        """Return the first deadline of a segment and all that follow it.
+
+        Segments are loaded in order, and the deadlines of foreign ones may go back.
+        """
         return self._base_ms + int(self._earliest[segment])
 
     def end_before(self, first: int, horizon_ms: int) -> int:
-        """One past the last segment from ``first`` on whose first deadline, or that of a later one, is within a horizon."""
+        """Return one past the last segment from ``first`` on with a deadline up to ``horizon_ms``, in it or behind."""
         above = horizon_ms - self._base_ms
         if above < 0:
             return first
         column = self._earliest
-        # A value of the column's own kind: for another, numpy would widen the column first.
+        # The limit has the column's own type: with another, numpy would widen the column first.
         limit = column.dtype.type(min(above, int(np.iinfo(column.dtype).max)))
         return first + int(column[first:].searchsorted(limit, side="right"))
 

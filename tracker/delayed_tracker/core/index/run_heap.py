@@ -1,6 +1,7 @@
-"""The shared heap of (head, run): which copies come next.
+"""Heap of (head, run) over all runs: gives the copies that come next.
 
-Runs that are merged ahead (:mod:`delayed_tracker.core.index.merged_rows`) are off the heap until the merged rows are put away.
+Runs that are merged ahead (:mod:`delayed_tracker.core.index.merged_rows`) are off the heap until the merged rows are
+put away.
 """
 
 import heapq
@@ -12,15 +13,15 @@ from delayed_tracker.core.values.columns import BoolArray, IndexColumns
 from delayed_tracker.core.values.errors import InvariantViolation
 
 _RUNS_FEW = 4
-"""So many runs are looked into before it is asked whether they are enough."""
+"""Runs to collect before the first test that they are enough."""
 _STALE_SLACK = 64
 _AHEAD_MIN = 16_384
 _AHEAD_MAX = 65_536
-"""So many rows are merged ahead at most: 32 bytes each while they wait."""
+"""Maximum of rows merged ahead: 32 bytes each while they wait."""
 
 
 class RunHeap:
-    """All runs, found by id, by home, and by head deadline."""
+    """All runs, by id, by bucket, and by head deadline."""
 
     __slots__ = (
         "_ahead_count",
@@ -40,11 +41,11 @@ class RunHeap:
         self._heap: list[tuple[HeadKey, int]] = []
         self._next_run_id = 1
         self.loaded_count = 0
-        """Copies in all runs that were not passed, dead ones included."""
+        """Copies in all runs that were not passed, removed ones included."""
         self.stored_count = 0
-        """Copies in runs that a snapshot has, too; what is merged ahead counts until it is put away."""
+        """Copies in runs that a snapshot also has. Rows merged ahead count until they are put away."""
         self.nbytes = 0
-        """Memory that all runs hold; what is merged ahead of them for a moment is not in it."""
+        """Memory of all runs, in bytes, without the rows merged ahead."""
         self.ready: ReadyRows | None = None
         """Rows merged ahead out of runs that are off the heap."""
         self._ahead_count = _AHEAD_MIN
@@ -56,11 +57,11 @@ class RunHeap:
         return len(self._runs)
 
     def of_home(self, home_key: int) -> list[Run]:
-        """The runs of one home."""
+        """Return the runs of one bucket."""
         return list(self._by_home.get(home_key, {}).values())
 
     def new_run(self, home_key: int, rows: IndexColumns | None = None, *, is_stored: bool = False) -> Run:
-        """Start a run of sorted rows (or none yet) for a home; ``is_stored`` says whether a snapshot has them, too."""
+        """Start a run for a bucket, empty or with sorted rows; ``is_stored`` is True if a snapshot also has them."""
         run = Run(self._next_run_id, home_key, rows, is_stored=is_stored)
         self._next_run_id += 1
         self._runs[run.run_id] = run
@@ -72,7 +73,10 @@ class RunHeap:
         return run
 
     def append(self, run: Run, chunk: IndexColumns, lowest_ms: int) -> None:
-        """Put an unsorted, non-empty chunk and its first deadline into a run. O(log runs) if that is the earliest."""
+        """Append an unsorted, non-empty chunk to a run, with its first deadline.
+
+        O(log runs) if that is the earliest.
+        """
         assert not run.is_stored
         before = run.min_deliver_at_ms if len(run) else None
         self.nbytes += run.append(chunk, lowest_ms)
@@ -91,19 +95,19 @@ class RunHeap:
             self._forget(run)
 
     def sort(self, run: Run) -> None:
-        """Sort the waiting chunks of a run in."""
+        """Sort the waiting chunks of a run into its rows."""
         self.nbytes -= run.nbytes
         run.sort()
         self.nbytes += run.nbytes
 
     def drop(self, run: Run) -> None:
-        """Forget a run with everything in it."""
+        """Forget a run and its rows."""
         self.loaded_count -= len(run)
         self.stored_count -= len(run) if run.is_stored else 0
         self._forget(run)
 
     def move(self, run: Run, home_key: int) -> None:
-        """Let a run belong to another home, which has taken over the bits of its own."""
+        """Move a run to another bucket, which has taken over the bits of its own."""
         runs = self._by_home[run.home_key]
         del runs[run.run_id]
         if not runs:
@@ -112,20 +116,20 @@ class RunHeap:
         self._by_home.setdefault(home_key, {})[run.run_id] = run
 
     def drop_home(self, home_key: int) -> None:
-        """Forget all runs of a home."""
+        """Forget all runs of a bucket."""
         for run in self.of_home(home_key):
             self.drop(run)
 
     @property
     def head_ms(self) -> int | None:
-        """The earliest deadline of all copies, or None. Amortised O(log runs)."""
+        """Earliest deadline of all copies, or None. Amortised O(log runs)."""
         first = self.first()
         if self.ready:
             return self.ready.head_ms if first is None else min(self.ready.head_ms, first.min_deliver_at_ms)
         return None if first is None else first.min_deliver_at_ms
 
     def first(self) -> Run | None:
-        """The run with the earliest head, or None; runs merged ahead are not looked at. Amortised O(log runs)."""
+        """Return the run with the earliest head, or None; runs merged ahead are left out. Amortised O(log runs)."""
         while self._heap:
             key, run_id = self._heap[0]
             run = self._runs.get(run_id)
@@ -135,7 +139,7 @@ class RunHeap:
         return None
 
     def due_runs(self, cutoff_ms: int, count: int) -> list[Run]:
-        """The runs that hold the earliest ``count`` due copies; all that are due, if they hold fewer.
+        """Return the runs that hold the earliest ``count`` due copies; all due runs, if they hold fewer.
 
         They leave the heap until :meth:`advance` puts them back. O(runs that are needed), not all that are due.
         """
@@ -158,9 +162,11 @@ class RunHeap:
         sort: Callable[[Run], None],
         is_live: Callable[[Run, IndexColumns], BoolArray] | None,
     ) -> bool:
-        """Merge what is due next, for :meth:`take_ready`; nothing may be merged ahead. False: no copy is due.
+        """Merge the rows that are due next, for :meth:`take_ready`; none may be merged ahead already.
 
-        ``is_live`` is None where every copy counts.
+        ``is_live`` is None if every copy counts.
+
+        Returns: False if no copy is due.
         """
         assert self.ready is None
         target = max(count, self._ahead_count)
@@ -178,7 +184,10 @@ class RunHeap:
         return True
 
     def take_ready(self, cutoff_ms: int, count: int) -> IndexColumns | None:
-        """The next due rows that are merged ahead; None: there are none, or rows of other runs may come earlier."""
+        """Return the next due rows that are merged ahead.
+
+        Returns: None if there are none, or if rows of other runs may come earlier.
+        """
         ready = self.ready
         if not ready:
             return None
@@ -191,11 +200,11 @@ class RunHeap:
         return rows
 
     def put_ready_away(self) -> None:
-        """Consume from the runs what was taken of the merged rows, and let them be found on the heap again."""
+        """Consume from the runs the merged rows that were taken, and put the runs back on the heap."""
         ready, self.ready = self.ready, None
         if ready is None:
             return
-        # Merge as far ahead as the takers come before something else wants to look at the runs.
+        # Adapt the length of the next merge to the rows that are taken before other code needs the runs.
         if not len(ready):
             self._ahead_count = min(2 * self._ahead_count, _AHEAD_MAX)
         elif 2 * ready.head < len(ready.indexes):
@@ -205,7 +214,7 @@ class RunHeap:
             self.advance(run, consumed)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget all runs."""
         self._runs, self._by_home, self._heap, self.ready = {}, {}, [], None
         self.loaded_count = self.stored_count = self.nbytes = 0
 
@@ -214,7 +223,7 @@ class RunHeap:
         if run.heap_key is not None:
             heapq.heappush(self._heap, (run.heap_key, run.run_id))
         if len(self._heap) > 2 * len(self._runs) + _STALE_SLACK:
-            # Entries of runs that are gone, or that have got an earlier head, would stay until their time comes.
+            # Entries of runs that are gone, or that have an earlier head now, would stay until their deadline comes.
             self._heap = [(run.heap_key, run_id) for run_id, run in self._runs.items() if run.heap_key is not None]
             heapq.heapify(self._heap)
 
@@ -229,7 +238,7 @@ class RunHeap:
     def check(self) -> None:
         """Raise InvariantViolation unless every run is well-formed, counted, and on the heap under its head.
 
-        Only when nothing is merged ahead.
+        No rows may be merged ahead.
         """
         assert self.ready is None
         on_heap = set(self._heap)

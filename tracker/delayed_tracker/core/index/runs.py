@@ -1,6 +1,6 @@
 """Runs of index copies in memory.
 
-A run belongs to one home and its copies count only under that home's bits. It is sorted when somebody looks inside: the
+A run belongs to one bucket and its copies count only under the bits of that bucket. It is sorted when it is read: the
 run that adds go to is a list of unsorted chunks with a known minimum, so adding costs no comparison.
 """
 
@@ -11,17 +11,17 @@ from delayed_tracker.core.values.errors import InvariantViolation
 
 _ROW_BYTES = 24
 _CHUNK_BYTES = 880
-"""Three arrays and what holds them together, beyond the rows."""
+"""Memory of three arrays and the objects around them, without the rows, in bytes."""
 
 _SMALL_CHUNK = 256
-"""Shorter chunks are joined, or single adds would take forty times the memory of their rows."""
+"""Shorter chunks are joined: otherwise single adds would take forty times the memory of their rows."""
 
 HeadKey = tuple[int, int, int]
-"""The place of a copy in delivery order: (deadline, ledger, entry)."""
+"""Rank of a copy in delivery order: (deadline, ledger, entry)."""
 
 
 class Run:
-    """Copies of indexes of one home: a sorted part with a cursor, and chunks that wait to be sorted in."""
+    """Copies of indexes of one bucket: a sorted part with a cursor, and chunks that wait to be sorted in."""
 
     __slots__ = (
         "_chunks",
@@ -43,35 +43,35 @@ class Run:
         self.run_id = run_id
         self.home_key = home_key
         self.is_stored = is_stored
-        """A snapshot has its copies, too."""
+        """True if a snapshot also has its copies."""
         self.suspect = False
-        """A copy in here may have died since it was put in unsorted."""
+        """True if a copy may have been removed since it was added unsorted."""
         self.heap_key: HeadKey | None = None
-        """Where the heap has it; at or before its head. None: it is not on the heap."""
+        """Key of the run on the heap; at or before its head. None if it is not on the heap."""
         self._rows = IndexColumns.empty() if rows is None else rows
         self._head = 0
         self._chunks: list[IndexColumns] = []
-        self._latest = (0, -1)  # the latest deadline of so many chunks
+        self._latest = (0, -1)  # the latest deadline of this many chunks
         self._pending = 0
         self.min_deliver_at_ms = int(self._rows.deliver_at_ms[0]) if len(self._rows) else -1
 
     def __len__(self) -> int:
-        """Copies left, dead ones included."""
+        """Return the number of copies left, removed ones included."""
         return len(self._rows) - self._head + self._pending
 
     @property
     def nbytes(self) -> int:
-        """Memory that is held, consumed rows that were not let go included. O(1)."""
+        """Memory of the run in bytes, including consumed rows that are not freed yet. O(1)."""
         return _ROW_BYTES * (len(self._rows) + self._pending) + _CHUNK_BYTES * (1 + len(self._chunks))
 
     @property
     def is_sorted(self) -> bool:
-        """Whether nothing waits to be sorted in."""
+        """True if no chunk waits to be sorted in."""
         return not self._chunks
 
     @property
     def max_deliver_at_ms(self) -> int:
-        """The latest deadline of all copies; there must be one. O(chunks that came since the last look)."""
+        """Latest deadline of all copies; there must be one. O(chunks added since the last read)."""
         seen, latest = self._latest
         fresh = self._chunks[seen:]
         if fresh:
@@ -80,7 +80,10 @@ class Run:
         return max(latest, int(self._rows.deliver_at_ms[-1])) if self._head < len(self._rows) else latest
 
     def append(self, chunk: IndexColumns, lowest_ms: int) -> int:
-        """Put an unsorted, non-empty chunk and its first deadline in; returns how many bytes came. Amortised O(1)."""
+        """Append an unsorted, non-empty chunk with its first deadline; return the bytes of memory added.
+
+        Amortised O(1).
+        """
         self.min_deliver_at_ms = min(lowest_ms, self.min_deliver_at_ms) if len(self) else lowest_ms
         count, chunk_count = len(chunk), len(self._chunks)
         self._pending += count
@@ -90,7 +93,7 @@ class Run:
         return _ROW_BYTES * count + _CHUNK_BYTES * (len(self._chunks) - chunk_count)
 
     def _join_small_chunks(self) -> None:
-        """Join the last chunks, each with one that is as long: a row is copied eight times at most."""
+        """Join the last chunks, each with one of at least its length: a row is copied at most eight times."""
         chunks = self._chunks
         while len(chunks) > 1 and len(chunks[-2]) <= len(chunks[-1]) < _SMALL_CHUNK:
             last = chunks.pop()
@@ -99,30 +102,30 @@ class Run:
         self._latest = (min(seen, len(chunks) - 1), latest)
 
     def sort(self) -> None:
-        """Sort the waiting chunks in. O(n log n) if there are any."""
+        """Sort the waiting chunks into the rows. O(n log n) if there are any."""
         if self._chunks:
             self._rows = IndexColumns.concat([self.rows, *self._chunks]).sorted()
             self._head, self._chunks, self._pending, self._latest = 0, [], 0, (0, -1)
 
     def chunks(self) -> list[IndexColumns]:
-        """All copies left, as they lie; shares memory."""
+        """Return all copies left, in their present order; shares memory."""
         return [part for part in (self.rows, *self._chunks) if len(part)]
 
     @property
     def rows(self) -> IndexColumns:
-        """The sorted part that is left; shares memory."""
+        """Remaining sorted part; shares memory."""
         return self._rows.take(slice(self._head, None)) if self._head else self._rows
 
     @property
     def head_key(self) -> HeadKey:
-        """(deadline, ledger, entry) of the first copy; where none is known to be first, before all of its deadline."""
+        """(deadline, ledger, entry) of the first copy; if unsorted, a key before all of the first deadline."""
         if self._chunks:
             return self.min_deliver_at_ms, -1, -1
         rows, head = self._rows, self._head
         return self.min_deliver_at_ms, int(rows.ledger_id[head]), int(rows.entry_id[head])
 
     def count_before(self, key: HeadKey) -> int:
-        """At least how many copies come before a key; none are counted while some wait to be sorted in."""
+        """Return a lower bound of the copies that come before a key; 0 while chunks wait to be sorted in."""
         if self._chunks:
             return 0
         start, end = self._head, len(self._rows)
@@ -136,7 +139,7 @@ class Run:
         return start - self._head
 
     def due_prefix(self, cutoff_ms: int, count: int) -> IndexColumns:
-        """The first ``count`` rows at most that are due, of a sorted run."""
+        """Return the first due rows of a sorted run, at most ``count``."""
         window = self._rows.take(slice(self._head, self._head + count))
         deadlines = window.deliver_at_ms
         if len(deadlines) and deadlines[-1] <= cutoff_ms:
@@ -144,24 +147,27 @@ class Run:
         return window.take(slice(0, int(deadlines.searchsorted(cutoff_ms, side="right"))))
 
     def count_due(self, cutoff_ms: int) -> int:
-        """How many copies left have a deadline at or before a cutoff. O(log rows), and the chunks that wait."""
+        """Return the number of copies left with a deadline at or before ``cutoff_ms``.
+
+        O(log rows + rows of waiting chunks).
+        """
         due = int(self.rows.deliver_at_ms.searchsorted(cutoff_ms, side="right"))
         return due + sum(int((chunk.deliver_at_ms <= cutoff_ms).sum()) for chunk in self._chunks)
 
     def advance(self, count: int) -> int:
-        """Consume rows from the front of a sorted run. Returns by how many bytes its memory changes."""
+        """Consume rows from the front of a sorted run; return the change of its memory in bytes."""
         held = len(self._rows)
         self._head += count
         if self._head < len(self._rows):
             self.min_deliver_at_ms = int(self._rows.deliver_at_ms[self._head])
         if self._head > 4_096 and 2 * self._head > len(self._rows):
-            # A view would keep the consumed rows alive for as long as the last one waits.
+            # A view would keep the consumed rows in memory until the last one is consumed.
             self._rows = self.rows.copy()
             self._head = 0
         return _ROW_BYTES * (len(self._rows) - held)
 
     def check(self) -> None:
-        """Raise InvariantViolation unless the rows ascend and the minimum is right."""
+        """Raise InvariantViolation unless the rows ascend and the first and last deadlines are right."""
         rows = self.rows
         if self._pending != sum(len(chunk) for chunk in self._chunks):
             raise InvariantViolation(f"run {self.run_id} miscounts the copies that wait to be sorted in")

@@ -1,7 +1,8 @@
-"""Which sealed homes have segments left to load, by the first deadline that is not in memory.
+"""Queue of the sealed buckets with segments left to load, by the first deadline that is not in memory.
 
-Loading is by time: a segment is wanted when its first deadline comes within the prefetch window, so memory follows what
-is nearly due and not the number of buckets (PIP-195 keeps the first segment of every bucket; that is an infinite window).
+Loading is by time: a segment is wanted when its first deadline comes within the prefetch window. Memory therefore grows
+with the rows that are nearly due and not with the number of buckets. (PIP-195 keeps the first segment of every bucket;
+that is an infinite window.)
 """
 
 from typing import Final
@@ -14,22 +15,22 @@ _NO_KEYS: Final[frozenset[int]] = frozenset()
 
 
 class SegmentQueue:
-    """Homes with unloaded segments in deadline order; which of them are idle, loading, or waiting to try again."""
+    """Buckets with unloaded segments in deadline order; each is idle, loading, or waiting for a retry."""
 
     __slots__ = ("_foreign_keys", "_idle", "_place", "_retry_at", "_retry_order", "_unloaded", "unloaded_count")
 
     def __init__(self) -> None:
         self._place: dict[int, int] = {}
-        self._unloaded: OrderedMap[tuple[int, int], int] = OrderedMap()  # to rows that are not in memory
+        self._unloaded: OrderedMap[tuple[int, int], int] = OrderedMap()  # -> rows that are not in memory
         self._idle: OrderedMap[tuple[int, int], None] = OrderedMap()
         self._retry_at: dict[int, int] = {}
         self._retry_order: OrderedMap[tuple[int, int], None] = OrderedMap()
         self._foreign_keys: frozenset[int] = _NO_KEYS
         self.unloaded_count = 0
-        """Rows in segments that are not in memory, of all homes."""
+        """Rows in segments that are not in memory, of all buckets."""
 
     def update(self, home: Home) -> None:
-        """Note where a sealed home stands now: call after each change to its snapshot part."""
+        """Update the entries of a sealed bucket; call it after each change to its snapshot part."""
         self.remove(home.key)
         snapshot = home.snapshot
         if snapshot is None or snapshot.next_min_ms is None:
@@ -43,7 +44,7 @@ class SegmentQueue:
             self._idle[snapshot.next_min_ms, home.key] = None
 
     def retry_later(self, home: Home, retry_at_ms: int) -> None:
-        """Keep a home from being loaded before ``retry_at_ms`` of elapsed time: its last load failed."""
+        """Keep a bucket from being loaded before ``retry_at_ms`` of elapsed time: its last load failed."""
         self.update(home)
         place = (self._place[home.key], home.key)
         del self._idle[place]
@@ -51,14 +52,14 @@ class SegmentQueue:
         self._retry_order[retry_at_ms, home.key] = None
 
     def release_retries(self, elapsed_ms: int) -> None:
-        """Make homes whose waiting time is over idle again."""
+        """Make buckets whose back-off is over idle again."""
         while self._retry_order and self._retry_order.first()[0][0] <= elapsed_ms:
             (_, key), _ = self._retry_order.pop_first()
             del self._retry_at[key]
             self._idle[self._place[key], key] = None
 
     def remove(self, key: int) -> None:
-        """Forget a home; unknown ones are no matter."""
+        """Forget a bucket; do nothing if it is not in the queue."""
         min_ms = self._place.pop(key, None)
         if min_ms is None:
             return
@@ -71,29 +72,29 @@ class SegmentQueue:
             del self._retry_order[retry_at_ms, key]
 
     def clear(self) -> None:
-        """Forget all homes."""
+        """Forget all buckets."""
         for key in list(self._place):
             self.remove(key)
 
     @property
     def has_foreign(self) -> bool:
-        """Whether a home waits here that others wrote: its bits may name positions that no segment has."""
+        """True if a foreign bucket is queued: its bits may contain positions that no segment has."""
         return bool(self._foreign_keys)
 
     def first_min_ms(self) -> int | None:
-        """First deadline that is not in memory, being loaded or not. O(1)."""
+        """Return the first deadline that is not in memory, whether it is being loaded or not; None if all are. O(1)."""
         return self._unloaded.first()[0][0] if self._unloaded else None
 
     def first_idle(self) -> tuple[int, int] | None:
-        """(first deadline, home key) of the idle home that is wanted next. O(1)."""
+        """Return (first deadline, bucket key) of the idle bucket that is wanted next, or None. O(1)."""
         return self._idle.first()[0] if self._idle else None
 
     def next_retry_ms(self) -> int | None:
-        """When the first waiting home may be tried again, or None. O(1)."""
+        """Return the elapsed time of the first retry, or None. O(1)."""
         return self._retry_order.first()[0][0] if self._retry_order else None
 
     def waiting_moments(self) -> list[int]:
-        """When each waiting home may be tried again, in no order. O(homes)."""
+        """Return the elapsed time of each retry, in no order. O(buckets)."""
         return list(self._retry_at.values())
 
     def check(self, homes: dict[int, Home]) -> None:

@@ -1,6 +1,6 @@
-"""Looking into a tracker: where a position is, what lies between two moments, which entries a cursor should read.
+"""Queries of a tracker: the place of a position, the rows between two times, the entries that a cursor should read.
 
-Nothing here changes anything. What is not in memory is named, so that the shell can read it.
+No function here changes the state. They return the segments that are not in memory, so that the service can read them.
 """
 
 from dataclasses import dataclass
@@ -19,17 +19,20 @@ from delayed_tracker.core.values.verb_results import Explanation, MessagePlace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnloadedSegments:
-    """The segments of a bucket that are not in memory, from ``first_segment`` on."""
+    """Segments of a bucket that are not in memory, from ``first_segment`` on."""
 
     bucket_id: int
     first_segment: int
     bounds: SegmentBounds
     bits: PositionBitmap
-    """A copy of the positions that the bucket still tracks, in memory or not."""
+    """Copy of the positions that the bucket still tracks, in memory or not."""
 
 
 def explain(state: TrackerState, position: Position, now: Instant) -> Explanation:
-    """Where a position is and when it would be handed out. O(copies in memory of its home)."""
+    """Return the place of a position and the time at which it would be handed out.
+
+    O(copies in memory of its bucket).
+    """
     if position <= state.mark_delete:
         return Explanation(MessagePlace.ACKNOWLEDGED)
     home = _home_of(state, position)
@@ -73,7 +76,7 @@ def _deadline_in_memory(state: TrackerState, home: Home, position: Position) -> 
 
 
 def loaded_between(state: TrackerState, from_ms: int, until_ms: int | None) -> tuple[IndexColumns, BoolArray]:
-    """Tracked rows in memory with a deadline in [from_ms, until_ms), sorted, and which of them are leased.
+    """Return the tracked rows in memory with a deadline in [from_ms, until_ms), sorted, and a mask of the leased ones.
 
     O(copies in memory).
     """
@@ -94,7 +97,7 @@ def _between(rows: IndexColumns, first_ms: int, last_ms: int) -> IndexColumns:
 
 
 def unloaded(state: TrackerState) -> list[UnloadedSegments]:
-    """What is not in memory, by bucket; segments being read count as not in memory. O(buckets + bitmaps)."""
+    """Return the segments that are not in memory, by bucket, including those being read. O(buckets + bitmaps)."""
     found = []
     for home in state.members.homes.values():
         snapshot = home.snapshot
@@ -107,11 +110,10 @@ def unloaded(state: TrackerState) -> list[UnloadedSegments]:
 
 
 def filter_range(state: TrackerState, ledger_id: int, first_entry: int, last_entry: int) -> list[tuple[int, int]]:
-    """The parts of [first_entry, last_entry] of a ledger that are not tracked: what a cursor should read now.
+    """Return the parts of [first_entry, last_entry] of a ledger that are not tracked: a cursor should read them now.
 
-    Returns: (first, last) pairs, both inclusive, ascending and not adjoining; none if everything is tracked.
-    Cost: O(tracked entries of the ledger).
-    Source: PIP-195's discontinuous read.
+    Returns: (first, last) pairs, both inclusive, ascending and not adjoining; none if everything is tracked. Cost:
+    O(tracked entries of the ledger). Source: PIP-195's discontinuous read.
     """
     tracked = state.members.entries_of(ledger_id)
     tracked = tracked[(tracked >= first_entry) & (tracked <= last_entry)]

@@ -1,4 +1,4 @@
-"""Verification of the invariants of design 3.3, from scratch. For tests, and for whoever suspects a bug."""
+"""Verification of the invariants of design 3.3, from scratch; for tests and for debugging."""
 
 from delayed_tracker.core.engine.lifecycle import BucketLifecycle
 from delayed_tracker.core.engine.state import TrackerState
@@ -13,7 +13,7 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap
 def check_invariants(
     state: TrackerState, lifecycle: BucketLifecycle, next_delivery_ms: int | None, next_wakeup: Wakeup
 ) -> None:
-    """Raise InvariantViolation if the state contradicts itself. O(everything)."""
+    """Raise InvariantViolation if the state contradicts itself. O(whole state)."""
     tracked = state.members.check()
     if tracked != state.counters.tracked:
         raise InvariantViolation(f"{state.counters.tracked} positions are counted as tracked, {tracked} bits are set")
@@ -32,7 +32,7 @@ def check_invariants(
     _check_sizes(state)
     if any(run.home_key not in state.members.homes for run in state.heap):
         raise InvariantViolation("a run belongs to a home that is gone")
-    first_deadlines = []  # in memory, of each home that has any
+    first_deadlines = []  # in memory, of each bucket that has any
     for home in state.members.homes.values():
         copies = IndexColumns.concat([chunk for run in state.heap.of_home(home.key) for chunk in run.chunks()])
         live = copies.take(state.is_live(home, copies)) if len(copies) else copies
@@ -69,9 +69,9 @@ def _check_sizes(state: TrackerState) -> None:
 
 
 def _check_reachable(state: TrackerState, home: Home, live: IndexColumns) -> None:
-    """Tracked means reachable: by a live copy, by a lease, or in a segment still to come.
+    """Check that each tracked position has a live copy, a lease, or a row in an unloaded segment.
 
-    Of foreign bitmaps nobody knows it before the last segment has come.
+    For foreign bitmaps this is unknown until the last segment is loaded.
     """
     if home.snapshot is not None and home.snapshot.is_foreign and home.snapshot.next_min_ms is not None:
         return
@@ -91,7 +91,7 @@ def _check_one_deadline(home: Home, live: IndexColumns) -> None:
 
 
 def _check_copies(state: TrackerState, home: Home, memory: MemoryCopies, copies: IndexColumns) -> None:
-    """Copies in memory are bounded, and a dead copy can never count again."""
+    """Check that the copies in memory are bounded and that a removed copy can never count again."""
     if len(copies) > len(home.bits) + memory.dead_count:
         raise InvariantViolation(
             f"home {home.key} has {len(copies)} copies of {len(home.bits)} positions, {memory.dead_count} may be dead"
@@ -119,7 +119,7 @@ def _check_wakeups(
     next_delivery_ms: int | None,
     next_wakeup: Wakeup,
 ) -> None:
-    """The next deadline is exact, and nothing waits without a wake-up."""
+    """Check that the next deadline is exact and that every wait has a wake-up."""
     unloaded = [home.snapshot.next_min_ms for home in state.members.homes.values() if home.snapshot is not None]
     deadlines = first_deadlines + [min_ms for min_ms in unloaded if min_ms is not None]
     expected = state.limits.due_from_ms(min(deadlines)) if deadlines else None

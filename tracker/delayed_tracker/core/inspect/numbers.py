@@ -1,8 +1,8 @@
-"""What is counted of a tracker, as one flat row: for whoever reads many trackers often, and must not disturb them.
+"""Counts of a tracker as one flat row; for metrics that read many trackers often without disturbing them.
 
-Unlike :func:`delayed_tracker.core.inspect.stats.tracker_stats` this leaves everything as it lies: bits that wait to be cleared and rows
-that were merged ahead stay where they are, so that what is looked at is not slower for it. Sizes of homes may lag behind
-by what waits; pending, leased and every counter are exact.
+Unlike :func:`delayed_tracker.core.inspect.stats.tracker_stats` the functions change nothing: bits that wait to be
+cleared and rows merged ahead stay as they are, so that reading does not slow the tracker down. Sizes of buckets may lag
+behind by the bits that wait; pending, leased and every counter are exact.
 """
 
 from operator import attrgetter
@@ -27,10 +27,10 @@ SIZES: Final = (
     "fallback",
     "merge_backlog",
 )
-"""What there is now; a closed tracker has none of it."""
+"""Present sizes; all 0 for a closed tracker."""
 
 MOMENTS: Final = ("next_delivery_ms", "earliest_ms", "latest_ms")
-"""When a poll would succeed, and the first and the last deadline of what waits; -1: nothing waits."""
+"""Times of the next successful poll, and of the first and the last deadline that wait; -1 if no position waits."""
 
 EVENTS: Final = (
     "added",
@@ -50,30 +50,30 @@ EVENTS: Final = (
     "effects_failed",
     "merged_indexes",
 )
-"""What has happened since the tracker was loaded, by the names of :class:`Counters`; only rising."""
+"""Totals since the tracker was loaded, with the names of :class:`Counters`; they only rise."""
 
 NUMBERS: Final = (*SIZES, *MOMENTS, *EVENTS)
-"""The columns of a row."""
+"""Columns of a row."""
 
 NONE_MS: Final = -1
 
 NOTHING_COUNTED: Final = (*(0 for _ in SIZES), *(NONE_MS for _ in MOMENTS), *(0 for _ in EVENTS))
-"""The row of a tracker that has just begun."""
+"""Row of a tracker that has just been created."""
 
 _events = attrgetter(*EVENTS)
 
 
 def event_counts(counters: Counters) -> tuple[int, ...]:
-    """What has happened, in the order of :data:`EVENTS`."""
+    """Return the totals in the order of :data:`EVENTS`."""
     counts: tuple[int, ...] = _events(counters)
     return counts
 
 
 def tracker_numbers(state: TrackerState, now_ms: int, *, fallback_count: int, merge_backlog: int) -> tuple[int, ...]:
-    """The row of one tracker, in the order of :data:`NUMBERS`.
+    """Return the row of one tracker, in the order of :data:`NUMBERS`.
 
-    O(1) while nothing is due; else O(runs + buckets). The last deadline takes O(buckets), and what was added since the
-    last look.
+    O(1) while no position is due; else O(runs + buckets). The last deadline takes O(buckets), and the chunks added
+    since the last read.
     """
     leased = state.leases.leased_count
     pending = state.counters.tracked - leased
@@ -110,14 +110,20 @@ def _earliest_ms(state: TrackerState) -> int:
 
 
 def _bucket_count(state: TrackerState) -> int:
-    """As PIP-195 counts: the mutable bucket always, the late positions if there are any; none where nothing is sealed."""
+    """Return the buckets as PIP-195 counts them.
+
+    The mutable bucket always counts, the late bucket if it is not empty; an in-memory tracker has none.
+    """
     if state.limits.kind is TrackerKind.IN_MEMORY:
         return 0
     return len(state.members.homes) - (not state.late.bits)
 
 
 def _due_count(state: TrackerState, cutoff_ms: int) -> int:
-    """Copies that could be handed out now. Dead ones count until they are passed, unread segments with their whole rows."""
+    """Return the copies that could be handed out now.
+
+    Removed copies count until they are passed, and unread segments with all their rows.
+    """
     heap = state.heap
     count = sum(run.count_due(cutoff_ms) for run in heap if run.min_deliver_at_ms <= cutoff_ms)
     if heap.ready is not None:
@@ -134,7 +140,7 @@ def _due_count(state: TrackerState, cutoff_ms: int) -> int:
 
 
 def _latest_ms(state: TrackerState) -> int:
-    """The last deadline: exact for what is only in memory, that of the whole bucket for what is sealed."""
+    """Return the last deadline: exact for buckets in memory, that of the whole bucket for sealed ones."""
     latest = NONE_MS
     for home in state.members.homes.values():
         if not home.bits:

@@ -1,16 +1,16 @@
-"""What operators see of a tracker: sizes, counters, and a row for each bucket."""
+"""Stats of a tracker for operators: sizes, counters, and a row for each bucket."""
 
 from delayed_tracker.core.engine.state import TrackerState
 from delayed_tracker.core.values.verb_results import BucketView, TrackerStats
 
 _LISTING_BYTES = 200
-"""A slot in each of two dicts, a key and a list."""
+"""Memory of a slot in each of two dicts, a key and a list, in bytes."""
 _REDATED_BYTES = 250
-"""A slot in a dict, a position and its deadline."""
+"""Memory of a slot in a dict, a position and its deadline, in bytes."""
 
 
 def tracker_stats(state: TrackerState, next_delivery_ms: int | None, *, replay_required: bool) -> TrackerStats:
-    """Sizes and counters of one tracker. O(1)."""
+    """Return sizes and counters of one tracker. O(1)."""
     counters = state.counters
     leased = state.leases.leased_count
     open_homes = (state.mutable, state.late)
@@ -48,7 +48,10 @@ def tracker_stats(state: TrackerState, next_delivery_ms: int | None, *, replay_r
 
 
 def memory_beside_bits(state: TrackerState, leases_bytes: int) -> int:
-    """Memory of rows, leases, segment bounds, places in the ledger index and the lookup, about. O(1)."""
+    """Return the approximate memory of rows, leases, segment bounds, ledger index entries and the lookup, in bytes.
+
+    O(1).
+    """
     dated_anew = sum(len(home.memory.redated or ()) for home in (state.mutable, state.late) if home.memory is not None)
     return (
         state.heap.nbytes
@@ -61,7 +64,10 @@ def memory_beside_bits(state: TrackerState, leases_bytes: int) -> int:
 
 
 def bucket_views(state: TrackerState) -> list[BucketView]:
-    """Every bucket that holds something, by first position. O(buckets), and chunks that came since the last look."""
+    """Return every bucket that is not empty, by first position.
+
+    O(buckets), and the chunks added since the last read.
+    """
     views = []
     for home in state.members.homes.values():
         lowest, highest = home.bits.first(), home.bits.last()

@@ -1,5 +1,4 @@
-"""Compiled kernels of the core, and the rules by which all kernels are compiled.
+"""Compiled kernels of the core, and the rules for compiling all kernels.
 
-Takes numpy arrays, gives numpy arrays.
-Open ``jit.py`` first, then ``compiled.py``.
+Takes numpy arrays, returns numpy arrays. Open ``jit.py`` first, then ``compiled.py``.
 """

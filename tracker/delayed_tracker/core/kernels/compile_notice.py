@@ -1,6 +1,7 @@
-"""A word before the first compilation of a process, which takes seconds.
+"""Callbacks before the first compilation of a process, which takes seconds.
 
-It stands apart from ``jit``, so that a command can ask for it without importing numba, which it may never need.
+This module is separate from ``jit``, so that a command can register a callback without importing numba, which it may
+never need.
 """
 
 from collections.abc import Callable
@@ -9,11 +10,11 @@ _callbacks: list[Callable[[], None]] = []
 
 
 def call_once_before_compiling(callback: Callable[[], None]) -> None:
-    """Have the next compilation call back before it begins; those after it do not."""
+    """Register a callback that runs once, before the next compilation begins."""
     _callbacks.append(callback)
 
 
 def tell() -> None:
-    """Call whoever has asked for it."""
+    """Run the registered callbacks."""
     while _callbacks:
         _callbacks.pop()()

@@ -1,4 +1,4 @@
-"""The core's compiled kernels; :mod:`delayed_tracker.core.kernels.jit` has the rules for writing one."""
+"""Compiled kernels of the core; :mod:`delayed_tracker.core.kernels.jit` has the rules for writing one."""
 
 from typing import Final
 
@@ -13,22 +13,22 @@ UInt8Array = NDArray[np.uint8]
 Int = int | np.int64
 
 _DIGIT_BITS_MAX = 11
-"""Digits of a radix sort: 2,048 counters stay in the first-level cache."""
+"""Bits of a digit of a radix sort: 2,048 counters stay in the first-level cache."""
 _COOKIE_RUNS = 12_347
 _OFFSETS_FROM = 4
 _ARRAY_VALUES_MAX = 4_096
 _BITSET_BYTES = 8_192
 _PLACE = 4
-"""Numbers for each place of a container table."""
+"""Numbers for each slot of a container table."""
 
 KERNELS: Final = Kernels()
 
 
 @register_jitable
 def _sort_rows_by(values: Int64Array, rows: Int64Array) -> Int64Array:
-    """Row numbers reordered so that their values ascend; equal values keep their order. May reuse ``rows``.
+    """Return row numbers reordered so that their values ascend; equal values keep their order. May reuse ``rows``.
 
-    Least significant digit first, over as many bits as the values differ in.
+    A radix sort, least significant digit first, over the bits in which the values differ.
     """
     count = len(rows)
     if not count:
@@ -83,18 +83,18 @@ def _sort_by_position(ledger_id: Int64Array, entry_id: Int64Array) -> Int64Array
 
 @KERNELS.add(COLUMN, COLUMN, COLUMN)
 def delivery_order(deliver_at_ms: Int64Array, ledger_id: Int64Array, entry_id: Int64Array) -> Int64Array:
-    """Row numbers in the order (deliver_at_ms, ledger_id, entry_id), equal rows in the order given; O(n).
+    """Return row numbers in the order (deliver_at_ms, ledger_id, entry_id); equal rows keep their order. O(n).
 
-    Cheap for columns that arrive in order already: deadlines, ledgers and entries are looked at one by one.
+    Columns that are already in order are fast: deadlines, ledgers and entries are each tested first.
     """
     return _sort_rows_by(deliver_at_ms, _sort_by_position(ledger_id, entry_id))
 
 
 @KERNELS.add(COLUMN, COLUMN, COLUMN)
 def merged_order(deliver_at_ms: Int64Array, ledger_id: Int64Array, entry_id: Int64Array) -> Int64Array:
-    """The same order for rows of sorted runs that lie one behind the other, run by run.
+    """Return the same order for the rows of sorted runs, concatenated run by run.
 
-    Twice as fast where runs with equal deadlines lie in the order of their positions, as buckets do that follow each other.
+    Twice as fast if runs with equal deadlines are given in the order of their positions, as adjacent buckets are.
     """
     rows = _sort_rows_by(deliver_at_ms, np.arange(len(deliver_at_ms)))
     in_order = True
@@ -111,19 +111,22 @@ def merged_order(deliver_at_ms: Int64Array, ledger_id: Int64Array, entry_id: Int
 
 @KERNELS.add(COLUMN, COLUMN)
 def position_order(ledger_id: Int64Array, entry_id: Int64Array) -> Int64Array:
-    """Row numbers in the order (ledger_id, entry_id), equal rows in the order given; O(n)."""
+    """Return row numbers in the order (ledger_id, entry_id); equal rows keep their order. O(n)."""
     return _sort_by_position(ledger_id, entry_id)
 
 
 @KERNELS.add(COLUMN, INT64, INT64)
 def segment_starts(deliver_at_ms: Int64Array, step_ms: int, count_max: int) -> Int64Array:
-    """The rows at which segments of ascending deadlines begin: see :func:`delayed_tracker.core.rules.segment.cut_segments`. O(n)."""
+    """Return the rows at which segments of ascending deadlines begin. O(n).
+
+    See :func:`delayed_tracker.core.rules.segment.cut_segments`.
+    """
     count = len(deliver_at_ms)
     starts = np.empty(count, np.int64)
     found = 0
     first = 0
     for row in range(count):
-        # The difference, because a deadline and a step together may exceed 63 bits.
+        # The difference is compared, because the sum of a deadline and a step may exceed 63 bits.
         if not row or deliver_at_ms[row] - deliver_at_ms[first] >= step_ms or row - first == count_max:
             first = row
             starts[found] = row
@@ -133,7 +136,7 @@ def segment_starts(deliver_at_ms: Int64Array, step_ms: int, count_max: int) -> I
 
 @KERNELS.add(COLUMN, COLUMN, COLUMN)
 def position_order_in_segments(ledger_id: Int64Array, entry_id: Int64Array, starts: Int64Array) -> Int64Array:
-    """Row numbers in the order (segment, ledger_id, entry_id); O(n).
+    """Return row numbers in the order (segment, ledger_id, entry_id). O(n).
 
     ``starts``: the row at which each segment begins, and one past the last row.
     """
@@ -141,7 +144,7 @@ def position_order_in_segments(ledger_id: Int64Array, entry_id: Int64Array, star
     segment_of_row = np.empty(len(rows), np.int64)
     for segment in range(len(starts) - 1):
         segment_of_row[starts[segment] : starts[segment + 1]] = segment
-    # Rows stay in their segment, so that its start is where the first of them goes.
+    # Rows stay in their segment, so its first row in the new order goes to its start.
     next_slot = starts.copy()
     ordered = np.empty(len(rows), np.int64)
     for row in rows:
@@ -153,27 +156,31 @@ def position_order_in_segments(ledger_id: Int64Array, entry_id: Int64Array, star
 
 @register_jitable(forceinline=True)
 def _pair(octets: UInt8Array, at: Int) -> Int:
-    """Two octets, the lower one first. Unsigned indexes, because numba asks of others whether they count from the end."""
+    """Return the value of two octets, the lower one first.
+
+    The indexes are unsigned: for signed ones numba tests whether they count from the end.
+    """
     return np.int64(octets[np.uint64(at)]) | np.int64(octets[np.uint64(at + 1)]) << 8
 
 
 @register_jitable(forceinline=True)
 def _first_place(ledger: Int, high: Int, mask: Int) -> Int:
-    """Where a container table is entered: the last bits of a product that fits 63."""
+    """Return the first slot to probe in a container table: the last bits of a product that fits in 63 bits."""
     mixed = ((ledger ^ ledger >> 24 ^ ledger >> 48) & 0xFF_FFFF) * 0x9E37_79B1 + high * 0x85EB_CA77
     return (mixed ^ mixed >> 29) & mask
 
 
 @KERNELS.add(OCTETS, COLUMN, COLUMN)
 def container_table(octets: UInt8Array, begins: Int64Array, ledger_id: Int64Array) -> Int64Array:
-    """Where each container of some bitmaps lies, as a hash table at most half full. O(containers).
+    """Return the places of the containers of some bitmaps, as a hash table that is at most half full. O(containers).
 
     Args:
         octets: bitmaps in the portable format (RoaringFormatSpec), one after the other.
-        begins: where each of them begins.
-        ledger_id: the ledger of each; none twice.
-    Returns: for each place four numbers: ledger (-1: nothing is here), upper half of its entries, where the container's
-        values begin, and what they are: so many values, 0 for a bitset, or minus the number of runs.
+        begins: offset of each bitmap.
+        ledger_id: the ledger of each bitmap; none twice.
+    Returns: for each slot four numbers: ledger (-1 if empty), upper half of its entries, offset of the container's
+    values,
+        and their kind: the number of values, 0 for a bitset, or minus the number of runs.
     """
     count = np.int64(0)
     for at in begins:
@@ -220,7 +227,7 @@ def container_table(octets: UInt8Array, begins: Int64Array, ledger_id: Int64Arra
 
 @KERNELS.add(OCTETS, COLUMN, COLUMN, COLUMN)
 def contained(octets: UInt8Array, table: Int64Array, ledger_id: Int64Array, entry_id: Int64Array) -> NDArray[np.bool_]:
-    """For each position, whether it is in the bitmaps that :func:`container_table` was made for. O(n log container)."""
+    """Return a mask of the positions in the bitmaps of :func:`container_table`. O(n log container)."""
     found = np.zeros(len(ledger_id), np.bool_)
     mask = len(table) // _PLACE - 1
     place: Int = 0
@@ -237,7 +244,8 @@ def contained(octets: UInt8Array, table: Int64Array, ledger_id: Int64Array, entr
         if kind == 0:
             found[row] = octets[np.uint64(begin + (low >> 3))] >> (low & 7) & 1
             continue
-        # The last value, or the last first value of a run, that is not above it. Without a branch that is hard to guess.
+        # Search for the last value, or last first value of a run, that is not above it, without a branch that is hard
+        # to predict.
         width = 2 if kind > 0 else 4
         last = np.int64(0)
         left = abs(kind)

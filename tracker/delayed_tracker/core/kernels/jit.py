@@ -1,19 +1,19 @@
-"""How kernels are compiled: lazily, once for each user of a machine, each under the one signature that it declares.
+"""Compilation of kernels: lazy, once for each user of a machine, for the one signature that each kernel declares.
 
 A kernel is a pure function over columns whose loop runs as machine code. Rules for writing one:
 
 - Declare argument types with :meth:`Kernels.add`. A read-only C-contiguous array type takes writable arrays too, so one
-  compilation serves all callers; kernels never compile anew because somebody passed a frozen column.
-- Only what the module itself defines may be used inside: the cache notices changes of the kernel's own file alone.
-  That holds for constants, too.
+  compilation serves all callers; a frozen column never causes another compilation.
+- Use only names that the module itself defines: the cache detects changes of the kernel's own file only. This includes
+  constants.
 - The GIL is released, so arguments must not change during the call, and results are arrays or numbers.
-- Results are the same with ``NUMBA_DISABLE_JIT=1``, where the function runs as it is written: widen a value of a narrow
-  column with ``np.int64(...)`` before shifting it, and never let an ``int64`` overflow.
-- Nothing raises inside. A kernel returns where it stopped; its caller knows the words for that.
+- Results are the same with ``NUMBA_DISABLE_JIT=1``, which runs the Python function: widen a value of a narrow column
+  with ``np.int64(...)`` before shifting it, and never let an ``int64`` overflow.
+- A kernel does not raise. It returns the place where it stopped; its caller raises the error.
 
-Machine code is kept in ``delayed-tracker`` under the user's cache directory (``XDG_CACHE_HOME``), or where
-``NUMBA_CACHE_DIR`` says. Where neither can be written, each process compiles for itself. A process that must answer
-meanwhile runs kernels as they are written (:meth:`Kernel.interpret`) until another has filled the cache.
+Machine code is kept in ``delayed-tracker`` under the user's cache directory (``XDG_CACHE_HOME``), or in
+``NUMBA_CACHE_DIR`` if that is set. If neither can be written, each process compiles for itself. A process that must
+answer in the meantime runs the Python functions (:meth:`Kernel.interpret`) until another process has filled the cache.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +33,7 @@ Answer = TypeVar("Answer")
 
 
 def column(element: types.Type) -> types.Array:
-    """The type of a contiguous one-dimensional array that a kernel only reads."""
+    """Return the type of a contiguous one-dimensional array that a kernel only reads."""
     return types.Array(element, 1, "C", readonly=True)
 
 
@@ -41,16 +41,16 @@ INT64: Final = types.int64
 COLUMN: Final = column(types.int64)
 OCTETS: Final = column(types.uint8)
 
-# Its attributes are made at run time.
+# numba creates the attributes of its configuration at run time.
 _settings: Final[Any] = config
 
 
 class Kernel(Generic[Arguments, Answer]):
-    """A function that is compiled, or read from the cache, at its first call or by :meth:`load`. Thread-safe."""
+    """Function that is compiled, or read from the cache, at its first call or by :meth:`load`. Thread-safe."""
 
     def __init__(self, function: Callable[Arguments, Answer], argument_types: tuple[types.Type, ...]) -> None:
         self.function = function
-        """As it is written."""
+        """Python function."""
         self._argument_types = argument_types
         self._running: Callable[Arguments, Answer] | None = None
         self._is_loaded = False
@@ -61,11 +61,11 @@ class Kernel(Generic[Arguments, Answer]):
         return self._is_loaded
 
     def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
-        """Give what the function gives for these arguments."""
+        """Return the result of the function for these arguments."""
         return (self._running or self.load())(*args, **kwargs)
 
     def load(self) -> Callable[Arguments, Answer]:
-        """Have the machine code ready. Milliseconds from the cache, else up to some seconds."""
+        """Load the machine code, or compile it. Milliseconds from the cache, else up to some seconds."""
         if self._running is not None and self._is_loaded:
             return self._running
         if self.load_cached():
@@ -74,18 +74,21 @@ class Kernel(Generic[Arguments, Answer]):
         try:
             return self._run_from_now_on(self._compile(cached=True))
         except (OSError, EOFError, UnpicklingError):
-            # A cache that is full, damaged or gone is no reason to fail.
+            # A cache that is full, damaged or gone must not cause a failure.
             return self._run_from_now_on(self._compile(cached=False))
 
     def load_cached(self) -> bool:
-        """Have the machine code ready if the cache has it; False, and nothing changes, if it would be compiled."""
+        """Load the machine code if the cache has it.
+
+        Returns: False if it would have to be compiled; then nothing has changed.
+        """
         if self._is_loaded:
             return True
         if _settings.DISABLE_JIT:
             self._run_from_now_on(self.function)
             return True
         try:
-            # Nothing but this can begin to compile while the lock is held.
+            # While the lock is held, no other thread can begin to compile.
             with global_compiler_lock, event.install_listener("numba:compile", _Refusal()):
                 self._run_from_now_on(self._compile(cached=True))
         except (_NotCached, OSError, EOFError, UnpicklingError):
@@ -93,12 +96,12 @@ class Kernel(Generic[Arguments, Answer]):
         return True
 
     def interpret(self) -> None:
-        """Run calls as the function is written, much slower, until it is loaded."""
+        """Run the Python function, which is much slower, until the machine code is loaded."""
         if not self._is_loaded:
             self._running = self.function
 
     def _run_from_now_on(self, function: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
-        # In this order: a thread between the two would load again, and harm nothing.
+        # In this order: a thread between the two assignments only loads the same code again.
         self._running = function
         self._is_loaded = True
         return function
@@ -128,13 +131,16 @@ class _Refusal(event.Listener):
 
 
 def cache_directory() -> str:
-    """Name the directory that keeps machine code; nothing says that it can be written."""
+    """Return the directory for machine code; it may not be writable."""
     return str(_settings.CACHE_DIR or user_cache_dir("delayed-tracker"))  # type: ignore[no-untyped-call]
 
 
 @contextmanager
 def cached_in(directory: str) -> Iterator[None]:
-    """Keep machine code in another directory within this block. It holds for all threads, so for one block at a time."""
+    """Keep machine code in another directory within this block.
+
+    It applies to all threads, so to one block at a time.
+    """
     chosen = _settings.CACHE_DIR
     _settings.CACHE_DIR = directory
     try:
@@ -144,22 +150,22 @@ def cached_in(directory: str) -> Iterator[None]:
 
 
 def _keep_in_cache(dispatcher: Any) -> None:
-    """Choose the cache of one kernel; numba asks its settings at this moment only, and they are put back."""
+    """Set the cache of one kernel. numba reads its settings only at this moment; they are restored afterwards."""
     with global_compiler_lock:
         chosen = _settings.CACHE_DIR, _settings.CACHE_LOCATOR_CLASSES
         _settings.CACHE_DIR = cache_directory()
-        # Else numba would go on to try the directory of the source.
+        # Otherwise numba would also try the directory of the source file.
         _settings.CACHE_LOCATOR_CLASSES = "UserProvidedCacheLocator"
         try:
             dispatcher.enable_caching()
         except RuntimeError:
-            return  # It cannot be written.
+            return  # The directory cannot be written.
         finally:
             _settings.CACHE_DIR, _settings.CACHE_LOCATOR_CLASSES = chosen
 
 
 class Kernels(Sequence[Kernel[..., Any]]):
-    """The kernels of one module, in the order of their definition."""
+    """Kernels of one module, in the order of their definition."""
 
     def __init__(self) -> None:
         self._kernels: list[Kernel[..., Any]] = []
@@ -177,7 +183,7 @@ class Kernels(Sequence[Kernel[..., Any]]):
         return len(self._kernels)
 
     def add(self, *argument_types: types.Type) -> Callable[[Callable[Arguments, Answer]], Kernel[Arguments, Answer]]:
-        """Decorate a function to make it a kernel with these argument types."""
+        """Return a decorator that makes a function a kernel with these argument types."""
 
         def make(function: Callable[Arguments, Answer]) -> Kernel[Arguments, Answer]:
             kernel = Kernel(function, argument_types)
@@ -187,6 +193,6 @@ class Kernels(Sequence[Kernel[..., Any]]):
         return make
 
     def load(self) -> None:
-        """Load all of them, so that no later call has to."""
+        """Load all kernels, so that no later call has to."""
         for kernel in self._kernels:
             kernel.load()

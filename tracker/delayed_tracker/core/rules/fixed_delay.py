@@ -1,9 +1,10 @@
-"""Fixed-delay detection: when all messages have the same delay, they fall due in the order they are read.
+"""Fixed-delay detection: if all messages have the same delay, they become due in the order in which they are read.
 
-Then a dispatcher need not read its whole backlog into the tracker: once enough is tracked it may pause until the first
-of that is due, and nothing behind can be due earlier. It is a hint, and nothing else depends on it.
+Then a dispatcher need not read its whole backlog into the tracker. Once enough positions are tracked, it may pause
+until the first of them is due: no later message can be due earlier. The result is a hint; nothing else depends on it.
 
-Source: Pulsar's ``InMemoryDelayedDeliveryTracker`` (apache/pulsar #17907, ``delayedDeliveryFixedDelayDetectionLookahead``).
+Source: Pulsar's ``InMemoryDelayedDeliveryTracker`` (apache/pulsar #17907,
+``delayedDeliveryFixedDelayDetectionLookahead``).
 """
 
 import numpy as np
@@ -12,14 +13,14 @@ from delayed_tracker.core.values.columns import IndexColumns
 
 
 class FixedDelayDetector:
-    """Whether every deadline came in order so far, give or take a tick.
+    """Detects if every deadline so far came in order, with a tolerance of one tick.
 
-    It believes so from the start. A deadline more than a tick below the highest seen, or an offer that is due already
-    (the message was not delayed, or not by the same), refutes it until the tracker has been emptied.
+    It assumes so at the start. The assumption ends with a deadline more than a tick below the highest one, or with an
+    offer that is already due (the message had no delay, or another one). It is restored when the tracker is empty.
 
     Args:
-        lookahead: how many must wait before a pause is worth while, >= 1.
-        tick_ms: how far a deadline may fall back.
+        lookahead: number of waiting positions that makes a pause worthwhile, >= 1.
+        tick_ms: tolerance for a deadline below the highest one.
     """
 
     __slots__ = ("_highest_ms", "_in_order", "_lookahead", "_tick_ms", "_was_empty")
@@ -35,14 +36,17 @@ class FixedDelayDetector:
         self._highest_ms = 0
 
     def note_tracked(self, tracked_count: int) -> None:
-        """Begin anew if the tracker has just been emptied. O(1)."""
+        """Restore the assumption if the tracker has just become empty. O(1)."""
         is_empty = not tracked_count
         if is_empty and not self._was_empty:
             self._forget()
         self._was_empty = is_empty
 
     def note_offered(self, accepted: IndexColumns, *, any_due: bool) -> None:
-        """Rows were given deadlines, in this order; others may have been due. O(n), and O(1) once it is refuted."""
+        """Record accepted rows, in the order of their offer; ``any_due`` is True if others were due.
+
+        O(n), O(1) once out of order.
+        """
         if any_due:
             self._in_order = False
         if not self._in_order or not len(accepted):
@@ -52,5 +56,5 @@ class FixedDelayDetector:
         self._highest_ms = int(highest[-1])
 
     def enough_wait(self, waiting_count: int) -> bool:
-        """Whether reading on is pointless until one of those that wait is due."""
+        """Return True if reading more is pointless until one of the waiting positions is due."""
         return self._in_order and waiting_count >= self._lookahead

@@ -1,12 +1,11 @@
-"""Merging the segments of several snapshots into those of one, a few rows at a time.
+"""Merging of the segments of several snapshots into those of one, a few rows at a time.
 
-    source 1   [1 4 9] [12 ...    Of what is at hand, rows up to the smallest "last row of a source that has more" are
-    source 2   [2 3] [5 ...   ->  certainly the earliest: they are taken, cut into segments, and whole segments leave.
-    source 3   ended              The merge then says which sources it needs more of. Who reads them, and how, is the
-                                  caller's business: "not yet" is an ordinary answer here and no exception.
+    source 1   [1 4 9] [12 ...    Of the rows fed, those up to the smallest "last row of a source that has more" are
+    source 2   [2 3] [5 ...   ->  certainly the earliest: they are taken, cut into segments, and whole segments are
+    source 3   ended              returned. The merge then returns the sources that it needs more of. The caller reads
+                                  them; "not yet" is an ordinary result here and no exception.
 
-So what is in memory is bounded by what was fed at once and by one segment, never by a bucket; the sets of positions are
-the exception.
+Memory is bounded by the rows of one feed and one segment, never by a bucket. The sets of positions are the exception.
 """
 
 from collections.abc import Sequence
@@ -24,16 +23,16 @@ _Key = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """The merge cannot go on before each of these sources has been fed or ended."""
+    """Sources that must be fed or ended before the merge can continue."""
 
     sources: tuple[int, ...]
 
 
 class StreamMerge:
-    """One merge under way: feed and end sources, and advance, until it answers None. One owner.
+    """A merge in progress: feed and end sources, and advance, until it returns None. One owner.
 
     Args:
-        live: for each source the positions that count, which only their own source delivers. Copied.
+        live: for each source the positions that count; no two sources share one. Copied.
         step_ms, count_max: how to cut segments, see ``cut_segments``.
     """
 
@@ -43,11 +42,11 @@ class StreamMerge:
 
     @property
     def row_count(self) -> int:
-        """Rows at hand. O(sources)."""
+        """Rows in memory. O(sources)."""
         return sum(source.row_count for source in self._sources) + self._cutter.row_count
 
     def feed(self, source: int, rows: IndexColumns) -> None:
-        """The next rows of a source, at least those of the earlier ones; dead copies and repeats are dropped.
+        """Add the next rows of a source, none before its earlier rows; removed copies and repeats are dropped.
 
         Raises:
             InvalidInput: the source's rows do not ascend.
@@ -56,18 +55,18 @@ class StreamMerge:
         self._sources[source].feed(rows)
 
     def end(self, source: int) -> None:
-        """The source has no more rows.
+        """Mark the end of a source.
 
         Raises:
-            InvalidInput: a position that counts has come with none of its rows.
+            InvalidInput: a position that counts had no row.
         """
         self._sources[source].end()
 
     def advance(self) -> WholeSegments | Needed | None:
-        """Go on with what is at hand.
+        """Continue with the rows that were fed.
 
-        Returns: the next segments, or which sources must be fed first, or None at the end of the merge.
-        Cost: O(n log n) in the rows that were fed since.
+        Returns: the next segments, or the sources to feed first, or None at the end of the merge. Cost: O(n log n) in
+        the rows that were fed since.
         """
         needed = tuple(number for number, source in enumerate(self._sources) if source.is_starved)
         if needed:
@@ -81,7 +80,7 @@ class StreamMerge:
         return Needed(needed) if needed else None
 
     def _take(self) -> None:
-        """Move on the rows that nothing still to come can precede."""
+        """Pass to the cutter the rows that no later row can precede."""
         open_ends = [source.last for source in self._sources if not source.has_ended]
         limit = min(open_ends, default=None)
         parts = [part for source in self._sources if len(part := source.take_through(limit))]
@@ -90,17 +89,17 @@ class StreamMerge:
 
 
 class _Source:
-    """What is at hand of one source."""
+    """Rows of one source."""
 
     __slots__ = ("_rows", "_wanted", "has_ended", "last")
 
     def __init__(self, wanted: PositionBitmap) -> None:
         self._rows = IndexColumns.empty()
         self._wanted = wanted
-        """Positions that count and have not come yet."""
+        """Positions that count and have had no row yet."""
         self.has_ended = False
         self.last: _Key = (-1, -1, -1)
-        """The last row fed, dead or not: nothing still to come precedes it."""
+        """Last row fed, removed or not: no later row precedes it."""
 
     @property
     def row_count(self) -> int:
@@ -135,7 +134,7 @@ class _Source:
         self.has_ended = True
 
     def take_through(self, limit: _Key | None) -> IndexColumns:
-        """Consume the rows at or before a key; None is all."""
+        """Consume the rows at or before a key; all rows for None."""
         count = len(self._rows) if limit is None else _count_through(self._rows, limit)
         taken = self._rows.take(slice(0, count))
         self._rows = self._rows.take(slice(count, None))
@@ -147,7 +146,7 @@ def _key(rows: IndexColumns, row: int) -> _Key:
 
 
 def _count_through(rows: IndexColumns, key: _Key) -> int:
-    """How many of the sorted rows lie at or before a key: three nested binary searches."""
+    """Return the number of sorted rows at or before a key: three nested binary searches."""
     start, end = 0, len(rows)
     for column, value in zip((rows.deliver_at_ms, rows.ledger_id, rows.entry_id), key, strict=True):
         within = column[start:end]

@@ -1,14 +1,14 @@
-"""Where an add must stop to seal. A pure choice over columns, shared with the rebuild.
+"""Placement of added rows: finds the row at which an add must stop to seal. Pure, shared with the rebuild.
 
 A batch is placed as if row by row, so batch boundaries never change the result:
 
 - a row above the sealed frontier goes to the mutable bucket. If its ledger lies above every ledger seen there and the
   bucket holds enough, the bucket is sealed first; if the row fills the bucket to its maximum, it is sealed after it.
-- any other row is late. If it fills the late home to its maximum, that is sealed after it.
+- any other row is late. If it fills the late bucket to its maximum, that is sealed after it.
 - the in-memory tracker seals nothing.
 
-Source: PIP-195 "delayedDeliveryMinIndexCountPerBucket"; the maxima are ours (a ledger that never rolls over, or ledgers
-in descending order, would otherwise grow memory without bound).
+Source: PIP-195 "delayedDeliveryMinIndexCountPerBucket". The maxima are ours: a ledger that never rolls over, or ledgers
+in descending order, would otherwise grow memory without bound.
 """
 
 import enum
@@ -22,7 +22,7 @@ from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 
 
 class SealTarget(enum.Enum):
-    """What is sealed once the rows before the stop are placed."""
+    """Bucket to seal once the rows before the stop are placed."""
 
     NOTHING = "nothing"
     MUTABLE = "mutable"
@@ -31,7 +31,7 @@ class SealTarget(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Place this many rows, then seal."""
+    """Number of rows to place, then the bucket to seal."""
 
     row_count: int
     seal: SealTarget
@@ -46,17 +46,17 @@ def first_stop(
     last_ledger_id: int,
     limits: TrackerLimits,
 ) -> Stop:
-    """The first point among rows at which a home must be sealed.
+    """Return the first stop among rows: the point at which a bucket must be sealed.
 
     Args:
         ledger_id: ledgers of the rows to place, in order; none of them is tracked.
-        late: for each row, whether it lies at or below the sealed frontier.
-        mutable_count: what the mutable bucket holds before the first row.
-        late_count: what the late home holds before the first row.
-        last_ledger_id: highest ledger the mutable bucket has seen, -1 if none.
-        limits: when homes are full.
-    Returns: the stop; ``row_count`` is the number of rows if nothing must be sealed. It is 0 only for a seal.
-    Cost: O(n).
+        late: mask of the rows that lie at or below the sealed frontier.
+        mutable_count: positions in the mutable bucket before the first row.
+        late_count: positions in the late bucket before the first row.
+        last_ledger_id: highest ledger that the mutable bucket has had, -1 if none.
+        limits: sizes at which buckets are full.
+    Returns: the stop; ``row_count`` is the number of rows if no bucket must be sealed. It is 0 only for a seal. Cost:
+    O(n).
     """
     best = Stop(len(ledger_id), SealTarget.NOTHING)
     if (
@@ -70,7 +70,7 @@ def first_stop(
             )
         )
     ):
-        return best  # most batches: nothing can fill up, and no boundary is crossed with enough indexes
+        return best  # most batches: no bucket can fill up, and no boundary is crossed with enough indexes
     on_time = np.flatnonzero(~late)
     if len(on_time):
         ledgers = ledger_id[on_time]
@@ -98,22 +98,22 @@ class LedgerSpan:
     end: int
 
     def __len__(self) -> int:
-        """How many rows."""
+        """Return the number of rows."""
         return self.end - self.first
 
 
 def sealed_in_order(
     counts: Iterable[tuple[int, int]], limits: TrackerLimits
 ) -> tuple[list[tuple[LedgerSpan, ...]], tuple[LedgerSpan, ...]]:
-    """What is sealed when rows come in position order: the rule of :func:`first_stop`, from counts alone.
+    """Return the sealed buckets for rows in position order: the rule of :func:`first_stop`, from counts alone.
 
-    Nothing is ever late then, so the late home stays empty.
+    No row is late then, so the late bucket stays empty.
 
     Args:
         counts: (ledger id, rows accepted of it), ascending by ledger.
-        limits: when the mutable bucket is full.
-    Returns: the rows of each sealed bucket, in order; and those that stay in the mutable one.
-    Cost: O(ledgers + buckets).
+        limits: sizes at which the mutable bucket is full.
+    Returns: the rows of each sealed bucket, in order; and those that stay in the mutable one. Cost: O(ledgers +
+    buckets).
     """
     sealed: list[tuple[LedgerSpan, ...]] = []
     filling: list[LedgerSpan] = []

@@ -1,15 +1,16 @@
-"""Recovery as a plan: from the catalogue's buckets, the mark-delete position and the time to what is kept and deleted.
+"""Recovery as a plan: which buckets of the catalogue to keep and to delete, given mark-delete and the time.
 
-Pure; the shell reads the catalogue, asks for metadata where :func:`needs_metadata` says so, and hands the plan to
+Pure. The service reads the catalogue, reads metadata if :func:`needs_metadata` returns True, and passes the plan to
 ``TrackerCore.recovered``.
 
-Two buckets may hold one position: it was given back for another deadline, or acknowledged and offered again, and sealed
-anew; a crash came before the older bucket's loss was on record. Then the bucket whose content was frozen last is right,
-whatever the ranges: that with the highest seal number. Bucket ids say nothing about it, since stores end in any order.
-Foreign (Pulsar-written) buckets have no number and are older than ours beside them: among them the enclosing one is right.
+Two buckets may contain the same position: it was given back with another deadline, or acknowledged and offered again,
+and then sealed again; a crash came before its removal from the older bucket was recorded. Then the bucket whose content
+was frozen last is right, whatever the ranges: the one with the highest seal number. Bucket ids do not show this, since
+stores finish in any order. Foreign (Pulsar-written) buckets have no number and count as older than ours. Among them the
+enclosing one is right.
 
-Source: Pulsar's ``BucketDelayedDeliveryTracker.recoverBucketSnapshot``. It differs in working on bits: a bucket left with
-nothing is deleted, the others keep what is theirs. Pulsar drops a range that overlaps without enclosing, and every
+Source: Pulsar's ``BucketDelayedDeliveryTracker.recoverBucketSnapshot``. It differs in working on bits: a bucket left
+without bits is deleted, the others keep their own. Pulsar drops a range that overlaps without enclosing, and every
 position in it.
 """
 
@@ -25,7 +26,7 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecoverableBucket:
-    """A catalogued bucket with what is known of its content: the union of its bits, or one set for each segment."""
+    """Bucket of the catalogue with its known content: the union of its bits, or one set for each segment."""
 
     bucket_id: int
     first: Position
@@ -36,14 +37,14 @@ class RecoverableBucket:
     consumed: PositionBitmap = field(default_factory=PositionBitmap)
     snapshot_bytes: int = 0
     seal_number: int | None = None
-    """Taken from the tracker's counter when the content was frozen; None if this tracker never did that."""
+    """Number taken from the tracker's counter when the content was frozen; None if this tracker did not freeze it."""
     is_foreign: bool = False
-    """Written by Pulsar: its bitmaps may name positions that no segment has."""
+    """True if Pulsar wrote it: its bitmaps may contain positions that no segment has."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeptBucket:
-    """A bucket to go on with: its surviving bits, and the first segment that is still needed."""
+    """A bucket that is kept, with its surviving bits and the first segment that is still needed."""
 
     bucket_id: int
     first: Position
@@ -57,7 +58,7 @@ class KeptBucket:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryPlan:
-    """What to keep and what to delete, in a deterministic order."""
+    """Buckets to keep and buckets to delete, in a deterministic order."""
 
     keep: tuple[KeptBucket, ...] = ()
     delete: tuple[int, ...] = ()
@@ -66,18 +67,18 @@ class RecoveryPlan:
 
 
 def leading_due_segments(bounds: SegmentBounds, cutoff_ms: int) -> int:
-    """How many leading segments are wholly due."""
+    """Return the number of leading segments that are wholly due."""
     alive = np.flatnonzero(bounds.max_deliver_at_ms > cutoff_ms)
     return int(alive[0]) if len(alive) else len(bounds)
 
 
 def needs_metadata(bounds: SegmentBounds, cutoff_ms: int) -> bool:
-    """Whether the union of the bits is not enough: some leading segments are wholly due, but not all are."""
+    """Return True if the union of the bits is not enough: some leading segments are wholly due, but not all."""
     return 0 < leading_due_segments(bounds, cutoff_ms) < len(bounds)
 
 
 def plan_recovery(buckets: Sequence[RecoverableBucket], *, mark_delete: Position, cutoff_ms: int) -> RecoveryPlan:
-    """Decide what to keep.
+    """Decide which buckets to keep and which to delete.
 
     Leading segments that are wholly due are skipped with their bits; consumed positions and those at or below
     mark-delete are dropped. A position that several buckets still hold stays in the first of them in this order: those
@@ -110,7 +111,7 @@ def plan_recovery(buckets: Sequence[RecoverableBucket], *, mark_delete: Position
         keep.append(
             KeptBucket(
                 bucket_id=bucket.bucket_id,
-                # A foreign range is only an index: it must not hide bits that lie outside.
+                # The range of a foreign bucket is only a hint: it must not exclude bits outside it.
                 first=min(bucket.first, lowest),
                 last=max(bucket.last, highest),
                 bounds=bucket.bounds,
@@ -126,14 +127,14 @@ def plan_recovery(buckets: Sequence[RecoverableBucket], *, mark_delete: Position
 
 
 def _precedence(bucket: RecoverableBucket) -> tuple[int, ...]:
-    """Sorts the buckets so that of several with one position the first is right."""
+    """Return a sort key: of several buckets with one position, the one with the lowest key is right."""
     if bucket.seal_number is not None:
         return (0, -bucket.seal_number, -bucket.bucket_id)
     return (1, *bucket.first, *(-part for part in bucket.last), bucket.bucket_id)
 
 
 def _surviving_bits(bucket: RecoverableBucket, first_segment: int) -> tuple[PositionBitmap, PositionBitmap]:
-    """The bits of the segments still needed, and of those that are skipped; both the caller's own."""
+    """Return the bits of the segments still needed, and of those that are skipped; the caller owns both."""
     due, bits = PositionBitmap(), PositionBitmap()
     if bucket.segment_bits is not None:
         for number, segment in enumerate(bucket.segment_bits):

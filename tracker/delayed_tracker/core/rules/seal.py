@@ -1,4 +1,4 @@
-"""Sealing: from a frozen home of indexes to sorted rows and segment bounds. Pure, and run away from the caller's path.
+"""Sealing: turns the frozen indexes of a bucket into sorted rows and segment bounds. Pure, and run in another thread.
 
 Source: Pulsar's ``MutableBucket.sealBucketAndAsyncPersistent``, which does this on the dispatcher's thread.
 """
@@ -15,23 +15,23 @@ from delayed_tracker.core.values.errors import InvariantViolation
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 
 _ROWS_AT_ONCE: Final = 65_536
-"""So many rows are looked up in a set together: each time, other threads of Python wait up to a millisecond."""
+"""Rows to test against a set in one call: during each call other Python threads wait up to a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrozenIndexes:
-    """A home's copies of indexes as they were at the moment of sealing, to be read until the result is reported.
+    """Index copies of a bucket at the moment of sealing, valid until the result is reported.
 
-    Nobody writes to any part of it.
+    No part of it is changed.
     """
 
     home_key: int
     chunks: tuple[IndexColumns, ...]
-    """Copies in any order; dead ones among them."""
+    """Copies in any order, removed ones included."""
     live: PositionBitmap
-    """The positions that count: each has at least one copy."""
+    """Positions that count; each has at least one copy."""
     redated: Mapping[Position, int]
-    """Positions that may have copies under an older deadline, with the deadline that counts."""
+    """Rescheduled positions that may have copies with an older deadline, with the deadline that counts."""
     step_ms: int
     count_max: int
     first: Position
@@ -43,7 +43,7 @@ class FrozenIndexes:
 
 @dataclass(frozen=True, slots=True)
 class SealedIndexes:
-    """A sealed bucket's content: rows in delivery order, cut into segments."""
+    """Content of a sealed bucket: rows in delivery order, cut into segments."""
 
     indexes: IndexColumns
     """Ascending by (deliver_at_ms, ledger_id, entry_id); no position twice."""
@@ -51,18 +51,18 @@ class SealedIndexes:
     first: Position
     last: Position
     ledger_bytes: float | None = None
-    """Memory of the bitmap of one ledger of the home that was frozen, on average; None if nobody measured."""
+    """Average memory of the bitmap of one ledger of the frozen bucket, in bytes; None if not measured."""
 
     def segment(self, number: int) -> IndexColumns:
-        """The rows of one segment; shares memory."""
+        """Return the rows of one segment; shares memory."""
         starts = self.bounds.starts
         return self.indexes.take(slice(int(starts[number]), int(starts[number + 1])))
 
 
 def without_old_dates(live: BoolArray, indexes: IndexColumns, redated: Mapping[Position, int]) -> BoolArray:
-    """The live copies less those of positions that were dated anew under another deadline; may change ``live``.
+    """Remove from the mask ``live`` the copies of rescheduled positions with an old deadline; may change ``live``.
 
-    Cost: O(1) if nothing was dated anew, else a step for each copy of such a position.
+    Cost: O(1) if no position was rescheduled, else a step for each copy of such a position.
     """
     if redated and len(indexes):
         suspects = PositionBitmap.of(PositionColumns.of(redated))
@@ -73,7 +73,7 @@ def without_old_dates(live: BoolArray, indexes: IndexColumns, redated: Mapping[P
 
 
 def live_rows(indexes: IndexColumns, live: PositionBitmap, redated: Mapping[Position, int]) -> IndexColumns:
-    """The rows that count: their position is live and, where it was dated anew, their deadline is the last one."""
+    """Return the rows that count: their position is live and, if it was rescheduled, their deadline is the last one."""
     keep = np.ones(len(indexes), np.bool_)
     for start in range(0, len(indexes), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
@@ -83,13 +83,13 @@ def live_rows(indexes: IndexColumns, live: PositionBitmap, redated: Mapping[Posi
 
 
 def without_repeats(indexes: IndexColumns) -> IndexColumns:
-    """Sorted rows without exact repeats of their predecessor."""
+    """Return sorted rows without exact repeats of their predecessor."""
     repeat = indexes.repeat_predecessors()
     return indexes.take(~repeat) if repeat.any() else indexes
 
 
 def seal(frozen: FrozenIndexes) -> SealedIndexes:
-    """Drop dead copies, sort, cut.
+    """Drop removed copies, sort the rest, and cut it into segments.
 
     Raises:
         InvariantViolation: a live position has no copy, or two with different deadlines (a bug of the core).

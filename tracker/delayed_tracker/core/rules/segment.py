@@ -1,4 +1,4 @@
-"""Cutting a sorted run into segments by time span and count. Shared by the service and the Spark job.
+"""Cutting of a sorted run into segments by time span and count. Shared by the service and the Spark job.
 
 A segment starts at its first deadline t0 and ends before the first index whose deadline exceeds t0 + step - 1, or when
 it holds ``count_max`` indexes, whichever comes first.
@@ -19,7 +19,7 @@ from delayed_tracker.core.values.columns import Int64Array
 class SegmentBounds:
     """Segments as parallel columns: rows per segment, first and last deadline.
 
-    In time order, save for foreign ones, which are only said to be.
+    In time order; for foreign segments this is only claimed.
     """
 
     count: Int64Array
@@ -38,19 +38,19 @@ class SegmentBounds:
 
     @property
     def earliest_from(self) -> Int64Array:
-        """For each segment the first deadline of it and all that follow: ascends, even if foreign segments do not."""
+        """For each segment the first deadline of it and all that follow. Ascends, even if foreign segments do not."""
         first = self.min_deliver_at_ms
         if (first[1:] >= first[:-1]).all():
             return first
         return np.minimum.accumulate(first[::-1])[::-1]
 
     def take(self, where: slice) -> "SegmentBounds":
-        """A contiguous range of the segments."""
+        """Return a contiguous range of the segments."""
         return SegmentBounds(self.count[where], self.min_deliver_at_ms[where], self.max_deliver_at_ms[where])
 
     @classmethod
     def concat(cls, parts: Sequence["SegmentBounds"]) -> "SegmentBounds":
-        """All segments of all parts, in that order."""
+        """Return all segments of all parts, in that order."""
         none = np.empty(0, np.int64)
         return cls(
             np.concatenate([none, *(part.count for part in parts)]),
@@ -60,14 +60,13 @@ class SegmentBounds:
 
 
 def cut_segments(deliver_at_ms: Int64Array, *, step_ms: int, count_max: int) -> SegmentBounds:
-    """Where the segments of a sorted column of deadlines begin and end.
+    """Return the bounds of the segments of a sorted column of deadlines.
 
     Args:
         deliver_at_ms: ascending deadlines; may be empty, which gives no segment.
         step_ms: a segment spans less than this, >= 1.
         count_max: a segment holds at most this many, >= 1, or -1 for no limit.
-    Returns: bounds that cover every row once, in order.
-    Cost: O(n).
+    Returns: bounds that cover every row once, in order. Cost: O(n).
     """
     total = len(deliver_at_ms)
     first = segment_starts(np.ascontiguousarray(deliver_at_ms), step_ms, count_max)

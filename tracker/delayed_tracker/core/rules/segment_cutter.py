@@ -1,6 +1,6 @@
-"""Cutting rows that come in delivery order, a few at a time, into whole segments. Shared by merging and the rebuild.
+"""Cutting of rows that come in delivery order, a few at a time, into whole segments. Shared by merging and the rebuild.
 
-What is in memory is bounded by what was fed at once and by one segment.
+Memory is bounded by the rows of one feed and one segment.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ class WholeSegments:
     """The next whole segments, one or more."""
 
     indexes: IndexColumns
-    """The rows of all of them, ascending."""
+    """Rows of all these segments, ascending."""
     bounds: SegmentBounds
 
 
 class SegmentCutter:
-    """One sequence of segments under way; one owner.
+    """Cutter of one sequence of segments; one owner.
 
     Args:
         step_ms, count_max: how to cut, see ``cut_segments``.
@@ -40,19 +40,19 @@ class SegmentCutter:
         return len(self._tail)
 
     def feed(self, parts: Sequence[IndexColumns]) -> None:
-        """Take the next rows, none of them before those fed earlier."""
+        """Add the next rows; none may come before those fed earlier."""
         self._tail = IndexColumns.concat([self._tail, *parts])
 
     def take(self, *, at_end: bool) -> WholeSegments | None:
-        """The segments that are complete, or None if none is.
+        """Return the segments that are complete, or None if none is.
 
         Args:
-            at_end: nothing more comes, so that the last one is complete, too.
+            at_end: True if no more rows come, so that the last segment is complete, too.
         Cost: O(rows that wait).
         """
         bounds = cut_segments(self._tail.deliver_at_ms, step_ms=self._step_ms, count_max=self._count_max)
         if not at_end and len(bounds) and int(bounds.count[-1]) != self._count_max:
-            bounds = bounds.take(slice(0, -1))  # rows still to come may belong to the last one
+            bounds = bounds.take(slice(0, -1))  # later rows may belong to the last segment
         if not len(bounds):
             return None
         end = int(bounds.starts[-1])

@@ -1,5 +1,4 @@
 """Values that all other rooms exchange: columns, positions, limits, results of verbs, errors.
 
-Nothing here knows a tracker.
-Open ``columns.py`` first: many indexes travel in no other form.
+This room does not use the tracker. Open ``columns.py`` first: columns are the form in which many indexes are passed.
 """

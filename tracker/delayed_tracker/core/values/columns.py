@@ -1,7 +1,7 @@
-"""Indexes and positions as parallel columns: the only form in which many of them travel.
+"""Indexes and positions as parallel columns: the only form in which many of them are passed.
 
-An index is (deliver_at_ms, ledger_id, entry_id). Columns are one-dimensional ``int64`` arrays of equal length; entry ids
-fit 32 bits because snapshot bitmaps do (PIP-195, RoaringBitmap). Columns handed to the core are never written to.
+An index is (deliver_at_ms, ledger_id, entry_id). Columns are one-dimensional ``int64`` arrays of equal length; entry
+ids fit 32 bits because snapshot bitmaps do (PIP-195, RoaringBitmap). The core never writes to columns that it is given.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ INT63_MAX: Final = 2**63 - 1
 
 
 class Position(NamedTuple):
-    """One entry's place: ledger, then entry; ordered as the topic is. Entry -1 is "before the first entry"."""
+    """Place of one entry: ledger, then entry; in the order of the topic. Entry -1 is "before the first entry"."""
 
     ledger_id: int
     entry_id: int
@@ -52,22 +52,22 @@ class PositionColumns:
         return len(self.ledger_id)
 
     def __iter__(self) -> Iterator[Position]:
-        """Position by position: for tests and printing, never on a hot path."""
+        """Yield position by position: for tests and printing, never on a hot path."""
         for ledger_id, entry_id in zip(self.ledger_id.tolist(), self.entry_id.tolist(), strict=True):
             yield Position(ledger_id, entry_id)
 
     def take(self, where: NDArray[np.intp] | BoolArray | slice) -> "PositionColumns":
-        """The rows that a mask, an index array or a slice names."""
+        """Return the rows selected by a mask, an index array or a slice."""
         return PositionColumns(self.ledger_id[where], self.entry_id[where])
 
     def ascend(self) -> bool:
-        """Whether each row lies strictly above its predecessor."""
+        """Return True if each row lies strictly above its predecessor."""
         ledger, entry = self.ledger_id, self.entry_id
         step = ledger[1:] - ledger[:-1]
         return bool(((step > 0) | ((step == 0) & (entry[1:] > entry[:-1]))).all())
 
     def at_or_below(self, position: Position) -> BoolArray:
-        """For each row, whether it lies at or below a position."""
+        """Return a mask of the rows at or below a position."""
         ledger, entry = position
         if not len(self) or ledger < int(self.ledger_id.min()):
             return np.zeros(len(self), np.bool_)
@@ -75,7 +75,7 @@ class PositionColumns:
         return through
 
     def repeats(self) -> BoolArray:
-        """For each row, whether the same position stands in an earlier row."""
+        """Return a mask of the rows whose position is also in an earlier row."""
         repeated = np.zeros(len(self), np.bool_)
         if self.ascend():
             return repeated
@@ -86,7 +86,7 @@ class PositionColumns:
 
     @classmethod
     def concat(cls, parts: Sequence["PositionColumns"]) -> "PositionColumns":
-        """All rows of all parts, of which there is at least one, in that order; copies unless it is exactly one."""
+        """Return all rows of all parts, at least one, in that order; copies unless there is exactly one part."""
         if len(parts) == 1:
             return parts[0]
         return cls(
@@ -95,7 +95,7 @@ class PositionColumns:
 
     @classmethod
     def of(cls, positions: Iterable[tuple[int, int]]) -> "PositionColumns":
-        """Columns of (ledger_id, entry_id) pairs, validated."""
+        """Return columns of (ledger_id, entry_id) pairs, validated."""
         pairs = list(positions)
         return position_columns([pair[0] for pair in pairs], [pair[1] for pair in pairs])
 
@@ -112,7 +112,7 @@ class IndexColumns:
         return len(self.deliver_at_ms)
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
-        """(deliver_at_ms, ledger_id, entry_id) row by row: for tests and printing, never on a hot path."""
+        """Return an iterator over (deliver_at_ms, ledger_id, entry_id): for tests and printing, never on a hot path."""
         return iter(zip(self.deliver_at_ms.tolist(), self.ledger_id.tolist(), self.entry_id.tolist(), strict=True))
 
     @property
@@ -121,27 +121,27 @@ class IndexColumns:
         return PositionColumns(self.ledger_id, self.entry_id)
 
     def take(self, where: NDArray[np.intp] | BoolArray | slice) -> "IndexColumns":
-        """The rows that a mask, an index array or a slice names."""
+        """Return the rows selected by a mask, an index array or a slice."""
         return IndexColumns(self.deliver_at_ms[where], self.ledger_id[where], self.entry_id[where])
 
     def sorted(self) -> "IndexColumns":
-        """The rows in delivery order: (deliver_at_ms, ledger_id, entry_id) ascending. O(n)."""
+        """Return the rows in delivery order: (deliver_at_ms, ledger_id, entry_id) ascending. O(n)."""
         columns = (self.deliver_at_ms, self.ledger_id, self.entry_id)
         return self.take(delivery_order(*map(np.ascontiguousarray, columns)))
 
     def ascend(self) -> bool:
-        """Whether the rows are in delivery order already, repeats allowed. O(n)."""
+        """Return True if the rows are already in delivery order, repeats allowed. O(n)."""
         deadline, ledger, entry = self.deliver_at_ms, self.ledger_id, self.entry_id
         entries: BoolArray = entry[1:] >= entry[:-1]
         ledgers: BoolArray = (ledger[1:] > ledger[:-1]) | ((ledger[1:] == ledger[:-1]) & entries)
         return bool(((deadline[1:] > deadline[:-1]) | ((deadline[1:] == deadline[:-1]) & ledgers)).all())
 
     def copy(self) -> "IndexColumns":
-        """The same rows with memory of their own: a slice would keep all that it was cut from."""
+        """Return the same rows in memory of their own: a slice would keep the whole array that it was cut from."""
         return IndexColumns(self.deliver_at_ms.copy(), self.ledger_id.copy(), self.entry_id.copy())
 
     def repeat_predecessors(self) -> BoolArray:
-        """For each row, whether the one before it is the same; sorted rows stand beside their repeats."""
+        """Return a mask of the rows that equal the row before; in sorted rows these are all repeats."""
         repeated = np.zeros(len(self), np.bool_)
         repeated[1:] = (
             (self.deliver_at_ms[1:] == self.deliver_at_ms[:-1])
@@ -152,19 +152,19 @@ class IndexColumns:
 
     @classmethod
     def empty(cls) -> "IndexColumns":
-        """No rows."""
+        """Return columns without rows."""
         none = np.empty(0, np.int64)
         return cls(none, none, none)
 
     @classmethod
     def of(cls, rows: Iterable[tuple[int, int, int]]) -> "IndexColumns":
-        """Columns of (deliver_at_ms, ledger_id, entry_id) rows, validated."""
+        """Return columns of (deliver_at_ms, ledger_id, entry_id) rows, validated."""
         table = list(rows)
         return index_columns([r[0] for r in table], [r[1] for r in table], [r[2] for r in table])
 
     @classmethod
     def concat(cls, parts: Sequence["IndexColumns"]) -> "IndexColumns":
-        """All rows of all parts, in that order; copies unless there is exactly one part."""
+        """Return all rows of all parts, in that order; copies unless there is exactly one part."""
         if len(parts) == 1:
             return parts[0]
         if not parts:
@@ -217,7 +217,7 @@ def _require_equal_lengths(columns: dict[str, Int64Array]) -> None:
 
 
 def index_columns(deliver_at_ms: ArrayLike, ledger_id: ArrayLike, entry_id: ArrayLike) -> IndexColumns:
-    """Three columns checked and made one.
+    """Return three columns, checked, as one value.
 
     Args:
         deliver_at_ms: wall-clock deadlines in milliseconds, 0 to 2^63-1.
@@ -238,7 +238,7 @@ def index_columns(deliver_at_ms: ArrayLike, ledger_id: ArrayLike, entry_id: Arra
 
 
 def position_columns(ledger_id: ArrayLike, entry_id: ArrayLike) -> PositionColumns:
-    """Two columns checked and made one; ranges, errors and cost as for :func:`index_columns`."""
+    """Return two columns, checked, as one value; ranges, errors and cost as for :func:`index_columns`."""
     columns = {
         "ledger_id": _column("ledger_id", ledger_id, INT63_MAX),
         "entry_id": _column("entry_id", entry_id, ENTRY_ID_MAX),

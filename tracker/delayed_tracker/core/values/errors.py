@@ -1,8 +1,8 @@
-"""The root of the error tree: what every error of this project carries.
+"""Base classes of all errors of this project.
 
-Errors are sorted by what the caller does about them. ``reason`` is a stable upper-case word that travels over gRPC as
-``google.rpc.ErrorInfo.reason``; it is never renamed. The message is one sentence that names the field, the value and
-the remedy.
+Errors are sorted by the action that they require of the caller. ``reason`` is a stable upper-case word that travels
+over gRPC as ``google.rpc.ErrorInfo.reason``; it is never renamed. The message is one sentence that names the field, the
+value and the remedy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,16 +12,16 @@ from typing import Final
 OFFSETS_REPORTED_MAX = 1_000
 """At most this many bad offsets are listed in one error; the total is always given."""
 VALUE_BYTES_MAX: Final = 400
-"""A longer value is shown without its middle: errors travel in gRPC trailers of 8 KiB, and stand in one log line."""
+"""A longer value is shown without its middle: errors travel in gRPC trailers of 8 KiB, and are logged on one line."""
 
 
 def shown_value(value: object) -> str:
-    """Return a value as errors show it: its representation, without the middle if it is long."""
+    """Return the form of a value in errors: its representation, without the middle if it is long."""
     return without_middle(repr(value), VALUE_BYTES_MAX)
 
 
 def without_middle(text: str, bytes_max: int) -> str:
-    """Return a text of at most about so many bytes of UTF-8: the beginning and the end of a longer one."""
+    """Return a text of at most about ``bytes_max`` bytes of UTF-8: of a longer text the beginning and the end."""
     encoded = text.encode("utf-8", "backslashreplace")
     if len(encoded) <= bytes_max:
         return text
@@ -31,14 +31,14 @@ def without_middle(text: str, bytes_max: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FieldViolation:
-    """One thing that is wrong with one field of a request, a file or a setting."""
+    """One fault of one field of a request, a file or a setting."""
 
     field: str
     description: str
 
 
 class DelayedTrackerError(Exception):
-    """Base of every error this project raises on purpose; an error applies nothing."""
+    """Base of every error this project raises on purpose; a call that raises one has changed nothing."""
 
     reason: str = "INTERNAL"
 
@@ -77,13 +77,13 @@ class InvalidInput(DelayedTrackerError):
 
     @property
     def violations(self) -> tuple[FieldViolation, ...]:
-        """What is wrong, one row for each bad offset, or a single row for the field itself."""
+        """Violations: one for each bad offset, or a single one for the field itself."""
         if not self.offsets:
             return (FieldViolation(self.field, f"{shown_value(self.value)}: {self.remedy}"),)
         return tuple(FieldViolation(f"{self.field}[{offset}]", self.remedy) for offset in self.offsets)
 
 
 class InvariantViolation(DelayedTrackerError):
-    """The core's own state contradicts itself: a bug of ours, never the caller's doing."""
+    """The core's own state contradicts itself: a bug of the core, never of the caller."""
 
     reason = "INVARIANT_VIOLATION"

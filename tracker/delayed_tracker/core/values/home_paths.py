@@ -1,14 +1,14 @@
-"""Paths that begin with ``~``: only shells know whose home that is, and only where a word begins with it."""
+"""Paths that begin with ``~``: only a shell replaces it by a home directory, and only at the start of a word."""
 
 from delayed_tracker.core.values.errors import InvalidInput
 
 
 def refuse_home_path(field: str, value: str, path: str) -> None:
-    """Refuse a path that would name a file or a directory called ``~``, which nobody means.
+    """Refuse a path that would name a file or a directory called ``~``, which is never intended.
 
     Args:
-        field: which setting or option it is.
-        value: all of it, for the message.
+        field: name of the setting or option.
+        value: its full value, for the message.
         path: the part of it that names a file.
     Raises:
         InvalidInput: it begins with ``~``.

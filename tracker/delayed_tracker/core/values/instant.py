@@ -1,7 +1,7 @@
-"""One moment as two clocks show it, and when a tracker wants to be woken by either of them.
+"""Times on two clocks: the present moment, and the wake-ups that a tracker needs.
 
-Deadlines of messages are moments of the wall clock, which is set forward and back. Leases, back-offs and everything else
-that lasts "so long" are measured on a clock that only runs. Every verb is given both, so that no step of the wall clock
+Deadlines of messages are times of the wall clock, which can be set forward and back. Durations (leases, back-offs and
+all others) are measured on a clock that only advances. Every verb gets both times, so that no step of the wall clock
 ends a lease or delays a retry.
 """
 
@@ -19,18 +19,18 @@ class Instant(NamedTuple):
 
 
 class Wakeup(NamedTuple):
-    """When something is to be done, by each clock; None: not because of this clock."""
+    """Time of the next wake-up on each clock; None if this clock needs none."""
 
     wall_ms: int | None
     elapsed_ms: int | None
 
     def due_at(self, now: Instant) -> bool:
-        """Tell whether either clock has come so far."""
+        """Return True if either clock has reached its time."""
         return (self.wall_ms is not None and self.wall_ms <= now.wall_ms) or (
             self.elapsed_ms is not None and self.elapsed_ms <= now.elapsed_ms
         )
 
 
 def earliest(moments: Iterable[int | None]) -> int | None:
-    """Return the first of those moments of one clock that are given, or None."""
+    """Return the earliest of the given times of one clock, without Nones; None if there is none."""
     return min((moment for moment in moments if moment is not None), default=None)

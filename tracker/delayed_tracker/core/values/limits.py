@@ -1,4 +1,4 @@
-"""Every bound and duration the core works by, in one frozen value with no components in it."""
+"""Limits and durations of the core, in one flat frozen value."""
 
 import enum
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from delayed_tracker.core.values.errors import InvalidInput
 
 
 class TrackerKind(enum.Enum):
-    """What becomes of positions when there are many."""
+    """Storage of the tracked positions when there are many."""
 
     BUCKET = "bucket"
-    """They are sealed into buckets and stored (PIP-195)."""
+    """Positions are sealed into buckets and stored (PIP-195)."""
     IN_MEMORY = "in-memory"
-    """They stay in memory; nothing is ever sealed, and a restart needs a replay of everything."""
+    """Positions stay in memory. No bucket is ever sealed, and a restart needs a replay of everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +23,15 @@ class TrackerLimits:
     """
 
     kind: TrackerKind = TrackerKind.BUCKET
-    """Which tracker it is. The answers are the same."""
+    """Kind of the tracker. Both kinds give the same answers."""
     tick_ms: int = 1_000
     """Non-strict delivery may hand out this much early, so that one wake-up serves a tick."""
     strict: bool = False
-    """Never hand out before the deadline, not by a tick either."""
+    """True if no index is handed out before its deadline, not even by a tick."""
     min_index_count_per_bucket: int = 50_000
     """The mutable bucket is sealed at a ledger boundary once it holds this many."""
     mutable_indexes_max: int = 1_000_000
-    """The mutable bucket is sealed whatever the ledger when it holds this many."""
+    """The mutable bucket is sealed when it holds this many, also within a ledger."""
     late_indexes_max: int = 100_000
     """Late positions beyond this many become a bucket of their own."""
     max_step_per_segment_ms: int = 300_000
@@ -41,26 +41,26 @@ class TrackerLimits:
     prefetch_window_ms: int = 300_000
     """A segment is loaded when its first deadline is this near."""
     load_indexes_min: int = 1
-    """A load that becomes due takes following segments along until it has this many indexes: reads have a cost each."""
+    """A load that becomes due includes following segments until it has this many indexes: each read has a cost."""
     load_indexes_max: int = 50_000
-    """One load asks for whole segments up to about this many indexes (at least one segment)."""
+    """One load requests whole segments up to about this many indexes (at least one segment)."""
     loaded_indexes_max: int = 1_000_000
-    """Nothing is loaded ahead while all trackers of the process hold this many indexes from snapshots in memory."""
+    """No segment is loaded ahead while all trackers of the process hold this many indexes from snapshots in memory."""
     max_num_buckets: int = -1
-    """Above this many sealed buckets, adjacent ones are merged; -1 never merges."""
+    """Above this number of sealed buckets, adjacent ones are merged; -1 never merges."""
     max_delay_ms: int = 0
     """Deadlines further away than this are refused; 0 is unlimited."""
     fixed_delay_lookahead: int = 50_000
-    """In-memory tracker: with this many waiting, all with the same delay, reading may pause; 0 never says so."""
+    """In-memory tracker: reading may pause when this many positions wait, all with the same delay; 0 disables it."""
     retry_backoff_ms: int = 1_000
-    """A failed effect is tried again after this long."""
+    """A failed effect is tried again after this time."""
     late_ack_ms: int = 600_000
-    """An ended lease still acknowledges what it handed out, for this long: longer than restarts and retries of callers take."""
+    """Time in which an ended lease still acknowledges its positions: longer than restarts and retries of callers."""
     late_ack_positions_max: int = 1_000_000
-    """So many positions are remembered for that at most, in 26 to 50 MB; as many as may be leased by default."""
+    """Maximum of positions remembered for late acks, in 26 to 50 MB; by default as many as may be leased."""
 
     def __post_init__(self) -> None:
-        """Refuse values no tracker can work with."""
+        """Raise InvalidInput for values that no tracker can work with."""
         for at_least_one in (
             "min_index_count_per_bucket",
             "mutable_indexes_max",
@@ -86,9 +86,9 @@ class TrackerLimits:
                 raise InvalidInput(unlimited_below, value, "give 1 or more, or -1")
 
     def cutoff_ms(self, now_ms: int) -> int:
-        """The deadline at or before which an index is due at ``now_ms``."""
+        """Return the deadline at or before which an index is due at ``now_ms``."""
         return now_ms if self.strict else now_ms + self.tick_ms
 
     def due_from_ms(self, deliver_at_ms: int) -> int:
-        """The first moment at which an index with this deadline is due."""
+        """Return the first time at which an index with this deadline is due."""
         return deliver_at_ms if self.strict else deliver_at_ms - self.tick_ms

@@ -1,4 +1,4 @@
-"""A sorted map that costs next to nothing while it is empty: most trackers are idle, and each has several.
+"""A sorted map that takes almost no memory while it is empty: most trackers are idle, and each has several.
 
 An empty ``SortedDict`` takes 1.6 KB; six of them were three quarters of an idle tracker's memory.
 """
@@ -13,7 +13,7 @@ V = TypeVar("V")
 
 
 class OrderedMap(MutableMapping[K, V]):
-    """Iterates in key order. O(log n) to change, O(1) to look at either end."""
+    """Map that iterates in key order. O(log n) to change, O(1) to read either end."""
 
     __slots__ = ("_sorted",)
 
@@ -45,23 +45,23 @@ class OrderedMap(MutableMapping[K, V]):
             self._sorted = None
 
     def first(self) -> tuple[K, V]:
-        """The entry with the lowest key; the map must not be empty."""
+        """Return the entry with the lowest key; the map must not be empty."""
         assert self._sorted is not None
         entry: tuple[K, V] = self._sorted.peekitem(0)
         return entry
 
     def last(self) -> tuple[K, V]:
-        """The entry with the highest key; the map must not be empty."""
+        """Return the entry with the highest key; the map must not be empty."""
         assert self._sorted is not None
         entry: tuple[K, V] = self._sorted.peekitem(-1)
         return entry
 
     def pop_first(self) -> tuple[K, V]:
-        """Take out the entry with the lowest key; the map must not be empty."""
+        """Remove and return the entry with the lowest key; the map must not be empty."""
         key, value = self.first()
         del self[key]
         return key, value
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries."""
         self._sorted = None

@@ -1,7 +1,7 @@
-"""A set of positions: one 32-bit roaring bitmap of entry ids for each ledger, with its size kept.
+"""A set of positions: one 32-bit roaring bitmap of entry ids for each ledger, and the number of positions.
 
-This is the membership of one home (design: invariant 1). The size moves only when a bit moves, and :meth:`check`
-recomputes it.
+This is the membership of one bucket (design: invariant 1). The number changes only when a bit changes, and
+:meth:`check` recomputes it.
 """
 
 # ruff: noqa: SLF001  (sets of one class look into each other)
@@ -20,18 +20,19 @@ _HEADER = struct.Struct("<I")
 _LEDGER = struct.Struct("<QI")
 _PROBES = 8
 _FEW = 32  # up to here one step of Python for each entry is faster than a bitmap of them
-_LEDGER_BYTES = 190  # a dict slot, a key, a BitMap object and what roaring allocates for it
-_CONTAINER_BYTES = 75  # a place in the directory, and what an allocation costs beyond its size
+_LEDGER_BYTES = 190  # a dict slot, a key, a BitMap object and its allocations
+_CONTAINER_BYTES = 75  # an entry in the directory, and the overhead of an allocation
 _CONTAINER_BITS = 65_536
 _RUN_BYTES = 4
-_SPLITS_MAX = 32  # more bits than this that leave a container of runs at once turn it into another
+_SPLITS_MAX = 32  # more bits than this removed at once turn a container of runs into another kind
 
 
 def entry_bitmap(entry_id: Int64Array) -> BitMap:
-    """A bitmap of a column of entry ids; any order, repeats allowed."""
+    """Return a bitmap of a column of entry ids; any order, repeats allowed."""
     values = entry_id.astype(np.uint32)
     if len(values) > _PROBES:
-        # Ascending values go in five times faster. A few probes tell, mostly; a wrong guess costs only time.
+        # Ascending values are inserted five times faster. A few probes detect most cases; a wrong guess costs only
+        # time.
         probes = values[:: len(values) // _PROBES].tolist()
         if probes != sorted(probes):
             values.sort()
@@ -40,12 +41,12 @@ def entry_bitmap(entry_id: Int64Array) -> BitMap:
 
 
 def bitmap_entries(bitmap: BitMap) -> Int64Array:
-    """The entry ids of a bitmap, ascending."""
+    """Return the entry ids of a bitmap, ascending."""
     return np.frombuffer(bitmap.to_array(), np.uint32).astype(np.int64)
 
 
 def by_ledger(ledger_id: Int64Array) -> Iterator[tuple[int, slice | Int64Array]]:
-    """Each distinct ledger with the rows that belong to it; one slice when there is only one ledger."""
+    """Yield each distinct ledger with its row numbers; one slice if there is only one ledger."""
     if not len(ledger_id):
         return
     first = ledger_id[0]
@@ -60,7 +61,7 @@ def by_ledger(ledger_id: Int64Array) -> Iterator[tuple[int, slice | Int64Array]]
 
 
 def entries_by_ledger(positions: PositionColumns) -> Iterator[tuple[int, BitMap]]:
-    """Each distinct ledger with a bitmap of the entries named under it; any order, repeats allowed. O(n)."""
+    """Yield each distinct ledger with a bitmap of its entries; any order, repeats allowed. O(n)."""
     ledger, entry = positions.ledger_id, positions.entry_id
     if not len(ledger):
         return
@@ -75,7 +76,7 @@ def entries_by_ledger(positions: PositionColumns) -> Iterator[tuple[int, BitMap]
 
 
 class PositionBitmap:
-    """A mutable set of positions. One owner; not thread-safe, reads included."""
+    """Mutable set of positions. One owner; not thread-safe, reads included."""
 
     __slots__ = ("_by_ledger", "_count", "_lent")
 
@@ -83,10 +84,10 @@ class PositionBitmap:
         self._by_ledger: dict[int, BitMap] = {}
         self._count = 0
         self._lent: dict[int, BitMap] | None = None
-        """What :meth:`lend` gave away: neither this directory nor a bitmap in it is changed."""
+        """The directory that :meth:`lend` shared: neither it nor a bitmap in it is changed."""
 
     def __len__(self) -> int:
-        """How many positions, O(1)."""
+        """Return the number of positions. O(1)."""
         return self._count
 
     def __eq__(self, other: object) -> bool:
@@ -96,48 +97,48 @@ class PositionBitmap:
 
     @classmethod
     def of(cls, positions: PositionColumns) -> "PositionBitmap":
-        """The set of the given positions."""
+        """Return the set of the given positions."""
         bits = cls()
         bits.add(positions)
         return bits
 
     @classmethod
     def from_bitmaps(cls, by_ledger: dict[int, BitMap]) -> "PositionBitmap":
-        """Adopt bitmaps by ledger; empty ones are dropped."""
+        """Take over bitmaps by ledger; empty ones are dropped."""
         bits = cls()
         bits._by_ledger = {ledger: bitmap for ledger, bitmap in by_ledger.items() if bitmap}
         bits._count = sum(len(bitmap) for bitmap in bits._by_ledger.values())
         return bits
 
     def bitmaps(self) -> Iterator[tuple[int, BitMap]]:
-        """(ledger id, bitmap) ascending by ledger; the bitmaps stay this set's own."""
+        """Yield (ledger id, bitmap), ascending by ledger; the bitmaps still belong to this set."""
         for ledger in sorted(self._by_ledger):
             yield ledger, self._by_ledger[ledger]
 
     def bitmap_of(self, ledger_id: int) -> BitMap | None:
-        """The bitmap of one ledger, this set's own, or None. O(1)."""
+        """Return the bitmap of one ledger, which still belongs to this set, or None. O(1)."""
         return self._by_ledger.get(ledger_id)
 
     def ledgers(self) -> list[int]:
-        """Ledgers with at least one position, in no order."""
+        """Return the ledgers with at least one position, in no order."""
         return list(self._by_ledger)
 
     @property
     def ledger_count(self) -> int:
-        """How many ledgers have a position, O(1)."""
+        """Number of ledgers with a position. O(1)."""
         return len(self._by_ledger)
 
     def has_ledger(self, ledger_id: int) -> bool:
-        """Whether any position lies in this ledger, O(1)."""
+        """Return True if any position lies in this ledger. O(1)."""
         return ledger_id in self._by_ledger
 
     def has(self, position: Position) -> bool:
-        """Whether one position is in the set, O(1)."""
+        """Return True if the position is in the set. O(1)."""
         bitmap = self._by_ledger.get(position.ledger_id)
         return bitmap is not None and position.entry_id in bitmap
 
     def contains(self, positions: PositionColumns) -> BoolArray:
-        """For each position, whether it is in the set. O(n) and a bitmap intersection per ledger."""
+        """Return a mask of the positions that are in the set. O(n), and a bitmap intersection for each ledger."""
         found = np.zeros(len(positions), np.bool_)
         if not self._count:
             return found
@@ -160,7 +161,7 @@ class PositionBitmap:
         return found
 
     def add(self, positions: PositionColumns) -> int:
-        """Add positions; those present already change nothing. Returns how many are new."""
+        """Add positions; those already present change nothing. Return the number of new ones."""
         before = self._count
         for ledger, entries in entries_by_ledger(positions):
             bitmap = self._writable(ledger)
@@ -174,7 +175,7 @@ class PositionBitmap:
         return self._count - before
 
     def add_above(self, ledger_id: int, entry_id: Int64Array) -> None:
-        """Add entries of one ledger that ascend and lie above all that it has here."""
+        """Add entries of one ledger that ascend and lie above all its entries in this set."""
         first, last = int(entry_id[0]), int(entry_id[-1])
         bitmap = self._writable(ledger_id)
         if bitmap is None:
@@ -187,12 +188,12 @@ class PositionBitmap:
         self._count += len(entry_id)
 
     def last_entry(self, ledger_id: int) -> int:
-        """The highest entry of a ledger, -1 if it has none here. O(1)."""
+        """Return the highest entry of a ledger, -1 if it has none in this set. O(1)."""
         bitmap = self._by_ledger.get(ledger_id)
         return -1 if bitmap is None else bitmap.max()
 
     def remove_entries(self, ledger_id: int, entries: BitMap) -> int:
-        """Remove entries of one ledger; those absent change nothing. Returns how many were present."""
+        """Remove entries of one ledger; absent ones change nothing. Return the number of entries removed."""
         if ledger_id not in self._by_ledger:
             return 0
         bitmap = self._writable(ledger_id)
@@ -203,7 +204,7 @@ class PositionBitmap:
         return before - self._count
 
     def remove(self, positions: PositionColumns) -> int:
-        """Remove positions; those absent change nothing. Returns how many were present."""
+        """Remove positions; absent ones change nothing. Return the number of positions removed."""
         before = self._count
         for ledger, rows in by_ledger(positions.ledger_id):
             bitmap = self._writable(ledger)
@@ -220,7 +221,7 @@ class PositionBitmap:
         return before - self._count
 
     def remove_through(self, position: Position) -> int:
-        """Remove everything at or below a position. Returns how many were removed. O(ledgers)."""
+        """Remove all positions at or below ``position``. Return the number of positions removed. O(ledgers)."""
         before = self._count
         bitmap = self._writable(position.ledger_id)
         for ledger in [ledger for ledger in self._by_ledger if ledger < position.ledger_id]:
@@ -232,7 +233,7 @@ class PositionBitmap:
         return before - self._count
 
     def update(self, other: "PositionBitmap") -> int:
-        """Add all positions of another set. Returns how many are new."""
+        """Add all positions of another set. Return the number of new ones."""
         before = self._count
         for ledger, theirs in other._by_ledger.items():
             ours = self._writable(ledger)
@@ -246,7 +247,7 @@ class PositionBitmap:
         return self._count - before
 
     def subtract(self, other: "PositionBitmap") -> int:
-        """Remove all positions of another set. Returns how many were present."""
+        """Remove all positions of another set. Return the number of positions removed."""
         before = self._count
         for ledger in [ledger for ledger in self._by_ledger if ledger in other._by_ledger]:
             bitmap = self._writable(ledger)
@@ -257,15 +258,15 @@ class PositionBitmap:
         return before - self._count
 
     def intersection_count(self, other: "PositionBitmap") -> int:
-        """How many positions both sets hold. O(ledgers of the set that has fewer)."""
+        """Return the number of positions that both sets hold. O(ledgers of the set that has fewer)."""
         few, many = sorted((self._by_ledger, other._by_ledger), key=len)
         return sum(bitmap.intersection_cardinality(many[ledger]) for ledger, bitmap in few.items() if ledger in many)
 
     def lend(self) -> "PositionBitmap":
-        """The same set, to be read by others until :meth:`end_loan`, whatever becomes of this one meanwhile. O(1).
+        """Return the same set for reading until :meth:`end_loan`; later changes of this set do not affect it. O(1).
 
-        The bitmaps are shared: the first change of one of them copies it, and the first change at all copies the
-        directory of ledgers. Nobody may change what was lent.
+        The bitmaps are shared. The first change of a bitmap copies it, and the first change of any copies the directory
+        of ledgers. The set that was lent must not be changed.
         """
         lent = PositionBitmap()
         lent._by_ledger = self._lent = self._by_ledger
@@ -273,11 +274,14 @@ class PositionBitmap:
         return lent
 
     def end_loan(self) -> None:
-        """Nobody reads what was lent any more: changes are made in place again. O(1); without a loan nothing happens."""
+        """End the loan: nothing reads what was lent, and changes are made in place again.
+
+        O(1). Without a loan nothing happens.
+        """
         self._lent = None
 
     def _writable(self, ledger: int) -> BitMap | None:
-        """The bitmap of a ledger, if there is one, ready to be changed; the directory is ready as well."""
+        """Return the bitmap of a ledger, or None, after copying it and the directory if they are lent."""
         lent = self._lent
         if lent is None:
             return self._by_ledger.get(ledger)
@@ -295,34 +299,34 @@ class PositionBitmap:
             del self._by_ledger[ledger]
 
     def clear(self) -> int:
-        """Remove everything. Returns how many there were."""
+        """Remove all positions. Return the number of positions removed."""
         count, self._count = self._count, 0
         self._by_ledger = {}
         return count
 
     def copy(self) -> "PositionBitmap":
-        """An independent copy. O(bitmap bytes)."""
+        """Return an independent copy. O(bitmap bytes)."""
         twin = PositionBitmap()
         twin._by_ledger = {ledger: bitmap.copy() for ledger, bitmap in self._by_ledger.items()}
         twin._count = self._count
         return twin
 
     def first(self) -> Position | None:
-        """The lowest position, or None. O(ledgers)."""
+        """Return the lowest position, or None. O(ledgers)."""
         if not self._by_ledger:
             return None
         ledger = min(self._by_ledger)
         return Position(ledger, self._by_ledger[ledger].min())
 
     def last(self) -> Position | None:
-        """The highest position, or None. O(ledgers)."""
+        """Return the highest position, or None. O(ledgers)."""
         if not self._by_ledger:
             return None
         ledger = max(self._by_ledger)
         return Position(ledger, self._by_ledger[ledger].max())
 
     def to_columns(self) -> PositionColumns:
-        """All positions, ascending."""
+        """Return all positions, ascending."""
         ledgers, entries = [], []
         for ledger, bitmap in self.bitmaps():
             entries.append(bitmap_entries(bitmap))
@@ -331,13 +335,13 @@ class PositionBitmap:
         return PositionColumns(np.concatenate(ledgers or [none]), np.concatenate(entries or [none]))
 
     def run_optimize(self) -> None:
-        """Re-encode runs of entries compactly, in place; the set stays the same. Nothing may be lent."""
+        """Re-encode runs of entries compactly, in place; the set stays the same. It must not be lent."""
         assert self._lent is None
         for bitmap in self._by_ledger.values():
             bitmap.run_optimize()
 
     def serialize(self) -> bytes:
-        """Bytes that :meth:`deserialize` reads.
+        """Return bytes that :meth:`deserialize` reads.
 
         u32 ledger count, then per ledger ascending u64 ledger id, u32 length, RoaringBitmap portable bytes (run
         optimised); all little-endian.
@@ -352,10 +356,10 @@ class PositionBitmap:
 
     @classmethod
     def deserialize(cls, stored: bytes) -> "PositionBitmap":
-        """The set that :meth:`serialize` wrote; empty bytes are the empty set.
+        """Return the set that :meth:`serialize` wrote; empty bytes are the empty set.
 
         Raises:
-            InvalidInput: the bytes are cut short, have a rest, or hold an invalid bitmap.
+            InvalidInput: the bytes are cut short, too long, or hold an invalid bitmap.
         """
         bits = cls()
         if not stored:
@@ -372,7 +376,7 @@ class PositionBitmap:
                     )
                 previous = ledger
                 offset += _LEDGER.size
-                if not size or offset + size > len(stored):  # of no bytes pyroaring reads one, and raises IndexError
+                if not size or offset + size > len(stored):  # given no bytes, pyroaring reads one and raises IndexError
                     raise InvalidInput("position bitmap", f"{len(stored)} bytes", "the bytes are cut short")
                 bitmap = BitMap.deserialize(stored[offset : offset + size])
                 offset += size
@@ -387,7 +391,7 @@ class PositionBitmap:
 
     @property
     def nbytes(self) -> int:
-        """Memory of all bitmaps, within some 10 % (measured as resident memory). O(ledgers)."""
+        """Memory of all bitmaps in bytes, within some 10 % (measured as resident memory). O(ledgers)."""
         total = _LEDGER_BYTES * len(self._by_ledger)
         for bitmap in self._by_ledger.values():
             containers = bitmap.get_statistics()
@@ -399,18 +403,18 @@ class PositionBitmap:
 
     @property
     def estimated_nbytes(self) -> int:
-        """A guess at :attr:`nbytes` from sizes alone, O(1): two bytes a position, as sparse containers take."""
+        """Estimate of :attr:`nbytes` from sizes alone, O(1): two bytes for each position, as in sparse containers."""
         return 2 * self._count + (_LEDGER_BYTES + _CONTAINER_BYTES) * len(self._by_ledger)
 
     def nbytes_since(self, ledger_bytes: float, ledger_positions: float) -> int:
-        """A guess at :attr:`nbytes` when some bits are gone since it was measured, O(1).
+        """Return an estimate of :attr:`nbytes` after some bits were removed since its measurement. O(1).
 
-        What was measured remains, except of runs: a few bits that go from their midst make more of them, many turn them
-        into an array or a bitset.
+        The measured memory stays, except for runs: removing a few bits from inside a run makes more runs, removing many
+        turns them into an array or a bitset.
 
         Args:
-            ledger_bytes: what a ledger took then, on average.
-            ledger_positions: how many bits a ledger had then, on average.
+            ledger_bytes: average memory of a ledger at the measurement, in bytes.
+            ledger_positions: average number of positions of a ledger at the measurement.
         """
         ledgers = len(self._by_ledger)
         containers = ledgers * (1 + int(ledger_positions) // _CONTAINER_BITS)

@@ -1,4 +1,4 @@
-"""What the core's verbs answer. Offsets point into the columns of the call and ascend."""
+"""Results of the core's verbs. Offsets refer to the columns of the call and ascend."""
 
 import enum
 from dataclasses import dataclass
@@ -13,82 +13,85 @@ _NONE.flags.writeable = False
 
 @dataclass(frozen=True, slots=True)
 class AddOutcome:
-    """What became of each offered index: an offset in none of the columns is now tracked."""
+    """Result of an add. An offset that is in none of the columns is now tracked."""
 
     added_count: int
     due: Int64Array
-    """Due already: not tracked, the dispatcher sends them now."""
+    """Already due: not tracked, the dispatcher sends them now."""
     duplicate: Int64Array
     """Tracked or leased before, or earlier in the same batch: unchanged."""
     beyond_max_delay: Int64Array
     """Further away than ``max_delay_ms``: not tracked."""
     below_mark_delete: Int64Array
-    """Acknowledged already: not tracked."""
+    """Already acknowledged: not tracked."""
 
     @classmethod
     def all_added(cls, count: int) -> "AddOutcome":
-        """Every index is now tracked."""
+        """Return the result of an add in which every index is now tracked."""
         return cls(count, _NONE, _NONE, _NONE, _NONE)
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Due indexes in (deliver_at_ms, ledger_id, entry_id) order, and the lease they are under."""
+    """Due indexes in (deliver_at_ms, ledger_id, entry_id) order, and their lease."""
 
     indexes: IndexColumns
     lease_id: int = 0
-    """0: there is no lease (nothing was due, or it was a hand-off)."""
+    """Id of the lease; 0 if there is none (nothing was due, or it was a hand-off)."""
     expires_at_ms: int = 0
-    """When the lease ends, on the wall clock as it stands now: a step of that clock does not move the end."""
+    """End of the lease on the wall clock as it is now; a step of that clock does not move the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseOutcome:
-    """What became of the positions of an ack or a nack."""
+    """Result of an ack or a nack."""
 
     changed_count: int
     stale: Int64Array
-    """Tracked, and not this lease's: leased by another, or (ack) not handed out by it or forgotten, or (nack) free."""
+    """Tracked, but not under this lease.
+
+    Leased by another, or (ack) not handed out by it or forgotten, or (nack) free.
+    """
     unknown: Int64Array
     """Not tracked: nothing to do."""
 
     @classmethod
     def all_done(cls, count: int) -> "LeaseOutcome":
-        """Every position was held, and is no longer."""
+        """Return the result for positions that were all leased and are no longer."""
         return cls(count, _NONE, _NONE)
 
 
 @dataclass(frozen=True, slots=True)
 class CancelOutcome:
-    """What became of each position of a cancel: an offset in neither column is cancelled."""
+    """Result of a cancel. An offset that is in neither column is cancelled."""
 
     cancelled_count: int
     leased: Int64Array
-    """In somebody's hands: unchanged."""
+    """Leased: unchanged."""
     unknown: Int64Array
     """Not tracked: nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExtendOutcome:
-    """What became of the positions of an extend."""
+    """Result of an extend."""
 
     extended_count: int
     expires_at_ms: int
     stale: Int64Array
-    """Not under this lease any more: unchanged."""
+    """No longer under this lease: unchanged."""
     unknown: Int64Array
     """Not tracked: nothing to do."""
 
 
 class MessagePlace(enum.Enum):
-    """Where one position is."""
+    """Place of one position."""
 
     NOT_TRACKED = "not tracked"
     ACKNOWLEDGED = "acknowledged"
     """At or below mark-delete."""
     MEMORY = "memory"
-    """In the mutable bucket, among the late positions, or in a bucket whose snapshot is being stored."""
+    """In the mutable bucket, in the late bucket, or in a bucket whose snapshot is being stored."""
     LOADED_SEGMENT = "loaded segment"
     LOADING_SEGMENT = "loading segment"
     """In a bucket with a load in flight: in the segments being read, or behind them."""
@@ -98,27 +101,27 @@ class MessagePlace(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Where one position is, and when it would be handed out, as far as memory tells."""
+    """Place of one position, and the time at which it would be handed out, as far as it is in memory."""
 
     place: MessagePlace
     deliver_at_ms: int | None = None
-    """None if it is not tracked, or stands in a segment that is not in memory."""
+    """None if it is not tracked, or is in a segment that is not in memory."""
     available_at_ms: int | None = None
-    """When a poll would hand it out: its deadline less a tick, or the end of its lease."""
+    """Time at which a poll would hand it out: its deadline less a tick, or the end of its lease."""
     bucket_id: int | None = None
     lease_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TrimOutcome:
-    """The mark-delete position in force after an advance, and how many tracked positions it dropped."""
+    """Mark-delete position in force after an advance, and the number of tracked positions that it dropped."""
 
     mark_delete: Position
     trimmed_count: int
 
 
 class BucketState(enum.Enum):
-    """Where a home of positions stands in its life."""
+    """State of a bucket in its life cycle."""
 
     MUTABLE = "mutable"
     LATE = "late"
@@ -128,7 +131,7 @@ class BucketState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class BucketView:
-    """One bucket as operators see it."""
+    """One bucket, for operators."""
 
     bucket_id: int | None
     state: BucketState
@@ -160,9 +163,9 @@ class TrackerStats:
     bucket_count: int
     snapshot_bytes: int
     membership_bytes: int
-    """Memory of the bitmaps, about."""
+    """Approximate memory of the bitmaps, in bytes."""
     memory_bytes: int
-    """Memory that grows with what is tracked, about: rows, bitmaps, leases, segment bounds."""
+    """Approximate memory that grows with the tracked positions, in bytes: rows, bitmaps, leases, segment bounds."""
     next_delivery_ms: int | None
     mark_delete: Position
     added_count: int
