@@ -1,9 +1,10 @@
-"""Run the benchmarks and write what they found into README.md beside this file.
+"""Run the benchmarks and write the results into README.md beside this file.
 
-python -m tests.benchmarks [--only add,pop] [--peers] [--java-bench DIR] [--quick] [--spark-entries N]
-    [--output FILE]
+    python -m tests.benchmarks [--only add,pop] [--peers] [--java-bench DIR] [--quick] [--spark-entries N]
+                               [--output FILE]
 
-Only a full run writes README.md; a part of it, or a quick one, is printed. ``--output`` writes any run to a file.
+Only a full run writes README.md; the report of a partial or quick run is printed. ``--output`` writes any run to a
+file.
 """
 
 import argparse
@@ -28,7 +29,7 @@ README = Path(__file__).parent / "README.md"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0: all was measured, and all output was right. 1: some output was wrong, and nothing is written."""
+    """Return 0 if all benchmarks ran with correct output; 1 if some output was wrong, and then write nothing."""
     options = _options().parse_args(arguments)
     chosen: list[Benchmark] = options.only or BENCHMARKS
     with tempfile.TemporaryDirectory(prefix="tracker-benchmarks-") as directory:
@@ -41,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
             with_peers=options.peers,
             java_bench=options.java_bench,
         )
-        load_kernels()  # else the first row would compile, or wait for what is compiled
+        load_kernels()  # else the first row would include compiling, or waiting for compiled code
         load_before = load_average()
         if run.with_peers:
             measure_java(run, {benchmark.name for benchmark in chosen})
@@ -62,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def measured(benchmark: Benchmark, run: Run) -> Part:
-    """The rows of one benchmark, told one by one as they come."""
+    """Return the rows of one benchmark, and print each as it comes."""
 
     def told(row: Row) -> Row:
         run.note(str(row))

@@ -1,4 +1,4 @@
-"""Every benchmark there is, in the order of the report."""
+"""All benchmarks, in the order of the report."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -26,10 +26,10 @@ from tests.benchmarks.rows import Row
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A part of the report."""
+    """One benchmark, a part of the report."""
 
     name: str
-    """For ``--only``."""
+    """Name for ``--only``."""
     title: str
     about: str
     rows: Callable[[Run], Iterator[Row] | AsyncIterator[Row]]

@@ -1,8 +1,8 @@
-"""What the numbers have to reach, and what peers reach where they cannot be measured in the same run.
+"""Goals of the numbers, and stated numbers of peers for runs that do not measure them.
 
 Peers: Pulsar 4.2.4's own trackers, in one JVM, storage in memory (``java``), and Redis 7.0.15 over hiredis (``redis``),
-each measured before on a machine of two cores; and a broker that replays a topic into its tracker (``broker``), of which
-the quickest run counts. A number of this run takes the place of a stated one.
+each measured before on a machine of two cores; and a broker that replays a topic into its tracker (``broker``), of
+which the quickest run counts. A number measured in the run replaces a stated one.
 """
 
 import math
@@ -13,7 +13,7 @@ from tests.benchmarks.inputs.shapes import Shape
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """At most ``value``, or at least, if more is better; and so many times better than the peer."""
+    """At most ``value``, or at least ``value`` if more is better; and a multiple of the peer's number."""
 
     value: float | None
     times_peer: float | None = None
@@ -21,7 +21,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Another system's number, in the row's unit."""
+    """Number of another system, in the unit of the row."""
 
     name: str
     value: float
@@ -57,7 +57,7 @@ _GOALS: dict[str, Goal] = {
     "stall p99.9": Goal(5),
     "stall max": Goal(20),
 }
-"""By key of a row, or key/shape where the shape matters. In the row's unit."""
+"""Goals by key of a row, or by key/shape if the shape matters, in the unit of the row."""
 
 _STATED: dict[str, Peer] = {
     "add": Peer("java", 129),
@@ -80,17 +80,17 @@ _STATED: dict[str, Peer] = {
 }
 
 _SAME_GOAL = {"add that seals 1M": "add that seals", "recovery 1M": "recovery"}
-"""Rows with a peer of their own under another row's goal."""
+"""Rows that have their own peer, and the row whose goal they share."""
 
 
 def goal_of(key: str, shape: Shape | None) -> Goal | None:
-    """The goal of a row, if it has one."""
+    """Return the goal of a row, or None."""
     key = _SAME_GOAL.get(key, key)
     return (_GOALS.get(f"{key}/{shape.value}") if shape else None) or _GOALS.get(key)
 
 
 def peer_of(key: str, shape: Shape | None, measured: dict[str, Peer]) -> Peer | None:
-    """The peer's number for a row: this run's, else the stated one, if there is any."""
+    """Return the peer's number for a row: measured in this run, else stated, else None."""
     keys = (f"{key}/{shape.value}", key) if shape else (key,)
     known = (known[wanted] for known in (measured, _STATED) for wanted in keys if wanted in known)
     return next(known, None)

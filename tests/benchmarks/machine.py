@@ -1,4 +1,4 @@
-"""What the machine tells: its name, its load, and time and memory of a process, this one or another."""
+"""Facts about the machine: its name, its load, and time and memory of this process or another."""
 
 import ctypes
 import gc
@@ -11,11 +11,11 @@ from pathlib import Path
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _RESET_PEAK = "5"
-"""What /proc/PID/clear_refs takes for it, see proc(5)."""
+"""Value for /proc/PID/clear_refs that resets the peak, see proc(5)."""
 
 
 def describe() -> str:
-    """Processor, cores, memory, system and Python."""
+    """Return processor, cores, memory, system and Python."""
     model = platform.processor() or platform.machine()
     for line in _lines(Path("/proc/cpuinfo")):
         if line.startswith("model name"):
@@ -27,12 +27,12 @@ def describe() -> str:
 
 
 def load_average() -> str:
-    """Of the last 1, 5 and 15 minutes; the benchmarks themselves count."""
+    """Return the load of the last 1, 5 and 15 minutes; it includes the benchmarks."""
     return " ".join(f"{load:.2f}" for load in os.getloadavg())
 
 
 def version_of(*command: str) -> str | None:
-    """The first line that a program says about its version, or None if it is not there."""
+    """Return the first line that a program prints about its version, or None if it is missing."""
     if shutil.which(command[0]) is None:
         return None
     said = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -53,16 +53,16 @@ class ProcessMeter:
 
     @property
     def resident_bytes(self) -> int:
-        """Physical memory now, less pages of files."""
+        """Physical memory now, without pages of files."""
         return self._status("RssAnon")
 
     @property
     def peak_bytes(self) -> int:
-        """Most physical memory since the last :meth:`reset_peak`, pages of files included."""
+        """Peak physical memory since the last :meth:`reset_peak`, pages of files included."""
         return self._status("VmHWM")
 
     def reset_peak(self) -> int:
-        """Begin to look for a new peak; returns the bytes resident now, pages of files included."""
+        """Reset the peak; return the bytes resident now, pages of files included."""
         Path(f"/proc/{self.pid}/clear_refs").write_text(_RESET_PEAK, encoding="ascii")
         return self._status("VmRSS")
 
@@ -74,16 +74,16 @@ class ProcessMeter:
 
 
 def settled_bytes() -> int:
-    """What this process keeps once everything it need not keep has gone back to the system."""
+    """Return the memory of this process after all releasable memory has gone back to the system."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     return ProcessMeter(os.getpid()).resident_bytes
 
 
 def forget_cached_pages(path: Path) -> None:
-    """Have the system drop a file's pages, so that the next read comes from the disk.
+    """Make the system drop the pages of a file, so that the next read comes from the disk.
 
-    Written back first: ``posix_fadvise(POSIX_FADV_DONTNEED)`` keeps pages that are dirty.
+    The file is written back first, because ``posix_fadvise(POSIX_FADV_DONTNEED)`` keeps dirty pages.
     """
     with path.open("rb+") as file:
         os.fsync(file.fileno())
@@ -91,7 +91,7 @@ def forget_cached_pages(path: Path) -> None:
 
 
 def cached_share(path: Path) -> float | None:
-    """Share of a file's pages that are in the file cache, or None if there is no ``fincore`` to ask."""
+    """Return the share of a file's pages that are in the file cache, or None if there is no ``fincore``."""
     if shutil.which("fincore") is None:
         return None
     command = ["fincore", "--bytes", "--noheadings", "--output", "RES,SIZE", str(path)]

@@ -1,4 +1,4 @@
-"""How a benchmark measures: a warm-up, several repeats, wall and processor time, peak memory, verified output."""
+"""Measuring: a warm-up, several repeats, wall and processor time, peak memory, verified output."""
 
 import gc
 import os
@@ -18,26 +18,26 @@ State = TypeVar("State")
 
 
 class WrongOutput(Exception):
-    """What was measured did not do what it should: its time means nothing."""
+    """Raised if the measured code gave wrong output, so that its time means nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One repeat."""
+    """Result of one repeat."""
 
     wall_ns: int
     cpu_ns: int
-    """Of all threads of all processes that were watched."""
+    """Processor time of all threads of all measured processes, in nanoseconds."""
     peak_bytes: int
-    """Of the process that was measured, above what it held at the start."""
+    """Peak bytes of the measured process above its memory at the start."""
 
 
 class Stopwatch:
-    """Measures what happens inside a ``with``; :attr:`reading` tells afterwards.
+    """Meter of the work inside a ``with``; :attr:`reading` is the result.
 
     Args:
-        served_by: the process that does the work. Memory is its own; processor time is its and this process's.
-            None is this process.
+        served_by: the process that does the work. Memory is its own; processor time is its and this process's. None is
+            this process.
     """
 
     def __init__(self, served_by: int | None = None) -> None:
@@ -64,46 +64,46 @@ class Stopwatch:
 
 @dataclass(slots=True)
 class Run:
-    """One run of benchmarks: how large, where files go, and what is told meanwhile."""
+    """One run of benchmarks: its scale, its directory, and its progress messages."""
 
     scale: Scale
     directory: Path
-    """On the disk that is to be measured; emptied by whoever made it."""
+    """On the disk to be measured; its creator empties it."""
     with_peers: bool = False
-    """Whether other systems are started and measured too."""
+    """True if other systems are started and measured, too."""
     java_bench: Path | None = None
-    """The harness around Pulsar's own trackers, if it is there."""
+    """The harness around Pulsar's own trackers, if available."""
     peers: dict[str, Peer] = field(default_factory=dict)
-    """What peers reached in this run, by key of ``goals.py``."""
+    """Numbers of peers in this run, by key of ``goals.py``."""
     skipped: list[str] = field(default_factory=list)
-    """What could not be measured, and why."""
+    """Measurements that were skipped, with reasons."""
     _directory_count: int = 0
 
     def note(self, text: str) -> None:
-        """Tell whoever waits what is going on."""
+        """Print the progress."""
         print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
 
     def skip(self, text: str) -> None:
-        """Leave something out, and say so here and in the report."""
+        """Skip a measurement; print the reason and add it to the report."""
         self.skipped.append(text)
         self.note(f"skipped: {text}")
 
     def new_directory(self) -> Path:
-        """An empty directory of its own."""
+        """Return a new empty directory."""
         self._directory_count += 1
         path = self.directory / str(self._directory_count)
         path.mkdir()
         return path
 
     def repeats(self, what: str) -> Iterator[bool]:
-        """Once for the warm-up (false: it does not count), then for each repeat (true), telling which."""
+        """Yield False for the warm-up, which does not count, then True for each repeat; print the progress."""
         self.note(f"{what}: warm-up")
         yield False
         for _ in self._each(what, self.scale.repeats):
             yield True
 
     def fresh_repeats(self, what: str, *, is_long: bool) -> Iterator[int]:
-        """The number of each repeat of what has a process of its own, or whose parts have been warmed up before."""
+        """Yield the number of each repeat of work that runs in a new process, or whose parts are already warm."""
         return self._each(what, self.scale.long_repeats if is_long else self.scale.repeats)
 
     def _each(self, what: str, repeats: int) -> Iterator[int]:
@@ -119,7 +119,7 @@ class Run:
         run: Callable[[State], object],
         verify: Callable[[State], bool],
     ) -> list[Reading]:
-        """Time ``run`` on fresh state again and again; wrong output ends the run with WrongOutput."""
+        """Measure ``run`` on fresh state, repeatedly; wrong output ends the run with WrongOutput."""
         readings = []
         for counts in self.repeats(what):
             state = prepare()
@@ -138,5 +138,5 @@ def require(what: str, is_right: bool) -> None:
 
 
 def percentile(ascending: Sequence[float], share: float) -> float:
-    """The smallest value that is not below ``share`` of all; ``ascending`` is sorted and not empty."""
+    """Return the smallest value that is not below ``share`` of all; ``ascending`` is sorted and not empty."""
     return ascending[min(len(ascending) - 1, int(len(ascending) * share))]

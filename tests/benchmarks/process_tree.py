@@ -1,4 +1,4 @@
-"""Time and memory of a process and all that it started, read from /proc: a Spark driver, its Java, its Python workers."""
+"""Time and memory of a process and its descendants, read from /proc: a Spark driver, its Java, its Python workers."""
 
 import os
 from collections import defaultdict
@@ -9,38 +9,39 @@ from tests.benchmarks.machine import ProcessMeter
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _STATE, _PARENT, _TIMES = 0, 1, slice(11, 15)
-"""Behind the name in /proc/PID/stat, see proc(5); times are of user and system, its own and of children that ended."""
+"""Fields after the name in /proc/PID/stat, see proc(5); the times are user and system, of itself and of ended children.
+"""
 _ENDED = "Z"
 
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """Most physical memory of one process of each kind, in bytes, pages of files included; 0 if there was none."""
+    """Peak physical memory of one process of each kind, in bytes, pages of files included; 0 if there was none."""
 
     worker: int
-    """Python that a task runs in."""
+    """Python process that runs a task."""
     java: int
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessTree:
-    """A process and all below it that live now."""
+    """A process and all its living descendants."""
 
     root: int
 
     @property
     def cpu_ns(self) -> int:
-        """Processor time so far, of processes that have ended too, in steps of a clock tick (10 ms)."""
+        """Processor time so far, ended processes included, in steps of a clock tick (10 ms)."""
         ticks = sum(sum(map(int, fields[_TIMES])) for fields in self._processes().values())
         return ticks * 1_000_000_000 // _TICKS_PER_SECOND
 
     def reset_peaks(self) -> None:
-        """Begin to look for new peaks."""
+        """Reset the peaks."""
         for pid in self._living():
             ProcessMeter(pid).reset_peak()
 
     def peaks(self) -> Peaks:
-        """Since the last :meth:`reset_peaks`, of processes below the root that still live."""
+        """Return the peaks since the last :meth:`reset_peaks`, of processes below the root that still live."""
         found: dict[bool, int] = defaultdict(int)
         for pid in self._living()[1:]:
             is_java = Path(f"/proc/{pid}/exe").resolve().name == "java"
@@ -48,11 +49,11 @@ class ProcessTree:
         return Peaks(worker=found[False], java=found[True])
 
     def _living(self) -> list[int]:
-        """Those that have memory; the root first."""
+        """Return the processes that have memory, the root first."""
         return [pid for pid, fields in self._processes().items() if fields[_STATE] != _ENDED]
 
     def _processes(self) -> dict[int, list[str]]:
-        """What the system says about each; the root first."""
+        """Return the fields of /proc/PID/stat for each process, the root first."""
         told: dict[int, list[str]] = {}
         children: dict[int, list[int]] = defaultdict(list)
         for directory in Path("/proc").iterdir():
@@ -60,7 +61,7 @@ class ProcessTree:
                 try:
                     stat = (directory / "stat").read_text(encoding="utf-8", errors="replace")
                 except (FileNotFoundError, ProcessLookupError):
-                    continue  # It has ended since; what it took is its parent's now.
+                    continue  # It has ended since; its times now belong to its parent.
                 pid = int(directory.name)
                 told[pid] = stat.rpartition(")")[2].split()
                 children[int(told[pid][_PARENT])].append(pid)

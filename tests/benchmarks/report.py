@@ -1,4 +1,4 @@
-"""The report of one run, as README.md shows it."""
+"""Report of one run, as README.md shows it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ better than the peer.
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One benchmark's rows."""
+    """Rows of one benchmark."""
 
     title: str
     about: str
@@ -35,7 +35,7 @@ class Part:
 
 
 def report(parts: Sequence[Part], run: Run, *, load_before: str, is_quick: bool) -> str:
-    """Everything that was measured, beside peers and goals."""
+    """Return the report: all measurements, beside peers and goals."""
     met = [row.is_met(run.peers) for part in parts for row in part.rows]
     sections = [
         _OPENING.format(

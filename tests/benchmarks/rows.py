@@ -1,4 +1,4 @@
-"""One row of the report: what was measured, beside the peer's number and the goal."""
+"""Row of the report: a measurement beside the peer's number and the goal."""
 
 import enum
 import statistics
@@ -16,7 +16,7 @@ HEADER = (
 
 
 class Unit(enum.Enum):
-    """What a number counts."""
+    """Unit of a number."""
 
     NS_PER_INDEX = "ns per index"
     US_PER_CALL = "us per call"
@@ -35,7 +35,7 @@ class Unit(enum.Enum):
 
     @property
     def more_is_better(self) -> bool:
-        """Whether a higher number is the better one."""
+        """True if a higher number is better."""
         return self in {
             Unit.MILLION_PER_S,
             Unit.MILLION_ENTRIES_PER_S,
@@ -56,14 +56,14 @@ class Row:
     what: str
     unit: Unit
     samples: tuple[float, ...]
-    """One for each repeat, not empty."""
+    """One number for each repeat, not empty."""
     count: int
     """Indexes that were worked on, or that were pending."""
     shape: Shape | None = None
     cpu: float | None = None
     """Median processor time, in nanoseconds for each index."""
     peak_bytes: int | None = None
-    """Most memory above the start, of all repeats."""
+    """Peak memory above the start, over all repeats."""
 
     @property
     def median(self) -> float:
@@ -71,14 +71,14 @@ class Row:
         return statistics.median(self.samples)
 
     def ratio(self, peers: dict[str, Peer]) -> float | None:
-        """How many times better than the peer; None without one."""
+        """Return the factor by which the row is better than the peer; None without one."""
         peer = peer_of(self.key, self.shape, peers)
         if peer is None or not peer.value or not self.median:
             return None
         return self.median / peer.value if self.unit.more_is_better else peer.value / self.median
 
     def is_met(self, peers: dict[str, Peer]) -> bool | None:
-        """Whether the goal is reached; None if there is none, or if it needs a peer that was not measured."""
+        """Return True if the goal is reached; None if there is none, or if it needs a peer that was not measured."""
         goal = goal_of(self.key, self.shape)
         if goal is None:
             return None
@@ -91,7 +91,7 @@ class Row:
         return None if ratio is None else met and ratio >= goal.times_peer
 
     def markdown(self, peers: dict[str, Peer]) -> str:
-        """The row of a table under ``HEADER``."""
+        """Return the row of a table under ``HEADER``."""
         peer, ratio, goal = peer_of(self.key, self.shape, peers), self.ratio(peers), goal_of(self.key, self.shape)
         wanted = []
         if goal is not None and goal.value is not None:
@@ -123,7 +123,7 @@ class Row:
 
 
 def per_index(key: str, what: str, readings: Sequence[Reading], count: int, shape: Shape | None = None) -> Row:
-    """A row of wall time for each index."""
+    """Return a row of wall time for each index."""
     return Row(
         key,
         what,
@@ -145,7 +145,7 @@ def per_second(
     *,
     unit: Unit = Unit.MILLION_PER_S,
 ) -> Row:
-    """A row of a rate, in millions a second."""
+    """Return a row of a rate, in millions a second."""
     return Row(
         key,
         what,
@@ -167,7 +167,7 @@ def _peak(readings: Sequence[Reading]) -> int:
 
 
 def _number(value: float) -> str:
-    """Three digits that count."""
+    """Return a number with three significant digits."""
     if value >= 100 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.3g}"

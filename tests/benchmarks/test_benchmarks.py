@@ -1,4 +1,4 @@
-"""The benchmarks run, notice wrong output, and report what they found. How fast anything is, no test decides."""
+"""The benchmarks run, detect wrong output, and report their results. No test checks speed."""
 
 import json
 import os
@@ -28,7 +28,7 @@ from tests.benchmarks.rows import HEADER, Row, Unit, per_index
     for benchmark in BENCHMARKS
 ])  # fmt: skip
 def test_each_benchmark_runs_and_verifies_its_output(benchmark: Benchmark, tmp_path):
-    """At sizes so small that the numbers mean nothing."""
+    """Each benchmark runs at a small size and verifies its output."""
     output = tmp_path / "report.md"
     assert main(["--quick", "--only", benchmark.name, "--output", str(output)]) == 0
     text = output.read_text(encoding="utf-8")
@@ -37,14 +37,14 @@ def test_each_benchmark_runs_and_verifies_its_output(benchmark: Benchmark, tmp_p
 
 
 def test_wrong_output_ends_the_run(tmp_path):
-    """A benchmark that measures something broken gives no number."""
+    """A benchmark with wrong output reports no number."""
     run = Run(scale=QUICK, directory=tmp_path)
     with pytest.raises(WrongOutput, match="broken"):
         run.measure("broken", prepare=list, run=lambda state: state.append(1), verify=lambda state: not state)
 
 
 def test_the_warm_up_does_not_count(tmp_path):
-    """One more repeat is made than is reported."""
+    """One more repeat runs than is reported."""
     made = []
     readings = Run(scale=QUICK, directory=tmp_path).measure(
         "counted", prepare=lambda: None, run=made.append, verify=lambda _: True
@@ -53,7 +53,7 @@ def test_the_warm_up_does_not_count(tmp_path):
 
 
 def test_an_unknown_benchmark_is_refused(capsys):
-    """With the names there are."""
+    """An unknown benchmark is refused with the list of names."""
     with pytest.raises(SystemExit):
         main(["--only", "ad"])
     assert "there is no benchmark 'ad'; there are add, codec" in capsys.readouterr().err
@@ -64,7 +64,7 @@ def row(key: str, value: float, unit: Unit = Unit.NS_PER_INDEX, shape: Shape | N
 
 
 def test_a_goal_is_met_or_not():
-    """Lower is better for times, higher for rates; a shape may have a goal of its own."""
+    """Lower is better for times, higher for rates; a shape may have its own goal."""
     assert row("add", 40).is_met({}) is True
     assert row("add", 41).is_met({}) is False
     assert row("growth", 0.8, Unit.RATIO).is_met({}) is True
@@ -75,7 +75,7 @@ def test_a_goal_is_met_or_not():
 
 
 def test_a_goal_may_be_a_multiple_of_the_peer():
-    """Reaching the number alone is not enough."""
+    """If the goal is a multiple of the peer, reaching the number alone is not enough."""
     fast = row("grpc add", 4, Unit.MILLION_PER_S)
     assert fast.is_met({}) is True
     assert fast.is_met({"grpc add": Peer("redis", 0.41)}) is False
@@ -83,21 +83,21 @@ def test_a_goal_may_be_a_multiple_of_the_peer():
 
 
 def test_a_peer_of_this_run_takes_the_place_of_a_stated_one():
-    """And the table says which it is."""
+    """A measured peer replaces a stated one, and the table names which it is."""
     measured = row("add", 50).markdown({"add": Peer("java", 200, is_measured=True)})
     assert "200 (java, this run) | 4 x |" in measured
     assert "129 (java, stated) | 2.6 x |" in row("add", 50).markdown({})
 
 
 def test_a_row_shows_median_and_spread():
-    """Per index, with processor time and the highest peak."""
+    """A row shows the median and spread per index, with processor time and the highest peak."""
     readings = [Reading(wall_ns, 2_000_000, peak) for wall_ns, peak in ((1_000, 0), (3_000, 5_000_000), (2_000, 1))]
     text = per_index("drain", "something", readings, 1_000).markdown({})
     assert "| 1,000 | 2 (1 to 3) ns per index | 2,000 ns | 5.0 MB |" in text
 
 
 def test_numbers_of_the_java_harness_are_medians_of_what_counts():
-    """Warm-ups and lines that are no JSON are passed over."""
+    """Warm-ups and lines that are not JSON are skipped."""
     lines = [
         "starting",
         *(json.dumps({"warm": ns == 900, "case": "bucket", "add_plain_ns": ns}) for ns in (900, 3, 1, 2)),
@@ -106,7 +106,7 @@ def test_numbers_of_the_java_harness_are_medians_of_what_counts():
 
 
 def test_a_peer_that_is_not_there_is_left_out_with_a_sentence(tmp_path):
-    """Only if a benchmark wants it."""
+    """A missing peer is skipped with a reason, but only if a benchmark needs it."""
     run = Run(scale=QUICK, directory=tmp_path, with_peers=True)
     measure_java(run, {"pop"})
     assert run.skipped == []
@@ -115,7 +115,7 @@ def test_a_peer_that_is_not_there_is_left_out_with_a_sentence(tmp_path):
 
 
 def test_pulsars_parser_is_left_out_where_there_is_no_java(tmp_path, monkeypatch):
-    """And is not looked for unless peers are asked for."""
+    """Pulsar's parser is skipped with a reason without Java, and is not searched for without peers."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no-java"))
     run = Run(scale=QUICK, directory=tmp_path)
     measure_pulsar_parser(run, [], ["ledger parse"])
@@ -127,7 +127,7 @@ def test_pulsars_parser_is_left_out_where_there_is_no_java(tmp_path, monkeypatch
 
 
 def test_spark_is_left_out_where_there_is_no_java(tmp_path, monkeypatch):
-    """With a sentence that says what to install."""
+    """Spark is skipped without Java, and the reason states what to install."""
 
     def none_found():
         raise JavaNotFound("there is none; install one")
@@ -146,12 +146,12 @@ contains) echo '{"warm":true,"hit_ns":900}'; echo '{"warm":false,"foreign_during
 *) exit 1 ;;
 esac
 """
-"""A ``run1.sh`` that knows two cases."""
+"""A ``run1.sh`` with two cases."""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the harness is made of shell scripts")
 def test_the_harness_is_built_and_its_numbers_stand_beside_ours(tmp_path, monkeypatch):
-    """A copy of it; a case that it cannot run is left out with a sentence, and one that was disturbed is named."""
+    """A copy of the harness is built; an unsupported case is skipped with a reason, and a disturbed one is reported."""
     programs, harness, directory = tmp_path / "bin", tmp_path / "harness", tmp_path / "run"
     for path in (programs, harness, directory):
         path.mkdir()

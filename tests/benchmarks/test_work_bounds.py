@@ -1,8 +1,8 @@
-"""How much work an index is stays within bounds: calls, objects, bytes and storage operations for 100,000 of them.
+"""Bounds on the work for 100,000 indexes: calls, objects, bytes and storage operations.
 
-No clock is read, so that a busy machine changes nothing; a count differs from run to run by a few objects at most. The
-bounds are a tenth above what was counted when they were set: a loop in Python over indexes exceeds them by far, one over
-segments does, too. Whoever makes something cheaper lowers them, and whoever raises one says why.
+No clock is read, so a busy machine changes nothing; a count differs from run to run by a few objects at most. Each
+bound is a tenth above the count at the time it was set. A Python loop over indexes exceeds it by far, and so does one
+over segments. A change that makes something cheaper also lowers the bound; a change that raises one states the reason.
 """
 
 import asyncio
@@ -33,18 +33,18 @@ PARTS = batches(WEEK)
 
 
 def within(work: object, bounds: object) -> None:
-    """Fails with all counts beside their bounds."""
+    """Fail with all counts beside their bounds."""
     too_many = [field.name for field in fields(work) if getattr(work, field.name) > getattr(bounds, field.name)]
     assert not too_many, f"{', '.join(too_many)}:\n{work} exceeds\n{bounds}"
 
 
 def received(part: IndexColumns) -> IndexColumns:
-    """Columns of their own, as they come out of a request."""
+    """Return separate columns, as they come out of a request."""
     return IndexColumns(part.deliver_at_ms.copy(), part.ledger_id.copy(), part.entry_id.copy())
 
 
 def test_work_of_adding():
-    """What is kept is the columns and bitmaps, and no object for each index."""
+    """Adding keeps columns and bitmaps, and no object for each index."""
 
     def add(core: TrackerCore) -> TrackerCore:
         for part in PARTS:
@@ -67,7 +67,7 @@ def test_work_of_adding():
 
 
 def test_work_of_leaping_over_dead_copies():
-    """Two positions are due, and 100,000 between them are below the mark-delete: they are not passed over two by two."""
+    """100,000 removed copies between two due positions are not skipped in pairs."""
 
     def sealed_and_trimmed() -> Shell:
         shell = Shell.with_limits(TrackerLimits(min_index_count_per_bucket=1, tick_ms=0))
@@ -98,7 +98,7 @@ def test_work_of_leaping_over_dead_copies():
 
 
 def test_work_of_popping_what_is_in_memory():
-    """Batches of 1,000 out of two sealed buckets that are loaded; nothing is kept."""
+    """Popping in batches of 1,000 from two loaded sealed buckets keeps nothing."""
     limits = TrackerLimits(prefetch_window_ms=2 * WEEK_MS, loaded_indexes_max=2 * COUNT)
 
     def loaded() -> TrackerCore:
@@ -130,7 +130,7 @@ def test_work_of_popping_what_is_in_memory():
 
 
 def test_work_of_a_whole_life():
-    """Added, sealed, stored, loaded once all is due, popped, drained; the storage is asked for buckets, not for segments."""
+    """In a whole life, from adding to draining, the storage is read by buckets, not by segments."""
 
     async def life(storage: CountingStorage) -> None:
         limits = TrackerLimits(min_index_count_per_bucket=BUCKET)

@@ -1,4 +1,4 @@
-"""How much work something is, in counts that are the same on every machine: calls, allocations, storage operations."""
+"""Work in counts that are the same on every machine: calls, allocations, storage operations."""
 
 import gc
 import sys
@@ -19,25 +19,25 @@ _KERNEL_CODE = Kernel.__call__.__code__
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one thread did."""
+    """Work of one thread."""
 
     python_calls: int
-    """Of functions written in Python."""
+    """Calls of functions written in Python."""
     native_calls: int
-    """Of functions written in C, as far as the interpreter tells: numpy's, pyroaring's, built-in ones."""
+    """Calls of functions written in C that the interpreter reports: numpy's, pyroaring's, built-in ones."""
     kernel_calls: int
     lines: int
-    """Of Python that were run: a loop without calls shows here."""
+    """Executed lines of Python: shows a loop without calls."""
     peak_objects: int
-    """Most blocks of Python's allocator in use at a time, above those before: a list of integers shows here."""
+    """Peak number of blocks of Python's allocator above those before: shows a list of integers."""
     kept_bytes: int
     """Bytes in use afterwards and not before, arrays included."""
     peak_bytes: int
-    """Most bytes in use at a time, above those before, arrays included."""
+    """Peak bytes in use above those before, arrays included."""
 
 
 def work_of(prepare: Callable[[], State], run: Callable[[State], object]) -> Work:
-    """Run on fresh state: once to fill caches, then once for each way of counting. What ``run`` returns is kept till then."""
+    """Run on fresh state once to fill caches, then once for each way of counting; keep the results of ``run``."""
     run(prepare())
     calls, lines = _CallCounter(), _LineCounter()
     for counter in (calls, lines):
@@ -67,7 +67,7 @@ def work_of(prepare: Callable[[], State], run: Callable[[State], object]) -> Wor
 
 
 class _CallCounter:
-    """Counts calls, and looks at the number of objects after each of a function written in C, which made them."""
+    """Counter of calls; it reads the number of objects after each call of a function written in C, which made them."""
 
     def __init__(self) -> None:
         self.python_calls = 0
@@ -95,7 +95,7 @@ class _CallCounter:
 
 
 class _LineCounter:
-    """Counts lines of Python that are run."""
+    """Counter of executed lines of Python."""
 
     def __init__(self) -> None:
         self.lines = 0
@@ -115,22 +115,22 @@ class _LineCounter:
 
 @dataclass(frozen=True, slots=True)
 class StorageWork:
-    """What was asked of a storage."""
+    """Operations on a storage."""
 
     calls: int
-    """Of any kind."""
+    """Calls of any kind."""
     segment_reads: int
     catalogue_writes: int
     written_bytes: int
-    """Metadata and segments."""
+    """Bytes of metadata and segments."""
     read_bytes: int
-    """Segments."""
+    """Bytes of segments."""
     catalogue_bytes: int
 
 
 @dataclass(slots=True)
 class CountingStorage:
-    """The reference storage, and what was asked of it."""
+    """Reference storage that counts its operations."""
 
     inner: MemoryStorage = field(default_factory=MemoryStorage)
     calls: Counter[str] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""A real service for one test, and the client connected to it through each shell."""
+"""Fixtures: a real service for one test or a module, and a client connected to it through each shell."""
 
 from pathlib import Path
 
@@ -12,13 +12,13 @@ from tests.integration.harness.lab import TOPIC
 
 @pytest.fixture
 def service_settings() -> dict[str, str]:
-    """Override for other settings than the defaults."""
+    """Return no settings; override it for other settings than the defaults."""
     return {}
 
 
 @pytest.fixture
 def storage_url(tmp_path: Path) -> str:
-    """Override for another storage than a file of the test's own."""
+    """Return the URL of a file of the test; override it for another storage."""
     return f"sqlite:{tmp_path / 'tracker.db'}"
 
 
@@ -33,13 +33,13 @@ async def service(tmp_path: Path, storage_url: str, service_settings: dict[str, 
 
 @pytest.fixture(scope="module")
 def shared_settings() -> dict[str, str]:
-    """Override for other settings of the service that all tests of a module share."""
+    """Return no settings; override it for other settings of the service that all tests of a module share."""
     return {}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared_service(tmp_path_factory: pytest.TempPathFactory, shared_settings: dict[str, str]):
-    """One service for all tests of a module: starting one takes two seconds of a core."""
+    """Run one service for all tests of a module: starting one takes two seconds of a core."""
     directory = tmp_path_factory.mktemp("shared")
     url = f"sqlite:{directory / 'tracker.db'}"
     running = await ServiceProcess.start(directory, storage_url=url, settings=shared_settings)
@@ -51,7 +51,7 @@ async def shared_service(tmp_path_factory: pytest.TempPathFactory, shared_settin
 
 @pytest.fixture(params=Shell, ids=lambda shell: shell.value)
 async def client(request, shared_service):
-    """Connected through each shell; no tracker is left to the next test."""
+    """Connect a client through each shell; no tracker is left to the next test."""
     async with request.param.connect(shared_service.grpc_address) as connected:
         yield connected
         for tracker in [tracker async for tracker in connected.list_trackers()]:

@@ -1,4 +1,4 @@
-"""A real service whose disk is full: adds are refused or held back, memory stays, and they go on when there is room."""
+"""A real service with a full disk refuses or blocks adds in bounded memory, and continues when there is room."""
 
 import asyncio
 from contextlib import aclosing
@@ -34,13 +34,13 @@ def service_settings():
 
 
 def batch(number):
-    """A ledger of its own, so that what came before may be sealed."""
+    """Return a batch in a new ledger, so that earlier ledgers may be sealed."""
     return np.full(BATCH, now_ms() + HOUR_MS), np.full(BATCH, number), np.arange(BATCH)
 
 
 @pytest.mark.slow
 async def test_calls_are_refused_while_the_disk_is_full_and_go_on_when_it_is_not(service: ServiceProcess):
-    """The client waits by itself for as long as a call may take; then it is told, and nothing was applied."""
+    """The client retries for as long as a call may take; then it raises an error, and nothing was applied."""
     impatient = ClientSettings(call_timeout_s=0.5)
     async with (
         DelayedTrackerClient.connect(service.grpc_address) as patient,
@@ -67,7 +67,7 @@ async def test_calls_are_refused_while_the_disk_is_full_and_go_on_when_it_is_not
 
 @pytest.mark.slow
 async def test_a_stream_is_held_back_while_the_disk_is_full(service: ServiceProcess):
-    """Without an error, and without an end: the same stream goes on once there is room."""
+    """A stream is blocked without an error and without an end; it continues once there is room."""
     async with (
         DelayedTrackerClient.connect(service.grpc_address) as client,
         await client.open_tracker(TOPIC, "workers") as session,
@@ -95,7 +95,7 @@ async def test_a_stream_is_held_back_while_the_disk_is_full(service: ServiceProc
 @pytest.mark.parametrize("options", [(), ("--stream",)], ids=["calls", "streams"])
 @pytest.mark.parametrize("file_bytes", [3_000 * 1024, NO_LIMIT], ids=["full disk", "healthy disk"])
 async def test_memory_does_not_grow_with_what_is_offered(tmp_path: Path, file_bytes: int, options: tuple[str, ...]):
-    """Three processes add as fast as they can: the curve is flat once the maximum is reached."""
+    """Memory is flat once the maximum is reached while three processes add as fast as they can."""
     service = await ServiceProcess.start(
         tmp_path,
         storage_url=f"sqlite:{tmp_path / 'tracker.db'}",

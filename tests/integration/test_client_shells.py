@@ -1,4 +1,4 @@
-"""Every call of the client against the real service, through each shell: the service means what the client reads."""
+"""Every call of the client against the real service, through each shell."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def shared_settings() -> dict[str, str]:
 
 
 async def test_a_message_from_add_to_ack(session):
-    """Added, leased, extended, given back, leased again, acknowledged."""
+    """A message can be added, leased, extended, given back, leased again and acknowledged."""
     at_ms = now_ms() + 300
     assert await session.add(at_ms, 7, 1) is AddResult.ADDED
     lease = await session.poll(10, wait_ms=10_000, lease_ms=1_000)
@@ -38,7 +38,7 @@ async def test_a_message_from_add_to_ack(session):
 
 
 async def test_a_stream_of_batches_is_answered_in_order(session):
-    """What is due or tracked already is told by offset, and an error ends the stream."""
+    """Due and tracked positions are answered by offset, batches in order."""
     at_ms = now_ms() + HOUR_MS
     batches = [([at_ms] * 20, [ledger_id] * 20, range(20)) for ledger_id in range(50)]
     answers = [answer async for answer in session.add_stream(Batches(*batches, batches[0], ([0], [99], [0])))]
@@ -48,14 +48,14 @@ async def test_a_stream_of_batches_is_answered_in_order(session):
 
 
 async def test_a_stream_of_somebody_who_was_fenced_ends(client, session):
-    """With the error that any other call has."""
+    """The stream of a fenced owner ends with the error that other calls raise."""
     await client.open_tracker(TOPIC, "workers", owner="another")
     with pytest.raises(Fenced, match="another"):
         await anext(aiter(session.add_stream(Batches(([1], [1], [1])))))
 
 
 async def test_a_cancel_answers_each_position(session):
-    """Cancelled, leased by somebody, or not tracked."""
+    """A position is cancelled, leased, or not tracked."""
     await add(session, 7, 3)
     await add(session, 8, 1, in_ms=200)
     async with await session.poll(1, wait_ms=10_000) as lease:
@@ -70,7 +70,7 @@ async def test_a_cancel_answers_each_position(session):
 
 
 async def test_a_reset_a_seal_and_a_delete(client, session):
-    """The session outlives a reset, and ends with the tracker."""
+    """A session outlives a reset and ends with its tracker."""
     await add(session, 7, 20)
     epoch = session.epoch
     answer = await session.reset_cursor(Position(5, -1))

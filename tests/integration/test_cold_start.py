@@ -1,4 +1,4 @@
-"""The first start on a machine: nothing is compiled yet, and dispatchers do not wait for it."""
+"""The first start on a machine: nothing is compiled yet, and dispatchers do not wait for the compiler."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ def cache(tmp_path, monkeypatch):
 
 
 async def test_a_service_answers_before_its_kernels_are_compiled(service):
-    """It says so, and gives what a compiled one gives."""
+    """A service that is still compiling reports this, and gives the same answers as a compiled one."""
     async with DelayedTrackerClient.connect(service.grpc_address) as client, httpx.AsyncClient() as http:
         async with await client.open_tracker(TOPIC, "workers") as session:
             await add(session, 7, 1_000)
@@ -51,7 +51,7 @@ def warm(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_compiling_ahead_needs_a_place_for_it(monkeypatch):
-    """The error names it and says what helps."""
+    """Compiling ahead without a usable cache directory fails with an error that names it and a remedy."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", "/proc/self/nowhere")
     ran = warm()
     assert ran.returncode == 2
@@ -60,7 +60,7 @@ def test_compiling_ahead_needs_a_place_for_it(monkeypatch):
 
 
 def test_compiling_ahead_says_where_it_is_kept(cache):
-    """As JSON, too."""
+    """Compiling ahead prints the cache directory, also as JSON."""
     ran = warm("--json")
     assert ran.returncode == 0, ran.stderr
     assert f'"cache": "{cache}"' in ran.stdout

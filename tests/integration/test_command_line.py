@@ -1,4 +1,4 @@
-"""Commands against a service of its own: what they say when it is taken away, and when somebody else takes over."""
+"""Commands against a separate service: their messages when it is killed, and when another owner takes over."""
 
 import asyncio
 import json
@@ -16,13 +16,13 @@ from delayed_tracker.client import DelayedTrackerClient
 TOPIC = "persistent://lab/main/delayed"
 TRACKER = ["--topic", TOPIC, "--subscription", "sub-1"]
 INTERRUPTED = 130
-"""What shells expect of whoever ends by SIGINT."""
+"""Status that shells expect of a process that ends by SIGINT."""
 
 pytestmark = pytest.mark.slow
 
 
 async def waiting_poll(service: ServiceProcess, *options: str) -> asyncio.subprocess.Process:
-    """``delayed-tracker poll``, once the service counts it among the polls that wait."""
+    """Start ``delayed-tracker poll``, and wait until the service counts it among the waiting polls."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "delayed_tracker.cli", "poll", *TRACKER, "--wait-ms", "60000", *options,
         env={**os.environ, "DELAYED_TRACKER_SERVER": service.grpc_address},
@@ -36,7 +36,7 @@ async def waiting_poll(service: ServiceProcess, *options: str) -> asyncio.subpro
 
 
 async def test_a_service_killed_during_a_poll_is_said_so(service):
-    """One line with what it means, and the status for "try again"."""
+    """A service killed during a poll gives one line with the cause, and the status for "try again"."""
     process = await waiting_poll(service)
     await service.kill()
     out, err = await process.communicate()
@@ -55,7 +55,7 @@ async def test_a_poll_whose_tracker_is_taken_over_is_told_so(service):
 
 
 async def test_ctrl_c_ends_a_command_without_a_traceback(service):
-    """With the status that shells expect, at once."""
+    """Ctrl-C ends a command at once with the status that shells expect."""
     process = await waiting_poll(service)
     process.send_signal(signal.SIGINT)
     out, err = await process.communicate()

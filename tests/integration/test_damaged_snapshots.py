@@ -1,4 +1,4 @@
-"""Snapshots that are missing, corrupt, overlapping, half-written or Pulsar's own: what recovery makes of each.
+"""Recovery of snapshots that are missing, corrupt, overlapping, half-written or Pulsar's own.
 
 | snapshot | outcome | counted as |
 | --- | --- | --- |
@@ -33,7 +33,7 @@ async def _opened(storage, clock, **settings):
 
 
 async def _three_buckets(storage, clock):
-    """Ledgers 1 to 3 as a bucket each; returns their ids."""
+    """Store ledgers 1 to 3 as a bucket each; return their ids."""
     registry, opened = await _opened(storage, clock)
     for ledger_id in (1, 2, 3, 4):
         registry.host(KEY).add(opened.epoch, bucketful(clock.now_ms(), ledger_id))
@@ -51,14 +51,14 @@ async def _each(segments):
 
 
 async def _content(storage):
-    """Bucket ids in the catalogue, and of all objects."""
+    """Return the bucket ids in the catalogue, and those of all objects."""
     named = [entry.bucket_id for entry in (await storage.inner.list(*KEY)).entries]
     stored = [snapshot.bucket_id for snapshot in await storage.inner.list_bucket_snapshots(*KEY)]
     return named, stored
 
 
 async def test_a_missing_snapshot_costs_its_pointer():
-    """Found when its segments are wanted: recovery itself reads no snapshot whose summary says enough."""
+    """A missing snapshot is found when its segments are loaded: recovery reads no snapshot with a complete summary."""
     storage, clock = ControlledStorage(), ManualClock()
     first, second, third = await _three_buckets(storage, clock)
     await storage.inner.start()
@@ -79,7 +79,7 @@ async def test_a_missing_snapshot_costs_its_pointer():
 
 
 async def test_a_corrupt_snapshot_is_dropped_and_the_rest_recovered():
-    """The same, with an object that is there and cannot be read."""
+    """A corrupt snapshot is dropped, and the rest is recovered."""
     storage, clock = ControlledStorage(), ManualClock()
     first, second, third = await _three_buckets(storage, clock)
 
@@ -100,7 +100,7 @@ async def test_a_corrupt_snapshot_is_dropped_and_the_rest_recovered():
 
 
 async def test_overlapping_snapshots_share_no_position():
-    """A second snapshot with the same content, as a writer that lost its answer leaves it: one of the two goes."""
+    """One of two snapshots with the same content, as a writer that lost its answer leaves them, is dropped."""
     storage, clock = ControlledStorage(), ManualClock()
     first, second, third = await _three_buckets(storage, clock)
     await storage.inner.start()
@@ -111,7 +111,7 @@ async def test_overlapping_snapshots_share_no_position():
     twin = await storage.inner.create_bucket_snapshot(
         metadata, _each(segments), bucket_key="k", topic=KEY[0], cursor=KEY[1], epoch=state.epoch
     )
-    # Its range encloses that of the first two, and no summary says that it is ours: the others are right.
+    # Its range encloses the first two and it has no summary of ours, so the others win.
     entry = CatalogueEntry(twin, Position(1, 0), Position(3, 0))
     await storage.inner.replace(*KEY, remove=(), add=(entry,), epoch=state.epoch)
     await storage.inner.close()
@@ -128,7 +128,7 @@ async def test_overlapping_snapshots_share_no_position():
 
 
 async def test_half_written_snapshots_are_swept():
-    """A storage that tears its writes: nothing names the parts, the positions stay in memory, the next open sweeps."""
+    """A torn write leaves an uncatalogued snapshot: the positions stay in memory, and the next open sweeps it."""
     clock = ManualClock()
     storage = FaultyStorage(MemoryStorage(), FaultPlan(torn=1.0, seed=3))
     limits = ServiceLimits(storage_attempts_max=1)
@@ -152,7 +152,7 @@ async def test_half_written_snapshots_are_swept():
 
 @pytest.mark.parametrize("max_num_buckets", [-1, 1], ids=["apart", "merged"])
 async def test_pulsars_own_snapshots_are_recovered_and_delivered(max_num_buckets):
-    """Of a catalogue as Pulsar's cursor properties give it: ids and ranges of ledgers, and no summary."""
+    """Pulsar's own snapshots are recovered from ids and ranges of ledgers alone, as cursor properties have them."""
     pulsar = BUCKETS[:6]
     earliest = min(segment["min"] for bucket in pulsar for segment in bucket.segments)
     latest = max(segment["max"] for bucket in pulsar for segment in bucket.segments)

@@ -1,4 +1,4 @@
-"""The demo holds on the bundled sample, and leaves nothing behind if it is stopped."""
+"""The demo holds on the bundled sample, and a stopped demo leaves nothing behind."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ import pytest
 from delayed_tracker.cli.exit_codes import ExitCode
 
 DEMO_TIMEOUT_S = 180
-"""Three minutes are what the demo promises."""
+"""Three minutes, as the demo promises."""
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +37,7 @@ async def demo(*arguments: str) -> tuple[int, str, str]:
 @pytest.mark.deep
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_a_demo_that_is_stopped_leaves_nothing_behind(tmp_path, number):
-    """Its service ends with it, and its files go."""
+    """The service of a stopped demo ends, and its files are removed."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "delayed_tracker.cli", "demo",
         stdout=asyncio.subprocess.PIPE,
@@ -66,7 +66,7 @@ async def test_a_demo_that_is_stopped_leaves_nothing_behind(tmp_path, number):
 @pytest.mark.deep  # CI runs `make demo`, which checks its own claims
 @pytest.mark.timeout(DEMO_TIMEOUT_S + 30)
 async def test_the_demo_holds():
-    """Every claim, in under three minutes, through a kill -9."""
+    """Every claim of the demo holds, in under three minutes and through a kill -9."""
     status, out, _ = await demo("--json")
     report = json.loads(out)
     assert [claim for claim in report["claims"] if not claim["held"]] == []

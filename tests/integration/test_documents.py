@@ -173,7 +173,7 @@ def service_settings() -> dict[str, str]:
 
 
 async def test_the_ledgers_example_works(service):
-    """It finds a message, reads on from there, and sees the end."""
+    """The ledgers example finds a message, reads on from there, and reaches the end."""
     status, out = await run(sys.executable, "-c", PYTHON[2].replace(ADDRESS, service.grpc_address), environment={})
     assert status == 0, out
     first, *pages, last = out.splitlines()
@@ -184,7 +184,7 @@ async def test_the_ledgers_example_works(service):
 
 @pytest.mark.parametrize("example", PYTHON[:2], ids=["asyncio", "blocking"])
 async def test_the_python_examples_work(service, example):
-    """Each tracks, waits, and gets what became due."""
+    """Each example tracks, waits, and gets the message that became due."""
     assert ADDRESS in example
     status, out = await run(sys.executable, "-c", example.replace(ADDRESS, service.grpc_address), environment={})
     assert status == 0, out
@@ -201,7 +201,7 @@ def test_every_place_of_a_message_is_explained():
 
 
 async def test_the_table_of_metrics_is_what_metrics_shows(service):
-    """Each is in both, but for those of the process."""
+    """Each metric is in both, except those of the process."""
     async with httpx.AsyncClient(base_url=f"http://{service.http_address}") as http:
         shown = set(re.findall(r"^# TYPE (\S+) ", (await http.get("/metrics")).text, re.MULTILINE))
     listed = set(re.findall(r"^\| `(\w+)`", documents.read("docs/reference/metrics.md"), re.MULTILINE))

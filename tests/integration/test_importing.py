@@ -1,4 +1,4 @@
-"""kill -9 while snapshots are imported: after a restart the tracker has all of them, or all that it had before."""
+"""kill -9 during an import of snapshots: after a restart the tracker has all of them, or all that it had before."""
 
 import asyncio
 import signal
@@ -14,26 +14,26 @@ from tests.service.harness.imports import snapshot
 BUCKETS = 4
 ENTRIES = 60
 POINTS = {
-    # The tracker's own bucket is the first to be created.
+    # The tracker's own bucket is created first.
     "create.before": 3,
     "create.commit": 4,
     "create.after": 5,
-    # The first two record the epoch and that bucket, the third puts the imported ones in its place.
+    # The first two record the epoch and that bucket; the third replaces it by the imported ones.
     "replace.before": 3,
     "replace.commit": 3,
     "replace.after": 3,
     "delete.before": 1,
     "delete.after": 1,
 }
-"""Where the storage kills the service, and at which arrival there."""
+"""Points at which the storage kills the service, and the arrival there that does it."""
 FAST = {"replace.commit"}
-"""Tried in every run: the exchange."""
+"""Points tried in every run: the exchange."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
 def rebuilt():
-    """Buckets of ledgers 101 to 104, due in hours."""
+    """Yield buckets of ledgers 101 to 104, due in hours."""
     at_ms = now_ms() + 3_600_000
     return [
         snapshot(*((at_ms + 7 * entry, ledger, entry) for entry in range(ENTRIES)), count_max=10)
@@ -49,7 +49,7 @@ OLD, NEW = positions(1), positions(*range(101, 101 + BUCKETS))
 
 
 async def fill(client):
-    """A stored bucket of ledger 1."""
+    """Store a bucket of ledger 1."""
     session = await client.open_tracker(TOPIC, SUBSCRIPTION)
     at_ms = now_ms() + 3_600_000
     await session.add_columns([at_ms] * ENTRIES, [1] * ENTRIES, range(ENTRIES))
@@ -68,7 +68,7 @@ async def import_all(client):
     [pytest.param(*item, marks=[] if item[0] in FAST else [pytest.mark.deep]) for item in POINTS.items()],
 )
 async def test_a_kill_during_an_import_leaves_all_or_nothing(tmp_path, point, arrival):
-    """The file opens, what was staged in vain is swept, and the import may be repeated."""
+    """After a kill the file opens, the staged snapshots are swept, and the import can be repeated."""
     storage_url = f"sqlite:{tmp_path / 'tracker.db'}"
     faulty_url = f"faulty:exit={point}:{arrival};{storage_url}"
     service = await ServiceProcess.start(tmp_path, storage_url=faulty_url, settings=SETTINGS)
@@ -103,7 +103,7 @@ async def test_a_kill_during_an_import_leaves_all_or_nothing(tmp_path, point, ar
 
 
 async def test_an_importer_that_is_killed_leaves_nothing(tmp_path):
-    """The stream is cut, what was staged goes, and dispatchers notice nothing."""
+    """A cut import stream removes what it staged, and dispatchers are not affected."""
     storage_url = f"sqlite:{tmp_path / 'tracker.db'}"
     service = await ServiceProcess.start(tmp_path, storage_url=storage_url, settings=SETTINGS)
     try:
@@ -130,6 +130,6 @@ async def test_an_importer_that_is_killed_leaves_nothing(tmp_path):
 
 
 def cut_off(buckets):
-    """The first two buckets, and then nothing any more."""
+    """Yield the first two buckets, and then hang."""
     yield from buckets[:2]
     raise ConnectionResetError

@@ -1,4 +1,4 @@
-"""kill -9 under load: the file opens, every committed snapshot is there, nothing is lost, nothing is early."""
+"""kill -9 under load: the file opens, every committed snapshot is there, no message is lost or early."""
 
 import asyncio
 import random
@@ -29,14 +29,14 @@ POINTS = {
     "delete.commit": 2,
     "delete.after": 2,
 }
-"""Where the storage kills the service, and at which arrival there; the others than commits only in the deep run."""
+"""Points at which the storage kills the service, and the arrival there; all but commits only in the deep run."""
 DRAIN_S = 20.0
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 async def settle(dispatcher: Dispatcher, session: TrackerSession) -> None:
-    """After a restart: offer again what the cursor has not finished with; nothing of it may be lost."""
+    """Offer again after a restart all that the cursor has not finished; nothing of it may be lost."""
     again = dispatcher.unfinished
     answer = await dispatcher.offer(session, again)
     assert answer.added_count + len(answer.due_offsets) + len(answer.duplicate_offsets) == len(again)
@@ -44,12 +44,12 @@ async def settle(dispatcher: Dispatcher, session: TrackerSession) -> None:
 
 
 async def open_for(dispatcher: Dispatcher, client: DelayedTrackerClient) -> TrackerSession:
-    """The session of a dispatcher that knows where its cursor stands."""
+    """Open the tracker with the dispatcher's mark-delete position."""
     return await client.open_tracker(TOPIC, SUBSCRIPTION, mark_delete=dispatcher.mark_delete)
 
 
 async def work_until_killed(dispatcher: Dispatcher, service: ServiceProcess, after_s: float) -> None:
-    """Load the service and kill it in the middle."""
+    """Load the service and kill it meanwhile."""
     async with connect(service.grpc_address) as client, await open_for(dispatcher, client) as session:
         await settle(dispatcher, session)
         working = asyncio.create_task(dispatcher.work(session))
@@ -68,7 +68,7 @@ async def drain(dispatcher: Dispatcher, session: TrackerSession) -> None:
 
 
 async def audit(dispatcher: Dispatcher, session: TrackerSession) -> None:
-    """Every message is finished or tracked, and the service counts the same."""
+    """Assert that every message is finished or tracked, and that the service counts the same."""
     assert await dispatcher.lost(session) == []
     assert dispatcher.early == []
     assert dispatcher.strangers == []
@@ -96,7 +96,7 @@ async def finish(
 
 @pytest.mark.parametrize("kills", [KILLS, pytest.param(KILLS_DEEP, marks=pytest.mark.deep)])
 async def test_kills_at_random_moments(tmp_path: Path, kills: int):
-    """One data file and one dispatcher live through all of them."""
+    """One data file and one dispatcher survive kills at random moments."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     dispatcher = Dispatcher(random.Random(seed))
@@ -119,8 +119,9 @@ async def test_kills_at_random_moments(tmp_path: Path, kills: int):
 @pytest.mark.deep
 @pytest.mark.parametrize("kills", [KILLS, KILLS_DEEP])
 async def test_kills_while_buckets_are_merged_and_trimmed(tmp_path: Path, kills: int):
-    """Buckets merge all the time and the cursor moves on: nothing is lost or early, the counts agree with the truth, and
-    snapshots that no catalogue names are swept.
+    """While buckets merge and the cursor moves, no message is lost or early, and counts stay right.
+
+    Snapshots that no catalogue names are swept.
     """
     seed = random.randrange(2**32)
     print(f"seed {seed}")
@@ -150,7 +151,7 @@ async def test_kills_while_buckets_are_merged_and_trimmed(tmp_path: Path, kills:
     [pytest.param(*item, marks=[] if item[0].endswith("commit") else [pytest.mark.deep]) for item in POINTS.items()],
 )
 async def test_a_kill_at_each_named_point(tmp_path: Path, point: str, arrival: int):
-    """Whatever step of storing or deleting is interrupted, the file opens and nothing is lost or early."""
+    """After a kill at any step of storing or deleting, the file opens and no message is lost or early."""
     dispatcher = Dispatcher(random.Random(point), soon_share=1.0 if point.startswith("delete") else 2 / 3)
     storage_url = f"sqlite:{tmp_path / 'tracker.db'}"
     faulty_url = f"faulty:exit={point}:{arrival};{storage_url}"

@@ -10,12 +10,12 @@ from tests.benchmarks.abuse.flood import STREAMS, UNARY, flood
 CALLS = 24
 BUDGET_BYTES = 32 * 2**20
 GROWTH_BYTES_MAX = 6 * BUDGET_BYTES
-"""A message is in memory two or three times while it is copied and parsed; all of them together are more than this."""
+"""A message is in memory two or three times while it is copied and parsed; all messages together exceed this."""
 
 
 @pytest.mark.deep
 async def test_memory_follows_what_may_be_in_flight_and_not_what_is_sent(tmp_path: Path):
-    """Unary calls and streams of 15.5 MB, 372 MB together, where two may be received at the same time."""
+    """Unary calls and streams of 15.5 MB, 372 MB together, are received two at a time."""
     settings = {"grpcRequestBytesInFlightMax": str(BUDGET_BYTES)}
     service = await ServiceProcess.start(tmp_path, storage_url="memory:", settings=settings)
     try:

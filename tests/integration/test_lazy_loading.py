@@ -1,4 +1,4 @@
-"""With a million pending on disk, opening reads and keeps what the prefetch window needs, and no more."""
+"""With a million pending on disk, opening reads and keeps only what the prefetch window needs."""
 
 import gc
 import tracemalloc
@@ -19,7 +19,7 @@ SEVEN_DAYS_MS = 7 * 86_400_000
 
 
 class MeteredStorage(ControlledStorage):
-    """Counts what is read, in calls and in bytes."""
+    """Storage that counts reads, in calls and in bytes."""
 
     read_bytes = 0
 
@@ -36,7 +36,7 @@ class MeteredStorage(ControlledStorage):
 
 
 async def _fill(path, clock: ManualClock) -> int:
-    """Store a million over seven days, a bucket for each ledger; returns how many are due within the window."""
+    """Store a million indexes over seven days, a bucket for each ledger; return the number due within the window."""
     registry = make_registry(open_storage(f"sqlite:{path}"), clock, limits=TrackerLimits(strict=True))
     await registry.start()
     opened = await registry.open(KEY, owner="test", mark_delete=None)
@@ -54,7 +54,7 @@ async def _fill(path, clock: ManualClock) -> int:
 
 @pytest.mark.slow
 async def test_opening_a_million_reads_and_keeps_what_is_nearly_due(tmp_path) -> None:
-    """Reads at open: one range per bucket, rows of at most two windows; memory: bits, bounds and those rows."""
+    """Opening reads one range per bucket and rows of at most two windows; memory has bits, bounds and those rows."""
     clock = ManualClock()
     near_count = await _fill(tmp_path / "tracker.db", clock)
     gc.collect()
@@ -82,7 +82,7 @@ async def test_opening_a_million_reads_and_keeps_what_is_nearly_due(tmp_path) ->
     assert kept_bytes <= bounds_bytes + near_count * 3 * 8 + 2_000_000
     assert stats.membership_bytes <= PENDING // 8
 
-    # Nothing more is read until it comes near.
+    # Nothing more is read until the next deadlines are near.
     calls = len(storage.calls)
     await elapse(clock, 1_000)
     assert len(storage.calls) - calls <= PENDING // LEDGER_ENTRIES

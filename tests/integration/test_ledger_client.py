@@ -1,4 +1,4 @@
-"""The client's questions about ledgers against the real service, which reads what a real Pulsar wrote."""
+"""The client's queries about ledgers against the real service, which reads data of a real Pulsar."""
 
 from hashlib import sha256
 
@@ -14,7 +14,7 @@ PLAIN = f"{MAIN}plain"
 
 @pytest.fixture(scope="module")
 def shared_settings() -> dict[str, str]:
-    """With ledgers, and configured as the broker was that wrote them."""
+    """Return settings with ledgers, and with the configuration of the broker that wrote them."""
     return {
         "ledgerSourceUrl": PULSAR,
         "brokerEntryMetadataInterceptors": "index,timestamp",
@@ -23,7 +23,7 @@ def shared_settings() -> dict[str, str]:
 
 
 async def test_messages_by_index_time_and_at_the_end(client):
-    """As Pulsar's own classes answered for the same bytes."""
+    """Look-ups by index, by time and at the end equal the answers of Pulsar's own classes on the same bytes."""
     ledgers = client.ledgers
     by_index = await ledgers.get_message_id_by_index(PLAIN, 7)
     assert by_index.position == Position(27, 7)
@@ -42,7 +42,7 @@ async def test_messages_by_index_time_and_at_the_end(client):
 
 
 async def test_every_entry_of_a_topic(client):
-    """In pages of any size, each once, none passed over."""
+    """Pages of any size contain every entry once."""
     rows = [row for row in expected("entries") if row["topic"] == PLAIN]
     known = {(row["ledger"], row["entry"]): row["sha256"] for row in rows}
     for page_entries in (7, 1000):
@@ -55,5 +55,5 @@ async def test_every_entry_of_a_topic(client):
     third_last = Position(*list(known)[-3])
     (behind,) = [page async for page in client.ledgers.read_entries(PLAIN, third_last)]
     assert [entry.position for entry in behind.entries] == list(known)[-3:]
-    # A reader that speaks nothing newer gets no broker frames.
+    # A reader with an older protocol version gets no broker frames.
     assert all(sha256(entry.payload).hexdigest() != known[entry.position] for entry in behind.entries)

@@ -1,4 +1,4 @@
-"""Looking at a tracker of the real service through each shell: memory and disk, without a trace."""
+"""Inspecting a tracker of the real service through each shell, in memory and on disk, without changing it."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def shared_settings() -> dict[str, str]:
 
 
 async def test_limits_of_the_service_are_errors_of_the_request(session):
-    """Named by field."""
+    """A request over a limit of the service is an error that names the field."""
     with pytest.raises(InvalidArgument, match="max_messages"):
         await session.peek(10_001)
     with pytest.raises(InvalidArgument, match="bar_count"):

@@ -1,4 +1,4 @@
-"""Services as processes: what they refuse to share, and how they stop."""
+"""Services as processes: resources that they do not share, and orderly stops."""
 
 import asyncio
 from pathlib import Path
@@ -34,7 +34,7 @@ async def refused(directory: Path, storage_url: str, settings: dict[str, str]) -
 
 @pytest.mark.parametrize("key", ["grpcListenAddress", "httpListenAddress"])
 async def test_a_port_in_use_is_refused(shared_service, tmp_path, key):
-    """With the key, the address and a status of its own."""
+    """A port in use is refused with the key, the address and its own exit status."""
     taken = shared_service.grpc_address if key.startswith("grpc") else shared_service.http_address
     error = await refused(tmp_path / "second", "memory:", {key: taken})
     assert error.exit_status == ExitCode.ADDRESS_IN_USE
@@ -49,7 +49,7 @@ async def test_a_data_file_in_use_is_refused(service, tmp_path):
 
 
 async def test_sigterm_ends_waiting_polls_and_keeps_snapshots(service, tmp_path):
-    """What was sealed is there after an orderly stop; the rest is the next replay's."""
+    """Sealed indexes are kept by an orderly stop; the others come back with the next replay."""
     positions = [Position(ledger_id, entry_id) for ledger_id in (1, 2) for entry_id in range(60)]
     async with connect(service.grpc_address) as client, await client.open_tracker("t", "s") as session:
         await session.add_columns(
@@ -68,7 +68,7 @@ async def test_sigterm_ends_waiting_polls_and_keeps_snapshots(service, tmp_path)
 
 
 async def test_odd_names_are_kept_verbatim(service, tmp_path):
-    """Long topics, and subscriptions with spaces, slashes, percent signs; through a crash, too."""
+    """Long topics and subscriptions with spaces, slashes and percent signs are kept, also after a crash."""
     names = [
         ("persistent://lab/main/" + "x" * 178, "s"),
         ("persistent://lab/main/delayed", "a b/c%2Fd%"),
@@ -95,7 +95,7 @@ async def test_odd_names_are_kept_verbatim(service, tmp_path):
 
 
 async def test_owners_are_fenced_and_closed_trackers_say_so(shared_service):
-    """The client's exceptions are what the real service means."""
+    """The client raises the errors of the real service for fenced owners and closed trackers."""
     async with connect(shared_service.grpc_address) as client:
         with pytest.raises(TrackerNotOpen):
             await client.view_tracker("t", "s").stats()
@@ -115,7 +115,7 @@ async def test_owners_are_fenced_and_closed_trackers_say_so(shared_service):
 
 
 async def test_a_waiting_poll_ends_when_the_tracker_is_cleared(shared_service):
-    """With an error of its own, so that a dispatcher does not take it for an empty answer."""
+    """Clearing ends a waiting poll with its own error, so that a dispatcher does not take it for an empty answer."""
     async with connect(shared_service.grpc_address) as client, await client.open_tracker("t", "s") as session:
         waiting = asyncio.create_task(session.poll(1, wait_ms=30_000))
         async with httpx.AsyncClient(base_url=f"http://{shared_service.http_address}") as http:

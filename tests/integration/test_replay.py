@@ -1,4 +1,4 @@
-"""``delayed-tracker replay`` against a service: whose tracker it feeds, and what it says of a damaged disk."""
+"""``delayed-tracker replay`` against a service: the tracker that it feeds, and its messages about a damaged disk."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ def replay(bookie: Path, topic: str = TOPIC) -> tuple[str, ...]:
 
 
 async def test_a_topic_by_its_short_name_is_the_same_topic(service):
-    """Dispatchers know it by its full name; a second tracker beside theirs would be lost work."""
+    """A short topic name selects the tracker of the full name, which dispatchers use."""
     status, out, err = await run(service, *replay(BUNDLED_SAMPLE / "bookie", "lab/main/delayed"))
     assert status == 0, err
     assert json.loads(out)["topic"] == TOPIC
@@ -52,7 +52,7 @@ async def test_a_topic_by_its_short_name_is_the_same_topic(service):
 
 
 async def test_a_log_cut_short_is_said_so_and_nothing_is_offered(service, tmp_path):
-    """By entries, file and byte; --on-error skip goes on and counts what is missing."""
+    """A damaged log is reported by entries, file and byte; --on-error skip continues and counts the missing entries."""
     (tmp_path / "bookie").mkdir()
     log = (BUNDLED_SAMPLE / "bookie" / "0.log").read_bytes()
     (tmp_path / "bookie" / "0.log").write_bytes(log[:100_000])

@@ -15,7 +15,7 @@ ADDS = 400
 
 @pytest.mark.slow
 async def test_adds_answer_while_another_tracker_waits_for_its_storage(tmp_path: Path) -> None:
-    """Sealing as they go, all adds are answered while the other tracker's open hangs on the storage."""
+    """Adds that seal are answered while the storage blocks another tracker's open."""
     topic = SLOW.replace(":", "%3A")
     storage_url = f"faulty:latency_ms=30000,topic={topic};sqlite:{tmp_path / 'tracker.db'}"
     service = await ServiceProcess.start(tmp_path, storage_url=storage_url, settings=SETTINGS)

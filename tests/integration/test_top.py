@@ -1,4 +1,4 @@
-"""``delayed-tracker top`` in a pseudo-terminal and in a pipe, against a service of its own."""
+"""``delayed-tracker top`` in a pseudo-terminal and in a pipe, against a separate service."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 
 class Terminal:
-    """``top`` at a terminal: what it has drawn, and keys to press."""
+    """``top`` at a terminal: its screen, and keys to press."""
 
     def __init__(self, master: int, slave: int) -> None:
         self.master = master
@@ -51,11 +51,11 @@ class Terminal:
 
     @property
     def screen(self) -> list[str]:
-        """The lines drawn last."""
+        """Lines drawn last."""
         return _ESCAPES.sub("", self.drawn.rpartition(_HOME)[2]).splitlines()
 
     async def shows(self, wanted: Callable[[list[str]], object]) -> list[str]:
-        """Wait for a screen of this kind."""
+        """Wait for a screen that satisfies ``wanted``."""
         try:
             async with asyncio.timeout(WAIT_S):
                 while not wanted(self.screen):
@@ -67,7 +67,7 @@ class Terminal:
         return self.screen
 
     async def ended(self) -> int:
-        """Its status; all that it wrote has been read."""
+        """Return the exit status after all output has been read."""
         async with asyncio.timeout(WAIT_S):
             status = await self.process.wait()
             while _LEFT not in self.drawn:
@@ -102,7 +102,7 @@ async def top_at_a_terminal(address: str, *options: str) -> AsyncIterator[Termin
 
 
 def row_of(screen: list[str], end_of_topic: str) -> list[str]:
-    """The cells of a topic's row; none if it has no row."""
+    """Return the cells of a topic's row; none if it has no row."""
     return next((line.split() for line in screen if line.split()[:1] and line.split()[0].endswith(end_of_topic)), [])
 
 
@@ -113,7 +113,7 @@ async def client(service):
 
 
 async def test_a_live_screen_follows_the_service(service, client):
-    """Rows, then rates while positions are added; another size and another order; q leaves all as it was."""
+    """The screen follows added positions, another size and another order; q restores the terminal."""
     async with await client.open_tracker(TOPIC, "workers") as session:
         await add(session, 7, 60)
         async with top_at_a_terminal(service.grpc_address) as terminal:
@@ -137,7 +137,7 @@ async def test_a_live_screen_follows_the_service(service, client):
 
 
 async def test_what_is_handed_out_and_what_is_overdue_is_seen(service, client):
-    """Overdue while nobody polls; then a rate, and positions that are leased."""
+    """A tracker is overdue without polls; then the screen shows a rate and leased positions."""
     async with await client.open_tracker(TOPIC, "workers") as session:
         await add(session, 7, 50, in_ms=1_500)
         async with top_at_a_terminal(service.grpc_address, "--sort", "overdue") as terminal:
@@ -153,7 +153,7 @@ async def test_what_is_handed_out_and_what_is_overdue_is_seen(service, client):
 
 
 async def test_a_service_that_goes_away_is_said_and_tried_again(service, tmp_path, storage_url):
-    """What was seen stays; when it is back, so are its rows; Ctrl-C ends it in order."""
+    """The rows of a stopped service stay and come back with it; Ctrl-C ends the command in order."""
     async with DelayedTrackerClient.connect(service.grpc_address) as client:
         await add(await client.open_tracker(TOPIC, "workers"), 7, 60)
     async with top_at_a_terminal(service.grpc_address) as terminal:
@@ -183,7 +183,7 @@ async def top_in_a_pipe(address: str, *options: str) -> tuple[int | None, str, s
 
 
 async def test_scripts_get_a_table_or_lines(service, client):
-    """A pipe is no screen, whatever the colours; each look is a line of JSON, with rates from the second on."""
+    """A pipe gets a plain table, or with JSON one line each time, with rates from the second line on."""
     async with await client.open_tracker(TOPIC, "workers") as session:
         await add(session, 7, 60)
         status, out, err = await top_in_a_pipe(service.grpc_address)
@@ -204,7 +204,7 @@ async def test_scripts_get_a_table_or_lines(service, client):
 
 
 async def test_a_service_that_is_not_there_ends_it(service):
-    """Before any screen, with the status for "try again"."""
+    """A service that cannot be reached ends the command before any screen, with the status for "try again"."""
     await service.stop()
     status, out, err = await top_in_a_pipe(service.grpc_address, "--count", "1")
     assert (status, out) == (ExitCode.SERVICE_UNAVAILABLE, "")

@@ -1,4 +1,4 @@
-"""Prometheus' own programs on this machine: on the PATH, or where ``.ci/prometheus`` has put them."""
+"""Prometheus' own programs on this machine: on the PATH, or in the directory of ``.ci/prometheus``."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ import pytest
 
 
 def find_program(name: str) -> str:
-    """Its path. Where it is missing the test is skipped; CI has it, or has failed to fetch it."""
+    """Return its path. Without it the test is skipped, except in CI, which has installed it."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     fetched = cache / "delayed-tracker" / "prometheus" / "usr" / "bin"
     found = shutil.which(name) or shutil.which(name, path=str(fetched))

@@ -1,4 +1,4 @@
-"""What tests that ask Prometheus' own programs share."""
+"""Fixtures of tests that run Prometheus' own programs."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from tests.prometheus.binaries import find_program
 
 @pytest.fixture(scope="session")
 def promtool() -> str:
-    """Its path."""
+    """Return the path of promtool."""
     return find_program("promtool")

@@ -1,4 +1,4 @@
-"""A real Prometheus beside real services in the test's own event loop, with the project's rules at a sixtieth of their time."""
+"""A real Prometheus beside real services in one event loop, with the project's rules at a sixtieth of their time."""
 
 import asyncio
 import json
@@ -25,11 +25,11 @@ _TIME_SCALE = 60
 _TIME_MIN_MS = 5_000
 """Ten scrapes: on a busy machine a few of them may come too late."""
 _SHORTER = {"lateness_seconds:p99_rate5m > 30": "lateness_seconds:p99_rate5m > 2", "_seconds) > 60": "_seconds) > 2"}
-"""Bounds that are times, as nothing else says of a number; each must be there."""
+"""Bounds that are times although nothing marks them so; each must occur."""
 
 
 def scaled_rules(text: str) -> str:
-    """The rules with all their times a sixtieth; names keep saying what they say."""
+    """Return the rules with all their times divided by sixty; their names stay."""
     for bound, shorter in _SHORTER.items():
         text = text.replace(bound, shorter)
     text = re.sub(r"\[(\d+)([smh])\]", lambda range_: f"[{_scaled(range_)}]", text)
@@ -58,29 +58,29 @@ class Service:
 
     @property
     def server(self) -> TrackerServer:
-        """What runs now."""
+        """The running server."""
         assert self._server is not None
         return self._server
 
     @property
     def storage(self) -> FaultyStorage:
-        """Its storage, whose plan may be replaced."""
+        """Storage of the service; its plan can be replaced."""
         return self.server._storage.inner
 
     async def start(self) -> None:
-        """Start it, where it listened before if it was stopped."""
+        """Start it, at its former addresses if it was stopped."""
         if self._server is not None:
             self._settings = replace(self._settings, http_listen_address=str(self.bound.http))
         self._server = TrackerServer(self._settings)
         self.bound = await self._server.start()
 
     async def stop(self) -> None:
-        """Stop it in order; harmless if it is."""
+        """Stop it in order; no effect if it is stopped."""
         await self.server.stop()
 
 
 class Prometheus:
-    """A running one."""
+    """A running Prometheus."""
 
     def __init__(self, url: str) -> None:
         self._http = httpx.AsyncClient(base_url=url, timeout=30)
@@ -89,7 +89,7 @@ class Prometheus:
         await self._http.aclose()
 
     async def query(self, expr: str) -> list[dict]:
-        """The samples that an instant query gives now."""
+        """Return the current samples of an instant query."""
         answer = await self._http.get("/api/v1/query", params={"query": expr})
         body = answer.json()
         assert body["status"] == "success", (expr, body)
@@ -97,13 +97,13 @@ class Prometheus:
         return result if body["data"]["resultType"] == "vector" else [{"metric": {}, "value": result}]
 
     async def value(self, expr: str) -> float | None:
-        """The one sample of a query; None if there is none."""
+        """Return the one sample of a query; None if there is none."""
         samples = await self.query(expr)
         assert len(samples) <= 1, (expr, samples)
         return float(samples[0]["value"][1]) if samples else None
 
     async def firing(self) -> set[tuple[str, str]]:
-        """Alerts that fire now, each with its instance."""
+        """Return the alerts that fire now, each with its instance."""
         alerts = (await self._http.get("/api/v1/alerts")).json()["data"]["alerts"]
         return {
             (each["labels"]["alertname"], each["labels"]["instance"]) for each in alerts if each["state"] == "firing"
@@ -123,7 +123,7 @@ async def eventually(
     within_s: float = 90,
     unless: Callable[[], object] = lambda: "",
 ) -> None:
-    """Ask until it is so; ``unless`` says what is missing when time runs out."""
+    """Check until the condition holds; ``unless`` returns what is missing when time runs out."""
     ends = time.monotonic() + within_s
     while not await condition():
         assert time.monotonic() < ends, f"not within {within_s} s: {what}; {unless()}"
@@ -132,7 +132,7 @@ async def eventually(
 
 @asynccontextmanager
 async def textfile_exporter(text: str) -> AsyncIterator[str]:
-    """Something that answers like a node exporter with one textfile, at the address it gives."""
+    """Serve one textfile as a node exporter does; yield its address."""
     body = text.encode()
     head = f"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {len(body)}\r\n\r\n"
 
@@ -150,7 +150,7 @@ async def textfile_exporter(text: str) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def prometheus(program: str, directory: Path, targets: Mapping[str, str], node: str) -> AsyncIterator[Prometheus]:
-    """Start one that scrapes services (instance to address) and a node exporter, and stop it afterwards."""
+    """Run a Prometheus that scrapes services (instance to address) and a node exporter."""
     for path in (ROOT / "conf" / "prometheus").glob("*_rules.yml"):
         (directory / path.name).write_text(scaled_rules(path.read_text()))
     config = yaml.safe_load((ROOT / "conf" / "prometheus" / "prometheus.yml").read_text())

@@ -16,12 +16,12 @@ _METRIC = re.compile(r"\b(?:delayed_tracker|pulsar|grpc_server|process|python)_\
 
 
 def panels(path: Path) -> Iterator[dict]:
-    """The panels of a board that show something."""
+    """Yield the panels of a board that have queries."""
     return (panel for panel in json.loads(path.read_text())["panels"] if panel["type"] != "row")
 
 
 def panel_queries() -> Iterator[tuple[str, str]]:
-    """Each query of each board, with where it stands."""
+    """Yield each query of each board, with its location."""
     for path in DASHBOARDS:
         for panel in panels(path):
             for target in panel["targets"]:
@@ -29,12 +29,12 @@ def panel_queries() -> Iterator[tuple[str, str]]:
 
 
 def rules() -> Iterator[dict]:
-    """Recording and alerting rules."""
+    """Yield the recording and alerting rules."""
     for path in RULES:
         for group in yaml.safe_load(path.read_text())["groups"]:
             yield from group["rules"]
 
 
 def metrics_in(expr: str) -> set[str]:
-    """Names of series, but not those that a rule records."""
+    """Return the names of series, without those that a rule records."""
     return set(_METRIC.findall(re.sub(r"\b\w+:\w+:\w+", "", expr)))

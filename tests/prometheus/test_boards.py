@@ -1,4 +1,4 @@
-"""Boards and rules: fresh, complete, and about metrics that exist; and no metric that nobody can look at."""
+"""Boards and rules are fresh and complete and use only metrics that exist, and every metric is used."""
 
 import json
 import re
@@ -16,13 +16,13 @@ from tests.repository.project_tree import ROOT
 
 HISTOGRAM_SERIES = ("_bucket", "_count", "_sum")
 OF_THE_PROCESS = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
-"""From Prometheus' own library."""
+"""Metrics of Prometheus' own library."""
 NOT_ON_A_BOARD = {"grpc_server_started_total"}
-"""What its sibling by status says, less what is under way, which has a metric of its own."""
+"""Equals its sibling by status less the calls in flight, which have their own metric."""
 
 
 def series() -> dict[str, str]:
-    """Every series that there can be, with its family."""
+    """Return every possible series with its family."""
     names = {}
     for family in FAMILIES:
         if family.kind is Kind.HISTOGRAM and family.origin is not Origin.PULSAR:
@@ -48,7 +48,7 @@ def test_differences_name_each_file():
 
 
 def test_boards_have_names_that_stay():
-    """Links and bookmarks hold on to them."""
+    """Board names are stable, because links and bookmarks depend on them."""
     boards = {path.stem: json.loads(path.read_text()) for path in DASHBOARDS}
     assert {name: board["uid"] for name, board in boards.items()} == {
         "overview": "delayed-tracker-overview",
@@ -62,7 +62,7 @@ def test_boards_have_names_that_stay():
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
 def test_every_panel_says_what_it_shows(path):
-    """A title, a description, the chosen data source; numbers have units."""
+    """Every panel has a title, a description and the chosen data source; numbers have units."""
     numbers = [panel["id"] for panel in json.loads(path.read_text())["panels"]]
     assert numbers == list(range(1, len(numbers) + 1))
     for panel in panels(path):
@@ -74,7 +74,7 @@ def test_every_panel_says_what_it_shows(path):
 
 
 def test_variables_are_used():
-    """A choice that changes nothing misleads."""
+    """Every variable of a board is used."""
     for path in DASHBOARDS:
         board = json.loads(path.read_text())
         text = json.dumps(list(panels(path)))
@@ -84,7 +84,7 @@ def test_variables_are_used():
 
 @pytest.mark.parametrize(("where", "expr"), list(panel_queries()), ids=lambda text: text[:60])
 def test_rates_fit_the_zoom(where: str, expr: str):
-    """A fixed range shows gaps when one zooms in and averages away peaks when one zooms out."""
+    """Queries use no fixed range: it shows gaps when one zooms in and averages away peaks when one zooms out."""
     assert set(re.findall(r"\[([^\]]*)\]", expr)) <= {"$__rate_interval"}, where
     assert "vector(0)" not in expr
 
@@ -101,7 +101,7 @@ def test_every_metric_is_on_a_board_or_in_a_rule():
 
 
 def test_every_alert_says_what_to_do():
-    """Severity, summary, description, and a runbook that is there."""
+    """Every alert has a severity, a summary, a description and an existing runbook."""
     headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / "runbooks.md").read_text(), re.MULTILINE)
     anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
     for rule in rules():
@@ -114,14 +114,14 @@ def test_every_alert_says_what_to_do():
 
 
 def test_recorded_names_follow_the_convention():
-    """Level, metric and operation, as Prometheus' own practice has them."""
+    """A recorded name has level, metric and operation, as Prometheus recommends."""
     for rule in rules():
         if "record" in rule:
             assert re.fullmatch(r"[a-z_]+:[a-z_]+:[a-z0-9_]+", rule["record"])
 
 
 def test_every_recorded_series_is_used():
-    """What nobody reads costs for nothing; offers by result are for people's own boards."""
+    """Every recorded series is used, except offers by result, which are for users' own boards."""
     everything = " ".join(all_expressions())
     unused = {rule["record"] for rule in rules() if "record" in rule and rule["record"] not in everything}
     assert unused == {"job_instance_result:delayed_tracker_offered_indexes:rate5m"}

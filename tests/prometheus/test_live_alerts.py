@@ -1,4 +1,4 @@
-"""Each alert fires in the fault made for it, in no other, and clears when the fault is gone."""
+"""Each alert fires in its own fault, in no other, and clears when the fault is gone."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -24,11 +24,11 @@ BUCKETS = {
 }
 
 Fault = Callable[[Service, TrackerSession, asyncio.Event], Awaitable[None]]
-"""Goes on until the event is set, and then makes good what it did."""
+"""Continues until the event is set, and then repairs what it did."""
 
 
 async def pause(over: asyncio.Event, seconds: float) -> bool:
-    """Wait so long, or until it is over; whether it goes on."""
+    """Wait so long, or until the fault is over; return True if it continues."""
     try:
         async with asyncio.timeout(seconds):
             await over.wait()
@@ -38,7 +38,7 @@ async def pause(over: asyncio.Event, seconds: float) -> bool:
 
 
 async def well(_service: Service, session: TrackerSession, over: asyncio.Event) -> None:
-    """Messages come and go in time."""
+    """Add and deliver messages in time."""
     entry = 0
     while await pause(over, 0.1):
         await session.add_columns([now_ms() + 200], [1], [entry])
@@ -48,20 +48,20 @@ async def well(_service: Service, session: TrackerSession, over: asyncio.Event) 
 
 
 async def stopped(service: Service, _session: TrackerSession, over: asyncio.Event) -> None:
-    """It goes, and comes back on the same port."""
+    """Stop the service, and start it again on the same port."""
     await service.stop()
     await over.wait()
     await service.start()
 
 
 async def early(service: Service, _session: TrackerSession, over: asyncio.Event) -> None:
-    """No fault from outside can cause one: the counter itself is moved."""
+    """Increment the counter itself, because no fault from outside can deliver early."""
     service.server.trackers.instruments.early_count += 1
     await over.wait()
 
 
 async def late(_service: Service, session: TrackerSession, over: asyncio.Event) -> None:
-    """The dispatcher polls every four seconds."""
+    """Poll only every four seconds."""
     entry = 0
     while not over.is_set():
         await session.add_columns([now_ms() + 200] * 10, [1] * 10, range(entry, entry + 10))
@@ -73,7 +73,7 @@ async def late(_service: Service, session: TrackerSession, over: asyncio.Event) 
 
 
 async def well_for_a_while(session: TrackerSession, entry: int) -> None:
-    """Hand-offs in time push late ones out of the rates."""
+    """Hand off in time until late ones have left the rates."""
     for later in range(entry, entry + 20):
         await session.add_columns([now_ms() + 200], [1], [later])
         async with await session.poll(10, wait_ms=1_000):
@@ -81,14 +81,14 @@ async def well_for_a_while(session: TrackerSession, entry: int) -> None:
 
 
 async def unpolled(_service: Service, session: TrackerSession, over: asyncio.Event) -> None:
-    """The dispatcher adds and does not poll."""
+    """Add without polling."""
     await session.add_columns([now_ms() + 200] * 10, [1] * 10, range(10))
     await over.wait()
     await session.clear()
 
 
 async def unstored(service: Service, session: TrackerSession, over: asyncio.Event) -> None:
-    """Nothing can be stored."""
+    """Make every store fail."""
     service.storage.plan = FaultPlan(error_before=1.0)
     ledger = 0
     while await pause(over, 0.3):
@@ -99,7 +99,7 @@ async def unstored(service: Service, session: TrackerSession, over: asyncio.Even
 
 
 async def slow_merges(service: Service, session: TrackerSession, over: asyncio.Event) -> None:
-    """Two buckets are stored and catalogued; the merge that is then due never gets to read them."""
+    """Store and catalogue two buckets; the merge that is then due cannot read them."""
     release, stores = asyncio.Event(), iter(range(4))
 
     async def until_released(_seconds: float) -> None:
@@ -117,7 +117,7 @@ async def slow_merges(service: Service, session: TrackerSession, over: asyncio.E
 
 
 async def unacknowledged(_service: Service, session: TrackerSession, over: asyncio.Event) -> None:
-    """Every message is acknowledged the second time only."""
+    """Acknowledge every message only the second time."""
     entry = 0
     while await pause(over, 0.1):
         await session.add_columns([now_ms() + 50], [1], [entry])
@@ -128,7 +128,7 @@ async def unacknowledged(_service: Service, session: TrackerSession, over: async
 
 
 async def slow_recovery(service: Service, session: TrackerSession, over: asyncio.Event) -> None:
-    """The catalogue does not answer for long."""
+    """Delay the answer of the catalogue during a recovery."""
     release = asyncio.Event()
 
     async def until_released(_seconds: float) -> None:
@@ -145,7 +145,7 @@ async def slow_recovery(service: Service, session: TrackerSession, over: asyncio
 
 
 async def no_space(service: Service, _session: TrackerSession, over: asyncio.Event) -> None:
-    """Little is left where the storage lies."""
+    """Report little free space on the disk of the storage."""
     service.storage.plan = FaultPlan(free_bytes=1)
     await over.wait()
     service.storage.plan = FaultPlan(free_bytes=FULL)
@@ -166,7 +166,7 @@ EXPECTED: dict[str, tuple[Fault, set[str]]] = {
 
 
 async def test_each_alert_fires_in_its_own_fault_and_clears_after(tmp_path: Path):
-    """Ten services at once, nine of them with a fault; then all faults are made good."""
+    """Ten services run at once, nine of them with a fault; then all faults are repaired."""
     program = find_program("prometheus")
     services = {
         name: Service(tmp_path, name.replace(" ", "-"), strict=True, **BUCKETS.get(name, {})) for name in EXPECTED
@@ -209,7 +209,7 @@ async def test_each_alert_fires_in_its_own_fault_and_clears_after(tmp_path: Path
 
 
 def test_scaled_rules_have_a_sixtieth_of_the_times():
-    """Nothing that is a time is left as it was."""
+    """Every time in the rules is scaled."""
     texts = {path.name: path.read_text() for path in RULES}
     scaled = {name: scaled_rules(text) for name, text in texts.items()}
     assert "[5000ms]" in scaled["recording_rules.yml"]

@@ -1,4 +1,4 @@
-"""A real Prometheus under a scripted load: its series are the truth, and every panel and rule has something to show."""
+"""A real Prometheus under a scripted load: its series are correct, and every panel and rule has data."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -28,7 +28,7 @@ CHOSEN = {
     "$command": ".+",
     "$__rate_interval": "10s",
 }
-"""What Grafana would put in."""
+"""Values that Grafana would insert."""
 
 
 def as_grafana_asks(expr: str) -> str:
@@ -38,14 +38,14 @@ def as_grafana_asks(expr: str) -> str:
 
 
 def textfile(directory: Path) -> str:
-    """What a rebuild leaves for the node exporter."""
+    """Return the textfile that a rebuild leaves for the node exporter."""
     path = directory / "rebuild.prom"
     write_metrics(path, "rebuild", dict.fromkeys(COUNTS, 7), {"read": 1.5, "commit": 0.5})
     return path.read_text()
 
 
 async def everything_happens(service: Service, client: DelayedTrackerClient, over: asyncio.Event) -> None:
-    """Messages of every fate, seals, merges, failures, recoveries: again and again."""
+    """Repeat messages of every fate, seals, merges, failures and recoveries."""
     session = await client.open_tracker(TOPIC, SUBSCRIPTION)
     ledger = 0
     while not over.is_set():
@@ -100,13 +100,13 @@ async def test_every_panel_and_rule_has_something_to_show(tmp_path: Path):
 
 
 async def counted(watching: Prometheus, metric: str, label: str) -> dict[str, float]:
-    """The samples of a family by one label; zeros left out."""
+    """Return the samples of a family by one label, without zeros."""
     samples = await watching.query(metric)
     return {each["metric"][label]: float(each["value"][1]) for each in samples if float(each["value"][1])}
 
 
 async def test_series_are_the_truth_before_and_after_a_restart(tmp_path: Path):
-    """A script of known outcome; then the service is stopped and started: gauges are right, counters begin at zero."""
+    """After a script of known outcome and a restart, gauges are right and counters begin at zero."""
     service = Service(tmp_path, "truth", strict=True, min_index_count_per_bucket=100)
     async with AsyncExitStack() as stack:
         await service.start()
@@ -151,7 +151,7 @@ async def test_series_are_the_truth_before_and_after_a_restart(tmp_path: Path):
 
 
 async def script(session: TrackerSession) -> None:
-    """300 far away, sealed; 150 near, of which 60 are acknowledged and 20 handed off; 50 are due, 30 come twice."""
+    """Add 300 far indexes, sealed; 150 near, 60 of them acknowledged and 20 handed off; 50 due; 30 repeated."""
     at_ms = now_ms()
     await session.add_columns([at_ms + HOUR_MS] * 300, [1] * 300, range(300))
     await session.seal()
@@ -168,7 +168,7 @@ async def script(session: TrackerSession) -> None:
 
 
 async def settled(watching: Prometheus, *, pending: int, recovered: int) -> None:
-    """What is pending is what the books say, by tracker and in all."""
+    """Check that the pending indexes equal the balance of events, by tracker and in total."""
     for metric in ("delayed_tracker_pending_indexes", 'delayed_tracker_subscription_pending_indexes{topic!=""}'):
         assert await watching.value(metric) == pending
     events = await counted(watching, "delayed_tracker_indexes_total", "event")

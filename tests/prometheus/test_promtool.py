@@ -1,4 +1,4 @@
-"""Prometheus' linter has nothing to say against our own names."""
+"""Prometheus' linter accepts our own metric names."""
 
 import subprocess
 
@@ -12,19 +12,19 @@ from tests.service.metrics.scraping import exposition
 
 
 def checked(promtool: str, text: str) -> tuple[int, str]:
-    """Exit code and complaints."""
+    """Return exit code and complaints."""
     done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
 def without_pulsars(text: str) -> str:
-    """What is left when the families are left out whose names the proposal has fixed."""
+    """Return the text without the families whose names the proposal has fixed."""
     lines = [line for line in text.splitlines() if "pulsar_" not in line.split("{")[0]]
     return "\n".join(lines) + "\n"
 
 
 async def test_our_own_families_are_clean(promtool: str):
-    """Of a service that has done something, and with the calls to its storage."""
+    """The families of a used service, with the calls to its storage, pass the linter."""
     async with running_service() as service:
         registry, now_ms = service.registry, service.clock.now_ms()
         epoch = (await registry.open(TRACKER, owner="tests", mark_delete=None)).epoch
@@ -41,7 +41,7 @@ async def test_our_own_families_are_clean(promtool: str):
 
 
 def test_the_linter_would_say_so(promtool: str):
-    """A counter without its ending, and a name without a meaning."""
+    """The linter rejects a counter with a wrong suffix and a metric without help."""
     code, complaints = checked(promtool, "# TYPE x_seconds counter\nx_seconds 1\n")
     assert code == 3
     assert "_total" in complaints

@@ -1,4 +1,4 @@
-"""How many examples a property of the tracker is tried on: 20,000 in the deep run, as many as a minute allows in the others."""
+"""Number of examples of a property of the tracker: 20,000 in the deep run, as many as a minute allows in the others."""
 
 from hypothesis import settings
 
@@ -7,5 +7,5 @@ EXAMPLES = 60
 
 
 def tracker_examples() -> settings:
-    """Settings for one property."""
+    """Return the settings of one property."""
     return settings(max_examples=DEEP_EXAMPLES if settings.get_current_profile_name() == "deep" else EXAMPLES)

@@ -1,4 +1,4 @@
-"""A dict and a sort: the naive tracker that the core must be equal to."""
+"""Naive tracker, a dict and a sort, that the core must equal."""
 
 from dataclasses import dataclass, field
 
@@ -10,19 +10,19 @@ Row = tuple[int, int, int]
 
 @dataclass
 class Model:
-    """What is tracked, what is leased, and where the cursor stands."""
+    """Tracked positions, leased positions, and the mark-delete position."""
 
     limits: TrackerLimits
     tracked: dict[Position, int] = field(default_factory=dict)
     leased: dict[Position, int] = field(default_factory=dict)
     expiry: dict[Position, int] = field(default_factory=dict)
-    """When the lease of a leased position ends, in elapsed time."""
+    """End of the lease of each leased position, in elapsed time."""
     ended: dict[Position, tuple[int, int]] = field(default_factory=dict)
-    """The lease that held a position when it ended, and when that was, unless the position was touched since."""
+    """The lease that held a position when it ended, and the time, unless the position was changed since."""
     mark_delete: Position = BEFORE_ALL
 
     def add(self, rows: list[Row], now_ms: int) -> tuple[list[int], list[int], list[int]]:
-        """Offsets answered due, duplicate, below mark-delete."""
+        """Add rows; return the offsets that are due, duplicate, and below the mark-delete position."""
         due, duplicate, below, seen = [], [], [], set()
         for offset, (deliver_at_ms, ledger_id, entry_id) in enumerate(rows):
             position = Position(ledger_id, entry_id)
@@ -58,7 +58,7 @@ class Model:
         self.ended.pop(position, None)
 
     def may_ack(self, lease_id: int, position: Position, elapsed_ms: int) -> bool:
-        """Whether a tracked position is this lease's, or was when that ended."""
+        """Return True if the lease holds a tracked position, or held it when the lease ended."""
         if position in self.leased:
             return self.leased[position] == lease_id
         ended_id, ended_ms = self.ended.get(position, (0, 0))

@@ -1,4 +1,4 @@
-"""Answers of the core as plain values, so that two cores can be compared."""
+"""Verb results of the core as plain values, so that two cores can be compared."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ from delayed_tracker.core.values.columns import IndexColumns
 
 
 def plain(answer):
-    """Columns become lists, outcomes become dicts; everything else stays."""
+    """Convert columns to lists and results to dicts; return other values as they are."""
     if dataclasses.is_dataclass(answer) and not isinstance(answer, IndexColumns):
         return {field.name: plain(getattr(answer, field.name)) for field in dataclasses.fields(answer)}
     if isinstance(answer, np.ndarray):

@@ -1,4 +1,4 @@
-"""A tracker beside its model, and a storage that is just dictionaries: every fate of an effect, and what a crash leaves."""
+"""A tracker beside its model, and a storage of dictionaries: every fate of an effect, and the state after a crash."""
 
 from collections import Counter
 
@@ -26,7 +26,7 @@ from tests.property.model import Model, Row
 
 
 class StoredWorld(TwoClocks):
-    """The core, its model, and what is stored; ``hits`` counts the rare paths that were taken."""
+    """The core, its model, and the stored content; ``hits`` counts the rare paths that were taken."""
 
     def __init__(self, limits: TrackerLimits) -> None:
         self.limits = limits
@@ -37,7 +37,7 @@ class StoredWorld(TwoClocks):
         self.stored: dict[int, SealedIndexes] = {}
         self.catalogue: dict[int, SealedIndexes] = {}
         self.seal_numbers: dict[int, int] = {}
-        """Of the buckets of the catalogue, but for foreign ones."""
+        """Seal numbers of the buckets of the catalogue, except foreign ones."""
         self.foreign: set[int] = set()
         """Buckets of the catalogue that another kind of tracker wrote."""
         self.passed_over: set[Position] = set()
@@ -48,7 +48,7 @@ class StoredWorld(TwoClocks):
         self.hits: Counter[str] = Counter()
 
     def settle(self) -> None:
-        """After each call: drain effects, compare what costs nothing to compare."""
+        """Drain effects after each call, and make the cheap comparisons."""
         self.pending += self.core.take_effects()
         assert len(self.core) == len(self.model.tracked)
         if self.core._state.defers:
@@ -59,7 +59,7 @@ class StoredWorld(TwoClocks):
         assert stats.pending_count == len(self.model.tracked) - len(self.model.leased)
 
     def finish_effect(self, number: int, fate: str) -> None:
-        """Let one pending effect succeed, fail, or find its snapshot lost."""
+        """Make one pending effect succeed, fail, or find its snapshot lost."""
         if not self.pending:
             return
         effect = self.pending.pop(number % len(self.pending))
@@ -75,7 +75,7 @@ class StoredWorld(TwoClocks):
         self.settle()
 
     def fail_next_store(self) -> None:
-        """Fail the oldest store under way."""
+        """Fail the oldest store in flight."""
         for number, effect in enumerate(self.pending):
             if isinstance(effect, StoreSnapshot):
                 self.finish_effect(number, "fail")
@@ -215,13 +215,16 @@ class StoredWorld(TwoClocks):
         self.settle()
 
     def store_and_restart(self) -> None:
-        """Let everything under way succeed, then crash."""
+        """Let every effect in flight succeed, then crash."""
         while self.pending:
             self.finish_effect(0, "ok")
         self.restart()
 
     def _precedence(self, bucket: tuple[int, SealedIndexes]) -> tuple[int, ...]:
-        """Of two copies of a position ours count before foreign ones, that frozen last first; of those the widest first."""
+        """Return the order of precedence of a bucket's copies.
+
+        Our buckets come before foreign ones: ours by latest seal number, foreign ones by widest range.
+        """
         bucket_id, sealed = bucket
         if bucket_id not in self.foreign:
             return (0, -self.seal_numbers[bucket_id])

@@ -1,4 +1,4 @@
-"""Property: where a batch is cut never changes the result, neither the answers nor the buckets."""
+"""Property: cutting a batch never changes the result, neither the answers nor the buckets."""
 
 from collections import Counter
 from dataclasses import replace
@@ -43,12 +43,15 @@ cuts = st.lists(st.integers(0, 12), max_size=4)
 
 
 def batches(first_delay_ms: int, last_delay_ms: int) -> st.SearchStrategy[list[Row]]:
-    """Rows with delays from a range; one number is a row, since three draws for each take longer than playing it."""
+    """Return a strategy for rows with delays from a range.
+
+    One number is a row, because three draws for each take longer than playing it.
+    """
     count = last_delay_ms - first_delay_ms + 1
     rows = st.integers(0, count * 42 - 1).map(lambda n: (n // 42 + first_delay_ms, n // 7 % 6, n % 7))
     if first_delay_ms > TICK_MS_MAX:
         return st.lists(rows, min_size=1, max_size=12)
-    # Of repeats in one batch the first wins, due or not; a cut between them decides on each by itself.
+    # In one batch the first of several repeats wins, due or not; a cut between them decides on each by itself.
     return st.lists(rows, min_size=1, max_size=12, unique_by=lambda row: row[1:])
 
 
@@ -75,13 +78,13 @@ def limits_of(kind: TrackerKind) -> st.SearchStrategy[TrackerLimits]:
 
 
 def buckets(shell: Shell) -> list[BucketView]:
-    """The buckets; deadlines of those in memory may be those of dead copies, which are dropped now and then."""
+    """Return the buckets, in memory without their deadlines, which may be those of removed copies."""
     views = shell.core.buckets()
     return [view if view.bucket_id else replace(view, min_deliver_at_ms=0, max_deliver_at_ms=0) for view in views]
 
 
 class CutAndWhole:
-    """Two trackers with one life, but one of them is offered each batch in pieces."""
+    """Two trackers with the same history, but one is offered each batch in pieces."""
 
     def __init__(self, limits: TrackerLimits) -> None:
         self.whole, self.cut = Shell.with_limits(limits), Shell.with_limits(limits)
@@ -143,7 +146,7 @@ class CutAndWhole:
     def compare(self) -> None:
         whole, cut = self.whole, self.cut
         assert buckets(whole) == buckets(cut)
-        # Bitmaps with the same bits may take different memory, and dead copies are dropped when somebody comes by.
+        # Bitmaps with the same bits may take different memory, and removed copies are dropped at different times.
         measured = {name: getattr(whole.core.stats(), name) for name in MEASURED}
         assert whole.core.stats() == replace(cut.core.stats(), **measured)
         assert whole.next_wakeup_ms() == cut.next_wakeup_ms()
@@ -154,7 +157,7 @@ class CutAndWhole:
 
 @pytest.mark.parametrize("kind", TrackerKind)
 def test_where_a_batch_is_cut_changes_nothing(kind: TrackerKind) -> None:
-    """Answers, what is tracked, hand-outs, what is sealed and when to ask again: all are those of the whole batches."""
+    """Answers, tracked positions, hand-outs, sealed buckets and wake-ups all equal those of the whole batches."""
     coverage = Coverage(REQUIRED_SHARES[kind])
 
     @tracker_examples()

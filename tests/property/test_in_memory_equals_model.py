@@ -1,4 +1,4 @@
-"""Property: the in-memory tracker equals the same model as the bucket tracker, and never asks to store anything."""
+"""Property: the in-memory tracker equals the same model as the bucket tracker, and never emits a store."""
 
 from dataclasses import replace
 
@@ -23,13 +23,13 @@ REQUIRED_SHARES = {
     "extend": 0.01,
 }
 
-# Leases are the same without buckets; what is left takes the rare paths as often as it did.
+# Leases are the same without buckets; the remaining steps take the rare paths as often as before.
 in_memory_steps = steps.filter(lambda step: step[0] not in ("restart_beside_foreign", "take_and_ack_leases"))
-"""There is no catalogue that could list a bucket."""
+"""Without ``restart_beside_foreign``: there is no catalogue that could list a bucket."""
 
 
 def test_in_memory_core_equals_model() -> None:
-    """Answers, counts and wake-ups; a restart forgets everything, which the replay brings again."""
+    """Answers, counts and wake-ups equal the model's; a restart forgets everything, and the replay adds it again."""
     coverage = Coverage(REQUIRED_SHARES)
 
     @tracker_examples()

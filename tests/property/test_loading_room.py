@@ -1,4 +1,4 @@
-"""Property: where there is room for one or two loaded indexes, what drains makes room for what waits."""
+"""Property: with room for one or two loaded indexes, positions that drain make room for waiting loads."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,18 +45,18 @@ steps = st.one_of(
 
 
 class RoomWorld(World):
-    """Stores end at once; buckets have two positions, each in a ledger of its own."""
+    """Stores end at once; buckets have two positions, each bucket in its own ledger."""
 
     next_ledger_id = 0
 
     def add_bucket(self, first_ms: int, second_ms: int) -> None:
-        """Add two positions of the next ledger, and let what is sealed be stored."""
+        """Add two positions of the next ledger, and let sealed buckets be stored."""
         ledger_id, self.next_ledger_id = self.next_ledger_id, (self.next_ledger_id + 1) % 6
         self.add([(self.now_ms + first_ms, ledger_id, 0), (self.now_ms + second_ms, ledger_id, 1)])
         self.finish_stores()
 
     def drain_while_loading(self, again_ms: int) -> None:
-        """Empty a bucket while its second position is loading, or has just been loaded, and others are leased."""
+        """Empty a bucket while its second position is loading or just loaded, and others are leased."""
         self.clear()
         begun_ms = self.now_ms
         for rows in ([(10, 1, 0), (25, 1, 1)], [(25 + again_ms, 2, 0), (60, 2, 1)]):
@@ -75,7 +75,7 @@ class RoomWorld(World):
 
 
 def test_what_drains_makes_room() -> None:
-    """Every invariant holds after each step, the wake-up for what waits for room among them, and everything comes out."""
+    """Every invariant holds after each step, with the wake-up of waiting loads, and every position comes out."""
     coverage = Coverage(REQUIRED_SHARES)
 
     @tracker_examples()

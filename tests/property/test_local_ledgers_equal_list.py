@@ -30,7 +30,7 @@ LIMITS = RolloverLimits(entries_max=6, bytes_max=150, age_ms_max=100)
 
 
 class Topic:
-    """The writer, and a list of what it acknowledged and of what may or may not be there."""
+    """The writer, and lists of the entries that it acknowledged and of those that may be there."""
 
     def __init__(self, directory: Path, names: list[str]) -> None:
         self.directory = directory
@@ -69,7 +69,7 @@ class Topic:
     def fail(self, what: tuple[int, list[tuple[bytes, int]]]) -> None:
         steps_before, batch = what
         nth = self.disk.steps + steps_before
-        # A full disk still lets files become smaller.
+        # A full disk still allows truncation.
         self.disk.refuses = lambda step, _path: self.disk.steps > nth and step != "truncate"
         try:
             self.append(batch)
@@ -83,7 +83,7 @@ class Topic:
             self.disk.refuses = lambda _step, _path: False
 
     def kill(self, torn: bytes) -> None:
-        """The process dies, and the last write is cut off somewhere, or there is garbage."""
+        """Kill the process; the last write is cut off at some byte, or followed by garbage."""
         self.writer._lock.release()
         ledger = self.writer._ledger
         if ledger is not None:
@@ -110,7 +110,7 @@ class Topic:
         self.now_ms += ms
 
     def check(self) -> None:
-        """What a reader sees is what was acknowledged, with the index that the messages before add up to."""
+        """Check that a reader gets the acknowledged entries, with indexes that follow from the messages before them."""
         self.writer.check()
         found = stored(self.directory)
         assert [position for position, _ in found] == [position for position, _, _ in self.durable]
@@ -126,7 +126,7 @@ class Topic:
             assert entry[6 + frame.ByteSize() :] == payload
 
     def check_ledgers(self) -> None:
-        """Limits hold, ids ascend, sizes are known without reading."""
+        """Check that limits hold, ids ascend, and sizes are known without reading."""
         with open_local_ledgers(self.directory) as source:
             log = source.topic_log(TOPIC)
         ids = [ledger.ledger_id for ledger in log.ledgers]
@@ -140,7 +140,7 @@ class Topic:
 
 @given(names=st.sampled_from([[], ["index", "broker-timestamp"]]), steps=st.lists(STEPS, max_size=25))
 def test_a_local_ledger_is_a_list_that_survives(names, steps):
-    """After every step a reader sees what was acknowledged, no less and no more."""
+    """After every step a reader gets exactly the acknowledged entries."""
     directory = Path(tempfile.mkdtemp())
     try:
         topic = Topic(directory, names)

@@ -41,7 +41,7 @@ REQUIRED_SHARES = {
     "whole ack": 0.01,
     "late ack": 0.02,
 }
-"""Rare paths, and the share of examples that must take them: the strategy may not go timid."""
+"""Rare paths, and the share of examples that must take them, so that the strategy keeps reaching them."""
 
 
 ledgers = st.integers(0, 5)
@@ -107,7 +107,7 @@ bucket_limits = tiny_limits(
 
 
 def test_core_equals_model() -> None:
-    """Whatever happens, answers, counts and wake-ups equal the model's, and everything tracked comes out at the end."""
+    """Answers, counts and wake-ups always equal the model's, and everything tracked comes out at the end."""
     coverage = Coverage(REQUIRED_SHARES)
 
     @tracker_examples()

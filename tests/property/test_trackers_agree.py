@@ -1,6 +1,7 @@
 """Property: for the same input the bucket tracker and the in-memory tracker give the same answers.
 
-The bucket tracker's storage answers at once, and its memory holds all that is nearly due: what differs is time, not truth.
+The bucket tracker's storage answers at once, and its memory holds all that is nearly due, so that only times may
+differ.
 """
 
 from collections import Counter
@@ -86,7 +87,7 @@ bucket_limits = tiny_limits(max_delay_ms=st.sampled_from([0, 0, 60]))
 
 
 class BothKinds:
-    """One script played on both trackers; every answer is compared as it is given."""
+    """One script played on both trackers; every pair of answers is compared."""
 
     def __init__(self, limits: TrackerLimits) -> None:
         self.bucket = Shell.with_limits(limits)
@@ -124,7 +125,7 @@ class BothKinds:
             name: getattr(expected, name) for name in SAME_COUNTS
         }
         next_ms, expected_ms = bucket.next_delivery_ms(), memory.next_delivery_ms()
-        # A segment that is not loaded counts from its first row, also if that one was acknowledged or leased since.
+        # A segment that is not loaded counts from its first row, even if that one was acknowledged or leased since.
         assert expected_ms is None or (next_ms is not None and next_ms <= expected_ms)
         assert not self.memory.snapshots
         self.hits["stored"] += bool(self.bucket.snapshots)
@@ -148,7 +149,7 @@ class BothKinds:
             self.pop(count, lease_ms)
 
     def _named(self, number: int, places: list[Position]) -> tuple[int, PositionColumns]:
-        """The last lease with some of its own positions, or an older one."""
+        """Return the last lease with some of its own positions, or an older one."""
         lease_id = self.last_lease_id if number else max(1, self.last_lease_id - 1)
         return lease_id, PositionColumns.of(dict.fromkeys([*places, *self.leased[:number]]))
 
@@ -175,7 +176,7 @@ class BothKinds:
         self.same("cancel", PositionColumns.of(places), self.now)
 
     def send_now(self, count: int) -> None:
-        """Offer tracked positions as due, as a replay does that is late."""
+        """Offer tracked positions as due, as a late replay does."""
         self.add([(-self.now_ms, *position) for position in self._some_tracked(count)])
 
     def contains(self, places: list[Position]) -> None:
@@ -220,7 +221,7 @@ class BothKinds:
 
 
 def test_both_trackers_give_the_same_answers() -> None:
-    """Outcomes of every verb, what is tracked, and every count."""
+    """The results of every verb, the tracked positions and every count are equal."""
     coverage = Coverage(REQUIRED_SHARES)
 
     @tracker_examples()

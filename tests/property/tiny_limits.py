@@ -6,10 +6,10 @@ from delayed_tracker.core.values.limits import TrackerLimits
 
 
 def tiny_limits(**drawn: st.SearchStrategy[object]) -> st.SearchStrategy[TrackerLimits]:
-    """Limits of a tracker.
+    """Return a strategy for the limits of a tracker.
 
     Args:
-        drawn: strategies for further fields, or other ones for these.
+        drawn: strategies for further fields, or replacements of these.
     """
     fields: dict[str, st.SearchStrategy[object]] = {
         "tick_ms": st.sampled_from([0, 3]),

@@ -13,7 +13,7 @@ from tests.property.stored_world import StoredWorld
 
 
 class World(StoredWorld):
-    """Plays a script; each verb is a method."""
+    """Player of a script; each verb is a method."""
 
     def add(self, rows: list[Row]) -> None:
         frontier = self.core._state.members.frontier()
@@ -52,7 +52,7 @@ class World(StoredWorld):
             assert rows == due[:count], "all that is due, earliest first"
         else:
             self.hits["pop while unloaded"] += 1
-        # What is leased goes to two, if there is enough for two.
+        # A lease is divided between two if there is enough.
         deliveries = self.core.divide(delivery, [1, count]) if lease_ms else [delivery]
         assert [row for each in deliveries for row in each.indexes] == rows
         for each in deliveries:
@@ -65,36 +65,36 @@ class World(StoredWorld):
         self.settle()
 
     def pop_at_next_delivery(self, count: int, lease_ms: int) -> None:
-        """Do what a long poll does: wait until a poll succeeds."""
+        """Poll until a poll succeeds, as a long poll does."""
         next_ms = self.core.next_delivery_ms()
         if next_ms is not None:
             self.pass_time(max(0, next_ms - self.now_ms))
             self.pop(count, lease_ms)
 
     def fill_buckets(self, delay_ms: int) -> None:
-        """Add ledger after ledger and let every store succeed, so that there is something to merge."""
+        """Add ledger after ledger and let every store succeed, so that a merge becomes possible."""
         for ledger_id in range(6):
             self.add([(self.now_ms + delay_ms + 7 * entry_id, ledger_id, entry_id) for entry_id in range(4)])
             self.finish_stores()
 
     def finish_stores(self) -> None:
-        """Let every store under way succeed."""
+        """Let every store in flight succeed."""
         for number in reversed(range(len(self.pending))):
             if isinstance(self.pending[number], StoreSnapshot):
                 self.finish_effect(number, "ok")
 
     def take_and_date_anew(self, delay_ms: int) -> None:
-        """Poll when something is due, and give it back for later."""
+        """Poll when a position is due, and give it back with a later deadline."""
         self.pop_at_next_delivery(3, 20)
         self.nack(1, [], delay_ms)
 
     def take_and_extend(self, lease_ms: int, whole: bool) -> None:
-        """Poll when something is due, and ask for more time for one of it, or for all."""
+        """Poll when a position is due, and extend the lease of one position or of all."""
         self.pop_at_next_delivery(3, 20)
         self.extend(1, [], lease_ms, whole)
 
     def send_and_date_anew(self, number: int, delay_ms: int) -> None:
-        """Offer a tracked position when it is due, so that the dispatcher sends it, and then with a new deadline."""
+        """Offer a tracked position as due, so that the dispatcher sends it, and then with a new deadline."""
         free = sorted(position for position in self.model.tracked if position not in self.model.leased)
         if free:
             position = free[number % len(free)]
@@ -117,7 +117,7 @@ class World(StoredWorld):
         return [offset for offset, position in tracked if not model.may_ack(lease_id, position, elapsed_ms)]
 
     def expire_and_ack(self, number: int, count: int, wait_ms: int) -> None:
-        """Take some, let the lease end, and acknowledge it late, or an older one."""
+        """Lease some positions, let the lease end, and acknowledge late with this lease or an older one."""
         self.pop_at_next_delivery(count, 5)
         self.pass_time(wait_ms)
         lease_id = max(1, self.last_lease_id - number)
@@ -148,7 +148,7 @@ class World(StoredWorld):
         self.settle()
 
     def take_and_ack_leases(self, count: int, positions: list[Position], off_by: int) -> None:
-        """Acknowledge all of one lease, of which another number may be expected, and some of another, in one call."""
+        """Acknowledge in one call a whole lease, possibly with a wrong expected count, and some of another."""
         self.pop_at_next_delivery(count, 20)
         first, second = self._lease(0), self._lease(1)
         if first is None or second is None:
@@ -175,7 +175,7 @@ class World(StoredWorld):
         self.settle()
 
     def ack_whole(self, number: int) -> None:
-        """Acknowledge all that one lease holds, by its count."""
+        """Acknowledge all positions of one lease, by its count."""
         holders = sorted(set(self.model.leased.values()))
         if not holders:
             return
@@ -222,7 +222,7 @@ class World(StoredWorld):
         self.settle()
 
     def expire_leases(self, delta_ms: int) -> None:
-        """Time passes, and all that happens is that leases run out."""
+        """Pass time in which leases expire and nothing else happens."""
         self.now_ms += delta_ms
         before = len(self.model.leased)
         self.model.expire(self.now.elapsed_ms)
@@ -230,7 +230,7 @@ class World(StoredWorld):
         self.settle()
 
     def seal_now(self) -> None:
-        """Seal what the mutable bucket holds, as an operator asks for."""
+        """Seal the mutable bucket, as an operator requests."""
         stats = self.core.stats()
         count = 0 if self.limits.kind is TrackerKind.IN_MEMORY else stats.mutable_count
         stores = len(self._stores())
@@ -240,7 +240,7 @@ class World(StoredWorld):
         self.hits["explicit seal"] += bool(count)
 
     def step_clock(self, by_ms: int) -> None:
-        """Step the wall clock forward or back; leases end when they would have."""
+        """Step the wall clock forward or back; leases end at the same elapsed time."""
         self.step_wall(max(by_ms, -self.now_ms))
         self.core.wake(self.now)
         self.settle()
@@ -340,7 +340,7 @@ class World(StoredWorld):
         assert found.tolist() == [position in self.model.tracked for position in positions]
 
     def close_and_restart(self, number: int) -> None:
-        """Close in order: leases end, verbs are refused, results still come in; then everything in memory is gone."""
+        """Close in order: leases end, verbs are refused, effect results still arrive. Then clear the memory."""
         self.core.close(self.now)
         self.core.close(self.now)
         self.model.void_leases()
@@ -357,7 +357,7 @@ class World(StoredWorld):
         self.restart()
 
     def play(self, step: tuple[object, ...]) -> None:
-        """One step of a script, and every invariant after it."""
+        """Play one step of a script, and check every invariant after it."""
         verb, *arguments = step
         if verb == "add":
             (offered,) = arguments
@@ -367,7 +367,7 @@ class World(StoredWorld):
         check_unseen(self.core)
 
     def lose_next_load(self) -> None:
-        """Wait for the next segment to be wanted, and lose its snapshot."""
+        """Wait until the next segment is to be loaded, and lose its snapshot."""
         timer_ms = self.next_timer_ms()
         if timer_ms is not None:
             self.pass_time(max(0, timer_ms - self.now_ms))
@@ -377,7 +377,7 @@ class World(StoredWorld):
                 return
 
     def drain(self) -> None:
-        """With a healthy storage and enough time, every tracked position comes out exactly once."""
+        """Check that every tracked position comes out exactly once with a healthy storage and enough time."""
         for _ in range(200):
             while self.pending:
                 self.finish_effect(0, "ok")

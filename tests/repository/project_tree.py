@@ -1,4 +1,4 @@
-"""The checkout's own files, for the tests that look at the project itself."""
+"""Files of the checkout, for the tests of the project itself."""
 
 import tomllib
 from collections.abc import Iterator
@@ -7,18 +7,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PARTS = tuple(ROOT / name / "delayed_tracker" for name in ("tracker", "snapshot_storage", "spark_rebuild", "proto"))
-"""The folders that together are the package, the generated code last."""
+"""Folders that together are the package, the generated code last."""
 _LEFT_BY_TOOLS = {"__pycache__", "build", "data", "dist"}
 _TEXT_SUFFIXES = {"", ".conf", ".go", ".java", ".md", ".proto", ".py", ".pyi", ".toml", ".txt", ".xml", ".yaml", ".yml"}
 
 
 def top_level() -> list[str]:
-    """Names beside the README, without what tools leave there, ascending."""
+    """Return the names beside the README, ascending, without files that tools leave there."""
     return sorted(path.name for path in ROOT.iterdir() if not _is_left_by_tools(path))
 
 
 def text_files() -> Iterator[Path]:
-    """Every file that people write or read, in no order; data of tests and demos is not."""
+    """Yield every file that people write or read, in no order, without data of tests and demos."""
     return _text_files(ROOT)
 
 

@@ -1,4 +1,4 @@
-"""The proto files, as those see them who write a client in another language."""
+"""The proto files, from the view of authors of clients in other languages."""
 
 import re
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def singular(name: str) -> str:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_generated_code_has_a_place_in_go_and_java(file: FileDescriptor):
-    """Files of one package share their options; without them Go refuses to generate, and Java makes one class of all."""
+    """Files of one package share their options: Go needs them, and without them Java makes one class of all."""
     options = file.GetOptions()
     version = file.package.removeprefix("delayed_tracker.")
     assert options.go_package.partition(";")[0] == f"delayed_tracker/{version.replace('.', '/')}"
@@ -44,7 +44,7 @@ def test_generated_code_has_a_place_in_go_and_java(file: FileDescriptor):
 
 
 def test_columns_have_the_sign_of_the_same_values_elsewhere():
-    """Where 64 bits make one type signed and the other unsigned, clients in Java and Go would convert at every use."""
+    """64-bit columns have the same sign as single values elsewhere, so that Java and Go clients need no conversion."""
     signs: dict[str, set[bool]] = {}
     for file in API:
         for field in fields_of(file):
@@ -56,13 +56,13 @@ def test_columns_have_the_sign_of_the_same_values_elsewhere():
 
 
 def codes_by_reason() -> dict[str, set[str]]:
-    """What the code answers for each reason that an error class has."""
+    """Return the codes that the service answers for the reason of each error class."""
     codes: dict[str, set[str]] = {}
     wanted = [DelayedTrackerError]
     while wanted:
         kind = wanted.pop()
         wanted += kind.__subclasses__()
-        # The code is chosen by the class alone.
+        # The code depends on the class alone.
         code = code_of(kind.__new__(kind)).name
         if "reason" in vars(kind) and kind.__module__.partition(".client")[1] == "" and code != "INTERNAL":
             codes.setdefault(kind.reason, set()).add(code)
@@ -70,7 +70,7 @@ def codes_by_reason() -> dict[str, set[str]]:
 
 
 def stated_codes(file: FileDescriptor) -> dict[str, set[str]]:
-    """The table in a file's first comment: reason -> codes."""
+    """Return the table in a file's first comment: reason -> codes."""
     stated: dict[str, set[str]] = {}
     code = ""
     known = codes_by_reason().keys()
@@ -86,7 +86,7 @@ def stated_codes(file: FileDescriptor) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("file", API, ids=lambda file: file.name)
 def test_comments_state_the_codes_that_are_answered(file: FileDescriptor):
-    """Each reason stands beside its status code; only FENCED has two, as its comment says."""
+    """Each reason is listed with its status code; only FENCED has two, as its comment states."""
     actual = codes_by_reason()
     stated = stated_codes(file)
     assert len(stated) >= 8

@@ -1,4 +1,4 @@
-"""The repository itself: its layout, its commands, its lock files, and that generated files are fresh."""
+"""The repository itself: its layout, its commands, its lock files, and fresh generated files."""
 
 import importlib.util
 import os
@@ -47,12 +47,12 @@ def load_script(path: str) -> ModuleType:
 
 
 def test_top_level_holds_only_what_the_layout_names():
-    """A newcomer sees the parts of the system and nothing else."""
+    """The top level has the parts of the system and nothing else."""
     assert set(top_level()) <= ALLOWED_TOP_LEVEL
 
 
 def test_no_file_names_a_machine():
-    """Home directories and checkouts of a developer's machine are in no file."""
+    """No file contains a home directory or a checkout path of a developer's machine."""
     machine_path = re.compile(r"(?<![\w.:/~-])/(?:home|root|Users|work|farm|mnt)/[\w.-]+")
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
@@ -64,7 +64,7 @@ def test_no_file_names_a_machine():
 
 
 def test_every_make_target_says_what_it_does():
-    """`make help` prints a line for every target that people call, and the promised ones exist."""
+    """`make help` prints a line for every target for users, and the promised targets exist."""
     phony = set(" ".join(re.findall(r"^\.PHONY: (.*)$", makefile(), re.MULTILINE)).split())
     printed = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     described = set(re.findall(r"^  make ([a-z-]+) +\S", printed, re.MULTILINE))
@@ -73,7 +73,7 @@ def test_every_make_target_says_what_it_does():
 
 
 def test_ci_runs_the_linters_and_the_readmes_test_command():
-    """What CI runs is what a developer runs."""
+    """CI runs the commands that a developer runs."""
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
     text = script.read_text(encoding="utf-8")
@@ -84,12 +84,12 @@ def test_ci_runs_the_linters_and_the_readmes_test_command():
 
 @pytest.mark.parametrize("script", [".ci/java", ".ci/jvm", ".ci/run", ".ci/setup"])
 def test_shell_scripts_parse(script: str):
-    """A syntax error in a script that seldom runs is found here."""
+    """Shell scripts have no syntax errors, even those that seldom run."""
     subprocess.run(["bash", "-n", str(ROOT / script)], check=True)
 
 
 def test_setup_without_a_recent_python_says_what_to_do(tmp_path):
-    """A machine with no Python 3.11 gets a sentence, not a traceback."""
+    """A machine without Python 3.11 gets a message, not a traceback."""
     bash = subprocess.run(["bash", "-c", "command -v bash"], capture_output=True, text=True, check=True).stdout.strip()
     bare = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
     command = [bash, str(ROOT / ".ci" / "setup"), "dependencies", str(tmp_path / "venv"), "unused.txt"]
@@ -103,7 +103,7 @@ def test_setup_without_a_recent_python_says_what_to_do(tmp_path):
 
 @pytest.mark.parametrize("lock", LOCKS, ids=[lock.name for lock in LOCKS])
 def test_locks_pin_by_hash_and_name_no_host(lock):
-    """Every requirement has hashes, and where packages come from is the installer's configuration."""
+    """Every requirement has hashes, and no lock names a package index: the installer's configuration does."""
     text = lock.read_text(encoding="utf-8")
     assert "://" not in text
     blocks = re.split(r"\n(?=[a-z0-9])", text[text.index("\n", text.index("make lock")) + 1 :])
@@ -115,7 +115,7 @@ def test_locks_pin_by_hash_and_name_no_host(lock):
 
 
 def test_locks_agree_and_cover_the_declared_dependencies():
-    """The server's lock is a part of the developers', which pins everything that pyproject.toml names."""
+    """The server's lock is a part of the developers' lock, which pins everything that pyproject.toml names."""
     pins = {lock.stem: dict(PINNED.findall(lock.read_text(encoding="utf-8"))) for lock in LOCKS}
     assert pins["server"].items() <= pins["dev"].items()
     names = {
@@ -127,13 +127,13 @@ def test_locks_agree_and_cover_the_declared_dependencies():
 
 
 def test_generated_protobuf_code_is_fresh():
-    """The checked-in code is what the pinned generator makes of the sources."""
+    """The checked-in code is the output of the pinned generator."""
     script = load_script("proto/regenerate.py")
     assert script.main(["--check"]) == 0
 
 
 def test_stale_missing_and_left_over_files_are_told_apart():
-    """The freshness check names every difference."""
+    """The freshness check reports every kind of difference."""
     script = load_script("proto/regenerate.py")
     fresh = {"a_pb2.py": b"1", "b_pb2.py": b"2", "c_pb2.py": b"3"}
     checked_in = {"a_pb2.py": b"1", "b_pb2.py": b"0", "d_pb2.py": b"4"}
@@ -146,13 +146,13 @@ def test_stale_missing_and_left_over_files_are_told_apart():
 
 @pytest.mark.slow
 def test_imports_between_layers_point_inward():
-    """The contracts in pyproject.toml hold."""
+    """The import contracts in pyproject.toml hold."""
     command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_changelog_has_the_current_version():
-    """Whoever reads the changelog finds the version they run."""
+    """The changelog has the current version."""
     headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert headings[0] == PROJECT["version"]

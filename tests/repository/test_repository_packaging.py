@@ -1,4 +1,4 @@
-"""What users install: the wheel's contents, and that a dispatcher's client needs only the base dependencies."""
+"""The installed package: the contents of the wheel, and a dispatcher's client with only the base dependencies."""
 
 import importlib
 import re
@@ -43,7 +43,7 @@ def normalized(name: str) -> str:
 
 
 def modules_outside_base() -> set[str]:
-    """Top-level modules of everything that only an extra brings, and of what it brings in turn."""
+    """Return the top-level modules of all packages that only an extra installs, directly or indirectly."""
     base = names_of(PROJECT["dependencies"])
     wanted = list(base)
     while wanted:
@@ -60,7 +60,7 @@ def modules_outside_base() -> set[str]:
 
 @pytest.mark.slow
 def test_wheel_holds_the_packages_and_nothing_else(wheel: zipfile.ZipFile):
-    """One name to import, delayed_tracker, and the metadata; no tests, and none of the folders of a checkout."""
+    """The wheel has one top-level name, delayed_tracker, and the metadata; no other folders of the checkout."""
     roots = {name.partition("/")[0] for name in wheel.namelist()}
     assert {root for root in roots if not root.endswith(".dist-info")} == {"delayed_tracker"}
     assert not [name for name in wheel.namelist() if "__pycache__" in name or "/test_" in name]
@@ -68,7 +68,7 @@ def test_wheel_holds_the_packages_and_nothing_else(wheel: zipfile.ZipFile):
 
 @pytest.mark.slow
 def test_delayed_tracker_is_a_namespace_package(wheel: zipfile.ZipFile):
-    """An ``__init__.py`` of one part would hide all others, in the checkout and on the wheel."""
+    """No part has an ``__init__.py``, which would hide all other parts in the checkout and in the wheel."""
     assert "delayed_tracker/__init__.py" not in wheel.namelist()
     assert [str(part / "__init__.py") for part in PARTS if (part / "__init__.py").exists()] == []
     packages = {name.split("/")[1] for name in wheel.namelist() if name.endswith("/__init__.py")}
@@ -79,7 +79,7 @@ def test_delayed_tracker_is_a_namespace_package(wheel: zipfile.ZipFile):
 
 @pytest.mark.slow
 def test_wheel_holds_every_source_file(wheel: zipfile.ZipFile):
-    """Code, type markers, the demo's sample, generated code and sources of the API are all shipped."""
+    """The wheel has code, type markers, the demo's sample, generated code and sources of the API."""
     shipped = set(wheel.namelist())
     code = {path for part in PARTS[:-1] for path in part.rglob("*") if path.is_file()} | set(PARTS[-1].rglob("*.p*"))
     names = {path.relative_to(part.parent).as_posix() for part in PARTS for path in code if part in path.parents}
@@ -90,7 +90,7 @@ def test_wheel_holds_every_source_file(wheel: zipfile.ZipFile):
 
 @pytest.mark.slow
 def test_modules_beside_a_program_hide_none_of_ours(wheel: zipfile.ZipFile, tmp_path: Path):
-    """A dispatcher that has a ``tracker.py`` or a ``service.py`` of its own imports the client all the same."""
+    """A dispatcher with its own ``tracker.py`` or ``service.py`` can still import the client."""
     wheel.extractall(tmp_path / "installed")
     program = tmp_path / "program"
     program.mkdir()
@@ -121,7 +121,7 @@ def test_an_installed_service_brings_its_files(wheel: zipfile.ZipFile, tmp_path:
 @pytest.mark.slow
 @pytest.mark.parametrize("module", ["delayed_tracker.client", "delayed_tracker.v1.tracker_pb2_grpc"])
 def test_client_needs_only_the_base_dependencies(module: str):
-    """With everything else made absent, a dispatcher can import what it needs."""
+    """A dispatcher can import the client when all other packages are absent."""
     blocked = modules_outside_base()
     assert {"numpy", "pyroaring", "starlette", "structlog", "typer"} <= blocked
     command = [sys.executable, "-c", IMPORT_WITHOUT, module, *sorted(blocked)]
@@ -130,7 +130,7 @@ def test_client_needs_only_the_base_dependencies(module: str):
 
 
 def test_the_command_names_the_extra_that_is_missing():
-    """With the client alone it is installed, too; no traceback."""
+    """A command without its extra prints the name of the extra, not a traceback."""
     command = [sys.executable, "-c", IMPORT_WITHOUT, "delayed_tracker.cli.__main__", *sorted(modules_outside_base())]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == ExitCode.USAGE
@@ -139,7 +139,7 @@ def test_the_command_names_the_extra_that_is_missing():
 
 
 def test_commands_need_less_than_the_service():
-    """The extra "cli" is enough for them, serve and demo apart."""
+    """The extra "cli" is enough for all commands but serve and demo."""
     blocked = sorted(names_of(PROJECT["optional-dependencies"]["server"]) & {"structlog", "starlette", "uvicorn"})
     assert len(blocked) == 3
     command = [sys.executable, "-c", IMPORT_WITHOUT, "delayed_tracker.cli.main", *blocked]
@@ -148,14 +148,14 @@ def test_commands_need_less_than_the_service():
 
 
 def test_blocked_modules_are_really_absent():
-    """The check above would notice an import of numpy."""
+    """The check above detects an import of numpy."""
     command = [sys.executable, "-c", IMPORT_WITHOUT, "delayed_tracker.core.values.columns", "numpy"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert "No module named 'numpy" in result.stderr
 
 
 def test_dependency_bounds_cover_what_generated_the_code():
-    """An installer never picks a grpcio or protobuf that the checked-in code refuses to work with."""
+    """The dependency bounds exclude every grpcio and protobuf that the checked-in code refuses to work with."""
     lowest = dict(re.findall(r'^  "(grpcio|protobuf)>=([\d.]+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
 
     def parsed(version: str) -> tuple[int, ...]:
@@ -170,7 +170,7 @@ def test_dependency_bounds_cover_what_generated_the_code():
 
 
 def test_generated_code_accepts_every_later_protobuf():
-    """Releases 5.28 and 6.30 to 6.31 warn at, or refuse, code that states another major version than theirs."""
+    """Generated code states no protobuf version: 5.28 and 6.30 to 6.31 warn at, or refuse, another major one."""
     for path in (ROOT / "proto").rglob("*_pb2.py"):
         assert "ValidateProtobufRuntimeVersion" not in path.read_text(encoding="utf-8"), path
 
@@ -188,6 +188,6 @@ def test_entry_points_name_what_exists(target: str):
 
 
 def test_license_travels_with_the_wheel(wheel: zipfile.ZipFile):
-    """The licence's text is among the metadata."""
+    """The metadata contain the text of the licence."""
     (text,) = [name for name in wheel.namelist() if Path(name).name == "LICENSE"]
     assert b"Apache License" in wheel.read(text)

@@ -1,4 +1,4 @@
-"""A tracker at work in a scenario: a clock that is moved by hand, a storage that is a dictionary, faults on request.
+"""A tracker in a scenario: with a manual clock, a storage that is a dictionary, and faults on request.
 
 ``A(ledger, entry, in_ms)`` offers a position, ``due(n)`` hands out, ``restart()`` keeps only what the catalogue lists,
 ``rescan()`` offers every unacknowledged position again as a dispatcher does. Effects are performed at once, unless
@@ -54,7 +54,7 @@ class Desk(TwoClocks):
         self.snapshots: dict[int, SealedIndexes] = {}
         self.catalogue: list[int] = []
         self.seal_numbers: dict[int, int] = {}
-        """Of every bucket that was ever stored."""
+        """Seal numbers of all buckets that were ever stored."""
         self.performed: list[Effect] = []
         self.rows_read = 0
         self.unacked: dict[Position, int] = {}
@@ -81,7 +81,7 @@ class Desk(TwoClocks):
         return list(delivery.indexes.positions)
 
     def sleep(self, delta_ms: int) -> None:
-        """Let time pass; the tracker is woken whenever it asked for it."""
+        """Let time pass; call the tracker at each of its wake-ups."""
         end_ms = self.now_ms + delta_ms
         while (timer_ms := self.next_timer_ms()) is not None and timer_ms <= end_ms:
             self.now_ms = max(self.now_ms, timer_ms)
@@ -92,7 +92,7 @@ class Desk(TwoClocks):
         self.perform()
 
     def drain(self) -> list[Position]:
-        """Everything that is still to come, in the order in which it comes, acting only on wake-ups."""
+        """Return all remaining positions in delivery order, by acting only on wake-ups."""
         handed_out: list[Position] = []
         while (wakeup_ms := self.next_wakeup_ms()) is not None:
             before = (self.now_ms, len(handed_out), len(self.performed))
@@ -114,7 +114,7 @@ class Desk(TwoClocks):
         return outcome.trimmed_count
 
     def rescan(self) -> list[Position]:
-        """Replay every unacknowledged position; returns those the dispatcher was told to send now."""
+        """Replay every unacknowledged position; return those that the dispatcher must send now."""
         if not self.unacked:
             return []
         rows = [(at, *position) for position, at in sorted(self.unacked.items())]
@@ -128,7 +128,7 @@ class Desk(TwoClocks):
     # -- the world
 
     def perform(self) -> None:
-        """Perform effects until none is left but the held ones, verifying every invariant on the way."""
+        """Perform effects until none but the held ones is left; check every invariant after each."""
         check_unseen(self.core)
         self.waiting += self.core.take_effects()
         while ready := [effect for effect in self.waiting if type(effect) not in self.held]:
@@ -143,7 +143,7 @@ class Desk(TwoClocks):
         self.perform()
 
     def perform_newest(self, kind: type[Effect]) -> None:
-        """Perform the held effect of one kind that was asked for last: it overtakes the others."""
+        """Perform the newest held effect of one kind, before the older ones."""
         newest = [effect for effect in self.waiting if type(effect) is kind][-1]
         self.waiting.remove(newest)
         self._perform(newest)
@@ -199,7 +199,7 @@ class Desk(TwoClocks):
         bucket_id = len(self.performed)
         self.snapshots[bucket_id] = SealedIndexes(rows, bounds, effect.first, effect.last)
         self.seal_numbers[bucket_id] = effect.seal_number
-        # One step of the catalogue: the sources out, the merged one in.
+        # One update of the catalogue: removes the sources, adds the merged bucket.
         gone = {source.bucket_id for source in effect.sources}
         self.catalogue = [known for known in self.catalogue if known not in gone] + [bucket_id]
         stored = PositionBitmap.of(rows.positions)
@@ -210,7 +210,7 @@ class Desk(TwoClocks):
             del self.snapshots[bucket_id]
 
     def restart(self, **limits: int) -> None:
-        """Discard the tracker and build a new one over the same snapshots and catalogue, maybe with other limits."""
+        """Discard the tracker; build a new one over the same snapshots and catalogue, optionally with other limits."""
         self.limits = replace(self.limits, **limits)
         buckets, lost = [], []
         for bucket_id in self.catalogue:

@@ -1,6 +1,8 @@
-"""What a tracker says it holds in memory, and what it does: run in a process of its own, prints both in bytes.
+"""Reported and actual memory of a tracker, run in a separate process, which prints both in bytes.
 
-python -m tests.scenarios.memory_probe SHAPE, one of SHAPES
+    python -m tests.scenarios.memory_probe SHAPE
+
+SHAPE is one of SHAPES.
 """
 
 import ctypes
@@ -30,7 +32,7 @@ BUCKET = 50_000
 
 
 def resident_bytes() -> int:
-    """What the process holds, what was freed and kept by the allocator not counted."""
+    """Return the memory of the process, without freed memory that the allocator keeps."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
@@ -38,7 +40,7 @@ def resident_bytes() -> int:
 
 
 class Filled:
-    """A tracker with positions of a week: ledgers of so many entries, every other one of them delayed."""
+    """A tracker with positions of a week: ledgers of so many entries, every other entry delayed."""
 
     def __init__(self, count: int, *, per_ledger: int = BUCKET, batch: int = BATCH, **limits: object) -> None:
         defaults = {"mutable_indexes_max": 2 * COUNT, "loaded_indexes_max": 2 * COUNT, "load_indexes_max": COUNT}
@@ -53,7 +55,7 @@ class Filled:
             self.perform()
 
     def perform(self) -> None:
-        """Store snapshots, and keep none of them: they are on a disk."""
+        """Store snapshots without keeping them, as if on a disk."""
         for effect in self.core.take_effects():
             assert not isinstance(effect, LoadSegments)
             if isinstance(effect, StoreSnapshot):
@@ -66,14 +68,14 @@ class Filled:
         return self
 
     def take_half(self, *, lease_ms: int = 0) -> "Filled":
-        """Until half of the week is over, a thousand at a time."""
+        """Take the first half of the week, a thousand positions at a time."""
         self.now_ms = NOW_MS + HOUR_MS + WEEK_MS // 2
         while len(self.core.pop_due(BATCH, Instant(self.now_ms, 0), lease_ms=lease_ms).indexes):
             self.perform()
         return self
 
     def cancel_half(self) -> "Filled":
-        """Every other position of each ledger, whether it is in memory or not."""
+        """Cancel every other position of each ledger, in memory or not."""
         rows: Int64Array = np.arange(0, self.count, 2)
         for part in np.array_split(rows, 500):
             columns = index_columns(part, part // BUCKET, 2 * (part % BUCKET))
@@ -101,7 +103,7 @@ SHAPES: dict[str, Callable[[int], Filled]] = {
 
 if __name__ == "__main__":
     make = SHAPES[sys.argv[1]]
-    make(COUNT // 10)  # what is allocated once, whatever the size
+    make(COUNT // 10)  # allocate once what does not depend on the size
     before = resident_bytes()
     filled = make(COUNT)
     measured = resident_bytes() - before

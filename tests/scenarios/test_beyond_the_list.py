@@ -1,4 +1,4 @@
-"""What no row of the list says, but the invariants do: the ends of ranges, and verbs that meet what is under way."""
+"""Cases that are not in the list but follow from the invariants: ends of ranges, and verbs during other operations."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def everything(desk: Desk) -> PositionColumns:
 
 
 def leased(desk: Desk, count: int, *, lease_ms: int = 1_000) -> Delivery:
-    """A lease of what is due."""
+    """Return a lease of due positions."""
     delivery = desk.core.pop_due(count, desk.now, lease_ms=lease_ms)
     desk.perform()
     return delivery
@@ -34,7 +34,7 @@ def leased(desk: Desk, count: int, *, lease_ms: int = 1_000) -> Delivery:
 
 @pytest.mark.parametrize("seal_at", [1, 50])
 def test_the_ends_of_every_range_live_a_whole_life(seal_at: int) -> None:
-    """First and last ledger, first and last entry, last moment: sealed, recovered, trimmed one by one, never due."""
+    """First and last ledger, entry and time can be sealed, recovered and trimmed, and are never due."""
     desk = Desk(seal_at=seal_at)
     desk.add([(*position, INT63_MAX - desk.now_ms) for position in CORNERS])
     desk.A(5, 5, 100)
@@ -50,14 +50,14 @@ def test_the_ends_of_every_range_live_a_whole_life(seal_at: int) -> None:
 
 
 def test_deadlines_at_both_ends_with_the_longest_delay_allowed() -> None:
-    """Deadline 0 is due; a limit that lies beyond the end of time refuses nothing."""
+    """Deadline 0 is due, and a maximum delay beyond the end of time refuses nothing."""
     desk = Desk(max_delay_ms=INT63_MAX)
     outcome = desk.offer(IndexColumns.of([(0, 1, 0), (INT63_MAX, 1, 1)]))
     assert (outcome.due.tolist(), outcome.beyond_max_delay.tolist(), outcome.added_count) == ([0], [], 1)
 
 
 def test_a_million_in_one_call_is_one_step() -> None:
-    """All of them are tracked at once, and are sealed at the maximum though the ledger goes on."""
+    """A million positions in one call are tracked in one step, and sealed at the maximum within the ledger."""
     desk = Desk()
     count = 1_000_000
     deadlines = np.arange(desk.now_ms + FAR, desk.now_ms + FAR + count)
@@ -68,7 +68,7 @@ def test_a_million_in_one_call_is_one_step() -> None:
 
 
 def test_a_position_a_thousand_times_in_one_batch_is_offered_once() -> None:
-    """The first row decides, also if it is due: the later ones do not bring the position back."""
+    """In one batch the first of several repeats decides, due or not; later ones do not add the position again."""
     desk = Desk(seal_at=2)
     outcome = desk.add([(1, 1, 1_000 - number) for number in range(1_000)])
     assert (outcome.added_count, outcome.duplicate.tolist()) == (1, list(range(1, 1_000)))
@@ -79,7 +79,7 @@ def test_a_position_a_thousand_times_in_one_batch_is_offered_once() -> None:
 
 
 def test_one_bucket_allowed_and_a_seal_at_every_ledger() -> None:
-    """With segments of one index each and a merge for each seal, everything comes once, also after a restart."""
+    """With segments of one index and a merge for each seal, everything comes once, also after a restart."""
     desk = Desk(seal_at=3, seg=1, max_num_buckets=1, max_step_per_segment_ms=1)
     for ledger_id in range(40):
         desk.add([(ledger_id, entry_id, 10_000 + 7 * ledger_id + entry_id) for entry_id in range(4)])
@@ -91,7 +91,7 @@ def test_one_bucket_allowed_and_a_seal_at_every_ledger() -> None:
 
 @pytest.mark.parametrize("how", ["cancel", "trim", "deliver", "refuse", "clear", "reset"])
 def test_sources_that_drain_while_they_are_merged_leave_nothing(how: str) -> None:
-    """However their last position goes: when the merge ends, its snapshot goes as well, and the sources' with it."""
+    """If the sources of a merge drain during it, the merged snapshot and the sources are deleted."""
     desk = Desk(seal_at=3, seg=2, max_num_buckets=1)
     desk.held.add(MERGE)
     for ledger_id in range(3):
@@ -121,7 +121,7 @@ def test_sources_that_drain_while_they_are_merged_leave_nothing(how: str) -> Non
 @pytest.mark.parametrize("stored", [True, False], ids=["stored", "failed"])
 @pytest.mark.parametrize("how", ["cancel", "trim", "ack"])
 def test_a_bucket_that_drains_while_it_is_sealed_leaves_nothing(how: str, stored: bool) -> None:
-    """Whether its snapshot is stored in the end or not: no bucket, no catalogue entry, nothing to wake up for."""
+    """A bucket that drains while it is sealed leaves no bucket, no catalogue entry and no wake-up, stored or not."""
     desk = Desk(seal_at=3, seg=2)
     desk.held.add(CREATE)
     desk.add([(1, entry_id, 10) for entry_id in range(5)])
@@ -143,7 +143,7 @@ def test_a_bucket_that_drains_while_it_is_sealed_leaves_nothing(how: str, stored
 
 
 def test_mark_delete_in_the_middle_of_a_lease_takes_the_lower_half() -> None:
-    """The ack of the whole lease counts what was still tracked, and names the others."""
+    """The ack of a whole lease counts the positions still tracked, and returns the others."""
     desk = Desk()
     desk.add([(1, entry_id, 10) for entry_id in range(20)])
     desk.now_ms += 10
@@ -155,7 +155,7 @@ def test_mark_delete_in_the_middle_of_a_lease_takes_the_lower_half() -> None:
 
 
 def test_an_ack_of_before_a_reset_touches_nothing_that_came_after_it() -> None:
-    """First the positions are unknown; once they were replayed and leased again, the old lease is stale for them."""
+    """After a reset an old lease is unknown, and after a replay and a new lease it is stale."""
     desk = Desk()
     desk.add([(1, entry_id, 10) for entry_id in range(20)])
     desk.now_ms += 10
@@ -174,7 +174,7 @@ def test_an_ack_of_before_a_reset_touches_nothing_that_came_after_it() -> None:
 @pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "in memory"])
 @pytest.mark.parametrize("delta_ms", [-5_000, 0, 500, INT63_MAX], ids=["past", "now", "later", "end of time"])
 def test_a_nack_to_a_deadline_counts_once(delta_ms: int, sealed: bool) -> None:
-    """A second nack of the same lease changes nothing, whatever it asks for."""
+    """A second nack of the same lease changes nothing, whatever its deadline."""
     desk = Desk()
     desk.add([(1, entry_id, 10) for entry_id in range(5)])
     if sealed:
@@ -193,7 +193,7 @@ def test_a_nack_to_a_deadline_counts_once(delta_ms: int, sealed: bool) -> None:
 
 
 def test_an_extend_that_comes_too_late_extends_nothing() -> None:
-    """At its expiry a lease has ended, for all of it or for named positions; they are due for whoever polls."""
+    """At its expiry a lease has ended, whole or in part, and its positions are due for every poll."""
     desk = Desk()
     desk.add([(1, entry_id, 10) for entry_id in range(5)])
     desk.now_ms += 10
@@ -209,7 +209,7 @@ def test_an_extend_that_comes_too_late_extends_nothing() -> None:
     "by_ms", [-86_400_000, -3_600_000, 3_600_000], ids=["a day back", "an hour back", "an hour on"]
 )
 def test_a_clock_stepped_while_everything_fails(by_ms: int) -> None:
-    """Leases and retries last as long as they were to; deadlines wait for the clock, and nothing is lost or doubled."""
+    """Leases and retries keep their duration, deadlines follow the clock, and nothing is lost or doubled."""
     desk = Desk(seal_at=5, seg=2, prefetch_window_ms=1_000, max_num_buckets=2)
     desk.failing = {CREATE, LOAD, MERGE, DELETE}
     for ledger_id in range(5):
@@ -228,7 +228,7 @@ def test_a_clock_stepped_while_everything_fails(by_ms: int) -> None:
 
 @pytest.mark.parametrize("strict_first", [True, False])
 def test_strict_and_not_across_a_restart(strict_first: bool) -> None:
-    """What was sealed under one cutoff is recovered under the other: each comes once, on offer or when it is due."""
+    """Positions sealed under one cutoff and recovered under the other come once, on offer or when due."""
     desk = Desk(seal_at=3, seg=2, tick_ms=1_000, strict=strict_first)
     desk.add([(1, entry_id, 1_500 + 700 * entry_id) for entry_id in range(6)])
     desk.core.seal_now(desk.now)
@@ -240,7 +240,7 @@ def test_strict_and_not_across_a_restart(strict_first: bool) -> None:
 
 
 def test_a_load_of_before_a_reset_brings_nothing_back() -> None:
-    """Its rows come when the same positions are tracked under other deadlines: those alone count."""
+    """Rows of a load from before a reset do not replace the new deadlines of the same positions."""
     desk = Desk(seal_at=3, seg=2)
     desk.add([(1, entry_id, 100 + entry_id) for entry_id in range(6)])
     desk.core.seal_now(desk.now)
@@ -256,7 +256,7 @@ def test_a_load_of_before_a_reset_brings_nothing_back() -> None:
 
 
 def test_a_position_dated_anew_keeps_its_last_deadline_through_a_crash() -> None:
-    """Cancelled in one bucket and sealed in another with a later deadline: the old one does not hurry it."""
+    """A position rescheduled into a later bucket keeps its last deadline through a crash."""
     desk = Desk(seal_at=3, late_indexes_max=1)
     desk.add([(1, entry_id, 5_000) for entry_id in range(3)])
     desk.core.seal_now(desk.now)

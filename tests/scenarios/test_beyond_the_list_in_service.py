@@ -1,4 +1,4 @@
-"""What no row of the list says about a service and its file: hostile requests, full disks, damage, owners in turn."""
+"""Cases of a service and its file that are not in the list: hostile requests, full disks, damage, several owners."""
 
 import asyncio
 import random
@@ -43,7 +43,7 @@ ALLOWED = {"INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PRECONDITION"}
 
 @asynccontextmanager
 async def serving(path: Path, clock: ManualClock) -> AsyncIterator[TrackerRegistry]:
-    """A registry over the file at a path."""
+    """Yield a registry over the file at a path."""
     registry = make_registry(open_storage(f"sqlite:{path}"), clock)
     await registry.start()
     try:
@@ -53,7 +53,7 @@ async def serving(path: Path, clock: ManualClock) -> AsyncIterator[TrackerRegist
 
 
 async def five_buckets(registry: TrackerRegistry, clock: ManualClock) -> int:
-    """Ledgers 1 to 5 sealed and stored, ledger 6 in memory; the epoch."""
+    """Store ledgers 1 to 5 sealed and keep ledger 6 in memory; return the epoch."""
     epoch = (await registry.open(KEY, owner="tests", mark_delete=None)).epoch
     host = registry.host(KEY)
     for ledger_id in range(1, 7):
@@ -63,11 +63,11 @@ async def five_buckets(registry: TrackerRegistry, clock: ManualClock) -> int:
 
 
 SELDOM = {"share_messages"}
-"""Fields of which hardly a value fits the others: always filled, their requests would never be answered."""
+"""Fields whose values seldom agree with the others: requests that always fill them would all be refused."""
 
 
 def hostile(rng: random.Random, message) -> None:
-    """Fill a request with the ends of its fields' ranges and beyond what the API takes."""
+    """Fill a request with values at the ends of the fields' ranges and beyond those of the API."""
     for field in message.DESCRIPTOR.fields:
         if rng.random() < 0.25:
             continue
@@ -97,7 +97,7 @@ def hostile(rng: random.Random, message) -> None:
 
 
 async def test_no_request_is_an_internal_error() -> None:
-    """Whatever a well-formed message says, the answer is an answer or names what to do; the counts stay in balance."""
+    """Every well-formed request gets an answer or an error with a remedy, and the counts stay in balance."""
     rng = random.Random(7)
     methods = [
         method for method in pb.DESCRIPTOR.services_by_name["DelayedDeliveryTrackerService"].methods
@@ -129,7 +129,7 @@ async def test_no_request_is_an_internal_error() -> None:
 
 
 async def test_names_are_kept_as_they_are(tmp_path) -> None:
-    """Any text is a name: what one tracker stored is recovered by it and by no other."""
+    """Any text is a name: a tracker recovers only the content that was stored under its own name."""
     clock, path = ManualClock(), tmp_path / "tracker.db"
     keys = [TrackerKey(topic, subscription) for topic in NAMES for subscription in NAMES]
     async with serving(path, clock) as registry:
@@ -145,7 +145,7 @@ async def test_names_are_kept_as_they_are(tmp_path) -> None:
 
 
 async def test_a_full_disk_costs_no_message_and_hurries_none(tmp_path) -> None:
-    """Adds and polls go on from memory while nothing can be stored; once there is room everything is."""
+    """While nothing can be stored, adds and polls continue from memory; once there is room, everything is stored."""
     clock, path = ManualClock(), tmp_path / "tracker.db"
     async with serving(path, clock) as registry:
         epoch = await five_buckets(registry, clock)
@@ -158,9 +158,9 @@ async def test_a_full_disk_costs_no_message_and_hurries_none(tmp_path) -> None:
             async with asyncio.timeout(30):
                 while not condition():
                     await elapse(clock, 20)
-                    await asyncio.sleep(POLL_SECONDS)  # the file has threads of its own
+                    await asyncio.sleep(POLL_SECONDS)  # the file has its own threads
 
-        await pages_max(1)  # SQLite takes the size it has
+        await pages_max(1)  # SQLite raises the limit to the current size
         for ledger_id in range(7, 15):
             host.add(epoch, bucketful(clock.now_ms(), ledger_id, count=MORE_THAN_A_PAGE))
         due_ms = clock.now_ms() + 2_000
@@ -176,7 +176,7 @@ async def test_a_full_disk_costs_no_message_and_hurries_none(tmp_path) -> None:
 
 @pytest.mark.parametrize("damage", ["missing", "overwritten", "somebody else's", "catalogue", "summary"])
 async def test_one_of_five_buckets_is_no_good(tmp_path, damage: str) -> None:
-    """With the replay, at the start or when a poll asks for it, everything comes exactly once and in time."""
+    """With a replay at the start or on request, everything comes exactly once and in time."""
     clock, path = ManualClock(), tmp_path / "tracker.db"
     async with serving(path, clock) as registry:
         await five_buckets(registry, clock)
@@ -201,7 +201,7 @@ async def test_one_of_five_buckets_is_no_good(tmp_path, damage: str) -> None:
         epoch = (await registry.open(KEY, owner="tests", mark_delete=None)).epoch
         host = registry.host(KEY)
         delivered = []
-        for _ in range(2):  # at the start, and once more if it turns out late that something is lost
+        for _ in range(2):  # at the start, and once more if a loss is found later
             host.add(epoch, indexes(0, *((ledger, entry, at_ms) for at_ms, ledger, entry in replay)))
             await elapse(clock, max(0, due_ms - 1 - clock.now_ms()))
             await until(lambda: not host._runner.in_flight_count)
@@ -216,7 +216,7 @@ async def test_one_of_five_buckets_is_no_good(tmp_path, damage: str) -> None:
 
 @pytest.mark.parametrize("call", ["add", "poll", "contains", "stats", "seal", "close"])
 async def test_calls_during_a_recovery_are_sent_away_and_leave_it_alone(call: str) -> None:
-    """Each is answered RECOVERING with a time to come back, never with a wrong "no"; the recovery ends as if alone."""
+    """A call during a recovery gets RECOVERING with a time to retry, never a wrong "no", and does not affect it."""
     async with running_service() as service:
         epoch = await opened(service)
         await service.stub.AddMessages(add(epoch, *((service.clock.now_ms() + FAR_MS, 1, entry) for entry in range(5))))
@@ -244,7 +244,7 @@ async def test_calls_during_a_recovery_are_sent_away_and_leave_it_alone(call: st
 
 
 async def test_two_owners_in_turn_lose_and_double_nothing() -> None:
-    """Each opens while the other's lease is out: an ack counts once, whoever leased it, and what was not acked returns."""
+    """If each owner opens during the other's lease, an ack counts once, and unacknowledged positions return."""
     async with running_service() as service:
         acked: list[tuple[int, int]] = []
         for turn in range(30):
@@ -266,7 +266,7 @@ async def test_two_owners_in_turn_lose_and_double_nothing() -> None:
 
 
 async def test_clear_reset_and_open_while_the_storage_is_away() -> None:
-    """The barriers hold at once, are answered when they are on record, and leave nothing of before behind."""
+    """Clear, reset and open take effect at once, are answered when stored, and leave nothing of the old state."""
     async with running_service() as service:
         epoch = await opened(service)
         await service.stub.AddMessages(add(epoch, *((service.clock.now_ms() + FAR_MS, 1, entry) for entry in range(5))))
@@ -297,7 +297,7 @@ async def test_clear_reset_and_open_while_the_storage_is_away() -> None:
 
 
 async def test_a_clock_that_jumps_a_day_forward_and_two_hours_back() -> None:
-    """A waiting poll notices the jump by itself; a lease of then lasts no longer for the way back, and may be acked."""
+    """A waiting poll detects the jump by itself; a lease is not extended by the step back, and can be acknowledged."""
     async with running_service() as service:
         epoch = await opened(service)
         due_ms = service.clock.now_ms() + 5_000

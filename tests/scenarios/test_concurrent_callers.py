@@ -1,4 +1,4 @@
-"""Rows of Pulsar's defects that need many callers at once, or a storage's handles."""
+"""Rows of Pulsar's defects that need many concurrent callers, or the file handles of a storage."""
 
 import asyncio
 from pathlib import Path
@@ -32,7 +32,7 @@ FAR_MS = 1_000_000
 
 @pytest.mark.parametrize("scheme", ["memory:", "sqlite:{}/tracker.db"])
 async def test_row_35_concurrent_changes_of_a_catalogue_all_happen(scheme: str, tmp_path: Path) -> None:
-    """Fifty replaces at once, each adding an entry and removing another's: as if one after the other."""
+    """Fifty concurrent replaces, each with an added and a removed entry, take effect as if in sequence."""
     storage = open_storage(scheme.format(tmp_path))
     await storage.start()
     entries = [CatalogueEntry(n, Position(n, 0), Position(n, 9), b"summary", b"", Position(0, 0)) for n in range(60)]
@@ -68,7 +68,7 @@ async def test_row_44_loading_opens_no_handles(tmp_path: Path, rounds: int) -> N
 
 
 async def test_rows_43_53_and_67_readers_and_writers_at_once_see_one_truth() -> None:
-    """Four writers, eight readers, dispatchers that open other trackers, scrapes: no wrong answer, no stall, exact counts."""
+    """Concurrent writers, readers, dispatchers and scrapes get no wrong answer, no stall, and exact counts."""
     async with running_service() as service:
         stub, epoch, now_ms = service.stub, await opened(service), service.clock.now_ms()
         metrics = ServiceMetrics(service.registry, version="1")
@@ -104,7 +104,7 @@ async def test_rows_43_53_and_67_readers_and_writers_at_once_see_one_truth() -> 
 
 
 async def test_row_L8_a_bucket_that_could_not_be_read_is_deleted_all_the_same() -> None:
-    """Its load failed until the backlog was cleared: nothing of it is left, and nobody sees an error."""
+    """A bucket whose load failed until the backlog was cleared is deleted, and no caller gets an error."""
     storage, clock = ControlledStorage(), ManualClock()
     registry = make_registry(storage, clock)
     await registry.start()

@@ -1,4 +1,4 @@
-"""Rows of Pulsar's defects in dispatchers, consumers and settings: what such callers may do to a tracker."""
+"""Rows of Pulsar's defects in dispatchers, consumers and settings: the actions of such callers on a tracker."""
 
 import asyncio
 from dataclasses import replace
@@ -37,7 +37,7 @@ FAR = 3_600_000
     ],
 )
 def test_row_62_changed_settings_make_no_second_entry(changed: dict[str, int]) -> None:
-    """Tick, bucket and segment settings change across a restart: a replay adds nothing twice, each comes out once."""
+    """After a restart with other settings, a replay adds nothing twice, and each position comes once."""
     desk = Desk(seal_at=3, seg=2, tick_ms=1_000)
     desk.add([(1, entry_id, 10_000 + 700 * entry_id) for entry_id in range(4)])
     desk.add([(2, entry_id, 10_000 + 700 * entry_id) for entry_id in range(4)])
@@ -50,7 +50,7 @@ def test_row_62_changed_settings_make_no_second_entry(changed: dict[str, int]) -
 
 
 def test_row_71_delayed_messages_hold_up_no_other() -> None:
-    """Two consumers take ten at a time and acknowledge nothing: 40 that are due and 40 never delayed all reach them."""
+    """Two consumers that take ten at a time and acknowledge nothing get all 40 due and all 40 plain messages."""
     desk = Desk()
     desk.add([(1, entry_id, FAR) for entry_id in range(0, 120, 3)])
     desk.add([(1, entry_id, 1_000) for entry_id in range(1, 120, 3)])
@@ -66,7 +66,7 @@ def test_row_71_delayed_messages_hold_up_no_other() -> None:
 
 
 async def test_row_72_peeking_takes_nothing() -> None:
-    """Delays of 10 s, then 5 s; somebody peeks all the time: both are delivered, each when it is due."""
+    """Messages with delays of 10 s and 5 s are each delivered when due, while another caller peeks continuously."""
     async with running_service() as service:
         epoch, now_ms = await opened(service), service.clock.now_ms()
         await service.stub.AddMessages(add(epoch, (now_ms + 10_000, 1, 0), (now_ms + 5_000, 1, 1)))
@@ -83,7 +83,7 @@ async def test_row_72_peeking_takes_nothing() -> None:
 
 
 async def test_row_73_an_idle_consumer_gets_what_a_full_one_leaves() -> None:
-    """A takes two of three and stalls; B gets the third at once, and A's two when A gives them back or its lease ends."""
+    """If A takes two of three, B gets the third at once, and A's two when A gives them back or its lease ends."""
     clock = ManualClock()
     registry = make_registry(ControlledStorage(), clock)
     await registry.start()
@@ -106,7 +106,7 @@ async def test_row_73_an_idle_consumer_gets_what_a_full_one_leaves() -> None:
 
 
 def test_row_75_delayed_messages_in_front_of_a_plain_one_cost_no_waiting() -> None:
-    """100,000 delayed ones are tracked without time passing; the plain one behind them is for sending in the same answer."""
+    """100,000 delayed messages are tracked without time passing; the same answer has the plain one behind as due."""
     desk = Desk()
     now_ms = desk.now_ms
     for first in range(0, 100_000, 1_000):
@@ -122,10 +122,10 @@ def test_row_75_delayed_messages_in_front_of_a_plain_one_cost_no_waiting() -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [False, True])
 async def test_row_78_acknowledgements_survive_an_orderly_restart(killed: bool) -> None:
-    """A million holes around one far message, acknowledged in any order: an orderly restart brings none of them back.
+    """After a million acknowledgements around one far message, an orderly restart brings none of them back.
 
-    A kill may: what was acknowledged since its bucket was sealed is tracked again, and the dispatcher's cursor, which
-    knows better, sends it at most once more. It is never the other way round.
+    A kill may: positions acknowledged since their bucket was sealed are tracked again. The dispatcher's cursor has
+    their acknowledgements, so it sends each at most once more. The opposite never happens.
     """
     count = 1_000_000
     clock, storage = ManualClock(), ControlledStorage()

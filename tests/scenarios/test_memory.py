@@ -24,18 +24,18 @@ def assert_close(shape: str) -> None:
 
 
 def shapes(kind: str) -> list[object]:
-    """Those of a kind of tracker; in the standard run, the first and the last two."""
+    """Return the shapes of a kind of tracker; in the standard run, the first and the last two."""
     names = [shape for shape in SHAPES if shape.startswith(kind)]
     return [pytest.param(name, marks=[pytest.mark.deep] if name in names[1:-2] else []) for name in names]
 
 
 @pytest.mark.parametrize("shape", shapes("bucket"))
 def test_row_L7_the_reported_size_counts_bitmaps_rows_and_segments(shape: str) -> None:
-    """Whatever is loaded and however much of it has gone: Pulsar's counts the capacity of queues only."""
+    """The reported size counts bitmaps, rows and segments, loaded or gone; Pulsar counts queue capacity."""
     assert_close(shape)
 
 
 @pytest.mark.parametrize("shape", shapes("in-memory"))
 def test_row_R4_the_reported_size_of_the_in_memory_tracker_is_what_it_holds(shape: str) -> None:
-    """Small batches, small ledgers and leases included: Pulsar's reports a tenth of it."""
+    """The reported size includes small batches, small ledgers and leases; Pulsar reports a tenth of it."""
     assert_close(shape)

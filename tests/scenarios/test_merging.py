@@ -1,4 +1,4 @@
-"""Rows of Pulsar's defects about merging buckets, cancelling and moving the cursor. The names carry the row."""
+"""Rows of Pulsar's defects about merging buckets, cancelling and moving the cursor. Test names contain the row."""
 
 import math
 
@@ -14,14 +14,14 @@ FAR = 3_600_000
 
 
 def seal_buckets(desk: Desk, sizes: list[int], in_ms: int = FAR) -> None:
-    """A sealed bucket of each size, ledgers 1, 2, ..., and one position in the mutable bucket."""
+    """Seal a bucket of each size, ledgers 1, 2, ..., and add one position to the mutable bucket."""
     for ledger_id, size in enumerate(sizes, 1):
         desk.add([(ledger_id, entry_id, in_ms + 1_000 * entry_id) for entry_id in range(size)])
     desk.A(len(sizes) + 1, 0, FAR)
 
 
 def two_of_five(**limits: int) -> Desk:
-    """Two buckets of five positions in three segments each, one too many."""
+    """Return a desk with two buckets, one too many, of five positions in three segments each."""
     desk = Desk(seal_at=5, seg=2, max_num_buckets=1, **limits)
     seal_buckets(desk, [5, 5])
     return desk
@@ -32,7 +32,7 @@ def everything(desk: Desk) -> list[Position]:
 
 
 def test_row_01_a_merged_snapshot_holds_everything_its_sources_held() -> None:
-    """Part of it loaded or not: after the merge and a restart all ten come out."""
+    """After a merge of partly loaded buckets and a restart, all ten positions come out."""
     desk = two_of_five(prefetch_window_ms=FAR)
     assert len(desk.catalogue) == 1
     desk.restart()
@@ -41,7 +41,7 @@ def test_row_01_a_merged_snapshot_holds_everything_its_sources_held() -> None:
 
 
 def test_row_02_a_position_is_delivered_once_after_a_merge() -> None:
-    """What was loaded before the merge is loaded again with the merged segments, and still comes once."""
+    """Positions that were loaded before a merge are loaded again with the merged segments, and still come once."""
     desk = Desk(seal_at=5, seg=2, max_num_buckets=1, prefetch_window_ms=FAR)
     desk.held.add(MERGE)
     seal_buckets(desk, [5, 5], in_ms=1_000)
@@ -61,7 +61,7 @@ def test_row_10_ranges_are_those_of_live_buckets() -> None:
 
 
 def test_row_11_merging_is_amortised() -> None:
-    """500 seals with ten buckets allowed: each index is rewritten a bounded number of times."""
+    """In 500 seals with ten buckets allowed, each index is rewritten a bounded number of times."""
     desk = Desk(seal_at=1, max_num_buckets=10)
     for ledger_id in range(1, 502):
         desk.A(ledger_id, 0, FAR)
@@ -70,7 +70,7 @@ def test_row_11_merging_is_amortised() -> None:
 
 
 def test_several_buckets_are_merged_at_once() -> None:
-    """After a storage that was away comes back, up to four buckets become one in one merge."""
+    """After a storage comes back, up to four buckets become one in one merge."""
     desk = Desk(seal_at=1, max_num_buckets=4)
     desk.held.add(StoreSnapshot)
     for ledger_id in range(1, 11):
@@ -94,7 +94,7 @@ def test_several_buckets_are_merged_at_once() -> None:
     ],
 )
 def test_the_adjacent_buckets_with_the_fewest_indexes_are_merged(remaining, group_size, start) -> None:
-    """The proposal's example, ties, and nothing to choose from."""
+    """The choice is right for the proposal's example, for ties, and for nothing to choose from."""
     assert adjacent_with_fewest(remaining, group_size) == start
 
 
@@ -102,12 +102,12 @@ def test_the_adjacent_buckets_with_the_fewest_indexes_are_merged(remaining, grou
     ("count", "limit", "size"), [(5, 4, 2), (6, 4, 3), (9, 4, 4), (4, 4, 1), (2, 1, 2), (9, -1, 0)]
 )
 def test_a_merge_takes_as_many_as_it_needs(count, limit, size) -> None:
-    """Enough to be back at the limit, at most four; -1 never."""
+    """A merge takes enough buckets to return to the limit, at most four; with -1 none."""
     assert merge_group_size(count, limit) == size
 
 
 def test_row_15_a_failed_merge_keeps_its_sources() -> None:
-    """Restart after a failed merge, without any replay: every source is there."""
+    """After a failed merge and a restart without a replay, every source is there."""
     desk = Desk(seal_at=5, seg=2, max_num_buckets=1)
     desk.failing.add(MERGE)
     seal_buckets(desk, [5, 5])
@@ -120,7 +120,7 @@ def test_row_15_a_failed_merge_keeps_its_sources() -> None:
 
 
 def test_row_16_delivery_goes_on_during_a_merge() -> None:
-    """With the merge blocked, everything that becomes due is loaded and handed out."""
+    """While a merge is blocked, everything that becomes due is loaded and handed out."""
     desk = Desk(seal_at=5, seg=2, max_num_buckets=1)
     desk.held.add(MERGE)
     seal_buckets(desk, [5, 5], in_ms=1_000)
@@ -133,7 +133,7 @@ def test_row_16_delivery_goes_on_during_a_merge() -> None:
 
 
 def test_row_16_what_waits_for_a_load_when_a_merge_ends_is_loaded_from_the_merged_snapshot() -> None:
-    """A load in flight is forgotten at the switch, and its segments come from the new snapshot with no outside event."""
+    """The switch drops a load in flight, and its segments come from the new snapshot without an outside event."""
     desk = Desk(seal_at=5, seg=2, max_num_buckets=1)
     desk.held |= {MERGE, LOAD}
     seal_buckets(desk, [5, 5], in_ms=1_000)
@@ -145,7 +145,7 @@ def test_row_16_what_waits_for_a_load_when_a_merge_ends_is_loaded_from_the_merge
 
 
 def test_row_17_a_merge_that_ends_after_close_leaves_one_truth() -> None:
-    """The store has the sources or the replacement, never neither."""
+    """The store has either the sources or the replacement, never neither."""
     desk = Desk(seal_at=5, seg=2, max_num_buckets=1)
     desk.held.add(MERGE)
     seal_buckets(desk, [5, 5])
@@ -156,7 +156,7 @@ def test_row_17_a_merge_that_ends_after_close_leaves_one_truth() -> None:
 
 
 def test_row_L4_a_failed_merge_is_tried_again() -> None:
-    """Nothing stays marked: loads go on, and the merge succeeds later by its own wake-up."""
+    """After a failed merge loads continue, and the merge succeeds later by its own wake-up."""
     desk = Desk(seal_at=5, seg=2, max_num_buckets=1)
     desk.failing.add(MERGE)
     seal_buckets(desk, [5, 5])
@@ -167,8 +167,10 @@ def test_row_L4_a_failed_merge_is_tried_again() -> None:
 
 
 def test_a_merge_that_fails_where_none_was_possible_before_is_tried_again_once() -> None:
-    """No group of five buckets fits an entry. Of six one does, but that merge fails, and a sixth drains meanwhile: the
-    failed merge is tried again after its pause, and asks for no wake-up in the past until then or afterwards.
+    """A failed merge is retried once after its pause, and no wake-up is in the past.
+
+    No group of five buckets fits an entry. Of six buckets one group fits, but that merge fails, and a sixth drains
+    meanwhile.
     """
     desk = Desk(seal_at=2, max_num_buckets=1)
     desk.held.add(MERGE)
@@ -199,8 +201,9 @@ def test_a_merge_that_fails_where_none_was_possible_before_is_tried_again_once()
 
 
 def test_another_set_of_as_many_buckets_is_looked_at_again() -> None:
-    """No group of three buckets fits an entry. One of them drains in the step in which another is stored: there are three
-    again, and those that follow each other now are merged.
+    """After one bucket drains and another is stored in the same step, the new neighbours are merged.
+
+    No group of the three buckets before fits an entry.
     """
     desk = Desk(seal_at=2, max_num_buckets=1)
     desk.held.add(MERGE)
@@ -216,7 +219,7 @@ def test_another_set_of_as_many_buckets_is_looked_at_again() -> None:
     for _ in range(6):
         delivery = desk.core.pop_due(1, desk.now, lease_ms=60_000)
         leases[next(iter(delivery.indexes.positions))] = delivery
-    # What whole leases held is cleared when somebody looks at bits, as long as others are leased.
+    # Bits of whole leases are cleared when bits are read, as long as other positions are leased.
     for position in ((2, 0), (2, 1)):
         desk.core.ack(leases[position].lease_id, leases[position].indexes.positions, desk.now)
     assert not any(isinstance(effect, MergeSnapshots) for effect in desk.waiting)
@@ -226,7 +229,7 @@ def test_another_set_of_as_many_buckets_is_looked_at_again() -> None:
 
 
 def test_groups_that_were_too_large_are_forgotten_with_their_buckets() -> None:
-    """A tracker that seals and drains for months remembers only what could be tried again."""
+    """A tracker that seals and drains for months remembers only merges that could be retried."""
     desk = Desk(seal_at=2, max_num_buckets=1)
     desk.held.add(MERGE)
     for round_number in range(5):
@@ -246,7 +249,7 @@ def test_groups_that_were_too_large_are_forgotten_with_their_buckets() -> None:
 
 
 def test_a_merge_drops_what_was_acknowledged_meanwhile_from_what_is_tracked() -> None:
-    """Positions handed out while the merge ran do not come back with it."""
+    """Positions handed out during a merge do not come back with it."""
     desk = Desk(seal_at=5, seg=2, max_num_buckets=1)
     desk.held.add(MERGE)
     seal_buckets(desk, [5, 5], in_ms=1_000)
@@ -259,7 +262,7 @@ def test_a_merge_drops_what_was_acknowledged_meanwhile_from_what_is_tracked() ->
 
 @pytest.mark.parametrize("loaded", [True, False])
 def test_row_41_moving_the_cursor_invalidates_what_was_derived_from_it(loaded: bool) -> None:
-    """Seal three, reset to earliest, with a merge under way: no bucket left, each message delivered once."""
+    """After three seals and a reset during a merge, no bucket is left and each message is delivered once."""
     desk = Desk(seal_at=3, max_num_buckets=2)
     desk.held.add(MERGE)
     seal_buckets(desk, [3, 3, 3])
@@ -275,7 +278,7 @@ def test_row_41_moving_the_cursor_invalidates_what_was_derived_from_it(loaded: b
 
 
 def test_row_41_a_reset_may_move_back() -> None:
-    """What was below the old mark-delete position is tracked again."""
+    """After a reset to an earlier position, positions below the old mark-delete position are tracked again."""
     desk = Desk()
     desk.mark_delete(5, 9)
     assert desk.A(5, 3, FAR).below_mark_delete.tolist() == [0]
@@ -285,7 +288,7 @@ def test_row_41_a_reset_may_move_back() -> None:
 
 
 def test_a_cancelled_position_added_anew_comes_at_its_new_deadline_only() -> None:
-    """The copy at the old deadline is dead, in memory, in a snapshot, and in a merged one."""
+    """The copy at the old deadline does not come back from memory, from a snapshot, or from a merged one."""
     for sealed in (False, True):
         desk = Desk(seal_at=2 if sealed else 100, max_num_buckets=1)
         seal_buckets(desk, [2, 2], in_ms=1_000)
@@ -299,7 +302,7 @@ def test_a_cancelled_position_added_anew_comes_at_its_new_deadline_only() -> Non
 
 
 def test_a_merge_does_not_revive_a_dead_copy() -> None:
-    """Sent, added anew and sealed elsewhere: the loaded copy at the old deadline stays dead when both buckets merge."""
+    """A position that was sent, added again and sealed elsewhere keeps its new deadline when both buckets merge."""
     desk = Desk(seal_at=5, seg=2, max_num_buckets=2, late_indexes_max=1, prefetch_window_ms=FAR)
     desk.held.add(MERGE)
     seal_buckets(desk, [5, 5], in_ms=1_000)
@@ -314,7 +317,7 @@ def test_a_merge_does_not_revive_a_dead_copy() -> None:
 
 
 def test_merges_load_nothing_into_the_heap() -> None:
-    """A merge far from due reads in the shell only: the tracker's memory does not grow."""
+    """A merge of far deadlines reads in the shell only: the tracker's memory does not grow."""
     desk = two_of_five()
     assert desk.core.stats().loaded_count == 1
     assert not any(isinstance(effect, LoadSegments) for effect in desk.performed)

@@ -1,4 +1,4 @@
-"""Row 57: an allocation fails in the middle of a step. Whatever is half done then is given up, and nothing is lost or early."""
+"""Row 57: an allocation fails in the middle of a step. The half-done work is dropped, and nothing is lost or early."""
 
 import asyncio
 import itertools
@@ -19,11 +19,11 @@ from tests.service.harness.shell import KEY, ControlledStorage, bucketful, elaps
 
 SOON_MS = 2_000
 EVERY = 7
-"""Calls into the core from one failure to the next; all of them take a minute."""
+"""Distance between failures, in calls into the core; testing all calls takes a minute."""
 
 
 class Allocations:
-    """Fails one call into the core, counted from where it begins, as a failed allocation would."""
+    """Fails one call into the core, counted from its start, like a failed allocation."""
 
     def __init__(self, failing_call: int):
         self._calls_left = failing_call
@@ -46,7 +46,7 @@ class Allocations:
 
 
 async def _tracker(storage, clock) -> tuple[TrackerRegistry, int]:
-    """A tracker with a bucket in storage and three positions in memory."""
+    """Return a tracker with a bucket in storage and three positions in memory."""
     registry = make_registry(storage, clock)
     await registry.start()
     epoch = (await registry.open(KEY, owner="test", mark_delete=None)).epoch
@@ -61,14 +61,14 @@ def _replay(clock) -> list[IndexColumns]:
 
 
 def _mixed(clock) -> IndexColumns:
-    """Refuses a position that is tracked, repeats others, and seals twice."""
+    """Return rows of which one refuses a tracked position, others are repeats, and which seal twice."""
     refused = [(2, 0, -1)]
     fresh = [(2, entry, SOON_MS) for entry in range(1, 6)] + [(3, entry, SOON_MS) for entry in range(5)] + [(4, 0, 9)]
     return indexes(clock.now_ms(), *refused, *fresh)
 
 
 async def test_row_57_an_allocation_that_fails_while_adding_leaves_nothing_half_done() -> None:
-    """Wherever it fails: the caller is told, the tracker opens as it was stored, and a replay brings the rest; none early."""
+    """At any failing call the caller gets an error, the tracker opens as stored, and a replay adds the rest."""
     for failing_call in itertools.count(1, EVERY):
         storage, clock = MemoryStorage(), ManualClock()
         registry, epoch = await _tracker(storage, clock)
@@ -82,7 +82,7 @@ async def test_row_57_an_allocation_that_fails_while_adding_leaves_nothing_half_
             waiting.cancel()
             await registry.close()
             return
-        await ServiceMetrics(registry, version="1").scrape()  # goes on
+        await ServiceMetrics(registry, version="1").scrape()  # still works
         with pytest.raises(TrackerBroken, match="open the tracker again"):
             await waiting
         with pytest.raises(TrackerNotOpen):
@@ -107,7 +107,7 @@ async def test_row_57_an_allocation_that_fails_while_adding_leaves_nothing_half_
 
 @pytest.mark.parametrize("failing_call", range(1, 30, 4))
 async def test_row_57_an_allocation_that_fails_while_a_result_is_taken_keeps_what_is_stored(failing_call) -> None:
-    """The snapshot stands in the catalogue, as after a crash at that moment: the next open recovers it."""
+    """The snapshot is in the catalogue as after a crash at that point, and the next open recovers it."""
     storage, clock = ControlledStorage(), ManualClock()
     registry, epoch = await _tracker(storage, clock)
     allocations = Allocations(failing_call)
@@ -135,7 +135,7 @@ async def test_row_57_an_allocation_that_fails_while_a_result_is_taken_keeps_wha
 
 
 async def test_row_57_an_allocation_that_fails_while_time_passes_stops_no_other_tracker() -> None:
-    """A wake-up that nobody asked for fails: its tracker is closed, and the wake-ups of the others go on."""
+    """A wake-up that fails closes its tracker, and the wake-ups of others continue."""
     storage, clock = ControlledStorage(), ManualClock()
     registry, epoch = await _tracker(storage, clock)
     other = KEY._replace(subscription="other")

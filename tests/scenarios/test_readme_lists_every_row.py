@@ -1,4 +1,4 @@
-"""The table of scenarios is complete and true: every row is there, and every test it names exists."""
+"""The table of scenarios is complete and correct: it has every row, and every test that it names exists."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ FOLDER = Path(__file__).parent
 PROJECT = FOLDER.parents[1]
 README = (FOLDER / "README.md").read_text()
 
-# The rows of the list the scenarios were taken from; its numbers have gaps.
+# Rows of the list that the scenarios were taken from; its numbers have gaps.
 ROWS = {
     *["1", "2", "3", "4", "6", "7", "8", "9", "10", "11", "12", "15", "16", "17", "19", "20", "21", "22", "23", "25"],
     *["26", "27", "28", "30", "32", "33", "34", "35", "36", "38", "39", "41", "42", "43", "44", "46", "47", "48"],
@@ -18,7 +18,7 @@ ROWS = {
 
 
 def _listed() -> list[tuple[list[str], list[str]]]:
-    """(rows, cells) of each line of the README's tables."""
+    """Return (rows, cells) of each line of the README's tables."""
     lines = [line for line in README.splitlines() if re.match(r"\| [0-9LR]", line)]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return [(first[0].split(", "), first) for first in cells]
@@ -33,13 +33,13 @@ def _tests() -> dict[str, Path]:
 
 
 def test_every_row_is_listed() -> None:
-    """With its test, or with the reason why it cannot arise here; and nothing else is."""
+    """The table lists exactly these rows, each with its test or with the reason why it cannot occur here."""
     listed = {row for rows, _ in _listed() for row in rows}
     assert listed == ROWS, f"missing {sorted(ROWS - listed)}, unknown {sorted(listed - ROWS)}"
 
 
 def test_every_test_and_file_it_names_exists() -> None:
-    """``test_row_07_…`` stands for the tests whose names begin so."""
+    """Each named test and file exists; ``test_row_07_…`` names all tests with this prefix."""
     known = _tests()
     named = re.findall(r"`(test_\w+)(…?)`", README)
     assert len(named) > 60
@@ -51,7 +51,7 @@ def test_every_test_and_file_it_names_exists() -> None:
 
 
 def test_every_scenario_stands_in_the_table() -> None:
-    """A test that is named by its row is listed under that row, with the mutation that it was seen to catch."""
+    """A test named by a row is listed under that row, with the mutation that it caught."""
     for name in _tests():
         rows = re.match(r"test_rows?_(L?R?\d+)((?:_(?:and_)?\d{1,2}(?=_))*)_", name, re.IGNORECASE)
         if rows is None:

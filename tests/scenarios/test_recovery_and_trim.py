@@ -1,4 +1,4 @@
-"""Rows of Pulsar's defects about recovery, trimming, clearing and closing. The names carry the row; see README.md."""
+"""Rows of Pulsar's defects about recovery, trimming, clearing and closing. Test names contain the row."""
 
 import pytest
 
@@ -12,14 +12,14 @@ FAR = 3_600_000
 
 
 def seal_buckets(desk: Desk, count: int, in_ms: int = FAR) -> None:
-    """``count`` sealed buckets of three positions, ledgers 1 to ``count``, and one position in the mutable bucket."""
+    """Seal ``count`` buckets of three positions, ledgers 1 to ``count``, and add one position to the mutable bucket."""
     for ledger_id in range(1, count + 1):
         desk.add([(ledger_id, entry_id, in_ms + ledger_id * 10 + entry_id) for entry_id in range(3)])
     desk.A(count + 1, 0, FAR)
 
 
 def test_row_30_trimmed_buckets_are_deleted() -> None:
-    """Of 100 buckets, mark-delete past 90 leaves at most 10, in memory and in storage."""
+    """A mark-delete position past 90 of 100 buckets leaves at most 10, in memory and in storage."""
     desk = Desk(seal_at=3)
     seal_buckets(desk, 100)
     assert desk.mark_delete(90, 2) == 270
@@ -28,7 +28,7 @@ def test_row_30_trimmed_buckets_are_deleted() -> None:
 
 
 def test_row_32_trim_does_not_wait_for_what_was_never_created() -> None:
-    """A bucket whose create failed is dropped by trim with nothing to delete; the others are deleted."""
+    """A trim drops a bucket whose create failed without a deletion, and deletes the others."""
     desk = Desk(seal_at=3)
     seal_buckets(desk, 1)
     desk.failing.add(CREATE)
@@ -43,7 +43,7 @@ def test_row_32_trim_does_not_wait_for_what_was_never_created() -> None:
 
 
 def test_row_33_a_pointer_without_snapshot_is_dropped() -> None:
-    """After a crash between the two steps of a deletion, the pointer goes and the rest is recovered."""
+    """After a crash between the two steps of a deletion, the pointer is dropped and the rest is recovered."""
     desk = Desk(seal_at=3)
     seal_buckets(desk, 3)
     del desk.snapshots[desk.catalogue[1]]
@@ -53,7 +53,7 @@ def test_row_33_a_pointer_without_snapshot_is_dropped() -> None:
 
 
 def test_row_L1_one_missing_snapshot_does_not_fail_recovery() -> None:
-    """Of five buckets one is gone: four are recovered."""
+    """If one of five buckets is gone, four are recovered."""
     desk = Desk(seal_at=3)
     seal_buckets(desk, 5)
     del desk.snapshots[desk.catalogue[0]]
@@ -65,7 +65,7 @@ def test_row_L1_one_missing_snapshot_does_not_fail_recovery() -> None:
 
 
 def test_row_34_a_create_that_failed_late_is_undone() -> None:
-    """A snapshot that the core has not been told of is not recovered twice: the positions stay in memory."""
+    """A snapshot whose store failed late is not recovered twice: the positions stay in memory."""
     desk = Desk(seal_at=3)
     desk.failing.add(CREATE)
     seal_buckets(desk, 1)
@@ -79,7 +79,7 @@ def test_row_34_a_create_that_failed_late_is_undone() -> None:
 
 
 def test_row_36_deleting_a_subscription_deletes_its_snapshots() -> None:
-    """Seal three, delete: the storage is empty."""
+    """Deleting a tracker with three sealed buckets empties the storage."""
     desk = Desk(seal_at=3)
     seal_buckets(desk, 3)
     desk.restart()
@@ -89,7 +89,7 @@ def test_row_36_deleting_a_subscription_deletes_its_snapshots() -> None:
 
 
 def test_row_38_consumers_coming_and_going_change_nothing() -> None:
-    """A new owner, ten times, deletes no snapshot and makes no duplicates after the rewind."""
+    """Ten new owners in turn delete no snapshot and add no duplicates after the rewind."""
     desk = Desk(seal_at=3)
     seal_buckets(desk, 3)
     for _ in range(10):
@@ -101,7 +101,7 @@ def test_row_38_consumers_coming_and_going_change_nothing() -> None:
 
 
 def test_row_39_clear_leaves_nothing() -> None:
-    """With only mutable positions, and with a bucket that is being created: count 0, no copies, storage empty."""
+    """A clear with mutable positions or a bucket being created leaves count 0, no copies and an empty storage."""
     desk = Desk(seal_at=3)
     desk.add([(1, 0, FAR), (1, 1, FAR)])
     assert desk.core.clear(desk.now) == 2
@@ -142,7 +142,7 @@ def test_row_42_close_does_not_wait_for_a_create() -> None:
 
 
 def test_row_43_contains_is_true_for_whatever_is_accepted_and_not_handed_out() -> None:
-    """Through seal, store, load and lease a position answers "tracked" until it is acknowledged."""
+    """Through seal, store, load and lease a position is tracked until it is acknowledged."""
     desk = Desk(seal_at=3, seg=2)
     desk.held.add(CREATE)
     seal_buckets(desk, 1, in_ms=1_000)
@@ -163,7 +163,7 @@ def test_row_43_contains_is_true_for_whatever_is_accepted_and_not_handed_out() -
 
 
 def test_row_46_entry_ids_fit_32_bits_or_are_refused() -> None:
-    """2^31 and 2^32-1 survive seal, restart and delivery."""
+    """Entry ids 2^31 and 2^32-1 survive seal, restart and delivery."""
     desk = Desk(seal_at=2)
     desk.add([(1, 2**31, 1_000), (1, 2**32 - 1, 1_000)])
     desk.A(2, 0, FAR)
@@ -177,7 +177,7 @@ def test_row_46_entry_ids_fit_32_bits_or_are_refused() -> None:
 
 
 def test_row_L10_due_segments_are_skipped_and_the_rest_recovered() -> None:
-    """Mixed due and undue segments: after restart and rescan each position comes exactly once."""
+    """With due and undue segments, each position comes exactly once after a restart and a rescan."""
     desk = Desk(seal_at=6, seg=2, max_step_per_segment_ms=1_000)
     desk.add([(1, entry_id, 1_000 + 10_000 * (entry_id // 2)) for entry_id in range(6)])
     desk.A(2, 0, FAR)
@@ -190,7 +190,7 @@ def test_row_L10_due_segments_are_skipped_and_the_rest_recovered() -> None:
 
 
 def test_recovery_reads_only_what_is_near_due() -> None:
-    """100,000 positions far in the future: a restart reads no segment at all."""
+    """A restart with 100,000 positions far in the future reads no segment."""
     desk = Desk(seal_at=10_000, seg=100, prefetch_window_ms=1_000)
     for ledger_id in range(1, 12):
         desk.offer(
@@ -208,7 +208,7 @@ def test_recovery_reads_only_what_is_near_due() -> None:
 
 
 def test_a_lost_snapshot_asks_for_a_replay() -> None:
-    """A snapshot that turns out missing while it is loaded is counted, given up, and replayed."""
+    """A snapshot that turns out missing when it is loaded is counted, dropped, and replayed."""
     desk = Desk(seal_at=3)
     seal_buckets(desk, 1, in_ms=1_000)
     desk.snapshots.clear()
@@ -220,7 +220,7 @@ def test_a_lost_snapshot_asks_for_a_replay() -> None:
 
 
 def test_acks_below_mark_delete_are_no_ops() -> None:
-    """A lease that mark-delete has overtaken can still be acknowledged."""
+    """A lease that the mark-delete position has passed can still be acknowledged."""
     desk = Desk()
     desk.A(1, 0, 5)
     desk.now_ms += 10

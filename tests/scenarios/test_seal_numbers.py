@@ -1,4 +1,4 @@
-"""Of several buckets with one position the one frozen last is believed after a crash, in whatever order they were stored."""
+"""If several buckets contain a position, the one frozen last wins after a crash, in any order of their stores."""
 
 from collections.abc import Callable
 
@@ -8,12 +8,12 @@ from tests.scenarios.desk import CREATE, MERGE, Desk
 
 FAR = 3_600_000
 MOVED = (5, 0)
-"""The position that is cancelled and added again."""
+"""Position that is cancelled and added again."""
 SOON, LATER = 10_000, 990_000
 
 
 def seal(desk: Desk, *rows: tuple[int, int, int]) -> None:
-    """Add some rows and make a bucket of them."""
+    """Add rows and make a bucket of them."""
     desk.add(rows)
     desk.core.seal_now(desk.now)
     desk.perform()
@@ -27,7 +27,7 @@ def add_again(desk: Desk, in_ms: int, *, beside: int = 1) -> None:
 
 
 def comes_in(desk: Desk) -> int:
-    """After how long the position is handed out."""
+    """Return the time after which the position is handed out."""
     begun_ms = desk.now_ms
     while True:
         wakeup_ms = desk.next_wakeup_ms()
@@ -38,7 +38,7 @@ def comes_in(desk: Desk) -> int:
 
 
 def test_a_newer_deadline_survives_though_the_older_bucket_was_stored_last() -> None:
-    """Two stores in flight, the first of them retried: after a crash the position comes when it was last asked for."""
+    """With two stores in flight and the first retried, a crash keeps the newest deadline."""
     desk = Desk(late_indexes_max=2)
     desk.held.add(CREATE)
     seal(desk, (*MOVED, SOON), (5, 1, FAR), (5, 2, FAR))
@@ -50,7 +50,7 @@ def test_a_newer_deadline_survives_though_the_older_bucket_was_stored_last() -> 
 
 
 def test_an_earlier_deadline_asked_for_later_survives_as_well() -> None:
-    """The newer one counts, whichever of the two comes first."""
+    """The newer deadline wins even if it is the earlier of the two."""
     desk = Desk(late_indexes_max=2)
     desk.held.add(CREATE)
     seal(desk, (*MOVED, LATER), (5, 1, FAR), (5, 2, FAR))
@@ -62,7 +62,7 @@ def test_an_earlier_deadline_asked_for_later_survives_as_well() -> None:
 
 
 def test_content_that_is_frozen_anew_takes_a_new_number() -> None:
-    """A store that failed is asked for again with what is left, which is newer than all that was frozen meanwhile."""
+    """A retried store takes the remaining content, which is newer than all that was frozen meanwhile."""
     desk = Desk(late_indexes_max=2)
     desk.failing.add(CREATE)
     seal(desk, (*MOVED, SOON), (5, 1, FAR), (5, 2, FAR))
@@ -74,7 +74,7 @@ def test_content_that_is_frozen_anew_takes_a_new_number() -> None:
 
 
 def comes_after_a_crash(desk: Desk, number_of: Callable[[list[int]], int] | None = None, **limits: int) -> int:
-    """After how long the position comes; given a choice, as if the one merge had taken its number from its sources'."""
+    """Return the time after which the position comes; ``number_of`` overrides the seal number of the merge."""
     (merge,) = (effect for effect in desk.performed if isinstance(effect, MergeSnapshots))
     if number_of is not None:
         (merged,) = (bucket_id for bucket_id in desk.catalogue if desk.seal_numbers[bucket_id] == merge.seal_number)
@@ -84,7 +84,7 @@ def comes_after_a_crash(desk: Desk, number_of: Callable[[list[int]], int] | None
 
 
 def test_the_lowest_number_of_its_sources_is_wrong_for_a_merge() -> None:
-    """It would put a newer deadline below the bucket that it was cancelled in: the message comes 980 s early."""
+    """With the lowest number of its sources, a merge loses to the bucket of the old deadline, 980 s early."""
 
     def merged() -> Desk:
         desk = Desk(late_indexes_max=2, max_num_buckets=2)
@@ -101,8 +101,10 @@ def test_the_lowest_number_of_its_sources_is_wrong_for_a_merge() -> None:
 
 
 def test_the_highest_number_of_its_sources_is_wrong_for_a_merge() -> None:
-    """A recovery leaves what is due to the replay; an older bucket that has the position too goes on to track it, and is
-    merged. When a later recovery with a smaller tick finds the newer bucket not due, what is tracked since must prevail.
+    """With the highest number of its sources, a merge loses to a newer bucket that a recovery skipped as due.
+
+    A recovery leaves due positions to the replay. An older bucket that also has the position goes on to track it, and
+    is merged. When a later recovery with a smaller tick finds the newer bucket not due, the tracked state must win.
     """
 
     def merged() -> Desk:

@@ -1,4 +1,4 @@
-"""Rows of Pulsar's defects about sealing, loading and adding. The names carry the row; see README.md."""
+"""Rows of Pulsar's defects about sealing, loading and adding. Test names contain the row; see README.md."""
 
 import itertools
 
@@ -19,7 +19,7 @@ def fill(desk: Desk, ledger_id: int, count: int, in_ms: int = FAR, step_ms: int 
 
 
 def test_row_03_refusing_a_tracked_position_as_due_clears_it() -> None:
-    """A tracked position offered again when it is due is the dispatcher's: it is no longer counted or handed out."""
+    """A tracked position that is offered again when due is no longer counted or handed out: the dispatcher sends it."""
     desk = Desk()
     desk.A(1, 0, 5_000)
     desk.now_ms += 6_000
@@ -29,7 +29,7 @@ def test_row_03_refusing_a_tracked_position_as_due_clears_it() -> None:
 
 
 def test_row_04_due_is_checked_before_duplicate() -> None:
-    """A position of a skipped segment is answered "due", not "tracked": nobody else would send it."""
+    """A position of a skipped segment is answered "due", not "tracked", because no other path would send it."""
     desk = Desk(seal_at=5, seg=10)
     fill(desk, 1, 5, in_ms=1_000)
     desk.A(2, 0, FAR)
@@ -39,7 +39,7 @@ def test_row_04_due_is_checked_before_duplicate() -> None:
 
 
 def test_row_04_due_is_checked_before_duplicate_while_a_load_hangs() -> None:
-    """The same for a position that is tracked, but only in a segment that never arrives."""
+    """A position tracked in a segment that never arrives is answered "due", too."""
     desk = Desk(seal_at=5, seg=10)
     fill(desk, 1, 5, in_ms=1_000)
     desk.A(2, 0, FAR)
@@ -70,7 +70,7 @@ def test_row_09_a_segment_has_a_hard_upper_size() -> None:
 
 
 def test_row_12_a_negative_limit_never_merges() -> None:
-    """200 sealed buckets stay 200: nothing is rewritten."""
+    """With a negative limit, 200 sealed buckets stay 200 and nothing is rewritten."""
     desk = Desk(seal_at=1)
     for ledger_id in range(201):
         desk.A(ledger_id, 0, FAR)
@@ -79,7 +79,7 @@ def test_row_12_a_negative_limit_never_merges() -> None:
 
 
 def test_row_16_delivery_resumes_when_a_blocked_segment_arrives() -> None:
-    """What waits for a segment in flight comes out with no outside event once the segment is there."""
+    """A poll that waits for a segment in flight gets it on arrival, without an outside event."""
     desk = Desk(seal_at=4, seg=2)
     fill(desk, 1, 4, in_ms=1_000)
     desk.A(2, 0, FAR)
@@ -92,7 +92,7 @@ def test_row_16_delivery_resumes_when_a_blocked_segment_arrives() -> None:
 
 
 def test_row_17_results_after_close_are_taken_quietly() -> None:
-    """A store that ends after close is known to the core, so that its snapshot is kept for the next open."""
+    """The core applies a store that ends after close, so that its snapshot is kept for the next open."""
     desk = Desk(seal_at=2)
     desk.held.add(CREATE)
     fill(desk, 1, 2)
@@ -178,7 +178,7 @@ def test_row_22_sealing_a_million_costs_the_caller_nothing() -> None:
 
 
 def test_row_23_adds_during_seals_go_to_the_new_bucket() -> None:
-    """100 seals with their stores held: nothing lost, nothing twice, ranges disjoint."""
+    """During 100 seals with held stores nothing is lost or doubled, and ranges are disjoint."""
     desk = Desk(seal_at=3)
     desk.held.add(CREATE)
     for ledger_id in range(101):
@@ -192,7 +192,7 @@ def test_row_23_adds_during_seals_go_to_the_new_bucket() -> None:
 
 
 def test_row_25_the_next_deadline_counts_unloaded_segments() -> None:
-    """With only dead copies loaded, the next delivery is the first deadline of what is not loaded."""
+    """If only removed copies are loaded, the next delivery is the first deadline that is not loaded."""
     desk = Desk(seal_at=4, seg=2, max_step_per_segment_ms=1_000)
     desk.add([(1, 0, 1_000), (1, 1, 1_000), (1, 2, 50_000), (1, 3, 50_000)])
     desk.A(2, 0, FAR)
@@ -205,7 +205,7 @@ def test_row_25_the_next_deadline_counts_unloaded_segments() -> None:
 
 
 def test_row_L5_late_positions_are_bounded_in_memory() -> None:
-    """Late positions beyond the limit become buckets of their own, and survive a restart."""
+    """Late positions beyond the limit become their own buckets, and survive a restart."""
     desk = Desk(seal_at=10, late_indexes_max=100)
     fill(desk, 1_000, 10)
     desk.A(1_001, 0, FAR)
@@ -231,7 +231,7 @@ def test_row_R1_one_ledger_of_many_indexes_is_sealed_in_pieces() -> None:
 
 
 def test_row_R2_descending_ledgers_are_sealed_too() -> None:
-    """20 ledgers in descending order: memory bounded, everything recovered."""
+    """With 20 ledgers in descending order memory is bounded and everything is recovered."""
     desk = Desk(mutable_indexes_max=2_000, late_indexes_max=2_000)
     for ledger_id in range(20, 0, -1):
         fill(desk, ledger_id, 500)
@@ -242,7 +242,7 @@ def test_row_R2_descending_ledgers_are_sealed_too() -> None:
 
 @pytest.mark.parametrize("segments_per_load", [1, 40])
 def test_row_R3_polls_stay_full_over_many_small_segments(segments_per_load: int) -> None:
-    """Due segments of 27 are read many at a time, so a poll of 1,000 is full once loads have begun."""
+    """Many small due segments are read at a time, so a poll of 1,000 is full once loads have begun."""
     desk = Desk(seal_at=10_800, seg=27, load_indexes_max=27 * segments_per_load)
     desk.add([(1, entry_id, 1_000) for entry_id in range(10_800)])
     desk.A(2, 0, FAR)
@@ -254,7 +254,7 @@ def test_row_R3_polls_stay_full_over_many_small_segments(segments_per_load: int)
 
 
 def test_sealing_drops_dead_copies() -> None:
-    """A position sent and added anew is sealed under its new deadline only."""
+    """A position that was sent and added again is sealed only under its new deadline."""
     desk = Desk(seal_at=2)
     desk.held.add(CREATE)
     desk.add([(1, 0, FAR), (1, 1, FAR + 10)])

@@ -1,4 +1,4 @@
-"""Rows of Pulsar's defects that need a storage, a service or the codec. Other such rows stand in tests/service."""
+"""Rows of Pulsar's defects that need a storage, a service or the codec. Other such rows are in tests/service."""
 
 import asyncio
 import sqlite3
@@ -20,7 +20,7 @@ FAR = 3_600_000
 
 
 async def test_row_06_a_registry_starts_its_storage(tmp_path) -> None:
-    """A real store, sealed once, gives a bucket id: nothing was left unstarted."""
+    """A registry starts its storage: a seal into a real store gives a bucket id."""
     clock = ManualClock()
     registry = make_registry(open_storage(f"sqlite:{tmp_path}/tracker.db"), clock)
     await registry.start()
@@ -35,7 +35,7 @@ async def test_row_06_a_registry_starts_its_storage(tmp_path) -> None:
 
 
 async def test_a_damaged_catalogue_entry_costs_its_bucket_only(tmp_path) -> None:
-    """One entry of the catalogue fails its checksum: it is counted and dropped, the others are recovered."""
+    """A catalogue entry that fails its checksum is counted and dropped, and the others are recovered."""
     path, clock = tmp_path / "tracker.db", ManualClock()
     registry = make_registry(open_storage(f"sqlite:{path}"), clock)
     await registry.start()
@@ -60,7 +60,7 @@ async def test_a_damaged_catalogue_entry_costs_its_bucket_only(tmp_path) -> None
 
 
 async def test_row_26_a_failed_recovery_keeps_nothing_and_can_be_repeated() -> None:
-    """The first open fails loudly and leaves nothing behind; the next one recovers everything."""
+    """An open that fails raises an error and leaves nothing behind; the next one recovers everything."""
     storage, clock = ControlledStorage(), ManualClock()
     registry = make_registry(storage, clock)
     await registry.start()
@@ -87,7 +87,7 @@ async def _while_time_passes(clock: ManualClock, call):
 
 
 def test_row_28_decoded_metadata_owns_its_bytes() -> None:
-    """Bitmaps stay right when the buffer they were decoded from is overwritten."""
+    """Bitmaps stay right when the buffer that they were decoded from is overwritten."""
     desk = Desk(seal_at=3)
     desk.held.add(CREATE)
     desk.add([(1, entry_id, FAR) for entry_id in (1, 5, 70_000)])
@@ -115,7 +115,7 @@ async def test_row_70_the_sum_over_partitions_is_the_sum_of_their_counts() -> No
 
 
 async def test_row_63_polling_an_empty_or_absent_tracker_is_no_failure() -> None:
-    """An empty tracker answers nothing; one that is not open says so by name."""
+    """An empty tracker answers with no messages; one that is not open raises a specific error."""
     storage, clock = ControlledStorage(), ManualClock()
     registry = make_registry(storage, clock)
     await registry.start()

@@ -1,4 +1,4 @@
-"""Rows of Pulsar's defects about timers, counts and duplicates, and what a dispatcher may do to a tracker."""
+"""Rows of Pulsar's defects about timers, counts and duplicates, and the actions of a dispatcher on a tracker."""
 
 import pytest
 
@@ -10,7 +10,7 @@ FAR = 3_600_000
 
 @pytest.mark.parametrize("strict", [True, False])
 def test_row_49_a_quiet_topic_is_delivered_by_its_own_wakeups(strict: bool) -> None:
-    """With no further publish, each position comes within [deadline, deadline + 2 ticks] (strict; a tick earlier if not)."""
+    """Without new publishes, each position comes within [deadline, deadline + 2 ticks]; non-strict a tick earlier."""
     desk = Desk(tick_ms=1_000, strict=strict)
     start_ms = desk.now_ms
     desk.add([(1, 0, 3_000), (1, 1, 5_000)])
@@ -37,16 +37,16 @@ def test_row_51_counts_move_only_when_a_bit_moves() -> None:
 
 
 def test_row_52_size_does_not_depend_on_what_is_tracked() -> None:
-    """Count and statistics read counters: nothing is walked, whatever the number of ledgers."""
+    """The count and the stats read counters, so their cost does not depend on the number of ledgers."""
     desk = Desk()
     desk.add([(ledger_id, 0, FAR) for ledger_id in range(10_000)])
     bits = desk.core._state.mutable.bits
-    bits._by_ledger = None  # whoever walks the bitmaps now fails
+    bits._by_ledger = None  # every walk of the bitmaps now fails
     assert len(bits) == desk.count == 10_000
 
 
 def test_row_58_what_was_handed_out_is_not_accepted_again_in_the_same_window() -> None:
-    """Within a tick before its deadline a position is due for adds and polls alike: it does not bounce."""
+    """Within a tick before its deadline a position is due for adds and polls alike."""
     desk = Desk(tick_ms=1_000)
     desk.add([(1, entry_id, 2_000 + entry_id) for entry_id in range(1_000)])
     start_ms, polls = desk.now_ms, 0
@@ -63,7 +63,7 @@ def test_row_58_what_was_handed_out_is_not_accepted_again_in_the_same_window() -
 
 @pytest.mark.parametrize("tick_ms", [1, 10, 1_000])
 def test_row_59_strict_is_never_early(tick_ms: int) -> None:
-    """Strict: nothing before its deadline, by whatever tick; non-strict: not earlier than a tick."""
+    """Strict delivery is never before the deadline, for any tick; non-strict delivery is at most a tick early."""
     for strict in (True, False):
         desk = Desk(tick_ms=tick_ms, strict=strict)
         desk.add([(1, entry_id, 5_000 + 7 * entry_id) for entry_id in range(50)])
@@ -75,7 +75,7 @@ def test_row_59_strict_is_never_early(tick_ms: int) -> None:
 
 
 def test_row_61_a_due_position_left_behind_has_a_wakeup() -> None:
-    """A poll that takes less than is due leaves the rest announced as due now."""
+    """A poll that takes fewer than are due leaves a wake-up that is due now."""
     desk = Desk()
     desk.add([(1, 0, 100), (1, 1, 100)])
     desk.now_ms += 200
@@ -88,7 +88,7 @@ def test_row_61_a_due_position_left_behind_has_a_wakeup() -> None:
 
 @pytest.mark.parametrize("rewinds", [1, 10])
 def test_row_65_and_66_replays_make_no_copies(rewinds: int) -> None:
-    """However often a consumer reconnects and the cursor rewinds, each position is delivered once."""
+    """Each position is delivered once, however often a consumer reconnects and the cursor rewinds."""
     desk = Desk(seal_at=3)
     desk.add([(1, entry_id, 1_000) for entry_id in range(3)])
     desk.A(2, 0, 1_000)
@@ -98,7 +98,7 @@ def test_row_65_and_66_replays_make_no_copies(rewinds: int) -> None:
 
 
 def test_row_68_and_69_clear_is_legal_in_any_state() -> None:
-    """Clearing 100 tracked positions leaves none, late ones included; clearing nothing is fine."""
+    """Clearing 100 tracked positions leaves none, late ones included; clearing nothing succeeds."""
     desk = Desk()
     assert desk.core.clear(desk.now) == 0
     desk.add([(1, entry_id, 1_000) for entry_id in range(100)])
@@ -111,7 +111,7 @@ def test_row_68_and_69_clear_is_legal_in_any_state() -> None:
 
 
 def test_row_64_and_74_what_a_poll_took_returns_unless_it_is_acknowledged() -> None:
-    """A dispatcher that loses an answer, or fails to read, gets the positions again."""
+    """A dispatcher that loses an answer or fails to read gets the positions again."""
     desk = Desk()
     desk.A(1, 0, 100)
     desk.A(1, 1, 100)
@@ -126,7 +126,7 @@ def test_row_64_and_74_what_a_poll_took_returns_unless_it_is_acknowledged() -> N
 
 
 def test_row_77_a_deadline_that_passes_without_consumer_is_not_lost() -> None:
-    """Nobody polls for a day; the first poll gets everything, loaded or not."""
+    """After a day without polls, the first poll gets everything, loaded or not."""
     desk = Desk(seal_at=3)
     for ledger_id in range(1, 4):
         desk.add([(ledger_id, entry_id, 1_000) for entry_id in range(3)])
@@ -135,7 +135,7 @@ def test_row_77_a_deadline_that_passes_without_consumer_is_not_lost() -> None:
 
 
 def test_row_55_growth_is_by_chunks() -> None:
-    """Batch after batch copies nothing that was there before; single adds are joined with few others."""
+    """A batch copies no earlier content; single adds are joined with few others."""
     desk = Desk(mutable_indexes_max=10_000_000)
     for number in range(100):
         desk.core.add(IndexColumns.of([(desk.now_ms + FAR, number, entry) for entry in range(300)]), desk.now)
@@ -148,7 +148,7 @@ def test_row_55_growth_is_by_chunks() -> None:
 
 
 def test_row_56_memory_follows_what_is_left() -> None:
-    """After 100,000 are drained to 100, no column of the drained ones is kept alive for more than a second."""
+    """After 100,000 positions are drained to 100, no column of the drained ones lives for more than a second."""
     desk = Desk()
     desk.add([(1, entry_id, 1_000 + entry_id // 1_000) for entry_id in range(100_000)])
     desk.now_ms += 2_000
@@ -162,7 +162,7 @@ def test_row_56_memory_follows_what_is_left() -> None:
 
 
 def test_an_expired_lease_may_still_be_acknowledged() -> None:
-    """Ack after expiry succeeds unless the position is in other hands: then it is stale."""
+    """An ack after the lease expired succeeds unless the position is leased again: then it is stale."""
     desk = Desk()
     desk.add([(1, 0, 100), (1, 1, 100)])
     desk.now_ms += 100
@@ -176,7 +176,7 @@ def test_an_expired_lease_may_still_be_acknowledged() -> None:
 
 
 def test_polls_do_not_wait_for_a_segment_that_is_loading() -> None:
-    """What is due and loaded is handed out while another segment is in flight."""
+    """Due positions that are loaded are handed out while another segment is in flight."""
     desk = Desk(seal_at=2)
     desk.add([(1, 0, 1_000), (1, 1, 1_000)])
     desk.A(2, 0, 1_000)

@@ -1,4 +1,4 @@
-"""Several trackers, adds faster than a storage that fails and hangs: the maxima hold at every step, and all comes out."""
+"""Several trackers with fast adds and a storage that fails and hangs: the maxima hold and everything comes out."""
 
 import asyncio
 import random
@@ -23,7 +23,7 @@ LIMITS = replace(TINY, loaded_indexes_max=LOADED_MAX, max_num_buckets=4)
 
 
 class Crowd:
-    """Dispatchers of several trackers, who offer, take and acknowledge at random; one seed decides it all."""
+    """Dispatchers of several trackers that offer, take and acknowledge at random, all from one seed."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -45,7 +45,7 @@ class Crowd:
         self.offered = [set() for _ in range(TRACKERS)]
         self.taken = [set() for _ in range(TRACKERS)]
         self.unsettled = set()
-        """Handed out and not acknowledged: their leases end, and they are in memory again."""
+        """Positions handed out and not acknowledged: their leases end, and they are in memory again."""
         self.refused_count = self.most_unstored = self.most_loaded = 0
 
     async def start(self):
@@ -61,7 +61,7 @@ class Crowd:
         assert unstored.unstored_count < UNSTORED_MAX + BATCH
         assert max(counts) < TRACKER_UNSTORED_MAX + BATCH
         shares = [host.to_read().load_share.held_count for host, _ in self.hosts]
-        # Beyond the maximum: what leases gave back, a segment of each tracker, and the last that was read ahead.
+        # Beyond the maximum: positions returned by leases, a segment of each tracker, and the last read-ahead.
         assert sum(shares) < LOADED_MAX + (TRACKERS + 1) * SEGMENT + len(self.unsettled)
         self.most_unstored = max(self.most_unstored, unstored.unstored_count)
         self.most_loaded = max(self.most_loaded, sum(shares))
@@ -110,7 +110,7 @@ class Crowd:
         self.check()
 
     async def finish(self):
-        """The storage is well, and dispatchers take what comes."""
+        """Repair the storage, and let dispatchers take everything."""
         self.storage.plan = replace(self.storage.plan, error_before=0.0, latency_ms=0.0)
         for _ in range(300):
             await elapse(self.clock, 600)
@@ -139,7 +139,7 @@ async def _run(seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 async def test_the_maxima_hold_and_nobody_starves(seed):
-    """By less than a batch, and by a segment for each tracker; once the storage is well, everything comes out."""
+    """Maxima are exceeded by at most a batch and a segment for each tracker, and everything comes out at the end."""
     await _run(seed)
 
 
@@ -147,5 +147,5 @@ async def test_the_maxima_hold_and_nobody_starves(seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2, 60))
 async def test_the_maxima_hold_in_many_courses_of_events(seed):
-    """The same."""
+    """The maxima hold for many seeds."""
     await _run(seed)

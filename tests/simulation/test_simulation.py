@@ -26,21 +26,21 @@ async def _run(seed, step_count, kind=TrackerKind.BUCKET):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(3, 12))])
 async def test_nothing_is_lost_or_early_whatever_fails(seed):
-    """Faults, latency, crashes, reopening: every message comes out, none before its time, none twice under a lease."""
+    """Through faults, latency, crashes and reopening, every message comes out, none early, none twice under a lease."""
     await _run(seed, 250)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [*range(2), pytest.param(2, marks=pytest.mark.deep)])
 async def test_the_in_memory_tracker_loses_nothing_either(seed):
-    """The same rules; a crash forgets everything, and the replay brings it again."""
+    """The same rules hold for the in-memory tracker: a crash forgets everything, and the replay adds it again."""
     world = await _run(seed, 250, TrackerKind.IN_MEMORY)
     assert world.stored_count == 0
 
 
 @pytest.mark.slow
 async def test_simulations_meet_what_they_are_for():
-    """Seals, crashes and failed effects do happen in them; a simulation in fair weather proves nothing."""
+    """Simulations contain seals, crashes and failed effects."""
     worlds = [await _run(seed, 250) for seed in range(100, 104)]
     assert sum(world.stored_count for world in worlds) > 20
     assert sum(world.merged_count for world in worlds) > 10
@@ -65,5 +65,5 @@ async def test_one_seed_is_one_course_of_events():
 @pytest.mark.deep
 @pytest.mark.parametrize("seed", range(1_000, 1_200))
 async def test_many_simulations(seed):
-    """The same, many times and longer; every fourth with the in-memory tracker."""
+    """The rules hold in many longer simulations, every fourth with the in-memory tracker."""
     await _run(seed, 600, TrackerKind.BUCKET if seed % 4 else TrackerKind.IN_MEMORY)

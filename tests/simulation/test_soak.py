@@ -1,4 +1,4 @@
-"""A soak in virtual time: a week of deadlines, consumers that come and go, storage faults, merges; every index counts."""
+"""Soak in virtual time: a week of deadlines, changing consumers, storage faults and merges; no index is lost."""
 
 import asyncio
 from dataclasses import replace
@@ -14,7 +14,7 @@ DAY_MS = 24 * HOUR_MS
 
 
 class Soak(World):
-    """The simulation with the patience of a real topic: deadlines up to a week, retries and prefetching in minutes."""
+    """Simulation with the times of a real topic: deadlines up to a week, retries and prefetching in minutes."""
 
     base = replace(TINY, prefetch_window_ms=600_000, retry_backoff_ms=300_000, max_step_per_segment_ms=HOUR_MS)
     buckets_max = (1, 2, 4)
@@ -45,7 +45,7 @@ async def _soak(seed, span_ms, kind):
     except BaseException as error:
         error.add_note(f"soak seed {seed}; last events: {soak.trace[-5:]}")
         raise
-    # Every index is accounted for: it came out, or its message was cleared; and nothing else ever did.
+    # Every index is accounted for: it came out or its message was cleared, and no other index came out.
     assert soak.delivered == set(soak.deadlines)
     print(f"{steps} steps, {len(soak.deadlines)} messages, {soak.merged_count} merges, {soak.crash_count} crashes")
     return soak
@@ -54,7 +54,7 @@ async def _soak(seed, span_ms, kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", TrackerKind)
 async def test_a_day_in_virtual_time(kind):
-    """The same, short enough for every run."""
+    """The same rules hold for a day, short enough for every run."""
     soak = await _soak(1, DAY_MS, kind)
     assert len(soak.deadlines) > 50
 
@@ -64,7 +64,7 @@ async def test_a_day_in_virtual_time(kind):
 @pytest.mark.parametrize("kind", TrackerKind)
 @pytest.mark.parametrize("seed", range(2, 7))
 async def test_a_week_in_virtual_time(seed, kind):
-    """Consumers come and go, the storage fails and recovers, the service crashes, buckets merge: all is accounted for."""
+    """Every index is accounted for through changing consumers, storage failures, crashes and merges."""
     soak = await _soak(seed, 7 * DAY_MS, kind)
     assert len(soak.deadlines) > 500
     assert soak.crash_count

@@ -1,7 +1,7 @@
-"""A dispatcher, a topic with its cursor, and the service between crashes and storage faults; one seed decides it all.
+"""A dispatcher, a topic with its cursor, and the service with crashes and storage faults, all from one seed.
 
 The auditor's rules: nothing is handed out before its deadline allows; nothing is handed out twice while it is leased;
-whatever was offered is handed out at least once before it is acknowledged, whatever failed in between.
+every offered message is handed out at least once before it is acknowledged, through any failures in between.
 """
 
 import asyncio
@@ -51,13 +51,13 @@ class World:
             MemoryStorage(), replace(CALM, seed=seed), sleep=lambda seconds: pause(self.clock, seconds * 1_000)
         )
         self.ledger, self.entry = 1, 0
-        self.deadlines = {}  # position -> the message's own deadline
-        self.not_before = {}  # position -> the one that a nack gave it, as long as no crash can have lost it
+        self.deadlines = {}  # position -> deadline of the message
+        self.not_before = {}  # position -> deadline of a nack, while no crash can have lost it
         self.acked = set()
         self.delivered = set()
         self.cleared = set()  # gone for good: the cursor was cleared as well
         self.leases = {}  # lease id -> (expires, in elapsed time; positions)
-        self.handed_out = {}  # lease id -> all that it handed out, of this epoch
+        self.handed_out = {}  # lease id -> all that it handed out, in this epoch
         self.mark_delete = BEFORE_ALL
         self.polls = []
         self.crash_count = self.lost_count = self.stored_count = self.merged_count = self.imported_count = 0
@@ -81,18 +81,18 @@ class World:
         await self.open()
 
     async def _finished(self, awaitable):
-        """Its outcome, with time going on meanwhile."""
+        """Return the result of an awaitable while time passes."""
         task = asyncio.ensure_future(awaitable)
         for turn in range(10_000):
             await elapse(self.clock, 500)
             if task.done():
                 return task.result()
-            if turn == 5_000:  # No storage fails for ever.
+            if turn == 5_000:  # No storage fails forever.
                 self.storage.plan = replace(CALM, seed=self.seed)
         raise AssertionError("a call never ends although the clock goes on")
 
     async def open(self):
-        """Open, as often as it takes, and replay what the cursor has not acknowledged."""
+        """Open, with retries, and replay what the cursor has not acknowledged."""
         while True:
             given = self.mark_delete if self.random.random() < 0.7 else None
             try:
@@ -109,13 +109,13 @@ class World:
             self.offer(replay[start : start + 7])
 
     async def crash(self):
-        """Everything in memory is gone at this very moment; the storage keeps what it has."""
+        """Drop everything in memory at once; the storage keeps its content."""
         self.note("crash")
         self.crash_count += 1
         self.count_effects()
         for host in self.registry.hosts():
             host.state = HostState.CLOSED
-        # What is cancelled may begin something as it ends; on a clock that stands still that would wait for ever.
+        # A cancelled task may begin another as it ends; with a clock that stands still that would wait forever.
         while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
             for task in tasks:
                 task.cancel()
@@ -131,7 +131,7 @@ class World:
         self.merged_count += self.registry.counters.snapshots_merged
 
     async def close_and_open(self):
-        """An orderly unload; the cursor replays all the same."""
+        """Close the tracker in order and open it again; the cursor replays all the same."""
         self.note("close")
         await self._finished(self.registry.close_tracker(KEY, self.epoch))
         self.not_before.clear()
@@ -146,7 +146,7 @@ class World:
         due = [positions[offset] for offset in outcome.due]
         self.note("offered", len(rows), outcome.added_count, len(due))
         for position in due:
-            # Refused as due: the dispatcher sends it, and the consumer acknowledges it sooner or later.
+            # Refused as due: the dispatcher sends it, and the consumer acknowledges it at some later time.
             assert self.deadlines[position] <= self.limits.cutoff_ms(now), f"{position} is called due too early"
             self.delivered.add(position)
             self.acked.add(position)
@@ -194,7 +194,7 @@ class World:
             self.leases[delivery.lease_id] = (elapsed + LEASE_MS, set(taken))
             self.handed_out[delivery.lease_id] = set(taken)
         elif taken:
-            self.acked.update(taken)  # handed off: the dispatcher has them, and deals with them
+            self.acked.update(taken)  # handed off: now the dispatcher's
         return taken
 
     async def poll(self):
@@ -216,7 +216,7 @@ class World:
         await settle()
 
     def _polled(self, task):
-        """At the moment of the answer, before time goes on; errors are kept for the next step."""
+        """Audit a poll at the time of its answer, before time passes; errors are kept for the next step."""
         if task.cancelled() or isinstance(task.exception(), PollEnded | TrackerNotOpen | LeasesExhausted):
             return
         self.take(task.result())
@@ -246,7 +246,7 @@ class World:
             del self.leases[lease_id]
 
     def slip(self):
-        """Acknowledge, with a lease of this epoch, what it never handed out: nothing may come of it."""
+        """Acknowledge, with a lease of this epoch, positions that it never handed out: nothing must change."""
         if not self.handed_out:
             return
         lease_id = self.random.choice(sorted(self.handed_out))
@@ -266,7 +266,7 @@ class World:
             self.note("mark-delete", self.mark_delete, trimmed.trimmed_count)
 
     async def clear(self):
-        """The backlog is cleared: an answered clear holds, whatever was under way and whatever fails next."""
+        """Clear the backlog: an answered clear holds, through operations in flight and later faults."""
         self.note("clear")
         cleared = await self._finished(self.registry.clear(KEY, self.epoch))
         self.epoch = cleared.epoch
@@ -278,7 +278,7 @@ class World:
         self.delivered.update(self.cleared)
 
     async def import_rebuilt(self):
-        """What the ledgers hold takes the place of everything, or, if a fault hits the import, changes nothing."""
+        """Import the content of the ledgers: it replaces everything, or changes nothing if a fault hits the import."""
         if self.limits.kind is TrackerKind.IN_MEMORY:
             return
         rows = sorted((position, at_ms) for position, at_ms in self.deadlines.items() if position not in self.acked)
@@ -292,7 +292,7 @@ class World:
                 self.note("import failed", self.host.epoch)
                 assert self.host.epoch == self.epoch
                 self.check_contains([position for position, _ in rows])
-                # What comes through a stream is not stored a second time: in foul weather no import ends well.
+                # The service does not retry a store from a stream, so with faults no import would succeed.
                 self.storage.plan = replace(self.storage.plan, error_before=0.0, error_after=0.0, torn=0.0)
         self.note("imported", adopted.bucket_count, adopted.tracked_count)
         self.imported_count += adopted.bucket_count
@@ -306,7 +306,7 @@ class World:
         return await SnapshotImport(self.registry, KEY, terms).run(stream.buckets())
 
     def step_clock(self, by_ms):
-        """Somebody, or a time daemon, sets the wall clock; durations go on as before."""
+        """Step the wall clock, as an operator or a time daemon does; durations are not affected."""
         self.clock.step_wall(by_ms)
         self.stepped_ms += by_ms
         self.note("clock stepped", by_ms)
@@ -381,7 +381,7 @@ class World:
         await self.end()
 
     async def end(self):
-        """Fair weather, a clock put right, and time enough: everything comes out. Then nothing is left anywhere."""
+        """Repair the storage and the clock and let time pass: everything comes out, and nothing is left anywhere."""
         self.step_clock(max(0, -self.stepped_ms))
         self.storage.plan = replace(CALM, seed=self.seed)
         self.leases.clear()
@@ -391,7 +391,7 @@ class World:
             try:
                 delivery = await self.host.poll(self.epoch, max_count=50, wait_ms=0, lease_ms=LEASE_MS)
             except LeasesExhausted:
-                continue  # leases that nobody settles any more have to expire first
+                continue  # leases that no consumer settles have to expire first
             taken = self.take(delivery)
             if taken:
                 self.host.ack(self.epoch, delivery.lease_id, PositionColumns.of(taken))

@@ -1,4 +1,4 @@
-"""One Spark session for all tests: starting one takes seconds."""
+"""One Spark session for all tests, because starting one takes seconds."""
 
 import json
 import sys
@@ -27,7 +27,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.local.dir": str(directory),
             "spark.sql.warehouse.dir": str(directory / "warehouse"),
             "spark.sql.catalogImplementation": "in-memory",
-            # Most of what a short test costs is what compiles it for a long one.
+            # The optimizing compiler would take most of the time of a short test.
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         },
     )
@@ -48,7 +48,7 @@ class Ran:
 
 @pytest.fixture
 def command(spark, monkeypatch, capsys):
-    """Run ``spark-rebuild ARGUMENTS`` and tell how it ended."""
+    """Return a function that runs ``spark-rebuild ARGUMENTS`` and returns its status and output."""
 
     def ran(*arguments):
         monkeypatch.setattr(sys, "argv", ["spark-rebuild", *arguments])

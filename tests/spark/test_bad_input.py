@@ -1,4 +1,4 @@
-"""Bad input: reading fails at the first bad entry and says where, or lists all of them and gives the rest."""
+"""Bad input: a read fails at the first bad entry and states its place, or lists all bad entries and reads the rest."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -37,7 +37,7 @@ ALL = [(ledger_id, entry) for ledger_id in (3, 4) for entry in range(4)]
 
 
 def disk(directory: Path, log: bytes, *, lacking: int | None = None) -> str:
-    """A disk with one log and metadata of both ledgers, or of one."""
+    """Write a disk with one log and the metadata of both ledgers, or of one; return its URL."""
     (directory / "0.log").write_bytes(log)
     values = {ledger_path(ledger_id): ledger_value(last_entry_id=3) for ledger_id in RECORDS if ledger_id != lacking}
     dump = write_dump(directory / "dump.jsonl.gz", values | {topic_path(): topic_value({3: 4, 4: 4})})
@@ -45,7 +45,7 @@ def disk(directory: Path, log: bytes, *, lacking: int | None = None) -> str:
 
 
 def blobs(directory: Path, change: Callable[[int, BlobWriter], None]) -> str:
-    """Both ledgers as blobs, changed before they are written; an index of no bytes is left out."""
+    """Write both ledgers as blobs, changed by ``change``; leave out an empty index. Return the URL."""
     info = ManagedLedgerInfo()
     for ledger_id, uuid in UUIDS.items():
         writer = BlobWriter(PAYLOADS)
@@ -144,7 +144,7 @@ CASES: dict[str, tuple[Callable[[Path], str], tuple[int | None, int | None, int]
 
 @pytest.mark.parametrize("name", CASES)
 def test_bad_input_fails_or_is_listed(tmp_path: Path, name: str):
-    """The first bad entry is named; or each has a row with its position, and all others are read."""
+    """With ``fail`` the error names the first bad entry; with ``skip`` each is a row, and all others are read."""
     prepare, (ledger_id, entry_id, count), reason = CASES[name]
     url = prepare(tmp_path)
     with pytest.raises(DelayedTrackerError, match=r"4|1\.log"):
@@ -160,13 +160,13 @@ def test_bad_input_fails_or_is_listed(tmp_path: Path, name: str):
 
 
 def test_what_fails_is_named_with_its_place(tmp_path: Path):
-    """Position, file and byte of the first bad entry, and what can be done."""
+    """The error has the position, file and byte of the first bad entry, and a remedy."""
     with pytest.raises(EntriesUnreadable, match=r"^entry 4:3 in \S+0.log at byte \d+: the CRC32C digest .*; give the"):
         read_rows(url=flipped_log(tmp_path))
 
 
 def test_a_damaged_copy_is_passed_over(tmp_path: Path):
-    """Another log's copy is taken, wherever it lies."""
+    """A damaged copy is replaced by the copy of another log, wherever that is."""
     url = flipped_log(tmp_path)
     (tmp_path / "1.log").write_bytes(entry_log([flipped(RECORDS[4][3], -1)]))
     (tmp_path / "2.log").write_bytes(entry_log(RECORDS[4]))
@@ -175,7 +175,7 @@ def test_a_damaged_copy_is_passed_over(tmp_path: Path):
 
 
 def test_a_damaged_index_that_may_be_anybodys(tmp_path: Path):
-    """Without metadata nobody knows its topic: it is listed without one, and all else is read."""
+    """Without metadata the topic of a damaged index is unknown: it is listed without one, and the rest is read."""
     url = newer_index(tmp_path).partition("?")[0]
     with pytest.raises(LedgerFileInvalid, match=r"ledger-4-index.*; give metadata=DUMP, which says whose it is"):
         read_rows(url=url)
@@ -187,7 +187,7 @@ def test_a_damaged_index_that_may_be_anybodys(tmp_path: Path):
 
 
 def test_metadata_that_cannot_be_read_fails_in_any_case(tmp_path: Path):
-    """Without it nobody knows what there is."""
+    """Unreadable metadata fails the read under every policy, because the ledgers are unknown."""
     url = disk(tmp_path, log(*RECORDS[3]))
     dump = tmp_path / "dump.jsonl.gz"
     dump.write_bytes(dump.read_bytes()[:-9])
@@ -198,7 +198,7 @@ def test_metadata_that_cannot_be_read_fails_in_any_case(tmp_path: Path):
 
 @pytest.mark.timeout(300)
 def test_spark_tells_what_was_bad(spark: SparkSession, tmp_path: Path):
-    """The message reaches whoever asked; rows of bad entries are rows like others."""
+    """The caller gets the message of the error, and rows of bad entries behave like other rows."""
     url = missing_ledger(tmp_path)
     read = spark.read.format("pulsar_ledger").option("url", url)
     with pytest.raises(AnalysisException, match="entries 4:0 to 3: no log has it"):

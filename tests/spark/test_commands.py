@@ -1,4 +1,4 @@
-"""The commands of ``spark-rebuild`` as they are typed, in the session of these tests."""
+"""Commands of ``spark-rebuild`` as a user types them, run in the Spark session of the tests."""
 
 import asyncio
 
@@ -26,14 +26,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def of(name, *arguments):
-    """A command on one subscription of the sample, as of a moment when most was pending."""
+    """Return a command on one subscription of the sample, at a time when most messages were pending."""
     reading = () if name in {"index", "inspect"} else ("--subscription", SUBSCRIPTION, "--now", NOW, "--set", SMALL)
     return name, "--source", SOURCE, "--topic", TOPIC, *reading, *arguments
 
 
 @pytest.fixture
 def rebuilt(command, tmp_path):
-    """A storage with what the sample holds, and what the rebuild said."""
+    """Rebuild the sample into a storage; return its URL and the output of the rebuild."""
     target = f"sqlite:{tmp_path / 'tracker.db'}"
     ran = command(*of("rebuild", "--staging", str(tmp_path / "staging"), "--commit", target, "--json"))
     assert ran.status == 0, ran.err
@@ -41,7 +41,7 @@ def rebuilt(command, tmp_path):
 
 
 def test_a_rebuild_accounts_for_every_message_and_equals_the_ledgers(command, rebuilt, tmp_path):
-    """Every delayed message is in one of the counts; verify finds no difference; again, nothing changes."""
+    """Every delayed message is in one count, verify finds no difference, and a second rebuild changes nothing."""
     target, document = rebuilt
     counts = ("acknowledged", "aborted", "open_transaction", "due", "beyond_max_delay", "duplicate", "written", "tail")
     assert document["delayed"] == sum(document[name] for name in counts) == 586
@@ -63,7 +63,7 @@ def test_a_rebuild_accounts_for_every_message_and_equals_the_ledgers(command, re
 
 
 def test_a_dry_run_says_the_same_and_writes_nothing(command, tmp_path):
-    """Neither staged work nor a storage."""
+    """A dry run writes neither staged work nor a storage."""
     target = tmp_path / "tracker.db"
     ran = command(*of("rebuild", "--dry-run", "--commit", f"sqlite:{target}", "--json"))
     assert (ran.status, ran.document["dry_run"], ran.document["written"] > 0) == (0, True, True)
@@ -71,7 +71,7 @@ def test_a_dry_run_says_the_same_and_writes_nothing(command, tmp_path):
 
 
 async def test_what_differs_is_listed_and_the_status_says_so(command, rebuilt, tmp_path):
-    """A bucket less is missing positions; acknowledgements that are not honoured are missing ones, too."""
+    """The indexes of a lost bucket are listed as missing, and the status is 1."""
     target, _ = rebuilt
     storage = SqliteStorage(tmp_path / "tracker.db")
     await storage.start()
@@ -79,7 +79,7 @@ async def test_what_differs_is_listed_and_the_status_says_so(command, rebuilt, t
     lost = state.entries[0]
     await storage.delete_bucket_snapshot(lost.bucket_id)
     await storage.close()
-    # An event loop runs already, and a command has one of its own.
+    # An event loop is running already, and a command runs its own.
     ran = await asyncio.to_thread(command, *of("verify", "--against", target, "--json"))
     assert ran.status == 1
     (tracker,) = ran.document["trackers"]
@@ -89,9 +89,9 @@ async def test_what_differs_is_listed_and_the_status_says_so(command, rebuilt, t
 
 
 def test_an_empty_index_is_not_called_sound(command, tmp_path):
-    """Where everything is too recent to fill a bucket nothing is missed, and nothing was compared: the answer says so."""
+    """If all positions are too recent for a bucket, none is missing, and the answer states that none was compared."""
     with StorageCommit(f"sqlite:{tmp_path / 'tracker.db'}"):
-        pass  # Nothing is in it.
+        pass  # Creates an empty storage.
     verify = of("verify", "--against", f"sqlite:{tmp_path / 'tracker.db'}", "--set", SMALL.replace("50", "50000"))
     ran = command(*verify)
     assert ran.status == 0, ran.err
@@ -106,7 +106,7 @@ def test_an_empty_index_is_not_called_sound(command, tmp_path):
 
 
 def test_acknowledged_messages_are_extra_to_who_takes_them_for_pending(command, rebuilt):
-    """The other way round: what the ledgers have more is missing."""
+    """With --ignore-acks, the acknowledged messages that the index lacks are missing."""
     target, _ = rebuilt
     ran = command(*of("verify", "--against", target, "--ignore-acks"))
     assert ran.status == 1
@@ -115,7 +115,7 @@ def test_acknowledged_messages_are_extra_to_who_takes_them_for_pending(command, 
 
 
 def test_the_message_index_is_a_table_by_topic(command, tmp_path):
-    """Its ranges follow each other without a gap; one that is there is not overwritten unasked."""
+    """The ranges of the table have no gaps, and an existing table is not overwritten without --overwrite."""
     output = tmp_path / "index"
     ran = command(*of("index", "--output", str(output), "--json"))
     assert ran.status == 0, ran.err
@@ -132,7 +132,7 @@ def test_the_message_index_is_a_table_by_topic(command, tmp_path):
 
 
 def test_an_inspection_counts_topics_and_draws_deadlines(command):
-    """The bars and what is outside are all the delayed messages there are."""
+    """The bars and the counts outside of them add up to all delayed messages."""
     ran = command("inspect", "--source", SOURCE, "--now", NOW, "--json")
     assert ran.status == 0, ran.err
     topics = {one["topic"]: one for one in ran.document["topics"]}
@@ -146,7 +146,7 @@ def test_an_inspection_counts_topics_and_draws_deadlines(command):
 
 
 def test_under_spark_submit_json_is_all_that_is_said(command, monkeypatch):
-    """It makes one stream of what programs say; without --json progress is there."""
+    """spark-submit merges both output streams, so --json prints no progress there; without --json it does."""
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     ran = command(*of("inspect", "--json"))
     assert (ran.status, ran.err) == (0, "")
@@ -157,7 +157,7 @@ def test_under_spark_submit_json_is_all_that_is_said(command, monkeypatch):
     ("place", "said"), [("/proc/x", "No such file"), ("foo://x", 'Unable to recognise URL "foo://x"')]
 )
 def test_an_unusable_staging_place_is_refused_before_anything_is_read(command, tmp_path, place, said):
-    """In one line, whatever the client of buckets tells."""
+    """An unusable staging URL is refused in one line, before anything is read."""
     target = tmp_path / "tracker.db"
     ran = command(*of("rebuild", "--staging", place, "--commit", f"sqlite:{target}"))
     assert (ran.status, target.exists()) == (2, False), ran.err
@@ -167,7 +167,7 @@ def test_an_unusable_staging_place_is_refused_before_anything_is_read(command, t
 
 
 def test_damage_ends_the_job_or_is_listed(command, tmp_path):
-    """Fail names the first, skip lists all and goes on."""
+    """``fail`` names the first bad entry; ``skip`` lists all and continues."""
     damaged = damaged_sample(tmp_path)
     failed = command("inspect", "--source", damaged)
     assert failed.status == 7
@@ -180,7 +180,7 @@ def test_damage_ends_the_job_or_is_listed(command, tmp_path):
 
 
 def test_a_rebuild_goes_on_past_damage_if_it_is_to(command, tmp_path):
-    """What cannot be read is named and not counted as read."""
+    """Unreadable entries are named and do not count as read."""
     rebuild = ("rebuild", "--source", damaged_sample(tmp_path), "--now", NOW, "--dry-run", "--json")
     failed = command(*rebuild)
     assert failed.status == 7
@@ -221,7 +221,7 @@ def test_a_rebuild_goes_on_past_damage_if_it_is_to(command, tmp_path):
     ],
 )
 def test_wrong_options_are_named(command, arguments, said):
-    """With the status of bad usage, before anything is read."""
+    """Wrong options end with the status of bad usage before anything is read."""
     ran = command(*arguments)
     assert ran.status == 2
     assert said in ran.err
@@ -239,9 +239,9 @@ def test_wrong_options_are_named(command, arguments, said):
     ],
 )
 def test_metadata_that_cannot_be_read_is_named(command, tmp_path, words):
-    """Whether it is found out here or in a worker of Spark's."""
+    """Unreadable metadata is named, if the driver finds it and if a worker of Spark finds it."""
     with StorageCommit(f"sqlite:{tmp_path / 'tracker.db'}"):
-        pass  # It is there.
+        pass  # Creates the storage.
     bookie = BUNDLED_SAMPLE / "bookie"
     for file, reason in ((tmp_path / "nope.jsonl", "No such file or directory"), (tmp_path, "Is a directory")):
         ran = command(
@@ -255,7 +255,7 @@ def test_metadata_that_cannot_be_read_is_named(command, tmp_path, words):
 @pytest.mark.deep
 @pytest.mark.parametrize("words", [("rebuild", "--dry-run"), ("inspect",)])
 def test_a_zookeeper_that_does_not_answer_is_named(command, words):
-    """In one line, with the status of a service that cannot be reached."""
+    """A ZooKeeper that does not answer gives one line and the status of an unreachable service."""
     ran = command(*words, "--source", f"bookkeeper+file:{BUNDLED_SAMPLE / 'bookie'}", "--metadata", "zk:127.0.0.1:1")
     assert ran.status == 5, ran.err
     assert "zk:127.0.0.1:1 does not answer within 15 s; start it or correct the address" in ran.err.splitlines()[-1]
@@ -273,7 +273,7 @@ def test_a_zookeeper_that_does_not_answer_is_named(command, words):
     ],
 )
 def test_a_place_that_takes_no_table_is_refused_before_the_job(command, tmp_path, monkeypatch, output, why):
-    """With the option and the reason, instead of the name of a class of Java's; nothing is left of the attempt."""
+    """An unusable output is refused with the option and the reason, not a Java class, and leaves nothing behind."""
     monkeypatch.chdir(tmp_path)
     ran = command(*of("index", "--output", output))
     assert ran.status == 2, ran.err
@@ -285,7 +285,7 @@ def test_a_place_that_takes_no_table_is_refused_before_the_job(command, tmp_path
 
 
 def test_a_place_that_fails_while_it_is_written_is_named(command):
-    """Of a place that only the job can try, the first cause is said; Spark's account of it is in its log."""
+    """If only the job can try the output, the error states the first cause; Spark's own messages are in its log."""
     ran = command(*of("index", "--output", "ftp://127.0.0.1:1/x"))
     assert ran.status == 2, ran.err
     assert ran.err.splitlines()[-1] == (
@@ -295,7 +295,7 @@ def test_a_place_that_fails_while_it_is_written_is_named(command):
 
 
 def test_a_table_without_rows_is_one(command, tmp_path):
-    """Where nothing has an index, as where everything is damaged."""
+    """If no message has an index, as when everything is damaged, the table is empty but valid."""
     url = write_cluster(tmp_path / "cluster", [Topic(TOPIC, {1: [Entry(1)]}, {})])
     for log in (tmp_path / "cluster").rglob("*.log"):
         log.write_bytes(log.read_bytes()[:-1])
@@ -306,7 +306,7 @@ def test_a_table_without_rows_is_one(command, tmp_path):
 
 @pytest.mark.parametrize("words", [("rebuild", "--dry-run"), ("inspect",), ("index", "--output", "{}/table")])
 def test_a_pattern_that_no_topic_fits_is_named(command, tmp_path, words):
-    """By every command alike, before anything is written."""
+    """Every command refuses a pattern that matches no topic, before anything is written."""
     ran = command(*(word.format(tmp_path) for word in words), "--source", SOURCE, "--topics-pattern", "zzz")
     assert ran.status == 2, ran.err
     assert ran.err.splitlines()[-1] == (
@@ -317,16 +317,16 @@ def test_a_pattern_that_no_topic_fits_is_named(command, tmp_path, words):
 
 @pytest.mark.parametrize("name", PROGRAM.command_names())
 def test_every_command_has_help_with_an_example(command, name):
-    """So that nobody has to guess."""
+    """The help of every command has an example."""
     ran = command(name, "--help")
     assert ran.status == 0
     assert "Example: spark-" in ran.out
 
 
 async def test_a_running_service_imports_what_was_rebuilt(command, tmp_path):
-    """It swaps the tracker live; its owner is fenced, opens again, and has what the ledgers say."""
+    """An import swaps the tracker live; its owner is fenced, opens again, and has the messages of the ledgers."""
     topic = "persistent://lab/main/far"
-    delays_ms = range(10**12, 10**12 + 60_000, 1_000)  # in decades
+    delays_ms = range(10**12, 10**12 + 60_000, 1_000)  # decades in the future
     ledgers = {ledger: [Entry(delay_ms) for delay_ms in delays_ms] for ledger in (1, 2, 3)}
     url = write_cluster(tmp_path / "cluster", [Topic(topic, ledgers, {SUBSCRIPTION: Cursor((1, 3))})])
     service = await ServiceProcess.start(tmp_path, storage_url=f"sqlite:{tmp_path / 't.db'}", settings={})
@@ -359,7 +359,7 @@ async def test_a_running_service_imports_what_was_rebuilt(command, tmp_path):
 
 
 async def test_trackers_that_are_not_open_are_named_and_the_others_compared(command, tmp_path):
-    """The status says so, unless it tells of a difference; one without pending messages need not be open."""
+    """A closed tracker sets the status unless there is a difference; one without pending messages need not be open."""
     topic = "persistent://lab/main/far"
     cursors = {"open": Cursor((1, -1)), "closed": Cursor((1, 0)), "finished": Cursor((1, 2))}
     cluster = [Topic(topic, {1: [Entry(10**12), Entry(10**12 + 1), Entry(10**12 + 2)]}, cursors)]
@@ -395,7 +395,7 @@ async def test_trackers_that_are_not_open_are_named_and_the_others_compared(comm
 
 
 def test_of_two_jobs_on_one_tracker_one_wins(command, tmp_path):
-    """The other finds the service, or the storage, changed since it began, and changes nothing."""
+    """A job whose storage is in use fails and changes nothing."""
     target = tmp_path / "tracker.db"
     with StorageCommit(f"sqlite:{target}"):
         ran = command(*of("rebuild", "--staging", str(tmp_path / "staging"), "--commit", f"sqlite:{target}"))
@@ -406,7 +406,7 @@ def test_of_two_jobs_on_one_tracker_one_wins(command, tmp_path):
 
 @pytest.mark.parametrize("name", ["typo.db", "no/such/dir/typo.db", "empty.db"])
 def test_a_storage_that_is_not_there_is_not_made_to_be_compared(command, tmp_path, name):
-    """A mistyped path is refused before anything is read, and nothing is there afterwards that was not before."""
+    """A mistyped path is refused before anything is read, and nothing is created."""
     empty = tmp_path / "empty.db"
     empty.touch()
     target = f"sqlite:{tmp_path / name}"
@@ -418,7 +418,7 @@ def test_a_storage_that_is_not_there_is_not_made_to_be_compared(command, tmp_pat
 
 
 async def test_a_job_that_was_overtaken_on_a_service_changes_nothing(tmp_path):
-    """Both had begun; the second to commit is told that it is not the tracker that it saw."""
+    """If two jobs began on one tracker, the second to commit is fenced."""
     service = await ServiceProcess.start(tmp_path, storage_url="memory:", settings={})
     empty = RebuiltTracker(TOPIC, SUBSCRIPTION, BEFORE_ALL, ())
     try:

@@ -42,7 +42,7 @@ def test_all_columns_are_in_the_table():
 def test_the_example_works(
     spark: SparkSession, example: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    """In the session that is there; its paths are those of a checkout."""
+    """The example works in the existing session; its paths are those of a checkout."""
     assert spark is not None
     monkeypatch.chdir(ROOT)
     exec(compile(example, "docs/spark.md", "exec"), {})
@@ -61,6 +61,6 @@ def test_the_commands_work(command, tmp_path, monkeypatch):
         ran = command(*(word.replace("data/", f"{tmp_path}/") for word in words))
         assert ran.status == 0, (words, ran.err)
     script = command("script").out.strip()
-    # Spark imports what lies beside it before all else.
+    # Spark imports files next to the script before all others.
     assert {path.name for path in Path(script).parent.glob("*.py")} == {"__init__.py", Path(script).name}
     assert 'spark-submit --master spark://host:7077 "$(spark-rebuild script)"' in GUIDE

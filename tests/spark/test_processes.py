@@ -1,4 +1,4 @@
-"""``spark-rebuild`` as a process of its own: its standard error has its own lines, and none of Spark's."""
+"""``spark-rebuild`` as a separate process: its standard error has its own lines and none of Spark's."""
 
 import os
 import re
@@ -18,13 +18,13 @@ from tests.spark.harness.standalone_cluster import JAVA_OPTIONS
 
 TOPIC = "persistent://lab/main/few"
 PROGRESS: Final = re.compile(r"\w[\w ]* \.\.\.|\w+: \d+ of \d+ tasks|compiling kernels, .*")
-"""Lines that say how far a command is."""
+"""Progress lines of a command."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def started(directory: Path, *arguments: str) -> subprocess.Popen[str]:
-    """``spark-rebuild ARGUMENTS`` with a small Spark; temporary files are in the directory."""
+    """Start ``spark-rebuild ARGUMENTS`` with a small Spark; temporary files are in the directory."""
     options = {
         "spark.ui.enabled": "false",
         "spark.driver.memory": "512m",
@@ -34,7 +34,7 @@ def started(directory: Path, *arguments: str) -> subprocess.Popen[str]:
         "spark.local.dir": str(directory),
     }
     given = [argument for item in options.items() for argument in ("--spark-option", "=".join(item))]
-    # What is given later goes before.
+    # Later options override earlier ones.
     return subprocess.Popen(
         [
             sys.executable,
@@ -55,7 +55,7 @@ def started(directory: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, Sequence[str]]:
-    """Status, answer, and what the standard error has besides progress."""
+    """Return the status, the output, and the lines of standard error that are not progress."""
     out, err = process.communicate()
     assert "Traceback" not in err
     return process.returncode, out, [line for line in err.splitlines() if not PROGRESS.fullmatch(line)]
@@ -63,7 +63,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, Sequence[str]]:
 
 @pytest.fixture
 def source(tmp_path):
-    """A topic of two entries."""
+    """Return the URL of a topic with two entries."""
     return write_cluster(tmp_path / "cluster", [Topic(TOPIC, {1: [Entry(1), Entry(2)]}, {"sub": Cursor((1, -1))})])
 
 
@@ -74,7 +74,7 @@ def damage(directory: Path) -> None:
 
 @pytest.mark.deep
 def test_a_command_that_succeeds_says_nothing_but_how_far_it_is(tmp_path, source):
-    """Neither log lines of Spark's nor what workers say when Spark ends; a log that was asked for has them."""
+    """A successful command prints only progress; a requested log has the output of Spark and of workers."""
     log = tmp_path / "spark.log"
     status, out, others = ended(started(tmp_path, "inspect", "--source", source, "--spark-log", str(log)))
     assert (status, others) == (0, [])
@@ -84,7 +84,7 @@ def test_a_command_that_succeeds_says_nothing_but_how_far_it_is(tmp_path, source
 
 @pytest.mark.deep
 def test_an_error_of_ours_is_the_only_line(tmp_path, source):
-    """One that a worker raised; nothing is kept of what Spark said about it."""
+    """An error that a worker raised is the only line, and no log of Spark is kept."""
     damage(tmp_path)
     status, out, others = ended(started(tmp_path, "inspect", "--source", source))
     assert (status, out) == (ExitCode.BAD_DATA, "")
@@ -101,7 +101,7 @@ def test_an_error_of_ours_is_the_only_line(tmp_path, source):
     ],
 )
 def test_a_spark_that_does_not_start_is_one_line_that_names_its_log(tmp_path, source, arguments, said):
-    """Whether Java refuses its options, or Spark refuses its master."""
+    """If Java refuses its options or Spark its master, the command prints one line that names the log."""
     status, out, others = ended(started(tmp_path, "inspect", "--source", source, *arguments))
     assert (status, out) == (ExitCode.FAILURE, "")
     (line,) = others
@@ -111,7 +111,7 @@ def test_a_spark_that_does_not_start_is_one_line_that_names_its_log(tmp_path, so
 
 @pytest.fixture
 def working(tmp_path, source):
-    """A command whose session is there, and whose first job begins; and its Java process."""
+    """Start a command, wait until its first job begins, and return it with the id of its Java process."""
     process = started(tmp_path, "inspect", "--source", source)
     assert process.stderr is not None
     while "describe ..." not in process.stderr.readline():
@@ -122,7 +122,7 @@ def working(tmp_path, source):
 
 @pytest.mark.deep
 def test_a_java_that_is_killed_is_one_line(tmp_path, working):
-    """As the kernel does when memory runs out."""
+    """If Java is killed, as the kernel does when memory runs out, the command prints one line."""
     process, java = working
     os.kill(java, signal.SIGKILL)
     status, out, others = ended(process)
@@ -135,7 +135,7 @@ def test_a_java_that_is_killed_is_one_line(tmp_path, working):
 
 @pytest.mark.deep
 def test_an_interrupt_ends_a_command_without_a_word(working):
-    """With the status that shells expect of Ctrl-C."""
+    """An interrupted command prints nothing and ends with the status that shells expect of Ctrl-C."""
     process, _ = working
     process.send_signal(signal.SIGINT)
     assert ended(process) == (128 + signal.SIGINT, "", [])

@@ -1,4 +1,4 @@
-"""The two halves tied together: whatever the ledgers, cursors, settings and clock, a rebuild stores what a service stores."""
+"""Rebuild and service agree: for any ledgers, cursors, settings and clock, a rebuild stores what a service stores."""
 
 import asyncio
 import tempfile
@@ -48,7 +48,10 @@ async def rebuilt_catalogue(path: Path, key: TrackerKey) -> Live:
 
 
 async def popped(storage, key: TrackerKey, limits: TrackerLimits) -> list[tuple[int, int]]:
-    """What a service hands out that opens the tracker and lets time pass; sorted, since segments load in their own time."""
+    """Open the tracker in a service, let time pass, and return the positions that it hands out.
+
+    They are sorted, because segments load in any order.
+    """
     clock = ManualClock(NOW_MS)
     registry = make_registry(storage, clock, limits=limits)
     await registry.start()
@@ -63,7 +66,7 @@ async def popped(storage, key: TrackerKey, limits: TrackerLimits) -> list[tuple[
 
 
 def expected(url: str, topic: str, subscription: str, limits: TrackerLimits, metadata_bytes_max: int):
-    """What a service stores that is offered what the reader of ledgers says is pending, and its storage."""
+    """Return the catalogue of a service that is offered the pending messages of the ledger reader, and its storage."""
     with open_source(url) as source:
         report = source.pending(topic, subscription)
     storage = MemoryStorage()
@@ -90,7 +93,7 @@ def expected(url: str, topic: str, subscription: str, limits: TrackerLimits, met
 def test_stores_what_a_service_would_have_stored(
     spark: SparkSession, topics: list[Topic], limits: TrackerLimits, indexes_per_task: int, metadata_bytes_max: int
 ):
-    """Metadata, segments, ranges and summaries, byte for byte; and a tracker that opens them hands out the same."""
+    """Metadata, segments, ranges and summaries are equal byte by byte, and a tracker delivers the same from them."""
     with tempfile.TemporaryDirectory() as directory:
         here = Path(directory)
         url = write_cluster(here, topics)

@@ -1,4 +1,4 @@
-"""Rebuilds from what a real Pulsar left behind: what is pending is what Pulsar's own classes say is pending."""
+"""Rebuilds from data of a real Pulsar: the pending messages are those that Pulsar's own classes computed."""
 
 import gzip
 import json
@@ -31,11 +31,11 @@ SOURCES = {
     "blobs": f"offload+blob:{PULSAR_A}/offload-blob?{METADATA} {BOOKIE}",
 }
 LIMITS = TrackerLimits(strict=True, min_index_count_per_bucket=1)
-"""Nothing is due at 0, and each ledger is a bucket: all but the last one is stored."""
+"""Nothing is due at 0, and each ledger is a bucket, so all but the last one is stored."""
 
 
 def pending_by_oracle() -> dict[TrackerKey, list[tuple[Position, int]]]:
-    """Unacknowledged delayed entries of each subscription that has any, ascending; of ended transactions."""
+    """Return the pending entries of each subscription that has any, ascending, without unfinished transactions."""
     found = {}
     with gzip.open(PULSAR_A / "expected" / "pending.jsonl.gz") as lines:
         for line in lines:
@@ -51,8 +51,8 @@ def pending_by_oracle() -> dict[TrackerKey, list[tuple[Position, int]]]:
 
 @pytest.mark.parametrize("url", SOURCES.values(), ids=SOURCES)
 def test_what_is_pending_is_what_pulsar_says(spark: SparkSession, tmp_path: Path, url: str):
-    """Of every subscription of every topic: positions in buckets, those in the tail, and those due at once."""
-    # Of one topic the objects are too large to be kept here.
+    """The buckets, the tail and the due messages of every subscription contain exactly the pending positions."""
+    # The objects of one topic are too large for the repository.
     source = {"url": url, "topicsPattern": "(?!persistent://lab/s3/blocks).*"}
     job = RebuildSettings(source, now_ms=0, staging=str(tmp_path / "staging"), limits=LIMITS)
     summary = rebuild(spark, job, target=StorageCommit(f"sqlite:{tmp_path}/tracker.db"))
@@ -72,7 +72,7 @@ def test_what_is_pending_is_what_pulsar_says(spark: SparkSession, tmp_path: Path
 
 
 def delayed_by_oracle(topic: str, ledgers: set[int]) -> list[Position]:
-    """All delayed entries of some ledgers of a topic, ascending."""
+    """Return all delayed entries of some ledgers of a topic, ascending."""
     with gzip.open(PULSAR_A / "expected" / "entries.jsonl.gz") as lines:
         found = [json.loads(line) for line in lines]
     return sorted(
@@ -91,7 +91,7 @@ def delayed_by_oracle(topic: str, ledgers: set[int]) -> list[Position]:
     ids=["map files", "blobs"],
 )
 def test_tiered_storage_alone_serves_a_new_subscription(spark: SparkSession, url: str, topic: str):
-    """Without metadata, whatever is there; nothing is written when nobody says where to."""
+    """Without metadata all entries are pending, and nothing is written without a target."""
     job = RebuildSettings(
         {"url": url, "topic": topic}, now_ms=0, subscriptions=("new",), ignore_acks=True, limits=LIMITS
     )

@@ -1,4 +1,4 @@
-"""A job that ended before it had committed, run again: what it staged is used, and the result is the same."""
+"""A job that ended before its commit, run again: it uses its staged work and gives the same result."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ FIRST, SECOND = TrackerKey(TOPIC, "billing"), TrackerKey(TOPIC, "shipping")
 
 
 class CutOff(StorageCommit):
-    """A driver that dies after some trackers are committed."""
+    """Commit target whose driver dies after some trackers are committed."""
 
     def __init__(self, url: str, *, after: int) -> None:
         super().__init__(url)
@@ -37,8 +37,8 @@ class CutOff(StorageCommit):
 
 @pytest.mark.parametrize("after", [0, 1])
 def test_staged_work_is_used_again(spark: SparkSession, tmp_path: Path, after: int):
-    """Cut off before the first commit, or between two: the rerun stages nothing, and ends what was begun."""
-    # Two subscriptions that have acknowledged the same share the parts of their buckets.
+    """After a cut before the first commit or between two, the rerun stages nothing and completes the job."""
+    # Two subscriptions with equal acknowledgements share the parts of their buckets.
     cursors = {key.subscription: Cursor((3, 9)) for key in (FIRST, SECOND)}
     job = RebuildSettings(
         {"url": write_cluster(tmp_path, [Topic(TOPIC, LEDGERS, cursors)])},
@@ -65,7 +65,7 @@ def test_staged_work_is_used_again(spark: SparkSession, tmp_path: Path, after: i
     assert [tracker.unchanged for tracker in summary.trackers] == [bool(after), False]
     assert not after or first == done
     assert staging.objects() == []
-    # Once more, from nothing: the same, so nothing is written.
+    # A third run stages everything again; the buckets are the same, so nothing is written.
     again = rebuild(spark, job, target=StorageCommit(storage))
     assert again.parts_made == staged_count
     assert all(tracker.unchanged for tracker in again.trackers)

@@ -1,4 +1,4 @@
-"""What Spark's own processes say is bounded in memory, and in a file when it is wanted."""
+"""The output of Spark's processes is bounded in memory, and goes to a file on request."""
 
 import logging
 import os
@@ -13,20 +13,20 @@ from delayed_tracker.core.values.errors import InvalidInput
 
 @pytest.fixture(autouse=True)
 def temporary(monkeypatch, tmp_path):
-    """Temporary files are here."""
+    """Direct temporary files to this directory."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     return tmp_path
 
 
 def kept(output: SparkOutput) -> bytes:
-    """What the file has that the output names."""
+    """Return the content of the file that the output names."""
     named = re.fullmatch("Spark's log is (.+)", output.place())
     assert named is not None
     return Path(named[1]).read_bytes()
 
 
 def test_the_last_bytes_are_kept():
-    """However much is written; nobody who writes waits for a reader."""
+    """The last bytes are kept however much is written, and a writer never waits for a reader."""
     lines = [b"%07d\n" % number for number in range(3 * KEPT_BYTES_MAX // 8)]
     with SparkOutput(None) as output:
         with os.fdopen(os.dup(output.fileno()), "wb") as writer:
@@ -35,7 +35,7 @@ def test_the_last_bytes_are_kept():
 
 
 def test_nothing_is_left_behind_unless_it_is_wanted(temporary):
-    """Neither files nor handlers of log lines."""
+    """Neither files nor log handlers are left behind by default."""
     handlers = [*logging.getLogger().handlers]
     with SparkOutput(None) as output:
         os.write(output.fileno(), b"WARN\n")
@@ -44,7 +44,7 @@ def test_nothing_is_left_behind_unless_it_is_wanted(temporary):
 
 
 def test_log_lines_of_libraries_are_taken_too(capsys):
-    """Instead of going to stderr."""
+    """Log lines of libraries go to the output instead of stderr."""
     with SparkOutput(None) as output:
         logging.getLogger("py4j").error("Java has gone")
         assert kept(output) == b"Java has gone\n"
@@ -52,7 +52,7 @@ def test_log_lines_of_libraries_are_taken_too(capsys):
 
 
 def test_a_file_is_appended_to(tmp_path):
-    """What was there is not searched for errors."""
+    """The file is appended to, and its old content is not searched for errors."""
     file = tmp_path / "spark.log"
     file.write_text("OldError: yesterday\n")
     with SparkOutput(file) as output:
@@ -63,7 +63,7 @@ def test_a_file_is_appended_to(tmp_path):
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
-    """With its option."""
+    """The error for a file that cannot be written names the option."""
     with pytest.raises(
         InvalidInput, match=r"--spark-log: .* is not valid; Is a directory: give a file that can be written"
     ):
@@ -71,7 +71,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path):
 
 
 def test_a_full_disk_costs_the_log_only(monkeypatch, tmp_path):
-    """The error that the log belongs to is still told."""
+    """If the log cannot be kept, the error that it belongs to is still reported."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
     with SparkOutput(None) as output:
         assert output.place() == "Spark's log cannot be kept: No such file or directory"

@@ -1,4 +1,4 @@
-"""Rebuilding on a real cluster while its processes die: the same result, and nothing half visible."""
+"""Rebuilds on a real cluster while its processes die: the result is the same, and no partial tracker is visible."""
 
 import asyncio
 import json
@@ -29,14 +29,14 @@ BOTH_WORKERS = {
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
 }
-"""Nothing is run before each worker has an executor."""
+"""Spark runs nothing before each worker has an executor."""
 SPECULATION = {
     **BOTH_WORKERS,
     "spark.speculation": "true",
     "spark.speculation.interval": "10ms",
     "spark.speculation.multiplier": "1.01",
     "spark.speculation.quantile": "0.1",
-    # A stage's only task is run twice, too, if it takes longer than this.
+    # A stage's only task is also run twice if it takes longer than this.
     "spark.speculation.task.duration.threshold": "100ms",
     "spark.eventLog.enabled": "true",
     "spark.eventLog.compress": "false",
@@ -59,7 +59,7 @@ async def cluster(tmp_path_factory):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def undisturbed(spark, tmp_path_factory):
-    """What a job commits to which nothing happens, on this machine alone."""
+    """Return the result of an undisturbed job on this machine."""
     directory = tmp_path_factory.mktemp("undisturbed")
     settings = RebuildSettings(
         {"url": SOURCE, "topic": TOPIC},
@@ -81,7 +81,7 @@ def arguments(directory, storage_url):
 
 
 async def visible(storage_url):
-    """Every catalogued snapshot, byte for byte, by its range."""
+    """Return every catalogued snapshot, byte for byte, by its range."""
     store = open_storage(storage_url)
     await store.start()
     try:
@@ -98,7 +98,7 @@ async def visible(storage_url):
 
 
 async def test_drivers_that_die_and_jobs_that_race(cluster, undisturbed, tmp_path):
-    """Killed before, during and after the commit; then again, twice at once: one does it, the other says it cannot."""
+    """After kills before, during and after the commit, one of two racing jobs completes it and the other fails."""
     target = f"sqlite:{tmp_path / 'tracker.db'}"
     events = tmp_path / "events"
     events.mkdir()
@@ -111,13 +111,13 @@ async def test_drivers_that_die_and_jobs_that_race(cluster, undisturbed, tmp_pat
         driver = await cluster.driver(*arguments(tmp_path, f"faulty:exit={point};{target}"), options=options)
         assert await driver.ended() == -signal.SIGKILL, driver.err
         assert await visible(target) == expected, point
-        # The first one staged what the others use, some of it twice.
+        # The first driver staged what the later ones use, some of it twice.
         assert any('"Speculative":true' in log.read_text() for log in events.iterdir())
 
     both = [await cluster.driver(*arguments(tmp_path, target)) for _ in range(2)]
     winner = await first_to_say(r"(?m)^read \.\.\.", both)
     loser = both[both.index(winner) - 1]
-    # It holds the storage for as long as the other one needs to find that out.
+    # Stopped, the winner holds the storage until the other one has found that out.
     winner.process.send_signal(signal.SIGSTOP)
     assert await loser.ended() == ExitCode.STORAGE_UNUSABLE, loser.err
     (*_, said) = loser.err.splitlines()
@@ -130,7 +130,7 @@ async def test_drivers_that_die_and_jobs_that_race(cluster, undisturbed, tmp_pat
 
 
 async def test_a_worker_that_dies_in_the_middle(cluster, undisturbed, tmp_path):
-    """Its tasks, and what it has read, are done again by the other one."""
+    """The tasks and the read data of a killed worker are redone by the other one."""
     target = f"sqlite:{tmp_path / 'tracker.db'}"
     log = tmp_path / "spark.log"
     driver = await cluster.driver(*arguments(tmp_path, target), "--spark-log", str(log), options=BOTH_WORKERS)
@@ -142,13 +142,13 @@ async def test_a_worker_that_dies_in_the_middle(cluster, undisturbed, tmp_path):
 
 
 async def test_spark_submit_runs_the_same_commands(cluster):
-    """With its own Java machine, its own master, and the file that the command names."""
+    """spark-submit uses its own Java process, its own master, and the file that the command names."""
     submitted = await cluster.start(
         "submit", str(HOME / "bin" / "spark-submit"), "--master", "local[1]", "--conf", "spark.ui.enabled=false",
         "--conf", "spark.sql.shuffle.partitions=1", "--conf", "spark.driver.host=127.0.0.1",
         str(SCRIPT), "inspect", "--source", SOURCE, "--topic", TOPIC, "--json",
     )  # fmt: skip
     assert await submitted.ended() == 0, submitted.err
-    # spark-submit gives what a program says on its standard error to its own standard output.
+    # spark-submit prints the standard error of a program to its own standard output.
     document = json.loads(submitted.out[submitted.out.index("{\n") :])
     assert [topic["delayed"] for topic in document["topics"]] == [586]

@@ -1,4 +1,4 @@
-"""Commands that go on past ledgers that cannot be read: they say what is lacking, and from where to replay."""
+"""Commands that skip unreadable ledgers report the lacking entries and the start of the replay."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 class Cluster:
-    """One subscription that has a storage, and a source that lacks ledgers from then on."""
+    """One subscription with a storage, and a source that can lack ledgers."""
 
     def __init__(self, directory: Path, command) -> None:
         self._command = command
@@ -28,7 +28,7 @@ class Cluster:
         return write_cluster(directory, [Topic(TOPIC, ledgers, {SUBSCRIPTION: Cursor((1, 3))})])
 
     def without(self, *lost: int) -> str:
-        """A source whose metadata is whole, and whose disk lacks some ledgers."""
+        """Return a source with whole metadata whose disk lacks some ledgers."""
         part = self._source(
             self._directory / "part", {ledger: LEDGERS[ledger] for ledger in LEDGERS if ledger not in lost}
         )
@@ -53,7 +53,7 @@ def cluster(command, tmp_path) -> Cluster:
     ids=["all", "middle", "first", "last"],
 )
 def test_replay_begins_no_later_than_what_could_not_be_read(cluster, lost, unread, replay_from):
-    """Nor than the first entry that no bucket holds; what is acknowledged is not lacking."""
+    """The replay begins at the first unreadable or unstored entry that is not acknowledged."""
     ran = cluster.rebuild(cluster.without(*lost), "--on-error", "skip", "--json")
     assert ran.status == 0, ran.err
     (tracker,) = ran.document["trackers"]
@@ -61,7 +61,7 @@ def test_replay_begins_no_later_than_what_could_not_be_read(cluster, lost, unrea
 
 
 def test_an_index_that_nothing_takes_the_place_of_is_no_success_without_a_word(cluster):
-    """How many entries could not be read, and from where to replay, is said apart from the answer."""
+    """The number of unreadable entries and the start of the replay are printed apart from the result."""
     ran = cluster.rebuild(cluster.without(1, 2, 3), "--on-error", "skip")
     assert ran.status == 0, ran.err
     assert (
@@ -73,7 +73,7 @@ def test_an_index_that_nothing_takes_the_place_of_is_no_success_without_a_word(c
 
 @pytest.mark.parametrize("again", [False, True], ids=["as it was", "rebuilt from the same"])
 def test_an_index_is_not_what_ledgers_say_that_cannot_be_read(cluster, again):
-    """What could be read agrees; the others are listed, and the check did not hold."""
+    """The comparison covers only readable entries, lists the others, and fails."""
     part = cluster.without(2)
     if again:
         assert cluster.rebuild(part, "--on-error", "skip").status == 0

@@ -1,4 +1,4 @@
-"""Metadata from ZooKeeper itself: a real server, of the jars that Spark brings."""
+"""Metadata from a real ZooKeeper server, run from the jars of Spark."""
 
 import socket
 import subprocess
@@ -39,7 +39,7 @@ def free_port() -> int:
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server that has a cluster below /pulsar."""
+    """Return the address of a server that has a cluster below /pulsar."""
     port = free_port()
     jars = Path(pyspark.__file__).parent / "jars" / "*"
     command = [find_java() / "bin" / "java", "-Xmx64m", "-Dzookeeper.admin.enableServer=false", "-cp", jars]
@@ -50,7 +50,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         stderr=subprocess.DEVNULL,
     ) as process:
         client = KazooClient(hosts=f"127.0.0.1:{port}")
-        # Tries again until the server is up.
+        # Retries until the server is up.
         client.start(timeout=60)
         for path, value in VALUES.items():
             client.create(f"/pulsar{path}", value, makepath=True)
@@ -63,7 +63,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_nodes_are_those_of_the_server(address: str):
-    """Values, children, and what is not there."""
+    """The values and the children of nodes are those of the server, and missing nodes are reported."""
     metadata = open_metadata(address)
     assert metadata.name == address
     assert metadata.get(topic_path()) == VALUES[topic_path()]
@@ -76,7 +76,7 @@ def test_nodes_are_those_of_the_server(address: str):
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_ledgers_are_read_by_it(address: str, tmp_path: Path):
-    """As with a dump; the option is shared by all sources that name no metadata."""
+    """Ledgers are read as with a dump, and the option applies to all sources that name no metadata."""
     records = ledger_records(3, [message(), message()])
     (tmp_path / "0.log").write_bytes(entry_log(records))
     rows, _ = read_rows(url=f"bookkeeper+file:{tmp_path}", metadata=address)
@@ -93,7 +93,7 @@ def test_addresses_are_needed():
 def test_a_server_that_does_not_answer_is_named(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ):
-    """Once, with what to do: what the client logs about each attempt is silent."""
+    """A server that does not answer is reported once with a remedy; the client's log of each attempt is silent."""
     monkeypatch.setattr("delayed_tracker.ledger.metadata.metadata_store._CONNECT_S", 0.2)
     port = free_port()
     with pytest.raises(MetadataUnavailable, match=f"zk:127.0.0.1:{port} does not answer within 0.2 s; start it or"):

@@ -2,5 +2,5 @@
 
 from delayed_tracker.spark.source.python_worker import end_quietly
 
-# Whatever of this package a process of Spark's is to run, it imports this first.
+# Every process that Spark starts imports this package before it runs other code of it.
 end_quietly()

@@ -1,4 +1,4 @@
-"""Names and types of all columns: those that the data source gives, and those that steps of the pipeline add.
+"""Names and types of all columns: those of the data source, and those that steps of the pipeline add.
 
 Steps name columns by these constants only. Times are milliseconds since 1970-01-01 UTC, as the ledgers hold them.
 """
@@ -26,31 +26,31 @@ ERROR: Final = "error"
 
 SUBSCRIPTION: Final = "subscription"
 BUCKET: Final = "bucket"
-"""Which of a subscription's buckets, from 0 in the order of sealing."""
+"""Number of a bucket in its subscription, from 0 in the order of sealing."""
 SEGMENT: Final = "segment"
-"""Which of a bucket's segments, from 0 in the order of deadlines."""
+"""Number of a segment in its bucket, from 0 in the order of deadlines."""
 TOPIC_NUMBER: Final = "topic_number"
-"""Which of a job's topics, from 0: rows between steps carry numbers, not names."""
+"""Number of a topic in the job, from 0: rows between steps carry numbers, not names."""
 TRANSACTION: Final = "transaction"
-"""What became of an entry's transaction: ``delayed_tracker.ledger.topic.transactions.TransactionOutcome``."""
+"""Outcome of the entry's transaction: ``delayed_tracker.ledger.topic.transactions.TransactionOutcome``."""
 SUBSCRIBER: Final = "subscriber"
-"""Which of a job's subscriptions of topics, from 0."""
+"""Number of a subscription of a topic in the job, from 0."""
 TASK: Final = "task"
-"""Which task encodes a row, from 0."""
+"""Number of the task that encodes a row, from 0."""
 PART: Final = "part"
-"""Which part of a bucket's snapshot a row belongs to, from 0 among all parts of a job."""
+"""Number of the part of a snapshot that a row belongs to, from 0 among all parts of a job."""
 INDEX_COUNT: Final = "index_count"
 ROWS: Final = "rows"
 """Many rows as one value: ``delayed_tracker.spark.steps.packed_rows``."""
 KEY: Final = "key"
-"""Of a staged object."""
+"""Key of a staged object."""
 SEGMENT_BYTES: Final = "segment_bytes"
 METADATA_BYTES: Final = "metadata_bytes"
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column, and what README says about it."""
+    """One column, and its description in the README."""
 
     name: str
     type: DataType
@@ -59,7 +59,7 @@ class Column:
 
     @property
     def field(self) -> StructField:
-        """The same for Spark."""
+        """The column as a Spark field."""
         return StructField(self.name, self.type, self.nullable)
 
 
@@ -82,16 +82,17 @@ ENTRY_COLUMNS: Final = (
     Column(ENTRY_COUNT, LongType(), False, "1; of a bad row, how many entries from `entry_id` on share the error"),
     Column(ERROR, StringType(), True, "why it cannot be read, with file and byte; null for what is whole"),
 )
-"""Columns of ``spark.read.format("pulsar_ledger")``: a row for each entry, and with ``onError=skip`` one for each
-entry, or run of entries, that is missing or damaged. Of bad rows all but topic, position, entry count and error are
-null."""
+"""Columns of ``spark.read.format("pulsar_ledger")``: one row for each entry. With ``onError=skip`` also one row for
+each entry, or run of entries, that is missing or damaged. Bad rows have only topic, position, entry count and error;
+the other columns are null.
+"""
 
 ENTRY_SCHEMA: Final = StructType([column.field for column in ENTRY_COLUMNS])
-"""Each position occurs once, whatever copies there are. Rows have no order."""
+"""Schema of entries. Each position occurs once, however many copies there are. Rows have no order."""
 
 
 def entry_columns(*names: str) -> StructType:
-    """Some of the columns of entries, for ``.schema(...)``: what is not read is not made."""
+    """Return the schema of some entry columns, for ``.schema(...)``: columns that are not read are not built."""
     return StructType([column.field for column in ENTRY_COLUMNS if column.name in names])
 
 
@@ -104,4 +105,4 @@ INDEX_SCHEMA: Final = StructType(
         StructField(DELIVER_AT_MS, LongType(), nullable=False),
     ]
 )
-"""What one subscription is still to get later: a row for each delayed message that it has not acknowledged."""
+"""Rows of a pending index: one for each delayed message that the subscription has not acknowledged."""

@@ -1,4 +1,4 @@
-"""What a rebuild is to do, in one frozen value; the session, the target and whoever shows progress come apart from it."""
+"""Settings of a rebuild as one frozen value; the session, the target and the progress report are passed separately."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,22 +17,24 @@ class RebuildSettings:
     source: Mapping[str, str]
     """Options of the format ``pulsar_ledger``: url, metadata, topic, topicsPattern, openLedgers, onError, ..."""
     now_ms: int
-    """The one moment at which all indexes are offered: what is due then is left to the dispatcher."""
+    """Time at which all indexes are offered. Messages that are due then are left to the dispatcher."""
     staging: str = ""
-    """URL or directory that the driver and all executors reach; needed unless nothing is written."""
+    """URL or directory that the driver and all executors can reach; may be empty in a dry run."""
     subscriptions: tuple[str, ...] = ()
-    """Each is taken of the topics that have it; none given is all of each topic but Pulsar's own."""
+    """Subscriptions; each is taken from all topics that have it. If empty, all subscriptions of each topic but the
+    cursors of Pulsar itself.
+    """
     ignore_acks: bool = False
-    """Take every delayed message, as a new subscription would get it. Subscriptions that are named need not exist."""
+    """Accept every delayed message, as a new subscription would. Then named subscriptions need not exist."""
     limits: TrackerLimits = field(default_factory=TrackerLimits)
-    """Of the trackers: the same as those of the service that is to open them."""
+    """Limits of the trackers: the same as those of the service that will open them."""
     metadata_bytes_max: int = 4 * 2**20
-    """The service's ``snapshotMetadataBytesMax``: buckets whose merged metadata would be larger stay apart."""
+    """The service's ``snapshotMetadataBytesMax``: buckets whose merged metadata would be larger are not merged."""
     indexes_per_task: int = INDEXES_PER_TASK
-    """About so many are sorted and encoded by one task; larger buckets are divided."""
+    """Approximate number of indexes that one task sorts and encodes; larger buckets are divided."""
 
     def __post_init__(self) -> None:
-        """Refuse values no job can work with."""
+        """Reject invalid values."""
         for name in ("metadata_bytes_max", "indexes_per_task"):
             value = getattr(self, name)
             if value < 1:

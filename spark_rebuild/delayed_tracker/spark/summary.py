@@ -1,4 +1,4 @@
-"""What a rebuild did, as numbers: the account of every entry that was read."""
+"""Result of a rebuild in numbers: they account for every entry that was read."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,7 +8,7 @@ from delayed_tracker.core.values.columns import Position
 
 @dataclass(frozen=True, slots=True)
 class TrackerSummary:
-    """One subscription: every delayed message of its topic is in one of the counts.
+    """Counts of one subscription: every delayed message of its topic is in exactly one of them.
 
     delayed = acknowledged + aborted + open_transaction + due + beyond_max_delay + duplicate + written + tail.
     """
@@ -24,23 +24,24 @@ class TrackerSummary:
     beyond_max_delay: int
     duplicate: int
     written: int
-    """Indexes in buckets; with nothing to be written, those that would be."""
+    """Indexes in buckets; in a dry run, those that would be written."""
     tail: int
-    """Too few behind the last bucket to seal another."""
+    """Indexes after the last bucket, too few to seal another."""
     buckets: int
     merges: int
     snapshot_bytes: int
     replay_from: Position | None
-    """The first position that the dispatcher has to offer again, as no bucket holds it; None if there is none. Never behind
-    an entry that could not be read, and that is not acknowledged."""
+    """First position that the dispatcher has to offer again because no bucket contains it; None if there is none. Never
+    after an entry that could not be read and is not acknowledged.
+    """
     unread: int = 0
-    """Entries that could not be read, and are not acknowledged."""
+    """Entries that could not be read and are not acknowledged."""
     replaced: int = 0
-    """Buckets that were there before the commit, and are gone."""
+    """Buckets that existed before the commit and were replaced."""
     epoch: int | None = None
-    """Under which the buckets were committed; None if they were not."""
+    """Epoch under which the buckets were committed; None if they were not."""
     unchanged: bool = False
-    """The very same buckets were there already."""
+    """True if exactly the same buckets were stored already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +57,22 @@ class BadRow:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A whole job."""
+    """Counts of a whole job."""
 
     read: int
-    """Entries of all topics' ledgers, but for bad ones."""
+    """Entries of all topics' ledgers, without bad ones."""
     delayed: int
-    """Of these, delayed messages; each counts once here, however many subscriptions get it."""
+    """Delayed messages among the entries; each counts once, however many subscriptions get it."""
     trackers: tuple[TrackerSummary, ...]
     bad_entries: tuple[BadRow, ...]
     parts_made: int
     parts_reused: int
-    """Staged by an earlier run."""
+    """Parts that an earlier run staged."""
     seconds: dict[str, float]
-    """How long each stage took, in order."""
+    """Seconds of each stage, in order."""
 
     def document(self) -> dict[str, Any]:
-        """The same, ready to become JSON; positions as LEDGER:ENTRY."""
+        """Return the summary as a document for JSON; positions are LEDGER:ENTRY."""
         whole = asdict(self)
         for tracker, shown in zip(self.trackers, whole["trackers"], strict=True):
             shown["mark_delete"] = str(tracker.mark_delete)

@@ -23,24 +23,24 @@ from tests.benchmarks.machine import ProcessMeter
 
 POSITIONS: Final = 20_000
 _STALLED_S: Final = 1.0
-"""A write that waits so long is held back by answers that nobody reads."""
+"""A write that takes longer, in seconds, is blocked by unread answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Abandoned:
-    """What streams that were left did to a service."""
+    """Effect of abandoned streams on a service."""
 
     written_count: int
-    """Messages that the service took before it held all streams back."""
+    """Messages that the service took before it blocked all streams."""
     peak_bytes: int
     longest_check_s: float
-    """Of health checks made from the first message to a second after the last stream was cancelled."""
+    """Longest health check from the first message to a second after the last stream was cancelled, in seconds."""
     log_lines: int
     log_bytes: int
 
 
 async def abandon(service: ServiceProcess, *, streams: int) -> Abandoned:
-    """Open so many streams, each of a connection of its own, send until they are held back, and cancel them together."""
+    """Open streams, each over its own connection, send until they are blocked, and cancel them together."""
     log, logged = service.log, service.log.stat().st_size
     meter = ProcessMeter(service.process.pid)
     channels = [_channel(service.grpc_address, number) for number in range(streams)]
@@ -95,7 +95,7 @@ async def _write_until_held_back(
 
 
 async def main(options: argparse.Namespace) -> None:
-    """Print what one service told."""
+    """Print the result for one service."""
     with tempfile.TemporaryDirectory(prefix="abandoned-") as directory:
         url = f"sqlite:{Path(directory) / 'tracker.db'}"
         settings = {"logFormat": "console" if options.console else "json"}

@@ -50,18 +50,18 @@ _CALL_TIMEOUT_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Flooded:
-    """What many large calls of one method did to a service."""
+    """Effect of many large calls of one method on a service."""
 
     before_bytes: int
-    """Resident."""
+    """Resident bytes."""
     peak_bytes: int
     codes: Counter[str]
     longest_check_s: float
-    """Of health checks made meanwhile, one after the other."""
+    """Longest of the consecutive health checks during the calls, in seconds."""
 
 
 async def flood(service: ServiceProcess, method: str, *, calls: int, message_bytes: int) -> Flooded:
-    """Make so many calls of a method at the same time, each of a connection of its own."""
+    """Make many calls of a method at the same time, each over its own connection."""
     meter = ProcessMeter(service.process.pid)
     before_bytes = meter.reset_peak()
     channels = [_channel(service.grpc_address, number) for number in range(calls)]
@@ -84,7 +84,7 @@ def _channel(address: str, number: int) -> grpc.aio.Channel:
 
 
 def _unknown_field(size: int) -> bytes:
-    """A field of bytes that no message has: every method's request may carry it."""
+    """Return a bytes field that no message declares, so that the request of every method can carry it."""
     tag, length = bytes((0xFA, 0x3F)), size - 7
     return tag + bytes(length >> 7 * place & 0x7F | (0x80 if place < 4 else 0) for place in range(5)) + bytes(length)
 
@@ -92,7 +92,7 @@ def _unknown_field(size: int) -> bytes:
 async def _code(channel: grpc.aio.Channel, method: str, message: bytes) -> str:
     try:
         if method in STREAMS:
-            # The first answer, or the end: a watch of health goes on for ever.
+            # The first answer, or the end of the stream: a health watch never ends.
             await channel.stream_stream(method, None, None)(_once(message), timeout=_CALL_TIMEOUT_S).read()
         else:
             await channel.unary_unary(method, None, None)(message, timeout=_CALL_TIMEOUT_S)
@@ -106,7 +106,7 @@ async def _once(message: bytes) -> AsyncIterator[bytes]:
 
 
 def _check(address: str, stopped: Event, worst: Connection) -> None:
-    """Make one health check after the other, in a process of its own, and send the longest time that one took."""
+    """Make health checks one after the other, in a separate process, and send the longest time of one."""
     longest_s = 0.0
     with grpc.insecure_channel(address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
@@ -121,7 +121,7 @@ def _check(address: str, stopped: Event, worst: Connection) -> None:
 
 @contextmanager
 def checking(address: str) -> Iterator[Callable[[], float]]:
-    """Check the health of a service until the function that this yields is called, which returns the longest wait."""
+    """Check the health of a service until the yielded function is called; it returns the longest time, in seconds."""
     spawn = multiprocessing.get_context("spawn")
     stopped = spawn.Event()
     here, there = spawn.Pipe()
@@ -142,7 +142,7 @@ def checking(address: str) -> Iterator[Callable[[], float]]:
 
 
 async def main(options: argparse.Namespace) -> None:
-    """Print a line for each method; each has a service of its own."""
+    """Print a line for each method, measured on its own service."""
     settings = dict(pair.split("=", 1) for pair in options.set)
     print("method                                    before MB   peak MB   worst wait ms   statuses")
     for method in UNARY + STREAMS:

@@ -25,18 +25,18 @@ _EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What became of the adds of one process."""
+    """Results of the adds of one process."""
 
     accepted: int
-    """Indexes."""
+    """Accepted indexes."""
     overloaded: int
     """Calls that were still refused when their time was over."""
     longest_s: float
-    """Of all calls."""
+    """Longest call, in seconds."""
 
 
 def limit_files(process: ServiceProcess, file_bytes: int) -> None:
-    """Let every write of a process beyond so many bytes of a file fail; -1 lets them succeed again."""
+    """Make every write of a process beyond so many bytes of a file fail; -1 removes the limit."""
     pid = process.process.pid
     _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (file_bytes, hard))
@@ -44,7 +44,7 @@ def limit_files(process: ServiceProcess, file_bytes: int) -> None:
 
 @asynccontextmanager
 async def adding(address: str, count: int, *options: str) -> AsyncIterator[list[Added]]:
-    """Let so many processes add to a tracker each; after the block the list holds what became of it."""
+    """Run processes that add to one tracker each; after the block the list holds their results."""
     processes = [
         await asyncio.create_subprocess_exec(
             *(
@@ -75,7 +75,7 @@ async def adding(address: str, count: int, *options: str) -> AsyncIterator[list[
 
 
 async def curve(options: argparse.Namespace, settings: Mapping[str, str]) -> None:
-    """Print a line each second, and what the adding processes say at the end."""
+    """Print a line each second, and the results of the adding processes at the end."""
     with tempfile.TemporaryDirectory(prefix="memory-curve-") as directory:
         storage_url = f"sqlite:{Path(directory) / 'tracker.db'}"
         service = await ServiceProcess.start(Path(directory), storage_url=storage_url, settings=dict(settings))
@@ -99,7 +99,7 @@ async def curve(options: argparse.Namespace, settings: Mapping[str, str]) -> Non
 
 
 def main() -> None:
-    """Measure once."""
+    """Run one measurement."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.abuse.memory_curve", description=__doc__)
     parser.add_argument("--file-kib", type=int, default=0, metavar="N", help="size of the largest file; 0: no limit")
     parser.add_argument("--seconds", type=int, default=30, metavar="N", help="how long")

@@ -1,4 +1,4 @@
-"""Add far deadlines to one tracker as fast as the service takes them, until stdin closes; what became of them, as JSON.
+"""Add far deadlines to one tracker as fast as the service takes them, until stdin closes; print the results as JSON.
 
 python -m tests.benchmarks.inputs.adder ADDRESS TOPIC [--stream]
 """
@@ -18,13 +18,13 @@ from delayed_tracker.client.queues.add_stream import IndexBatch
 BATCH = 10_000
 LEDGER_ENTRIES = 50_000
 CALLS = 2
-"""Under way at once."""
+"""Calls in flight at a time."""
 WEEK_MS = 604_800_000
 DAY_MS = 86_400_000
 
 
 class Adder:
-    """Batches in position order, and what became of them."""
+    """Sender of batches in position order, with the counts of their results."""
 
     def __init__(self, session: TrackerSession) -> None:
         self.accepted = self.overloaded = 0

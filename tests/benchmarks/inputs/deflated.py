@@ -1,4 +1,4 @@
-"""What is deflated in a MapFile, and what inflating it takes when nothing else is done."""
+"""Deflated content of a MapFile, and the inflating of it alone."""
 
 import struct
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _RECORD_HEAD = struct.Struct(">iiq")
 
 
 def deflated_streams(writer: MapFileWriter, compression: Compression) -> list[bytes]:
-    """What is deflated in a data file, stream by stream."""
+    """Return the deflated streams of a data file."""
     data, mark = writer.data, ESCAPE + SYNC
     offsets = [*dict.fromkeys(writer.offsets.values()), len(data)]
     streams = []
@@ -31,9 +31,9 @@ def deflated_streams(writer: MapFileWriter, compression: Compression) -> list[by
 
 
 def inflate_all(streams: Sequence[bytes], compression: Compression, sizes: list[int]) -> None:
-    """Inflate everything as a reader would, and note how large it is."""
+    """Inflate every stream as a reader would, and append its size to ``sizes``."""
     if compression is Compression.RECORD:
-        # Piece by piece, so that not all of it is in memory at once.
+        # In pieces, so that the whole stream is never in memory at once.
         first = 0
         while first < len(streams):
             plain, _ = inflate_some(streams[first : first + 16_384], _PIECE_BYTES_MAX)

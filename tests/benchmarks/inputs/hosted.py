@@ -24,7 +24,7 @@ _LOOK_S = 0.001
 
 @dataclass(slots=True)
 class Hosted:
-    """One open tracker and who owns it."""
+    """One open tracker and its owner."""
 
     registry: TrackerRegistry
     host: TrackerHost
@@ -32,7 +32,7 @@ class Hosted:
     epoch: int
 
     async def add(self, parts: list[IndexColumns]) -> int:
-        """Offer batch after batch, letting effects go on between two of them, as a service does; how many were added."""
+        """Add batch after batch, running effects in between as a service does; return the number of added indexes."""
         added = 0
         for part in parts:
             added += self.host.add(self.epoch, part).added_count
@@ -40,7 +40,7 @@ class Hosted:
         return added
 
     async def take(self, count: int, batch: int, *, lease_ms: int = 0) -> list[IndexColumns]:
-        """Poll until ``count`` indexes came, waiting for those that are being loaded."""
+        """Poll until ``count`` indexes came, waiting for indexes that are being loaded."""
         taken: list[IndexColumns] = []
         missing = count
         async with asyncio.timeout(PATIENCE_S):
@@ -51,9 +51,9 @@ class Hosted:
         return taken
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Look every millisecond: what is waited for takes seconds."""
+        """Check the condition every millisecond; the waits last seconds."""
         async with asyncio.timeout(PATIENCE_S):
-            while not condition():  # noqa: ASYNC110  # effects signal their end to nobody
+            while not condition():  # noqa: ASYNC110  # effects do not signal their end
                 await asyncio.sleep(_LOOK_S)
 
 
@@ -68,7 +68,7 @@ async def hosted(path: Path, limits: TrackerLimits, *, now_ms: int = NOW_MS) -> 
 async def hosted_over(
     storage: SnapshotStore, limits: TrackerLimits, *, now_ms: int = NOW_MS, workers: Executor | None = None
 ) -> AsyncIterator[Hosted]:
-    """Open one tracker over a storage that is not started; worker threads of its own, unless others are given."""
+    """Open one tracker over a storage that is not started; with its own worker threads unless some are given."""
     clock = ManualClock(now_ms)
     registry = TrackerRegistry(storage, limits, clock=clock, workers=workers)
     await registry.start()

@@ -1,4 +1,4 @@
-"""Single messages of a long topic: by their index, and by a time."""
+"""Look-ups of single messages of a long topic, by index and by time."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ _Ask = Callable[[EntryLookup, int], Position]
 
 
 def look_up_rows(run: Run, where: str, log: TopicLog) -> Iterator[Row]:
-    """Time and entries touched, of a topic whose n-th entry has index n and was written n milliseconds after ``NOW_MS``."""
+    """Yield time and entries read. The n-th entry has index n and was written n milliseconds after ``NOW_MS``."""
     run.note(f"{where}: reading all once")
     _warm_up(log)
     asked: dict[str, _Ask] = {
@@ -51,7 +51,7 @@ def _rows(run: Run, what: str, log: TopicLog, ask: _Ask) -> Iterator[Row]:
 
 
 def _warm_up(log: TopicLog) -> None:
-    """Read something from every stretch, so that a blob's records have been walked over once."""
+    """Read from every stretch, so that all records of a blob have been walked once."""
     for ledger in log.ledgers:
         for entry_id in range(0, ledger.last_entry_id + 1, 1_000):
             ledger.read(entry_id, entry_id)

@@ -1,4 +1,4 @@
-"""Recover a tracker twice in this process, and say how long each took until its first correct answer, as JSON.
+"""Recover a tracker twice in this process, and print the time until each first correct answer, as JSON.
 
 python -m tests.benchmarks.inputs.recovery_probe PATH BUCKET_INDEXES
 """
@@ -16,7 +16,7 @@ from tests.benchmarks.inputs.hosted import hosted
 
 
 async def recovered(data: Path, bucket: int, now_ms: int) -> tuple[float, int]:
-    """Milliseconds from opening the storage to the first answer, and how many positions there are."""
+    """Return milliseconds from opening the storage to the first answer, and the number of positions."""
     asked = PositionColumns.of([(1, 0), (1, bucket)])
     started_ns = time.perf_counter_ns()
     async with hosted(data, TrackerLimits(min_index_count_per_bucket=bucket), now_ms=now_ms) as tracker:

@@ -1,61 +1,62 @@
-"""How large the benchmarks are: full, for numbers; quick, to see that each of them runs."""
+"""Sizes of the benchmarks: full, for numbers; quick, to check that each of them runs."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Sizes of everything that is measured, in indexes unless the name says otherwise."""
+    """Sizes of all measurements, in indexes unless the name has another unit."""
 
     repeats: int = 5
-    """After one warm-up that does not count."""
+    """Repeats after one warm-up that does not count."""
     long_repeats: int = 1
-    """Of what takes a minute each time, after the shorter ones have warmed up."""
+    """Repeats of measurements that take a minute each, after shorter ones have warmed up."""
     adds: int = 1_000_000
     bucket: int = 50_000
     buckets: int = 20
     week_polls: int = 2_016
-    """How often a poller comes while the week passes: every five minutes."""
+    """Polls during the simulated week: one every five minutes."""
     rest_s: float = 5.0
-    """Before memory is measured: the service gives back what was freed once it has rested, and looks every two seconds."""
+    """Pause before memory is measured, in seconds: an idle service returns freed memory, and checks every two seconds.
+    """
     runs: int = 100
     run_length: int = 2_000
     pending: tuple[int, ...] = (1_000_000, 10_000_000)
     """Pending indexes with which memory, recovery and growth are measured."""
     has_all_shapes: bool = True
-    """Whether memory is measured in the dense shapes, too."""
+    """True if memory is also measured in the dense shapes."""
     stored_entries: int = 1_000_000
-    """Of what is read from end to end, and looked up in."""
+    """Entries that are read from end to end, and looked up in."""
     look_ups: int = 500
-    """Of each kind, for each repeat."""
+    """Look-ups of each kind, for each repeat."""
     spark_ledgers: int = 40
-    """That Spark reads."""
+    """Ledgers that Spark reads."""
     spark_ledger_entries: int = 250_000
     spark_warm_ups: int = 2
-    """Before what is measured, in the same session: Java goes on compiling for a while."""
+    """Warm-up jobs in the same session, because Java continues to compile for a while."""
     spark_repeats: int = 3
     spark_replayed: int = 300_000
-    """As many as a broker was seen to replay; a multiple of ``bucket``."""
+    """Indexes that a broker replayed in a measurement; a multiple of ``bucket``."""
     growth_adds: int = 40_000
     """Below ``bucket``, so that none of them seals."""
     batch_sizes: tuple[int, ...] = (1, 10, 100, 1_000, 10_000)
-    """Of calls over the network."""
+    """Batch sizes of calls over the network."""
     calls: int = 2_000
-    """Calls of small batches; large ones make as many as it takes to send ``adds``."""
+    """Calls with small batches; with large ones, as many as send ``adds``."""
     polled: int = 200_000
-    """What is taken in polls over the network, for each repeat."""
+    """Indexes taken by polls over the network, for each repeat."""
     poll_lead_ms: int = 4_000
-    """Deadlines are this far away when they are offered, so that all are in before the first is due."""
+    """Distance of deadlines when they are added, so that all are added before the first is due."""
     poll_spread_ms: int = 1_000
-    """... and lie within this, if they are dense."""
+    """Spread of dense deadlines."""
     one_seal: int = 1_000_000
-    """What is sealed at once while a steady client adds."""
+    """Indexes that are sealed at once while a client adds at a steady rate."""
     merging_buckets: int = 40
     merged_buckets_max: int = 10
     steady_calls_per_s: int = 500
     steady_batch: int = 100
     steady_s: float = 20.0
-    """At least this long, and until everything is sealed and merged."""
+    """Shortest duration, in seconds; the run continues until everything is sealed and merged."""
     scraped_trackers: int = 10_000
     handed_off_per_s: int = 100_000
     handed_off_s: float = 60.0
@@ -93,4 +94,4 @@ QUICK = Scale(
     handed_off_per_s=10_000,
     handed_off_s=0.5,
 )
-"""Numbers of this size mean nothing; that they come out means that the benchmarks work."""
+"""Sizes that only show that the benchmarks work; the numbers mean nothing."""

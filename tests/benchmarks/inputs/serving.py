@@ -1,4 +1,4 @@
-"""The service as a process of its own, measured from here: client and server share the machine's cores."""
+"""The service as a separate process, measured from here; client and server share the cores of the machine."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -30,11 +30,11 @@ class Served:
 
     @property
     def meter(self) -> ProcessMeter:
-        """The service's time and memory."""
+        """Meter of the service's time and memory."""
         return ProcessMeter(self.process.process.pid)
 
     def stopwatch(self) -> Stopwatch:
-        """Measures what the service and this process do for a call."""
+        """Return a stopwatch for the work of the service and of this process."""
         return Stopwatch(served_by=self.process.process.pid)
 
 
@@ -42,12 +42,12 @@ class Served:
 async def served(
     run: Run, settings: dict[str, str] | None = None, *, data: Path | None = None
 ) -> AsyncIterator[Served]:
-    """Start the service over SQLite, default settings but for ``settings``; it is gone at the end.
+    """Start the service over SQLite with default settings and ``settings``; stop it after the block.
 
     Args:
-        run: says where files go.
+        run: has the directory for files.
         settings: further configuration keys.
-        data: a storage that exists; None is a new one.
+        data: an existing storage; None creates one.
     """
     directory = run.new_directory()
     data = data or directory / "tracker.db"
@@ -61,7 +61,7 @@ async def served(
 
 
 async def at_a_time(in_flight: int, call: Callable[[T], Awaitable[None]], parts: Sequence[T]) -> None:
-    """Make a call for each part, in order, so many of them under way."""
+    """Make a call for each part, in order, with ``in_flight`` calls at a time."""
     waiting = iter(parts)
 
     async def caller() -> None:
@@ -77,7 +77,7 @@ async def at_a_time(in_flight: int, call: Callable[[T], Awaitable[None]], parts:
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Ask again every few milliseconds: what is waited for takes seconds."""
+    """Check the condition every few milliseconds; the waits last seconds."""
     async with asyncio.timeout(PATIENCE_S):
-        while not await condition():  # noqa: ASYNC110  # another process does not tell
+        while not await condition():  # noqa: ASYNC110  # another process sends no signal
             await asyncio.sleep(_LOOK_S)

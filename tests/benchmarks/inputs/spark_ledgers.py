@@ -1,4 +1,4 @@
-"""Ledgers for Spark to read: the same entries again and again, in entry logs, as blobs and as MapFiles."""
+"""Ledgers for Spark to read: the same entries repeated, in entry logs, as blobs and as MapFiles."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,19 +30,19 @@ _LOGS = 2
 
 @dataclass(frozen=True, slots=True)
 class LedgerContent:
-    """What every ledger holds."""
+    """Content of every ledger."""
 
     payloads: Sequence[bytes]
     deliver_at_ms: Sequence[int | None]
-    """Of each entry; none is due before an hour has passed, all are within a week more."""
+    """Deadline of each entry; none is due within an hour, all are within a week after that."""
 
     @property
     def delayed_count(self) -> int:
-        """How many entries are delayed."""
+        """Number of delayed entries."""
         return sum(deadline is not None for deadline in self.deliver_at_ms)
 
     def totals(self, ledger_count: int, *, delayed_only: bool = False) -> dict[str, int]:
-        """What a job of :mod:`tests.benchmarks.inputs.spark_probe` has to find in the eight columns of so many ledgers."""
+        """Return the totals that a job of :mod:`tests.benchmarks.inputs.spark_probe` must find in the eight columns."""
         step = [
             (entry, deadline)
             for entry, deadline in enumerate(self.deliver_at_ms)
@@ -63,7 +63,7 @@ class LedgerContent:
 
 
 def ledger_content(count: int, *, delayed_every: int) -> LedgerContent:
-    """Entries of which one in ``delayed_every`` is delayed, with random deadlines."""
+    """Return entries of which one in ``delayed_every`` is delayed, with random deadlines."""
     delays = np.random.default_rng(2).integers(SOON_MS, SOON_MS + WEEK_MS, count).tolist()
     deadlines = [
         NOW_MS + delay if number % delayed_every == delayed_every - 1 else None for number, delay in enumerate(delays)
@@ -72,7 +72,7 @@ def ledger_content(count: int, *, delayed_every: int) -> LedgerContent:
 
 
 def write_logs(directory: Path, content: LedgerContent, ledger_count: int) -> str:
-    """Ledgers 1, 2, ... in two entry logs, one after the other; the URL of the source."""
+    """Write ledgers 1, 2, ... in two entry logs, one after the other; return the URL of the source."""
     count = len(content.payloads)
     values: dict[str, bytes] = {}
     per_log = -(-ledger_count // _LOGS)
@@ -90,7 +90,7 @@ def write_logs(directory: Path, content: LedgerContent, ledger_count: int) -> st
 
 
 def write_blobs(directory: Path, content: LedgerContent, ledger_count: int) -> str:
-    """The same ledgers as blobs; the URL of the source."""
+    """Write the same ledgers as blobs; return the URL of the source."""
     writer = BlobWriter(content.payloads)
     for ledger_id in range(1, ledger_count + 1):
         writer.save(directory, _uuid(ledger_id), ledger_id)
@@ -98,7 +98,7 @@ def write_blobs(directory: Path, content: LedgerContent, ledger_count: int) -> s
 
 
 def write_map_files(directory: Path, content: LedgerContent, ledger_count: int) -> tuple[str, MapFileWriter]:
-    """The same ledgers as MapFiles of blocks; the URL of the source, and what wrote each."""
+    """Write the same ledgers as MapFiles of blocks; return the URL of the source, and the writer of each ledger."""
     writer = map_file(content.payloads, Compression.BLOCK)
     for ledger_id in range(1, ledger_count + 1):
         place = directory / TOPIC.managed_ledger / f"{ledger_id}-{_uuid(ledger_id)}"

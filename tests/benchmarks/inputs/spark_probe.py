@@ -1,9 +1,9 @@
-"""Run Spark jobs in one session on so many cores, again and again, and say how each went, as JSON.
+"""Run Spark jobs repeatedly in one session on given cores, and print the results as JSON.
 
-python -m tests.benchmarks.inputs.spark_probe PLAN
+    python -m tests.benchmarks.inputs.spark_probe PLAN
 
-The plan is a :class:`Plan` as JSON. It is a process of its own, bound to its cores with all that it starts: what Java
-and Python do side by side is then done by no more than these.
+The plan is a :class:`Plan` as JSON. The probe is a separate process, bound to its cores with all that it starts, so
+that the parallel work of Java and Python uses only these cores.
 """
 
 import json
@@ -48,25 +48,25 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one process does."""
+    """Work of one process."""
 
     cores: int
     warm_ups: int
-    """Repeats that are not told."""
+    """Repeats that are not reported."""
     repeats: int
     directory: str
-    """Empty, for Spark's files and for what jobs write."""
+    """Empty directory for Spark's files and the output of jobs."""
     jobs: tuple[Job, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One job, once."""
+    """Result of one run of a job."""
 
     wall_ns: int
     cpu_ns: int
     worker_peak_bytes: int
-    """Of the largest Python process of a task."""
+    """Peak memory of the largest Python process of a task."""
     java_peak_bytes: int
     found: dict[str, int]
 
@@ -113,7 +113,7 @@ def _work(session: SparkSession, job: Job, directory: Path) -> Callable[[], dict
 
 
 def _read(session: SparkSession, job: Job) -> dict[str, int]:
-    """Totals of all eight columns, so that each is made, and is what was written."""
+    """Return totals of all eight columns, so that each is built and can be verified."""
     source = session.read.format("pulsar_ledger").schema(_EIGHT).option("url", job.url)
     rows: DataFrame = source.option("pushFilters", "yes" if job.delayed_only else "no").load()
     if job.delayed_only:
@@ -130,7 +130,7 @@ def _read(session: SparkSession, job: Job) -> dict[str, int]:
 
 
 def _rebuilt(session: SparkSession, job: Job, directory: Path) -> dict[str, int]:
-    """What a rebuild into a fresh SQLite file says that it did."""
+    """Rebuild into a fresh SQLite file, and return the counts of its summary."""
     directory.mkdir()
     settings = RebuildSettings(
         {"url": job.url},

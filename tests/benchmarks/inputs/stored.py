@@ -1,4 +1,4 @@
-"""A storage with buckets in it, made as a service makes it, for benchmarks that begin with one."""
+"""Storage with buckets made by a service, for benchmarks that begin with one."""
 
 import time
 from pathlib import Path

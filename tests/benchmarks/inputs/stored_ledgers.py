@@ -28,21 +28,21 @@ from tests.ledger.offload.sequence_files import MapFileWriter
 TOPIC = TopicName.parse("persistent://lab/main/orders")
 _LEDGER_ENTRIES = 50_000
 _PAYLOAD = b'{"order":"%016x","customer":"%016x","amount":"%09d","currency":"EUR","state":"created","items":[%d]}  '
-"""Of 128 bytes; deflates to a third of that where many are deflated together."""
+"""128 bytes; they deflate to a third of that if many are deflated together."""
 _OFFLOADED_ID = 7
 _OFFLOADED_AS = UUID("2c4a22d4-580e-475d-8292-2a705a9bc71d")
 _SYNC_BYTES = 100_000
-"""Hadoop's distance between sync marks."""
+"""Distance between sync marks in Hadoop."""
 _BLOCK_BYTES = 1_000_000
-"""Hadoop's blocks, before they are deflated."""
+"""Size of Hadoop's blocks before deflating."""
 
 
 def entries(count: int, deliver_at_ms: Sequence[int | None] | None = None) -> Iterator[bytes]:
-    """Payloads of entries as a broker stores them; the n-th has index n.
+    """Yield payloads of entries as a broker stores them; the n-th has index n.
 
     Args:
-        count: how many.
-        deliver_at_ms: of each, None is not delayed; without it all are, the n-th by 7n milliseconds.
+        count: number of entries.
+        deliver_at_ms: deadline of each, None is not delayed; if omitted, all are delayed, the n-th by 7n milliseconds.
     """
     random = np.random.default_rng(1).integers(0, 1 << 63, (count, 2)).tolist()
     for number, (order, customer) in enumerate(random):
@@ -61,7 +61,7 @@ def entries(count: int, deliver_at_ms: Sequence[int | None] | None = None) -> It
 
 
 def write_log(path: Path, payloads: Sequence[bytes]) -> dict[int, int]:
-    """Write one entry log; its ledgers and how many entries each has."""
+    """Write one entry log; return the number of entries of each ledger."""
     ledgers: dict[int, int] = {}
     with path.open("wb") as log:
         log.write(header())
@@ -73,7 +73,7 @@ def write_log(path: Path, payloads: Sequence[bytes]) -> dict[int, int]:
 
 
 def logged_topic(logs: EntryLogs, ledgers: Mapping[int, int]) -> TopicLog:
-    """The topic of :func:`write_log`."""
+    """Return the topic of :func:`write_log`."""
     digest = LedgerDigest((DigestType.CRC32C,))
     spans = [
         LedgerSpan(ledger_id, count - 1, end_known=True, state=LedgerState.CLOSED, digest=digest)
@@ -83,7 +83,7 @@ def logged_topic(logs: EntryLogs, ledgers: Mapping[int, int]) -> TopicLog:
 
 
 def copied_locally(log: TopicLog, directory: Path) -> TopicLog:
-    """The same topic as local ledgers."""
+    """Return the same topic as local ledgers."""
     import_topic(log, directory, now_ms=NOW_MS)
     with open_local_ledgers(directory) as source:
         return source.topic_log(str(TOPIC))
@@ -95,12 +95,12 @@ def write_blob(directory: Path, payloads: Sequence[bytes]) -> Path:
 
 
 def open_blob(directory: Path) -> Ledger:
-    """The ledger of :func:`write_blob`."""
+    """Open the ledger of :func:`write_blob`."""
     store = BlobLedgerStore(open_blob_store(str(directory)))
     return store.open(TOPIC, _OFFLOADED_ID, [_OFFLOADED_AS], entry_count=None)
 
 
 def map_file(payloads: Sequence[bytes], compression: Compression) -> MapFileWriter:
-    """One ledger, with sync marks or blocks as far apart as Hadoop has them."""
+    """Return one ledger, with the distance of sync marks or blocks that Hadoop uses."""
     distance = _BLOCK_BYTES if compression is Compression.BLOCK else _SYNC_BYTES
     return MapFileWriter(payloads, compression, sync_every=max(1, distance // len(payloads[0])))

@@ -1,4 +1,4 @@
-"""Adding to the core: what an index costs, and how long the call takes that begins a seal."""
+"""Adding to the core: the cost of an index, and the duration of the call that begins a seal."""
 
 from collections.abc import Iterator
 from time import perf_counter_ns
@@ -15,7 +15,7 @@ ABOUT = "Batches of 1,000 into the core, in one ledger unless they seal. Sealing
 
 
 def rows(run: Run) -> Iterator[Row]:
-    """Adds that seal nothing, then the longest add that begins a seal, at a ledger's end and in mid-ledger."""
+    """Measure adds that seal nothing, then the longest add that begins a seal, at a ledger's end and in mid-ledger."""
     for shape in Shape:
         yield _plain(run, shape)
     scale = run.scale

@@ -1,4 +1,4 @@
-"""What sealing costs off the caller's path, and reading it back: sort, cut, bitmaps, encoding; decoding."""
+"""Cost of sealing off the caller's path, and of reading back: sort, cut, bitmaps, encoding; decoding."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,7 @@ ABOUT = (
 
 
 def rows(run: Run) -> Iterator[Row]:
-    """Seal and encode, then decode, each shape."""
+    """Measure sealing and encoding, then decoding, for each shape."""
     for shape in Shape:
         yield _seal(run, shape)
     for shape in Shape:
@@ -30,7 +30,7 @@ def rows(run: Run) -> Iterator[Row]:
 
 
 def frozen_bucket(indexes: IndexColumns) -> FrozenIndexes:
-    """What the core hands over to be sealed once these were added in batches."""
+    """Return the content that the core hands over for sealing after these were added in batches."""
     core = TrackerCore(TrackerLimits(min_index_count_per_bucket=2 * len(indexes)))
     for part in batches(indexes):
         core.add(part, NOW)
@@ -40,7 +40,7 @@ def frozen_bucket(indexes: IndexColumns) -> FrozenIndexes:
 
 
 def same_rows(left: IndexColumns, right: IndexColumns) -> bool:
-    """Whether two runs of rows are equal, row by row."""
+    """Return True if two sets of columns are equal, row by row."""
     return (
         np.array_equal(left.deliver_at_ms, right.deliver_at_ms)
         and np.array_equal(left.ledger_id, right.ledger_id)

@@ -1,4 +1,4 @@
-"""Asking the core which positions are tracked: with everything there, and with half of it handed out."""
+"""Membership queries on the core: with all indexes in it, and with half of them handed out."""
 
 from collections.abc import Iterator
 
@@ -29,7 +29,7 @@ ABOUT = (
 
 
 def rows(run: Run) -> Iterator[Row]:
-    """Full and half drained, in order and at random."""
+    """Measure a full core and a half-drained one, in order and at random."""
     indexes = IndexColumns.concat(list(buckets(Shape.WEEK, run.scale, run.scale.buckets)))
     half_ms = NOW_MS + SOON_MS + WEEK_MS // 2
     for key, what, now_ms in (
@@ -63,7 +63,7 @@ def _in_order(positions: PositionColumns) -> list[PositionColumns]:
 
 
 def _tracked(indexes: IndexColumns, asked: list[PositionColumns], cutoff_ms: int) -> BoolArray:
-    """The model: what has not been due by the cutoff is tracked."""
+    """Return the answers of the model: an index that is not due by the cutoff is tracked."""
     left = indexes.take(indexes.deliver_at_ms > cutoff_ms)
     keys = _keys(left.positions)
     return np.isin(_keys(_concat(asked)), keys)

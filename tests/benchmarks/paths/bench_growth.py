@@ -1,4 +1,4 @@
-"""Whether adding and popping become slower when much is pending already."""
+"""Cost of adds and pops as the number of pending indexes grows."""
 
 import statistics
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ SPAN_MS = 60_000
 
 
 def rows(run: Run) -> Iterator[Row]:
-    """Costs at each number of pending indexes, and the rate with the most of them against that with none."""
+    """Measure the costs at each number of pending indexes, and the ratio of the rates with most and with none."""
     shell = Shell(TrackerCore(default_limits(run.scale)), now_ms=NOW_MS)
     adding: list[list[Reading]] = []
     popping: list[list[Reading]] = []
@@ -50,7 +50,7 @@ def _fill(run: Run, shell: Shell, pending: int) -> None:
 
 
 def _add_and_pop(run: Run, shell: Shell, pending: int) -> tuple[list[Reading], list[Reading]]:
-    """Each repeat adds to a ledger of its own and takes everything out again, so that the next finds the same."""
+    """Measure adds to a separate ledger, which each repeat takes out again, so that the next has the same state."""
     count = run.scale.growth_adds
     adds, pops = [], []
     ledger = 10_000_000 + pending

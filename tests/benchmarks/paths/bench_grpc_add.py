@@ -1,4 +1,4 @@
-"""AddMessages over gRPC, by size of batch, one call at a time and several, with and without seals on the way."""
+"""AddMessages over gRPC, by size of batch, one call at a time and several, with and without seals."""
 
 import itertools
 import time
@@ -27,28 +27,28 @@ _subscriptions = (f"adds {number}" for number in itertools.count())
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one repeat offers, and how."""
+    """Load of one repeat."""
 
     what: str
     parts: list[IndexColumns]
     shape: Shape
     in_flight: int
-    """0 is a stream."""
+    """Calls at a time; 0 uses a stream."""
 
     @property
     def count(self) -> int:
-        """Indexes in all."""
+        """Number of indexes."""
         return sum(len(part) for part in self.parts)
 
 
 async def rows(run: Run) -> AsyncIterator[Row]:
-    """Redis first, then calls of each size, then the shapes, then seals."""
+    """Measure Redis first, then calls of each size, then the shapes, then seals."""
     sizes = run.scale.batch_sizes
     if run.with_peers:
         redis_adds(run, sizes, IN_FLIGHT)
     settings = {
         "delayedDeliveryMinIndexCountPerBucket": str(run.scale.bucket),
-        # One ledger is not sealed, however much is added to it.
+        # One ledger is not sealed, however many indexes it has.
         "mutableIndexesMax": str(2 * run.scale.adds),
     }
     async with served(run, settings) as service:
@@ -72,14 +72,14 @@ async def rows(run: Run) -> AsyncIterator[Row]:
 
 
 def calls_of(run: Run, size: int) -> int:
-    """How many calls a repeat makes: as many as it takes for ``adds``, but not more than ``calls``."""
+    """Return the number of calls of a repeat: enough to send ``adds``, but not more than ``calls``."""
     return max(1, min(run.scale.calls, run.scale.adds // size))
 
 
 def _load(run: Run, shape: Shape, size: int, *, in_flight: int, is_sealed: bool = False) -> Load:
     count = size * calls_of(run, size)
     indexes = offered(shape, count, per_ledger=run.scale.bucket if is_sealed else count)
-    # The service's clock is the machine's: nothing is due, or near due, for another hour.
+    # The service uses the machine's clock: nothing is due, or nearly due, for another hour.
     later_ms = time.time_ns() // 1_000_000 - NOW_MS
     indexes = IndexColumns(indexes.deliver_at_ms + later_ms, indexes.ledger_id, indexes.entry_id)
     how = "as a stream" if not in_flight else "one call at a time" if in_flight == 1 else f"{in_flight} calls at a time"

@@ -35,13 +35,13 @@ ABOUT = (
 )
 IN_FLIGHT = (8, 32)
 _FILL_US_PER_INDEX = 10
-"""Far more than filling takes, so that nothing is due when it is offered."""
+"""Far more than filling takes, so that nothing is due when it is added."""
 _subscriptions = (f"polls {number}" for number in itertools.count())
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one repeat takes, and how."""
+    """Load of one repeat."""
 
     size: int
     count: int
@@ -51,14 +51,14 @@ class Load:
 
     @property
     def what(self) -> str:
-        """As the report has it."""
+        """Name in the report."""
         verb = "PollScheduledMessages and AckMessages" if self.is_leased else "PollScheduledMessages"
         how = "one call at a time" if self.in_flight == 1 else f"{self.in_flight} calls at a time"
         return f"{verb} of {self.size:,}, {how}"
 
 
 async def rows(run: Run) -> AsyncIterator[Row]:
-    """Redis first, then what a call costs and the rate, for each size; then other ways of taking them."""
+    """Measure Redis first, then the time of a call and the rate, for each size, then the other ways of taking."""
     sizes = run.scale.batch_sizes
     if run.with_peers:
         redis_polls(run, sizes)
@@ -86,7 +86,7 @@ def _load(run: Run, size: int, shape: Shape, *, in_flight: int, is_leased: bool 
 
 
 async def _filled(run: Run, service: Served, loads: list[Load]) -> list[list[TrackerSession]]:
-    """A tracker for each repeat of each load; returns when everything in them is due."""
+    """Fill a tracker for each repeat of each load; return when all indexes in them are due."""
     trackers = run.scale.repeats + 1
     count = trackers * sum(load.count for load in loads)
     last_ms = _now_ms() + run.scale.poll_lead_ms + count * _FILL_US_PER_INDEX // 1_000

@@ -1,4 +1,4 @@
-"""How late messages are handed out while as many are added as become due."""
+"""Lateness of messages that are handed out while as many are added as become due."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ SHARES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
 
 @dataclass(slots=True)
 class Traffic:
-    """What was offered, and what came when."""
+    """Messages that were offered, and the times at which they were handed out."""
 
     run: Run
     session: TrackerSession
@@ -35,12 +35,12 @@ class Traffic:
     due_on_offer: list[int] = field(default_factory=list)
     """Numbers of messages that were offered too late to be tracked."""
     handed_out: list[np.ndarray] = field(default_factory=list)
-    """Numbers of messages."""
+    """Numbers of the messages of each poll."""
     lateness_ms: list[np.ndarray] = field(default_factory=list)
     is_over: bool = False
 
     async def offer(self) -> float:
-        """Add at the scale's rate for its time; returns how many seconds that took."""
+        """Add at the scale's rate for its time; return the seconds that it took."""
         scale = self.run.scale
         wanted = int(scale.handed_off_s * scale.handed_off_per_s) // BATCH
         loop = asyncio.get_running_loop()
@@ -61,7 +61,7 @@ class Traffic:
         self.due_on_offer += [first + offset for offset in answer.due_offsets]
 
     async def poll(self) -> None:
-        """Take what is due until it is over and nothing is left."""
+        """Take due messages until the adding is over and nothing is left."""
         while not self.is_over:
             messages = await self.session.poll_hand_off(POLL_MAX, wait_ms=100)
             now_ms = time.time_ns() / 1e6
@@ -70,7 +70,7 @@ class Traffic:
 
 
 async def rows(run: Run) -> AsyncIterator[Row]:
-    """Percentiles over all messages, and the rate that was reached."""
+    """Measure percentiles over all messages, and the reached rate."""
     percentiles: dict[str, list[float]] = {name: [] for name in SHARES}
     rates = []
     for _ in run.fresh_repeats(f"{run.scale.handed_off_per_s:,} a second in and out", is_long=True):
@@ -85,7 +85,7 @@ async def rows(run: Run) -> AsyncIterator[Row]:
 
 
 async def _repeat(run: Run) -> tuple[np.ndarray, float]:
-    """Lateness of every message, and millions of adds a second."""
+    """Return the lateness of every message, and millions of adds a second."""
     async with (
         served(run, {"isDelayedDeliveryDeliverAtTimeStrict": "true"}) as service,
         await service.client.open_tracker(TOPIC, "traffic") as session,

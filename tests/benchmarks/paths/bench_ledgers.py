@@ -1,4 +1,4 @@
-"""What reading stored entries costs: checksums and metadata of each, one after the other, on one core; and look-ups."""
+"""Cost of reading stored entries one after the other on one core, with checksums and metadata; and of look-ups."""
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -52,7 +52,7 @@ _MAP_FILE_SHARE = 4
 
 @dataclass(slots=True)
 class _Seen:
-    """What came out of a read, for comparison."""
+    """Output of a read, for comparison."""
 
     readable: int = 0
     index_sum: int = 0
@@ -68,7 +68,7 @@ class _Seen:
 
 
 def rows(run: Run) -> Iterator[Row]:
-    """Entry logs first, then what is in memory, then tiered storage, then look-ups."""
+    """Measure entry logs, then entries in memory, then tiered storage, then look-ups."""
     count = run.scale.stored_entries
     run.note(f"writing {count:,} entries")
     payloads = list(entries(count))
@@ -170,7 +170,7 @@ def _sequential_row(run: Run, key: str, what: str, count: int, read: Callable[[_
 
 
 def _sequential(run: Run, what: str, count: int, read: Callable[[_Add], None]) -> list[Reading]:
-    """Read every entry of ``entries`` from somewhere: ``read`` calls back with piece after piece."""
+    """Measure a read of all entries of ``entries``; ``read`` calls back with each piece."""
 
     def verify(seen: _Seen) -> bool:
         return seen == _Seen(count, count * (count - 1) // 2, 7 * count * (count - 1) // 2)

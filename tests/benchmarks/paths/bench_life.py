@@ -1,4 +1,4 @@
-"""The whole life of an index: added, sealed, stored in SQLite, loaded, popped, drained; without the network."""
+"""The whole life of an index without the network: added, sealed, stored in SQLite, loaded, popped, drained."""
 
 import asyncio
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ ABOUT = (
 
 
 def rows(run: Run) -> Iterator[Row]:
-    """Each shape drained at once, then the week as it passes."""
+    """Measure each shape drained at once, then the week as it passes."""
     for shape in Shape:
         yield from _lives(run, shape, f"whole life, {shape.value}", step_ms=None)
     yield from _lives(run, Shape.WEEK, "whole life as the week passes", step_ms=WEEK_MS // run.scale.week_polls)
@@ -63,7 +63,7 @@ def _lives(run: Run, shape: Shape, what: str, *, step_ms: int | None) -> Iterato
 
 
 async def _life(run: Run, what: str, indexes: IndexColumns, step_ms: int | None) -> tuple[Reading, Reading, int]:
-    """How long filling and draining took, and the bytes on disk between them."""
+    """Return the times of filling and draining, and the bytes on disk between them."""
     directory = run.new_directory()
     parts = batches(indexes)
     async with hosted(directory / "tracker.db", default_limits(run.scale)) as tracker:
@@ -99,7 +99,7 @@ async def _drain(tracker: Hosted, indexes: IndexColumns, step_ms: int | None) ->
 
 
 def _each_once(taken: IndexColumns, indexes: IndexColumns) -> bool:
-    """The model: the same rows, in whatever order."""
+    """Compare with the model: the same rows in any order."""
     order = np.lexsort((taken.entry_id, taken.ledger_id))
     return (
         np.array_equal(taken.ledger_id[order], indexes.ledger_id)

@@ -1,4 +1,4 @@
-"""What pending indexes take: in the service's memory above the idle service, and on disk."""
+"""Memory of pending indexes in the service, above the idle service, and their bytes on disk."""
 
 import asyncio
 import time
@@ -25,12 +25,12 @@ ABOUT = (
 
 
 SPARSE = 3
-"""Every third entry is delayed: what bitmaps find hardest to keep short."""
+"""Every third entry is delayed: the worst case for the size of bitmaps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Bytes for each pending index, but for the last."""
+    """Bytes for each pending index, except the last field."""
 
     resident: float
     bitmaps: float
@@ -40,7 +40,7 @@ class Taken:
 
 
 async def rows(run: Run) -> AsyncIterator[Row]:
-    """1 M and 10 M pending over a week; then, with 1 M, sparse ledgers and the other shapes."""
+    """Measure 1 M and 10 M pending over a week; then, with 1 M, sparse ledgers and the other shapes."""
     smallest = min(run.scale.pending)
     cases = [(Shape.WEEK, pending, 1) for pending in run.scale.pending]
     if run.scale.has_all_shapes:

@@ -1,4 +1,4 @@
-"""What metrics cost: a scrape of thousands of trackers, its size, their memory, and adds with metrics and without."""
+"""Cost of metrics: a scrape of thousands of trackers, its size, their memory, and adds with and without metrics."""
 
 import asyncio
 import itertools
@@ -40,7 +40,7 @@ _subscriptions = (f"adds {number}" for number in itertools.count())
 
 
 async def rows(run: Run) -> AsyncIterator[Row]:
-    """Scrapes, series and memory; then the share of the rate of adds that is left with metrics."""
+    """Measure scrapes, series and memory; then the share of the rate of adds that remains with metrics."""
     async for row in _scrapes(run):
         yield row
     yield await _share_of_adds(run)
@@ -109,21 +109,21 @@ async def _timed(http: httpx.AsyncClient) -> float:
 
 
 class _NoChanges(set[object]):
-    """A set that nothing comes into."""
+    """A set that stays empty."""
 
     def add(self, _host: object) -> None:
-        """Nothing is noted."""
+        """Ignore the host."""
 
 
 class _NoCounts(CallCounts):
     """Calls that are not counted."""
 
     def begin(self, _calls: MethodCalls) -> float:
-        """Nothing is noted."""
+        """Ignore the call."""
         return 0.0
 
     def end(self, _calls: MethodCalls, _begun_ms: float, _code: grpc.StatusCode) -> None:
-        """Nothing is noted."""
+        """Ignore the call."""
 
 
 async def _share_of_adds(run: Run) -> Row:

@@ -1,4 +1,4 @@
-"""Popping what is due from the core: from 100 loaded runs, one for each sealed bucket, deadlines interleaved."""
+"""Pops of due indexes from the core: from 100 loaded runs, one for each sealed bucket, deadlines interleaved."""
 
 from collections.abc import Iterator
 
@@ -26,7 +26,7 @@ LEASE_MS = 30_000
 
 
 def rows(run: Run) -> Iterator[Row]:
-    """Hand-offs, then leases, each shape."""
+    """Measure hand-offs, then leases, for each shape."""
     for lease_ms in (0, LEASE_MS):
         for shape in Shape:
             yield _pop(run, shape, lease_ms)

@@ -1,4 +1,4 @@
-"""How soon a restarted service answers: from nothing in memory to the first correct answer about a stored position."""
+"""Time until a restarted service answers correctly about a stored position, from nothing in memory."""
 
 import json
 import subprocess
@@ -27,7 +27,7 @@ CACHED_SHARE_MAX = 0.05
 
 
 async def rows(run: Run) -> AsyncIterator[Row]:
-    """Cached, cold, again, and the whole service, at each number of pending indexes."""
+    """Measure cached, cold, again, and the whole service, at each number of pending indexes."""
     for pending in run.scale.pending:
         key = "recovery 1M" if pending <= 1_000_000 else "recovery"
         data = run.new_directory() / "tracker.db"
@@ -52,7 +52,7 @@ async def rows(run: Run) -> AsyncIterator[Row]:
 
 
 def _recovered(run: Run, data: Path, pending: int, *, is_cold: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Milliseconds to the first answer, and to the first answer of a second opening, of each repeat."""
+    """Return the milliseconds to the first answer, and to that of a second opening, for each repeat."""
     what = f"recovery of {pending:,}, {'cold file cache' if is_cold else 'file cached'}"
     command = [sys.executable, "-m", "tests.benchmarks.inputs.recovery_probe", str(data), str(run.scale.bucket)]
     first, second = [], []

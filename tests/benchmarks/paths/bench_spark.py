@@ -1,4 +1,4 @@
-"""What Spark adds: entries read into data frames, and whole rebuilds, each Spark in a process of its own."""
+"""Cost of Spark: entries read into data frames, and whole rebuilds, each Spark in a separate process."""
 
 import json
 import os
@@ -48,7 +48,7 @@ _RATE = Unit.MILLION_ENTRIES_PER_S
 
 
 def rows(run: Run) -> Iterator[Row]:
-    """One core, then two, then the case of the broker."""
+    """Measure one core, then two, then the case of the broker."""
     try:
         find_java()
     except JavaNotFound as missing:
@@ -158,7 +158,7 @@ def _require_rebuilt(ran: Sequence[Ran], read: int, delayed: int) -> None:
 
 
 def _ran(run: Run, what: str, cores: int | None, jobs: tuple[Job, ...]) -> list[list[Ran]]:
-    """Each job's repeats, all in one session; without ``cores``, on all there are."""
+    """Run the repeats of each job, all in one session; without ``cores``, on all cores."""
     warm_ups, repeats = run.scale.spark_warm_ups, run.scale.spark_repeats
     run.note(f"{what}: {len(jobs)} jobs, {warm_ups + repeats} times each")
     directory = run.new_directory()

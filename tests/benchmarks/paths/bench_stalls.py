@@ -1,4 +1,4 @@
-"""Whether adds wait for anything: a client adds at a steady rate while a million indexes seal and 40 buckets merge."""
+"""Duration of adds at a steady rate while a million indexes seal and 40 buckets merge."""
 
 import asyncio
 import itertools
@@ -42,7 +42,7 @@ SHARES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
 
 @dataclass(slots=True)
 class Steady:
-    """Adds at a steady rate, and how long each took."""
+    """Client that adds at a steady rate, with the duration of each call."""
 
     run: Run
     session: TrackerSession
@@ -56,7 +56,7 @@ class Steady:
     offered_count: int = 0
 
     async def add(self) -> None:
-        """Until it is over; returns when every call is answered."""
+        """Add until the run is over; return when every call is answered."""
         pause_s = 1 / self.run.scale.steady_calls_per_s
         loop = asyncio.get_running_loop()
         started_s = loop.time()
@@ -80,7 +80,7 @@ class Steady:
 
 
 async def rows(run: Run) -> AsyncIterator[Row]:
-    """Percentiles of the time of a call, quiet and busy."""
+    """Measure percentiles of the duration of a call, quiet and busy."""
     stored = run.new_directory() / "tracker.db"
     await store_buckets(run, stored, run.scale.merging_buckets * run.scale.bucket)
     quiet, busy, lasted_ms = [], [], []
@@ -129,7 +129,7 @@ async def _repeat(run: Run, stored: Path) -> tuple[Steady, float]:
 
 
 async def _busy(run: Run, service: Served, steady: Steady) -> float:
-    """Begin to seal and to merge; returns, when both are done and time enough has passed, how long they took."""
+    """Begin a seal and merges; when both are done and enough time has passed, return how long they took."""
     started_s = time.perf_counter()
     steady.is_busy = True
     steady.ledger_id = 2
@@ -137,7 +137,7 @@ async def _busy(run: Run, service: Served, steady: Steady) -> float:
     require("recovery", merging.opened.recovered_count == run.scale.merging_buckets * run.scale.bucket)
 
     async def done() -> bool:
-        # Not the list of buckets, which looks through what came since the last look: 6 ms on the event loop.
+        # Listing the buckets would take 6 ms on the event loop, to apply the changes since the last listing.
         sealed = (await steady.session.stats()).snapshot_bytes > 0
         return (await merging.stats()).bucket_count <= run.scale.merged_buckets_max and sealed
 

@@ -2,7 +2,7 @@
 
 The harness is a directory with ``build.sh``, which compiles it, and ``run1.sh CASE [KEY=VALUE ...]``, which prints one
 JSON object for each repeat, warm-ups marked ``"warm": true``. It is copied before it is built. Before each repeat it
-waits for the machine to be quiet, up to 40 seconds, and it tells how many cores other programs took meanwhile.
+waits up to 40 seconds for the machine to be quiet, and it reports how many cores other programs used meanwhile.
 """
 
 import json
@@ -17,22 +17,22 @@ from tests.benchmarks.goals import Peer
 from tests.benchmarks.measure import Run
 
 Medians = dict[str, float]
-"""Of every number that a case prints."""
+"""Median of every number that a case prints."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One call of the harness, and which rows its numbers stand beside."""
+    """One call of the harness, and the rows that its numbers belong to."""
 
     arguments: tuple[str, ...]
     wanted_by: frozenset[str]
     """Names of benchmarks."""
     peers: dict[str, Callable[[Medians], float]]
-    """By key of ``goals.py``."""
+    """Numbers by key of ``goals.py``."""
 
 
 DISTURBED_CORES = 0.3
-"""If other programs took more than this, it is said."""
+"""More cores used by other programs are reported."""
 
 CASES = (
     Case(
@@ -73,7 +73,7 @@ CASES = (
 
 
 def measure_java(run: Run, benchmarks: set[str]) -> None:
-    """Run the cases that these benchmarks want into ``run.peers``; what is missing is skipped, and said."""
+    """Run the cases of these benchmarks into ``run.peers``; skip and report those that are missing."""
     wanted = [case for case in CASES if case.wanted_by & benchmarks]
     if not wanted:
         return
@@ -112,7 +112,7 @@ def _measure(run: Run, harness: Path, case: Case) -> None:
 
 
 def medians(lines: list[str]) -> Medians:
-    """Of every number, over the repeats that count."""
+    """Return the median of every number over the repeats that count."""
     samples: dict[str, list[float]] = {}
     for name, number in _numbers(lines):
         samples.setdefault(name, []).append(number)

@@ -1,4 +1,4 @@
-"""Pulsar's own parser over the very entries that are measured, in the same run: frame, checksum and metadata, from memory."""
+"""Pulsar's own parser on the measured entries, in the same run: frame, checksum and metadata, from memory."""
 
 import json
 import statistics
@@ -13,16 +13,16 @@ from tests.jvm.pulsar_classes import NoPulsarClasses, class_path, find_java
 
 _PROGRAM: Final = Path(__file__).parents[2] / "jvm" / "PulsarParses.java"
 _WARM_UPS: Final = 3
-"""By then its code is compiled."""
+"""Enough for its code to be compiled."""
 _JVM_OPTIONS: Final = ("-Xmx1g", "-XX:MaxDirectMemorySize=1g", "-XX:+UseSerialGC")
 
 
 def measure_pulsar_parser(run: Run, payloads: Sequence[bytes], keys: Sequence[str]) -> None:
-    """Put the median rate, in millions of entries a second, beside some keys of ``goals.py``; or say why there is none.
+    """Store the median rate, in millions of entries a second, under keys of ``goals.py``; or report why there is none.
 
     Args:
         run: with peers, else nothing is done.
-        payloads: as :func:`tests.benchmarks.inputs.stored_ledgers.entries` gives them.
+        payloads: from :func:`tests.benchmarks.inputs.stored_ledgers.entries`.
         keys: of rows.
     """
     if not run.with_peers:

@@ -1,7 +1,7 @@
 """Redis as a delay queue, measured in the same run: a sorted set of "ledger:entry" by deadline, over hiredis.
 
-One connection; commands are packed and answers parsed by hiredis itself, with no client library around it: as little
-work on the client's side as Python allows. Nothing is written to disk.
+One connection; hiredis itself packs commands and parses answers, without a client library around it. This is the least
+work on the client's side that Python allows. Nothing is written to disk.
 """
 
 import shutil
@@ -40,7 +40,7 @@ class Redis:
         return self._answer()
 
     def calls(self, commands: Sequence[Command], in_flight: int) -> list[object]:
-        """Send commands, so many of them unanswered at a time; the answers, in order."""
+        """Send commands with ``in_flight`` unanswered at a time; return the answers in order."""
         answers = []
         for sent, command in enumerate(commands):
             if sent >= in_flight:
@@ -62,7 +62,7 @@ class Redis:
 
 @contextmanager
 def redis(directory: Path) -> Iterator[Redis]:
-    """A server of its own on a free port of the loopback interface; it is gone at the end."""
+    """Start a separate server on a free port of the loopback interface; stop it after the block."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -91,7 +91,7 @@ def _connected(port: int, server: subprocess.Popen[bytes]) -> socket.socket:
 
 
 def has_redis(run: Run) -> bool:
-    """Whether there is a server to start; if not, the run says so."""
+    """Return True if a server can be started; else report that it is skipped."""
     if shutil.which("redis-server") is not None:
         return True
     run.skip("Redis: there is no redis-server on the PATH (Debian: apt-get install redis-server)")
@@ -119,7 +119,7 @@ def redis_adds(run: Run, sizes: Sequence[int], in_flight: int) -> None:
 
 
 def redis_polls(run: Run, sizes: Sequence[int]) -> None:
-    """Measure ZRANGEBYSCORE and ZREM of what it gave, for polls of these sizes, into ``run.peers``."""
+    """Measure ZRANGEBYSCORE and ZREM of its results, for polls of these sizes, into ``run.peers``."""
     if not has_redis(run):
         return
     with redis(run.new_directory()) as server:
@@ -140,7 +140,7 @@ def redis_polls(run: Run, sizes: Sequence[int]) -> None:
 
 
 def _parts(count: int, size: int) -> Iterator[list[tuple[int, bytes]]]:
-    """(deadline, member) rows in batches."""
+    """Yield (deadline, member) rows in batches."""
     rows = [(ms, b"%d:%d" % (ledger, entry)) for ms, ledger, entry in offered(Shape.WEEK, count, per_ledger=50_000)]
     for start in range(0, count, size):
         yield rows[start : start + size]

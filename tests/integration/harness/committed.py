@@ -1,4 +1,4 @@
-"""What is committed in a storage nobody serves: read and decoded from the first byte to the last."""
+"""Committed content of a storage that no service has open, read and decoded from the first byte to the last."""
 
 from delayed_tracker.client import Position
 from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments
@@ -7,7 +7,7 @@ from tests.integration.harness.dispatcher import SUBSCRIPTION, TOPIC
 
 
 async def committed_snapshots(storage_url: str) -> dict[int, set[Position]]:
-    """Positions of every catalogued snapshot, by bucket id; every entry is verified on the way."""
+    """Return the positions of every catalogued snapshot, by bucket id; every entry is verified."""
     store = open_storage(storage_url)
     await store.start()
     try:
@@ -24,7 +24,7 @@ async def committed_snapshots(storage_url: str) -> dict[int, set[Position]]:
 
 
 async def orphans(storage_url: str) -> set[int]:
-    """Snapshots that are there and that no catalogue names."""
+    """Return the snapshots that no catalogue names."""
     store = open_storage(storage_url)
     await store.start()
     try:

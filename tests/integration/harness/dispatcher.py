@@ -1,4 +1,4 @@
-"""A dispatcher under load that never forgets: it offers, polls, acknowledges, survives the service, and audits it."""
+"""A dispatcher under load: it offers, polls, acknowledges, records all of it, and audits the service after a kill."""
 
 import asyncio
 import random
@@ -29,7 +29,7 @@ SETTINGS = {
     "delayedDeliveryMaxIndexesPerBucketSnapshotSegment": "10",
 }
 
-# Whether the service is gone is seen at once instead of being waited out.
+# A service that is gone fails the call at once.
 CLIENT = ClientSettings(call_timeout_s=5.0, wait_for_ready=False)
 
 
@@ -43,22 +43,22 @@ class Dispatcher:
 
     rng: random.Random
     soon_share: float = 2 / 3
-    """Of the messages, how many are due within a second or so; the others are due in hours."""
+    """Share of messages that are due within a second or so; the others are due in hours."""
     offered: dict[Position, int] = field(default_factory=dict)
     due_soon: set[Position] = field(default_factory=set)
-    """Offered with a deadline within seconds."""
+    """Positions that were offered with a deadline within seconds."""
     finished: set[Position] = field(default_factory=set)
     ack_sent: set[Position] = field(default_factory=set)
-    """Finished, or about to be when the service was killed: the service may know or not."""
+    """Finished, or being acknowledged when the service was killed; the service may have applied it or not."""
     early: list[tuple[Position, int]] = field(default_factory=list)
     strangers: list[Position] = field(default_factory=list)
     sealed_seen: dict[int, Bucket] = field(default_factory=dict)
     delivered_count: int = 0
     next_ledger_id: int = 1
     keep_ledgers: int | None = None
-    """Messages of older ledgers expire, as a retention policy has it: the cursor moves past them. None keeps all."""
+    """Number of ledgers that a retention policy keeps: the cursor moves past older ones. None keeps all."""
     mark_delete: Position | None = None
-    """The cursor's, as the last trim named it, answered or not."""
+    """Mark-delete position that the last trim sent, answered or not."""
     merges_seen: int = 0
     orphans_swept: int = 0
 
@@ -67,7 +67,7 @@ class Dispatcher:
         return sorted(self.offered.keys() - self.finished)
 
     def new_ledger(self) -> list[Position]:
-        """The next ledger's messages."""
+        """Return the messages of the next ledger."""
         ledger_id = self.next_ledger_id
         self.next_ledger_id += 1
         positions = [Position(ledger_id, entry_id) for entry_id in range(LEDGER_ENTRIES)]
@@ -89,7 +89,7 @@ class Dispatcher:
         return answer
 
     async def work(self, session: TrackerSession) -> None:
-        """Offer, poll, acknowledge and look at the buckets until the service is gone or this is cancelled."""
+        """Offer, poll, acknowledge and list the buckets until the service is gone or this is cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for part in (self._keep_offering, self._keep_delivering, self._keep_watching, self._keep_trimming):
                 tasks.create_task(_until_gone(part(session)))
@@ -141,14 +141,14 @@ class Dispatcher:
             self.orphans_swept = max(self.orphans_swept, stats.orphans_swept_count)
 
     def snapshots_that_must_be_there(self) -> Iterator[int]:
-        """Buckets that were seen committed and hold a message nobody tried to acknowledge."""
+        """Yield the buckets that were seen committed and contain a message for which no ack was sent."""
         kept = {position.ledger_id for position in self.offered.keys() - self.ack_sent - self.finished}
         for bucket_id, bucket in self.sealed_seen.items():
             if any(ledger_id in kept for ledger_id in range(bucket.first.ledger_id, bucket.last.ledger_id + 1)):
                 yield bucket_id
 
     async def lost(self, session: TrackerSession) -> list[Position]:
-        """Messages that are neither finished nor tracked."""
+        """Return the messages that are neither finished nor tracked."""
         left = self.unfinished
         tracked = await session.contains([row.ledger_id for row in left], [row.entry_id for row in left])
         return [position for position, there in zip(left, tracked, strict=True) if not there]
@@ -158,7 +158,7 @@ async def _until_gone(part) -> None:
     try:
         await part
     except Unavailable:
-        # Killed in mid-call; any other error is for the test to see.
+        # Killed during the call; any other error fails the test.
         return
 
 

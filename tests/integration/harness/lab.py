@@ -1,4 +1,4 @@
-"""What tests of the client against a real service share beside their fixtures."""
+"""Helpers that tests of the client against a real service share, besides their fixtures."""
 
 from tests.integration.harness.dispatcher import now_ms
 

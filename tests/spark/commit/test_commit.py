@@ -1,4 +1,4 @@
-"""Commits into a storage: all of a tracker's buckets or none, whoever interferes and whenever the driver is killed."""
+"""Commits into a storage show all buckets of a tracker or none, through conflicts and kills of the driver."""
 
 import asyncio
 import multiprocessing
@@ -31,7 +31,7 @@ SEALED = sealed_of([(10, 1, 1)])
 def staged_bucket(
     staging: Staging, ledger: int, *, count: int = 10, parts: int = 2, run: str = "0" * 32
 ) -> RebuiltBucket:
-    """A bucket of one ledger, in parts of the same size, each a multiple of a segment."""
+    """Return a staged bucket of one ledger, in parts of equal size, each a multiple of a segment."""
     sealed = sealed_of([(10 * entry, ledger, entry) for entry in range(count)])
     starts = sealed.bounds.starts
     edges = [int(starts[len(sealed.bounds) * part // parts]) for part in range(parts + 1)]
@@ -60,7 +60,7 @@ def commit(path: Path, tracker: RebuiltTracker):
 
 
 def looked_at(path: Path, key: TrackerKey = KEY) -> tuple[Live, set[int], int]:
-    """What is catalogued, which snapshots exist, and the epoch."""
+    """Return the catalogue, the ids of the stored snapshots, and the epoch."""
 
     async def look():
         storage = open_storage(f"sqlite:{path}")
@@ -85,7 +85,7 @@ def path(tmp_path):
 
 
 def test_what_was_staged_is_stored(staging, path):
-    """Metadata and segments of all parts, ranges, summary and mark-delete position."""
+    """The stored snapshot has the staged metadata, segments, ranges, summary and mark-delete position."""
     bucket = staged_bucket(staging, 7)
     committed = commit(path, tracker_of(bucket, mark_delete=Position(3, 4)))
     live, _, epoch = looked_at(path)
@@ -99,7 +99,7 @@ def test_what_was_staged_is_stored(staging, path):
 
 
 def test_what_was_there_is_replaced_and_deleted(staging, path):
-    """Under a new epoch, with seal numbers above the old ones; no snapshot is left that no catalogue names."""
+    """A commit replaces old buckets under a new epoch with higher seal numbers, and leaves no snapshot uncatalogued."""
     commit(path, tracker_of(staged_bucket(staging, 1), staged_bucket(staging, 2)))
     assert [entry.seal_number for entry in looked_at(path)[0].entries] == [1, 2]
     committed = commit(path, tracker_of(staged_bucket(staging, 2), staged_bucket(staging, 3)))
@@ -111,7 +111,7 @@ def test_what_was_there_is_replaced_and_deleted(staging, path):
 
 
 def test_the_same_again_changes_nothing(staging, path):
-    """Same buckets, same epoch; a bucket that is missing, or another mark-delete position, is a change."""
+    """The same buckets keep the epoch; a missing bucket or another mark-delete position is a change."""
     buckets = [staged_bucket(staging, 1), staged_bucket(staging, 2)]
     commit(path, tracker_of(*buckets))
     before = looked_at(path)
@@ -123,14 +123,14 @@ def test_the_same_again_changes_nothing(staging, path):
 
 
 def test_a_storage_in_use_is_refused_at_once(staging, path):
-    """By a service or by another job: before anything is read."""
+    """A storage that a service or another job has open is refused before anything is read."""
     with StorageCommit(f"sqlite:{path}"), pytest.raises(StorageInUse), StorageCommit(f"sqlite:{path}"):
         pass
     commit(path, tracker_of(staged_bucket(staging, 1)))
 
 
 def test_of_two_jobs_one_wins(staging):
-    """Both began before either committed; the other says so, and has changed nothing."""
+    """If two jobs began before either committed, the second to commit fails and changes nothing."""
     storage = open_storage("memory:")
     first, second = StorageCommit("memory:"), StorageCommit("memory:")
     first._storage = second._storage = storage
@@ -142,13 +142,13 @@ def test_of_two_jobs_one_wins(staging):
         with pytest.raises(SnapshotConflict, match="somebody else has committed"):
             second.commit(tracker_of(staged_bucket(staging, 2)))
         assert first._runner.run(stored(storage, KEY)) == before
-        # What the first did not touch is free.
+        # Trackers that the first job did not touch can be committed.
         assert second.commit(tracker_of(staged_bucket(staging, 2), key=OTHER)).epoch == 1
     second._runner.close()
 
 
 def test_a_part_that_is_damaged_or_gone_stops_the_commit(staging, path):
-    """Nothing is visible of the bucket, and what was there stays."""
+    """Nothing of the bucket becomes visible, and the old buckets stay."""
     commit(path, tracker_of(staged_bucket(staging, 1)))
     before = looked_at(path)
     bucket = staged_bucket(staging, 2)
@@ -166,7 +166,7 @@ def test_a_part_that_is_damaged_or_gone_stops_the_commit(staging, path):
 
 
 def _killed_at(point: str, path: Path, staging: Staging) -> None:
-    """A commit whose process ends without a word at a point of the storage."""
+    """Run a commit whose process exits at a point of the storage."""
     with StorageCommit(f"sqlite:{path}") as target:
         target._storage.at_point = lambda reached: os._exit(9) if reached == point else None
         target.begin([KEY])
@@ -175,7 +175,7 @@ def _killed_at(point: str, path: Path, staging: Staging) -> None:
 
 @pytest.mark.parametrize("point", ["create.commit", "replace.commit", "delete.commit"])
 def test_a_killed_driver_leaves_all_or_nothing(staging, path, point):
-    """While it stores, just before it switches, and after that: whoever looks sees whole buckets, and a rerun ends it."""
+    """A driver killed before, during or after the switch leaves whole buckets only, and a rerun completes the job."""
     commit(path, tracker_of(staged_bucket(staging, 1)))
     before = looked_at(path)[0]
     killed = multiprocessing.get_context("spawn").Process(target=_killed_at, args=(point, path, staging))
@@ -194,7 +194,7 @@ def test_a_killed_driver_leaves_all_or_nothing(staging, path, point):
 
 
 def test_staged_parts_are_used_again_if_they_verify(staging):
-    """Of several objects of a part any that is whole; damaged ones and those of other parts are not."""
+    """Any undamaged object of a part is used; damaged objects and those of other parts are not."""
     bucket = staged_bucket(staging, 5)
     wanted = [key.partition(".")[0] for key in (part.key for part in bucket.parts)]
     assert usable_parts(staging, wanted) == dict(zip(wanted, bucket.parts, strict=True))
@@ -208,7 +208,7 @@ def test_staged_parts_are_used_again_if_they_verify(staging):
 
 
 def test_the_sweeper_deletes_what_is_old(staging, tmp_path):
-    """And nothing younger, and nothing that is not a staged part."""
+    """The sweeper deletes old staged parts only, not younger ones or other files."""
     bucket = staged_bucket(staging, 5)
     stranger = tmp_path / "staging" / "notes.txt"
     stranger.write_text("mine")
@@ -226,7 +226,7 @@ def _cut_off(staging: Staging) -> None:
 
 
 def test_a_writer_that_fails_leaves_nothing(staging):
-    """An object appears when it is whole."""
+    """An object appears only when it is whole."""
     with pytest.raises(StagingUnavailable):
         _cut_off(staging)
     assert staging.objects() == []

@@ -1,4 +1,4 @@
-"""Parts of snapshots as objects: what is read is what was written, and nothing else passes for it."""
+"""Parts of snapshots as objects: they are read as they were written, and every damage is detected."""
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,7 @@ STEP_MS, COUNT_MAX = 100, 4
 
 
 class Buffer:
-    """Bytes that were written."""
+    """Sink that collects the written bytes."""
 
     def __init__(self) -> None:
         self.octets = b""
@@ -58,7 +58,7 @@ rows = st.dictionaries(
 
 @given(rows, st.integers(1, 20))
 def test_a_stream_becomes_what_a_seal_stores(rows, at_once):
-    """Metadata, segments and bounds, whatever comes at once."""
+    """Metadata, segments and bounds do not depend on how many rows are fed at once."""
     sealed = sealed_of(rows)
     part = opened(written(sealed.indexes, at_once=at_once))
     expected = encode_snapshot(sealed)
@@ -74,7 +74,7 @@ OCTETS = written(sealed_of([(10 * row, 1, row) for row in range(12)]).indexes, a
 
 @pytest.mark.parametrize("at", range(0, len(OCTETS), 3))
 def test_a_flipped_byte_is_noticed(at):
-    """Anywhere in the object, when it is opened or when it is read."""
+    """A flipped bit anywhere in the object is detected when the object is opened or read."""
     changed = bytearray(OCTETS)
     changed[at] ^= 0x40
     with pytest.raises(StagedWorkInvalid, match="run the job again"):
@@ -83,6 +83,6 @@ def test_a_flipped_byte_is_noticed(at):
 
 @pytest.mark.parametrize("size", [0, 10, len(OCTETS) // 2, len(OCTETS) - 1])
 def test_an_object_that_is_cut_short_is_noticed(size):
-    """Before anything of it is used."""
+    """A truncated object is detected before any of it is used."""
     with pytest.raises(StagedWorkInvalid):
         opened(OCTETS[:size])

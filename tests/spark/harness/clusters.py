@@ -1,4 +1,4 @@
-"""Clusters made by hand: topics with ledgers, transactions and cursors, as files of a dead bookie."""
+"""Generated clusters: topics with ledgers, transactions and cursors, as files of a dead bookie."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,10 +26,10 @@ COMMIT, ABORT = 21, 22
 
 @dataclass(frozen=True)
 class Entry:
-    """A message; with ``ends`` the marker that ends its transaction."""
+    """A message; with ``ends``, the marker that ends its transaction."""
 
     delay_ms: int | None
-    """From NOW_MS to its deadline; None is not delayed."""
+    """Milliseconds from NOW_MS to its deadline; None is not delayed."""
     transaction: int | None = None
     ends: int | None = None
 
@@ -41,7 +41,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Cursor:
-    """What a subscription acknowledged: through a position, and (ledger, first, last) beyond it; holes in batches."""
+    """Acknowledgements: up to a position, (ledger, first, last) beyond it, and holes in batches."""
 
     mark_delete: tuple[int, int]
     ranges: Sequence[tuple[int, int, int]] = ()
@@ -65,7 +65,10 @@ class Topic:
 
 
 def write_cluster(directory: Path, topics: Sequence[Topic]) -> str:
-    """Write a bookie's disk and a dump; returns the URL of the source. Entries of ledgers come in turn, as on a disk."""
+    """Write the disk of a bookie and a metadata dump; return the URL of the source.
+
+    The entries of the ledgers alternate, as on a real disk.
+    """
     metadata: dict[str, bytes] = {}
     records: list[tuple[int, int, bytes]] = []
     for topic in topics:
@@ -100,7 +103,7 @@ ledger_entries = st.lists(entries, min_size=1, max_size=40)
 
 @st.composite
 def cursors(draw: st.DrawFn, ledgers: Mapping[int, Sequence[Entry]]) -> Cursor:
-    """Some of the entries of some of the ledgers are acknowledged."""
+    """Draw a cursor that has acknowledged some of the entries of some of the ledgers."""
     ledger_ids = sorted(ledgers)
     ledger = draw(st.sampled_from(ledger_ids))
     mark_delete = ledger, draw(st.integers(-1, len(ledgers[ledger]) - 1))
@@ -119,13 +122,13 @@ def cursors(draw: st.DrawFn, ledgers: Mapping[int, Sequence[Entry]]) -> Cursor:
 
 @st.composite
 def clusters(draw: st.DrawFn) -> list[Topic]:
-    """Two topics, whose ledgers lie between each other; three subscriptions."""
+    """Draw two topics with interleaved ledgers, and three subscriptions."""
     ledger_ids = iter(draw(st.lists(st.integers(1, 10_000), min_size=12, max_size=12, unique=True)))
     topics = []
     for name, subscriptions in (("orders", ("billing", "shipping")), ("events", ("workers",))):
         count = draw(st.integers(1, 6))
         ledgers = {ledger: draw(ledger_entries) for ledger in sorted(next(ledger_ids) for _ in range(count))}
-        # A marker lies behind the messages of its transaction.
+        # A marker comes after the messages of its transaction.
         last = max(ledgers)
         ledgers[last] = [*ledgers[last], *draw(st.lists(markers, max_size=5))]
         topics.append(

@@ -1,4 +1,4 @@
-"""What a live service stores when it is offered a topic's indexes in order: what a rebuild has to equal."""
+"""Reference for a rebuild: the buckets that a live service stores when it is offered a topic's indexes in order."""
 
 import asyncio
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from tests.service.harness.shell import KEY, make_registry
 
 @dataclass(frozen=True)
 class Live:
-    """A catalogue with the bytes of its snapshots, and what was learned on the way."""
+    """A catalogue with the bytes of its snapshots, and the merges that were too large."""
 
     entries: tuple[CatalogueEntry, ...]
     snapshots: tuple[tuple[bytes, ...], ...]
-    """For each entry metadata and segments."""
+    """Metadata and segments of each entry."""
     too_large: frozenset[tuple[Position, Position]]
     """(first, last) of merged buckets that were not made because of their metadata."""
 
@@ -36,7 +36,7 @@ async def live_catalogue(
     batch: int = 1,
     metadata_bytes_max: int = 4 * 2**20,
 ) -> Live:
-    """Offer indexes, ascending by position, at one moment; every seal is stored and merged before the next add."""
+    """Offer indexes, ascending by position, at one time; every seal is stored and merged before the next add."""
     clock = ManualClock(now_ms)
     registry = make_registry(
         storage, clock, limits=limits, service_limits=ServiceLimits(snapshot_metadata_bytes_max=metadata_bytes_max)
@@ -44,7 +44,7 @@ async def live_catalogue(
     await registry.start()
     opened = await registry.open(key, owner="dispatcher", mark_delete=mark_delete)
     host = registry.host(key)
-    # A batch holds less than a bucket, so that at most one is sealed in it.
+    # A batch holds less than a bucket, so at most one bucket is sealed in it.
     batch = max(1, min(batch, limits.min_index_count_per_bucket - 1, limits.mutable_indexes_max - 1))
     ranges: dict[int, tuple[Position, Position]] = {}
     groups: set[tuple[int, ...]] = set()
@@ -52,7 +52,7 @@ async def live_catalogue(
         host.add(opened.epoch, indexes.take(slice(start, start + batch)))
         while host._runner.in_flight_count:
             await asyncio.sleep(0)
-            groups |= host._core._merger._too_large  # which forgets them with their buckets
+            groups |= host._core._merger._too_large  # the merger forgets them with their buckets
             ranges |= {entry.bucket_id: (entry.first, entry.last) for entry in (await storage.list(*key)).entries}
     too_large = {(ranges[group[0]][0], ranges[group[-1]][1]) for group in groups}
     await registry.close()
@@ -63,7 +63,7 @@ async def live_catalogue(
 
 
 async def stored(storage, key: TrackerKey = KEY) -> Live:
-    """What a storage, which is started, has of a tracker."""
+    """Return what a started storage has of a tracker."""
     entries = (await storage.list(*key)).entries
     snapshots = []
     for entry in entries:

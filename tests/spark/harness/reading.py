@@ -1,4 +1,4 @@
-"""The data source without Spark: what its workers do, in this process."""
+"""The data source without Spark: does the work of its workers in this process."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 def read_rows(
     *conditions: Filter, wanted: StructType = schema.ENTRY_SCHEMA, **options: str
 ) -> tuple[list[Row], list[Filter]]:
-    """All rows, and the conditions that are left to Spark. Parts travel as they do between processes."""
+    """Return all rows, and the conditions that are left to Spark. Parts are pickled as between processes."""
     reader = make_reader(parse_options({**options, "pushFilters": "yes" if conditions else "no"}), wanted)
     left = list(reader.pushFilters(list(conditions))) if isinstance(reader, FilteringReader) else []
     parts = reader.partitions()
@@ -30,15 +30,15 @@ def read_rows(
 
 
 def parts_of(**options: str) -> int:
-    """How many tasks a read would be."""
+    """Return the number of tasks of a read."""
     return len(make_reader(parse_options(options), schema.ENTRY_SCHEMA).partitions())
 
 
 def positions(rows: list[Row]) -> list[tuple[int, int]]:
-    """Of whole entries, ascending."""
+    """Return the positions of whole entries, ascending."""
     return sorted((row[schema.LEDGER_ID], row[schema.ENTRY_ID]) for row in rows if row[schema.ERROR] is None)
 
 
 def bad_rows(rows: list[Row]) -> list[Row]:
-    """Those that tell what could not be read."""
+    """Return the rows of entries that could not be read."""
     return [row for row in rows if row[schema.ERROR] is not None]

@@ -18,7 +18,7 @@ from delayed_tracker.spark.runtime.java import find_java
 HOME: Final = Path(pyspark.__file__).parent
 CONDITION_TIMEOUT_S: Final = 280
 JAVA_OPTIONS: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""None of these processes lives long enough for a compiler that optimizes."""
+"""No process lives long enough to need the optimizing compiler."""
 _LOOK_EVERY_S: Final = 0.05
 _MASTER_READY: Final = r"Starting Spark master at (spark://\S+)"
 _WORKER_READY: Final = r"Successfully registered with master"
@@ -27,7 +27,7 @@ _KINDS: Final = "org.apache.spark.deploy"
 
 @dataclass(frozen=True)
 class Member:
-    """A process of the cluster, or a driver that uses it, and those that it has started."""
+    """A process of the cluster or a driver, with the processes that it has started."""
 
     process: asyncio.subprocess.Process
     out_path: Path
@@ -42,7 +42,7 @@ class Member:
         return self.err_path.read_text()
 
     async def said(self, pattern: str) -> re.Match[str]:
-        """Wait until it says this on its standard error."""
+        """Wait until the process prints a match on its standard error."""
         async with asyncio.timeout(CONDITION_TIMEOUT_S):
             while (found := re.search(pattern, self.err)) is None:
                 assert self.process.returncode is None, self.err
@@ -50,12 +50,12 @@ class Member:
         return found
 
     async def ended(self) -> int:
-        """Wait for its end, and tell its status."""
+        """Wait until the process ends, and return its status."""
         async with asyncio.timeout(CONDITION_TIMEOUT_S):
             return await self.process.wait()
 
     async def kill(self) -> None:
-        """Kill it with -9, and what it has started."""
+        """Kill the process and those that it has started, with SIGKILL."""
         if self.process.returncode is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             await self.process.wait()
@@ -63,7 +63,7 @@ class Member:
 
 @dataclass
 class StandaloneCluster:
-    """One master, two workers with a core each, and drivers. No process of it outlives the block, nor this process."""
+    """One master, two workers with one core each, and drivers. All end with the block or with this process."""
 
     directory: Path
     stack: AsyncExitStack
@@ -73,7 +73,7 @@ class StandaloneCluster:
     _started_count: int = 0
 
     async def driver(self, *arguments: str, options: Mapping[str, str] | None = None) -> Member:
-        """``spark-rebuild ARGUMENTS`` on this cluster."""
+        """Start ``spark-rebuild ARGUMENTS`` on this cluster."""
         settings = {
             "spark.ui.enabled": "false",
             "spark.driver.host": "127.0.0.1",
@@ -91,7 +91,7 @@ class StandaloneCluster:
         )
 
     async def start(self, name: str, *command: str) -> Member:
-        """Start a program in a group of its own; the kernel kills it when this process ends, however it does."""
+        """Start a program in its own process group; the kernel kills it when this process ends for any reason."""
         self._started_count += 1
         paths = [self.directory / f"{self._started_count}-{name}.{stream}" for stream in ("out", "err")]
         with paths[0].open("wb") as out, paths[1].open("wb") as err:
@@ -108,7 +108,7 @@ class StandaloneCluster:
         return member
 
     async def start_all(self) -> None:
-        """Start the master and the workers, and wait until they know each other."""
+        """Start the master and the workers, and wait until they are connected."""
         master = await self._start_java("master", f"{_KINDS}.master.Master", "127.0.0.1")
         self.url = (await master.said(_MASTER_READY))[1]
         for number in (1, 2):
@@ -133,13 +133,13 @@ class StandaloneCluster:
             "JAVA_HOME": str(self.java_home),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_HOME": str(HOME),
-            # Spark's scripts, which do not start the workers here, find it out from the names of the jars.
+            # Spark's own scripts derive it from the names of the jars; they do not start the workers here.
             "SPARK_SCALA_VERSION": "2.13",
         }
 
 
 async def first_to_say(pattern: str, members: Sequence[Member]) -> Member:
-    """Wait until one of them says this on its standard error."""
+    """Wait until one of them prints a match on its standard error, and return it."""
     async with asyncio.timeout(CONDITION_TIMEOUT_S):
         while True:
             for member in members:
@@ -150,7 +150,7 @@ async def first_to_say(pattern: str, members: Sequence[Member]) -> Member:
 
 @asynccontextmanager
 async def standalone_cluster(directory: Path) -> AsyncIterator[StandaloneCluster]:
-    """Start a cluster, and end every process of it."""
+    """Start a cluster, and end all of its processes after the block."""
     async with AsyncExitStack() as stack:
         cluster = StandaloneCluster(directory, stack)
         await cluster.start_all()

@@ -1,4 +1,4 @@
-"""Golden: the table of message indexes has the ranges that a real broker counted."""
+"""Golden test: the table of message indexes has the ranges that a real broker counted."""
 
 from itertools import pairwise
 
@@ -15,7 +15,7 @@ Ranges = dict[tuple[str, int, int], tuple[int, int]]
 
 
 def broker_ranges() -> Ranges:
-    """Ranges by the broker's counter alone: each entry's begins behind the one before it, the first one's at 0."""
+    """Return the ranges by the broker's counter alone: each begins after the one before it, the first at 0."""
     rows = sorted(
         (row["topic"], row["ledger"], row["entry"], row["index"])
         for row in expected("entries")
@@ -30,7 +30,7 @@ def broker_ranges() -> Ranges:
 
 
 def test_the_ranges_of_all_topics_are_those_that_the_broker_counted(spark: SparkSession):
-    """Batches, batches of transactions (one index each), markers and chunks; ranges of a topic meet without overlap."""
+    """Ranges of batches, batches in transactions (one index each), markers and chunks match, without gap or overlap."""
     entries = (
         spark.read.format("pulsar_ledger")
         .schema(READ_SCHEMA)
@@ -43,7 +43,7 @@ def test_the_ranges_of_all_topics_are_those_that_the_broker_counted(spark: Spark
     }
     counted = broker_ranges()
     assert {key: found.get(key) for key in counted if found.get(key) != counted[key]} == {}
-    # Of the broker's own topics there are no recorded answers.
+    # There are no recorded answers for the broker's own topics.
     assert {topic for topic, _, _ in found.keys() - counted.keys()} == {
         "persistent://lab/main/__transaction_buffer_snapshot"
     }

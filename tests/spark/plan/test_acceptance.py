@@ -1,4 +1,4 @@
-"""What becomes of offered indexes, against a core that is offered them."""
+"""Fates of offered indexes, compared with the verdicts of a core."""
 
 import numpy as np
 from hypothesis import given
@@ -30,7 +30,7 @@ def cursor(mark_delete: Position, acked: IndexColumns) -> CursorState:
 
 @given(rows, limits, st.builds(Position, st.integers(1, 3), st.integers(-1, 9)))
 def test_equals_the_answers_of_a_core(indexes, limits, mark_delete):
-    """Due, too far away and at or below mark-delete, with and without a tick."""
+    """Fates equal the core's verdicts for due, distant and acknowledged indexes, with and without a tick."""
     committed = np.full(len(indexes), TransactionOutcome.COMMITTED, np.uint8)
     fate = Acceptance(limits, NOW_MS).fates(indexes, committed, cursor(mark_delete, IndexColumns.empty()))
     core = TrackerCore(limits, epoch=1)
@@ -43,7 +43,7 @@ def test_equals_the_answers_of_a_core(indexes, limits, mark_delete):
 
 
 def test_the_first_reason_counts():
-    """An aborted message is aborted, acknowledged or not; an acknowledged one is not due."""
+    """An aborted message counts as aborted even if acknowledged; an acknowledged one does not count as due."""
     indexes = IndexColumns.of([(NOW_MS, 1, entry) for entry in range(5)])
     acked = indexes.take(np.array([True, True, True, False, False]))
     outcome = np.array([2, 0, 1, 1, 0], np.uint8)  # aborted, open, committed, committed, open

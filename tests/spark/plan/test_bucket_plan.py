@@ -1,4 +1,4 @@
-"""Which buckets a rebuild makes, against a core that is given the same indexes one batch after the other."""
+"""Planned buckets, compared with a core that is given the same indexes in batches."""
 
 import asyncio
 from bisect import bisect_left
@@ -37,7 +37,7 @@ def plan_of(ledgers: dict[int, set[int]], limits: TrackerLimits, **options) -> B
 
 @given(ledgers, small_limits, st.integers(1, 20), st.sampled_from((200, 2**22)))
 def test_equals_what_a_service_seals_and_merges(ledgers, limits, batch, metadata_bytes_max):
-    """Any ledgers, sealed whole and in parts, any limit on buckets, batches of any size, metadata of limited size."""
+    """The plan equals the core's buckets for any ledgers, bucket limit, batch size and metadata limit."""
     rows = [
         (NOW_MS + 10_000 + 37 * ledger + 11 * entry % 400, ledger, entry)
         for ledger in sorted(ledgers)
@@ -57,7 +57,7 @@ def test_equals_what_a_service_seals_and_merges(ledgers, limits, batch, metadata
 
 
 def test_a_merge_that_is_too_large_makes_room_for_another():
-    """Three buckets, two allowed: the first pair is barred, so the second is merged."""
+    """If the first of two possible merges is barred, the second is made."""
     limits = TrackerLimits(min_index_count_per_bucket=2, max_num_buckets=2)
     ledgers = {1: {0, 1}, 2: {0, 1}, 3: {0, 1}, 4: {5}}
     free = plan_of(ledgers, limits)

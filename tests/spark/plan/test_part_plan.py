@@ -1,4 +1,4 @@
-"""Which task gets which index, against a search through all buckets."""
+"""The part and the task of each index, compared with a search through all buckets."""
 
 import numpy as np
 from hypothesis import given
@@ -29,7 +29,7 @@ def bucket(content: list[tuple[int, int]], *, topic: str = "a", limits: TrackerL
     st.lists(st.integers(1, 80), max_size=3, unique=True).map(sorted),
 )
 def test_an_index_goes_to_the_part_of_its_bucket_and_deadline(content, sizes, deadlines, cuts):
-    """Several buckets in one ledger, several ledgers in one bucket, a bucket in parts, a tail in none."""
+    """Each index maps to the part of its bucket and deadline, and an index of the tail to no part."""
     groups, start = [], 0
     for size in sizes:
         if start < len(content):
@@ -59,13 +59,13 @@ def test_the_same_content_is_planned_once():
     assert plan.of(first) == plan.of(second)
     assert [(part.first_ms, part.end_ms) for part in plan.of(first)] == [(0, 50), (50, 2**63 - 1)]
     assert len({part.name for part in plan.parts}) == len(plan.parts) == 5
-    # A bucket that is divided elsewhere has other parts.
+    # The parts of a bucket with other cuts have other names.
     assert {part.name for part in plan_parts([first], {}).parts}.isdisjoint(part.name for part in plan.of(first))
 
 
 @given(st.lists(st.integers(0, 20), max_size=30), st.integers(1, 40))
 def test_tasks_are_filled_in_order(counts, indexes_per_task):
-    """Neighbours share a task as long as they fit; only a part that is too large has one that is too large."""
+    """Neighbouring parts share a task as long as they fit; only a part that is too large exceeds the limit."""
     tasks = tasks_of(counts, indexes_per_task=indexes_per_task).tolist()
     assert tasks == sorted(tasks)
     assert set(tasks) == set(range(len(set(tasks))))

@@ -1,4 +1,4 @@
-"""What a job finds out before Spark reads anything: topics, and who subscribes to them."""
+"""Facts that a job finds before Spark reads anything: topics and their subscriptions."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ ORDERS, EVENTS = "persistent://lab/main/orders", "persistent://lab/main/events"
 
 @pytest.fixture
 def source(tmp_path: Path) -> str:
-    """Two topics with a subscription in common, and one each of their own."""
+    """Return the URL of two topics with one common subscription and one of their own each."""
     both = {"billing": Cursor((1, -1))}
     topics = [
         Topic(ORDERS, {1: [Entry(1)]}, both | {"shipping": Cursor((1, 0))}),
@@ -31,7 +31,7 @@ def subscribers(source: str, *named: str, **options: str) -> set[tuple[str, str]
 
 
 def test_a_named_subscription_is_taken_of_the_topics_that_have_it(source):
-    """Of several topics not all need have it."""
+    """A named subscription is taken from each topic that has it; other topics need not have it."""
     assert subscribers(source, "shipping") == {(ORDERS, "shipping")}
     assert subscribers(source, "shipping", "billing") == {
         (ORDERS, "shipping"),
@@ -41,7 +41,7 @@ def test_a_named_subscription_is_taken_of_the_topics_that_have_it(source):
 
 
 def test_a_subscription_that_no_topic_has_is_an_error(source):
-    """Beside others that are there, too; of one topic, the message lists what it has."""
+    """A subscription that no topic has is an error, also next to existing ones; one topic lists those it has."""
     for named in (("nobody",), ("nobody", "billing", "nobody")):
         with pytest.raises(
             SubscriptionNotFound, match=r"^none of 2 topics has subscription 'nobody'; \S+ has no .* it has"
@@ -54,7 +54,7 @@ def test_a_subscription_that_no_topic_has_is_an_error(source):
 
 
 def test_a_source_without_topics_is_named(tmp_path, source):
-    """A pattern that no topic fits is the fault of the pattern, but only if there are topics."""
+    """A pattern that matches no topic is an error of the pattern, but only if there are topics."""
     with pytest.raises(InvalidInput, match=r"topicsPattern: 'x.*' is not valid; no topic fits"):
         subscribers(source, topicsPattern="x.*")
     (tmp_path / "bookie" / "0.log").write_bytes(entry_log([]))

@@ -1,4 +1,4 @@
-"""Which Java is taken: the first that is recent enough, or the bundled one, or none with a word about what to do."""
+"""Choice of the Java: the first that is recent enough, else the bundled one, else an error with a remedy."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ NOWHERE = Path("/nonexistent")
 
 
 def fake_java(home: Path, version: str) -> Path:
-    """A program that says what a Java of a version would."""
+    """Create a program that prints the version of a Java, and return its directory."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     told = f"    java.home = {home}\\n    java.specification.version = {version}\\n"
@@ -35,13 +35,13 @@ def test_java_home_goes_first(tmp_path: Path):
 
 
 def test_too_old_ones_are_passed_over(tmp_path: Path):
-    """1.8 is what version 8 calls itself."""
+    """Java 8 and older are skipped; version 8 reports itself as 1.8."""
     old, older, recent = (fake_java(tmp_path / name, name) for name in ("11", "1.8", "25"))
     assert find_java({"JAVA_HOME": str(old), "PATH": path_of(older)}, debian=tmp_path) == recent
 
 
 def test_what_does_not_run_is_passed_over(tmp_path: Path):
-    """A directory that is gone, or a program that fails."""
+    """A directory that is gone and a program that fails are skipped."""
     broken = fake_java(tmp_path / "broken", "17")
     (broken / "bin" / "java").write_text("#!/bin/sh\nexit 1\n")
     good = fake_java(tmp_path / "good", "17")
@@ -50,7 +50,7 @@ def test_what_does_not_run_is_passed_over(tmp_path: Path):
 
 @pytest.mark.slow
 def test_the_bundled_one_is_run_without_the_module_that_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """It starts with Spark's options, others reach it, and the next search finds the same."""
+    """The bundled Java starts with Spark's options; a second search finds the same wrapper."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "it's a cache"))
     home = find_java({"PATH": "/nonexistent"}, debian=NOWHERE)
     command = [
@@ -73,7 +73,7 @@ def test_without_any_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_the_command_prints_where_it_is(tmp_path: Path):
-    """As the Makefile asks; with --installed the bundled one does not count."""
+    """The command prints the directory, as the Makefile needs it; with --installed the bundled Java does not count."""
     home = fake_java(tmp_path / "a", "17")
     command = [sys.executable, "-m", "delayed_tracker.spark.runtime.java", "--installed"]
     found = subprocess.run(

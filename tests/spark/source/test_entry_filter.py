@@ -1,4 +1,4 @@
-"""Conditions that the data source applies itself: the same rows as if Spark had applied them."""
+"""Conditions that the data source applies itself give the same rows as if Spark applied them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -43,7 +43,7 @@ PAYLOADS = [
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """Ledgers 3 and 4 of these messages; of 4 the first is missing."""
+    """Return the URL of ledgers 3 and 4 of these messages; the first entry of ledger 4 is missing."""
     records = [*ledger_records(3, PAYLOADS), *ledger_records(4, PAYLOADS)[1:]]
     (tmp_path / "0.log").write_bytes(entry_log(records))
     count = len(PAYLOADS)
@@ -70,7 +70,7 @@ PUSHED: dict[str, tuple[Filter, Callable[[Row], bool]]] = {
 
 @pytest.mark.parametrize("name", PUSHED)
 def test_a_condition_that_is_taken_is_applied(url: str, name: str):
-    """Rows are those that fit, rows of bad entries included; nothing is left to Spark."""
+    """The read returns matching rows, bad ones included, and leaves nothing to Spark."""
     condition, wanted = PUSHED[name]
     every, _ = read_rows(url=url, onError="skip")
     assert len(every) == 8
@@ -81,7 +81,7 @@ def test_a_condition_that_is_taken_is_applied(url: str, name: str):
 
 
 def test_conditions_are_joined(url: str):
-    """All of them hold."""
+    """All conditions of a query must hold."""
     found, _ = read_rows(
         EqualTo(("ledger_id",), 3), GreaterThan(("deliver_at_ms",), -9), LessThan(("deliver_at_ms",), 70), url=url
     )
@@ -99,27 +99,27 @@ def test_conditions_are_joined(url: str):
     ],
 )
 def test_other_conditions_are_left_to_spark(url: str, condition: Filter):
-    """They change no row here."""
+    """Conditions that the source does not support change no row."""
     found, left = read_rows(condition, url=url, onError="skip")
     assert left == [condition]
     assert len(found) == 8
 
 
 def test_ledgers_that_do_not_fit_are_not_looked_for(url: str):
-    """A bad entry of another ledger fails nothing."""
+    """A bad entry of an excluded ledger does not fail the read."""
     found, _ = read_rows(EqualTo(("ledger_id",), 3), url=url)
     assert len(found) == 4
 
 
 def test_what_a_rebuild_needs_can_be_chosen(url: str):
-    """Delayed messages and ends of transactions; bad entries always come along."""
+    """A read can be limited to delayed messages and ends of transactions; bad entries are always included."""
     found, _ = read_rows(url=url, entries="delayed", onError="skip")
     assert positions(found) == [(3, 1), (3, 2), (3, 3), (4, 1), (4, 2), (4, 3)]
     assert len(bad_rows(found)) == 1
 
 
 def test_columns_can_be_chosen(url: str):
-    """Only those are made, in the order wanted."""
+    """Only the selected columns are built, in the order of the selection."""
     wanted = StructType([schema.ENTRY_SCHEMA[name] for name in ("deliver_at_ms", "entry_id")])
     found, _ = read_rows(EqualTo(("ledger_id",), 3), wanted=wanted, url=url)
     assert [dict(row) for row in found] == [
@@ -129,6 +129,6 @@ def test_columns_can_be_chosen(url: str):
 
 @pytest.mark.parametrize("field", [StructField("nonsense", LongType()), StructField("entry_id", StringType())])
 def test_columns_that_there_are_not_are_refused(url: str, field: StructField):
-    """The message names what there is."""
+    """A column that does not exist is refused, and the message lists those that do."""
     with pytest.raises(InvalidInput, match="columns are topic string, ledger_id bigint"):
         read_rows(wanted=StructType([field]), url=url)

@@ -1,4 +1,4 @@
-"""Entry logs read by stretches: the same entries, and the same bad ones, as reading ledger by ledger gives."""
+"""Entry logs read by stretches give the same entries, and the same bad ones, as reading ledger by ledger."""
 
 import tempfile
 from pathlib import Path
@@ -40,11 +40,11 @@ RECORDS = {
     )
 }
 GONE = 2
-"""A ledger that lingers in the logs though no topic has it."""
+"""Ledger that is still in the logs but belongs to no topic."""
 
 
 def write_disk(directory: Path, logs: list[list[bytes]], *, closed: bool = True) -> str:
-    """A disk with these records; its URL."""
+    """Write a disk with these records, and return its URL."""
     (directory / "ledgers").mkdir()
     for number, records in enumerate(logs):
         (directory / "ledgers" / f"{number:x}.log").write_bytes(entry_log(records))
@@ -65,7 +65,7 @@ def write_disk(directory: Path, logs: list[list[bytes]], *, closed: bool = True)
 
 
 def by_ledger(url: str) -> tuple[list[tuple[str, int, int, int]], list[tuple[str, int | None, int | None, int, str]]]:
-    """Whole entries and bad ones, as the reader of single ledgers has them."""
+    """Return whole entries and bad ones as the reader of single ledgers gives them."""
     whole, bad = [], []
     with open_source(url) as source:
         for topic in source.topics():
@@ -99,7 +99,7 @@ copies = st.lists(
 
 @given(copies)
 def test_stretches_give_what_ledgers_give(logs):
-    """Whatever lies in the logs, in any order, any number of times, whole or damaged: each entry once, or bad."""
+    """Each entry is read once or is bad, for any records in any order, repeated or damaged."""
     lingering = ledger_records(GONE, [b"?"])[0]
     contents = []
     for log in logs:
@@ -123,7 +123,7 @@ def test_stretches_give_what_ledgers_give(logs):
 
 
 def test_open_ledgers_end_where_the_logs_say(tmp_path: Path):
-    """Recovered, everything that is there without a gap; live, what some entry says was acknowledged."""
+    """A recovered ledger has all entries up to the first gap; a live one ends at the last confirmed entry."""
     url = write_disk(tmp_path, [list(RECORDS.values())], closed=False)
     recovered, _ = read_rows(url=url, openLedgers="recovered")
     live, _ = read_rows(url=url, openLedgers="live")
@@ -134,7 +134,7 @@ def test_open_ledgers_end_where_the_logs_say(tmp_path: Path):
 
 
 def test_replicas_are_not_read(tmp_path: Path):
-    """A log that has nothing but copies of what others have is no task."""
+    """A log that has only copies of entries of other logs gets no task."""
     records = list(RECORDS.values())
     url = write_disk(tmp_path, [records[:6], records[6:], records])
     rows, _ = read_rows(url=url)
@@ -143,7 +143,7 @@ def test_replicas_are_not_read(tmp_path: Path):
 
 
 def test_a_log_is_divided_by_bytes(tmp_path: Path):
-    """Pieces of 4 MB are grouped up to the bytes that a task should read."""
+    """Pieces of 4 MB are grouped up to the wanted bytes of a task."""
     count = 40
     payloads = [message(payload=bytes(1 << 20)) for _ in range(count)]
     (tmp_path / "0.log").write_bytes(entry_log(ledger_records(3, payloads)))

@@ -1,4 +1,4 @@
-"""The data source against what a real Pulsar wrote: its rows are those that the readers of ledgers give."""
+"""The data source on data of a real Pulsar: its rows equal those of the ledger readers."""
 
 import re
 from typing import Any
@@ -10,7 +10,7 @@ from delayed_tracker.ledger.entry.entry_columns import EntryFlag, scan_entries
 from delayed_tracker.ledger.source_url import open_source
 from tests.repository.project_tree import ROOT
 
-# Starting Spark counts for the first test.
+# The first test includes the start of Spark.
 pytestmark = pytest.mark.timeout(300)
 
 PULSAR_A = ROOT / "tests" / "data" / "pulsar-a"
@@ -26,13 +26,13 @@ def load(spark: SparkSession, url: str, **options: str) -> DataFrame:
 
 
 def whole_topics(url: str) -> list[str]:
-    """Topics that are there; of another that was offloaded the objects are too large to be kept here."""
+    """Return the topics with complete data; the objects of one offloaded topic are too large for the repository."""
     with open_source(url) as source:
         return [topic for topic in source.topics() if not topic.startswith("persistent://lab/s3/blocks")]
 
 
 def rows_of_reader(url: str) -> set[tuple[Any, ...]]:
-    """All entries, as the reader has them, in the order of the schema."""
+    """Return all entries as the reader has them, with the columns of the schema."""
     rows: set[tuple[Any, ...]] = set()
     with open_source(url) as source:
         for topic in whole_topics(url):
@@ -69,7 +69,7 @@ def rows_of_reader(url: str) -> set[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("url", SOURCES.values(), ids=SOURCES)
 def test_rows_are_those_of_the_reader(spark: SparkSession, url: str):
-    """From each kind of storage, every column of every entry, once."""
+    """Every column of every entry is read once from each kind of storage."""
     pattern = "|".join(re.escape(topic) for topic in whole_topics(url))
     found = [tuple(row) for row in load(spark, url, topicsPattern=pattern).collect()]
     expected = rows_of_reader(url)
@@ -78,7 +78,7 @@ def test_rows_are_those_of_the_reader(spark: SparkSession, url: str):
 
 
 def test_a_frame_is_the_same_in_every_query(spark: SparkSession):
-    """Spark keeps with the frame what it pushed to a Python data source, so nothing is pushed unless asked for."""
+    """Spark stores pushed conditions of a Python data source with the frame, so nothing is pushed by default."""
     entries = load(spark, SOURCES["entry logs"])
     count, delayed = entries.count(), entries.where("deliver_at_ms is not null").count()
     assert 0 < delayed < count
@@ -91,7 +91,7 @@ def test_a_frame_is_the_same_in_every_query(spark: SparkSession):
 
 
 def test_conditions_are_applied_while_reading_when_that_is_asked_for(spark: SparkSession):
-    """The rows are the same, and Spark filters nothing any more."""
+    """With ``pushFilters`` the rows are the same and Spark filters nothing."""
     everything = load(spark, SOURCES["entry logs"])
     filtered = everything.where("deliver_at_ms is not null")
     pushed = load(spark, SOURCES["entry logs"], pushFilters="yes").where("deliver_at_ms is not null")

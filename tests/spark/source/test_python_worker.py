@@ -1,4 +1,4 @@
-"""Processes that Spark keeps for later, as its daemon runs them."""
+"""Worker processes that Spark's daemon keeps for later tasks."""
 
 import sys
 import traceback
@@ -11,7 +11,7 @@ from delayed_tracker.spark.source.python_worker import end_quietly
 
 @pytest.fixture
 def daemon(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The program of this process is Spark's daemon, which prints what ends a worker."""
+    """Make Spark's daemon the program of this process; it prints the error that ends a worker."""
     program = ModuleType("__main__")
     program.__spec__ = SimpleNamespace(name="pyspark.daemon")  # type: ignore[assignment]
     program.traceback = traceback  # type: ignore[attr-defined]
@@ -20,7 +20,7 @@ def daemon(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def printed(daemon: ModuleType, error: Exception, capsys: pytest.CaptureFixture[str]) -> str:
-    """What the daemon prints when a worker ends with this."""
+    """Return the output of the daemon when a worker ends with this error."""
 
     def worker() -> None:
         raise error
@@ -34,7 +34,7 @@ def printed(daemon: ModuleType, error: Exception, capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize("error", [BrokenPipeError(), ConnectionResetError()])
 def test_a_worker_ends_without_a_traceback_when_spark_has_gone(daemon, capsys, error):
-    """From the task on that imports the package, however often it is imported; other errors are printed as before."""
+    """From the first task on, a lost connection prints nothing; other errors print a traceback as before."""
     assert type(error).__name__ in printed(daemon, error, capsys)
     end_quietly()
     end_quietly()
@@ -44,7 +44,7 @@ def test_a_worker_ends_without_a_traceback_when_spark_has_gone(daemon, capsys, e
 
 
 def test_other_programs_are_left_alone(daemon):
-    """Drivers, and whatever else imports the package."""
+    """Drivers and other programs that import the package are not changed."""
     daemon.__spec__.name = "delayed_tracker.cli.spark"
     end_quietly()
     assert daemon.traceback is traceback

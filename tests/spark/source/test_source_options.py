@@ -1,4 +1,4 @@
-"""Options of the data source: each is checked, and a wrong one says what to give."""
+"""Options of the data source are checked, and the error for a wrong one states the remedy."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from delayed_tracker.spark.source.source_options import KeptEntries, parse_optio
 
 
 def test_defaults():
-    """Nothing but the place is needed."""
+    """Only the URL is required."""
     options = parse_options({"url": "ledger:/data"})
     assert options.urls == ("ledger:/data",)
     assert options.on_error is ErrorPolicy.FAIL
@@ -18,21 +18,21 @@ def test_defaults():
 
 
 def test_names_have_any_case_and_load_may_name_the_place():
-    """Spark lowers the names of options, and load(path) is an option, too."""
+    """Option names are case-insensitive, because Spark lowers them, and load(path) sets the URL."""
     options = parse_options({"path": "ledger:/data", "onerror": "SKIP", "TOPICSPATTERN": ".*-b"})
     assert options.on_error is ErrorPolicy.SKIP
     assert options.chosen(["x-a", "x-b", "x-b-c"]) == ["x-b"]
 
 
 def test_a_named_topic_need_not_be_listed():
-    """A wrong name is then an error of the source, which knows near ones."""
+    """A named topic is not looked up here; the source reports an unknown name, with similar ones."""
     assert parse_options({"url": "ledger:/data", "topic": "orders"}).chosen([]) == [
         "persistent://public/default/orders"
     ]
 
 
 def test_metadata_and_open_ledgers_are_for_urls_that_do_not_say():
-    """Several sources share them; local ledgers have their own metadata, offloaded ones are closed."""
+    """The options complete URLs without them; local ledgers have their own metadata, offloaded ones are closed."""
     urls = "bookkeeper+file:/a offload+blob:/b?metadata=other ledger:/c"
     options = parse_options({"url": urls, "metadata": "/the dump&more", "openLedgers": "live"})
     assert options.urls == (
@@ -77,6 +77,6 @@ def test_wrong_options_say_what_to_give(given: dict[str, str], message: str):
     ],
 )
 def test_a_source_that_is_no_source_is_refused_before_spark_is_started(url, named):
-    """Whoever mistyped it need not wait for Java."""
+    """A wrong source is refused before Java starts."""
     with pytest.raises(InvalidInput, match=named):
         source_options([url], metadata=None, topic=None, topics_pattern=None, open_ledgers=None, on_error="fail")

@@ -1,4 +1,4 @@
-"""Comparing two indexes: every kind of difference, and what is none."""
+"""Comparison of two indexes: every kind of difference, and the cases that are no difference."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,7 +30,7 @@ deadlines = st.dictionaries(
 
 @given(deadlines, deadlines, st.none() | st.tuples(st.sampled_from([0, 3, 2**62]), st.integers(0, 8)))
 def test_differences_are_those_of_dictionaries(expected, found, tail):
-    """Whatever the positions and the tail."""
+    """The differences equal those of dictionaries, for any positions and any tail."""
     tail_first = None if tail is None else Position(*tail)
     one = compared(expected, found, tail_first)
     missing = sorted(place for place in expected.keys() - found.keys() if tail is None or place < tail)
@@ -50,13 +50,13 @@ def test_differences_are_those_of_dictionaries(expected, found, tail):
 
 
 def test_what_is_due_in_the_index_is_not_extra():
-    """It is on its way to be delivered, and the ledgers' side leaves it out."""
+    """An index that is due is not extra: it is being delivered, and the ledgers' side leaves it out."""
     one = compared({}, {(1, 0): CUTOFF_MS, (1, 1): CUTOFF_MS + 1})
     assert (one.found, one.extra_positions) == (1, (Position(1, 1),))
 
 
 def test_what_nobody_can_read_is_not_extra():
-    """The ledgers may say the same; all else that they do not say is extra."""
+    """Positions of unreadable entries are not extra; all other positions that the ledgers lack are."""
     unread = UnreadEntries([BadRow("topic", 1, 0, 2, "damaged"), BadRow(None, 2, None, 1, "gone")], {}).positions(
         "topic"
     )
@@ -65,13 +65,13 @@ def test_what_nobody_can_read_is_not_extra():
 
 
 def test_all_are_counted_and_the_first_are_listed():
-    """A lost index does not fill the screen's memory."""
+    """The lists are bounded, so a lost index does not fill the memory."""
     one = compared({(1, entry): 2_000 for entry in range(LISTED_MAX + 5)}, {})
     assert (one.missing, len(one.missing_positions)) == (LISTED_MAX + 5, LISTED_MAX)
 
 
 def test_a_position_in_two_buckets_counts_once():
-    """Buckets of others may overlap."""
+    """A position in two overlapping buckets counts once."""
     both = IndexColumns.of([(2_000, 1, 0), (3_000, 1, 0)])
     one = compare("topic", "sub", both, both, tail_first=None, cutoff_ms=CUTOFF_MS)
     assert (one.expected, one.found, one.is_equal) == (1, 1, True)

@@ -1,4 +1,4 @@
-"""Where large buckets are divided: each part is cut by itself as it would be in the whole."""
+"""Cuts of large buckets: each part by itself is cut into the segments of the whole bucket."""
 
 import itertools
 
@@ -35,7 +35,7 @@ def segments_of(rows, limits):
 
 @given(deadlines, limits, st.integers(1, 30), st.integers(1, 9))
 def test_parts_are_cut_like_the_whole(counts, limits, indexes_per_part, runs):
-    """The segments of all parts, one after the other, are those of the bucket; parts are as large as was asked for."""
+    """The segments of all parts together are those of the bucket, and parts have the wanted size."""
     rows = [deadline for deadline in sorted(counts) for _ in range(counts[deadline])]
     starts = starts_of(counts, limits, indexes_per_part=indexes_per_part, runs=runs)
     edges = [0, *starts, 1_000]
@@ -45,7 +45,7 @@ def test_parts_are_cut_like_the_whole(counts, limits, indexes_per_part, runs):
 
 
 def test_a_bucket_is_divided_where_it_can_be():
-    """Segments of five rows, two parts of them wanted; but rows of one deadline stay together."""
+    """A bucket is cut between segments, but rows of one deadline stay together."""
     limits = TrackerLimits(max_step_per_segment_ms=1_000, max_indexes_per_segment=5)
     assert starts_of(dict.fromkeys(range(20), 1), limits, indexes_per_part=10) == [10]
     assert starts_of({1: 40}, limits, indexes_per_part=10) == []

@@ -1,4 +1,4 @@
-"""Runs of rows, merged as they come."""
+"""Runs of rows, merged as they arrive."""
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ HEAD = schema.PART, schema.DELIVER_AT_MS, schema.LEDGER_ID, schema.ENTRY_ID
 
 
 def brought(tasks: list[dict[int, list[tuple[int, int, int]]]], rows_max: int) -> list[pa.RecordBatch]:
-    """What tasks give, in the order in which Spark brings it."""
+    """Return the output of tasks in the order in which Spark brings it."""
     parts = np.array([5, 6, 5])
     given = [
         run
@@ -32,7 +32,7 @@ def brought(tasks: list[dict[int, list[tuple[int, int, int]]]], rows_max: int) -
 def test_merged_runs_are_all_rows_once_in_order(
     tasks: list[dict[int, list[tuple[int, int, int]]]], rows_max: int, held_max: int
 ):
-    """Whatever overlaps, and however little is held."""
+    """Merged runs yield all rows once, in order, for any overlap and any limit of held rows."""
     found: dict[int, list[tuple[int, int, int]]] = {}
     for part, rows in merge_runs(brought(tasks, rows_max), held_max=held_max):
         found.setdefault(part, []).extend(rows)
@@ -44,7 +44,7 @@ def test_merged_runs_are_all_rows_once_in_order(
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_many_rows_of_one_deadline_are_not_held_together(order: int):
-    """Tasks read positions that lie near each other, so a deadline that all rows share is divided, too."""
+    """Tasks read neighbouring positions, so rows with one common deadline are divided, too."""
     tasks = [{0: [(7, 1, entry) for entry in range(first, first + 50)]} for first in range(0, 5000, 50)][::order]
     pieces = [len(rows) for _, rows in merge_runs(brought(tasks, 50), held_max=200)]
     assert sum(pieces) == 5000

@@ -1,4 +1,4 @@
-"""What could not be read, as subscriptions with different acknowledgements see it."""
+"""Unreadable entries, for subscriptions with different acknowledgements."""
 
 import pytest
 from pyroaring import BitMap
@@ -35,7 +35,7 @@ def bad(ledger_id, entry_id=None, entry_count=1, topic=TOPIC) -> BadRow:
         ([bad(4, 2)], cursor(acked={4: [2]}), Unread()),
         ([bad(4, 2, topic=OTHER)], cursor(), Unread()),
         ([bad(4, 2, topic=None)], cursor(), Unread(1, Position(4, 2))),
-        # Ledger 6 has ten entries; nobody knows about ledger 7.
+        # Ledger 6 has ten entries; the length of ledger 7 is unknown.
         ([bad(6)], cursor(), Unread(10, Position(6, 0))),
         ([bad(6)], cursor(Position(6, 3)), Unread(6, Position(6, 4))),
         ([bad(6)], cursor(Position(6, 9)), Unread()),
@@ -47,5 +47,5 @@ def bad(ledger_id, entry_id=None, entry_count=1, topic=TOPIC) -> BadRow:
     ],
 )
 def test_what_is_not_acknowledged_counts_and_bounds(rows, state, unread):
-    """Entries of the topic's ledgers, each once, and the first of them."""
+    """Unacknowledged unreadable entries of the topic count once each, and the first of them is the bound."""
     assert UnreadEntries(rows, {6: 10}).of(TOPIC, state) == unread

@@ -1,4 +1,4 @@
-"""Staged parts become snapshots in a storage.
+"""Stores staged parts as snapshots in a storage.
 
 Takes staged parts, gives committed buckets.
 Open ``commit.py`` first.

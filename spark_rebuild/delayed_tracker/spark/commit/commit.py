@@ -1,7 +1,7 @@
-"""Making rebuilt buckets visible: what a target of a commit does, and the one for a storage on this machine.
+"""Commits rebuilt buckets: the protocol of a commit target, and the target for a storage on this machine.
 
-All snapshots of a subscription are stored first; then one step of the catalogue, fenced by an epoch, puts them in the
-place of what was there; then what they replaced is deleted. Whoever looks sees all the old or all the new ones.
+The commit first stores all snapshots of a subscription. Then one catalogue update, fenced by an epoch, replaces the old
+entries. Last, it deletes the replaced snapshots. A reader sees either all old buckets or all new ones.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
@@ -24,29 +24,32 @@ class RebuiltTracker:
     topic: str
     subscription: str
     mark_delete: Position
-    """Of the cursor that was honoured; BEFORE_ALL if nothing is acknowledged."""
+    """Mark-delete position of the cursor that the rebuild applied; BEFORE_ALL if nothing is acknowledged."""
     buckets: Sequence[RebuiltBucket]
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a commit has changed."""
+    """Result of a commit."""
 
     epoch: int
     replaced_count: int
-    """Buckets that were there before."""
+    """Number of buckets that were stored before."""
     unchanged: bool
-    """The same buckets were there already, with nothing of them consumed: nothing was written."""
+    """True if the same buckets were stored already and nothing in them is consumed; then nothing was written."""
 
 
 class CommitTarget(Protocol):
-    """Where rebuilt trackers go. A context manager; opened before anything is read, so that a refusal costs nothing."""
+    """Destination of rebuilt trackers; a context manager.
+
+    The job enters it before it reads anything, so that a refusal costs nothing.
+    """
 
     def __enter__(self) -> Self:
-        """Take hold of the target.
+        """Open the target.
 
         Raises:
-            StorageInUse: somebody has it open.
+            StorageInUse: another process has it open.
         """
 
     def __exit__(
@@ -54,19 +57,19 @@ class CommitTarget(Protocol):
     ) -> None: ...
 
     def begin(self, trackers: Sequence[tuple[str, str]]) -> None:
-        """Note the state of the (topic, subscription) pairs that are to be replaced: a commit refuses if it changes."""
+        """Record the catalogue state of the (topic, subscription) pairs to replace; a commit fails if it changes."""
 
     def commit(self, tracker: RebuiltTracker) -> Committed:
-        """Put a tracker's buckets in the place of all that are there, in one step.
+        """Replace all stored buckets of a tracker by the rebuilt ones, in one step.
 
         Raises:
-            SnapshotConflict: somebody else wrote to the catalogue since :meth:`begin`; nothing was changed.
-            StagedWorkInvalid: a bucket is not what was staged; nothing was changed.
+            SnapshotConflict: another process wrote to the catalogue since :meth:`begin`; nothing was changed.
+            StagedWorkInvalid: a bucket differs from what was staged; nothing was changed.
         """
 
 
 class StorageCommit(OwnedStorage):
-    """Commits into a snapshot storage by its URL, such as ``sqlite:PATH``, which nobody else has open meanwhile."""
+    """Commit target for a snapshot storage URL, such as ``sqlite:PATH``, that no other process has open."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -92,13 +95,14 @@ class StorageCommit(OwnedStorage):
                 "somebody else has committed or opened the tracker; look at what is there, and run again if need be"
             )
         old = {entry.bucket_id for entry in state.entries} | set(state.corrupt)
-        # What a run that was killed left without a pointer to it.
+        # A killed run leaves snapshots that the catalogue does not name.
         await self._delete({stored.bucket_id for stored in await storage.list_bucket_snapshots(*key)} - old)
         if not state.corrupt and await self._is_there(tracker, state.entries):
             return Committed(state.epoch, len(old), unchanged=True)
         epoch = state.epoch + 1
         entries = await self._create_all(tracker, epoch, state.last_seal_number)
-        # If this fails without a conflict, nobody knows whether it happened: snapshots without a pointer are swept later.
+        # An error other than a conflict leaves the outcome open; the next commit deletes snapshots that the catalogue
+        # does not name.
         try:
             await storage.replace(
                 *key,
@@ -116,7 +120,7 @@ class StorageCommit(OwnedStorage):
         return Committed(epoch, len(old), unchanged=False)
 
     async def _create_all(self, tracker: RebuiltTracker, epoch: int, last_seal_number: int) -> list[CatalogueEntry]:
-        """Store all buckets, or none. Their seal numbers go on above the last one, in order."""
+        """Store all buckets, or none. Their seal numbers follow the last one, in order."""
         entries: list[CatalogueEntry] = []
         try:
             for seal_number, bucket in enumerate(tracker.buckets, last_seal_number + 1):
@@ -149,7 +153,7 @@ class StorageCommit(OwnedStorage):
         )
 
     async def _is_there(self, tracker: RebuiltTracker, entries: Sequence[CatalogueEntry]) -> bool:
-        """Whether the catalogue has these very buckets, whole, and nothing of them is consumed."""
+        """Return True if the catalogue has exactly these buckets, stored whole, and nothing in them is consumed."""
         if len(entries) != len(tracker.buckets):
             return False
         for entry, bucket in zip(entries, tracker.buckets, strict=True):

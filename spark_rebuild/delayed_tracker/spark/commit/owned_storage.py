@@ -1,4 +1,4 @@
-"""A snapshot storage that nobody else has open, asked by code without an event loop."""
+"""Exclusive access to a snapshot storage for synchronous code."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -12,13 +12,14 @@ T = TypeVar("T")
 
 
 class OwnedStorage:
-    """The storage of a URL, such as ``sqlite:PATH``, open for the length of a block, and of others after it. What stands on one
-    derives from it.
+    """Base class for users of the storage of a URL, such as ``sqlite:PATH``.
+
+    It is a context manager: the storage is open inside a block, and can be opened again by a later block.
 
     Args:
         url: of the storage.
     Raises:
-        InvalidInput, UnknownStorageScheme, StorageBackendMissing: it names none.
+        InvalidInput, UnknownStorageScheme, StorageBackendMissing: the URL names no usable storage.
     """
 
     def __init__(self, url: str) -> None:
@@ -29,7 +30,7 @@ class OwnedStorage:
         """Open the storage.
 
         Raises:
-            StorageInUse: a service, or another job, has it open.
+            StorageInUse: a service or another job has it open.
         """
         try:
             self._runner.run(self._storage.start())
@@ -41,12 +42,12 @@ class OwnedStorage:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
+        """Close the storage."""
         self._runner.run(self._storage.close())
         self._renew()
 
     def _renew(self) -> None:
-        """A runner ends for good, and the next block needs one; it takes nothing before it runs."""
+        """Replace the closed runner: a runner cannot be used again. A runner uses no resources before its first run."""
         self._runner.close()
         self._runner = asyncio.Runner()
 

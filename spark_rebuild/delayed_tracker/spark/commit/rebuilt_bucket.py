@@ -1,4 +1,4 @@
-"""A bucket made of staged parts, read when somebody stores it."""
+"""Bucket made of staged parts, which are read when the bucket is stored."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ from delayed_tracker.storage.summary import encode_summary
 
 @dataclass(frozen=True, slots=True)
 class BucketContent:
-    """What is stored of a bucket. Of the segments only those at hand are in memory."""
+    """Stored content of a bucket. Only the segments being read are in memory."""
 
     metadata: bytes
     """Entry 0 of the snapshot."""
     summary: bytes
-    """For the catalogue: ``delayed_tracker.storage.summary``."""
+    """Summary for the catalogue: ``delayed_tracker.storage.summary``."""
     bounds: SegmentBounds
     parts: Sequence[StagedPart]
 
     def segments(self) -> Iterator[bytes]:
-        """Entries 1 and up, in time order, verified by the time the last one has come.
+        """Yield entries 1 and up, in time order; they are verified once the last one is yielded.
 
         Raises:
-            StagedWorkInvalid: they are not what was staged.
+            StagedWorkInvalid: they differ from what was staged.
         """
         for part in self.parts:
             yield from part.segments()
@@ -41,26 +41,26 @@ class RebuiltBucket:
     last: Position
     index_count: int
     bits: PositionBitmap
-    """The positions in it; nobody changes them."""
+    """Positions in the bucket; never modified."""
     staging: Staging
     parts: Sequence[PartMade]
-    """In order of deadlines."""
+    """Parts in order of deadlines."""
 
     @property
     def metadata_bytes(self) -> int:
-        """Size of entry 0."""
+        """Size of entry 0 in bytes."""
         return sum(part.metadata_bytes for part in self.parts)
 
     @property
     def snapshot_bytes(self) -> int:
-        """Size of all entries together."""
+        """Size of all entries together in bytes."""
         return self.metadata_bytes + sum(part.segment_bytes for part in self.parts)
 
     def open(self) -> BucketContent:
-        """Read all but the segments.
+        """Read everything but the segments.
 
         Raises:
-            StagedWorkInvalid: a part is gone or damaged, or they are not what was counted.
+            StagedWorkInvalid: a part is gone or damaged, or the parts differ from the counts.
             StagingUnavailable: a part cannot be read now.
         """
         parts = [self.staging.open(part.key) for part in self.parts]

@@ -1,12 +1,12 @@
-"""One part of a snapshot as an object: what a task leaves for the driver.
+"""One part of a snapshot, which a task stages as an object for the driver.
 
 Layout, little-endian::
 
     segments, one after the other | their metadata | segment lengths u32... | index counts u32... |
     first deadlines i64... | last deadlines i64... | footer
 
-The footer tells the sizes, a CRC32C of all before it, and ends with a magic number. It comes last because segments are
-written as they come.
+The footer holds the sizes and a CRC32C of all bytes before it, and ends with a magic number. It comes last because
+segments are written as they are produced.
 """
 
 import struct
@@ -30,14 +30,14 @@ _READ_BYTES: Final = 1 << 20
 
 
 class Sink(Protocol):
-    """Where bytes go."""
+    """Destination of bytes."""
 
     def write(self, data: bytes, /) -> object:
-        """Take the next bytes."""
+        """Write the next bytes."""
 
 
 class PartWriter:
-    """Writes one part as its segments come. Memory: its metadata, and what is fed at once."""
+    """Writer of one part that writes segments as they are added. Holds the metadata and one batch of rows in memory."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -61,11 +61,11 @@ class PartWriter:
 
     @property
     def metadata_bytes(self) -> int:
-        """Of what was added so far."""
+        """Bytes of metadata added so far."""
         return len(self._metadata)
 
     def end(self) -> None:
-        """Write the rest."""
+        """Write the metadata, the tables and the footer."""
         bounds = SegmentBounds.concat(self._bounds)
         metadata = bytes(self._metadata)
         for rest in (
@@ -85,15 +85,15 @@ class PartWriter:
 
 
 Fetch = Callable[[int, int], bytes]
-"""(start, end) -> the bytes of an object from start to before end."""
+"""(start, end) -> the bytes of an object from ``start`` to before ``end``."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedPart:
-    """A part that was found whole, read as it is needed."""
+    """Part with a valid layout, read as needed."""
 
     name: str
-    """What to call it in messages."""
+    """Name of the part in messages."""
     fetch: Fetch
     segment_bytes: int
     metadata: bytes
@@ -102,18 +102,18 @@ class StagedPart:
     bounds: SegmentBounds
     index_count: int
     checksum: int
-    """CRC32C of the whole object but its footer."""
+    """CRC32C of the object without its footer."""
 
     @property
     def snapshot_bytes(self) -> int:
-        """What it adds to the snapshot."""
+        """Bytes that the part adds to the snapshot."""
         return self.segment_bytes + len(self.metadata)
 
     def segments(self) -> Iterator[bytes]:
-        """All segments in order, verified by the time the last one has come.
+        """Yield all segments in order; they are verified once the last one is yielded.
 
         Raises:
-            StagedWorkInvalid: the checksum does not fit.
+            StagedWorkInvalid: the checksum does not match.
         """
         checksum, start, number = 0, 0, 0
         ends = np.cumsum(self.lengths)
@@ -132,7 +132,7 @@ class StagedPart:
             raise StagedWorkInvalid(f"{self.name} fails its checksum; remove it and run the job again")
 
     def verify(self) -> None:
-        """Read all of it.
+        """Read and verify the whole part.
 
         Raises: as :meth:`segments`.
         """
@@ -141,14 +141,14 @@ class StagedPart:
 
 
 def open_part(name: str, size: int, fetch: Fetch) -> StagedPart:
-    """A part from its object: everything but the segments is read.
+    """Return a part from its object. Reads everything but the segments.
 
     Args:
         name: for messages.
-        size: of the object.
-        fetch: reads it.
+        size: of the object, in bytes.
+        fetch: reads a range of the object.
     Raises:
-        StagedWorkInvalid: it is cut short, or no part.
+        StagedWorkInvalid: the object is cut short or not a part.
     """
     if size < _FOOTER.size:
         raise StagedWorkInvalid(f"{name} has {size} bytes and is no staged part; remove it and run the job again")

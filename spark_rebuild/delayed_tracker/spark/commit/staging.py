@@ -1,7 +1,7 @@
-"""Where tasks leave parts of snapshots for the driver: objects under a URL that all of them reach.
+"""Staging area, where tasks leave parts of snapshots for the driver: objects under a URL that all of them can reach.
 
-An object is named after its part, its run and its attempt, is written once, and appears whole. Whoever finds objects of
-a part may use any that verifies, whichever run wrote it.
+An object is named after its part, its run and its attempt. It is written once and appears whole. A run may use any
+object of a part that verifies, even if another run wrote it.
 
     <URL>/<name of the part>.<run>.<attempt>.part
 """
@@ -35,20 +35,20 @@ class StagedObject:
 
     key: str
     part: str
-    """The name of its part."""
+    """Name of the part."""
     run: str
     size: int
     modified: datetime
 
 
 class Staging:
-    """The objects below one URL. Opens its connection where it is used: it travels to tasks as the URL alone."""
+    """Objects under one URL. Pickled as the URL alone: each process opens its own connection."""
 
     def __init__(self, url: str) -> None:
-        """Take a URL: ``file:///directory``, ``s3://``, ``gs://`` or ``az://``; or a directory's path.
+        """Open a URL: ``file:///directory``, ``s3://``, ``gs://`` or ``az://``; or the path of a directory.
 
         Raises:
-            InvalidInput: no such scheme, or a cloud's store lacks what it needs.
+            InvalidInput: the scheme is unknown, or the cloud storage lacks a setting.
         """
         self.url = url if "://" in url else _FILE + str(Path(url).absolute())
         self._store = _open(self.url)
@@ -58,9 +58,9 @@ class Staging:
 
     @contextmanager
     def writer(self, part: str, run: str) -> Iterator[tuple[str, PartWriter]]:
-        """Write one part under a name that nobody else has; without an error it appears when the block ends.
+        """Write one part under a unique name; the object appears when the block ends without an error.
 
-        Yields: the object's key, and what writes it.
+        Yields: the key of the object, and its writer.
         Raises:
             StagingUnavailable: it cannot be written.
         """
@@ -71,10 +71,10 @@ class Staging:
                 yield key, PartWriter(sink)
 
     def objects(self) -> list[StagedObject]:
-        """All staged objects, the oldest first; what else lies there is none of ours.
+        """Return all staged objects, oldest first; other files are ignored.
 
         Raises:
-            StagingUnavailable: the place cannot be listed.
+            StagingUnavailable: the URL cannot be listed.
         """
         found = []
         with _naming(f"{self.url} cannot be listed"):
@@ -88,10 +88,10 @@ class Staging:
         return sorted(found, key=lambda staged: (staged.modified, staged.key))
 
     def open(self, key: str) -> StagedPart:
-        """A part by its key.
+        """Open a part by its key.
 
         Raises:
-            StagedWorkInvalid: it is gone, cut short, or no part.
+            StagedWorkInvalid: it is gone, cut short, or not a part.
             StagingUnavailable: it cannot be read.
         """
         name = f"{self.url}/{key}"
@@ -105,10 +105,10 @@ class Staging:
         return open_part(name, size, fetch)
 
     def remove(self, keys: Sequence[str]) -> None:
-        """Delete objects; those that are gone already are none to delete.
+        """Delete objects; objects that are already gone are skipped.
 
         Raises:
-            StagingUnavailable: one cannot be deleted.
+            StagingUnavailable: an object cannot be deleted.
         """
         for key in keys:
             with _naming(f"{self.url}/{key} cannot be deleted"):
@@ -118,10 +118,10 @@ class Staging:
                     continue
 
     def sweep(self, *, older_than: timedelta, now: datetime | None = None) -> list[str]:
-        """Delete what runs have abandoned: every object of a certain age. Returns their keys.
+        """Delete the objects of abandoned runs: all that are older than ``older_than``. Return their keys.
 
         Raises:
-            StagingUnavailable: the place cannot be listed, or an object not deleted.
+            StagingUnavailable: the URL cannot be listed, or an object cannot be deleted.
         """
         oldest = (now or datetime.now(UTC)) - older_than
         keys = [staged.key for staged in self.objects() if staged.modified < oldest]
@@ -131,7 +131,7 @@ class Staging:
 
 @dataclass(frozen=True, slots=True)
 class PartMade:
-    """A part that lies ready: what a task tells, or what was found."""
+    """Staged part: the report of a task, or a part that an earlier run left."""
 
     key: str
     index_count: int
@@ -140,10 +140,10 @@ class PartMade:
 
 
 def usable_parts(staging: Staging, wanted: Collection[str]) -> dict[str, PartMade]:
-    """By the name of a part, an object that verifies: what need not be made again.
+    """Return the parts that need not be made again: for the name of each, a staged object that verifies.
 
     Args:
-        staging: where to look.
+        staging: the staging area.
         wanted: names of parts.
     Cost: O(bytes of the objects of those parts).
     """
@@ -173,7 +173,7 @@ def _open(url: str) -> Any:
 
 @contextmanager
 def _naming(what: str) -> Iterator[None]:
-    """Errors of the store as ours."""
+    """Translate errors of the object store to errors of this package."""
     try:
         yield
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The index as a snapshot storage holds it, read while no service has it open."""
+"""Index in a snapshot storage, read while no service has the storage open."""
 
 from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns
 from delayed_tracker.core.values.errors import InvalidInput
@@ -10,7 +10,7 @@ from delayed_tracker.storage.protocol import CatalogueEntry
 
 
 class StoredIndex(OwnedStorage):
-    """A ``LiveIndex`` in a storage, such as ``sqlite:PATH``. A context manager.
+    """``LiveIndex`` in a storage, such as ``sqlite:PATH``; a context manager.
 
     Args:
         url: of the storage.
@@ -19,10 +19,10 @@ class StoredIndex(OwnedStorage):
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self.lost: list[str] = []
-        """Snapshots that the catalogue names and nobody can read: what they hold counts as missing."""
+        """Snapshots that the catalogue names and that cannot be read; their indexes count as missing."""
 
     def read(self, topic: str, subscription: str) -> IndexColumns:
-        """See ``LiveIndex``. Raises StorageUnavailable."""
+        """Return the indexes of a subscription; see ``LiveIndex``. Raises StorageUnavailable."""
         return self._run(self._read(topic, subscription))
 
     async def _read(self, topic: str, subscription: str) -> IndexColumns:
@@ -53,5 +53,5 @@ def _consumed(entry: CatalogueEntry) -> PositionBitmap:
     try:
         return PositionBitmap.deserialize(entry.consumed) if entry.consumed else PositionBitmap()
     except InvalidInput:
-        # As recovery has it: they come back as duplicates.
+        # As in recovery: the consumed indexes come back as duplicates.
         return PositionBitmap()

@@ -1,9 +1,9 @@
-"""The table of message indexes (PIP-415): which entry holds the message with an index, and when the broker wrote it."""
+"""Table of message indexes (PIP-415): the entry of each index, and the time at which the broker wrote it."""
 
 from typing import Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  the name that everybody uses
+from pyspark.sql import functions as F  # noqa: N812  PySpark's customary name
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from delayed_tracker.spark import schema
@@ -21,7 +21,7 @@ MESSAGE_INDEX_SCHEMA: Final = StructType(
         StructField(schema.BROKER_TIMESTAMP, LongType(), nullable=True),
     ]
 )
-"""One row for each entry: the indexes that the broker counted for it, from the first to the last, both included."""
+"""One row for each entry: the first and the last index that the broker counted for it, both included."""
 READ_SCHEMA: Final = schema.entry_columns(
     schema.TOPIC,
     schema.LEDGER_ID,
@@ -33,17 +33,18 @@ READ_SCHEMA: Final = schema.entry_columns(
     schema.ENTRY_COUNT,
     schema.ERROR,
 )
-"""The columns that the table is made of."""
+"""Columns that the table is computed from."""
 
 
 def index_messages(entries: DataFrame) -> DataFrame:
-    """The table of all entries whose index the broker noted.
+    """Return the table of all entries whose index the broker noted.
 
     Input: topic, ledger_id, entry_id, broker_timestamp, index, num_messages, txn_id_most; any order.
     Output: :data:`MESSAGE_INDEX_SCHEMA`, no order. Ranges of a topic are disjoint.
     """
     last, messages = F.col(schema.INDEX), F.col(schema.NUM_MESSAGES)
-    # A broker counts a transaction's batch as one message, as ``delayed_tracker.ledger.queries.message_index`` has it, too.
+    # A broker counts a batch in a transaction as one message; ``delayed_tracker.ledger.queries.message_index`` does so,
+    # too.
     counts_as_many = (messages > 1) & F.col(schema.TXN_ID_MOST).isNull()
     return entries.where(last.isNotNull()).select(
         schema.TOPIC,
@@ -56,7 +57,9 @@ def index_messages(entries: DataFrame) -> DataFrame:
 
 
 def count_others(entries: DataFrame) -> tuple[int, int]:
-    """How many entries have no index that the broker noted, and how many cannot be read. An action: it reads everything.
+    """Count the entries without an index from the broker, and the entries that cannot be read.
+
+    A Spark action: it reads all entries.
 
     Input: index, entry_count, error.
     """
@@ -70,14 +73,14 @@ def count_others(entries: DataFrame) -> tuple[int, int]:
 
 
 def write_parquet(table: DataFrame, url: str, *, overwrite: bool) -> None:
-    """Write the table, a directory for each topic, in the order of its messages within each file.
+    """Write the table: a directory for each topic, the messages in order within each file.
 
     Args:
         table: :data:`MESSAGE_INDEX_SCHEMA`.
-        url: a directory that driver and workers reach.
-        overwrite: in the place of what is there; else that is an error of Spark's.
+        url: a directory that the driver and the workers can reach.
+        overwrite: replace existing data; if False, Spark raises an error when there is any.
     """
-    # One large topic is many ranges, many small ones share a task.
+    # Range partitioning divides one large topic and lets many small topics share a task.
     ordered = table.repartitionByRange(schema.TOPIC, schema.LEDGER_ID, schema.ENTRY_ID).sortWithinPartitions(
         schema.TOPIC, schema.LEDGER_ID, schema.ENTRY_ID
     )

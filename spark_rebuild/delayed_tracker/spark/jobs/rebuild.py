@@ -1,4 +1,4 @@
-"""A whole rebuild: from ledgers to committed snapshots, equal to those that a live service would have stored.
+"""Complete rebuild: from ledgers to committed snapshots, equal to those that a live service would have stored.
 
     settings = RebuildSettings({"url": "bookkeeper+file:DIR?metadata=DUMP"}, now_ms=..., staging="file:///staging")
     summary = rebuild(session, settings, target=StorageCommit("sqlite:data/tracker.db"))
@@ -6,8 +6,8 @@
     parts of ledgers -> read and pack -> settle transactions -> count fates -> plan buckets (on the driver)
                                       -> place and sort -> bring to tasks -> merge and stage -> commit (on the driver)
 
-The ledgers are read once; Spark keeps the delayed messages among their entries, packed, for the steps that follow. Running
-a job again gives the same buckets; what a killed one staged is used.
+The ledgers are read once; Spark keeps their delayed messages, packed, for the later steps. A repeated job makes the
+same buckets and uses the parts that a killed run staged.
 """
 
 from collections.abc import Sequence
@@ -33,23 +33,25 @@ def rebuild(
     target: CommitTarget | None = None,
     report: Report | None = None,
 ) -> Summary:
-    """Rebuild the trackers of all wanted subscriptions of all wanted topics.
+    """Rebuild the trackers of all chosen subscriptions of all chosen topics.
 
     Args:
-        session: that knows the format ``pulsar_ledger``.
-        settings: what to do.
-        target: where the buckets go; it is entered before anything is read. None writes nothing, not even staged work:
-            a dry run.
-        report: told how far it is.
+        session: a session with the format ``pulsar_ledger``.
+        settings: of the job.
+        target: destination of the buckets, entered before anything is read. None is a dry run: it writes nothing, not
+            even staged work.
+        report: called with the name of each stage.
     Raises:
         StorageInUse: the target is in use.
         InvalidInput: a setting, an option or a name is wrong.
-        EntriesUnreadable, LedgerError: as the data source says, under onError=fail.
-        SnapshotConflict: somebody else wrote to a tracker meanwhile: it stays as it is. Those committed before it stay.
-        StagedWorkInvalid, StagingUnavailable: staged work is damaged, gone or out of reach; nothing half is visible.
+        EntriesUnreadable, LedgerError: as the data source raises them, with onError=fail.
+        SnapshotConflict: another process wrote to a tracker meanwhile. That tracker is unchanged; trackers committed
+            before it stay committed.
+        StagedWorkInvalid, StagingUnavailable: staged work is damaged, gone or unreachable; no partial tracker is
+            visible.
     Cost: reads each ledger once; the driver holds a set of positions for each subscription.
     """
-    # A place that cannot be used is found out before anything is read.
+    # Opened first, so that an unusable URL fails before anything is read.
     staging = None if target is None else Staging(settings.staging)
     with reading(session, settings, target=target, report=report) as work:
         stages = work.stages
@@ -66,9 +68,9 @@ def rebuild(
 def _make(
     maker: SnapshotMaker, work: Reading, settings: RebuildSettings
 ) -> tuple[list[TrackerPlan], list[list[RebuiltBucket]]]:
-    """Plan, and make what is planned; again without the merges whose metadata turns out to be too large.
+    """Plan the buckets and make them; repeat without the merges whose metadata is too large.
 
-    Only final buckets are made: a merge on the way to a larger one that fits is taken to fit, too.
+    Only final buckets are made: an intermediate merge is assumed to fit if the larger merge fits.
     """
     plans = work.plans()
     too_large: list[set[tuple[Position, Position]]] = [set() for _ in plans]

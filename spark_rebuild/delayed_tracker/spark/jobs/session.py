@@ -1,4 +1,4 @@
-"""The Spark session of a rebuild: for a machine of one's own, or for any cluster."""
+"""Spark session of a rebuild, local or on a cluster."""
 
 import os
 import sys
@@ -14,18 +14,18 @@ from delayed_tracker.spark.runtime.java import find_java
 from delayed_tracker.spark.source.pulsar_ledger import PulsarLedgerSource
 
 _ALWAYS: Final = {
-    # What the data source is told to leave out, it need not read.
+    # The data source skips rows that a pushed filter excludes.
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Rows of a batch between Spark and Python: some hundred kilobytes each way.
+    # Rows in a batch between Spark and Python: some hundred kilobytes in each direction.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.session.timeZone": "UTC",
-    # One partition with most of the rows is divided, many small ones are joined.
+    # Spark divides a partition that has most of the rows, and joins small ones.
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.adaptive.coalescePartitions.enabled": "true",
-    # Importing the libraries and loading the kernels takes a worker a second.
+    # A worker needs a second to import the libraries and to load the kernels.
     "spark.python.worker.reuse": "true",
-    # Over TCP each task of reading waits for a delayed acknowledgement, a fifth of the time of all.
+    # Over TCP, each task that reads waits for a delayed acknowledgement: a fifth of its time.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -39,18 +39,18 @@ def build_session(
     options: Mapping[str, str] | None = None,
     output: int | None = None,
 ) -> SparkSession:
-    """A session that knows the format ``pulsar_ledger``; the one that is active, if there is one.
+    """Return a session with the format ``pulsar_ledger``: the active session if there is one, else a new one.
 
     Args:
-        master: a Spark master, such as ``local[*]`` or ``spark://host:7077``; None leaves it to spark-submit, and to
-            all cores of this machine without it.
-        name: what Spark's pages call the job.
-        options: settings of Spark that go before those of this function.
-        output: a file descriptor for what Spark's Java process, its Python workers included, writes to stdout and
-            stderr; None leaves it those of this process. Without effect on a Java process that runs already.
+        master: a Spark master, such as ``local[*]`` or ``spark://host:7077``. None uses the master of spark-submit, or
+            all cores of this machine without spark-submit.
+        name: name of the job on Spark's pages.
+        options: settings of Spark that override those of this function.
+        output: a file descriptor for the stdout and stderr of Spark's Java process and its Python workers. None keeps
+            those of this process. Without effect if the Java process runs already.
     Raises:
-        JavaNotFound: no Java of 17 or newer is on this machine, and Spark is not running already.
-    Cost: some seconds; sets JAVA_HOME and PYSPARK_PYTHON of this process, which Spark's own processes inherit.
+        JavaNotFound: this machine has no Java 17 or newer, and Spark is not running yet.
+    Cost: some seconds; sets JAVA_HOME and PYSPARK_PYTHON of this process, which Spark's processes inherit.
     """
     settings = {"spark.app.name": name, **_ALWAYS, **(options or {})}
     if not is_submitted():
@@ -72,27 +72,27 @@ def build_session(
 
 
 def is_submitted() -> bool:
-    """Whether spark-submit has started this process."""
+    """Return True if spark-submit started this process."""
     return _UNDER_SPARK_SUBMIT in os.environ
 
 
 def java_process() -> Popen[bytes] | None:
-    """Return the Java process that this one has started for Spark; None without one, as under spark-submit."""
-    process: Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001  told nowhere else
+    """Return the Java process that this process started for Spark; None if there is none, as under spark-submit."""
+    process: Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001  no public access
     return process
 
 
 def _has_java() -> bool:
-    return is_submitted() or SparkContext._gateway is not None  # noqa: SLF001  told nowhere else
+    return is_submitted() or SparkContext._gateway is not None  # noqa: SLF001  no public access
 
 
 def _start_context(settings: Mapping[str, str], output: int) -> None:
-    """Start Java, and the context that ``SparkSession.builder`` finds then."""
+    """Start Java and a context, which ``SparkSession.builder`` then uses."""
     conf = SparkConf().setAll(list(settings.items()))
     gateway = launch_gateway(conf, popen_kwargs={"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
     SparkContext(conf=conf, gateway=gateway)
 
 
 def register_sources(session: SparkSession) -> None:
-    """Teach a session the format ``pulsar_ledger``, as a session of somebody else's making needs it."""
+    """Register the format ``pulsar_ledger`` with a session, for a session that :func:`build_session` did not build."""
     session.dataSource.register(PulsarLedgerSource)

@@ -1,10 +1,10 @@
-"""What topics hold, counted: how many messages are delayed, and when they are due."""
+"""Statistics of topics: counts of messages and delayed messages, and the distribution of deadlines."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  the name that everybody uses
+from pyspark.sql import functions as F  # noqa: N812  PySpark's customary name
 
 from delayed_tracker.spark import schema
 
@@ -20,39 +20,39 @@ READ_SCHEMA: Final = schema.entry_columns(
     schema.ENTRY_COUNT,
     schema.ERROR,
 )
-"""The columns that are looked at."""
+"""Columns that the statistics are computed from."""
 _BAR: Final = "bar"
 _COUNT: Final = "count"
 
 
 @dataclass(frozen=True, slots=True)
 class TopicStatistics:
-    """One topic. Deadlines and times are None where nothing has any."""
+    """Statistics of one topic. Deadlines and times are None if there are no values."""
 
     topic: str
     entries: int
-    """Whole ones, markers included."""
+    """Readable entries, markers included."""
     messages: int
-    """In them; of batches, each message counts."""
+    """Messages in the entries; each message of a batch counts."""
     bytes: int
     markers: int
-    """Ends of transactions and others that brokers write."""
+    """Ends of transactions and other entries that brokers write."""
     ledgers: int
     delayed: int
     """Entries with a deadline."""
     due: int
-    """Of these, at the given moment."""
+    """Delayed entries that are due at the given time."""
     first_deadline_ms: int | None
     last_deadline_ms: int | None
     longest_delay_ms: int | None
-    """From publishing to the deadline."""
+    """Longest time from publishing to the deadline, in milliseconds."""
     bad: int
     """Entries that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadlineBars:
-    """How many deadlines fall where: equal steps from a moment on, and what is outside."""
+    """Counts of deadlines in intervals of equal width, and before and after them."""
 
     from_ms: int
     step_ms: int
@@ -62,7 +62,7 @@ class DeadlineBars:
 
 
 def describe_topics(entries: DataFrame, *, now_ms: int) -> list[TopicStatistics]:
-    """Each topic by itself, ascending by name. An action: it reads everything.
+    """Return the statistics of each topic, ascending by name. A Spark action: it reads all entries.
 
     Args:
         entries: :data:`READ_SCHEMA`.
@@ -89,13 +89,13 @@ def describe_topics(entries: DataFrame, *, now_ms: int) -> list[TopicStatistics]
 
 
 def count_deadlines(entries: DataFrame, *, from_ms: int, step_ms: int, bar_count: int) -> DeadlineBars:
-    """How many delayed messages of all topics are due when. An action: it reads everything.
+    """Count the deadlines of all topics in intervals. A Spark action: it reads all entries.
 
     Args:
         entries: :data:`READ_SCHEMA`.
-        from_ms: where the first bar begins.
-        step_ms: width of a bar, 1 or more.
-        bar_count: 1 or more.
+        from_ms: start of the first interval.
+        step_ms: width of an interval, 1 or more.
+        bar_count: number of intervals, 1 or more.
     """
     deadline = F.col(schema.DELIVER_AT_MS)
     is_delayed = F.col(schema.ERROR).isNull() & F.col(schema.MARKER_TYPE).isNull() & deadline.isNotNull()

@@ -1,4 +1,4 @@
-"""A whole verification: what the ledgers say, read as a rebuild reads it, against an index that is in use."""
+"""Complete verification: compares the delayed messages of the ledgers with a live index."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -30,37 +30,38 @@ ACCEPTED_SCHEMA: Final = StructType(
         StructField(schema.ENTRY_ID, LongType(), nullable=False),
     ]
 )
-"""One index that one subscription is to get later."""
+"""One index that a subscription accepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The result of a verification."""
+    """Result of a verification."""
 
     summary: Summary
-    """As a dry run of a rebuild gives it."""
+    """Summary as a dry run of a rebuild returns it."""
     comparisons: tuple[Comparison, ...]
     not_compared: tuple[NotCompared, ...]
     """Subscriptions whose index could not be read, in the order of the others."""
 
     @property
     def has_differences(self) -> bool:
-        """Whether anything is missing, extra or different in what was compared."""
+        """True if a compared subscription has missing, extra or different positions."""
         return not all(comparison.is_equal for comparison in self.comparisons)
 
 
 def verify(
     session: SparkSession, settings: RebuildSettings, live: LiveIndex, *, report: Report | None = None
 ) -> Verification:
-    """Compare all wanted subscriptions of all wanted topics with an index in use.
+    """Compare all chosen subscriptions of all chosen topics with a live index.
 
     Args:
-        session: that knows the format ``pulsar_ledger``.
+        session: a session with the format ``pulsar_ledger``.
         settings: as for a rebuild; nothing is staged.
         live: the index.
-        report: told how far it is.
-    Returns: a comparison for each subscription, or why there is none.
-    Raises: as ``delayed_tracker.spark.jobs.rebuild.rebuild`` without a target, and what ``live`` raises besides IndexNotReadable.
+        report: called with the name of each stage.
+    Returns: a comparison for each subscription, or the reason why there is none.
+    Raises: as ``delayed_tracker.spark.jobs.rebuild.rebuild`` without a target, and all errors of ``live`` but
+        IndexNotReadable.
     Cost: reads each ledger once; the driver holds the indexes of all the subscriptions, 28 bytes each.
     """
     with reading(session, settings, report=report) as work:
@@ -95,7 +96,7 @@ def verify(
 
 
 def accepted_indexes(subscribers: Broadcast[SubscribersByTopic], acceptance: Acceptance) -> Step:
-    """What each subscription is to get later, with repeats.
+    """Return the step that yields the indexes that each subscription accepts, with repeats.
 
     Input: packed delayed messages, any order.
     Output: :data:`ACCEPTED_SCHEMA`, no order.
@@ -123,7 +124,7 @@ def accepted_indexes(subscribers: Broadcast[SubscribersByTopic], acceptance: Acc
 
 
 def _by_subscriber(table: pa.Table, count: int) -> Iterator[IndexColumns]:
-    """The indexes of each subscription, those without any included."""
+    """Yield the indexes of each subscription, also of those without any."""
     (batch,) = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
     number = numbers(batch, schema.SUBSCRIBER)
     order = np.argsort(number, kind="stable")

@@ -1,4 +1,4 @@
-"""Decisions of the driver: topics, subscriptions, buckets, parts.
+"""Plans made on the driver: topics, subscriptions, buckets, parts.
 
 Takes counts, gives frozen plans; nothing here runs Spark.
 Open ``bucket_plan.py`` first.

@@ -1,4 +1,4 @@
-"""What becomes of an index that a subscription is offered: the core's answers to adds, from columns alone."""
+"""Fate of each index that a subscription is offered: the verdicts of the core on adds, computed on columns."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -13,13 +13,13 @@ from delayed_tracker.ledger.topic.transactions import TransactionOutcome
 
 
 class Fate(IntEnum):
-    """What becomes of one; the first that applies from the end of this list."""
+    """Fate of an index. If several apply, the last of this list wins."""
 
     ACCEPTED = 0
     BEYOND_MAX_DELAY = 1
-    """Further away than the tracker takes; the dispatcher deals with it."""
+    """Delay longer than the tracker accepts; the dispatcher handles the message."""
     DUE = 2
-    """The dispatcher sends it at once."""
+    """The dispatcher sends the message at once."""
     ACKNOWLEDGED = 3
     OPEN_TRANSACTION = 4
     ABORTED = 5
@@ -27,19 +27,19 @@ class Fate(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """The rules of one job: the same for all subscriptions."""
+    """Acceptance rules of a job, the same for all subscriptions."""
 
     limits: TrackerLimits
     now_ms: int
-    """The one moment at which everything is offered."""
+    """Time at which all indexes are offered."""
 
     def fates(self, indexes: IndexColumns, transaction: NDArray[np.uint8], cursor: CursorState) -> NDArray[np.uint8]:
-        """A :class:`Fate` for each index.
+        """Return a :class:`Fate` for each index.
 
         Args:
             indexes: in any order; deadlines are 0 or more.
-            transaction: for each a ``TransactionOutcome``; COMMITTED also for what was written in none.
-            cursor: what the subscription has acknowledged.
+            transaction: a ``TransactionOutcome`` for each index; COMMITTED if it was written in no transaction.
+            cursor: the acknowledgements of the subscription.
         Cost: O(n).
         """
         fate = np.zeros(len(indexes), np.uint8)

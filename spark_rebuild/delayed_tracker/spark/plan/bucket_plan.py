@@ -1,8 +1,8 @@
-"""Which buckets a subscription gets: the core's rules for sealing and merging, from counts alone.
+"""Plan of the buckets of a subscription: the sealing and merging rules of the core, applied to counts.
 
-The core sees indexes one by one; a rebuild only counts them. Given that they come in position order, at one moment, and
-that nobody consumes any before the end, the counts of accepted indexes by ledger decide which buckets are sealed; merges
-follow each seal, as the core asks for them.
+The core receives indexes one by one; a rebuild only counts them. If indexes come in position order, at one time, and
+none is consumed before the end, then the counts of accepted indexes by ledger determine the sealed buckets. Merges
+follow each seal, as the core requests them.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -14,15 +14,15 @@ from delayed_tracker.core.values.columns import Position
 from delayed_tracker.core.values.limits import TrackerLimits
 
 LedgerCount = tuple[int, int]
-"""A ledger, and how many of its indexes are accepted."""
+"""(ledger id, number of accepted indexes)."""
 
 EntryAt = Callable[[int, int], int]
-"""(ledger id, rank) -> the entry id of the accepted index of that rank, from 0, in entry order."""
+"""(ledger id, rank) -> entry id of the accepted index of that rank, from 0, in entry order."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedBucket:
-    """A bucket as it is to be stored."""
+    """A bucket to be stored."""
 
     first: Position
     last: Position
@@ -32,14 +32,14 @@ class PlannedBucket:
 
 @dataclass(frozen=True, slots=True)
 class BucketPlan:
-    """The buckets of one subscription, ascending and disjoint."""
+    """Buckets of one subscription, ascending and disjoint."""
 
     buckets: tuple[PlannedBucket, ...]
     tail_first: Position | None
-    """The first index that no bucket holds, because too few follow to seal one; None if there is none."""
+    """First index that no bucket contains because too few follow to seal a bucket; None if there is none."""
     tail_count: int
     merge_count: int
-    """Merges on the way here."""
+    """Number of merges in the plan."""
 
 
 def plan_buckets(
@@ -49,14 +49,14 @@ def plan_buckets(
     entry_at: EntryAt,
     too_large: Collection[tuple[Position, Position]] = frozenset(),
 ) -> BucketPlan:
-    """The buckets that the core would have stored.
+    """Return the buckets that the core would have stored.
 
     Args:
         counts: accepted indexes, ascending by ledger.
         limits: of the tracker.
-        entry_at: asked only about first and last indexes of a bucket.
+        entry_at: called only for the first and last index of a bucket.
         too_large: (first, last) of merged buckets whose metadata exceeds its limit: they are not made.
-    Cost: O(ledgers), and a look at every bucket for each merge.
+    Cost: O(ledgers), and O(buckets) for each merge.
     """
     sealed, tail = sealed_in_order(counts, limits)
     buckets: list[PlannedBucket] = []

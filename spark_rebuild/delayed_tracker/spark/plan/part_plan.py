@@ -1,8 +1,8 @@
-"""How snapshots are divided among tasks: buckets into parts of consecutive segments, small parts into one task.
+"""Division of snapshots among tasks: buckets are divided into parts of consecutive segments; small parts share a task.
 
-What a part holds follows from its bucket's positions, its limits and its span of deadlines, because entries of ledgers
-never change. So parts are named by a digest of these: a bucket that several subscriptions share is encoded once, and
-what an earlier run staged is known again.
+The positions of a bucket, its limits and the deadlines of a part determine the content of the part, because entries of
+ledgers never change. So a part is named by a digest of these. A bucket that several subscriptions share is encoded
+once, and a later run finds the parts that an earlier run staged.
 """
 
 import hashlib
@@ -26,19 +26,19 @@ NO_PART: Final = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bucket:
-    """A bucket of one subscription, with what is in it."""
+    """Bucket of one subscription, with its positions."""
 
     subscriber: Subscriber
     planned: PlannedBucket
     bits: PositionBitmap
     digest: bytes
-    """The same for buckets with the same content."""
+    """Digest of the content; equal for buckets with the same content."""
 
     @classmethod
     def of(
         cls, subscriber: Subscriber, planned: PlannedBucket, bits: PositionBitmap, limits: TrackerLimits
     ) -> "Bucket":
-        """A bucket and its digest. O(bitmaps)."""
+        """Return a bucket with its digest. O(bitmaps)."""
         content = hashlib.sha256(_FORMAT)
         for piece in (
             subscriber.topic.encode(),
@@ -52,27 +52,27 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Consecutive segments of a bucket: those whose rows have deadlines from ``first_ms`` on, and before ``end_ms``."""
+    """Consecutive segments of a bucket: those whose rows have deadlines from ``first_ms`` to before ``end_ms``."""
 
     number: int
     name: str
-    """A digest of its content."""
+    """Digest of the content."""
     first_ms: int
     end_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class PartPlan:
-    """All parts of a job, each content once."""
+    """All parts of a job; parts with the same content occur once."""
 
     parts: tuple[Part, ...]
     by_digest: Mapping[bytes, tuple[Part, ...]]
-    """The parts of each bucket, by its digest, in order of deadlines."""
+    """Parts of each bucket, by the digest of the bucket, in order of deadlines."""
     index_counts: Mapping[int, int]
-    """About how many indexes each part has."""
+    """Approximate number of indexes of each part."""
 
     def of(self, bucket: Bucket) -> tuple[Part, ...]:
-        """The parts of a bucket."""
+        """Return the parts of a bucket."""
         return self.by_digest[bucket.digest]
 
 
@@ -80,8 +80,8 @@ def plan_parts(buckets: Iterable[Bucket], cuts_ms: Mapping[bytes, Sequence[int]]
     """Divide buckets into parts.
 
     Args:
-        buckets: of all subscriptions; of those with one digest the first counts.
-        cuts_ms: for buckets that are to be divided, the deadlines at which further parts begin, ascending.
+        buckets: of all subscriptions; if several have one digest, the first counts.
+        cuts_ms: for buckets to be divided, the deadlines at which further parts begin, ascending.
     """
     parts: list[Part] = []
     by_digest: dict[bytes, tuple[Part, ...]] = {}
@@ -101,11 +101,11 @@ def plan_parts(buckets: Iterable[Bucket], cuts_ms: Mapping[bytes, Sequence[int]]
 
 
 def tasks_of(index_counts: Sequence[int], *, indexes_per_task: int) -> Int64Array:
-    """The task for each part: neighbours share one until it has enough.
+    """Return the task of each part: neighbouring parts share a task until it has enough indexes.
 
     Args:
-        index_counts: of each part.
-        indexes_per_task: a task that has so many takes no further part.
+        index_counts: indexes of each part.
+        indexes_per_task: a task with so many indexes takes no further part.
     """
     tasks, task, held = [], 0, 0
     for count in index_counts:
@@ -118,21 +118,21 @@ def tasks_of(index_counts: Sequence[int], *, indexes_per_task: int) -> Int64Arra
 
 @dataclass(frozen=True, slots=True)
 class PartMap:
-    """For one subscription, from an index to its part: looked up in every task."""
+    """Map from the indexes of one subscription to parts, used in every task."""
 
     last_ledger: Int64Array
     last_entry: Int64Array
-    """The last position of each bucket, ascending."""
+    """Last position of each bucket, ascending."""
     first_part: Int64Array
-    """The first part of each bucket; NO_PART if somebody else encodes it."""
+    """First part of each bucket; NO_PART if this subscription does not encode the bucket."""
     cuts_ms: Mapping[int, Int64Array]
-    """Buckets of several parts: the deadlines at which the second and further ones begin."""
+    """For buckets of several parts: the deadlines at which the second and later parts begin."""
 
     @classmethod
     def of(
         cls, buckets: Sequence[Bucket], first_part: Sequence[int], cuts_ms: Mapping[int, Sequence[int]]
     ) -> "PartMap":
-        """The map of one subscription's buckets, ascending; see the fields."""
+        """Return the map of the buckets of one subscription, ascending; see the fields."""
         return cls(
             np.array([bucket.planned.last.ledger_id for bucket in buckets], np.int64),
             np.array([bucket.planned.last.entry_id for bucket in buckets], np.int64),
@@ -141,7 +141,7 @@ class PartMap:
         )
 
     def buckets_of(self, indexes: IndexColumns) -> Int64Array:
-        """For each accepted index its bucket; the number of buckets for what lies behind the last one. O(n)."""
+        """Return the bucket number of each accepted index; after the last bucket, the number of buckets. O(n)."""
         bucket = np.empty(len(indexes), np.int64)
         for ledger_id, rows in by_ledger(indexes.ledger_id):
             first = int(np.searchsorted(self.last_ledger, ledger_id, side="left"))
@@ -150,7 +150,7 @@ class PartMap:
         return bucket
 
     def parts_of(self, indexes: IndexColumns) -> NDArray[np.int64]:
-        """For each accepted index its part, or NO_PART. O(n)."""
+        """Return the part of each accepted index, or NO_PART. O(n)."""
         bucket = self.buckets_of(indexes)
         part = np.append(self.first_part, NO_PART)[bucket]
         for number, cuts_ms in self.cuts_ms.items():

@@ -1,7 +1,7 @@
-"""What a job is about: its topics, how many entries their ledgers have, and who subscribes to them.
+"""Scope of a job: its topics, the entry counts of their ledgers, and their subscriptions.
 
-Metadata says all of that, as a rule, and no ledger is opened. Bookies' disks are looked through only for cursors that
-lie in ledgers, and for topics' ledgers that were never closed.
+Usually the metadata contains all of this and no ledger is opened. The disks of bookies are searched only for cursors
+that are stored in ledgers, and for ledgers of topics that were never closed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,20 +23,20 @@ from delayed_tracker.spark.source.source_options import SourceOptions, parse_opt
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is known before anything is read."""
+    """Facts known before the ledgers are read."""
 
     subscribers: Subscribers
     entry_counts: Mapping[int, int]
-    """By ledger, how many entries it should have; without ledgers that cannot be opened."""
+    """Entries that each ledger should have, by ledger id; without ledgers that cannot be opened."""
 
 
 def look_around(settings: RebuildSettings) -> Scope:
-    """Find out what there is to do.
+    """Read the topics, the entry counts and the subscriptions.
 
     Raises:
-        InvalidInput: an option is wrong, or no topic fits.
-        SubscriptionNotFound, TopicNotFound: one that was named does not exist, or there are no topics at all.
-        LedgerError: metadata is damaged, or a ledger cannot be opened, and the policy says to fail; a source is damaged
+        InvalidInput: an option is wrong, or no topic matches.
+        SubscriptionNotFound, TopicNotFound: a named one does not exist, or there are no topics at all.
+        LedgerError: metadata is damaged, or a ledger cannot be opened, and the policy is FAIL; or a source is damaged
             as a whole.
         OSError: a file cannot be read.
     """
@@ -59,7 +59,7 @@ def look_around(settings: RebuildSettings) -> Scope:
             except MetadataInvalid:
                 if options.on_error is ErrorPolicy.FAIL:
                     raise
-                # The data source says so, too.
+                # The data source reports this error, too.
         subscribers = read_subscribers(
             sources,
             readable,
@@ -71,7 +71,7 @@ def look_around(settings: RebuildSettings) -> Scope:
 
 
 def _ledgers_without_end(catalogue: TopicCatalogue, topic: TopicName) -> Iterator[int]:
-    """A topic's ledgers that metadata does not say the end of, and those of its cursors."""
+    """Yield the ledgers of a topic whose end the metadata does not contain, and the ledgers of its cursors."""
     for ledger in catalogue.managed_ledger(topic).ledgers:
         metadata = catalogue.ledger(ledger.ledger_id)
         if not metadata.closed if metadata is not None else ledger.entry_count is None:
@@ -83,7 +83,7 @@ def _ledgers_without_end(catalogue: TopicCatalogue, topic: TopicName) -> Iterato
 
 
 def _counted(source: CombinedSource, topic: str, options: SourceOptions) -> dict[int, int]:
-    """The entries of each ledger of a topic; what is passed over here the data source lists as bad."""
+    """Return the entry count of each ledger of a topic, without ledgers that the data source lists as bad."""
     disk = next((other for other in source.sources if isinstance(other, BookieDisk)), None)
     if disk is not None and topic in disk.topics():
         spans = TopicReader(disk.catalogue, disk.logs, disk.open_ledgers).topic_spans(disk.catalogue.topic(topic))

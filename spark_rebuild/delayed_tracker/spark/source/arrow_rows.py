@@ -1,4 +1,4 @@
-"""Entries as Arrow batches, straight from the columns of the kernels: no Python object is made for a row."""
+"""Entries as Arrow batches, built from the columns of the kernels without a Python object for each row."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -16,17 +16,17 @@ from delayed_tracker.ledger.errors import BadEntry
 from delayed_tracker.spark import schema
 
 Rows = NDArray[np.intp] | slice
-"""Row numbers; all rows are a slice, so that nothing is copied."""
+"""Row numbers. A slice selects all rows without a copy."""
 _Chosen = Callable[[EntryColumns, Rows], pa.Array]
 
 
 def _plain(column: Callable[[EntryColumns], NDArray[np.generic]], dtype: type[np.generic]) -> _Chosen:
-    """A column that every entry has."""
+    """Return the builder of a column that every entry has."""
     return lambda columns, rows: pa.array(column(columns)[rows].astype(dtype, copy=False))
 
 
 def _if(flag: EntryFlag, column: Callable[[EntryColumns], NDArray[np.generic]], dtype: type[np.generic]) -> _Chosen:
-    """A column that is null unless a flag is set."""
+    """Return the builder of a column that is null unless a flag is set."""
 
     def chosen(columns: EntryColumns, rows: Rows) -> pa.Array:
         values, absent = column(columns)[rows].astype(dtype, copy=False), ~columns.has(flag)[rows]
@@ -52,15 +52,15 @@ _COLUMNS: Final[Mapping[str, _Chosen]] = {
 
 
 class ArrowRows:
-    """Makes batches of the columns that a query wants."""
+    """Builder of batches with the columns that a query selects."""
 
     def __init__(self, wanted: StructType) -> None:
-        """Choose columns.
+        """Select the columns.
 
         Args:
             wanted: some or all columns of :data:`schema.ENTRY_SCHEMA`, in any order.
         Raises:
-            InvalidInput: a column that there is not, or of another type.
+            InvalidInput: a column is unknown or has another type.
         """
         for field in wanted.fields:
             known = {column.name: column.type for column in schema.ENTRY_COLUMNS}
@@ -70,12 +70,12 @@ class ArrowRows:
         self._schema = to_arrow_schema(wanted, timezone="UTC")
 
     def entries(self, topics: Callable[[], pa.Array], columns: EntryColumns, rows: Rows) -> pa.RecordBatch:
-        """Whole entries.
+        """Return a batch of readable entries.
 
         Args:
-            topics: gives the name for each of ``rows``; called only if names are wanted.
-            columns: of any entries.
-            rows: which of them, in the order in which they are wanted.
+            topics: returns the topic of each of ``rows``; called only if the query selects the topic.
+            columns: columns of entries.
+            rows: the rows to return, in order.
         """
         arrays: list[pa.Array] = []
         count = len(columns.verdict[rows])
@@ -91,7 +91,7 @@ class ArrowRows:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def bad_entries(self, found: Sequence[tuple[str | None, BadEntry]]) -> pa.RecordBatch:
-        """Entries that cannot be read, each with its topic if that is known."""
+        """Return a batch of entries that cannot be read, each with its topic if that is known."""
         known = {
             schema.TOPIC: [topic for topic, _ in found],
             schema.LEDGER_ID: [bad.ledger_id for _, bad in found],
@@ -107,10 +107,10 @@ class ArrowRows:
 
 
 def repeated(topic: str, count: int) -> pa.Array:
-    """One topic for many rows."""
+    """Return an array that repeats one topic."""
     return pa.repeat(pa.scalar(topic, pa.string()), count)
 
 
 def by_code(topics: Sequence[str], codes: Int64Array) -> pa.Array:
-    """For each code the topic of that number."""
+    """Return the topic of each code."""
     return pa.array(topics, pa.string()).take(pa.array(codes))

@@ -1,4 +1,4 @@
-"""A source opened for the topics of one job only: of entry logs nothing is held but which ledgers lie where."""
+"""Source opened for the topics of one job. For entry logs, memory holds only the locations of the ledgers."""
 
 from collections.abc import Callable, Iterable
 
@@ -22,12 +22,12 @@ def open_chosen(
 
     Args:
         text: its URL.
-        options: which topics are wanted.
-        ledgers_of: of a wanted topic, the ledgers that bookies' disks are looked through for; where there are none, no
+        options: the chosen topics.
+        ledgers_of: returns the ledgers of a chosen topic for which disks of bookies are searched. If there are none, no
             log is opened.
     Raises:
         InvalidInput: there is no such source, or a directory has no logs.
-        LedgerError: metadata is damaged, or a file is no entry log and the policy says to fail.
+        LedgerError: metadata is damaged, or a file is no entry log and the policy is FAIL.
         OSError: a file cannot be read.
     """
     url = parse_source_url(text)
@@ -40,8 +40,8 @@ def open_chosen(
         try:
             ledger_ids += ledgers_of(catalogue, catalogue.topic(topic))
         except (TopicNotFound, MetadataInvalid):
-            continue  # Another source may have it; what is damaged is said when the topic is opened.
-    find_log_files(url.paths)  # A directory that is none is an error even if nothing is read.
+            continue  # Another source may have the topic; damage is reported when the topic is opened.
+    find_log_files(url.paths)  # Fails for a directory without logs even if nothing is read.
     logs = (
         LogInventory(url.paths, ledger_ids, on_error=options.on_error)
         if ledger_ids

@@ -1,7 +1,7 @@
-"""What Spark need not be given: conditions of a query that the data source applies itself.
+"""Conditions of a query that the data source applies itself.
 
-Conditions are ranges of whole numbers over three columns, joined by AND. Which ledgers are read follows from them, and
-rows that do not fit never leave Python. As in SQL, a row without a value fits no range.
+Conditions are ranges of whole numbers over three columns, joined by AND. They determine which ledgers are read, and
+rows that do not match never leave Python. As in SQL, a row without a value matches no range.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ _PUSHED: Final = frozenset({schema.LEDGER_ID, schema.DELIVER_AT_MS, schema.PUBLI
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Whole numbers from ``first`` to ``last``, both included; none if they are crossed."""
+    """Whole numbers from ``first`` to ``last``, both included; empty if ``first`` is greater than ``last``."""
 
     first: int = _LOWEST
     last: int = _HIGHEST
@@ -39,19 +39,19 @@ class Range:
         return self.first <= value <= self.last
 
     def both(self, other: "Range") -> "Range":
-        """What lies in this one and in the other."""
+        """Return the intersection of two ranges."""
         return Range(max(self.first, other.first), min(self.last, other.last))
 
 
 @dataclass(frozen=True, slots=True)
 class EntryFilter:
-    """A range for each column that has a condition."""
+    """One range for each column that has a condition."""
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
 
     @classmethod
     def of(cls, conditions: Iterable[Filter]) -> tuple["EntryFilter", list[Filter]]:
-        """The filter of a query, and those of its conditions that are left to Spark."""
+        """Return the filter of a query, and the conditions that are left to Spark."""
         ranges: dict[str, Range] = {}
         rest: list[Filter] = []
         for condition in conditions:
@@ -65,17 +65,17 @@ class EntryFilter:
 
     @property
     def ledgers(self) -> Range:
-        """Ledgers that may have rows."""
+        """Range of ledgers that may have matching rows."""
         return self.ranges.get(schema.LEDGER_ID, Range())
 
     def keeps_bad(self, ledger_id: int | None) -> bool:
-        """Whether the row of a bad entry fits; it has no values but its position."""
+        """Return True if the row of a bad entry matches; only its position has values."""
         if self.ranges.keys() <= {schema.LEDGER_ID}:
             return not self.ranges or (ledger_id is not None and ledger_id in self.ledgers)
         return False
 
     def keeps(self, columns: EntryColumns) -> BoolArray:
-        """Which rows fit, whatever their ledger."""
+        """Return the mask of rows that match, without regard to their ledger."""
         kept = np.ones(len(columns), np.bool_)
         if (wanted := self.ranges.get(schema.DELIVER_AT_MS)) is not None:
             kept &= columns.has(EntryFlag.DELAYED)
@@ -86,7 +86,7 @@ class EntryFilter:
 
 
 def _range(condition: Filter) -> tuple[str, Range] | None:
-    """Column and range of a condition; None if it is not of that kind."""
+    """Return column and range of a condition; None if it has another form."""
     if not isinstance(
         condition, EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual | IsNotNull
     ) or condition.attribute not in {(column,) for column in _PUSHED}:

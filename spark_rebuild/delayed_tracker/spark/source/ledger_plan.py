@@ -1,4 +1,4 @@
-"""What there is to read: the ledgers of the wanted topics, as parts for the tasks, and what is known to be bad."""
+"""Reading plan: divides the ledgers of the chosen topics into parts for tasks, and lists known bad entries."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from delayed_tracker.spark.source.log_splits import LoggedSpan, plan_logs
 from delayed_tracker.spark.source.source_options import SourceOptions
 
 BadRow = tuple[str | None, BadEntry]
-"""A bad entry and the topic that it belongs to, if that is known."""
+"""Bad entry and its topic, if known."""
 
 
 @dataclass
@@ -39,24 +39,23 @@ class LedgerPart(InputPartition):
 
 @dataclass
 class BadPart(InputPartition):
-    """What planning found to be bad."""
+    """Bad entries found during planning."""
 
     bad: tuple[BadRow, ...]
 
 
 def plan_parts(options: SourceOptions, ledgers: Range) -> list[InputPartition]:
-    """Divide what is wanted into parts.
+    """Divide the ledgers of the chosen topics into parts.
 
     Args:
-        options: which topics, and where they are.
-        ledgers: which of their ledgers.
+        options: the topics and their sources.
+        ledgers: range of ledger ids to read.
     Raises:
-        EntriesUnreadable: entries that a topic should have are nowhere, or one of its ledgers cannot be read, and the
-            policy says to fail.
+        EntriesUnreadable: entries of a topic are missing, or one of its ledgers cannot be read, and the policy is FAIL.
         InvalidInput: there is no such source or topic.
         LedgerError: a source or its metadata is damaged as a whole.
         OSError: a file cannot be read.
-    Cost: O(ledgers), each with a small read or two; of entry logs O(records).
+    Cost: O(ledgers), with one or two small reads for each; O(records) for entry logs.
     """
     wanted = _Wanted()
     with ExitStack() as stack:
@@ -83,7 +82,7 @@ def plan_parts(options: SourceOptions, ledgers: Range) -> list[InputPartition]:
 
 @dataclass(slots=True)
 class _Wanted:
-    """Ledgers by the way in which they are read."""
+    """Ledgers, grouped by the way in which they are read."""
 
     ranges: list[LedgerRange] = field(default_factory=list)
     logged: dict[LogInventory, dict[int, LoggedSpan]] = field(default_factory=lambda: defaultdict(dict))
@@ -105,7 +104,7 @@ class _Wanted:
             parts += plan.parts
             self.bad += plan.missing
             if not all(logged.span.end_known for logged in spans.values()):
-                # What follows damage may have been the rest of such a ledger, and nobody would miss it.
+                # The bytes after the damage may hold the rest of such a ledger, which would not be counted as missing.
                 self.bad += ((None, damage) for damage in inventory.damage)
         return [*parts, *map(LedgerPart, packed(self.ranges, part_bytes))]
 

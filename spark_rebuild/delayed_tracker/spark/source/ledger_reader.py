@@ -1,4 +1,4 @@
-"""Reads what the format ``pulsar_ledger`` gives: planned once for a query, then part by part in tasks."""
+"""Reads the format ``pulsar_ledger``: planned once for a query, then read part by part in tasks."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -24,7 +24,7 @@ from delayed_tracker.spark.source.source_options import KeptEntries, PushFilters
 
 
 class PulsarLedgerReader(DataSourceReader):
-    """Plans on the driver, reads in the workers."""
+    """Reader that plans on the driver and reads in the workers."""
 
     def __init__(self, options: SourceOptions, wanted: StructType) -> None:
         self._options = options
@@ -33,11 +33,11 @@ class PulsarLedgerReader(DataSourceReader):
         ArrowRows(wanted)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The parts to be read."""
+        """Return the parts to read."""
         return plan_parts(self._options, self._filter.ledgers)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one part."""
+        """Yield the rows of one part."""
         _load_kernels()
         spare_what_stays()
         rows = ArrowRows(self._wanted)
@@ -93,16 +93,16 @@ class PulsarLedgerReader(DataSourceReader):
 
 
 class FilteringReader(PulsarLedgerReader):
-    """A reader that applies conditions of the query."""
+    """Reader that applies conditions of the query."""
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802  Spark's name
-        """Take what can be applied here, give back the rest."""
+        """Store the conditions that the reader can apply, and return the others."""
         self._filter, rest = EntryFilter.of(filters)
         return rest
 
 
 def make_reader(options: SourceOptions, wanted: StructType) -> PulsarLedgerReader:
-    """A reader of the columns that are wanted."""
+    """Return a reader of the selected columns."""
     kind = FilteringReader if options.push_filters is PushFilters.YES else PulsarLedgerReader
     return kind(options, wanted)
 

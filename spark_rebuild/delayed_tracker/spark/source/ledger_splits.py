@@ -1,7 +1,8 @@
 """Ledgers that can be opened one by one, divided into parts of about the same number of bytes.
 
-A large ledger becomes several parts, which begin where its blocks do if it has any; small ones share a part. A part
-holds opened ledgers, which know their files and keep none open, so that a worker needs neither metadata nor a listing.
+A large ledger becomes several parts, which begin at its blocks if it has any; small ledgers share a part. A part holds
+opened ledgers. These have the paths of their files but keep no file open, so a worker needs neither metadata nor a
+listing.
 """
 
 import itertools
@@ -16,7 +17,7 @@ from delayed_tracker.ledger.topic.absent_ledger import AbsentLedger
 from delayed_tracker.ledger.topic.topic_log import Ledger
 
 _ENTRY_BYTES: Final = 256
-"""Taken for the size of an entry where nothing says how large a ledger is."""
+"""Assumed bytes of an entry if the size of the ledger is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,11 @@ class LedgerRange:
     first: int
     last: int
     size_bytes: int
-    """About."""
+    """Approximate bytes."""
 
 
 def ranges_of(topic: str, ledger: Ledger, part_bytes: int) -> Iterator[LedgerRange]:
-    """A ledger in ranges of about ``part_bytes``, ascending; nothing for an empty one."""
+    """Yield a ledger in ranges of about ``part_bytes``, ascending; nothing for an empty ledger."""
     count = ledger.last_entry_id + 1
     if not count:
         return
@@ -42,7 +43,7 @@ def ranges_of(topic: str, ledger: Ledger, part_bytes: int) -> Iterator[LedgerRan
     part_count = max(1, min(count, round(size_bytes / part_bytes)))
     starts = np.linspace(0, count, part_count + 1).astype(np.int64)[:-1]
     if isinstance(ledger, BlobLedger):
-        # Only from its beginning can a block be read.
+        # A block can only be read from its beginning.
         blocks = np.array([block.first_entry_id for block in ledger.blocks], np.int64)
         starts = np.unique(blocks[np.searchsorted(blocks, starts, side="right") - 1])
     bounds = [*starts.tolist(), count]
@@ -51,7 +52,7 @@ def ranges_of(topic: str, ledger: Ledger, part_bytes: int) -> Iterator[LedgerRan
 
 
 def packed(ranges: Sequence[LedgerRange], part_bytes: int) -> Iterator[tuple[LedgerRange, ...]]:
-    """Ranges in groups of up to about ``part_bytes``, in order; a group has one at least."""
+    """Yield groups of ranges of up to about ``part_bytes``, in order; each group has at least one range."""
     group: list[LedgerRange] = []
     size_bytes = 0
     for entries in ranges:

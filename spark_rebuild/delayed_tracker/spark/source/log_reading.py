@@ -1,4 +1,4 @@
-"""Reads what one task is to give of an entry log: records of many ledgers in file order, each checked."""
+"""Reads the part of an entry log for one task: records of many ledgers in file order, each verified."""
 
 import mmap
 from collections.abc import Iterator, Sequence
@@ -26,19 +26,19 @@ class LogEntries:
     """Entries of several ledgers, each once."""
 
     entries: StoredEntries
-    """In no order."""
+    """Entries in no order."""
     topic_no: Int64Array
-    """Which of the topics each row belongs to."""
+    """Number of each row's topic."""
     record: Int64Array
-    """Where in the log each row's record begins."""
+    """Offset of each row's record in the log."""
     bad_entries: tuple[BadEntry, ...]
 
 
 class LogReader:
-    """One part, in a worker."""
+    """Reader of one part, in a worker."""
 
     def __init__(self, part: LogPart) -> None:
-        """Open the part's log.
+        """Open the log of the part.
 
         Raises:
             OSError: it cannot be read.
@@ -54,11 +54,11 @@ class LogReader:
         self._kind_no = np.array([self._kinds.index(digest) for digest in digests], np.int64)
 
     def topic_of(self, ledger_id: int | None) -> str | None:
-        """The topic of a ledger of this part."""
+        """Return the topic of a ledger of this part."""
         return None if ledger_id is None else self.part.ledgers[ledger_id][0]
 
     def read(self) -> Iterator[LogEntries]:
-        """Piece by piece of about 4 MB, or of one entry if that is larger.
+        """Yield the entries in pieces of about 4 MB, or of one entry if that is larger.
 
         Raises:
             OSError: a file with a further copy cannot be read.
@@ -80,7 +80,7 @@ class LogReader:
             rows = np.arange(len(records))[first]
             first, lost = rows[fitting[rows] > 0], rows[fitting[rows] == 0]
         payload_start = start + BODY_HEADER.size + _DIGEST_BYTES[fitting]
-        # The log itself: a map answers slices with bytes, which is all that anybody asks of it.
+        # The log itself, without a copy: slices of a memory map are bytes, and only slices are used.
         buffer = cast("bytes", self._log)
         entries = StoredEntries(buffer, records.ledger_id, records.entry_id, payload_start, end).take(first)
         yield LogEntries(entries, self._topic_no[ledger_no[first]], records.offset[first], ())
@@ -90,7 +90,7 @@ class LogReader:
     def _fitting(
         self, octets: NDArray[np.uint8], start: Int64Array, end: Int64Array, ledger_no: NDArray[np.intp]
     ) -> NDArray[np.uint8]:
-        """For each record the digest type that fits, or 0."""
+        """Return the digest type that matches each record, or 0."""
         if len(self._kinds) == 1:
             return self._kinds[0].fitting(octets, start, end)
         fitting = np.zeros(len(start), np.uint8)
@@ -100,7 +100,7 @@ class LogReader:
         return fitting
 
     def _copies(self, records: RecordPiece, lost: NDArray[np.intp]) -> LogEntries:
-        """The entries of damaged records that have a whole copy elsewhere; the others are bad."""
+        """Return the entries of damaged records that have an undamaged copy elsewhere; the others are bad."""
         payloads: list[bytes] = []
         positions: list[tuple[int, int, int, int]] = []
         bad: list[BadEntry] = []
@@ -124,7 +124,7 @@ class LogReader:
 
 
 def _chosen(records: RecordPiece, share: Share) -> RecordPiece:
-    """The records that are to be given, in file order."""
+    """Return the records that the share yields, in file order."""
     whole = np.array([ledger_id for ledger_id, entries in share.entries.items() if entries is None], np.int64)
     if len(whole) == 1 and (records.ledger_id == whole[0]).all():
         return records
@@ -141,13 +141,16 @@ def _chosen(records: RecordPiece, share: Share) -> RecordPiece:
 
 
 def _first_whole(records: RecordPiece, fitting: NDArray[np.uint8]) -> NDArray[np.intp] | slice:
-    """One row for each position: the first that fits, or else the first. Mostly all of them."""
+    """Return one row for each position: its first record with a matching digest, else its first record.
+
+    Usually this is all rows.
+    """
     ledger_id, entry_id = np.ascontiguousarray(records.ledger_id), np.ascontiguousarray(records.entry_id)
     same = ledger_id[1:] == ledger_id[:-1]
     if ((ledger_id[1:] > ledger_id[:-1]) | (same & (entry_id[1:] > entry_id[:-1]))).all():
         return slice(None)
     order: NDArray[np.intp] = position_order(ledger_id, entry_id)
-    # Of equal positions those that fit come first; both sorts keep the order of the log.
+    # At equal positions, records with a matching digest come first; both sorts keep the order of the log.
     order = order[np.argsort(fitting[order] == 0, kind="stable")]
     order = order[position_order(ledger_id[order], entry_id[order])]
     new: BoolArray = np.ones(len(order), np.bool_)
@@ -157,7 +160,7 @@ def _first_whole(records: RecordPiece, fitting: NDArray[np.uint8]) -> NDArray[np
 
 
 def _copy(stretches: Sequence[Stretch], ledger_id: int, entry_id: int, digest: LedgerDigest) -> bytes | None:
-    """The payload of an entry from the first whole copy; reads the stretches until there is one."""
+    """Return the payload of an entry from its first undamaged copy; reads the stretches until one is found."""
     for stretch in stretches:
         log: bytes | mmap.mmap = open_log_file(stretch.file)[0]
         for records in log_pieces(log, str(stretch.file), start=stretch.start, stop=stretch.end):

@@ -1,7 +1,7 @@
-"""Entry logs divided among tasks: each stretch of a log is read once, whatever ledgers lie in it.
+"""Entry logs divided among tasks: each stretch of a log is read once, with all ledgers in it.
 
-Which piece gives which entry is settled before: the first copy of each counts. Where that turns out to be damaged, the
-task looks into the other pieces that have the entry, which it was told.
+The plan assigns each entry to one piece, the first that has a copy. If that copy is damaged, the task searches the
+other pieces with the entry, which the plan lists.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ from delayed_tracker.ledger.topic.topic_reader import LedgerSpan
 
 @dataclass(frozen=True, slots=True)
 class LoggedSpan:
-    """A ledger of a topic that is read from entry logs."""
+    """Ledger of a topic that is read from entry logs."""
 
     topic: str
     span: LedgerSpan
@@ -39,12 +39,12 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a piece of a log is to give."""
+    """Entries that a task takes from a piece of a log."""
 
     start: int
     end: int
     entries: Mapping[int, BitMap | None]
-    """By ledger; None is all that it has."""
+    """Entry ids by ledger; None selects all entries of the ledger in the piece."""
 
 
 @dataclass
@@ -54,29 +54,29 @@ class LogPart(InputPartition):
     file: Path
     shares: tuple[Share, ...]
     ledgers: Mapping[int, tuple[str, LedgerDigest]]
-    """Topic, and what protects the entries."""
+    """Topic and digest of each ledger."""
     copies: Mapping[int, tuple[Stretch, ...]]
-    """By ledger, where further copies of some entries are."""
+    """Pieces with further copies of some entries, by ledger."""
 
 
 @dataclass(slots=True)
 class LogPlan:
-    """Who gives what."""
+    """Assignment of entries to tasks."""
 
     parts: list[LogPart]
     missing: list[tuple[str, BadEntry]]
-    """With their topics: what no log has."""
+    """Entries that no log has, with their topics."""
 
 
 def plan_logs(inventory: LogInventory, spans: Mapping[int, LoggedSpan], part_bytes: int) -> LogPlan:
-    """Settle which piece gives which entry, and group the pieces.
+    """Assign each entry to a piece, and group the pieces.
 
     Args:
         inventory: of all logs.
         spans: the wanted ledgers, by id.
-        part_bytes: how much of a log a task should read, about.
-    Returns: parts of which each has pieces of one log, in order; an archived log, which can only be read from its
-        beginning, is one part.
+        part_bytes: approximate bytes of a log that a task reads.
+    Returns: parts with pieces of one log each, in order. An archived log is one part, because it can only be read from
+        its beginning.
     Cost: O(pieces and ledgers in each).
     """
     given: dict[int, dict[int, BitMap | None]] = defaultdict(dict)
@@ -120,7 +120,7 @@ def plan_logs(inventory: LogInventory, spans: Mapping[int, LoggedSpan], part_byt
 def _grouped(
     inventory: LogInventory, given: Mapping[int, Mapping[int, BitMap | None]], part_bytes: int
 ) -> Iterator[list[LogPiece]]:
-    """Pieces that give something, by log and number of bytes."""
+    """Yield the pieces that have assigned entries, grouped by log and number of bytes."""
     group: list[LogPiece] = []
     size_bytes = 0
     for piece in inventory.pieces:
@@ -138,7 +138,7 @@ def _grouped(
 
 
 def _runs(entry_ids: BitMap) -> Iterator[tuple[int, int]]:
-    """First entry and length of each run."""
+    """Yield the first entry and the length of each run."""
     ids = np.array(entry_ids.to_array(), np.int64)
     starts = np.flatnonzero(np.diff(ids, prepend=-2) > 1)
     lengths = np.diff(starts, append=len(ids))

@@ -1,4 +1,4 @@
-"""Manners of the processes that Spark runs Python in."""
+"""Workarounds for PySpark's Python workers."""
 
 import gc
 import itertools
@@ -7,17 +7,17 @@ import traceback
 from typing import Final
 
 _tasks: Final = itertools.count()
-"""Of this process."""
+"""Counter of the tasks of this process."""
 
 
 class _WithoutLostConnections:
-    """Module ``traceback`` for Spark's daemon, silent about workers whose connection to Spark is gone."""
+    """Replacement of module ``traceback`` for Spark's daemon; silent about lost connections of workers."""
 
     format_exc = staticmethod(traceback.format_exc)
 
     @staticmethod
     def print_exc() -> None:
-        """Print the exception that is handled, unless it only says that Spark has gone."""
+        """Print the current exception unless it is a lost connection to Spark."""
         if not isinstance(sys.exception(), ConnectionError):
             traceback.print_exc()
 
@@ -25,9 +25,9 @@ class _WithoutLostConnections:
 def end_quietly() -> None:
     """Let a worker process of Spark's daemon end without a traceback when Spark has closed its connection.
 
-    A worker notices when it flushes its answer, after its task is done: over TCP the bytes go nowhere, over a Unix socket
-    the flush fails. The daemon would print the traceback among the messages of a command that succeeded. Called when a
-    task imports this package, it covers the task itself and all that follow in the process.
+    A worker detects this when it flushes its answer after its task: over TCP the bytes are lost, over a Unix socket the
+    flush fails. The daemon would print the traceback among the messages of a command that succeeded. A task calls this
+    when it imports this package; it then applies to that task and to all later ones in the process.
     """
     daemon = sys.modules["__main__"]
     if getattr(daemon.__spec__, "name", None) == "pyspark.daemon" and hasattr(daemon, "traceback"):
@@ -35,10 +35,10 @@ def end_quietly() -> None:
 
 
 def spare_what_stays() -> None:
-    """Take what is in memory for something that stays, when a process begins its first task and its second.
+    """Freeze the heap before the first two tasks of a process: saves 0.1 s of garbage collection per task.
 
-    Spark has workers look for garbage after each task. Among all that the compiler's library made when it was imported,
-    and what the first task imported, that takes 0.1 s, half the time of reading, and there is none.
+    Spark makes workers collect garbage after each task. The collection visits all objects that the import of the
+    compiler's library and the first task created. That takes half the time of reading, and frees nothing.
     """
     if next(_tasks) <= 1:
         gc.collect()

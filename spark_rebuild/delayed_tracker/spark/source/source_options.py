@@ -1,4 +1,4 @@
-"""Options of the format ``pulsar_ledger``: what a user says, checked."""
+"""Options of the format ``pulsar_ledger``, and their checks."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,18 +19,18 @@ _BYTES_MAX: Final = (1 << 40) - 1
 
 
 class KeptEntries(Enum):
-    """Which entries become rows; bad ones always do."""
+    """Entries that become rows; bad entries always do."""
 
     ALL = "all"
     DELAYED = "delayed"
-    """Delayed messages and the markers that end transactions: all that a rebuild looks at."""
+    """Delayed messages and the markers that end transactions: all that a rebuild needs."""
 
 
 class PushFilters(Enum):
-    """Whether a query's conditions are applied while reading.
+    """Setting that applies the conditions of a query while reading.
 
-    Spark 4 keeps what it has pushed to a Python data source with the data frame, and would leave the same rows out of the
-    next query of that frame, and out of other branches of the same query.
+    Spark 4 stores the pushed conditions of a Python data source with the data frame. It would leave out the same rows
+    in the next query of that frame, and in other branches of the same query.
     """
 
     NO = "no"
@@ -39,7 +39,7 @@ class PushFilters(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option, and what README says about it."""
+    """One option, and its description in the README."""
 
     name: str
     default: str
@@ -64,10 +64,10 @@ _BY_KEY: Final = {option.name.lower(): option for option in OPTIONS}
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What to read, and how."""
+    """Parsed options: the source, its topics and the way to read them."""
 
     urls: tuple[str, ...]
-    """Complete: with their metadata and their way with open ledgers."""
+    """Complete URLs, with their metadata and their treatment of open ledgers."""
     topic: str | None
     topics_pattern: re.Pattern[str] | None
     on_error: ErrorPolicy
@@ -76,17 +76,17 @@ class SourceOptions:
     partition_bytes: int
 
     def chosen(self, topics: Sequence[str]) -> list[str]:
-        """Those of the given topics that are wanted; a single one that was named need not be among them."""
+        """Return the chosen ones of the given topics; a topic that was named need not be among them."""
         if self.topic is not None:
             return [self.topic]
         pattern = self.topics_pattern
         return [topic for topic in topics if pattern is None or pattern.fullmatch(topic) is not None]
 
     def found(self, topics: Sequence[str]) -> list[str]:
-        """The same of all topics that there are.
+        """Return the chosen ones of all topics that exist.
 
         Raises:
-            InvalidInput: none fits the pattern.
+            InvalidInput: no topic matches the pattern.
         """
         chosen = self.chosen(topics)
         if self.topics_pattern is not None and not chosen:
@@ -95,12 +95,12 @@ class SourceOptions:
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
-    """Check what a user gave.
+    """Parse the options of a query.
 
     Args:
-        given: by name, whatever its case; ``path`` stands for ``url``.
+        given: by name, in any case; ``path`` stands for ``url``.
     Raises:
-        InvalidInput: an unknown option, a value out of range, no URL; names option, value and remedy.
+        InvalidInput: an unknown option, a value out of range, or no URL; the message has option, value and remedy.
     """
     values = {option.name: option.default for option in OPTIONS}
     for key, value in given.items():
@@ -127,7 +127,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
 
 
 def _completed(text: str, metadata: str, open_ledgers: str) -> str:
-    """A URL with what other options say for those that lack it."""
+    """Return the URL with the values of other options for the parameters that it lacks."""
     url = parse_source_url(text)
     added = {}
     if metadata and url.scheme != "ledger":

@@ -1,7 +1,7 @@
-"""Comparing what ledgers say is still to be delivered with an index that is in use: what is missing, extra, different.
+"""Comparison of the pending messages of the ledgers with a live index: missing, extra and different positions.
 
-What is due by now is left out on both sides: it is on its way. What is too recent to fill a bucket is missed nowhere, for
-it may wait to be offered.
+Messages that are due now are left out on both sides, because they are being delivered. Messages too recent to fill a
+bucket are never missing, because they may not have been offered yet.
 """
 
 from collections.abc import Sequence
@@ -15,23 +15,23 @@ from delayed_tracker.core.values.columns import IndexColumns, Position
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 
 LISTED_MAX: Final = 10_000
-"""Positions of one kind that are listed; all are counted."""
+"""Largest number of positions of one kind that are listed; all are counted."""
 
 
 class LiveIndex(Protocol):
-    """An index in use."""
+    """Index of a tracker that is in use."""
 
     def read(self, topic: str, subscription: str) -> IndexColumns:
-        """All that one subscription is still to get, in any order; a tracker that is not there has nothing.
+        """Return all pending indexes of one subscription, in any order; none if the tracker does not exist.
 
         Raises:
-            IndexNotReadable: of this subscription; others may be readable.
+            IndexNotReadable: for this subscription; others may be readable.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A position with one deadline in the ledgers and another in the index."""
+    """Position with one deadline in the ledgers and another in the index."""
 
     position: Position
     ledger_ms: int
@@ -40,12 +40,12 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One subscription."""
+    """Comparison of one subscription."""
 
     topic: str
     subscription: str
     expected: int
-    """Positions that the ledgers say are pending and not due, those too recent for a bucket included."""
+    """Positions that are pending and not due according to the ledgers, those too recent for a bucket included."""
     found: int
     """Positions in the index that are not due."""
     missing: int
@@ -54,14 +54,14 @@ class Comparison:
     too_recent: int
     """Positions of the ledgers that the index lacks and that fill no bucket yet: the dispatcher offers them again."""
     replay_from: Position | None
-    """The position from which it offers, when it opens the tracker; None if all is in buckets."""
+    """Position from which the dispatcher offers again when it opens the tracker; None if all is in buckets."""
     missing_positions: tuple[Position, ...]
     extra_positions: tuple[Position, ...]
     differing_positions: tuple[Moved, ...]
 
     @property
     def is_equal(self) -> bool:
-        """Whether nothing is missing, extra or different."""
+        """True if nothing is missing, extra or different."""
         return not (self.missing or self.extra or self.differing)
 
     @property
@@ -72,19 +72,19 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class NotCompared:
-    """A subscription whose index cannot be read."""
+    """Subscription whose index cannot be read."""
 
     topic: str
     subscription: str
     expected: int
-    """As in a comparison."""
+    """Expected positions, as in a comparison."""
     reason: str
-    """A stable word, as errors have it."""
+    """Stable reason, as in errors."""
     message: str
 
 
 def positions_of(indexes: IndexColumns) -> int:
-    """Count the positions of indexes, repeats once."""
+    """Count the positions of indexes; repeats count once."""
     return len(_one_each(indexes))
 
 
@@ -104,12 +104,12 @@ def compare(
     Args:
         topic: its name.
         subscription: its name.
-        expected: what the ledgers say, without what is due; any order, repeats have one deadline.
-        found: what the index has; any order.
-        tail_first: from this position on nothing is missed; None misses everything.
+        expected: pending indexes of the ledgers that are not due; in any order, repeats have one deadline.
+        found: indexes of the live index, in any order.
+        tail_first: positions from here on are never missing; None applies no such limit.
         cutoff_ms: deadlines at or before it are due.
-        replay_from: the position from which a dispatcher offers again what is in no bucket, for the answer.
-        unread: what the ledgers may have there, and nobody can read: it is not extra.
+        replay_from: position from which the dispatcher offers again what no bucket contains; copied to the result.
+        unread: positions that the ledgers may have but that cannot be read; they are never extra.
     Cost: O(n log n).
     """
     expected = _one_each(expected)
@@ -142,7 +142,7 @@ def compare(
 
 
 def _one_each(indexes: IndexColumns) -> IndexColumns:
-    """In the order of positions, each once: with the earliest of its deadlines."""
+    """Return the indexes in the order of positions, each position once with its earliest deadline."""
     order = np.lexsort((indexes.deliver_at_ms, indexes.entry_id, indexes.ledger_id))
     ordered = indexes.take(order)
     repeats = np.zeros(len(ordered), np.bool_)
@@ -151,7 +151,7 @@ def _one_each(indexes: IndexColumns) -> IndexColumns:
 
 
 def _keys(first: IndexColumns, second: IndexColumns) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """A number for each position of both: entry ids have 32 bits, and ledgers are numbered to fit above them."""
+    """Return a unique number for each position of both: entry ids take 32 bits, ledger numbers the bits above."""
     _, number = np.unique(np.concatenate([first.ledger_id, second.ledger_id]), return_inverse=True)
     keys = (number.astype(np.int64) << 32) | np.concatenate([first.entry_id, second.entry_id])
     return keys[: len(first)], keys[len(first) :]

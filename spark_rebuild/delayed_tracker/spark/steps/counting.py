@@ -1,7 +1,7 @@
-"""How many indexes of each ledger each subscription takes, and what becomes of the others: the first look at the rows.
+"""First pass over the rows: counts the indexes that each subscription accepts from each ledger, and the other fates.
 
-Tasks count their own rows, as one set of positions for each subscription and ledger; those are united afterwards. What
-reaches the driver is a row for each subscription and ledger, with the set itself only where a bucket may end inside.
+Each task counts its own rows, with one set of positions for each subscription and ledger; these are united afterwards.
+The driver receives one row for each subscription and ledger.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,20 +35,21 @@ TALLY_SCHEMA: Final = StructType(
         StructField(BITS, BinaryType(), nullable=False),
     ]
 )
-"""One subscription and one ledger: rows of each :class:`Fate`; the first entry that was not acknowledged and is not
-accepted either; the accepted entries (RoaringBitmap)."""
+"""One subscription and one ledger: the number of rows of each :class:`Fate`; the first entry that is neither
+acknowledged nor accepted; the accepted entries (RoaringBitmap).
+"""
 
 
 @dataclass(slots=True)
 class LedgerTally:
-    """What one subscription gets of one ledger."""
+    """Counts of one subscription and one ledger."""
 
     fates: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(Fate), np.int64))
-    """Rows of each :class:`Fate`; of the accepted ones repeats, too."""
+    """Rows of each :class:`Fate`; accepted rows count with repeats."""
     bits: BitMap = field(default_factory=BitMap)
     """Accepted entries."""
     first_left: int | None = None
-    """The first entry that waits for the dispatcher: due, too far away, or of a transaction that has not ended."""
+    """First entry that is left to the dispatcher: due, beyond the largest delay, or in an open transaction."""
 
     def add(self, fate: NDArray[np.uint8], indexes: IndexColumns) -> None:
         """Count rows of this ledger."""
@@ -61,7 +62,7 @@ class LedgerTally:
             self._note_left(int(left.min()))
 
     def unite(self, other: "LedgerTally") -> None:
-        """Count what somebody else has counted."""
+        """Add the counts of another task."""
         self.fates += other.fates
         self.bits |= other.bits
         if other.first_left is not None:
@@ -72,7 +73,7 @@ class LedgerTally:
 
 
 def count_fates(subscribers: Broadcast[SubscribersByTopic], acceptance: Acceptance) -> Step:
-    """What becomes of all rows, counted.
+    """Return the step that counts the fates of all rows.
 
     Input: packed delayed messages, any order.
     Output: :data:`TALLY_SCHEMA`, one row for each subscription and ledger that has rows; no order.
@@ -96,7 +97,7 @@ def count_fates(subscribers: Broadcast[SubscribersByTopic], acceptance: Acceptan
 
 
 def tallies_of(rows: pa.Table) -> dict[tuple[int, int], LedgerTally]:
-    """What :data:`TALLY_SCHEMA` says, by subscription and ledger; several rows of one are united."""
+    """Return the tallies of :data:`TALLY_SCHEMA` by subscription and ledger; several rows of one are united."""
     tallies: dict[tuple[int, int], LedgerTally] = {}
     for row in rows.to_pylist():
         tally = LedgerTally(

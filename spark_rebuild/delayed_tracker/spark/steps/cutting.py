@@ -1,8 +1,8 @@
-"""Where large buckets are divided: at the beginnings of segments, found from deadlines alone.
+"""Division of large buckets at the beginnings of segments, found from deadlines alone.
 
-Segments follow one after the other, so a bucket's bounds cannot be found in parts. But they depend on nothing but the
-sorted deadlines: one task looks at those of a bucket, 8 bytes and a count each, and many encode what lies between. All
-rows of one deadline stay together.
+Each segment begins where the one before ends, so the bounds of a bucket cannot be found in parts. But they depend only
+on the sorted deadlines. One task reads the deadlines of a bucket, 8 bytes and a count each, and many tasks encode the
+parts between the cuts. All rows with one deadline stay together.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark import Broadcast
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  the name that everybody uses
+from pyspark.sql import functions as F  # noqa: N812  PySpark's customary name
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from delayed_tracker.core.rules.segment_cutter import SegmentCutter
@@ -45,19 +45,18 @@ _EXPANDED_MAX: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class LargeBuckets:
-    """The buckets that are to be divided, by number."""
+    """Buckets to be divided, by number."""
 
     maps: Mapping[int, PartMap]
-    """By the number of the subscriber; what the maps call parts are the numbers of large buckets."""
+    """Maps by subscriber number; their part numbers are the numbers of large buckets."""
 
 
 def deadlines_of(
     subscribers: Broadcast[SubscribersByTopic], large: Broadcast[LargeBuckets], acceptance: Acceptance
 ) -> Step:
-    """How many accepted indexes of large buckets have which deadline.
+    """Return the step that counts the accepted indexes of large buckets by deadline.
 
-    Input: packed delayed messages. Output: :data:`DEADLINES_SCHEMA`; a deadline
-    may come several times.
+    Input: packed delayed messages. Output: :data:`DEADLINES_SCHEMA`; a deadline may occur several times.
     """
 
     def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -72,7 +71,7 @@ def deadlines_of(
 
 
 def cut_large(bucket_count: int, limits: TrackerLimits, *, indexes_per_part: int) -> Step:
-    """Where parts of about the wanted size begin.
+    """Return the step that finds the beginnings of parts of about the wanted size.
 
     Input: :data:`DEADLINES_SCHEMA`, any order. Output: :data:`CUTS_SCHEMA`, no order.
     """
@@ -95,12 +94,12 @@ def cut_large(bucket_count: int, limits: TrackerLimits, *, indexes_per_part: int
 def part_starts(
     runs: Iterable[tuple[Int64Array, Int64Array]], limits: TrackerLimits, *, indexes_per_part: int
 ) -> Iterator[int]:
-    """Deadlines at which a segment begins that no earlier row shares, about so many indexes apart.
+    """Yield deadlines at which a segment begins and that no earlier row has.
 
     Args:
-        runs: ascending deadlines, and how many indexes have each.
-        limits: how segments are cut.
-        indexes_per_part: at least so many from one to the next.
+        runs: ascending deadlines, and the number of indexes with each.
+        limits: of the segments.
+        indexes_per_part: smallest number of indexes between two of them.
     """
     cutter = SegmentCutter(step_ms=limits.max_step_per_segment_ms, count_max=limits.max_indexes_per_segment)
     held, before_ms = 0, -1
@@ -120,7 +119,7 @@ def part_starts(
 
 
 def _expanded(runs: Iterable[tuple[Int64Array, Int64Array]]) -> Iterator[tuple[Int64Array, bool]]:
-    """Each deadline as often as it occurs, a bounded number at a time, and whether that was all."""
+    """Yield each deadline as often as it occurs, in arrays of bounded size, with True after the last one."""
     for deadlines, times in runs:
         start = 0
         ends = np.cumsum(times)
@@ -133,7 +132,7 @@ def _expanded(runs: Iterable[tuple[Int64Array, Int64Array]]) -> Iterator[tuple[I
 
 
 def _buckets(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[tuple[Int64Array, Int64Array]]]]:
-    """The one bucket of a partition, if it has rows, with its runs as they come."""
+    """Yield the one bucket of a partition with its runs as they arrive; nothing if it has no rows."""
     rest = iter(batches)
     first = next((batch for batch in rest if batch.num_rows), None)
     if first is None:
@@ -148,7 +147,7 @@ def _buckets(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[
 
 
 def cuts_by_digest(rows: pa.Table, digests: Sequence[bytes]) -> dict[bytes, list[int]]:
-    """The cuts of each large bucket, ascending, by its digest."""
+    """Return the cuts of each large bucket, ascending, by its digest."""
     cuts: dict[bytes, list[int]] = {digest: [] for digest in digests}
     for row in rows.sort_by(schema.DELIVER_AT_MS).to_pylist():
         cuts[digests[row[schema.BUCKET]]].append(row[schema.DELIVER_AT_MS])

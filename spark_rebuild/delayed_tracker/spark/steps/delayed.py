@@ -1,10 +1,10 @@
-"""What became of delayed messages that were written in transactions, whoever subscribes to their topics."""
+"""Transaction outcomes of delayed messages; they do not depend on the subscription."""
 
 from collections.abc import Callable
 from typing import Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  the name that everybody uses
+from pyspark.sql import functions as F  # noqa: N812  PySpark's customary name
 
 from delayed_tracker.ledger.topic.transactions import ABORT_MARKER, COMMIT_MARKER, TransactionOutcome
 from delayed_tracker.spark import schema
@@ -14,13 +14,13 @@ Step = Callable[[DataFrame], DataFrame]
 
 
 def settle_transactions(kept: DataFrame) -> DataFrame:
-    """Delayed messages of transactions with what became of those; the markers that say so leave.
+    """Return the delayed messages of transactions with the outcomes of these; the markers are removed.
 
-    Of several markers of one transaction the one at the highest position counts.
+    If a transaction has several markers, the one at the highest position counts.
 
     Input: topic_number, ledger_id, entry_id, deliver_at_ms, marker_type, txn_id_most, txn_id_least.
-    Output: topic_number, ledger_id, entry_id, deliver_at_ms (0 or more), transaction tinyint
-    (``TransactionOutcome``). No order; rows are shuffled.
+    Output: topic_number, ledger_id, entry_id, deliver_at_ms (0 or more), transaction tinyint (``TransactionOutcome``).
+    No order; rows are shuffled.
     """
     is_end = F.col(schema.MARKER_TYPE).isNotNull()
     ends = (

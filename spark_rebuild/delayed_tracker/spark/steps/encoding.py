@@ -1,8 +1,8 @@
 """Sorting, cutting and encoding: from accepted indexes to staged parts of snapshots.
 
-Tasks sort what they have of each part and pack it; Spark brings these runs together and orders them by their first
-rows; the core's functions merge, cut and encode them as they come. A task that encodes holds runs that overlap: no more
-than a part, and of a deadline that very many rows share, those whose positions lie near each other.
+Each task sorts and packs its rows of each part. Spark brings these runs together and orders them by their first rows.
+Then functions of the core merge, cut and encode the runs as they arrive. A task that encodes holds the runs that
+overlap: at most one part, and if very many rows share a deadline, only those whose positions are close to each other.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ PLACED_SCHEMA: Final = StructType(
         StructField(schema.ROWS, BinaryType(), nullable=False),
     ]
 )
-"""A run: packed rows of one part, sorted, and the first of them."""
+"""A run: sorted, packed rows of one part, and the first of these rows."""
 STAGED_SCHEMA: Final = StructType(
     [
         StructField(schema.PART, IntegerType(), nullable=False),
@@ -48,23 +48,23 @@ STAGED_SCHEMA: Final = StructType(
         StructField(schema.METADATA_BYTES, LongType(), nullable=False),
     ]
 )
-"""What a task tells of each part: where it lies, and what is in it."""
+"""Result of a task for each part: its key, and the counts of its content."""
 _HELD_MAX: Final = 1 << 19
-"""Rows that are held before those that can be are sorted and passed on; 24 bytes each."""
+"""Largest number of rows held, 24 bytes each, before the rows that are complete are sorted and passed on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Which index goes where: what every task needs to know."""
+    """Map from indexes to parts and tasks, used in every task."""
 
     maps: Mapping[int, PartMap]
-    """By the number of the subscriber."""
+    """Maps by subscriber number."""
     task_of_part: Int64Array
-    """The task of each part; -1 for parts that need not be made."""
+    """Task of each part; -1 for parts that need not be made."""
 
 
 def place(subscribers: Broadcast[SubscribersByTopic], placement: Broadcast[Placement], acceptance: Acceptance) -> Step:
-    """Accepted indexes with the part and the task they belong to, for each subscription whose buckets are to be made.
+    """Return the step that yields accepted indexes with their part and task, for subscriptions with buckets to be made.
 
     Input: packed delayed messages, any order. Output: :data:`PLACED_SCHEMA`.
     """
@@ -87,7 +87,7 @@ def place(subscribers: Broadcast[SubscribersByTopic], placement: Broadcast[Place
 
 
 def sort_into_tasks(task_count: int) -> Step:
-    """The same runs, one partition for each task.
+    """Return the step that brings the runs of each task into one partition.
 
     Input and output: :data:`PLACED_SCHEMA`; the output ascends by (part, deliver_at_ms, ledger_id, entry_id).
     """
@@ -100,14 +100,14 @@ def sort_into_tasks(task_count: int) -> Step:
 
 
 def stage(names: Broadcast[list[str]], staging: Staging, run: str, limits: TrackerLimits) -> Step:
-    """Cut, encode and stage sorted runs; nothing but messages comes back.
+    """Return the step that cuts, encodes and stages sorted runs; it returns only a message for each part.
 
     Args:
         names: of the parts, by number.
-        staging: where to.
-        run: of this job, part of each object's name.
-        limits: how to cut segments.
-    Input: as :func:`sort_into_tasks` gives it. Output: :data:`STAGED_SCHEMA`, one row for each part; no order.
+        staging: destination of the parts.
+        run: name of this run of the job, part of each object's name.
+        limits: of the segments.
+    Input: output of :func:`sort_into_tasks`. Output: :data:`STAGED_SCHEMA`, one row for each part; no order.
     """
 
     def staged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -141,12 +141,12 @@ _MESSAGE_TYPES: Final = (pa.int32(), pa.string(), pa.int64(), pa.int64(), pa.int
 
 
 def merge_runs(batches: Iterable[pa.RecordBatch], *, held_max: int = _HELD_MAX) -> Iterator[tuple[int, IndexColumns]]:
-    """Runs that ascend by their first rows as sorted rows of one part after the other, none of them a repeat.
+    """Merge runs that ascend by their first rows; yield sorted rows without repeats, one part after the other.
 
     Args:
         batches: :data:`PLACED_SCHEMA`.
-        held_max: rows that are held before those that can be are passed on; more if that many overlap.
-    Yields: the part's number, and rows none of which comes before one yielded earlier of that part.
+        held_max: rows held before complete ones are passed on; more are held if so many overlap.
+    Yields: the number of the part, and rows of which none sorts before rows yielded earlier for that part.
     """
     part, held, count, enough = NO_PART, list[IndexColumns](), 0, held_max
     for batch in batches:
@@ -157,7 +157,7 @@ def merge_runs(batches: Iterable[pa.RecordBatch], *, held_max: int = _HELD_MAX) 
                     yield part, _merged(held)
                 part, held, count, enough = number, [], 0, held_max
             elif count >= enough:
-                # No run to come has a row before the first one of this.
+                # No later run has a row that sorts before the first row of this run.
                 merged = _merged(held)
                 done = int(np.count_nonzero(_before(merged, heads.take(slice(row, row + 1)))))
                 if done:
@@ -176,7 +176,7 @@ def _merged(runs: Sequence[IndexColumns]) -> IndexColumns:
 
 
 def _before(rows: IndexColumns, head: IndexColumns) -> BoolArray:
-    """Which of the rows come before the one row of ``head``."""
+    """Return the mask of rows that sort before the one row of ``head``."""
     earlier_entry = (rows.ledger_id == head.ledger_id) & (rows.entry_id < head.entry_id)
     earlier_position = (rows.ledger_id < head.ledger_id) | earlier_entry
     before: BoolArray = (rows.deliver_at_ms < head.deliver_at_ms) | (
@@ -188,7 +188,7 @@ def _before(rows: IndexColumns, head: IndexColumns) -> BoolArray:
 def sorted_runs(
     parts: Mapping[int, Sequence[IndexColumns]], task_of_part: Int64Array, *, rows_max: int = ROWS_AT_ONCE
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of each part as runs of bounded size: :data:`PLACED_SCHEMA`, a batch for each."""
+    """Yield the rows of each part in runs of at most ``rows_max`` rows, one batch of :data:`PLACED_SCHEMA` each."""
     for part, pieces in parts.items():
         indexes = _merged(pieces)
         for start in range(0, len(indexes), rows_max):

@@ -1,7 +1,7 @@
-"""Rows of numbers packed into a few values: what Spark keeps, moves and hands to Python as it is.
+"""Rows of numbers packed into a few values, which Spark stores and moves without decoding them.
 
-Spark takes rows apart one by one wherever they leave Python, and puts them together again where they come back. Most
-rows of a job are looked at by Python alone; those travel as Arrow streams, some thousands to a value.
+Spark takes rows apart one by one when they leave Python, and assembles them again when they come back. Only Python
+reads most rows of a job; these travel as Arrow streams, some thousands of rows in each value.
 """
 
 from collections.abc import Iterator
@@ -10,19 +10,19 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 ROWS_AT_ONCE: Final = 1 << 15
-"""Rows in a value, about: together half a megabyte."""
+"""Approximate number of rows in a value: together half a megabyte."""
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class Packer:
-    """Joins batches of one schema to values of about one size, in their order."""
+    """Joins batches of one schema, in order, to values of about the same size."""
 
     def __init__(self) -> None:
         self._held: list[pa.RecordBatch] = []
         self._count = 0
 
     def add(self, batch: pa.RecordBatch) -> Iterator["PackedRows"]:
-        """Take a batch; give a value if there is enough for one."""
+        """Add a batch; yield a value if enough rows are held."""
         if batch.num_rows:
             self._held.append(batch)
             self._count += batch.num_rows
@@ -30,21 +30,21 @@ class Packer:
             yield from self.end()
 
     def end(self) -> Iterator["PackedRows"]:
-        """What is left, if anything is."""
+        """Yield the remaining rows, if any."""
         if self._held:
             yield PackedRows(packed(pa.Table.from_batches(self._held).combine_chunks()), self._count)
             self._held, self._count = [], 0
 
 
 class PackedRows(NamedTuple):
-    """Rows as one value."""
+    """Many rows as one value."""
 
     value: bytes
     row_count: int
 
 
 def packed(rows: pa.Table | pa.RecordBatch) -> bytes:
-    """Rows as one value."""
+    """Return rows as one value."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema, options=_OPTIONS) as stream:
         stream.write(rows)
@@ -53,7 +53,7 @@ def packed(rows: pa.Table | pa.RecordBatch) -> bytes:
 
 
 def unpacked(values: pa.Array) -> Iterator[pa.RecordBatch]:
-    """The batches of a column of values."""
+    """Yield the batches of a column of values."""
     for value in values:
         with pa.ipc.open_stream(value.as_buffer()) as stream:
             yield from stream

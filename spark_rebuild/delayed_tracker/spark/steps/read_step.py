@@ -1,7 +1,7 @@
-"""What a job keeps of the ledgers: each part read by one task, and its delayed messages packed before they leave it.
+"""Reading step of a job: one task reads each part, and packs its delayed messages before they leave the task.
 
-Most delayed messages belong to no transaction; what they are is known as soon as they are read. Rows of transactions
-and bad entries are few, and stay rows that Spark can join and sort.
+Most delayed messages belong to no transaction, so their outcome is known as soon as they are read. Rows of transactions
+and bad entries are few; they stay rows that Spark can join and sort.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  the name that everybody uses
+from pyspark.sql import functions as F  # noqa: N812  PySpark's customary name
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
@@ -52,8 +52,9 @@ KEPT_SCHEMA: Final = StructType(
         StructField(schema.ROWS, BinaryType()),
     ]
 )
-"""A row is one of three: packed rows and how many they are; a delayed message or an end of a transaction; a bad entry.
-What belongs to another kind is null."""
+"""A row is one of three: packed rows and their number; a delayed message in a transaction or the end of one; a bad
+entry. Columns of the other kinds are null.
+"""
 PACKED_SCHEMA: Final = StructType([StructField(schema.ROWS, BinaryType(), nullable=False)])
 """Packed delayed messages: topic_number, ledger_id, entry_id, deliver_at_ms (0 or more), transaction."""
 _KEPT_ARROW: Final = to_arrow_schema(KEPT_SCHEMA, timezone="UTC")
@@ -62,14 +63,14 @@ _READ_BAD: Final = (schema.ENTRY_COUNT, schema.ERROR)
 
 
 def read_kept(session: SparkSession, options: SourceOptions, topics: Mapping[str, int]) -> DataFrame:
-    """All that a job looks at.
+    """Return the data frame of all rows that a job needs.
 
     Args:
-        session: whose tasks read.
-        options: which ledgers, and where they are; of their entries those that are delayed.
-        topics: the number of each.
-    Returns: :data:`KEPT_SCHEMA`; a partition for each part. Nothing is read yet.
-    Raises: as the data source does when it plans.
+        session: its tasks read.
+        options: the ledgers and their sources; only delayed entries are kept.
+        topics: the number of each topic.
+    Returns: :data:`KEPT_SCHEMA`; one partition for each part. Nothing is read yet.
+    Raises: as the data source when it plans.
     """
     names = (*_READ, *_READ_BAD) if options.on_error is ErrorPolicy.SKIP else _READ
     reader = PulsarLedgerReader(options, schema.entry_columns(*names))
@@ -86,14 +87,14 @@ def read_kept(session: SparkSession, options: SourceOptions, topics: Mapping[str
 
 
 def _kept(batches: Iterable[pa.RecordBatch], topics: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
-    """One part's batches as rows of :data:`KEPT_SCHEMA`."""
+    """Yield the batches of one part as rows of :data:`KEPT_SCHEMA`."""
     names = pa.array(list(topics), pa.string())
     plain = Packer()
     for batch in batches:
         if schema.ERROR in batch.schema.names and not batch.column(schema.ERROR).null_count:
             yield _widened({name: batch.column(name) for name in _OF_BAD}, batch.num_rows)
             continue
-        # Topics are numbered from 0 as they come.
+        # The order of ``topics`` gives the numbers, from 0.
         topic = pc.index_in(batch.column(schema.TOPIC), value_set=names)
         marker = pc.fill_null(batch.column(schema.MARKER_TYPE), 0).to_numpy()
         is_known, in_transaction = _has(topic), _has(batch.column(schema.TXN_ID_MOST))
@@ -108,7 +109,7 @@ def _kept(batches: Iterable[pa.RecordBatch], topics: Mapping[str, int]) -> Itera
 
 
 def _settled(batch: pa.RecordBatch, topic: pa.Array, which: BoolArray) -> pa.RecordBatch:
-    """Some rows of a batch as :data:`PACKED_SCHEMA` has them: they count, whatever became of transactions."""
+    """Return the selected rows of a batch as packed rows hold them, with the outcome of committed transactions."""
     columns = {
         schema.TOPIC_NUMBER: topic,
         schema.LEDGER_ID: batch.column(schema.LEDGER_ID),
@@ -121,7 +122,7 @@ def _settled(batch: pa.RecordBatch, topic: pa.Array, which: BoolArray) -> pa.Rec
 
 
 def settled_rows(kept: DataFrame, *, has_transactions: bool) -> DataFrame:
-    """All delayed messages with what became of their transactions, packed.
+    """Return all delayed messages with the outcomes of their transactions, packed.
 
     Input: :data:`KEPT_SCHEMA`. Output: :data:`PACKED_SCHEMA`, no order; rows of transactions are shuffled.
     """
@@ -146,7 +147,7 @@ def _packed(rows: PackedRows) -> pa.RecordBatch:
 
 
 def _widened(columns: Mapping[str, pa.Array], count: int) -> pa.RecordBatch:
-    """With nulls for the columns that are not given."""
+    """Return a batch with nulls for the columns that are not given."""
     arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in _KEPT_ARROW]
     return pa.RecordBatch.from_arrays(arrays, schema=_KEPT_ARROW)
 

@@ -1,7 +1,4 @@
-"""Reading for a job: the ledgers once, as rows that Spark keeps, and what becomes of each of them, counted.
-
-A rebuild and a verification begin with this.
-"""
+"""First half of a rebuild or a verification: reads the ledgers once, keeps their rows in Spark, and counts fates."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +8,7 @@ from typing import Final
 
 from pyspark import Broadcast, StorageLevel
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  the name that everybody uses
+from pyspark.sql import functions as F  # noqa: N812  PySpark's customary name
 
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.ledger.errors import ErrorPolicy
@@ -36,7 +33,7 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """What is known of the ledgers once they were read: rows that Spark keeps, and their counts on the driver."""
+    """Result of reading the ledgers: rows that Spark keeps, and their counts on the driver."""
 
     rows: DataFrame
     """Delayed messages, packed."""
@@ -50,7 +47,7 @@ class Reading:
     _scope: Scope
 
     def plans(self, too_large: Sequence[set[tuple[Position, Position]]] | None = None) -> list[TrackerPlan]:
-        """What each subscription is to get.
+        """Return the plan of each subscription.
 
         Args:
             too_large: for each, merged buckets that must not be made, by first and last position.
@@ -70,11 +67,11 @@ class Reading:
             ]
 
     def unread(self) -> UnreadEntries:
-        """What could not be read."""
+        """Return the entries that could not be read."""
         return UnreadEntries(self._facts.bad, self._scope.entry_counts)
 
     def summary(self, trackers: Sequence[TrackerSummary]) -> Summary:
-        """All there is to say, but for parts."""
+        """Return the summary of the job, without the counts of parts."""
         return self._facts.summary(self._scope, trackers, self.stages.seconds)
 
 
@@ -86,7 +83,7 @@ def reading(
     target: CommitTarget | None = None,
     report: Report | None = None,
 ) -> Iterator[Reading]:
-    """Read and count all that the settings name; arguments and errors are those of :func:`rebuild`."""
+    """Read and count the ledgers of the settings; arguments and errors are those of :func:`rebuild`."""
     stages = Stages(report)
     acceptance = Acceptance(settings.limits, settings.now_ms)
     with ExitStack() as stack:
@@ -114,7 +111,7 @@ def reading(
 
 
 class Stages:
-    """How long each stage takes; one that comes again takes longer."""
+    """Seconds of each stage; a stage that runs again adds to its time."""
 
     def __init__(self, report: Report | None) -> None:
         self.seconds: dict[str, float] = {}
@@ -122,7 +119,7 @@ class Stages:
 
     @contextmanager
     def of(self, name: str) -> Iterator[None]:
-        """Everything in the block."""
+        """Measure the block as a stage."""
         if self._report is not None:
             self._report(name)
         begun = time.perf_counter()
@@ -134,14 +131,14 @@ class Stages:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What is known once everything was read."""
+    """Counts known after everything was read."""
 
     delayed_count: int
     has_transactions: bool
     bad: tuple[BadRow, ...]
 
     def summary(self, scope: Scope, trackers: Sequence[TrackerSummary], seconds: Mapping[str, float]) -> Summary:
-        """All there is to say, but for parts."""
+        """Return the summary of the job, without the counts of parts."""
         of_cursors = (
             BadRow(topic, found.ledger_id, found.entry_id, found.entry_count, str(found))
             for topic, found in scope.subscribers.bad_entries
@@ -157,14 +154,14 @@ class _Facts:
         )
 
     def _unread_count(self, scope: Scope) -> int:
-        """Entries that were counted and could not be read: single ones, and those of whole ledgers."""
+        """Count the entries that were expected and could not be read: single ones, and those of whole ledgers."""
         whole = {row.ledger_id for row in self.bad if row.entry_id is None and row.ledger_id is not None}
         single = [row for row in self.bad if row.entry_id is not None and row.ledger_id not in whole]
         return sum(scope.entry_counts.get(ledger, 0) for ledger in whole) + sum(row.entry_count for row in single)
 
 
 def _facts(kept: DataFrame, *, has_bad: bool) -> _Facts:
-    """Look through all that is read, once; it is kept on the way."""
+    """Count all rows once; Spark keeps them on the way."""
     counts = kept.agg(
         F.sum(schema.INDEX_COUNT).alias("plain"),
         F.count(F.when(F.col(schema.MARKER_TYPE).isNull(), F.col(schema.TXN_ID_MOST))).alias("of_transactions"),
@@ -184,7 +181,7 @@ def _bad_rows(kept: DataFrame) -> list[BadRow]:
 def _by_subscriber(
     tallies: Mapping[tuple[int, int], LedgerTally], subscribers: Subscribers
 ) -> list[dict[int, LedgerTally]]:
-    """For each subscriber its tallies by ledger, ascending."""
+    """Return for each subscriber its tallies by ledger, ascending."""
     found: list[dict[int, LedgerTally]] = [{} for _ in subscribers.all]
     for (number, ledger_id), tally in sorted(tallies.items(), key=lambda item: item[0]):
         found[number][ledger_id] = tally

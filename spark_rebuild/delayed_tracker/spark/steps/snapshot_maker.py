@@ -1,4 +1,4 @@
-"""Gets snapshots made by Spark's tasks: divides buckets into parts, and stages those that are not there yet."""
+"""Makes snapshots in Spark's tasks: divides buckets into parts, and stages the parts that do not exist yet."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,14 +24,14 @@ T = TypeVar("T")
 
 
 class SnapshotMaker:
-    """Makes the buckets of plans; what was made for an earlier plan, or by an earlier run, is used again.
+    """Maker of the buckets of plans. It uses parts again that an earlier plan or an earlier run made.
 
     Args:
         rows: all delayed messages, packed.
         subscribers: by topic number.
-        acceptance: the rules they were counted by.
+        acceptance: the rules that were used to count the rows.
         settings: of the job.
-        staging: where tasks leave their work.
+        staging: staging area of the tasks.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class SnapshotMaker:
         self._cuts_ms: dict[bytes, list[int]] = {}
 
     def make(self, plans: Sequence[TrackerPlan]) -> list[list[RebuiltBucket]]:
-        """The buckets of each plan, staged.
+        """Make the buckets of each plan, staged.
 
         Raises:
-            StagingUnavailable: the place for staged work is out of reach.
+            StagingUnavailable: the staging area cannot be reached.
             PySparkException: a task has failed too often.
         """
         by_digest = {bucket.digest: bucket for plan in reversed(plans) for bucket in reversed(plan.buckets)}
@@ -73,11 +73,11 @@ class SnapshotMaker:
         return [[self._rebuilt(bucket, parts) for bucket in plan.buckets] for plan in plans]
 
     def clean_up(self) -> None:
-        """Delete what was staged of the parts that this job used, by whichever attempt: they are committed."""
+        """Delete all staged objects of the parts that this job used, from every attempt: they are committed."""
         self.staging.remove([staged.key for staged in self.staging.objects() if staged.part in self._parts])
 
     def _divide(self, plans: Sequence[TrackerPlan], by_digest: Mapping[bytes, Bucket]) -> None:
-        """Find out where buckets that are too large for one task are divided."""
+        """Find the cuts of buckets that are too large for one task."""
         large = [
             digest
             for digest, bucket in by_digest.items()
@@ -99,7 +99,7 @@ class SnapshotMaker:
         parts: PartPlan,
         missing: Sequence[Part],
     ) -> None:
-        """Let tasks encode the missing parts."""
+        """Run the tasks that encode the missing parts."""
         task_of_part = np.full(len(parts.parts), -1, np.int64)
         numbers = np.array([part.number for part in missing], np.int64)
         tasks = tasks_of(
@@ -137,7 +137,7 @@ def _maps(
     first_parts: Mapping[bytes, int],
     cuts_ms: Mapping[bytes, Sequence[int]],
 ) -> Iterator[tuple[int, PartMap]]:
-    """The map of each subscription that encodes something: of buckets with one digest only the first is encoded."""
+    """Yield the map of each subscription with buckets to encode; only the first bucket with a digest is encoded."""
     for plan in plans:
         mine = [by_digest[bucket.digest] is bucket for bucket in plan.buckets]
         if any(mine):
@@ -160,7 +160,7 @@ def _maps(
 
 @contextmanager
 def _shared(rows: DataFrame, value: T) -> Iterator[Broadcast[T]]:
-    """A value that all tasks get once."""
+    """Broadcast a value to all tasks for the length of the block."""
     broadcast = rows.sparkSession.sparkContext.broadcast(value)
     try:
         yield broadcast

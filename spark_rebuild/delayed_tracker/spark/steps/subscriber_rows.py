@@ -1,4 +1,4 @@
-"""What each subscription is offered, and what it takes: rows of topics, for each of those who subscribe to them."""
+"""Rows of topics, offered to each subscription of the topic, and the rows that it accepts."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -21,7 +21,7 @@ SubscribersByTopic = dict[int, tuple[Subscriber, ...]]
 def offered(
     batches: Iterable[pa.RecordBatch], subscribers: SubscribersByTopic
 ) -> Iterator[tuple[Subscriber, IndexColumns, NDArray[np.uint8]]]:
-    """Packed rows for each subscription of their topics: the indexes, and what became of their transactions."""
+    """Yield packed rows for each subscription of their topics: the indexes, and the outcomes of their transactions."""
     for batch in (rows for values in batches for rows in unpacked(values.column(schema.ROWS))):
         indexes = index_columns_of(batch)
         transaction = numbers(batch, schema.TRANSACTION).astype(np.uint8)
@@ -37,13 +37,13 @@ def accepted_by_part(
     maps: Mapping[int, PartMap],
     acceptance: Acceptance,
 ) -> Iterator[tuple[int, IndexColumns]]:
-    """What subscriptions take of packed rows, by the part that it belongs to; each part may come many times.
+    """Yield the packed rows that subscriptions accept, with their part; a part may occur many times.
 
     Args:
         batches: packed delayed messages, any order.
         subscribers: of each topic.
-        maps: by the number of the subscriber; what is in no part is left out.
-        acceptance: what is taken.
+        maps: by the number of the subscriber; rows that are in no part are left out.
+        acceptance: rules of acceptance.
     """
     for subscriber, indexes, transaction in offered(batches, subscribers):
         part_map = maps.get(subscriber.number)

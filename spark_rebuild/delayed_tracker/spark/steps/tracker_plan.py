@@ -1,4 +1,4 @@
-"""What one subscription is to get, decided on the driver: its buckets with their positions, and where to replay from."""
+"""Plan of one subscription, made on the driver: its buckets with their positions, and the start of the replay."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ from delayed_tracker.spark.summary import TrackerSummary
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrackerPlan:
-    """The plan of one subscription."""
+    """Plan of one subscription."""
 
     subscriber: Subscriber
     plan: BucketPlan
     buckets: tuple[Bucket, ...]
-    """Those of ``plan``, with what is in them."""
+    """Buckets of ``plan``, with their positions."""
     tallies: Mapping[int, LedgerTally]
-    """By ledger, ascending."""
+    """Tallies by ledger, ascending."""
     unread: Unread
 
     def summary(self) -> TrackerSummary:
-        """The account of this subscription, before anything is written."""
+        """Return the summary of this subscription, before anything is written."""
         fates = sum((tally.fates for tally in self.tallies.values()), np.zeros(len(Fate), np.int64))
         written = sum(bucket.index_count for bucket in self.plan.buckets)
         return TrackerSummary(
@@ -74,11 +74,11 @@ def plan_tracker(
     """Plan one subscription.
 
     Args:
-        subscriber: who.
+        subscriber: the subscription.
         tallies: by ledger, ascending.
         limits: of the tracker.
         too_large: merged buckets that must not be made, by first and last position.
-        unread: what it may lack.
+        unread: entries that it may lack.
     """
     plan = plan_buckets(
         [(ledger, len(tally.bits)) for ledger, tally in tallies.items()],
@@ -99,7 +99,7 @@ def plan_tracker(
 
 
 def _between(tallies: Mapping[int, LedgerTally], first: Position, last: Position) -> Iterator[tuple[int, BitMap]]:
-    """The accepted positions from the first to the last, both included, by ledger."""
+    """Yield the accepted positions from the first to the last, both included, by ledger."""
     for ledger, tally in tallies.items():
         if not first.ledger_id <= ledger <= last.ledger_id:
             continue

@@ -1,4 +1,4 @@
-"""Entries that could not be read, as each subscription sees them: those that it has not acknowledged."""
+"""Entries that could not be read, for each subscription: those that it has not acknowledged."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,20 +13,21 @@ from delayed_tracker.spark.summary import BadRow
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """What one subscription may lack."""
+    """Entries that one subscription may lack."""
 
     count: int = 0
-    """Entries; at least so many where nobody knows how long a ledger is."""
+    """Number of entries; a lower bound if the length of a ledger is unknown."""
     first: Position | None = None
-    """The dispatcher has to offer again from here on, or from before; None if nothing is lacking."""
+    """The dispatcher must offer again from this position or an earlier one; None if nothing is lacking."""
 
 
 class UnreadEntries:
-    """All that a job could not read.
+    """All entries that a job could not read.
 
     Args:
-        bad: what could not be read. What names no topic may be of any, and what names no ledger lies anywhere.
-        entry_counts: by ledger, how many entries it has; of others nobody knows.
+        bad: entries that could not be read. A row without a topic may belong to any topic; a row without a ledger may
+            be at any position.
+        entry_counts: number of entries by ledger; that of other ledgers is unknown.
     """
 
     def __init__(self, bad: Iterable[BadRow], entry_counts: Mapping[int, int]) -> None:
@@ -47,7 +48,7 @@ class UnreadEntries:
             entries.add_range(0, ENTRY_ID_MAX + 1 if known is None else known)
 
     def of(self, topic: str, cursor: CursorState) -> Unread:
-        """What a subscription of a topic may lack."""
+        """Return the entries that a subscription of a topic may lack."""
         count = 0
         firsts: list[Position] = []
         for name in (topic, None):
@@ -62,7 +63,7 @@ class UnreadEntries:
         return Unread(count, min(firsts, default=None))
 
     def positions(self, topic: str) -> PositionBitmap:
-        """All that is known to lie in ledgers of a topic, acknowledged or not."""
+        """Return all such positions in ledgers of a topic, acknowledged or not."""
         of_topic, of_any = self._entries.get(topic, {}), self._entries.get(None, {})
         return PositionBitmap.from_bitmaps(
             {
@@ -83,5 +84,5 @@ def _unacknowledged(ledger_id: int, entries: BitMap, cursor: CursorState) -> Bit
 
 
 def _behind(position: Position) -> Position:
-    """The next one, as far as anybody can say without the ledger."""
+    """Return the next position, as far as it is known without the ledger."""
     return Position(max(position.ledger_id, 0), position.entry_id + 1)
