@@ -1,4 +1,4 @@
-"""What golden tests share: the pack's disk, opened once."""
+"""Fixtures of the golden tests: the disk of the pack, opened once."""
 
 from collections.abc import Iterator
 

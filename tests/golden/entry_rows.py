@@ -1,4 +1,4 @@
-"""Our reading of one entry, in the form in which Pulsar's own is written down (tests/data/pulsar-a/README.md)."""
+"""Converts one entry to the form in which Pulsar's own reading is recorded (tests/data/pulsar-a/README.md)."""
 
 import hashlib
 from typing import Any
@@ -13,10 +13,10 @@ from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 
 
 def entry_row(entry: bytes) -> dict[str, Any]:
-    """Frame, checksum and its verdict, every metadata field and a digest of the payload; None is what is absent.
+    """Return frame, checksum and verdict, all metadata fields and payload digest; None for an absent field.
 
     Raises:
-        FrameInvalid: it cannot be read.
+        FrameInvalid: the entry cannot be read.
     """
     frame = split_frame(entry)
     broker = parse_broker_metadata(entry, frame)
@@ -31,7 +31,7 @@ def entry_row(entry: bytes) -> dict[str, Any]:
         **stamped,
         "crc": None if frame.crc < 0 else frame.crc,
         "crc_ok": checksum_matches(entry, frame),
-        # Everything in front of the payload.
+        # The length includes everything in front of the payload.
         "metadata_length": frame.metadata_end,
         "body_length": len(body),
         "body_sha256": hashlib.sha256(body).hexdigest(),

@@ -17,17 +17,17 @@ METADATA = PACK / "metadata.jsonl.gz"
 
 
 def expected(name: str) -> Iterator[dict[str, Any]]:
-    """The rows of one file of answers."""
+    """Yield the rows of one file of answers."""
     with gzip.open(PACK / "expected" / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
         yield from map(json.loads, lines)
 
 
 def metadata_nodes() -> dict[str, bytes]:
-    """Path and value of every node of the metadata store."""
+    """Return path and value of every node of the metadata store."""
     with gzip.open(METADATA, "rt", encoding="utf-8") as lines:
         return {row["path"]: base64.b64decode(row["value"] or "") for row in map(json.loads, lines)}
 
 
 def read_topic(reader: TopicReader, topic: str) -> list[LedgerRead]:
-    """All ledgers of a topic; a bad entry fails the test."""
+    """Read all ledgers of a topic. A bad entry fails the test."""
     return list(reader.read(reader.topic_spans(TopicName.parse(topic)), on_error=ErrorPolicy.FAIL))

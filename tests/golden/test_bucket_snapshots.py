@@ -1,4 +1,4 @@
-"""Every bucket that a real Pulsar stored: we decode what its classes decode, and encode what it stored, byte for byte."""
+"""Golden tests of every bucket that a real Pulsar stored: decoding equals its classes, encoding equals its bytes."""
 
 import base64
 import gzip
@@ -20,12 +20,12 @@ from tests.repository.project_tree import ROOT
 PACK = ROOT / "tests" / "data" / "pulsar-a"
 STEP_MS = 300_000
 COUNT_MAX = 30
-"""Segments of at most 30 indexes: the broker ran with this setting, so that there are many."""
+"""Most indexes of a segment. The broker ran with this setting to get many segments."""
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """One bucket: what Pulsar stored, and what its own classes say is in it."""
+    """One bucket: the bytes that Pulsar stored, and the content that its own classes decode."""
 
     bucket_id: int
     entries: list[bytes]
@@ -72,14 +72,14 @@ def bucket(request) -> Bucket:
 
 
 def test_the_pack_is_all_there():
-    """25 buckets with 1,155 segments and 2,079 indexes."""
+    """The pack has 25 buckets with 1,155 segments and 2,079 indexes."""
     assert len(BUCKETS) == 25
     assert sum(len(bucket.segments) for bucket in BUCKETS) == 1_155
     assert sum(len(segment["indexes"]) for bucket in BUCKETS for segment in bucket.segments) == 2_079
 
 
 def test_segments_decode_to_what_pulsar_decodes(bucket: Bucket):
-    """Each by itself and all in one pass."""
+    """Each segment decodes to what Pulsar decodes, alone and in one pass with all others."""
     for entry, segment in zip(bucket.entries[1:], bucket.segments, strict=True):
         assert [list(row) for row in decode_segments([entry])] == segment["indexes"]
     rows = [tuple(row) for segment in bucket.segments for row in segment["indexes"]]
@@ -87,7 +87,7 @@ def test_segments_decode_to_what_pulsar_decodes(bucket: Bucket):
 
 
 def test_metadata_decodes_to_what_pulsar_decodes(bucket: Bucket):
-    """Deadlines and bitmaps of every segment."""
+    """Deadlines and bitmaps of every segment decode to what Pulsar decodes."""
     metadata = decode_metadata(bucket.entries[0])
     assert metadata.bounds.min_deliver_at_ms.tolist() == [segment["min"] for segment in bucket.segments]
     assert metadata.bounds.max_deliver_at_ms.tolist() == [segment["max"] for segment in bucket.segments]
@@ -98,7 +98,7 @@ def test_metadata_decodes_to_what_pulsar_decodes(bucket: Bucket):
 
 
 def test_segments_encode_to_what_pulsar_stored(bucket: Bucket):
-    """Each by itself and the bucket at once."""
+    """Each segment encodes to what Pulsar stored, alone and with its bucket."""
     encoded = encode_snapshot(bucket.sealed)
     assert list(encoded.segments) == bucket.entries[1:]
     for number, entry in enumerate(bucket.entries[1:]):
@@ -107,7 +107,7 @@ def test_segments_encode_to_what_pulsar_stored(bucket: Bucket):
 
 
 def _with_ledgers_ascending(entry: bytes) -> bytes:
-    """The same metadata with each segment's map entries written in the order of their keys."""
+    """Return the same metadata with each segment's map entries in ascending order of their keys."""
     stored = snapshot_pb2.SnapshotMetadata()
     stored.ParseFromString(entry)
     encoded = b""
@@ -125,19 +125,19 @@ def _with_ledgers_ascending(entry: bytes) -> bytes:
 
 
 def test_metadata_encodes_to_what_pulsar_stored(bucket: Bucket):
-    """The whole entry, once ledgers ascend in its maps: Pulsar writes them in the order of a Java hash map."""
+    """Metadata encodes to what Pulsar stored, except that Pulsar writes map entries in the order of a Java hash map."""
     assert encode_snapshot(bucket.sealed).metadata == _with_ledgers_ascending(bucket.entries[0])
 
 
 def test_only_the_order_of_a_hash_map_ever_differs():
-    """24 of the 25 entries are equal as they are; the other has ledgers 126 to 128 in one segment, 128 first."""
+    """24 of 25 entries are equal, and the other has ledgers 126 to 128 in one segment, with 128 first."""
     differing = [bucket for bucket in BUCKETS if encode_snapshot(bucket.sealed).metadata != bucket.entries[0]]
     assert [bucket.bucket_id for bucket in differing] == [130]
     assert {ledger for segment in differing[0].segments for ledger in segment["bitmaps"]} == {"126", "127", "128"}
 
 
 def test_bitmaps_encode_to_what_pulsar_stored(bucket: Bucket):
-    """The bytes of every bitmap."""
+    """Every bitmap encodes to the bytes that Pulsar stored."""
     ours, theirs = snapshot_pb2.SnapshotMetadata(), snapshot_pb2.SnapshotMetadata()
     ours.ParseFromString(encode_snapshot(bucket.sealed).metadata)
     theirs.ParseFromString(bucket.entries[0])
@@ -146,7 +146,7 @@ def test_bitmaps_encode_to_what_pulsar_stored(bucket: Bucket):
 
 
 def test_segments_are_cut_where_pulsar_cut_them(bucket: Bucket):
-    """The same deadlines under the same settings give the same segments, with the same bounds."""
+    """The same deadlines and settings give the segments that Pulsar cut, with the same bounds."""
     bounds = cut_segments(bucket.sealed.indexes.deliver_at_ms, step_ms=STEP_MS, count_max=COUNT_MAX)
     assert bounds.count.tolist() == [len(segment["indexes"]) for segment in bucket.segments]
     assert bounds.min_deliver_at_ms.tolist() == [segment["min"] for segment in bucket.segments]
@@ -154,7 +154,7 @@ def test_segments_are_cut_where_pulsar_cut_them(bucket: Bucket):
 
 
 def test_bits_are_those_of_the_rows(bucket: Bucket):
-    """What the metadata says is tracked is what the segments hold."""
+    """The bits in the metadata are the positions in the segments."""
     metadata = decode_metadata(bucket.entries[0])
     rows = decode_segments(bucket.entries[1:])
     union = PositionBitmap()

@@ -1,4 +1,4 @@
-"""Golden: compacted ledgers of a real Pulsar, read and made again."""
+"""Golden tests of the compacted ledgers of a real Pulsar, read and made again."""
 
 import hashlib
 from collections import defaultdict
@@ -34,7 +34,7 @@ def recorded():
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_every_entry_of_a_compacted_ledger(disk, recorded, topic):
-    """Original positions, bytes, and the slots of batches that can be taken apart."""
+    """Every compacted entry has the recorded position and bytes, and the recorded slots if its batch is decodable."""
     ours = []
     for piece in scan_compacted(disk.compacted_log(topic).ledger):
         assert piece.bad_entries == ()
@@ -63,7 +63,7 @@ def test_every_entry_of_a_compacted_ledger(disk, recorded, topic):
 
 
 def test_what_a_compacted_consumer_saw(disk):
-    """The compacted ledger up to the horizon, the topic behind it."""
+    """A consumer gets the compacted ledger up to the horizon and the topic behind it, as recorded."""
     seen = defaultdict(list)
     for row in expected("messages_compacted"):
         seen[row["topic"]].append(row)
@@ -77,7 +77,7 @@ def test_what_a_compacted_consumer_saw(disk):
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_the_last_message_position(disk, recorded, topic):
-    """The last slot that the last entry kept; of the encrypted one, the last there is."""
+    """The last message is the last kept slot of the last entry, or the last slot if the batch is encrypted."""
     last = recorded[topic][-1]
     kept = last["compacted_batch_indexes"] or [(last["num_messages_in_batch"] or 0) - 1]
 
@@ -88,7 +88,7 @@ def test_the_last_message_position(disk, recorded, topic):
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_where_a_time_begins(disk, topic):
-    """As the broker answered by timestamp, which it does from the compacted ledger up to the horizon."""
+    """A search by time in the compacted ledger gives the broker's answer up to the horizon."""
     compacted = disk.compacted_log(topic)
     service = TopicCompactionService(compacted)
     compared = 0
@@ -102,14 +102,14 @@ def test_where_a_time_begins(disk, topic):
 
 
 class ListWriter(list[bytes]):
-    """A compacted ledger in memory."""
+    """Writer of a compacted ledger in memory."""
 
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_our_compaction_is_pulsars(disk, recorded, topic):
-    """Byte by byte, but for what LZ4 compressed; there metadata and slots are the same.
+    """Our compaction gives Pulsar's bytes, except for LZ4, where metadata and slots are the same.
 
-    Both topics' batches are uncompressed, ZLIB or LZ4. Whose bytes each compressor gives is in test_compression.
+    The batches of both topics are uncompressed, ZLIB or LZ4. test_compression compares the bytes of each compressor.
     """
     compacted = disk.compacted_log(topic)
     theirs = compacted.ledger.read(0, compacted.ledger.last_entry_id).entries
@@ -132,7 +132,7 @@ def test_our_compaction_is_pulsars(disk, recorded, topic):
 
 
 def decompressed(compacted_entry: bytes) -> tuple[object, ...]:
-    """All that an entry of a compacted ledger says, whatever its compressor made of it."""
+    """Return the content of an entry of a compacted ledger, independent of the compressor."""
     unwrapped = unwrap_compacted(LedgerEntries(StoredEntries.of(1, [0], [compacted_entry]))).entries
     entry = unwrapped.payload(0)
     frame = split_frame(entry)

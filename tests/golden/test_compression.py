@@ -1,4 +1,4 @@
-"""Golden: what each codec makes of the bytes that Pulsar's clients compressed."""
+"""Golden tests of each codec with the bytes that Pulsar's clients compressed."""
 
 import zlib
 from collections import defaultdict
@@ -12,7 +12,7 @@ from tests.golden.pulsar_pack import expected, read_topic
 
 @pytest.fixture(scope="module")
 def payloads(reader) -> dict[tuple[Codec, str], list[tuple[bytes, int]]]:
-    """Stored payloads that no key and no other entry is needed for, and their uncompressed sizes, by codec and client."""
+    """Return stored payloads that need no key and no other entry, with uncompressed sizes, by codec and client."""
     found = defaultdict(list)
     for topic in sorted({row["topic"] for row in expected("entries")}):
         for ledger in read_topic(reader, topic):
@@ -29,7 +29,7 @@ def payloads(reader) -> dict[tuple[Codec, str], list[tuple[bytes, int]]]:
 
 
 def again(codec: Codec, stored: list[tuple[bytes, int]]) -> list[bool]:
-    """For each payload, whether we compress what is in it to the same bytes; those of ours always read back."""
+    """Return for each payload if compressing it again gives the same bytes. Checks that our bytes decompress."""
     same = []
     for payload, size in stored:
         plain = decompress(codec, payload, size, size_max=MESSAGE_BYTES_MAX)
@@ -43,7 +43,7 @@ def again(codec: Codec, stored: list[tuple[bytes, int]]) -> list[bool]:
     "zlib-ng" in zlib.ZLIB_RUNTIME_VERSION, reason="zlib-ng gives other bytes than zlib, which Java has"
 )
 def test_zlib_gives_the_bytes_of_pulsars_java(payloads):
-    """Which is what brokers compact with. The C++ client finishes its streams, and they come out longer or shorter."""
+    """ZLIB gives the bytes of Pulsar's Java, with which brokers compact, but not of C++, which ends its streams."""
     stored = payloads[Codec.ZLIB, "Java"]
 
     assert len(stored) == 86
@@ -54,7 +54,7 @@ def test_zlib_gives_the_bytes_of_pulsars_java(payloads):
 @pytest.mark.parametrize("codec", [Codec.LZ4, Codec.SNAPPY])
 @pytest.mark.parametrize("client", ["Java", "C++"])
 def test_lz4_and_snappy_give_the_same_bytes_now_and_then(payloads, codec, client):
-    """Their formats leave choices to the compressor; whatever it chooses reads back."""
+    """LZ4 and Snappy give the same bytes sometimes, because their formats leave choices, and always decompress."""
     same = again(codec, payloads[codec, client])
 
     assert len(same) >= 37
@@ -63,7 +63,7 @@ def test_lz4_and_snappy_give_the_same_bytes_now_and_then(payloads, codec, client
 
 
 def test_zstd_never_gives_the_bytes_of_pulsars_java(payloads):
-    """Its frames end with a checksum of the content, ours do not, as those of the C++ client."""
+    """ZSTD never gives the bytes of Pulsar's Java, whose frames have a checksum; ours and those of C++ have none."""
     java, cpp = payloads[Codec.ZSTD, "Java"], payloads[Codec.ZSTD, "C++"]
 
     assert (len(java), len(cpp)) == (41, 37)
@@ -74,5 +74,5 @@ def test_zstd_never_gives_the_bytes_of_pulsars_java(payloads):
 
 
 def has_content_checksum(frame: bytes) -> bool:
-    """A flag in the descriptor behind the magic of a ZSTD frame (RFC 8878, 3.1.1.1.1)."""
+    """Return True if the frame descriptor has the checksum flag (RFC 8878, 3.1.1.1.1)."""
     return bool(frame[4] & 1 << 2)

@@ -1,4 +1,4 @@
-"""Golden: what each subscription has acknowledged, down to the messages of a batch, as Pulsar stored and answered it."""
+"""Golden tests of acknowledgements, down to messages of a batch, as Pulsar stored and answered them."""
 
 import re
 from collections.abc import Iterable
@@ -19,12 +19,12 @@ from tests.golden.pulsar_pack import expected, metadata_nodes
 from tests.ledger.harness.log_files import ledger_path, ledger_value
 
 MOVED_WHEN_OPENED = ("__change_events", "__transaction_buffer_snapshot")
-"""Topics without traffic, whose cursors Pulsar moves to a new ledger as soon as it opens them."""
+"""Topics without traffic. Pulsar moves their cursors to a new ledger when it opens them."""
 
 
 @pytest.fixture(scope="module")
 def nodes() -> dict[str, bytes]:
-    """The metadata that the broker had while it ran: what is left after its stop, but for the cursors in ledgers.
+    """Return the metadata of the running broker: the metadata after its stop, but with cursors in ledgers.
 
     The stop moved their state into the metadata and deleted the ledgers, whose records are still in the logs.
     """
@@ -64,7 +64,7 @@ def position(text: str) -> Position:
 
 
 def unacked(holes: BatchHoles) -> dict[Position, list[int]]:
-    """The batch indexes that are not acknowledged, of each batch that is acknowledged in part."""
+    """Return the unacknowledged batch indexes of each batch that is acknowledged in part."""
     return {
         place: np.flatnonzero(np.unpackbits(holes.row_words(row).view(np.uint8), bitorder="little")).tolist()
         for row, place in enumerate(holes.positions)
@@ -72,7 +72,7 @@ def unacked(holes: BatchHoles) -> dict[Position, list[int]]:
 
 
 def stored_unacked(stored: Iterable[pb.BatchedEntryDeletionIndexInfo]) -> dict[Position, list[int]]:
-    """The same from a stored message, bit by bit as java.util.BitSet counts them."""
+    """Return the same from a stored message, bit by bit in the order of java.util.BitSet."""
     return {
         Position(hole.position.ledger_id, hole.position.entry_id): [
             index for index in range(64 * len(hole.delete_set)) if hole.delete_set[index // 64] >> index % 64 & 1
@@ -82,7 +82,7 @@ def stored_unacked(stored: Iterable[pb.BatchedEntryDeletionIndexInfo]) -> dict[P
 
 
 def acked_positions(ranges: Iterable[tuple[int, int, int, int]]) -> list[Position]:
-    """All positions of ranges (lower, upper], each within a ledger."""
+    """Return all positions of ranges (lower, upper], each within a ledger."""
     found = []
     for ledger_id, lower, upper_ledger_id, upper in ranges:
         assert ledger_id == upper_ledger_id
@@ -91,7 +91,7 @@ def acked_positions(ranges: Iterable[tuple[int, int, int, int]]) -> list[Positio
 
 
 def at_start_of_next_ledger(place: Position, last_entry_ids: dict[int, int]) -> Position:
-    """The end of a ledger and the start of the next are the same place."""
+    """Return the start of the next ledger for the end of a ledger, because both are the same place."""
     later = [ledger_id for ledger_id in last_entry_ids if ledger_id > place.ledger_id]
     if later and place.entry_id == last_entry_ids.get(place.ledger_id):
         return Position(min(later), -1)
@@ -99,9 +99,9 @@ def at_start_of_next_ledger(place: Position, last_entry_ids: dict[int, int]) -> 
 
 
 def test_every_cursor_in_the_metadata(disk, reader):
-    """Position, ranges and properties as Pulsar recovered them; the bits of batches as it stored them.
+    """Every cursor has the position, ranges and properties that Pulsar recovered, and the batch bits that it stored.
 
-    Pulsar stores those bits in the metadata, too, and does not restore them from there: it recovered none.
+    Pulsar stores those bits in the metadata, too, but does not restore them from there, so it recovered none.
     """
     moved = holes = 0
     for row in expected("cursors"):
@@ -132,7 +132,7 @@ def test_every_cursor_in_the_metadata(disk, reader):
 
 
 def test_every_cursor_in_a_ledger(running, reader):
-    """Position, ranges and properties as the running broker answered; the bits as it stored them when it stopped."""
+    """Every cursor has the position, ranges and properties of the running broker, and the bits stored at its stop."""
     for row in in_ledgers():
         state, after_stop = cursor_of(running, row), cursor_of(reader, row)
 
@@ -147,7 +147,7 @@ def test_every_cursor_in_a_ledger(running, reader):
 
 
 def test_bits_of_the_ledgers_entries(running):
-    """A last entry says in words of bits what the metadata says in ranges; of batches, both have the same words."""
+    """The last entry has in words of bits what the metadata has in ranges; the words of batches are equal."""
     holes = 0
     for row in in_ledgers():
         (*_, stored) = running.payloads(running.span(row["cursor_ledger"]))
@@ -168,7 +168,7 @@ def test_bits_of_the_ledgers_entries(running):
 
 @pytest.mark.parametrize(("subscription", "partly_acked"), [("shared-holes", 26), ("keyed", 0)])
 def test_messages_that_are_not_acknowledged(running, reader, subscription, partly_acked):
-    """As many entries, and as many messages in them, as the broker counted for the consumer that had got them all."""
+    """Unacknowledged entries and messages are as many as the broker counted for the consumer that received all."""
     (row,) = (row for row in in_ledgers() if row["cursor"] == subscription)
     spans = reader.topic_spans(TopicName.of_managed_ledger(row["managed_ledger"]))
     for state in (cursor_of(running, row), cursor_of(reader, row)):
@@ -189,7 +189,7 @@ def test_messages_that_are_not_acknowledged(running, reader, subscription, partl
 
 
 def test_pending_sets_of_cursors_in_ledgers(running):
-    """The same entries are still to come as after the stop, when the state was in the metadata."""
+    """The pending entries equal those after the stop, when the state was in the metadata."""
     after_stop = {(row["managed_ledger"], row["cursor"]): row["pending"] for row in expected("pending")}
     compared = 0
     for row in in_ledgers():
@@ -202,7 +202,7 @@ def test_pending_sets_of_cursors_in_ledgers(running):
 
 
 def test_a_cursor_whose_ledger_is_lost(nodes, disk):
-    """Its records are still in the logs, but nobody knows whether they are its state: the error names the ledger."""
+    """A lost cursor ledger is an error with its id, because records in the logs may not be its state."""
     (row,) = (row for row in in_ledgers() if row["cursor"] == "shared-holes")
     lost = {path: value for path, value in nodes.items() if path != ledger_path(row["cursor_ledger"])}
     reader = TopicReader(TopicCatalogue(MetadataDump(lost)), disk.logs, OpenLedgers.RECOVERED)

@@ -1,4 +1,4 @@
-"""Golden: records, frames, checksums and metadata of a real Pulsar's ledgers equal what Pulsar's own classes read."""
+"""Golden tests of records, frames, checksums and metadata, which equal the reading of Pulsar's own classes."""
 
 import time
 from collections import defaultdict
@@ -21,7 +21,7 @@ from tests.golden.pulsar_pack import BOOKIE, METADATA, expected, read_topic
 
 
 def test_every_record_of_every_log(disk):
-    """Offsets, ids, sizes, last add confirmed, lengths, digests: all as BookKeeper's scanner sees them, in order."""
+    """Every record has offset, ids, size, last add confirmed, length and digest of BookKeeper's scanner, in order."""
     fits, good = disk.logs.check_digests(lambda ledger_id: LedgerDigest.of(disk.catalogue.ledger(ledger_id)))
     records = disk.logs.records
     logs = [int(file.name.split(".")[0], 16) for file in disk.logs.files]
@@ -59,7 +59,7 @@ def test_every_record_of_every_log(disk):
 
 
 def test_every_topic_entry(reader):
-    """Frame, checksum and its verdict, every metadata field and the payload of all 6,148 entries."""
+    """All 6,148 entries have Pulsar's frame, checksum verdict, metadata fields and payload."""
     by_topic = defaultdict(list)
     for row in expected("entries"):
         by_topic[row["topic"]].append(row)
@@ -86,7 +86,7 @@ def test_every_topic_entry(reader):
 
 
 def test_every_column(reader):
-    """The columns say what Pulsar's classes say about the same entries."""
+    """The columns equal the values of Pulsar's classes."""
 
     def column(rows, name):
         return [row[name] or 0 for row in rows]
@@ -118,7 +118,7 @@ def test_every_column(reader):
 
 
 def test_every_entry_is_encoded_as_pulsar_did(reader):
-    """Writing what was read gives the same bytes: no field of the metadata is unknown to us, or in another place."""
+    """Encoding what was read gives the same bytes, so every metadata field is known and in its place."""
     for topic in sorted({row["topic"] for row in expected("entries")}):
         for ledger in read_topic(reader, topic):
             stored = ledger.columns.stored
@@ -134,13 +134,13 @@ def test_every_entry_is_encoded_as_pulsar_did(reader):
 
 
 def test_entries_of_a_topic_join_into_one_buffer(reader):
-    """A whole topic as one batch scans to the same columns as its ledgers one by one."""
+    """The entries of a topic, joined in one buffer, scan to the same columns as ledger by ledger."""
     ledgers = read_topic(reader, "persistent://lab/main/delayed")
     joined = scan_entries(StoredEntries.concat([ledger.columns.stored for ledger in ledgers]))
 
     assert list(joined.positions) == [position for ledger in ledgers for position in ledger.columns.positions]
     for field in fields(EntryColumns):
-        # Places within the buffer are not the same.
+        # Offsets within the buffer differ.
         if field.name not in {"stored", "payload_start"}:
             one_by_one = np.concatenate([getattr(ledger.columns, field.name) for ledger in ledgers])
             assert np.array_equal(getattr(joined, field.name), one_by_one), field.name
@@ -148,8 +148,8 @@ def test_entries_of_a_topic_join_into_one_buffer(reader):
 
 @pytest.mark.skipif(bool(config.DISABLE_JIT), reason="bytes read by loops in Python are not quick")
 def test_reading_the_whole_pack_is_quick(disk, reader):
-    """Every topic of the pack in under three seconds of processor time, opening included: no step is quadratic."""
-    read_topic(reader, disk.topics()[0])  # compiles the kernels, if nobody did before
+    """Reading every topic, including opening, takes less than three seconds of processor time: no step is quadratic."""
+    read_topic(reader, disk.topics()[0])  # This compiles the kernels, if that was not done before.
     began = time.process_time()
     with open_bookie_disk([BOOKIE], METADATA) as opened:
         reader = TopicReader(opened.catalogue, opened.logs, OpenLedgers.RECOVERED)

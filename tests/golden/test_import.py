@@ -1,4 +1,4 @@
-"""Every topic that a real Pulsar wrote, copied into local ledgers: the same entries at the same positions."""
+"""Golden test of importing every topic of a real Pulsar: the copies have the same entries at the same positions."""
 
 import numpy as np
 
@@ -9,9 +9,9 @@ from tests.ledger.local.disks import QuickDisk
 
 
 def test_copies_equal_what_pulsar_stored(disk, tmp_path):
-    """Byte for byte, in one directory for all topics, and properties are as the broker recorded them.
+    """Copies in one directory for all topics equal the originals byte for byte, with the recorded properties.
 
-    What compaction left stays behind: the copy of a compacted topic is one that nobody has compacted yet.
+    Compacted ledgers are not copied: the copy of a compacted topic counts as never compacted.
     """
     entry_count = compacted_count = 0
     for topic in disk.topics():
@@ -29,6 +29,6 @@ def test_copies_equal_what_pulsar_stored(disk, tmp_path):
         assert copy.terminated_at == log.terminated_at
         entry_count += len(ours)
         compacted_count += disk.compacted_log(topic) is not None
-    # The 6,148 of topics that messages were sent to, and three of topics that keep a broker's own state.
+    # 6,148 entries of topics that messages were sent to, and three of topics with a broker's own state.
     assert entry_count == 6_151
     assert compacted_count == 2

@@ -1,4 +1,4 @@
-"""Golden: seeks by time, message ids by index and last messages are those that the running broker answered."""
+"""Golden tests of seeks by time, message ids by index and last messages, which equal the running broker's answers."""
 
 from collections import defaultdict
 from functools import cache
@@ -32,7 +32,7 @@ REPL_MARKERS = {
     45: 48, 47: 48,
 }  # fmt: skip
 
-# (topic, index) -> what we answer by default where the broker answered otherwise, and the proposal's sentence for it.
+# (topic, index) -> our default answer where the broker's differs, and the sentence of the proposal for it.
 DIFFERENT_BY_DEFAULT = (
     {("batched", index): (Position(30, 0), SAME_ENTRY) for index in (0, 1, 2, 3, 5)}
     | {("late-frames", index): (Position(*at), ONLY_IF_NOT_CONFIGURED) for index, at in LATE_FRAMES.items()}
@@ -42,7 +42,7 @@ DIFFERENT_BY_DEFAULT = (
 )
 
 
-# topic -> what the client was told where it differs from HTTP and from us, and why.
+# topic -> the client's answer where it differs from HTTP and from ours, and the reason.
 TOLD_TO_CLIENTS = {
     "comp-zstd-py": (MessageId(14, 36, -1, -1), "the client takes a batch of one for a single message"),
     "txn-open": (MessageId(60, 9, -1, -1), "the broker tells clients what they can read: nothing of open transactions"),
@@ -51,12 +51,12 @@ TOLD_TO_CLIENTS = {
 
 @pytest.fixture(scope="module")
 def lookup_of(disk):
-    """A topic's entries by number, by the topic's name."""
+    """Return a function from a topic's name to its entries by number."""
     return cache(lambda topic: EntryLookup(disk.topic_log(topic)))
 
 
 def answer(lookup: EntryLookup, index: int, mode: IndexLookupMode):
-    """A position, or the kind of the error."""
+    """Return a position, or the class of the error."""
     try:
         return position_by_index(lookup, index, mode=mode)
     except (BrokerMetadataMissing, MessageIndexInvalid, MessageNotFound) as error:
@@ -64,7 +64,7 @@ def answer(lookup: EntryLookup, index: int, mode: IndexLookupMode):
 
 
 def recorded_answer(row):
-    """What the broker said, in our terms."""
+    """Return the broker's answer as our values."""
     if row["status"] == 200:
         return Position(row["body"]["ledgerId"], row["body"]["entryId"])
     reasons = {
@@ -76,8 +76,9 @@ def recorded_answer(row):
 
 
 def test_message_ids_by_index(disk, lookup_of):
-    """In the mode that follows the broker, every answer about a topic that is there and a number; by default all but
-    those listed, each for a reason.
+    """The compatible mode gives every answer of the broker, and the default all but those listed with a reason.
+
+    Covers every row about a topic that exists and a number.
     """
     topics = {*disk.topics()}
     rows = [row for row in expected("message_id_by_index") if row["topic"] in topics and "index" in row]
@@ -93,9 +94,9 @@ def test_message_ids_by_index(disk, lookup_of):
 
 
 def test_every_message_is_found_by_its_index(lookup_of):
-    """What a reader was told about a message leads back to the entry it came in.
+    """The index that a reader received with a message gives the message's entry.
 
-    Not in topics with transactions, where batches have the indexes of other messages, too.
+    Topics with transactions are excluded, because their batches also have the indexes of other messages.
     """
     seen = 0
     for row in expected("messages"):
@@ -108,7 +109,7 @@ def test_every_message_is_found_by_its_index(lookup_of):
 
 
 def test_an_index_that_has_expired(disk):
-    """Without its first ledger, a topic answers EARLIEST for what was in it."""
+    """Without its first ledger, a topic answers EARLIEST for the messages in it."""
     log = disk.topic_log("persistent://lab/main/plain")
     trimmed = EntryLookup(type(log)(log.name, log.ledgers[1:]))
     for mode in IndexLookupMode:
@@ -117,7 +118,7 @@ def test_an_index_that_has_expired(disk):
 
 
 def test_message_ids_by_time(disk):
-    """As a broker answers them: from what compaction kept, where it kept any that is late enough."""
+    """A search by time gives the broker's answer: from the kept messages, or from the topic if all are older."""
     queries = TopicQueries(disk)
     rows = list(expected("by_timestamp"))
     for row in rows:
@@ -127,7 +128,7 @@ def test_message_ids_by_time(disk):
 
 
 def test_what_a_reader_reads_after_a_seek(lookup_of):
-    """The first message at or behind the place is the next that a reader got to see."""
+    """The first message at or behind the position of a seek is the next message that a reader received."""
     messages = defaultdict(list)
     for row in expected("messages"):
         messages[row["topic"]].append(Position(row["id"]["ledger"], row["id"]["entry"]))
@@ -141,7 +142,7 @@ def test_what_a_reader_reads_after_a_seek(lookup_of):
 
 @pytest.mark.parametrize("name", ["none", "record", "block"])
 def test_tiered_storage_gives_the_same_answers(name):
-    """Whatever place has the ledgers: indexes and times lead to the same entries."""
+    """Indexes and times give the same entries if the ledgers are in tiered storage."""
     topic = f"persistent://lab/fs-{name}/stored"
     map_files = f"offload+mapfile:{PACK / 'offload-filesystem' / name}?metadata={METADATA}"
     with open_sources([map_files, f"bookkeeper+file:{BOOKIE}?metadata={METADATA}"]) as source:
@@ -158,7 +159,7 @@ def test_tiered_storage_gives_the_same_answers(name):
 
 
 def test_last_messages(disk):
-    """As HTTP answers them, and as a client was told but for what is listed, each for a reason."""
+    """Last messages equal the HTTP answers, and the client's answers except for those listed with a reason."""
     queries = TopicQueries(disk)
     told_otherwise = {}
     rows = list(expected("last_message_id"))
@@ -173,7 +174,7 @@ def test_last_messages(disk):
 
 
 def test_clients_are_told_of_no_open_transaction(disk):
-    """What lies behind the last message that clients were told of is the transaction's, which nobody ended."""
+    """All entries behind the last message in the client's answer belong to one open transaction."""
     (told, _) = TOLD_TO_CLIENTS["txn-open"]
     behind = [
         row

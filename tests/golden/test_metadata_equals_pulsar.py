@@ -1,4 +1,4 @@
-"""Golden: topics and ledgers of a real Pulsar equal what its own classes say about them."""
+"""Golden tests of topics and ledgers in the metadata, which equal the reading of Pulsar's own classes."""
 
 import base64
 
@@ -8,12 +8,12 @@ from tests.golden.pulsar_pack import expected
 
 
 def custom_value(recorded: str) -> bytes:
-    """One value of a ledger's custom metadata; what is no text was recorded as base64."""
+    """Return one value of a ledger's custom metadata; a value that is not text was recorded as base64."""
     return base64.b64decode(recorded[len("base64:") :]) if recorded.startswith("base64:") else recorded.encode()
 
 
 def test_every_topic_and_its_ledgers(disk, reader):
-    """Order, ends and properties; the stored order of four offloaded topics is not that of their ids."""
+    """Order, ends and properties are equal; the stored order of four offloaded topics is not ascending."""
     of_messages = [
         row for row in expected("topics") if TopicName.of_managed_ledger(row["managed_ledger"]).holds_messages
     ]
@@ -45,10 +45,10 @@ def test_every_topic_and_its_ledgers(disk, reader):
 
 
 def test_every_ledger(disk, reader):
-    """BookKeeper's metadata, where the ledger ends, what its records say about that, and every entry readable.
+    """BookKeeper's metadata, the end of each ledger and the end by its records are equal, and every entry is readable.
 
-    An open without recovery answers the end of a closed ledger. The records know less: each carries the last add
-    confirmed of when it was sent, and nothing was written behind the last one.
+    Opening without recovery gives the end of a closed ledger. The records give an earlier end: each has the last add
+    confirmed of the time when it was sent, and nothing was written behind the last one.
     """
     confirmed: dict[int, int] = {}
     for record in expected("entry_log_records"):

@@ -1,4 +1,4 @@
-"""Golden: every ledger that Pulsar's drivers offloaded reads, entry by entry, as Pulsar's own classes read it."""
+"""Golden tests of every ledger that Pulsar's drivers offloaded, which reads as by Pulsar's own classes."""
 
 import gzip
 import hashlib
@@ -18,7 +18,7 @@ BLOB_TOPICS = ["persistent://lab/s3/blocks", "persistent://lab/s3/stored"]
 
 @pytest.fixture(scope="module")
 def known():
-    """Length and hash of every entry, by ledger."""
+    """Return length and hash of every entry, by ledger."""
     ledgers = defaultdict(dict)
     for row in expected("entries"):
         ledgers[row["ledger"]][row["entry"]] = row["length"], row["sha256"]
@@ -27,7 +27,7 @@ def known():
 
 @pytest.fixture(scope="module")
 def bucket(tmp_path_factory):
-    """The objects of the blob driver, unpacked."""
+    """Unpack the objects of the blob driver and return their directory."""
     directory = tmp_path_factory.mktemp("bucket")
     for file in (PACK / "offload-blob").iterdir():
         if file.suffix == ".gz":
@@ -58,7 +58,7 @@ def assert_ledger_reads_as_pulsar_does(ledger, known):
 
 @pytest.mark.parametrize("compression", MAP_FILE_TOPICS)
 def test_every_map_file(known, compression):
-    """All four ledgers of each compression; each file is compared with its .crc file while it is read."""
+    """All four ledgers of each compression are equal, and each file is verified with its .crc file."""
     with open_source(f"offload+mapfile:{MAP_FILES / compression}") as source:
         assert source.topics() == [MAP_FILE_TOPICS[compression]]
         ledgers = source.topic_log(MAP_FILE_TOPICS[compression]).ledgers
@@ -69,7 +69,7 @@ def test_every_map_file(known, compression):
 
 @pytest.mark.slow
 def test_every_blob(known, bucket):
-    """One block or three, with padding: all ledgers of the bucket, by path and by URL."""
+    """All ledgers of the bucket, with one block or three and with padding, are equal, by path and by URL."""
     for place in (bucket, f"file://{bucket}"):
         with open_source(f"offload+blob:{place}") as source:
             assert source.topics() == BLOB_TOPICS
@@ -80,7 +80,7 @@ def test_every_blob(known, bucket):
 
 
 def test_one_entry_near_the_end_fetches_one_block(known, bucket):
-    """Of an object of 11 MB in three blocks, the last of which has 1.1 MB."""
+    """Reading one entry near the end of an object of 11 MB in three blocks fetches only the last, which has 1.1 MB."""
     with open_source(f"offload+blob:{bucket}") as source:
         (ledger,) = source.topic_log("persistent://lab/s3/blocks").ledgers
     before = ledger.store.bytes_fetched
@@ -93,7 +93,7 @@ def test_one_entry_near_the_end_fetches_one_block(known, bucket):
 
 
 def test_metadata_says_which_ledgers_a_topic_has(known, bucket):
-    """Alone, tiered storage lacks the ledger that is still written to; with the bookies' disk nothing is missing."""
+    """Tiered storage lacks only the ledger that is still written to; with the bookies' disk nothing is missing."""
     properties = {row["topic"]: row["properties"] for row in expected("topics")}
     urls = {topic: f"offload+mapfile:{MAP_FILES / name}" for name, topic in MAP_FILE_TOPICS.items()}
     urls |= dict.fromkeys(BLOB_TOPICS, f"offload+blob:{bucket}")
@@ -117,7 +117,7 @@ def test_metadata_says_which_ledgers_a_topic_has(known, bucket):
 
 
 def test_the_first_source_that_has_a_ledger_is_read(disk, bucket):
-    """Bookies first, as no ledger was deleted from them."""
+    """The bookies' disk is read if it is the first source, because no ledger was deleted from it."""
     with open_sources([f"bookkeeper+file:{BOOKIE}?metadata={METADATA}", f"offload+blob:{bucket}"]) as source:
         ledgers = source.topic_log("persistent://lab/s3/stored").ledgers
         assert {type(ledger).__name__ for ledger in ledgers} == {"LoggedLedger"}

@@ -1,4 +1,4 @@
-"""Golden: what each subscription is still to get, and the snapshots Pulsar keeps of it, equal Pulsar's own answers."""
+"""Golden tests of pending messages and stored snapshots of each subscription, which equal Pulsar's own answers."""
 
 import base64
 import gzip
@@ -12,10 +12,10 @@ from tests.golden.pulsar_pack import BOOKIE, METADATA, PACK, expected
 
 
 def test_every_pending_set(disk):
-    """For each subscription of each topic: exactly the entries, deadlines and order that Pulsar recovered.
+    """Each subscription has exactly the entries, deadlines and order that Pulsar recovered.
 
-    The rows of a transactional topic name the outcome of each entry's transaction: all of them were committed.
-    Subscriptions without a row have nothing.
+    The rows of a transactional topic give the outcome of each entry's transaction: all of them were committed.
+    Subscriptions without a row have nothing pending.
     """
     wanted = {(row["managed_ledger"], row["cursor"]): row for row in expected("pending")}
     found = 0
@@ -36,7 +36,7 @@ def test_every_pending_set(disk):
 
 
 def test_pending_set_of_a_transactional_topic_names_what_it_drops(disk):
-    """Those of aborted transactions, which the dispatcher has acknowledged; without that, nobody gets them either."""
+    """Entries of aborted transactions, which the dispatcher has acknowledged, are dropped even without that."""
     report = disk.pending("persistent://lab/main/txn", "workers")
     everything = disk.pending("persistent://lab/main/txn", "workers", ignore_acks=True)
 
@@ -47,7 +47,7 @@ def test_pending_set_of_a_transactional_topic_names_what_it_drops(disk):
 
 
 def test_ignoring_acknowledgements_gives_every_delayed_entry(disk):
-    """What replaying at capture time starts from."""
+    """If acknowledgements are ignored, every delayed entry is pending, as in a replay of the captured topic."""
     delayed = defaultdict(list)
     for row in expected("entries"):
         if row["deliver_at"] is not None:
@@ -58,9 +58,7 @@ def test_ignoring_acknowledgements_gives_every_delayed_entry(disk):
 
 
 def test_every_stored_snapshot(disk):
-    """The bytes of all 25 buckets, found through the cursors' properties, equal those that Pulsar's storage read, and
-    their ranges are those of the properties.
-    """
+    """All 25 buckets, found by the cursors' properties, equal the bytes and ranges that Pulsar's storage read."""
     entries = defaultdict(dict)
     with gzip.open(PACK / "buckets" / "entries.jsonl.gz", "rt", encoding="utf-8") as lines:
         for row in map(json.loads, lines):
@@ -83,7 +81,7 @@ def test_every_stored_snapshot(disk):
 
 
 def test_live_and_recovered_read_closed_ledgers_alike(disk):
-    """After a clean stop every ledger has its end in metadata, so how to read open ones does not matter."""
+    """Live and recovered give the same result after a clean stop, because metadata has the end of every ledger."""
     live = disk.pending("persistent://lab/main/delayed", "workers", open_ledgers=OpenLedgers.LIVE)
     recovered = disk.pending("persistent://lab/main/delayed", "workers")
 
@@ -91,7 +89,7 @@ def test_live_and_recovered_read_closed_ledgers_alike(disk):
 
 
 def test_plain_logs_and_several_directories_give_the_same(disk, tmp_path):
-    """Mapped instead of unpacked, spread over two bookies with an overlap."""
+    """Plain logs on two bookies with an overlap, mapped instead of unpacked, give the same result."""
     first, second = tmp_path / "bk1" / "current", tmp_path / "bk2" / "current"
     for directory in (first, second):
         directory.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Golden: every topic through the one interface of ledgers has the entries that Pulsar's own classes read."""
+"""Golden tests of every topic through the common interface of ledgers, which equals Pulsar's own reading."""
 
 import hashlib
 from collections import defaultdict
@@ -8,9 +8,9 @@ from tests.golden.pulsar_pack import expected
 
 
 def test_every_entry_of_every_topic(disk):
-    """Positions, lengths and bytes, piece by piece; nothing more, nothing less.
+    """A scan gives exactly the recorded positions, lengths and bytes.
 
-    No rows were recorded of a namespace's own topics, `__change_events` and `__transaction_buffer_snapshot`.
+    No rows were recorded for a namespace's own topics, `__change_events` and `__transaction_buffer_snapshot`.
     """
     known = defaultdict(list)
     for row in expected("entries"):
@@ -31,7 +31,7 @@ def test_every_entry_of_every_topic(disk):
 
 
 def test_one_entry_at_random(disk):
-    """What a ledger reads at a position is what Pulsar reads there, and what a scan from there begins with."""
+    """A read at a position gives the entry that Pulsar reads there, and a scan from there begins with it."""
     log = disk.topic_log("persistent://lab/main/plain")
     at = Position(log.ledgers[1].ledger_id, 42)
 
@@ -44,7 +44,7 @@ def test_one_entry_at_random(disk):
 
 
 def test_what_compaction_left(disk):
-    """The compacted ledger of a topic and its horizon; none for a topic that was never compacted."""
+    """A compacted topic has its compacted ledger and horizon, and a topic that was never compacted has none."""
     rows = [row for row in expected("compacted_entries") if row["compacted_topic"].endswith("/compacted")]
 
     compacted = disk.compacted_log("persistent://lab/main/compacted")

@@ -1,7 +1,8 @@
-// How fast Pulsar's own classes read entries: PulsarParses FILE REPEATS, where FILE has each entry behind its size (i32).
+// Measures how fast Pulsar's own classes read entries: PulsarParses FILE REPEATS.
+// FILE has each entry behind its size, an i32.
 //
-// Each repeat reads all of them from memory, the broker's frame, the checksum and the metadata, and prints one JSON
-// object: {"wall_ns", "cpu_ns", "readable", "index_sum", "delay_sum"}. The first ones warm up the compiler.
+// Each repeat reads broker frame, checksum and metadata of all entries from memory and prints one JSON object:
+// {"wall_ns", "cpu_ns", "readable", "index_sum", "delay_sum"}. The first repeats warm up the compiler.
 
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
@@ -16,7 +17,7 @@ import org.apache.pulsar.common.api.raw.MessageParser;
 import org.apache.pulsar.common.protocol.Commands;
 
 public class PulsarParses {
-    private static final String TOPIC = "persistent://lab/main/orders"; // only in messages of errors
+    private static final String TOPIC = "persistent://lab/main/orders"; // used only in error messages
 
     public static void main(String[] args) throws IOException {
         byte[] content = Files.readAllBytes(Path.of(args[0]));
@@ -28,7 +29,7 @@ public class PulsarParses {
 
     private static String readAll(ByteBuf stored) {
         ThreadMXBean threads = ManagementFactory.getThreadMXBean();
-        MessageMetadata metadata = new MessageMetadata(); // reused, as Pulsar's dispatchers do
+        MessageMetadata metadata = new MessageMetadata(); // reused, as in Pulsar's dispatchers
         long readable = 0;
         long indexSum = 0;
         long delaySum = 0;

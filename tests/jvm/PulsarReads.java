@@ -1,11 +1,12 @@
-// What Pulsar's own classes read in entries: one question a line on stdin, one JSON object a line on stdout.
+// Reads entries with Pulsar's own classes: one request per line on stdin, one JSON object per line on stdout.
 //
-//   entry BASE64                               an entry of a topic
-//   compacted BASE64                           an entry of a compacted ledger
-//   start LEDGER ENTRY BASE64 [BASE64 ...]     the place in a compacted ledger, given whole, at which to read from there on
+//   entry BASE64                               read an entry of a topic
+//   compacted BASE64                           read an entry of a compacted ledger
+//   start LEDGER ENTRY BASE64 [BASE64 ...]     find the index at which reading from the position begins; needs all
+//                                              entries of the compacted ledger
 //
-// Names are those of the expected files of tests/data/pulsar-a; null is what is absent. What Pulsar refuses to read is
-// {"refused": why}. Nothing here knows the formats: every value comes out of a method of Pulsar's.
+// Names are those of the expected files of tests/data/pulsar-a; null is an absent value, and {"refused": why} an entry
+// that Pulsar refuses. This program does not parse formats: every value is the result of a method of Pulsar.
 
 import com.github.benmanes.caffeine.cache.AsyncLoadingCache;
 import com.github.benmanes.caffeine.cache.Caffeine;
@@ -49,7 +50,7 @@ import org.apache.pulsar.common.protocol.Commands;
 import org.apache.pulsar.compaction.CompactedTopicImpl;
 
 public class PulsarReads {
-    private static final String TOPIC = "persistent://lab/main/orders"; // only in messages of errors
+    private static final String TOPIC = "persistent://lab/main/orders"; // used only in error messages
     private static final int MESSAGE_BYTES_MAX = 5 << 20;
 
     public static void main(String[] args) throws IOException {
@@ -83,7 +84,7 @@ public class PulsarReads {
         return Unpooled.wrappedBuffer(Base64.getDecoder().decode(base64));
     }
 
-    /** Frame, checksum and its verdict, metadata and messages; does not move the reader index. */
+    /** Returns frame, checksum and its verdict, metadata and messages. Does not move the reader index. */
     private static Map<String, Object> entry(ByteBuf whole) throws Exception {
         ByteBuf rest = whole.duplicate();
         BrokerEntryMetadata broker = Commands.parseBrokerEntryMetadataIfExist(rest);
@@ -106,7 +107,7 @@ public class PulsarReads {
         return row;
     }
 
-    /** Whether its messages can be had without keys, other chunks, and what became of a transaction. */
+    /** Returns true if the messages can be read without keys, other chunks, or the outcome of a transaction. */
     private static boolean standsAlone(MessageMetadata metadata) {
         return metadata.getEncryptionKeysCount() == 0
                 && !(metadata.hasNumChunksFromMsg() && metadata.getNumChunksFromMsg() > 1)
@@ -151,7 +152,7 @@ public class PulsarReads {
         row.put("compacted_batch_indexes", retained);
     }
 
-    /** What Pulsar's reader of raw entries makes of one behind its frame: no message when the checksum is wrong. */
+    /** Returns the messages of Pulsar's reader of raw entries, given the frame; none if the checksum is wrong. */
     private static List<Map<String, Object>> messages(ByteBuf headers) throws IOException {
         List<Map<String, Object>> messages = new ArrayList<>();
         MessageParser.parseMessage(TOPIC, 0, 0, headers.duplicate(), message -> {
@@ -171,7 +172,7 @@ public class PulsarReads {
         return messages;
     }
 
-    /** Original id, the entry itself, the slots of its batch, and what a later compaction would make of them. */
+    /** Returns the original id, the entry, the slots of its batch, and the result of a later compaction. */
     private static Map<String, Object> compacted(ByteBuf stored) throws Exception {
         try (RawMessage message = RawMessageImpl.deserializeFrom(stored)) {
             MessageIdData id = message.getMessageIdData();
@@ -220,7 +221,7 @@ public class PulsarReads {
         return slots;
     }
 
-    /** The broker's search in a compacted ledger. It is not public; its cache of ids is given instead of a bookie. */
+    /** Runs the broker's search in a compacted ledger, which is private, with a cache of ids instead of a bookie. */
     private static Map<String, Object> start(Position from, String[] stored) throws Exception {
         List<MessageIdData> ids = new ArrayList<>();
         for (String entry : stored) {

@@ -1,4 +1,4 @@
-"""What tests that ask Pulsar's own classes share: one JVM."""
+"""Fixtures of the tests with Pulsar's own classes: one JVM for all tests."""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tests.jvm.pulsar_reads import PulsarReads, running_pulsar_reads
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whichever test comes first may have to wait for the classes."""
+    """Set a longer timeout, because the first test may wait for the download of the classes."""
     for item in items:
         if "pulsar" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.timeout(FETCH_TIMEOUT_S + 60))
@@ -19,7 +19,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def pulsar() -> Iterator[PulsarReads]:
-    """Where there is no Java the tests are skipped; CI has it, or has failed to install it."""
+    """Start the JVM. Without Java the tests are skipped; CI fails instead."""
     with ExitStack() as running:
         try:
             reads = running.enter_context(running_pulsar_reads())

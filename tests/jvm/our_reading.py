@@ -1,4 +1,4 @@
-"""Our reading of entries, in the form in which ``PulsarReads.java`` answers."""
+"""Converts entries to the form in which ``PulsarReads.java`` answers."""
 
 import hashlib
 
@@ -14,14 +14,14 @@ from tests.jvm.pulsar_reads import Row
 from tests.ledger.harness.list_ledger import topic_of
 
 _NEEDS_MORE = (EntryFlag.ENCRYPTED, EntryFlag.CHUNK, EntryFlag.TRANSACTION, EntryFlag.MARKER)
-"""Without keys, other chunks or what became of a transaction, such entries have no messages."""
+"""Entries with these flags have no messages without keys, other chunks or the outcome of a transaction."""
 
 
 def read_entry(entry: bytes) -> Row:
-    """An entry of a topic.
+    """Read an entry of a topic.
 
     Raises:
-        FrameInvalid: it cannot be read.
+        FrameInvalid: the entry cannot be read.
     """
     columns = scan_entries(StoredEntries.of(1, [0], [entry]))
     messages = None
@@ -34,7 +34,7 @@ def read_entry(entry: bytes) -> Row:
 
 
 def read_compacted(stored: bytes, partition: int) -> Row:
-    """An entry of a compacted ledger; the partition is that of its topic."""
+    """Read an entry of a compacted ledger of a topic with this partition number."""
     read = unwrap_compacted(LedgerEntries(StoredEntries.of(1, [0], [stored])))
     assert read.bad_entries == ()
     (position,) = read.entries.positions

@@ -1,8 +1,8 @@
-"""Pulsar's own classes on this machine: fetched once by Maven into the user's cache directory.
+"""Fetches Pulsar's own classes once, by Maven, into the user's cache directory.
 
-    python -m tests.jvm.pulsar_classes      # fetches them, or says in a line why it cannot
+    python -m tests.jvm.pulsar_classes      # fetches them, or prints in one line why it cannot
 
-They stay in ``delayed-tracker/pulsar-classes`` under ``XDG_CACHE_HOME``, one directory for each version and ``pom.xml``.
+They stay in ``delayed-tracker/pulsar-classes`` under ``XDG_CACHE_HOME``, one directory per version and ``pom.xml``.
 """
 
 import fcntl
@@ -20,19 +20,19 @@ from xml.etree import ElementTree as ET
 POM: Final = Path(__file__).with_name("pom.xml")
 FETCH_TIMEOUT_S: Final = 300
 _JAVA_MIN: Final = 17
-"""What Pulsar's classes are compiled for."""
+"""Java version that Pulsar's classes are compiled for."""
 _REMEDY: Final = f"install a JDK ({_JAVA_MIN} or newer) and Maven"
 
 
 class NoPulsarClasses(Exception):
-    """Pulsar's classes cannot be had here; the message says why and what to do."""
+    """Pulsar's classes are not available; the message has the reason and the remedy."""
 
 
 def find_java() -> str:
-    """A Java that can run source files; that of ``JAVA_HOME`` if it is set.
+    """Return a Java that can run source files; the one of ``JAVA_HOME`` if it is set.
 
     Raises:
-        NoPulsarClasses: there is none, it is too old, or it comes without a compiler.
+        NoPulsarClasses: there is no Java, it is too old, or it has no compiler.
     """
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(f"{home}/bin/java" if home else "java")
@@ -48,11 +48,11 @@ def find_java() -> str:
 
 
 def class_path() -> str:
-    """Pulsar's classes, for ``java -cp``; fetches them if they are not here yet.
+    """Return the class path of Pulsar's classes for ``java -cp``, and fetch them if they are missing.
 
     Raises:
-        NoPulsarClasses: there is no Maven, or it cannot fetch them.
-    Cost: seconds to minutes the first time, while others who want them wait.
+        NoPulsarClasses: there is no Maven, or it cannot fetch the classes.
+    Cost: seconds to minutes the first time, while other processes that need the classes wait.
     """
     directory = _cache() / _version_key()
     if not directory.is_dir():
@@ -65,7 +65,7 @@ def class_path() -> str:
 
 
 def _fetch(directory: Path) -> None:
-    """All jars appear at once, under the final name, or none does."""
+    """Fetch all jars into a temporary directory and rename it, so that they appear together or not at all."""
     maven = shutil.which("mvn")
     if maven is None:
         raise NoPulsarClasses(f"there is no mvn to fetch Pulsar's classes with: {_REMEDY}")

@@ -1,4 +1,4 @@
-"""Questions to Pulsar's own classes, one JVM for all of them."""
+"""Sends requests to Pulsar's own classes in one JVM."""
 
 import base64
 import json
@@ -13,30 +13,30 @@ from delayed_tracker.core.values.columns import Position
 from tests.jvm.pulsar_classes import class_path, find_java
 
 PROGRAM: Final = Path(__file__).with_name("PulsarReads.java")
-# It runs for seconds: compiling well would take longer than it saves.
+# The JVM runs only for seconds, so better compilation would cost more than it saves.
 _JVM_OPTIONS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 Row = dict[str, Any]
-"""Fields under the names of tests/data/pulsar-a; ``{"refused": why}`` for what Pulsar does not read."""
+"""Fields under the names of tests/data/pulsar-a; ``{"refused": why}`` for an entry that Pulsar does not read."""
 
 
 class PulsarReads:
-    """A running ``PulsarReads.java``, whose head says what it answers."""
+    """A running ``PulsarReads.java``, whose header comment describes the requests."""
 
     def __init__(self, process: subprocess.Popen[str], said: TextIO) -> None:
         self._process = process
         self._said = said
 
     def entry(self, entry: bytes) -> Row:
-        """What an entry of a topic says, and the messages in it."""
+        """Return the content of a topic's entry, with its messages."""
         return self._ask(f"entry {_base64(entry)}")
 
     def compacted(self, entry: bytes) -> Row:
-        """What an entry of a compacted ledger says."""
+        """Return the content of an entry of a compacted ledger."""
         return self._ask(f"compacted {_base64(entry)}")
 
     def start(self, position: Position, compacted: list[bytes]) -> int | None:
-        """Where in a compacted ledger, of these entries, reading from a position on begins; None is behind its end."""
+        """Return the index in a compacted ledger at which reading from a position begins; None if behind its end."""
         place: int | None = self._ask(f"start {position.ledger_id} {position.entry_id} {_joined(compacted)}")["place"]
         return place
 
@@ -56,7 +56,7 @@ class PulsarReads:
 
 @contextmanager
 def running_pulsar_reads() -> Iterator[PulsarReads]:
-    """Starts the JVM, and ends it.
+    """Start the JVM, and stop it at the end.
 
     Raises:
         NoPulsarClasses: there is no Java, or Pulsar's classes cannot be fetched.

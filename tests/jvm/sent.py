@@ -1,4 +1,4 @@
-"""What clients of every kind send to a broker."""
+"""Generates entries as clients of every kind send them to a broker."""
 
 import random
 
@@ -13,7 +13,7 @@ KEYS = ["a", "b", "c", "schlüssel", "鍵"]
 
 
 def sent(count: int, *, seed: int) -> list[bytes]:
-    """At least so many entries without broker metadata: keyed and plain, single and in batches, one of each rare form."""
+    """Return at least ``count`` entries without broker metadata: keyed, plain, single, batched, and each rare form."""
     chance = random.Random(seed)
     return [
         *rare(chance),
@@ -22,7 +22,7 @@ def sent(count: int, *, seed: int) -> list[bytes]:
 
 
 def rare(chance: random.Random) -> list[bytes]:
-    """Chunks, encryption, transactions, markers, no checksum, negative numbers, tombstones."""
+    """Return chunks, encryption, transactions, markers, no checksum, negative numbers and tombstones."""
     wrapped = [{"key": "k", "value": b"wrapped", "metadata": [{"key": "version", "value": "1"}]}]
     return [
         *chunks(chance.randbytes(300), 100, uuid="p1-7", codec=Codec.ZLIB, partition_key="chunked"),
@@ -65,7 +65,7 @@ def _batch(chance: random.Random) -> bytes:
 
 def _slot(chance: random.Random, batch_index: int) -> Slot:
     body = _text(chance)
-    # Pulsar's parser counts sequence ids on from the entry's, whatever the slots say; so do producers.
+    # Producers count sequence ids on from the entry's, and Pulsar's parser ignores the ids in the slots.
     metadata = SingleMessageMetadata(
         payload_size=len(body), sequence_id=SEQUENCE_ID + batch_index, properties=_properties(chance)
     )
@@ -81,5 +81,5 @@ def _properties(chance: random.Random) -> list[dict[str, str]]:
 
 
 def _text(chance: random.Random) -> bytes:
-    """Compressible, sometimes long, sometimes nothing."""
+    """Return compressible text, sometimes long, sometimes empty."""
     return b"tick tock " * chance.choice([0, 1, 7, 500]) + chance.randbytes(chance.randrange(4))

@@ -1,4 +1,4 @@
-"""What our compactor writes is to Pulsar's own classes what it is to us."""
+"""Tests that Pulsar's own classes read the ledgers of our compactor as we do."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def topic_log(directory: Path) -> TopicLog:
 
 
 def compacted(log: TopicLog, previous: CompactedLog | None = None) -> tuple[list[bytes], CompactedLog]:
-    """The entries of the compacted ledger, and the ledger."""
+    """Return the entries of the compacted ledger, and the ledger."""
     compaction = Compaction(log=log, previous=previous)
     plan = compaction.choose()
     assert plan is not None
@@ -38,7 +38,7 @@ def compacted(log: TopicLog, previous: CompactedLog | None = None) -> tuple[list
 
 @pytest.mark.slow
 def test_every_entry(pulsar: PulsarReads, tmp_path):
-    """Original id, frame, checksum, metadata, slots, kept slots, and what a later compaction would see; twice over."""
+    """Original id, frame, checksum, metadata, slots, kept slots and a later compaction's view are equal, twice."""
     previous = None
     for seed, now_ms in enumerate([FIRST_MS, SECOND_MS]):
         write(tmp_path, sent(100, seed=seed), now_ms=now_ms, interceptors=BOTH, topic=TOPIC)
@@ -59,7 +59,7 @@ def test_every_entry(pulsar: PulsarReads, tmp_path):
 
 @pytest.mark.slow
 def test_where_reading_begins(pulsar: PulsarReads, tmp_path):
-    """Pulsar's search in our compacted ledger, from every position of the topic and from those around them."""
+    """Pulsar's search in our compacted ledger gives our start for every position of the topic and those around it."""
     write(tmp_path, sent(100, seed=3), now_ms=FIRST_MS, interceptors=BOTH, topic=TOPIC)
     log = topic_log(tmp_path)
     entries, left = compacted(log)

@@ -1,4 +1,4 @@
-"""What the write path stores, frame and all, is to Pulsar's own classes what it is to us."""
+"""Tests that Pulsar's own classes read the entries that we store, with their frames, as we do."""
 
 from itertools import accumulate
 
@@ -19,7 +19,7 @@ FIRST_MS, SECOND_MS = 1_700_000_000_123, 1_700_000_000_456
 
 @pytest.mark.slow
 def test_entries_with_broker_metadata(pulsar: PulsarReads, tmp_path):
-    """Every field, the checksum's verdict and all messages; time and index are those of the adds."""
+    """Every field, the checksum's verdict and all messages are equal, and time and index are those of the adds."""
     first, second = sent(150, seed=1), sent(150, seed=2)
     write(tmp_path, first, now_ms=FIRST_MS, interceptors=BOTH)
     write(tmp_path, second, now_ms=SECOND_MS, interceptors=BOTH)
@@ -39,7 +39,7 @@ def test_entries_with_broker_metadata(pulsar: PulsarReads, tmp_path):
     ("interceptors", "timestamp", "index"), [([], None, None), ([TIME], FIRST_MS, None), ([INDEX], None, 2)]
 )
 def test_entries_with_a_part_of_it(pulsar: PulsarReads, tmp_path, interceptors, timestamp, index):
-    """Whatever interceptors there are; an entry that counts for no message has no frame at all."""
+    """Entries with any choice of interceptors are equal, and an entry that counts as no message has no frame."""
     payload = batch([slot(at, b"x", sequence_id=7 + at) for at in range(3)])
 
     write(tmp_path, [payload] * 2, now_ms=FIRST_MS, interceptors=interceptors, num_messages=[3, 0])
@@ -53,7 +53,7 @@ def test_entries_with_a_part_of_it(pulsar: PulsarReads, tmp_path, interceptors, 
 
 
 def test_a_flipped_byte_is_refused(pulsar: PulsarReads, tmp_path):
-    """Wherever it is behind the broker's part: by Pulsar and by us."""
+    """Pulsar and our reader refuse an entry with any flipped byte behind the broker metadata."""
     payload = batch([slot(at, b"payload") for at in range(3)])
     write(tmp_path, [payload], now_ms=FIRST_MS, interceptors=BOTH)
     ((_, entry),) = stored(tmp_path)

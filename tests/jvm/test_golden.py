@@ -1,4 +1,4 @@
-"""The harness itself: Pulsar's classes read here what they read when the pack was recorded."""
+"""Tests of the harness: Pulsar's classes read here what they read when the pack was recorded."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.golden.pulsar_pack import BOOKIE, METADATA, expected
 from tests.jvm.pulsar_reads import PulsarReads, Row
 
 IDS = {"ledger", "entry"}
-"""Of the question, not of the answer."""
+"""Fields of the request and not of the answer."""
 NOT_ASKED = {
     "compacted_topic",
     "compacted_ledger",
@@ -25,7 +25,7 @@ def disk():
 
 
 def test_entries_of_topics(pulsar: PulsarReads, disk: BookieDisk):
-    """All that is recorded of every tenth entry."""
+    """Every tenth entry gives all recorded fields."""
     recorded = {(row["topic"], row["ledger"], row["entry"]): row for row in expected("entries")}
     compared = 0
     for topic in sorted({topic for topic, _, _ in recorded}):
@@ -39,7 +39,7 @@ def test_entries_of_topics(pulsar: PulsarReads, disk: BookieDisk):
 
 @pytest.mark.parametrize("topic", ["persistent://lab/main/compacted", "persistent://lab/main/compacted-enc"])
 def test_entries_of_compacted_ledgers(pulsar: PulsarReads, disk: BookieDisk, topic):
-    """All that is recorded of every one, its slots included."""
+    """Every compacted entry gives all recorded fields, including its slots."""
     ledger = disk.compacted_log(topic).ledger
     stored = ledger.read(0, ledger.last_entry_id).entries
     recorded = [row for row in expected("compacted_entries") if row["compacted_topic"] == topic]
@@ -49,7 +49,7 @@ def test_entries_of_compacted_ledgers(pulsar: PulsarReads, disk: BookieDisk, top
 
 
 def compare(recorded: Row, theirs: Row, *, but: set[str]) -> None:
-    """All fields that were recorded, save some."""
+    """Compare all recorded fields except ``but``."""
     assert {name: theirs.get(name, "no answer") for name in recorded if name not in but} == {
         name: value for name, value in recorded.items() if name not in but
     }

@@ -1,4 +1,4 @@
-"""The program that measures Pulsar's own parser reads what it is given."""
+"""Tests that the program that measures Pulsar's own parser reads its input."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.ledger.harness.log_files import flipped
 
 @pytest.mark.usefixtures("pulsar")
 def test_the_rate_is_that_of_entries_that_were_read(tmp_path):
-    """All of them; one whose checksum does not fit makes the time mean nothing."""
+    """The rate counts all entries, and an entry with a wrong checksum makes the program fail."""
     run = Run(scale=QUICK, directory=tmp_path, with_peers=True)
     payloads = list(entries(1_000))
     measure_pulsar_parser(run, payloads, ["ledger read", "ledger parse"])

@@ -1,4 +1,4 @@
-"""Where Pulsar's classes come from: fetched once, by whoever comes first, or a sentence that says what is missing."""
+"""Tests of fetching Pulsar's classes: once by the first process, or an error that names what is missing."""
 
 import os
 import shutil
@@ -16,14 +16,14 @@ WHOLE_PATH = os.environ["PATH"]
 
 
 class Commands:
-    """A PATH on which nothing is but what a test puts there."""
+    """Directory for PATH that has only the commands that a test adds."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.called = directory / "called"
 
     def add(self, name: str, script: str) -> None:
-        """A shell script; what it was called with is noted."""
+        """Add a shell script that records its arguments."""
         command = self.directory / name
         command.write_text(f'#!{_whole("bash")}\necho "{name} $*" >> {self.called}\n{script}\n')
         command.chmod(0o755)
@@ -59,7 +59,7 @@ mkdir "$jars" && touch "$jars/pulsar.jar"
 
 
 def test_whoever_comes_first_fetches(commands):
-    """Others wait, and find the same jars; later nobody needs Maven."""
+    """The first process fetches while others wait and use the same jars, and later ones need no Maven."""
     commands.add("mvn", FETCHES)
 
     with ThreadPoolExecutor(8) as threads:
@@ -74,7 +74,7 @@ def test_whoever_comes_first_fetches(commands):
 
 
 def test_what_fails_leaves_nothing(commands, tmp_path):
-    """The next one tries again."""
+    """A failed download leaves nothing, and the next process tries again."""
     commands.add("mvn", FETCHES + 'echo "[ERROR] no network"; exit 1')
     with pytest.raises(NoPulsarClasses, match=r"status 1\); it says: \[ERROR\] no network"):
         class_path()
@@ -84,13 +84,13 @@ def test_what_fails_leaves_nothing(commands, tmp_path):
 
 
 def test_without_maven(commands):
-    """The remedy is named."""
+    """The error without Maven has a remedy."""
     with pytest.raises(NoPulsarClasses, match=r"there is no mvn .* install a JDK"):
         class_path()
 
 
 def test_without_a_recent_jdk(commands, monkeypatch):
-    """No Java, an old one, one that cannot compile, or a wrong JAVA_HOME."""
+    """No Java, an old one, one without a compiler, or a wrong JAVA_HOME is an error."""
     with pytest.raises(NoPulsarClasses, match="there is no java: install a JDK"):
         find_java()
     for modules in ["java.base@11.0.2\njdk.compiler@11.0.2", "java.base@17.0.1"]:
@@ -107,10 +107,10 @@ def test_without_a_recent_jdk(commands, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize(("ci", "outcome", "status"), [("", "1 skipped", 0), ("true", "1 error", 1)])
 def test_tests_without_java_are_skipped_save_in_ci(commands, ci, outcome, status):
-    """Both ways with the reason."""
+    """Without Java the tests are skipped, or fail in CI, with the reason."""
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/jvm/test_framed.py", "-k", "flipped"]
     ran = subprocess.run(
-        # Nothing is compiled: the cache of kernels is elsewhere, too.
+        # The JIT is off, because the cache of kernels is not found with this environment either.
         command,
         cwd=ROOT,
         env=os.environ | {"CI": ci, "NUMBA_DISABLE_JIT": "1"},
@@ -124,7 +124,7 @@ def test_tests_without_java_are_skipped_save_in_ci(commands, ci, outcome, status
 
 
 def test_ci_installs_what_is_missing(commands):
-    """With Debian's packages, as root or by sudo; nothing where a JDK and Maven are."""
+    """CI installs Debian's packages as root or by sudo, and nothing if a JDK and Maven exist."""
     script = ROOT / ".ci" / "jvm"
     commands.link("bash", "dirname", "env")
     commands.add("make", "")

@@ -1,4 +1,4 @@
-"""Entries put into a local managed ledger, as a broker with Pulsar's settings would."""
+"""Writes entries to a local managed ledger, as a broker with Pulsar's settings does."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,9 +23,9 @@ def write(
     topic: str = TOPIC,
     num_messages: Sequence[int] | None = None,
 ) -> None:
-    """Append payloads, by a writer of their own and into several ledgers if they are many.
+    """Append payloads with a new writer, into several ledgers if they are many.
 
-    ``num_messages`` is what the SEND commands say; None is the truth.
+    ``num_messages`` is the count in the SEND commands; None for the true count.
     """
     with open_writer(
         directory,
@@ -39,5 +39,5 @@ def write(
 
 
 def message_count(payload: bytes) -> int:
-    """Of an entry without broker metadata."""
+    """Return the number of messages of an entry without broker metadata."""
     return parse_message_metadata(payload, split_frame(payload)).num_messages_in_batch

@@ -1,4 +1,4 @@
-"""Checksums over columns equal the libraries', by the processor's instruction and by tables."""
+"""Tests that checksums over columns equal those of libraries, with the CRC32C instruction and with tables."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ assert crc32c_of_each(octets, start, end).tolist() == expected
 
 @given(st.binary(max_size=80), st.lists(st.tuples(st.integers(0, 80), st.integers(0, 80)), max_size=5))
 def test_crc32c_of_stretches(octets, bounds):
-    """At any place, of any length, none included."""
+    """CRC32C is right for byte ranges at any offset and of any length, including 0."""
     stretches = [octets[first:last] for first, last in bounds]
     start = np.array([min(first, len(octets)) for first, _ in bounds], np.int64)
     sizes = np.array([len(stretch) for stretch in stretches], np.int64)
@@ -44,7 +44,7 @@ def test_crc32c_of_stretches(octets, bounds):
 
 @given(st.binary(max_size=40), st.binary(max_size=40))
 def test_tables_continue_a_checksum(before, after):
-    """As on a processor that has no instruction for it."""
+    """Tables extend a checksum as on a processor without the instruction."""
     for tables, library in (
         (checksum_kernels._CRC32C_TABLES, google_crc32c.extend),
         (checksum_kernels._CRC32_TABLES, lambda crc, octets: zlib.crc32(octets, crc)),
@@ -57,7 +57,7 @@ def test_tables_continue_a_checksum(before, after):
 @pytest.mark.slow
 @pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled with NUMBA_DISABLE_JIT=1")
 def test_code_for_a_processor_without_the_instruction(tmp_path):
-    """It is not used there, which would end the process."""
+    """Code for a processor without the instruction does not use it, because it would end the process."""
     subprocess.run(
         [sys.executable, "-W", "error", "-c", CHECK],
         cwd=ROOT,
@@ -89,7 +89,7 @@ damaged = st.builds(
     st.lists(st.sampled_from(DigestType), max_size=3, unique=True),
 )
 def test_bodies_are_judged_together_as_one_by_one(bodies, digest_types):
-    """Damaged ones, cut ones, of digests that are expected or not."""
+    """Bodies are verified together as one by one, with damaged or cut bodies and other digest types."""
     digest = LedgerDigest(tuple(digest_types), b"p")
     end = np.cumsum([len(body) for body in bodies], dtype=np.int64)
     start = end - np.array([len(body) for body in bodies], np.int64)
@@ -101,7 +101,7 @@ def test_bodies_are_judged_together_as_one_by_one(bodies, digest_types):
 
 
 def test_the_upper_half_of_a_crc_32_digest_is_zero():
-    """It takes eight bytes of which four are used; the others are part of the comparison."""
+    """The upper four of the eight bytes of a CRC-32 digest must be zero."""
     body = encode_body(1, 2, b"x", last_add_confirmed=1, length=3, digest_type=DigestType.CRC32)
     wrong = body[:32] + b"\x01" + body[33:]
     octets = np.frombuffer(body + wrong, np.uint8)
@@ -111,7 +111,7 @@ def test_the_upper_half_of_a_crc_32_digest_is_zero():
 
 
 def test_a_body_without_room_for_its_digest_fits_nothing():
-    """Not even if what lies behind it would complete the digest."""
+    """A body without room for its digest fits nothing, even if the bytes behind it would complete the digest."""
     body = encode_body(1, 2, b"", last_add_confirmed=1, length=0)
     octets = np.frombuffer(body, np.uint8)
 
@@ -122,7 +122,7 @@ def test_a_body_without_room_for_its_digest_fits_nothing():
 
 @given(st.lists(st.binary(max_size=50), max_size=5))
 def test_the_digests_that_bodies_should_have(payloads):
-    """Whatever is in their place."""
+    """The computed digest of a body does not depend on the stored digest."""
     bodies = [encode_body(1, row, body, last_add_confirmed=-1, length=0) for row, body in enumerate(payloads)]
     blank = [body[:32] + bytes(4) + body[36:] for body in bodies]
     end = np.cumsum([0, *map(len, blank)])[1:]

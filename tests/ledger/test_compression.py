@@ -1,4 +1,4 @@
-"""The codecs of payloads and metadata values."""
+"""Tests of the codecs of payloads and metadata values."""
 
 import zlib
 
@@ -27,30 +27,30 @@ BY_JAVA = {
 
 @pytest.mark.parametrize("codec", Codec)
 def test_what_java_compressed(codec):
-    """Worked example O: bytes from Java's libraries, an unfinished zlib stream among them."""
+    """Worked example O has bytes from Java's libraries, including an unfinished zlib stream."""
     assert decompress(codec, BY_JAVA[codec], len(PLAIN)) == PLAIN
 
 
 @given(codec=st.sampled_from(Codec), plain=st.binary(max_size=2000))
 def test_codecs_round_trip(codec, plain):
-    """Decompressing gives what was compressed."""
+    """Decompressing gives the bytes that were compressed."""
     assert decompress(codec, compress(codec, plain), len(plain)) == plain
 
 
 def test_java_would_compress_to_the_same_bytes():
-    """Where the compressors leave no choice, or make the same: the flushed, unfinished zlib stream above all."""
+    """Compressed bytes equal Java's where the formats or compressors agree, as for the unfinished zlib stream."""
     for codec in (Codec.NONE, Codec.ZLIB, Codec.SNAPPY):
         assert compress(codec, PLAIN) == BY_JAVA[codec]
 
 
 def test_a_finished_zlib_stream():
-    """What C++ and Go send."""
+    """A finished zlib stream, as C++ and Go clients send it, is decompressed."""
     assert decompress(Codec.ZLIB, zlib.compress(PLAIN), len(PLAIN)) == PLAIN
 
 
 @pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD, Codec.SNAPPY, Codec.ZLIB])
 def test_the_best_that_a_format_can_do_is_accepted(codec):
-    """Megabytes of one byte shrink to almost nothing, honestly; more than the format can do is damage."""
+    """Megabytes of one byte, the best case of a format, are accepted, and a larger claim is damage."""
     plain = bytes(4_000_000)
     compressed = compress(codec, plain)
 
@@ -62,14 +62,14 @@ def test_the_best_that_a_format_can_do_is_accepted(codec):
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("size", [0, 1, len(PLAIN) - 1, len(PLAIN) + 1, 10 * len(PLAIN)])
 def test_another_size_than_promised_is_refused(codec, size):
-    """Neither more nor fewer bytes than the header promises are accepted."""
+    """A result with more or fewer bytes than the header claims is refused."""
     with pytest.raises(CompressedDataInvalid):
         decompress(codec, BY_JAVA[codec], size)
 
 
 @pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD, Codec.SNAPPY, Codec.ZLIB])
 def test_cut_bytes_are_refused(codec):
-    """A cut anywhere is noticed; a zlib stream may lose the four bytes that only mark where it was flushed."""
+    """A cut at any byte is refused, except for the last four bytes of a zlib stream, which mark only the flush."""
     compressed = BY_JAVA[codec]
     for length in range(len(compressed) - (5 if codec is Codec.ZLIB else 0)):
         with pytest.raises(CompressedDataInvalid):
@@ -77,7 +77,7 @@ def test_cut_bytes_are_refused(codec):
 
 
 def test_unknown_codec_is_named():
-    """A number that no codec has."""
+    """The error for an unknown codec has its number."""
     with pytest.raises(CompressedDataInvalid, match="compression type 9 is unknown"):
         decompress(9, b"", 0)
     with pytest.raises(CompressedDataInvalid, match="compression type 9 is unknown"):
@@ -86,6 +86,6 @@ def test_unknown_codec_is_named():
 
 @pytest.mark.parametrize("size", [-1, MESSAGE_BYTES_MAX + 1])
 def test_impossible_size_allocates_nothing(size):
-    """A damaged header must not make us ask for gigabytes."""
+    """An impossible size in a damaged header allocates nothing."""
     with pytest.raises(CompressedDataInvalid, match="out of range"):
         decompress(Codec.LZ4, b"", size)

@@ -1,4 +1,4 @@
-"""Compressed and claimed sizes: a small input never takes much memory, and the error says which bound it has passed."""
+"""Tests that a small input with large compressed or claimed sizes takes little memory and names the exceeded bound."""
 
 import base64
 import gzip
@@ -40,7 +40,7 @@ MB = 1 << 20
 
 @contextmanager
 def at_most(peak_bytes_max: int) -> Iterator[None]:
-    """Refuse more memory at a time than this."""
+    """Fail if the block allocates more memory than this at any time."""
     tracemalloc.start()
     try:
         yield
@@ -51,18 +51,18 @@ def at_most(peak_bytes_max: int) -> Iterator[None]:
 
 
 def zeros_gzip(start: bytes, times: int) -> bytes:
-    """As many times 16 MB of zeros behind something, as gzip files one behind the other, which count as one."""
+    """Return ``start`` and multiples of 16 MB of zeros as consecutive gzip members, which count as one file."""
     return gzip.compress(start) + gzip.compress(bytes(16 * MB)) * times
 
 
 def test_a_key_file_without_end():
-    """A device that is named instead of a key is read up to the bound of keys."""
+    """A device given as a key is read up to the bound of keys."""
     with at_most(5 * KEY_BYTES_MAX), pytest.raises(InvalidInput, match="it has more than 65536 bytes"):
         load_key_files({"key": "/dev/zero"})
 
 
 def test_a_log_that_is_a_device(tmp_path):
-    """Nothing is read beyond the size that the system tells, which is 0: it is a log without a record."""
+    """A device given as a log is read up to the size that the system reports, 0, and has no records."""
     log = tmp_path / "0.log"
     log.symlink_to("/dev/zero")
     with at_most(MB):
@@ -70,7 +70,7 @@ def test_a_log_that_is_a_device(tmp_path):
 
 
 def test_a_dump_from_a_pipe_without_end(tmp_path, monkeypatch):
-    """The size of a file bounds what it takes; a pipe has none, and is held to the bound of compressed dumps."""
+    """A dump from a pipe is held to the bound of compressed dumps, because a pipe has no size."""
     monkeypatch.setattr(metadata_dump, "UNPACKED_BYTES_MAX", MB)
     pipe = tmp_path / "dump"
     os.mkfifo(pipe)
@@ -95,7 +95,7 @@ def _write_until_closed(pipe: Path, lines: Iterator[bytes]) -> None:
 
 @pytest.mark.slow
 def test_a_dump_of_one_line_without_end(tmp_path):
-    """A 1.6 MB file that unpacks to 1.6 GB is given up after the longest line that there may be."""
+    """A 1.6 MB dump with one line of 1.6 GB is refused after the bound of a line."""
     file = tmp_path / "dump.jsonl.gz"
     file.write_bytes(zeros_gzip(b'{"path": "/a"}\n', 100))
     with (
@@ -116,7 +116,7 @@ def test_a_dump_of_one_line_without_end(tmp_path):
     ids=["empty", "short", "long"],
 )
 def test_a_dump_of_lines_without_end(tmp_path, monkeypatch, lines):
-    """What nodes take beside their bytes is counted; a plain file, which is as large as it is, has no such bound."""
+    """The memory of nodes beside their bytes counts against the bound; a plain file has no bound."""
     monkeypatch.setattr(metadata_dump, "UNPACKED_BYTES_MAX", 4 * MB)
     content = b"".join(lines)
     packed, plain = tmp_path / "dump.jsonl.gz", tmp_path / "dump.jsonl"
@@ -128,7 +128,7 @@ def test_a_dump_of_lines_without_end(tmp_path, monkeypatch, lines):
 
 
 def test_a_path_of_many_levels(tmp_path):
-    """Costs its own length, and not that of every level."""
+    """A path of many levels costs its own length only."""
     path = "/a" * 50_000
     (tmp_path / "dump.jsonl").write_text(json.dumps({"path": path}) + "\n")
     with at_most(4 * MB):
@@ -138,7 +138,7 @@ def test_a_path_of_many_levels(tmp_path):
 
 
 def test_a_line_of_many_brackets(tmp_path):
-    """Nesting that the parser gives up is an error that names the line."""
+    """Nesting that is too deep for the parser is an error that names the line."""
     (tmp_path / "dump.jsonl").write_bytes(b'{"path": "/a", "more": ' + b"[" * 100_000 + b"\n")
     with pytest.raises(LedgerFileInvalid, match=r"dump\.jsonl, line 1: .*recursion"):
         MetadataDump.load(tmp_path / "dump.jsonl")
@@ -146,10 +146,10 @@ def test_a_line_of_many_brackets(tmp_path):
 
 @pytest.mark.slow
 def test_a_packed_log_without_end(tmp_path, monkeypatch):
-    """It takes disk and not memory, up to what a bookie may write; what is there is read, and the rest is said."""
+    """A packed log takes disk and not memory; it is read up to the bound of a bookie's log, and the rest is bad."""
     monkeypatch.setattr(log_files, "UNPACKED_BYTES_MAX", 8 * MB)
     (tmp_path / "0.log").write_bytes(header())
-    open_entry_logs([tmp_path / "0.log"]).close()  # Kernels are loaded.
+    open_entry_logs([tmp_path / "0.log"]).close()  # This call loads the kernels.
     (tmp_path / "0.log.gz").write_bytes(zeros_gzip(header(), 20))
     with at_most(6 * MB), open_entry_logs([tmp_path / "0.log.gz"]) as logs:
         (bad,) = logs.damage
@@ -158,7 +158,7 @@ def test_a_packed_log_without_end(tmp_path, monkeypatch):
 
 
 def bomb(codec: Codec, size: int) -> bytes:
-    """A stream that honestly gives so many bytes; one ZSTD frame behind the other counts as one stream."""
+    """Return a stream that decompresses to ``size`` bytes; consecutive ZSTD frames count as one stream."""
     if codec is Codec.ZSTD:
         return compress(codec, bytes(16 * MB)) * (size // (16 * MB))
     return compress(codec, bytes(size))
@@ -166,7 +166,7 @@ def bomb(codec: Codec, size: int) -> bytes:
 
 @pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZLIB, Codec.ZSTD, Codec.SNAPPY])
 def test_messages_that_become_larger_than_the_limit(codec):
-    """Whatever they claim: refused before anything is allocated, or at the claim."""
+    """A message that would exceed the limit is refused before anything is allocated, whatever size it claims."""
     size = 128 * MB if codec is Codec.ZSTD else 24 * MB
     stream = bomb(codec, size)
     options = MessageOptions(message_bytes_max=8 * MB)
@@ -183,7 +183,7 @@ def test_messages_that_become_larger_than_the_limit(codec):
 
 
 def test_a_small_zstd_batch_that_claims_a_gigabyte():
-    """32 KB of it honestly give 1 GiB; compaction keeps such a batch as it is, and readers refuse it."""
+    """A ZSTD batch of 32 KB that expands to 1 GiB is kept by compaction as it is, and refused by readers."""
     stream = bomb(Codec.ZSTD, 1 << 30)
     assert len(stream) < 128 << 10
     metadata = metadata_of(uncompressed_size=1 << 30, compression=Codec.ZSTD, num_messages_in_batch=1)
@@ -195,7 +195,7 @@ def test_a_small_zstd_batch_that_claims_a_gigabyte():
 
 
 def test_a_metadata_value_that_claims_a_gigabyte():
-    """A value of the metadata store has a bound of its own."""
+    """A value of the metadata store that claims a gigabyte exceeds its own bound."""
     claims = ManagedLedgerInfoMetadata(compression_type=Codec.ZSTD, uncompressed_size=1 << 30).SerializeToString()
     stored = b"\x47\x78" + struct.pack(">i", len(claims)) + claims + bomb(Codec.ZSTD, 1 << 30)
     with at_most(MB), pytest.raises(MetadataInvalid, match="out of range 0 to 16777216"):
@@ -205,7 +205,7 @@ def test_a_metadata_value_that_claims_a_gigabyte():
 @pytest.mark.slow
 @pytest.mark.parametrize("compression", [Compression.RECORD, Compression.BLOCK])
 def test_values_of_a_map_file_that_become_large(tmp_path, compression):
-    """Two kilobytes each, two megabytes inflated: held a few at a time."""
+    """Values of two kilobytes that inflate to two megabytes are held a few at a time."""
     payloads = [bytes(2 * MB)] * 40
     writer = MapFileWriter(payloads, compression, sync_every=2)
     ledger = open_map_file(writer.save(tmp_path / str(UUID(int=1))), 7, RecentRows())

@@ -1,4 +1,4 @@
-"""Sources of ledgers by URL."""
+"""Tests of sources of ledgers by URL."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def bookie(tmp_path):
 
 
 def test_spaces_divide_sources():
-    """What is behind a space and is no source is the rest of a path, which the error says."""
+    """Spaces separate sources, and the error for a text without a scheme shows how to write a space within a path."""
     assert split_sources(" ledger:a\t offload+mapfile:b?metadata=c ") == ["ledger:a", "offload+mapfile:b?metadata=c"]
     assert split_sources("ledger:a nosuch:b") == ["ledger:a", "nosuch:b"]
     assert split_sources("") == []
@@ -28,7 +28,7 @@ def test_spaces_divide_sources():
 
 
 def test_the_disks_of_bookies(bookie):
-    """Paths may be percent-encoded and carry the scheme file."""
+    """Paths for the disks of bookies may be percent-encoded and may have the scheme file."""
     url, dump = bookie
     for place in (url, url.replace("file:/", "file:file:///")):
         with open_source(f"{place}?metadata={dump}") as source:
@@ -37,7 +37,7 @@ def test_the_disks_of_bookies(bookie):
 
 
 def test_how_open_ledgers_are_read_is_an_option(bookie):
-    """The option reaches the source."""
+    """The option for open ledgers reaches the source."""
     url, dump = bookie
     with open_source(f"{url}?metadata={dump}&openLedgers=live") as source:
         assert source.open_ledgers is OpenLedgers.LIVE
@@ -55,7 +55,7 @@ def test_how_open_ledgers_are_read_is_an_option(bookie):
     ],
 )
 def test_a_wrong_url_says_what_to_write(bookie, change, remedy):
-    """Each error names the URL and the remedy."""
+    """The error for a wrong URL names the URL and the remedy."""
     url, dump = bookie
     wrong = change(f"{url}?metadata={dump}")
     with pytest.raises(InvalidInput) as error:
@@ -83,7 +83,7 @@ def test_a_wrong_url_says_what_to_write(bookie, change, remedy):
     ],
 )
 def test_what_a_url_names_is_found_wrong_by_its_part(bookie, tmp_path, source, said):
-    """Each error names the URL, the part of it and the remedy."""
+    """The error for an unusable part of a URL names the URL, the part and the remedy."""
     empty = tmp_path / "empty"
     empty.mkdir()
     url = source.format(dump=bookie[1], empty=empty)
@@ -94,6 +94,6 @@ def test_what_a_url_names_is_found_wrong_by_its_part(bookie, tmp_path, source, s
 
 
 def test_several_places_and_options_come_apart():
-    """Commas divide places, options are decoded."""
+    """Commas separate places, and options are decoded."""
     url = parse_source_url("bookkeeper+file:/a,/b%2Cc?metadata=/d%20e+f")
     assert (url.paths, url.options["metadata"]) == (["/a", "/b,c"], "/d e+f")

@@ -1,4 +1,4 @@
-"""Names of topics and subscriptions in metadata paths."""
+"""Tests of names of topics and subscriptions in metadata paths."""
 
 import pytest
 from hypothesis import given
@@ -25,20 +25,20 @@ names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=60)
     ],
 )
 def test_encoding_is_javas(name, encoded):
-    """What java.net.URLEncoder gives, where Python's differs too."""
+    """Encoding gives the result of java.net.URLEncoder, also where Python's differs."""
     assert encode_name(name) == encoded
     assert decode_name(encoded) == name
 
 
 @given(names)
 def test_names_round_trip(name):
-    """Any name comes back, and no encoded name has a slash."""
+    """Any name round-trips, and no encoded name has a slash."""
     assert decode_name(encode_name(name)) == name
     assert "/" not in encode_name(name)
 
 
 def test_half_a_surrogate_pair_is_refused():
-    """It cannot be written in UTF-8, so no topic has it."""
+    """Half of a surrogate pair is refused, because UTF-8 cannot encode it."""
     with pytest.raises(InvalidInput, match="UTF-8"):
         encode_name("\ud800")
 
@@ -62,7 +62,7 @@ def test_half_a_surrogate_pair_is_refused():
     ],
 )
 def test_topics_and_their_managed_ledgers(topic, full, managed_ledger):
-    """Full, short and bare names, and those of the time when a cluster was part of the name."""
+    """Full, short and bare names are parsed, also with a cluster."""
     parsed = TopicName.parse(topic)
 
     assert str(parsed) == full
@@ -72,7 +72,7 @@ def test_topics_and_their_managed_ledgers(topic, full, managed_ledger):
 
 
 def test_topics_with_a_cluster_are_found_by_their_managed_ledger():
-    """The cluster lies between tenant and namespace."""
+    """A topic with the cluster between tenant and namespace is found by its managed ledger."""
     topic = TopicName.of_managed_ledger("lab/cluster/main/persistent/orders")
 
     assert str(topic) == "persistent://lab/cluster/main/orders"
@@ -82,7 +82,7 @@ def test_topics_with_a_cluster_are_found_by_their_managed_ledger():
     "name", ["lab/main/persistent", "lab/main/other/x", "a/b/c/d/persistent/x", "", "lab//persistent/x"]
 )
 def test_other_paths_are_no_topics(name):
-    """Namespaces, cursors of other domains, empty parts."""
+    """A path with another domain, of a cursor, or with an empty part is not a topic."""
     assert TopicName.of_managed_ledger(name) is None
 
 
@@ -90,20 +90,20 @@ def test_other_paths_are_no_topics(name):
     "topic", ["", "persistent://", "persistent://lab/main", "persistent://lab//x", "lab/main", "a//b"]
 )
 def test_incomplete_topics_are_refused(topic):
-    """The message shows the form that is expected."""
+    """An incomplete topic is refused with the expected form."""
     with pytest.raises(InvalidInput, match="persistent://tenant/namespace/name"):
         TopicName.parse(topic)
 
 
 def test_topics_that_are_no_text_are_refused():
-    """Half of a surrogate pair is what a byte that is no UTF-8 becomes on a command line; the error names the field."""
+    """Half of a surrogate pair (a byte that is not UTF-8 on a command line) is refused with the field's name."""
     with pytest.raises(InvalidInput, match="give a name that can be written in UTF-8") as refused:
         TopicName.parse("persistent://lab/main/\udcff")
     assert refused.value.field == "topic"
 
 
 def test_topics_without_ledgers_are_refused():
-    """Non-persistent topics store nothing."""
+    """Non-persistent topics are refused, because they store nothing."""
     with pytest.raises(InvalidInput, match="only topics that start with persistent://"):
         TopicName.parse("non-persistent://lab/main/orders")
 
@@ -119,13 +119,13 @@ def test_topics_without_ledgers_are_refused():
     ],
 )
 def test_ledgers_of_transaction_state_hold_no_messages(topic, holds_messages):
-    """Their entries start like messages, so the name must tell."""
+    """Ledgers of transaction state are recognized by name, because their entries start like messages."""
     assert TopicName.parse(topic).holds_messages is holds_messages
 
 
 @given(tenant=names.filter(lambda name: "/" not in name and "://" not in name), local=names)
 def test_every_topic_is_found_again_by_its_managed_ledger(tenant, local):
-    """Local names may hold anything, up to any length."""
+    """Every topic, with a local name of any text and length, is found by its managed ledger."""
     topic = TopicName(tenant, "main", local * 5)
 
     assert TopicName.of_managed_ledger(topic.managed_ledger) == topic

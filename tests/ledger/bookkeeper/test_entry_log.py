@@ -1,4 +1,4 @@
-"""One entry log: which records it has, whole, damaged or cut short."""
+"""Tests of the records of one entry log: whole, damaged or cut short."""
 
 import struct
 from pathlib import Path
@@ -35,7 +35,7 @@ def columns_of(records: LogRecords) -> RecordColumns:
 
 
 def test_records_are_found_in_file_order():
-    """Entries of several ledgers lie mixed; columns keep the order of the file."""
+    """Records of several ledgers are mixed in a log, and the columns keep the order of the file."""
     others = ledger_records(3, [b"x", b"y"])
     records = scan_log(entry_log([RECORDS[0], others[0], RECORDS[1], others[1], RECORDS[2]]), "0.log")
 
@@ -52,7 +52,7 @@ def test_records_are_found_in_file_order():
 
 
 def test_worked_example_of_a_record_and_of_the_ledgers_map():
-    """Worked example J: the size field in front of a body, and a map of one ledger."""
+    """Worked example J has the size field in front of a body, and a map of one ledger."""
     body = encode_body(77, 0, b"hello", last_add_confirmed=-1, length=5)
 
     assert record(body).hex().startswith("00000029000000000000004d")
@@ -63,13 +63,13 @@ def test_worked_example_of_a_record_and_of_the_ledgers_map():
 
 
 def test_log_without_records():
-    """A log that was just begun."""
+    """A log without records is valid and gives no entries."""
     assert positions(header()) == []
     assert scan_log(header(), "0.log").truncated_at is None
 
 
 def test_ledgers_map_is_no_entry():
-    """A finished log ends with its map, possibly in several records, possibly empty."""
+    """The ledgers map, in one record or several and possibly empty, is not read as an entry."""
     maps = [ledgers_map({7: 100, 3: 50}), ledgers_map({9: 1}), ledgers_map({})]
     log = header(map_offset=1024 + sum(map(len, RECORDS)), ledger_count=3) + b"".join(RECORDS + maps)
 
@@ -80,7 +80,7 @@ def test_ledgers_map_is_no_entry():
 @pytest.mark.parametrize("padding", [1, 2, 3, 4, 5, 1000])
 @pytest.mark.parametrize("size", [0, 150, 300, 5_000, 70_000])
 def test_zeros_between_and_behind_records_are_padding(padding, size):
-    """Preallocated space is crossed; records behind it are found at every alignment and whatever their size."""
+    """Zeros are crossed, and the records behind them are found at every alignment and of every size."""
     first, second = ledger_records(7, [b"first", b"x" * size])
     log = entry_log([first, bytes(padding), second, bytes(padding)])
 
@@ -89,12 +89,12 @@ def test_zeros_between_and_behind_records_are_padding(padding, size):
 
 
 def test_negative_sizes_are_padding():
-    """Bytes of 0xf0 are stepped over one by one."""
+    """Padding bytes of 0xf0 are crossed one by one."""
     assert positions(entry_log([RECORDS[0], b"\xf0" * 9, RECORDS[1]])) == [(7, 0), (7, 1)]
 
 
 def test_logs_written_past_the_page_cache():
-    """Such a log has a longer header, pads to 4096 with negative sizes, and ends in zeros."""
+    """A log written past the page cache has a longer header, pads to 4096 with negative sizes, and ends in zeros."""
     first = direct_header() + RECORDS[0]
     log = first.ljust(8192, b"\xf0") + RECORDS[1] + RECORDS[2]
 
@@ -104,7 +104,7 @@ def test_logs_written_past_the_page_cache():
 
 
 def test_cut_short_at_every_byte():
-    """What lies before the cut is read, and the cut is reported where the cut record starts."""
+    """The records before a cut are read, and the cut is reported at the start of the record that was cut."""
     log = entry_log(RECORDS)
     ends = [1024]
     for whole in RECORDS:
@@ -124,7 +124,7 @@ def test_cut_short_at_every_byte():
 
 
 def test_a_finished_log_cut_short_is_damaged():
-    """A crash does not cut a log that already has its map: something else did."""
+    """A log that has its map was not cut by a crash, so the cut is reported as damage."""
     log = header(map_offset=2000, ledger_count=1) + b"".join(RECORDS)
 
     records = scan_log(log[:-1], "0.log")
@@ -135,7 +135,7 @@ def test_a_finished_log_cut_short_is_damaged():
 
 @pytest.mark.parametrize("size", [1, 7, 15])
 def test_impossible_record_size_ends_the_log(size):
-    """No record is that small; where the next one starts is unknown unless something there looks like one."""
+    """A record this small is impossible, and without a likely record behind it the rest of the log is not read."""
     records = scan_log(entry_log([RECORDS[0], struct.pack(">i", size), b"\1" * 40]), "0.log")
 
     assert len(records) == 1
@@ -144,7 +144,7 @@ def test_impossible_record_size_ends_the_log(size):
 
 @pytest.mark.parametrize("size", [1, 7, 15])
 def test_what_lies_behind_an_impossible_size_is_found(size):
-    """The same, with a record behind it."""
+    """A record behind an impossible size is found."""
     begin = 1024 + len(RECORDS[0])
     records = scan_log(entry_log([RECORDS[0], struct.pack(">i", size), bytes(40), RECORDS[1]]), "0.log")
 
@@ -157,7 +157,7 @@ def test_what_lies_behind_an_impossible_size_is_found(size):
 @pytest.mark.parametrize("behind", [1, 2, 9])
 @pytest.mark.parametrize("ending", [b"", ledgers_map({}), ledgers_map({7: 1}), bytes(9), bytes(4000)])
 def test_records_behind_an_impossible_size_are_found(size, behind, ending):
-    """That is damage, however few records follow, and no cut: the file goes on behind it."""
+    """An impossible size with records behind it is damage and not a cut, even if few records follow."""
     others = ledger_records(3, [b"x", b"", b"y" * 999] * 3)
     bad = struct.pack(">i", size) + RECORDS[1][4:]
     records = scan_log(entry_log([RECORDS[0], bad, *others[:behind], ending]), "0.log")
@@ -169,7 +169,7 @@ def test_records_behind_an_impossible_size_are_found(size, behind, ending):
 
 
 def test_a_damaged_size_in_front_of_the_ledgers_map_is_no_cut():
-    """A finished log is whole up to its map."""
+    """A damaged size before the ledgers map is damage, because a finished log is whole up to its map."""
     bad = struct.pack(">i", 0x41414141) + RECORDS[0][4:]
     log = header(map_offset=1024 + len(bad), ledger_count=1) + bad + ledgers_map({7: 50})
     records = scan_log(log, "0.log")
@@ -181,7 +181,7 @@ def test_a_damaged_size_in_front_of_the_ledgers_map_is_no_cut():
 @pytest.mark.parametrize("filler", [b"A", b"\xff", b"\x7f", b"\x01"])
 @pytest.mark.parametrize("position", [100_000, 100_040, 1024, 100_035])
 def test_damage_in_the_middle_of_a_real_log_loses_no_more_than_what_lies_near(filler, position):
-    """Of 2257 records a few; what is found lies where it did."""
+    """Damage loses only a few of 2257 records, and all others are found at their offsets."""
     log = SAMPLE_LOG.read_bytes()
     hit = log[:position] + filler * 50 + log[position + 50 :]
     whole, found = scan_log(log, "0.log"), scan_log(hit, "0.log")
@@ -192,7 +192,7 @@ def test_damage_in_the_middle_of_a_real_log_loses_no_more_than_what_lies_near(fi
 
 
 def test_two_stretches_of_damage_are_told_apart():
-    """Each is named by where it begins."""
+    """Each of two damaged stretches is reported with its own start."""
     bad = struct.pack(">i", 0x41414141) + RECORDS[1][4:]
     others = ledger_records(3, [b"x", b"y"])
     records = scan_log(entry_log([bad, *others, bad, *others]), "0.log")
@@ -203,7 +203,7 @@ def test_two_stretches_of_damage_are_told_apart():
 
 @pytest.mark.parametrize("payload", [b"\0" * 9000, bytes(range(256)) * 40, struct.pack(">999q", *range(999))])
 def test_a_long_record_that_is_cut_is_a_cut(payload):
-    """Whatever its payload: only what another record follows looks like a record."""
+    """A long record that is cut is a cut for any payload, because a likely record must be followed by another one."""
     log = entry_log([*RECORDS, *ledger_records(9, [payload])])
     for length in range(len(log) - len(payload), len(log), 97):
         records = scan_log(log[:length], "0.log")
@@ -212,14 +212,14 @@ def test_a_long_record_that_is_cut_is_a_cut(payload):
 
 @pytest.mark.timeout(60)
 def test_damage_all_over_costs_one_look_at_each_byte():
-    """A log of which nothing is left is given up at once; a look at the rest from each byte would take days."""
+    """A log that is damaged everywhere is scanned once; scanning the rest again from each byte would take days."""
     log = header() + b"\0\0\1\1\0\0\0\0\0\0\0\7" * 1_000_000
     assert scan_log(log, "0.log").damage
 
 
 @pytest.mark.parametrize(("ledger_id", "entry_id"), [(-5, 0), (7, -1), (7, -0x1000)])
 def test_records_of_impossible_positions_are_damage(ledger_id, entry_id):
-    """Special entries of the journal have no place in a log; what follows is read."""
+    """A special entry of the journal is damage in a log, and the records behind it are read."""
     bad = record(struct.pack(">qqqq", ledger_id, entry_id, -1, 0))
     records = scan_log(entry_log([bad, RECORDS[0]]), "0.log")
 
@@ -230,7 +230,7 @@ def test_records_of_impossible_positions_are_damage(ledger_id, entry_id):
 
 
 def test_records_too_short_for_an_entry_are_damage():
-    """Between 16 and 32 bytes there are ids but no digest."""
+    """A record of 16 to 32 bytes has ids but no digest, and is damage."""
     records = scan_log(entry_log([record(struct.pack(">qqi", 7, 0, 1)), RECORDS[1]]), "0.log")
 
     assert columns_of(records).entry_id.tolist() == [1]
@@ -239,25 +239,25 @@ def test_records_too_short_for_an_entry_are_damage():
 
 @pytest.mark.parametrize("start", [b"BKLX", b"\x1f\x8b\x08\x00", b"PK", b"X"])
 def test_other_files_are_refused(start):
-    """The message names the file and what it starts with."""
+    """A file of another kind is refused with its name and its first bytes."""
     with pytest.raises(LedgerFileInvalid, match=r"7\.log does not start with BKLO"):
         scan_log(start.ljust(2000, b"\0"), "7.log")
 
 
 @pytest.mark.parametrize("version", [2, -1, 99])
 def test_newer_versions_are_refused(version):
-    """The message names the version and those that are known."""
+    """A newer version is refused with its number and the known versions."""
     with pytest.raises(LedgerFileInvalid, match=f"version {version}; this program reads versions 0 to 1"):
         scan_log(header(version=version), "0.log")
 
 
 def test_version_0_has_no_map_but_the_same_records():
-    """The first version of the format."""
+    """Version 0 of the format has no map, but the same records."""
     assert positions(header(version=0) + RECORDS[0]) == [(7, 0)]
 
 
 def test_any_flipped_byte_leaves_a_scan_that_ends():
-    """Whatever byte of a log is hit, the scan answers or refuses the file; it never hangs or crashes."""
+    """A scan with any byte flipped returns or refuses the file; it never hangs or crashes."""
     log = entry_log([*RECORDS, ledgers_map({7: 300})])
 
     for offset in range(len(log)):
@@ -265,6 +265,6 @@ def test_any_flipped_byte_leaves_a_scan_that_ends():
             try:
                 records = scan_log(flipped(log, offset, mask), "0.log")
             except LedgerFileInvalid:
-                assert offset < 8  # only magic and version may refuse the file
+                assert offset < 8  # Only magic and version may refuse the file.
             else:
                 assert len(records) <= len(RECORDS)

@@ -1,4 +1,4 @@
-"""Reading many entries at once out of entry logs equals looking for them one by one."""
+"""Tests that reading many entries of entry logs at once equals reading them one by one."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +15,7 @@ from delayed_tracker.ledger.metadata.ledger_metadata import DigestType
 from tests.ledger.harness.log_files import entry_log, flipped, record
 
 DIGEST = LedgerDigest()
-"""Of a ledger whose metadata is gone: both checksums may fit."""
+"""Digest of a ledger without metadata: both checksums may fit."""
 
 copies = st.tuples(
     st.integers(0, 2),  # file
@@ -25,7 +25,7 @@ copies = st.tuples(
     st.sampled_from([DigestType.CRC32C, DigestType.CRC32]),
     st.sampled_from([True, True, True, False]),
 )
-"""A record: whether it is whole comes last."""
+"""Rows of a record; the last value is True if the record is undamaged."""
 
 
 def written(directory: Path, rows: list[tuple[int, int, int, bytes, DigestType, bool]]) -> None:
@@ -52,7 +52,7 @@ def unread(reads: list[LedgerEntries]) -> list[int]:
 @given(st.lists(copies, max_size=40), st.integers(0, 10), st.integers(-1, 12))
 @example([(0, 7, 0, b"damaged", DigestType.CRC32C, False), (1, 7, 0, b"whole", DigestType.CRC32, True)], 0, 0)
 def test_a_range_is_what_a_look_at_each_record_finds(rows, first, last):
-    """The first whole copy of each entry, over all logs; the others are named, at once and in pieces alike."""
+    """A read gives the first undamaged copy of each entry over all logs and lists the others, at once and in pieces."""
     expected: dict[int, bytes] = {}
     for _, ledger_id, entry_id, payload, _, whole in sorted(rows, key=lambda row: row[0]):
         if ledger_id == 7 and first <= entry_id <= last and whole:
@@ -71,7 +71,7 @@ def test_a_range_is_what_a_look_at_each_record_finds(rows, first, last):
 
 
 def test_pieces_are_bounded_by_bytes_and_by_entries(tmp_path, monkeypatch):
-    """Each has at least one entry, with all its copies; missing entries fall into some piece."""
+    """Each piece has at least one entry with all its copies, and missing entries are part of some piece."""
     rows = [(0, 7, entry_id, bytes(100), DigestType.CRC32C, True) for entry_id in (0, 1, 1, 1, 2, 5, 6, 7)]
     rows[1] = (0, 7, 1, bytes(100), DigestType.CRC32C, False)
     written(tmp_path, rows)
@@ -93,7 +93,7 @@ def test_pieces_are_bounded_by_bytes_and_by_entries(tmp_path, monkeypatch):
 
 
 def test_a_ledger_that_claims_to_be_endless_costs_what_is_there(tmp_path):
-    """Metadata may name any last entry; no entry is counted that nobody has."""
+    """A read of a ledger with any claimed last entry costs no more than the entries that exist."""
     written(tmp_path, [(0, 7, 3, b"x", DigestType.CRC32C, True)])
     endless = 2**63 - 1
     with open_entry_logs([tmp_path]) as logs:
@@ -107,7 +107,7 @@ def test_a_ledger_that_claims_to_be_endless_costs_what_is_there(tmp_path):
 
 @pytest.mark.parametrize("others", [0, 3], ids=["alone", "among others"])
 def test_only_a_ledgers_own_bytes_are_kept(tmp_path, others):
-    """A ledger that shares its logs with busier ones is picked out of them; alone it is copied as it lies."""
+    """A ledger that shares its logs is picked out of them, and one alone is copied as a whole."""
     rows = []
     for entry_id in range(50):
         rows += [(0, 8, entry_id * others + other, bytes(100), DigestType.CRC32C, True) for other in range(others)]
@@ -121,7 +121,7 @@ def test_only_a_ledgers_own_bytes_are_kept(tmp_path, others):
 
 
 def test_what_was_read_outlives_the_logs(tmp_path):
-    """Nothing points into a file that was let go."""
+    """Entries that were read stay valid after the logs are closed."""
     written(tmp_path, [(0, 7, 0, b"kept", DigestType.CRC32C, True)])
     logs = open_entry_logs([tmp_path])
     read = logs.read(7, 0, 0, DIGEST)

@@ -1,4 +1,4 @@
-"""Several entry logs as one place to read ledgers from."""
+"""Tests of reading ledgers from several entry logs."""
 
 import gzip
 
@@ -33,7 +33,7 @@ def payloads(read):
 
 
 def test_a_ledger_is_read_in_order_whatever_the_order_of_its_records(directory):
-    """Records lie over several logs, mixed with another ledger's."""
+    """A ledger is read in order although its records are spread over several logs and mixed with another ledger's."""
     others = ledger_records(3, [b"x"])
     with write(directory, _0=[RECORDS[2], others[0], RECORDS[0]], _1=[RECORDS[3], RECORDS[1]]) as logs:
         read = logs.read(7, 0, 3, CRC32C)
@@ -51,7 +51,7 @@ def test_logs_are_taken_in_the_order_of_their_hexadecimal_ids(directory):
 
 
 def test_repeated_entries_are_read_once(directory):
-    """Journal replays and replicas repeat entries, within a log, across logs, across bookies."""
+    """An entry that journal replays and replicas repeat, in one log or in several, is read once."""
     (directory / "a").mkdir()
     (directory / "b").mkdir()
     (directory / "a" / "0.log").write_bytes(entry_log([*RECORDS[:3], RECORDS[1]]))
@@ -64,7 +64,7 @@ def test_repeated_entries_are_read_once(directory):
 
 
 def test_a_good_copy_replaces_a_damaged_one(directory):
-    """The next replica is tried, as a reader of a live cluster would."""
+    """If a copy is damaged, the next replica is read, as by a reader of a live cluster."""
     with write(directory, _0=[flipped(RECORDS[0], 40), RECORDS[1]], _1=[RECORDS[0]]) as logs:
         read = logs.read(7, 0, 1, CRC32C)
 
@@ -73,7 +73,7 @@ def test_a_good_copy_replaces_a_damaged_one(directory):
 
 
 def test_damaged_and_missing_entries_are_named(directory):
-    """Damage is reported with file and offset; missing entries in runs."""
+    """Damage is reported with file and offset, and missing entries are reported in runs."""
     with write(directory, _0=[flipped(RECORDS[0], 41), RECORDS[2]]) as logs:
         read = logs.read(7, 0, 6, CRC32C)
 
@@ -88,7 +88,7 @@ def test_damaged_and_missing_entries_are_named(directory):
 
 
 def test_entries_beyond_the_range_asked_for_are_left_alone(directory):
-    """Recovery may have ended a ledger before entries that a bookie still has."""
+    """Entries beyond the requested range are not read, because recovery may have ended the ledger before them."""
     with write(directory, _0=RECORDS) as logs:
         assert payloads(logs.read(7, 1, 2, CRC32C)) == [b"one", b"two"]
         assert payloads(logs.read(7, 0, -1, CRC32C)) == []
@@ -96,7 +96,7 @@ def test_entries_beyond_the_range_asked_for_are_left_alone(directory):
 
 
 def test_a_ledger_without_records_reads_as_missing(directory):
-    """One row says it for all its entries."""
+    """A ledger without records gives one bad entry for all its entries."""
     with write(directory, _0=RECORDS) as logs:
         (missing,) = logs.read(8, 0, 99, CRC32C).bad_entries
 
@@ -105,7 +105,7 @@ def test_a_ledger_without_records_reads_as_missing(directory):
 
 @pytest.mark.parametrize("digest_type", DigestType)
 def test_every_digest_is_verified(directory, digest_type):
-    """A ledger is read with the digest its metadata names."""
+    """A ledger is verified with the digest that its metadata names."""
     digest = LedgerDigest((digest_type,), b"secret")
     records = ledger_records(7, PAYLOADS, digest_type=digest_type, password=b"secret")
     with write(directory, _0=records) as logs:
@@ -113,7 +113,7 @@ def test_every_digest_is_verified(directory, digest_type):
 
 
 def test_last_add_confirmed_and_what_follows_without_gap(directory):
-    """The writer of entry 3 knew of entry 2; entry 6 is there, but 5 is not."""
+    """The writer of entry 3 had confirmed entry 2; entry 6 exists, but 5 does not."""
     far = ledger_records(7, [b"four", b"five", b"six"], first=4)
     with write(directory, _0=RECORDS, _1=[far[0]]) as logs:
         assert logs.last_add_confirmed(7, CRC32C) == 3
@@ -127,14 +127,14 @@ def test_last_add_confirmed_and_what_follows_without_gap(directory):
 
 
 def test_damaged_records_confirm_nothing(directory):
-    """A flipped byte in the field must not make a ledger longer."""
+    """A flipped byte in the last add confirmed does not make a ledger longer."""
     with write(directory, _0=[*RECORDS[:2], flipped(RECORDS[2], 4 + 17)]) as logs:
         assert logs.last_add_confirmed(7, CRC32C) == 0
         assert logs.last_add_confirmed(8, CRC32C) == -1
 
 
 def test_digests_of_all_records(directory):
-    """One verdict per record, in log order."""
+    """There is one verdict per record, in log order."""
     records = [RECORDS[0], flipped(RECORDS[1], 40), *ledger_records(5, [b"x"], digest_type=DigestType.CRC32)]
     with write(directory, _0=records) as logs:
         fits, good = logs.check_digests(lambda _: LedgerDigest())
@@ -144,7 +144,7 @@ def test_digests_of_all_records(directory):
 
 
 def test_gzip_and_plain_logs_read_alike(directory):
-    """Archives keep logs packed; both kinds may lie side by side."""
+    """Gzip and plain logs in one directory read alike."""
     (directory / "0.log.gz").write_bytes(gzip.compress(entry_log(RECORDS[:2])))
     (directory / "1.log").write_bytes(entry_log(RECORDS[2:]))
 
@@ -153,7 +153,7 @@ def test_gzip_and_plain_logs_read_alike(directory):
 
 
 def test_gzip_cut_short_keeps_what_is_before_the_cut(directory):
-    """The damage is reported, at every cut; a cut in the first bytes leaves no log at all."""
+    """A gzip log that is cut at any byte gives the entries before the cut and reports the damage."""
     rng = np.random.default_rng(5)
     packed = gzip.compress(entry_log(ledger_records(7, [rng.bytes(200) for _ in range(20)])))
     for length in range(0, len(packed), 97):
@@ -164,7 +164,7 @@ def test_gzip_cut_short_keeps_what_is_before_the_cut(directory):
 
 
 def test_other_files_in_the_directory_are_ignored(directory):
-    """Files of a compaction under way are copies of what is elsewhere; lastId is no log."""
+    """Files of a running compaction, which are copies, and lastId are ignored."""
     for name in ("3.log.compacting", "3.log.1.compacted", "lastId", "x.log", "1.log.tmp"):
         (directory / name).write_bytes(b"whatever")
     with write(directory, _0=RECORDS) as logs:
@@ -172,7 +172,7 @@ def test_other_files_in_the_directory_are_ignored(directory):
 
 
 def test_a_bookies_ledger_directory_stands_for_its_current_directory(directory):
-    """Users name the directory from the bookie's configuration."""
+    """The ledger directory from a bookie's configuration is read through its current directory."""
     (directory / "current").mkdir()
     (directory / "current" / "0.log").write_bytes(entry_log(RECORDS))
 
@@ -181,7 +181,7 @@ def test_a_bookies_ledger_directory_stands_for_its_current_directory(directory):
 
 
 def test_a_log_cut_within_its_header_is_an_empty_one(directory):
-    """A bookie that died while it began a log; also a file of no bytes at all."""
+    """A log that ends within its header, or is empty, has no entries and is not an error."""
     (directory / "0.log").write_bytes(header()[:500])
     (directory / "1.log").write_bytes(b"")
     with write(directory, _2=RECORDS) as logs:
@@ -191,7 +191,7 @@ def test_a_log_cut_within_its_header_is_an_empty_one(directory):
 
 
 def test_directories_without_logs_are_refused(directory):
-    """The message names the directory."""
+    """A directory without logs is refused by its name."""
     with pytest.raises(InvalidInput, match="give a directory with entry logs"):
         open_entry_logs([directory])
     with pytest.raises(InvalidInput, match="give a directory that exists"):
@@ -201,7 +201,7 @@ def test_directories_without_logs_are_refused(directory):
 
 
 def test_a_wrong_file_among_the_logs_is_refused_by_name(directory):
-    """Nothing stays open behind the error: warnings about it would fail this test."""
+    """A wrong file among the logs is refused by its name, and no file stays open (a warning would fail this test)."""
     (directory / "0.log").write_bytes(entry_log(RECORDS))
     (directory / "1.log").write_bytes(b"not a log".ljust(2000))
 
@@ -210,7 +210,7 @@ def test_a_wrong_file_among_the_logs_is_refused_by_name(directory):
 
 
 def test_progress_counts_bytes_of_files(directory):
-    """Progress ends at the total."""
+    """Progress counts the bytes of files and ends at the total."""
     calls = []
     for name in ("0.log", "1.log"):
         (directory / name).write_bytes(entry_log(RECORDS))

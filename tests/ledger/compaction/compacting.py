@@ -1,4 +1,4 @@
-"""Topics compacted in memory."""
+"""Compacts topics in memory."""
 
 from delayed_tracker.ledger.compaction import Compaction, CompactionSummary, TopicCompactionService
 from delayed_tracker.ledger.compaction.compacted_entry import unwrap_compacted
@@ -10,11 +10,11 @@ COMPACTED_LEDGER_ID = 1000
 
 
 class EntryList(list[bytes]):
-    """A writer of compacted ledgers."""
+    """Writer of compacted ledgers into a list."""
 
 
 def compacted(log: TopicLog, *, previous: CompactedLog | None = None, **options) -> CompactedLog:
-    """Compact; a compaction that has nothing to look at leaves what was there."""
+    """Compact a topic; without new entries, return the previous result."""
     if previous is not None and Compaction(log=log, previous=previous, **options).choose() is None:
         return previous
     return compacted_with_summary(log, previous=previous, **options)[0]
@@ -32,16 +32,16 @@ def compacted_with_summary(log: TopicLog, **options) -> tuple[CompactedLog, Comp
 def messages(
     log: TopicLog, left: CompactedLog | None, options: MessageOptions | None = None, start=None
 ) -> list[Message]:
-    """What a consumer of the compacted topic gets."""
+    """Return the messages that a consumer of the compacted topic receives."""
     return list(TopicCompactionService(left).read_compacted(MessageReader(log, options), start))
 
 
 def kept(log: TopicLog, left: CompactedLog) -> list[tuple[str | None, bytes]]:
-    """Keys and payloads of what a consumer gets."""
+    """Return keys and payloads of the messages that a consumer receives."""
     return [(message.key, message.payload) for message in messages(log, left)]
 
 
 def entries_of(left: CompactedLog) -> list[bytes]:
-    """What compaction wrote, without the positions in front."""
+    """Return the entries that compaction wrote, without the positions in front."""
     read = unwrap_compacted(left.ledger.read(0, left.ledger.last_entry_id)).entries
     return [read.payload(row) for row in range(len(read))]

@@ -1,4 +1,4 @@
-"""The form of entries in a compacted ledger."""
+"""Tests of the format of entries in a compacted ledger."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def unwrap(*entries: bytes) -> LedgerEntries:
 
 
 def test_an_entry_at_its_original_position():
-    """Worked example M holds A, which was at 5:3."""
+    """Worked example M contains message A, whose original position was 5:3."""
     assert encode_compacted(Position(5, 3), -1, A) == COMPACTED_A
 
     read = unwrap(COMPACTED_A)
@@ -35,7 +35,7 @@ def test_an_entry_at_its_original_position():
 
 @given(st.lists(st.tuples(ids, ids, st.integers(-1, 2**31 - 1), st.binary(max_size=10)), max_size=5))
 def test_entries_round_trip(rows):
-    """Any positions, partitions and bytes, none at all among them."""
+    """Any positions, partitions and bytes round-trip, including no bytes."""
     read = unwrap(
         *(encode_compacted(Position(ledger, entry), partition, body) for ledger, entry, partition, body in rows)
     )
@@ -45,7 +45,7 @@ def test_entries_round_trip(rows):
 
 
 def test_a_cut_entry_is_bad_and_its_neighbours_are_not():
-    """Under its place in the compacted ledger: its position in the topic is what was lost."""
+    """A cut entry is bad under its id in the compacted ledger, because its original position is lost."""
     for length in range(len(COMPACTED_A)):
         read = unwrap(COMPACTED_A, COMPACTED_A[:length], COMPACTED_A)
         assert list(read.entries.positions) == [(5, 3), (5, 3)]
@@ -53,7 +53,7 @@ def test_a_cut_entry_is_bad_and_its_neighbours_are_not():
 
 
 def test_damage_is_an_error_or_another_position():
-    """Nothing covers the original position but the ledger's digest; sizes and everything behind are never mistaken."""
+    """Damage gives an error, or a wrong original position, which only the ledger's digest covers."""
     header_bytes = 4 + 15 + 4
     for at in range(len(COMPACTED_A)):
         for mask in (0x01, 0x80, 0xFF):
@@ -65,7 +65,7 @@ def test_damage_is_an_error_or_another_position():
 
 
 def test_positions_out_of_range_are_bad():
-    """Wire values are unsigned, positions are not."""
+    """Positions outside of the valid range are bad, because wire values are unsigned."""
     header = bytes.fromhex("08ffffffffffffffffff01") + b"\x10\0"
     (bad,) = unwrap(bytes([0, 0, 0, len(header)]) + header + bytes(4)).bad_entries
     assert "is out of range 0 to 9223372036854775807" in bad.reason
@@ -76,7 +76,7 @@ def test_positions_out_of_range_are_bad():
 
 @given(st.binary(max_size=40))
 def test_any_bytes_are_an_entry_or_bad(content):
-    """Never an error of another kind, never bytes of a neighbour."""
+    """Any bytes are an entry or a bad entry; they raise no other error and never read bytes of a neighbour."""
     read = unwrap(content, COMPACTED_A)
     assert len(read.entries) + len(read.bad_entries) == 2
     assert read.entries.payload(len(read.entries) - 1) == A
@@ -84,7 +84,7 @@ def test_any_bytes_are_an_entry_or_bad(content):
 
 @given(st.lists(st.tuples(ids, ids, st.integers(-1, 2**31 - 1), st.binary(max_size=10)), max_size=5))
 def test_what_compactors_write_is_decided_by_the_kernel(rows):
-    """However large the numbers are; nothing is left to the parser, which takes a hundred times as long."""
+    """The kernel decides all entries that compactors write, because the Python parser is a hundred times slower."""
     written = StoredEntries.of(
         1000,
         range(len(rows)),
@@ -102,7 +102,7 @@ def test_what_compactors_write_is_decided_by_the_kernel(rows):
     st.lists(st.tuples(st.integers(0, 18), st.integers(0, 255)), max_size=2),
 )  # fmt: skip
 def test_any_header_reads_as_protobuf_reads_it(header, changes):
-    """What the kernel decides, and what it leaves to protobuf's own parser."""
+    """Any header gives the same result in the kernel, with its fallback, as in the protobuf parser."""
     changed = bytearray(header)
     for at, octet in changes:
         changed[at % len(changed)] = octet
@@ -118,7 +118,7 @@ def test_any_header_reads_as_protobuf_reads_it(header, changes):
 
 
 def by_parser(entry: bytes) -> tuple[Position, int] | str:
-    """Position and start of the entry within, or what is wrong."""
+    """Return position and start of the inner entry, or the error message."""
     try:
         return _header(entry, 0, len(entry))
     except PayloadInvalid as error:
@@ -136,7 +136,7 @@ def by_parser(entry: bytes) -> tuple[Position, int] | str:
     ],
 )
 def test_unusual_headers(header, position):
-    """Fields in another order, several times, or of other kinds; tags and numbers longer than they need be."""
+    """Headers with reordered, repeated or unknown fields, or with overlong tags and numbers, are read."""
     content = bytes.fromhex(header)
     read = unwrap(len(content).to_bytes(4, "big") + content + bytes(4))
     assert list(read.entries.positions) == [position]

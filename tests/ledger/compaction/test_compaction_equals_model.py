@@ -1,4 +1,4 @@
-"""Property: a compacted topic is what a dictionary would have kept."""
+"""Property test: a compacted topic equals the content of a dictionary."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ key_values = st.tuples(keys, values)
 
 @dataclass(frozen=True)
 class Publish:
-    """One entry, or the pieces of one message."""
+    """One entry, or the chunks of one message."""
 
     kind: str
     rows: tuple[tuple[str | None, bytes], ...]
@@ -55,7 +55,7 @@ def entries_of(publish: Publish, number: int) -> list[bytes]:
 
 
 def model(history: list[Publish], *, retain_null_key: bool) -> list[tuple[str | None, bytes]]:
-    """What a dictionary and a list keep: keys in the order of their latest messages."""
+    """Return the content of a dictionary and a list: keys in the order of their latest messages."""
     latest: dict[object, tuple[str | None, bytes]] = {}
     for number, publish in enumerate(history):
         if publish.aborted:
@@ -72,7 +72,7 @@ def model(history: list[Publish], *, retain_null_key: bool) -> list[tuple[str | 
 
 
 def topic(history: list[Publish], ledger_entries: int) -> tuple[TopicLog, list[int]]:
-    """The history in ledgers of some entries each, and how many entries there are after each step."""
+    """Return the history in ledgers of a few entries each, and the number of entries after each step."""
     entries: list[bytes] = []
     counts = []
     for number, publish in enumerate(history):
@@ -89,7 +89,7 @@ def topic(history: list[Publish], ledger_entries: int) -> tuple[TopicLog, list[i
     cuts=st.lists(st.integers(0, 11), max_size=3),
 )
 def test_a_compacted_topic_is_a_dictionary(history, ledger_entries, retain_null_key, cuts):
-    """Compacted at once, or in several steps each on top of the last, and read across the horizon each time."""
+    """Compaction at once equals compaction in steps, each on top of the last, when read across the horizon."""
     log, counts = topic(history, ledger_entries)
     previous = None
     for cut in sorted({min(cut, len(history) - 1) for cut in cuts} | {len(history) - 1}):

@@ -1,4 +1,4 @@
-"""Compaction: of each key, the latest message is kept."""
+"""Tests of compaction, which keeps the latest message of each key."""
 
 import tracemalloc
 
@@ -33,7 +33,7 @@ def compacted_messages(log: TopicLog, **options) -> list[tuple[str | None, bytes
 
 
 def test_the_latest_message_of_each_key_is_kept():
-    """In topic order, wherever they came: alone, in a batch, in another ledger."""
+    """The latest message of each key is kept in topic order, from a single entry, a batch or another ledger."""
     log = topic_of(
         {
             1: [
@@ -48,7 +48,7 @@ def test_the_latest_message_of_each_key_is_kept():
 
 
 def test_a_message_without_a_value_removes_its_key():
-    """Null, or merely empty; a later value brings the key back."""
+    """A message with a null or empty value removes its key, and a later value brings the key back."""
     tombstones = [
         single(b"", partition_key="a", null_value=True),
         single(b"", partition_key="a"),
@@ -68,13 +68,13 @@ def test_a_message_without_a_value_removes_its_key():
 
 
 def test_a_size_that_nobody_stated_is_that_of_the_payload():
-    """An uncompressed message of a producer that does not say how large it was."""
+    """Without a stated size, the size of an uncompressed message is the size of its payload."""
     log = topic_of({1: [encode_entry(metadata_of(partition_key="a"), b"x")]})
     assert compacted_messages(log) == [("a", b"x")]
 
 
 def test_messages_without_a_key_are_dropped_unless_they_are_to_be_kept():
-    """As topicCompactionRetainNullKey says, which is false by default."""
+    """Messages without a key are dropped unless topicCompactionRetainNullKey, false by default, is set."""
     mixed = batch([slot(0, b"x"), slot(1, b"a", partition_key="a")])
     log = topic_of({1: [single(b"y"), mixed, batch([slot(0, b"z")])]})
 
@@ -84,7 +84,7 @@ def test_messages_without_a_key_are_dropped_unless_they_are_to_be_kept():
 
 @pytest.mark.parametrize("codec", Codec)
 def test_a_batch_keeps_its_slots(codec):
-    """What was dropped is empty, its place stays; the metadata lists the others, everything else is as it was."""
+    """A dropped slot of a batch stays as an empty slot, and the metadata lists the others; all else is unchanged."""
     original = batch(
         [slot(number, b"%d" % number, partition_key="abc"[number % 3], sequence_id=number) for number in range(5)],
         codec=codec,
@@ -110,13 +110,13 @@ def test_a_batch_keeps_its_slots(codec):
 
 
 def test_what_is_no_batch_is_copied_byte_by_byte():
-    """With its broker frame, compressed as it was."""
+    """An entry that is not a batch is copied byte by byte, with its broker frame and compression."""
     content = single(b"a" * 100, codec=Codec.LZ4, index=3, partition_key="a")
     assert entries_of(compacted(topic_of({1: [content]}))) == [content]
 
 
 def test_encrypted_batches_are_copied_by_the_key_of_their_metadata():
-    """Nobody can look inside; the latest of each key stays, whole."""
+    """An encrypted batch is kept whole by the key in its metadata, because its slots cannot be read."""
     old, new, other, keyless = (
         entry(metadata_of(num_messages_in_batch=4, encryption_keys=ENCRYPTED, uncompressed_size=9, **fields), payload)
         for fields, payload in [
@@ -133,7 +133,7 @@ def test_encrypted_batches_are_copied_by_the_key_of_their_metadata():
 
 
 def test_markers_and_aborted_messages_are_dropped():
-    """An aborted message does not replace a committed one; the horizon is the last message, not the marker behind it."""
+    """An aborted message does not replace a committed one, and the horizon is the last message before the marker."""
     log = topic_of(
         {
             1: [
@@ -151,7 +151,7 @@ def test_markers_and_aborted_messages_are_dropped():
 
 
 def test_compaction_ends_before_an_open_transaction():
-    """What lies behind may come to be visible before it; whether it is damaged is of no interest yet."""
+    """Compaction ends before an open transaction, and damage behind it is not reported yet."""
     log = topic_of(
         {
             1: [
@@ -167,7 +167,7 @@ def test_compaction_ends_before_an_open_transaction():
 
 
 def test_messages_in_pieces_are_kept_whole():
-    """All pieces of the latest one; those of others, and of one that was never finished, are dropped."""
+    """All chunks of a key's latest message are kept; chunks of other or unfinished messages are dropped."""
     old = chunks(b"old old old", 4, uuid="old", partition_key="a")
     new = chunks(b"new new new", 4, uuid="new", partition_key="a")
     unfinished = chunks(b"never never", 4, uuid="never", partition_key="a")[:-1]
@@ -182,7 +182,7 @@ def test_messages_in_pieces_are_kept_whole():
 
 
 def test_a_batch_that_cannot_be_taken_apart_is_kept():
-    """Nobody knows which keys it has."""
+    """A batch that cannot be decoded is kept, because its keys are unknown."""
     broken = batch([slot(0, b"a", partition_key="a")], num_messages_in_batch=2)
     log = topic_of({1: [broken, single(b"a1", partition_key="a")]})
 
@@ -193,7 +193,7 @@ def test_a_batch_that_cannot_be_taken_apart_is_kept():
 
 
 def test_the_next_compaction_goes_on_from_the_last():
-    """It reads what was kept and what is new; a batch that was compacted can be compacted again."""
+    """The next compaction reads the kept and the new messages, and compacts a compacted batch again."""
     slots = [slot(number, b"%d" % number, partition_key=key) for number, key in enumerate("aabc")]
     ledgers = {1: [batch(slots), single(b"d", partition_key="d")]}
     first = compacted(topic_of(ledgers))
@@ -210,7 +210,7 @@ def test_the_next_compaction_goes_on_from_the_last():
 
 
 def test_what_was_dropped_stays_dropped():
-    """An empty slot has no key, and is not kept for that."""
+    """A dropped slot stays dropped, although it has no key and messages without a key are kept."""
     mixed = batch([slot(0, b"a0", partition_key="a"), slot(1, b"x"), slot(2, b"a1", partition_key="a")])
     log = topic_of({1: [mixed]})
     first = compacted(log, retain_null_key=True)
@@ -222,7 +222,7 @@ def test_what_was_dropped_stays_dropped():
 
 
 def test_what_was_kept_of_a_transaction_was_committed():
-    """Though the topic is trimmed by now, and its marker with it."""
+    """Kept messages of a transaction stay visible after the topic, and with it the marker, was trimmed."""
     in_txn = single(b"x", partition_key="k", txnid_most_bits=0, txnid_least_bits=1)
     first = compacted(topic_of({1: [in_txn, marker(21, ONE)]}))
     log = topic_of({2: [single(b"y", partition_key="l")]})
@@ -230,7 +230,7 @@ def test_what_was_kept_of_a_transaction_was_committed():
 
 
 def test_messages_that_come_between_the_passes_are_left_to_the_next_compaction():
-    """A topic that is compacted may be written all the while."""
+    """Messages that are written between the two passes are left to the next compaction."""
     entries = [single(b"a0", partition_key="a")]
     log = topic_of({1: entries})
     compaction = Compaction(log=log, retain_null_key=True)
@@ -246,7 +246,7 @@ def test_messages_that_come_between_the_passes_are_left_to_the_next_compaction()
 
 
 def test_where_the_last_value_was():
-    """The ledger says so in its metadata: tombstones behind it, and messages that are dropped for want of a key, do not count."""
+    """The metadata has the position of the last value, not of tombstones or dropped messages behind it."""
     tombstone = slot(0, b"", partition_key="b")
     log = topic_of(
         {
@@ -268,7 +268,7 @@ def test_where_the_last_value_was():
 
 
 def test_compacting_twice_changes_nothing():
-    """Without new messages the result and the horizon are the same, though only tombstones lie before the horizon."""
+    """Compaction without new messages changes nothing, even if only tombstones are before the horizon."""
     log = topic_of(
         {
             1: [
@@ -284,7 +284,7 @@ def test_compacting_twice_changes_nothing():
 
 
 def test_a_batch_of_retained_messages_only_stays_one():
-    """What another compactor left in the proposal's layout is compacted further in that layout."""
+    """A batch that another compactor left in the layout of the proposal is compacted further in that layout."""
     metadata = metadata_of(num_messages_in_batch=1 << 30, compacted_batch_indexes=[1, 3, 7])
     retained = [slot(0, b"%d" % number, partition_key=key) for number, key in enumerate("abc")]
     log = topic_of({1: [entry(metadata, join_batch(retained)), single(b"b1", partition_key="b")]})
@@ -296,7 +296,7 @@ def test_a_batch_of_retained_messages_only_stays_one():
 
 
 def test_a_topic_without_messages_has_no_plan():
-    """Empty, markers alone, or all of them removed before and none new."""
+    """A topic that is empty, has only markers, or has only removed messages and no new ones, has no plan."""
     removed = topic_of({1: [single(b"a", partition_key="a"), single(b"", partition_key="a")]})
     assert Compaction(log=removed, previous=compacted(removed)).choose() is None
     assert Compaction(log=topic_of({1: []})).choose() is None
@@ -304,7 +304,7 @@ def test_a_topic_without_messages_has_no_plan():
 
 
 def test_damage_fails_or_is_listed():
-    """What could not be read is missing from the compacted topic for good, so the plan names it."""
+    """An unreadable entry fails the compaction, or is listed in the plan because it is lost for the compacted topic."""
     log = topic_of(
         {
             1: [
@@ -324,7 +324,7 @@ def test_damage_fails_or_is_listed():
 
 
 def test_compaction_through_a_position():
-    """What lies behind it is not looked at, damaged or not."""
+    """Entries behind the given position are not read, damaged or not."""
     damaged = [flipped(single(b"b", partition_key="b"), -1), None]
     log = topic_of({1: [single(b"a", partition_key="a"), *damaged], 2: damaged})
     assert compacted(log, through=Position(1, 0)).horizon == (1, 0)
@@ -332,7 +332,7 @@ def test_compaction_through_a_position():
 
 @pytest.mark.slow
 def test_memory_follows_the_keys_not_the_messages():
-    """Twenty times the messages for the same keys need no more memory."""
+    """Twenty times the messages with the same keys need no more memory."""
 
     def peak(message_count: int) -> int:
         payload = bytes(2_000)

@@ -1,4 +1,4 @@
-"""What a broker asks of a compacted topic (PIP-429)."""
+"""Tests of a broker's queries about a compacted topic (PIP-429)."""
 
 import math
 
@@ -33,7 +33,7 @@ def last_of(content: bytes) -> int:
 
 
 def test_without_compaction_there_is_no_last_message():
-    """Never compacted, or nothing kept."""
+    """A topic that was never compacted, or of which nothing was kept, has no last compacted message."""
     assert EARLIEST == (-1, -1, 0, 0)
     assert TopicCompactionService(None).get_last_message_position() == EARLIEST
     assert TopicCompactionService(left()).get_last_message_position() == EARLIEST
@@ -42,20 +42,20 @@ def test_without_compaction_there_is_no_last_message():
 
 
 def test_a_message_that_is_no_batch():
-    """Its batch index is -1."""
+    """A message that is not a batch has batch index -1."""
     assert last_of(single(b"x", partition_key="k")) == -1
 
 
 @pytest.mark.parametrize("codec", Codec)
 def test_no_payload_is_touched_where_the_metadata_says_it(codec):
-    """The payload here is none at all: whoever looked at it would fail."""
+    """A query that the metadata can answer does not read the payload, which is invalid here."""
     metadata = metadata_of(num_messages_in_batch=9, compacted_batch_indexes=[2, 6], uncompressed_size=1 << 30)
     metadata.compression = codec
     assert last_of(entry(metadata, b"\xff" * 50)) == 6
 
 
 def test_one_entry_is_read_however_many_there_are():
-    """The last one, once."""
+    """Only the last entry is read, once, however many entries there are."""
     log = left(*(((1, number), single(b"x", partition_key="k")) for number in range(50)))
 
     assert TopicCompactionService(log).get_last_message_position()[:3] == (1, 49, -1)
@@ -64,7 +64,7 @@ def test_one_entry_is_read_however_many_there_are():
 
 @pytest.mark.parametrize("codec", Codec)
 def test_entries_of_old_compactors_say_it_in_their_slots(codec):
-    """The last one that was not dropped."""
+    """In an entry of an old compactor, the last slot that was not dropped is the last message."""
     slots = [Slot(0, DROPPED, b""), slot(1, b"x", partition_key="k"), Slot(2, DROPPED, b"")]
     assert last_of(batch(slots, codec=codec)) == 1
     assert last_of(batch(slots[1:], codec=codec)) == 0
@@ -72,7 +72,7 @@ def test_entries_of_old_compactors_say_it_in_their_slots(codec):
 
 
 def test_of_an_encrypted_batch_it_is_the_last_slot():
-    """Nobody can drop any of them; what the metadata says counts all the same."""
+    """In an encrypted batch, the last slot is the last message, unless the metadata lists the kept slots."""
     keys = [{"key": "k", "value": b""}]
     assert last_of(entry(metadata_of(num_messages_in_batch=4, encryption_keys=keys), b"??")) == 3
     assert last_of(entry(metadata_of(encryption_keys=keys), b"??")) == -1
@@ -90,20 +90,20 @@ def test_of_an_encrypted_batch_it_is_the_last_slot():
     ],
 )
 def test_a_damaged_last_entry_is_an_error(content, why):
-    """Which names the entry of the compacted ledger."""
+    """A damaged last entry raises an error with the id of the entry in the compacted ledger."""
     with pytest.raises(EntriesUnreadable, match=rf"entry 1000:0: .*{why}"):
         TopicCompactionService(left(((5, 3), content))).get_last_message_position()
 
 
 def test_a_missing_last_entry_is_an_error():
-    """Never the one before it."""
+    """A missing last entry is an error and is not replaced by the entry before it."""
     log = CompactedLog(ListLedger(COMPACTED_LEDGER_ID, [None]), Position(9, 9))
     with pytest.raises(EntriesUnreadable, match="entry 1000:0: missing"):
         TopicCompactionService(log).get_last_message_position()
 
 
 def test_where_a_time_begins():
-    """The first entry as late or later, in few reads; None when all are older, or there is none."""
+    """The first entry at or after a time is found in few reads; None if all are older or there is none."""
     log = left(*(((1, 2 * number), single(b"x", publish_time=100 + 10 * number)) for number in range(64)))
     service = TopicCompactionService(log)
 
@@ -118,7 +118,7 @@ def test_where_a_time_begins():
 
 
 def test_entries_from_a_position_on():
-    """The first at the position or behind it; never more than asked for, none behind the last."""
+    """A read starts at the position or the next entry behind it, and never exceeds the limit or the end."""
     log = left(*((position, single(b"%d:%d" % position)) for position in [(1, 3), (1, 7), (4, 0), (4, 1), (8, 2)]))
     service = TopicCompactionService(log)
 
@@ -134,7 +134,7 @@ def test_entries_from_a_position_on():
 
 
 def test_a_consumer_changes_ledgers_at_the_horizon():
-    """Wherever it begins: before what was kept, inside, behind the horizon."""
+    """A consumer reads the compacted ledger up to the horizon and the topic behind it, from any start."""
     topic = {1: [single(b"%d" % n, partition_key="k") for n in range(4)], 2: [single(b"new", partition_key="k")]}
     log = topic_of(topic)
     kept = compacted(log, through=Position(1, 2))
@@ -150,7 +150,7 @@ def test_a_consumer_changes_ledgers_at_the_horizon():
 
 
 def test_a_consumer_that_begins_at_the_horizon_does_not_see_what_was_dropped_there():
-    """The horizon itself is compacted."""
+    """A consumer that starts at the horizon receives no dropped message there, because the horizon is compacted."""
     log = topic_of({1: [single(b"a", partition_key="a"), single(b"", partition_key="a", null_value=True)]})
     kept = compacted(log)
     assert kept.horizon == (1, 1)
@@ -158,7 +158,7 @@ def test_a_consumer_that_begins_at_the_horizon_does_not_see_what_was_dropped_the
 
 
 def test_a_trimmed_marker_is_not_missed():
-    """What compaction kept of a transaction was committed, though the topic no longer says so."""
+    """A kept message of a transaction counts as committed, although its marker was trimmed."""
     in_txn = single(b"x", partition_key="k", txnid_most_bits=0, txnid_least_bits=1)
     log = topic_of({1: [in_txn, marker(21, (0, 1))], 2: [single(b"y", partition_key="l")]})
     kept = compacted(log)
@@ -169,7 +169,7 @@ def test_a_trimmed_marker_is_not_missed():
 
 
 def test_only_the_retained_messages_are_there():
-    """As the proposal's text describes compacted batches."""
+    """A batch with only its retained messages, as the proposal describes it, is read."""
     metadata = metadata_of(num_messages_in_batch=4, compacted_batch_indexes=[1, 3])
     content = entry(metadata, join_batch([slot(0, b"b", partition_key="k"), slot(0, b"d", partition_key="l")]), index=9)
 
@@ -182,7 +182,7 @@ def test_only_the_retained_messages_are_there():
 
 
 def test_batches_that_the_strategic_compactor_made():
-    """It renumbers what it keeps, under the last message's position; a message alone is no batch."""
+    """The strategic compactor renumbers kept messages under the position of the last; a single one is not a batch."""
     two = batch([slot(0, b"a", partition_key="k"), slot(1, b"b", partition_key="l")])
     one = single(b"c", partition_key="m")
 
@@ -196,7 +196,7 @@ def test_batches_that_the_strategic_compactor_made():
 
 
 def test_damage_in_a_compacted_ledger_fails_or_is_listed():
-    """By the reader's policy, as everywhere."""
+    """Damage in a compacted ledger raises or is listed, as the reader's policy says."""
     log = left(((5, 3), single(b"a")))
     log.ledger.payloads.append(b"no compacted entry")
 

@@ -1,4 +1,4 @@
-"""Compaction beside messages in pieces that have not come to their end, or never will."""
+"""Tests of compaction with chunked messages that are unfinished or abandoned."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def fed(*pieces: MessageMetadata, waiting_pieces_max: int) -> LatestByKey:
 
 
 def test_the_message_that_waits_longest_for_a_piece_is_given_up():
-    """Not the one that began first: one that still gets pieces is not abandoned."""
+    """The message that waits longest for a chunk is given up, and not the one that began first."""
     pieces = [piece("old", 0), *(piece(f"never {number}", 0) for number in range(2)), piece("old", 1)]
     more = [piece("new", 0), piece("old", 2), *(piece("never 0", chunk) for chunk in (1, 2)), piece("new", 1)]
 
@@ -39,7 +39,7 @@ def test_the_message_that_waits_longest_for_a_piece_is_given_up():
 
 
 def test_pieces_that_are_sent_anew_do_not_fill_the_memory():
-    """A producer that begins again forgets what it sent; a message that is whole is not counted any more."""
+    """Chunks that are sent again replace the old ones, and a complete message is not counted any more."""
     again = [piece("again", chunk) for chunk in (0, 1)] * 3
     whole = [piece(uuid, chunk) for uuid in "abc" for chunk in range(3)]
     latest = fed(*again, *whole, piece("again", 2), waiting_pieces_max=4)
@@ -48,7 +48,7 @@ def test_pieces_that_are_sent_anew_do_not_fill_the_memory():
 
 @pytest.mark.parametrize("ledger_entries", [1, 2, 10])
 def test_a_message_that_is_still_being_sent_is_not_cut_in_two(ledger_entries):
-    """Compaction ends before its first piece; what lies behind comes to readers from the topic, and to the next one."""
+    """Compaction ends before the first chunk of an unfinished message, and the next compaction continues there."""
     sent = chunks(b"in pieces", 3, uuid="sent", partition_key="a")
     whole = chunks(b"whole", 2, uuid="whole", partition_key="b")
     a, b, c = (single(b"old", partition_key=key) for key in "abc")
@@ -61,7 +61,7 @@ def test_a_message_that_is_still_being_sent_is_not_cut_in_two(ledger_entries):
 
     assert left.horizon == position[3]
     assert kept(whole_log, left) == [("a", b"old"), ("b", b"whole"), ("c", b"c1"), ("a", b"in pieces")]
-    # Nothing is new but what must wait.
+    # The only new entries are those that must wait.
     assert Compaction(log=whole_log, previous=left, through=position[-2]).choose() is None
     again = compacted(whole_log, previous=left)
     assert again.horizon == position[-1]
@@ -69,7 +69,7 @@ def test_a_message_that_is_still_being_sent_is_not_cut_in_two(ledger_entries):
 
 
 def test_a_topic_that_begins_with_what_must_wait():
-    """There is nothing to compact yet."""
+    """A topic that begins with an unfinished message has nothing to compact yet."""
     log = topic_of(
         {1: [*chunks(b"in pieces", 3, uuid="sent", partition_key="a")[:-1], single(b"b", partition_key="b")]}
     )
@@ -77,7 +77,7 @@ def test_a_topic_that_begins_with_what_must_wait():
 
 
 def test_an_abandoned_message_holds_nothing_up():
-    """Its producer has sent no piece for as long as a consumer would wait."""
+    """A message whose producer sent no chunk for as long as a consumer would wait does not delay compaction."""
     sent = chunks(b"in pieces", 3, uuid="sent", partition_key="a")
     for delay_ms, horizon in ((ABANDONED_AFTER_MS - 1, (1, 0)), (ABANDONED_AFTER_MS, (1, 3))):
         later = single(b"later", partition_key="b", publish_time=PUBLISHED_AT_MS + delay_ms)

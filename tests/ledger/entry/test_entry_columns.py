@@ -1,4 +1,4 @@
-"""Entries as columns."""
+"""Tests of entries as columns."""
 
 from itertools import product
 
@@ -24,7 +24,7 @@ def signed(value: int) -> int:
 
 
 def test_values_count_where_their_flag_is_set():
-    """A plain message, a delayed one, a batch, a marker of a transaction."""
+    """Values of a plain message, a delayed one, a batch and a transaction marker count where their flag is set."""
     columns = scan(
         message(), message(deliver_at_ms=-5, index=41), message(batch=1), message(marker=21, txn=(3, 2**64 - 1))
     )
@@ -45,7 +45,7 @@ def test_values_count_where_their_flag_is_set():
 
 
 def test_payloads_lie_between_metadata_and_end():
-    """The payload itself is never copied."""
+    """The payload lies between metadata and end, and is not copied."""
     columns = scan(message(payload=b"first"), message(payload=b""), message(payload=b"third"))
     stored = columns.stored
 
@@ -55,7 +55,7 @@ def test_payloads_lie_between_metadata_and_end():
 
 
 def test_unreadable_entries_keep_their_row():
-    """A verdict instead of values; the reason on request."""
+    """An unreadable entry keeps its row, has a verdict, and gives its reason on request."""
     good = message(deliver_at_ms=9)
     columns = scan(good, flipped(good, len(good) - 1), good[:20], b"", good)
 
@@ -82,7 +82,7 @@ def test_no_entries():
 
 
 def test_chunks_and_encryption_are_flagged():
-    """Pieces of a message, and payloads nobody can look into."""
+    """Chunks and encrypted payloads are flagged."""
     metadata = MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, num_chunks_from_msg=2, chunk_id=0)
     metadata.encryption_keys.add(key="k", value=b"v")
     columns = scan(encode_entry(metadata, b"x"))
@@ -109,7 +109,7 @@ def test_chunks_and_encryption_are_flagged():
     st.none() | u64,
 )
 def test_columns_equal_the_messages(rows, index):
-    """For any metadata, each column has what the message has; unsigned values above 2^63 as Java sees them."""
+    """For any metadata, the columns equal the message; unsigned values above 2^63 are converted as in Java."""
     broker = None if index is None else BrokerEntryMetadata(index=index)
     messages = [MessageMetadata(producer_name="p", sequence_id=1, **row) for row in rows]
     columns = scan(*(encode_entry(metadata, b"x", broker_metadata=broker) for metadata in messages))
@@ -133,7 +133,7 @@ def test_columns_equal_the_messages(rows, index):
 
 
 def test_stored_entries_join_and_select():
-    """Parts keep their bytes when they are joined or cut down."""
+    """Stored entries keep their bytes when parts are joined or rows are selected."""
     first = StoredEntries.of(3, [0, 1], [b"a", b"bb"])
     second = StoredEntries.of(4, [5], [b"ccc"])
     joined = StoredEntries.concat([first, second, StoredEntries.concat([])])
@@ -147,7 +147,7 @@ def test_stored_entries_join_and_select():
 
 
 def test_metadata_lies_between_checksum_and_payload():
-    """With a broker's frame and without, with a checksum and without."""
+    """Metadata lies between checksum and payload, with or without broker frame and checksum."""
     metadata = MessageMetadata(producer_name="p", sequence_id=1, publish_time=2)
     stamp = BrokerEntryMetadata(broker_timestamp=1, index=300)
     entries = [

@@ -1,4 +1,4 @@
-"""Entries that the kernel decides read as protobuf's own parser reads them, and it decides what writers write."""
+"""Tests that the kernel reads entries as the protobuf parser does, and decides all entries that real writers write."""
 
 import struct
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ def columns_of_kernel(columns: EntryColumns) -> list[tuple[int, int, list[int]]]
 
 
 def assert_equal_protobuf(payloads: Sequence[bytes]) -> None:
-    """Among others, in front of a good entry and behind one."""
+    """Compare each payload among others, in front of a good entry and behind one."""
     payloads = [message(index=3), *payloads, message(deliver_at_ms=9)]
     columns = scan(payloads)
     assert columns_of_kernel(columns) == columns_by_protobuf(columns.stored)
@@ -70,7 +70,7 @@ def framed(metadata: bytes, payload: bytes, stamp: bytes | None = None, *, check
 
 
 def varint(value: int, padding: int = 0) -> bytes:
-    """A varint of 64 bits, longer than it needs to be by some octets."""
+    """Return a varint of 64 bits with some superfluous octets."""
     octets = [value >> shift & 0x7F for shift in range(0, max(1, value.bit_length()), 7)] + [0] * padding
     return bytes(octet | 0x80 for octet in octets[:-1]) + bytes(octets[-1:])
 
@@ -99,7 +99,7 @@ def sized(value: bytes) -> bytes:
 
 
 def wire_fields(depth: int, highest: int) -> st.SearchStrategy[bytes]:
-    """Fields as a writer of any version, of none, or a broken one may leave them, one behind the other."""
+    """Generate consecutive fields as a writer of any version, of none, or a broken writer may leave them."""
     numbers_known = st.integers(0, highest)
     inner = texts if not depth else texts | wire_fields(depth - 1, 4)
     field = (
@@ -124,13 +124,13 @@ entries = st.builds(
 
 @given(st.lists(entries, max_size=4))
 def test_any_fields_read_as_protobuf_reads_them(payloads):
-    """Unknown ones, of any wire type, repeated, cut short, longer than need be, nested, missing."""
+    """Unknown, repeated, cut, overlong, nested or missing fields of any wire type read as in the protobuf parser."""
     assert_equal_protobuf(payloads)
 
 
 @given(st.lists(st.binary(max_size=60), max_size=4))
 def test_any_bytes_read_as_protobuf_reads_them(payloads):
-    """Mostly no entries at all."""
+    """Any bytes, which are mostly not entries, read as in the protobuf parser."""
     assert_equal_protobuf(payloads)
     assert_equal_protobuf([b"\x0e\x02\0\0\0" + payload for payload in payloads])
     assert_equal_protobuf([b"\0\0\0" + bytes([len(payload)]) + payload for payload in payloads])
@@ -138,7 +138,7 @@ def test_any_bytes_read_as_protobuf_reads_them(payloads):
 
 @given(entries, st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=3), st.integers(0, 200))
 def test_changed_and_cut_entries_read_as_protobuf_reads_them(entry, changes, length):
-    """Whatever a disk does to them."""
+    """Entries with changed or missing bytes read as in the protobuf parser."""
     changed = bytearray(entry)
     for at, octet in changes:
         changed[at % len(changed)] = octet
@@ -164,12 +164,12 @@ def test_changed_and_cut_entries_read_as_protobuf_reads_them(entry, changes, len
     ],
 )
 def test_oddities_read_as_protobuf_reads_them(oddity):
-    """What Hypothesis finds too seldom."""
+    """Oddities that Hypothesis rarely generates read as in the protobuf parser."""
     assert_equal_protobuf([framed(REQUIRED + bytes.fromhex(oddity), b"payload")])
 
 
 def test_every_change_of_a_byte_reads_as_protobuf_reads_it():
-    """Of an entry with a bit of everything: each byte set to each value that means something on the wire."""
+    """An entry reads as in the protobuf parser with each byte set to each value that has a meaning on the wire."""
     entry = rich_entry()
     meaningful = (0x00, 0x01, 0x02, 0x08, 0x0A, 0x0B, 0x0C, 0x0E, 0x10, 0x12, 0x18, 0x7F, 0x80, 0x81, 0xFF)
     for at in range(len(entry)):
@@ -203,13 +203,13 @@ def rich_entry() -> bytes:
 
 
 def test_what_writers_write_is_decided_by_the_kernel():
-    """Else reading is fifty times slower."""
+    """The kernel decides all entries that writers write; the fallback would be fifty times slower."""
     whole = framed(REQUIRED + b"\x42\x01x" + b"\xc5\x3e\x01\x02\x03\x04" + b"\xc1\x3e" + bytes(8), b"", b"")
     assert decided(StoredEntries.of(7, range(3), [rich_entry(), whole, message()])) == [True] * 3
 
 
 def test_all_entries_of_a_real_pulsar_are_decided_and_equal():
-    """Producers in Java, batches, chunks, encryption, transactions, compaction."""
+    """All entries of a real Pulsar are decided: Java, batches, chunks, encryption, transactions, compaction."""
     with open_bookie_disk([BOOKIE], METADATA) as disk:
         reader = TopicReader(disk.catalogue, disk.logs, OpenLedgers.RECOVERED)
         topics = [topic for topic in disk.topics() if not topic.startswith("persistent://pulsar/system/")]
@@ -223,7 +223,7 @@ def test_all_entries_of_a_real_pulsar_are_decided_and_equal():
 
 
 def test_damaged_entries_cost_no_more_than_themselves():
-    """A checksum is computed over its own entry, never over others."""
+    """A checksum of a damaged entry covers only its own bytes."""
     columns = scan([b"\x0e\x01" + bytes(6)] * 1000 + [b"\x00"] * 1000 + [b""])
 
     assert (columns.verdict == EntryVerdict.FRAME_INVALID).all()
@@ -234,7 +234,7 @@ def test_damaged_entries_cost_no_more_than_themselves():
 
 
 def test_rows_taken_in_steps_are_scanned():
-    """Columns need not be contiguous."""
+    """Columns with strides, which are not contiguous, are scanned."""
     stored = StoredEntries.of(7, range(6), [message(index=row) for row in range(6)])
 
     assert scan_entries(stored.take(slice(None, None, 2))).index.tolist() == [0, 2, 4]

@@ -1,4 +1,4 @@
-"""The frame of a topic entry, and the metadata in it."""
+"""Tests of the frame of a topic entry and the metadata in it."""
 
 import pytest
 from hypothesis import given
@@ -48,7 +48,7 @@ stamps = st.builds(BrokerEntryMetadata, broker_timestamp=optional(u64), index=op
 
 
 def test_entry_without_broker_frame():
-    """Worked example A: checksum, metadata, deadline, payload."""
+    """Worked example A has checksum, metadata, deadline and payload."""
     frame = split_frame(PLAIN)
     metadata = parse_message_metadata(PLAIN, frame)
 
@@ -61,7 +61,7 @@ def test_entry_without_broker_frame():
 
 
 def test_entry_with_broker_frame():
-    """Worked example B: the same entry behind what the broker knows about it; the checksum does not cover that."""
+    """Worked example B is the same entry behind broker metadata, which the checksum does not cover."""
     frame = split_frame(STAMPED)
     broker = parse_broker_metadata(STAMPED, frame)
 
@@ -73,7 +73,7 @@ def test_entry_with_broker_frame():
 
 
 def test_batch_of_two():
-    """Worked example C: the batch count is in the metadata, each message has a header of its own."""
+    """Worked example C has the batch count in the metadata and a header for each message."""
     frame = split_frame(BATCH)
     metadata = parse_message_metadata(BATCH, frame)
     payload = BATCH[frame.metadata_end : frame.end]
@@ -88,7 +88,7 @@ def test_batch_of_two():
 
 
 def test_broker_frame_of_the_go_client():
-    """Worked example D: a broker frame that another implementation made."""
+    """Worked example D is a broker frame written by the Go client."""
     entry = bytes.fromhex("0e02000000090896f9dabef72f1005") + PLAIN
     broker = parse_broker_metadata(entry, split_frame(entry))
 
@@ -97,7 +97,7 @@ def test_broker_frame_of_the_go_client():
 
 
 def test_empty_broker_frame_is_a_frame():
-    """A payload processor without interceptors makes every entry carry a frame of no bytes."""
+    """A broker frame of zero bytes, written by a payload processor without interceptors, is a frame."""
     entry = bytes.fromhex("0e0200000000") + PLAIN
     frame = split_frame(entry)
     broker = parse_broker_metadata(entry, frame)
@@ -108,7 +108,7 @@ def test_empty_broker_frame_is_a_frame():
 
 
 def test_entry_without_checksum():
-    """Producers of old protocols send none; then nothing can mismatch."""
+    """An entry without checksum, sent by producers of old protocols, never mismatches."""
     entry = PLAIN[6:]
     frame = split_frame(entry)
 
@@ -118,7 +118,7 @@ def test_entry_without_checksum():
 
 
 def test_encoding_gives_the_worked_examples():
-    """What we write is what Pulsar writes, byte for byte."""
+    """Encoding gives the worked examples byte for byte."""
     metadata = MessageMetadata(
         producer_name="p1", sequence_id=7, publish_time=1_700_000_000_000, deliver_at_time=1_700_000_060_000
     )
@@ -131,7 +131,7 @@ def test_encoding_gives_the_worked_examples():
 
 @given(fields=metadata_fields, stamp=optional(stamps), payload=st.binary(max_size=50), checksum=st.booleans())
 def test_entries_round_trip(fields, stamp, payload, checksum):
-    """Whatever metadata says, reading an entry gives what was written, also in the middle of a buffer."""
+    """Reading an encoded entry gives the fields that were written, also in the middle of a buffer."""
     metadata = MessageMetadata(**fields)
     entry = encode_entry(metadata, payload, broker_metadata=stamp, checksum=checksum)
     buffer = b"\x0e\x01before" + entry + b"\x0e\x02behind"
@@ -146,7 +146,7 @@ def test_entries_round_trip(fields, stamp, payload, checksum):
 
 @pytest.mark.parametrize("entry", [PLAIN, STAMPED, BATCH], ids=["plain", "stamped", "batch"])
 def test_a_cut_is_noticed_wherever_it_falls(entry):
-    """Up to the payload a cut is a bad frame; within it the checksum tells."""
+    """A cut before the payload is an invalid frame, and a cut within the payload is a wrong checksum."""
     for length in range(len(entry)):
         cut = entry[:length]
         try:
@@ -160,7 +160,7 @@ def test_a_cut_is_noticed_wherever_it_falls(entry):
 
 
 def test_every_flipped_byte_behind_the_checksum_is_noticed():
-    """No single byte of size, metadata or payload can change unseen."""
+    """Every changed byte of size, metadata or payload is detected."""
     for offset in range(2, len(PLAIN)):
         entry = PLAIN[:offset] + bytes([PLAIN[offset] ^ 0x40]) + PLAIN[offset + 1 :]
         try:
@@ -171,20 +171,20 @@ def test_every_flipped_byte_behind_the_checksum_is_noticed():
 
 
 def test_cut_names_what_does_not_fit():
-    """The message says which part, where, and how long the entry is."""
+    """The error for a cut names the part, its offset, and the size of the entry."""
     with pytest.raises(FrameInvalid, match="21 bytes of metadata at byte 6 does not fit an entry of 20 bytes"):
         split_frame(PLAIN[:20])
 
 
 @pytest.mark.parametrize("size", ["ffffffff", "7fffffff"])
 def test_impossible_broker_frame_size(size):
-    """A negative or huge size is damage, not an index into other bytes."""
+    """A negative or huge size of the broker frame is damage and never reads other bytes."""
     with pytest.raises(FrameInvalid, match="broker metadata"):
         split_frame(bytes.fromhex("0e02" + size) + PLAIN)
 
 
 def test_metadata_without_required_fields_is_refused():
-    """A MessageMetadata without publish time is none."""
+    """Metadata without a required field is refused."""
     entry = bytes.fromhex("00000006 0a0270311007")
 
     with pytest.raises(FrameInvalid, match="lacks producer_name, sequence_id or publish_time"):
@@ -192,7 +192,7 @@ def test_metadata_without_required_fields_is_refused():
 
 
 def test_properties_need_not_be_text():
-    """Clients in C++ put any bytes into a key: the entry is readable all the same."""
+    """Properties with arbitrary bytes, as C++ clients write them, do not make the entry unreadable."""
     header = bytes.fromhex("0a027031 1007 1801 3202ff31")
     entry = len(header).to_bytes(4, "big") + header
 

@@ -1,4 +1,4 @@
-"""Interceptors by name: Pulsar's classes, short names, and those of others."""
+"""Tests of interceptors by name: Pulsar's classes, short names, and entry points of other distributions."""
 
 import pytest
 
@@ -14,7 +14,7 @@ PULSAR = "org.apache.pulsar.common.intercept."
 
 @pytest.fixture
 def outsider(tmp_path, monkeypatch):
-    """An installed distribution with two interceptors, one of which cannot be loaded, and one thing that is none."""
+    """Install a distribution with two interceptors, one of which cannot be loaded, and a class that is not one."""
     (tmp_path / "outside_broker.py").write_text(
         "from delayed_tracker.ledger.entry.interceptors import BrokerEntryMetadataInterceptor\n"
         "class Zero(BrokerEntryMetadataInterceptor):\n"
@@ -37,7 +37,7 @@ def kinds(*names: str) -> list[type]:
 
 
 def test_pulsars_class_names_and_short_ones():
-    """With and without the package; each load gives new interceptors."""
+    """Names with and without the package load the same classes, and each load creates new interceptors."""
     both = [AppendBrokerTimestampMetadataInterceptor, AppendIndexMetadataInterceptor]
     assert kinds(*(PULSAR + kind.__name__ for kind in both)) == both
     assert kinds(*(kind.__name__ for kind in both)) == both
@@ -48,7 +48,7 @@ def test_pulsars_class_names_and_short_ones():
 
 
 def test_others_are_found_by_entry_point(outsider):
-    """By its name, or as the class that it points to."""
+    """An interceptor of another distribution is found by its entry-point name and by its class."""
     assert [kind.__name__ for kind in kinds("zero", "index")] == ["Zero", "AppendIndexMetadataInterceptor"]
     assert [kind.__name__ for kind in kinds("outside_broker.Zero", "zero")] == ["Zero"]
 
@@ -62,7 +62,7 @@ def test_others_are_found_by_entry_point(outsider):
     ],
 )
 def test_what_cannot_be_used_is_an_error(outsider, name, remedy):
-    """The error names the setting, the name, and what to write."""
+    """The error for an unusable interceptor names the setting, the name, and the remedy."""
     with pytest.raises(InvalidInput, match=remedy) as error:
         load_interceptors([name])
     assert error.value.field == "brokerEntryMetadataInterceptors"

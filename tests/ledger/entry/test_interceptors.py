@@ -1,4 +1,4 @@
-"""Interceptors of broker metadata: what they set, and what they take back."""
+"""Tests of interceptors of broker metadata: the values they set and the undo of failed adds."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ def counts(*values: int):
 
 
 def test_the_index_is_that_of_the_last_message():
-    """The first single message has 0, a first batch of three has 2."""
+    """The index of an entry is that of its last message: 0 for a first single message, 2 for a first batch of three."""
     interceptor = AppendIndexMetadataInterceptor()
     assert intercept_all([interceptor], counts(1, 3, 1), now_ms=7).index.tolist() == [0, 3, 4]
     assert intercept_all([interceptor], counts(2), now_ms=7).index.tolist() == [6]
@@ -35,7 +35,7 @@ def test_the_index_is_that_of_the_last_message():
 
 
 def test_failed_adds_are_counted_back():
-    """The next entries get the numbers that the failed ones had."""
+    """After a failed add, the next entries get the same numbers."""
     interceptor = AppendIndexMetadataInterceptor()
     intercept_all([interceptor], counts(1, 2), now_ms=7)
     intercept_all([interceptor], counts(5), now_ms=7)
@@ -44,7 +44,7 @@ def test_failed_adds_are_counted_back():
 
 
 def test_the_timestamp_is_the_time_of_the_add():
-    """All entries of a batch have the same, and no index."""
+    """All entries of a batch get the time of the add, and no index."""
     metadata = intercept_all([AppendBrokerTimestampMetadataInterceptor()], counts(1, 9), now_ms=1_700_000_000_123)
     assert metadata.broker_timestamp_ms.tolist() == [1_700_000_000_123] * 2
     assert metadata.index is None
@@ -55,7 +55,7 @@ def test_the_timestamp_is_the_time_of_the_add():
     [({}, None, 0), ({"index": "41"}, None, 42), ({"index": "41"}, 50, 51), ({"index": "41"}, 7, 42), ({}, 7, 8)],
 )
 def test_the_index_goes_on_from_property_or_last_entry(properties, last_index, expected):
-    """Whichever is larger; -1 when there is neither."""
+    """The index continues from the larger of the property and the last entry; from -1 if neither exists."""
     last = BrokerEntryMetadata(broker_timestamp=5)
     if last_index is not None:
         last.index = last_index
@@ -66,13 +66,13 @@ def test_the_index_goes_on_from_property_or_last_entry(properties, last_index, e
 
 
 def test_an_index_that_is_no_number_is_an_error():
-    """Counting on from nothing would give numbers twice."""
+    """A property that is not a number is an error, because counting from nothing would give numbers twice."""
     with pytest.raises(MetadataInvalid, match="property index of the managed ledger is 'many'"):
         AppendIndexMetadataInterceptor().recover({"index": "many"}, None)
 
 
 class Shifting(BrokerEntryMetadataInterceptor):
-    """Sees what those before it have set."""
+    """Interceptor that changes the values set by those before it."""
 
     def __init__(self, rows: int = 0) -> None:
         self.rows = rows
@@ -87,14 +87,14 @@ class Failing(BrokerEntryMetadataInterceptor):
 
 
 def test_interceptors_build_on_each_other():
-    """They are called in order; an interceptor need not have more than intercept()."""
+    """Interceptors are called in order, and need no method but intercept()."""
     metadata = intercept_all([AppendIndexMetadataInterceptor(), Shifting()], counts(1, 1), now_ms=7)
     assert metadata.index.tolist() == [100, 101]
 
 
 @pytest.mark.parametrize(("broken", "error"), [(Failing(), RuntimeError), (Shifting(rows=1), InvalidInput)])
 def test_an_error_makes_the_others_forget_the_entries(broken, error):
-    """One that raises, or gives too few rows, does not leave a hole in the numbers."""
+    """An interceptor that raises, or returns too few rows, leaves no gap in the numbers of the others."""
     index = AppendIndexMetadataInterceptor()
     with pytest.raises(error):
         intercept_all([index, broken], counts(2, 2), now_ms=7)
@@ -102,7 +102,7 @@ def test_an_error_makes_the_others_forget_the_entries(broken, error):
 
 
 def test_metadata_is_read_without_what_follows():
-    """The frame alone counts, and damage is no metadata."""
+    """Broker metadata is read from the frame alone, and a damaged frame has none."""
     read = broker_metadata_of(EXAMPLE_B)
     assert (read.broker_timestamp, read.index) == (1_700_000_000_123, 41)
     assert broker_metadata_of(EXAMPLE_B[:15]) == read
@@ -118,5 +118,5 @@ def test_metadata_is_read_without_what_follows():
 
 
 def test_columns_begin_empty():
-    """No interceptor, no field."""
+    """Without interceptors, no field is set."""
     assert intercept_all([], counts(1), now_ms=7) == BrokerMetadataColumns()

@@ -1,4 +1,4 @@
-"""A bookie's disk with one topic on it, made by hand."""
+"""Builds a bookie's disk with one topic on it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ from tests.ledger.harness.log_files import (
 
 
 class DiskFiles:
-    """Files of a disk; change what should be wrong with them, then :meth:`open`."""
+    """Files of a disk. Tests change them to make them wrong, and then call :meth:`open`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -30,7 +30,7 @@ class DiskFiles:
     def add_ledger(
         self, ledger_id: int, payloads: Sequence[bytes], *, closed: bool = True, of_topic: bool = True
     ) -> list[bytes]:
-        """Another ledger; an open one is listed without its end, as the last one of a topic is."""
+        """Add a ledger and return its records. An open ledger has no end in the metadata, like a topic's last one."""
         records = ledger_records(ledger_id, payloads)
         self.records += records
         self.metadata[ledger_path(ledger_id)] = ledger_value(last_entry_id=len(payloads) - 1 if closed else None)

@@ -1,4 +1,4 @@
-"""Ledgers in memory, which count what is read of them."""
+"""Ledgers in memory that count the entries read."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -10,7 +10,7 @@ from tests.ledger.harness.log_files import TOPIC
 
 
 class ListLedger:
-    """A ledger; entries that are None are missing."""
+    """Ledger of a list of entries; None stands for a missing entry."""
 
     def __init__(self, ledger_id: int, payloads: Sequence[bytes | None], *, piece_entries: int = 3) -> None:
         self.ledger_id = ledger_id
@@ -46,7 +46,7 @@ class ListLedger:
 
 
 def topic_of(ledgers: Mapping[int, Sequence[bytes | None]], *, topic: str = TOPIC) -> TopicLog:
-    """A topic of such ledgers."""
+    """Return a topic of such ledgers."""
     return TopicLog(
         TopicName.parse(topic), tuple(ListLedger(ledger_id, rows) for ledger_id, rows in sorted(ledgers.items()))
     )

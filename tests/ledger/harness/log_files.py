@@ -1,4 +1,4 @@
-"""Entry logs and metadata dumps made by hand, byte by byte as BookKeeper and Pulsar lay them out."""
+"""Builds entry logs and metadata dumps byte by byte, in the layouts of BookKeeper and Pulsar."""
 
 import base64
 import gzip
@@ -43,7 +43,7 @@ def ledger_records(
     digest_type: DigestType = DigestType.CRC32C,
     password: bytes = b"",
 ) -> list[bytes]:
-    """Records of a ledger whose writer waits for each entry before it sends the next."""
+    """Return the records of a ledger whose writer waits for each entry before it sends the next."""
     lengths = [sum(map(len, payloads[: count + 1])) for count in range(len(payloads))]
     return [
         record(
@@ -66,7 +66,7 @@ def entry_log(records: Iterable[bytes]) -> bytes:
 
 
 def flipped(content: bytes, offset: int, mask: int = 0x10) -> bytes:
-    """The same bytes but one, which has other bits; -1 is the last."""
+    """Return the bytes with some bits of one byte flipped; offset -1 is the last byte."""
     changed = bytearray(content)
     changed[offset] ^= mask
     return bytes(changed)
@@ -81,7 +81,7 @@ def message(
     txn: tuple[int, int] | None = None,
     index: int | None = None,
 ) -> bytes:
-    """One topic entry."""
+    """Return one topic entry."""
     metadata = MessageMetadata(producer_name="p1", sequence_id=7, publish_time=1_700_000_000_000)
     if deliver_at_ms is not None:
         metadata.deliver_at_time = deliver_at_ms
@@ -98,7 +98,7 @@ def message(
 def ledger_value(
     *, last_entry_id: int | None, digest_type: DigestType = DigestType.CRC32C, password: bytes = b"", first: int = 0
 ) -> bytes:
-    """BookKeeper's metadata of a ledger; an open one when it has no last entry."""
+    """Return BookKeeper's metadata of a ledger; the ledger is open if ``last_entry_id`` is None."""
     parsed = LedgerMetadataFormat(
         quorumSize=1,
         ensembleSize=1,
@@ -115,7 +115,7 @@ def ledger_value(
 
 
 def topic_value(entry_counts: Mapping[int, int | None]) -> bytes:
-    """A topic's metadata; None is a ledger whose end the topic has not recorded."""
+    """Return a topic's metadata; None stands for a ledger whose end the topic has not recorded."""
     info = ManagedLedgerInfo()
     for ledger_id, entry_count in entry_counts.items():
         ledger = info.ledger_info.add(ledger_id=ledger_id, timestamp=0)

@@ -1,4 +1,4 @@
-"""Topics whose entries are made when they are read: a million of them cost nothing until somebody looks."""
+"""Topics whose entries are made on reading, so that a million entries take no memory."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ TOPIC = "persistent://lab/main/orders"
 
 @dataclass(frozen=True)
 class MemoryLedger:
-    """Implements Ledger; ``make`` gives an entry by its id, None for one that is lost."""
+    """Implementation of Ledger; ``make`` returns an entry by its id, or None for a lost one."""
 
     ledger_id: int
     last_entry_id: int
@@ -36,7 +36,7 @@ class MemoryLedger:
 
 
 def log_of(*ledgers: Sequence[bytes | None], first_ledger_id: int = 3) -> TopicLog:
-    """A topic with these entries; ledgers are numbered in steps of 2."""
+    """Return a topic with these entries; ledger ids ascend in steps of 2."""
     return TopicLog(
         TopicName.parse(TOPIC),
         tuple(
@@ -47,7 +47,7 @@ def log_of(*ledgers: Sequence[bytes | None], first_ledger_id: int = 3) -> TopicL
 
 
 def made_log(entry_count: int, ledger_entries: int, make: Callable[[int], bytes]) -> TopicLog:
-    """A topic whose entries are made from their numbers, in ledgers of a given size."""
+    """Return a topic with entries made from their numbers, in ledgers of a given size."""
     starts = range(0, entry_count, ledger_entries)
     return TopicLog(
         TopicName.parse(TOPIC),
@@ -71,7 +71,7 @@ def entry(
     marker: bool = False,
     transaction: bool = False,
 ) -> bytes:
-    """One entry; a frame if the broker has anything to say."""
+    """Return one entry, with a broker frame if a broker time or an index is given."""
     metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=publish_ms)
     if batch is not None:
         metadata.num_messages_in_batch = batch

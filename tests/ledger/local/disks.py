@@ -1,4 +1,4 @@
-"""Disks that lose power or fill up, and what is found on them afterwards."""
+"""Disks that lose power or fill up, and the files that remain on them."""
 
 import errno
 import random
@@ -15,7 +15,7 @@ TOPIC = "persistent://lab/main/orders"
 
 
 class QuickDisk(Disk):
-    """Does not wait for the hardware: tests do not cut its power."""
+    """Disk that does not sync the hardware. It is for tests that do not cut the power of the computer."""
 
     def sync(self, file: OpenFile) -> None:
         pass
@@ -25,7 +25,7 @@ class QuickDisk(Disk):
 
 
 class FailingDisk(QuickDisk):
-    """Refuses steps: ``refuses`` is asked before each that needs space or hardware."""
+    """Disk that refuses steps. ``refuses`` is called before each step that needs space or hardware."""
 
     def __init__(self, refuses: Callable[[str, Path], bool] = lambda _step, _path: False) -> None:
         self.refuses = refuses
@@ -37,8 +37,8 @@ class FailingDisk(QuickDisk):
 
     def write(self, file: OpenFile, content: bytes | memoryview, offset: int) -> None:
         if self._refused("write", file.path):
-            if file.path.name != "confirmed":  # That one is written over, within one sector.
-                # A full disk takes what fits.
+            if file.path.name != "confirmed":  # That file is overwritten in place, within one sector.
+                # A full disk accepts the part that fits.
                 super().write(file, memoryview(content)[: len(content) // 2], offset)
             raise OSError(errno.ENOSPC, "No space left on device", str(file.path))
         super().write(file, content, offset)
@@ -76,7 +76,7 @@ class Step:
 
 
 class RecordingDisk(QuickDisk):
-    """Notes every step, so that the power can be cut behind any of them."""
+    """Disk that records every step, so that a test can cut the power behind any of them."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
@@ -126,14 +126,14 @@ class _NameChange:
     path: Path
     inode: _Inode | None
     gone: Path | None = None
-    """The old name of something that was renamed."""
+    """Old name of a renamed file or directory."""
 
 
 class PowerCut:
-    """What a file system may hold when the power goes: what was synced, and of the rest whatever chance takes."""
+    """Files after a power cut: everything that was synced, and a random part of the rest."""
 
     def __init__(self, root: Path, *, kept: float, seed: int) -> None:
-        """``kept`` is the likelihood that something reached the disk that was not synced: 1.0 is a killed process."""
+        """Set the root and the probability ``kept`` that an unsynced change is on the disk; 1.0 is a killed process."""
         self._root = root
         self._kept = kept
         self._chance = random.Random(seed)
@@ -142,7 +142,7 @@ class PowerCut:
         self._pending: list[_NameChange] = []
 
     def after(self, steps: list[Step], image: Path) -> None:
-        """Lay out below ``image`` what is left after these steps."""
+        """Write the files that remain after these steps below ``image``."""
         for step in steps:
             self._take(step)
         self._apply(lambda _change: self._survives())
@@ -228,7 +228,7 @@ def _change(content: bytearray, change: tuple[str, int, bytes]) -> None:
 def stored(
     directory: Path, topic: str = TOPIC, *, open_ledgers: OpenLedgers = OpenLedgers.LIVE
 ) -> list[tuple[Position, bytes]]:
-    """All entries that a reader sees; fails if one cannot be read."""
+    """Return all entries that a reader finds. Fails if an entry cannot be read."""
     with open_local_ledgers(directory, open_ledgers=open_ledgers) as source:
         found = []
         for piece in source.topic_log(topic).scan():

@@ -1,4 +1,4 @@
-"""Topics of local ledgers, compacted."""
+"""Tests of compacting topics in local ledgers."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -34,7 +34,7 @@ def compact(directory: Path, disk: Disk | None = None, **options) -> LocalCompac
 
 
 def consumed(directory: Path) -> list[tuple[str | None, bytes]]:
-    """What a consumer of the compacted topic gets."""
+    """Return the messages that a consumer of the compacted topic receives."""
     with open_local_ledgers(directory) as source:
         service = TopicCompactionService(source.compacted_log(TOPIC))
         messages = service.read_compacted(MessageReader(source.topic_log(TOPIC)))
@@ -50,7 +50,7 @@ def value(key: str, number: int) -> bytes:
 
 
 def test_a_compacted_topic_is_read_from_its_compacted_ledger(tmp_path):
-    """Up to the horizon; the last message is known without the topic."""
+    """A compacted topic is read from its compacted ledger up to the horizon, and its last message without the topic."""
     append(
         tmp_path,
         [value("a", 0), value("b", 0), batch([slot(0, b"x"), slot(1, b"a1", partition_key="a")]), value("b", 1)],
@@ -72,7 +72,7 @@ def test_a_compacted_topic_is_read_from_its_compacted_ledger(tmp_path):
 
 
 def test_a_topic_that_was_never_compacted(tmp_path):
-    """Is read as it is; one that is not there is an error."""
+    """A topic that was never compacted is read as it is, and a missing topic is an error."""
     append(tmp_path, [value("a", 0), value("a", 1)])
     assert consumed(tmp_path) == [("a", b"a0"), ("a", b"a1")]
     with open_local_ledgers(tmp_path) as source:
@@ -84,7 +84,7 @@ def test_a_topic_that_was_never_compacted(tmp_path):
 
 
 def test_the_next_compaction_replaces_the_last(tmp_path):
-    """It goes on from it, and leaves one ledger, of an id that no other ledger has."""
+    """The next compaction continues from the last and leaves one ledger, whose id no other ledger has."""
     append(tmp_path, [value("a", 0), value("b", 0)])
     first = compact(tmp_path)
     append(tmp_path, [value("a", 1)])
@@ -99,7 +99,7 @@ def test_the_next_compaction_replaces_the_last(tmp_path):
 
 
 def test_nothing_to_compact(tmp_path):
-    """An empty topic has no compacted ledger; one of which nothing is left has an empty one."""
+    """An empty topic has no compacted ledger, and a topic of which nothing is kept has an empty one."""
     append(tmp_path, [])
     assert compact(tmp_path) is None
     assert compacted_files(tmp_path).ledger_ids() == []
@@ -112,7 +112,7 @@ def test_nothing_to_compact(tmp_path):
 
 
 def test_messages_without_a_key_are_kept_if_they_are_to_be(tmp_path):
-    """Dropped by default."""
+    """Messages without a key are dropped by default, and kept on request."""
     append(tmp_path, [single(b"x"), value("a", 0)])
     compact(tmp_path)
     assert consumed(tmp_path) == [("a", b"a0")]
@@ -122,7 +122,7 @@ def test_messages_without_a_key_are_kept_if_they_are_to_be(tmp_path):
 
 
 def test_more_than_one_write_takes(tmp_path):
-    """Megabytes of kept messages, in several pieces."""
+    """Megabytes of kept messages are written in several pieces."""
     entries = [(str(number), bytes([number]) * 1_500_000) for number in range(5)]
     append(tmp_path, [single(payload, partition_key=key) for key, payload in entries])
     disk = RecordingDisk()
@@ -132,7 +132,7 @@ def test_more_than_one_write_takes(tmp_path):
 
 
 def test_a_topic_is_compacted_while_it_is_written(tmp_path):
-    """What is durable by then; only one compaction at a time."""
+    """A topic is compacted while it is written, up to the entries that are durable by then."""
     with open_writer(tmp_path, TOPIC, now_ms=9, disk=QuickDisk()) as writer:
         writer.append_many([value("a", 0), value("a", 1)], now_ms=9)
         writer.flush()
@@ -142,7 +142,7 @@ def test_a_topic_is_compacted_while_it_is_written(tmp_path):
 
 
 def test_only_one_compacts_at_a_time(tmp_path):
-    """The second is told who does."""
+    """A second compaction at the same time is refused with the process that runs the first."""
     append(tmp_path, [value("a", 0)])
     told = []
 
@@ -159,7 +159,7 @@ def test_only_one_compacts_at_a_time(tmp_path):
 
 
 def test_damage_fails_or_is_listed(tmp_path):
-    """What was compacted before stays as it was."""
+    """Damage fails the compaction or is listed, and a failure leaves the previous result."""
     append(tmp_path, [value("a", 0)])
     compact(tmp_path)
     append(tmp_path, [value("b", 0), flipped(value("a", 1), -1)])
@@ -173,7 +173,7 @@ def test_damage_fails_or_is_listed(tmp_path):
 
 
 def test_progress_counts_every_entry_once_in_either_phase(tmp_path):
-    """What was compacted before counts by what was kept; entries that cannot be read count, too."""
+    """Progress counts previously compacted entries by the kept ones, and counts unreadable entries, too."""
     append(tmp_path, [value("a", 0), value("a", 1), value("b", 0), value("a", 2)])
     told = []
     compact(tmp_path, progress=lambda done, total: told.append((done, total)))
@@ -186,7 +186,7 @@ def test_progress_counts_every_entry_once_in_either_phase(tmp_path):
 
 
 def test_a_damaged_pointer_is_an_error(tmp_path):
-    """Which names the file; every byte of it counts."""
+    """A flipped byte in the pointer to the compacted ledger is an error that names the file."""
     append(tmp_path, [value("a", 0)])
     compact(tmp_path)
     pointer = compacted_files(tmp_path).metadata
@@ -198,7 +198,7 @@ def test_a_damaged_pointer_is_an_error(tmp_path):
 
 
 def test_ids_stay_unique_when_they_are_counted_anew(tmp_path):
-    """Compacted ledgers count, too."""
+    """Ids of compacted ledgers count when the next free id is computed again."""
     append(tmp_path, [value("a", 0)])
     made = compact(tmp_path)
     place = LedgerDirectory(tmp_path)
@@ -213,7 +213,7 @@ AFTER_BOTH = {"a": b"a4", "b": b"b7", "c": b""}
 
 @pytest.mark.slow
 def test_a_full_disk_leaves_what_was_there(tmp_path):
-    """Whichever step it refuses; the next compaction does it, and removes what is left."""
+    """A full disk at any step leaves the previous result, and the next compaction succeeds and removes leftovers."""
     append(tmp_path, ENTRIES)
     compact(tmp_path)
     append(tmp_path, LATER)
@@ -236,7 +236,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("kept", [0.0, 0.6, 1.0])
 def test_a_power_cut_leaves_the_old_or_the_new(tmp_path, kept):
-    """Behind any step, with torn writes: what a consumer gets is whole, and the topic can be compacted again."""
+    """A power cut behind any step, with torn writes, leaves the old or the new result, and compaction works again."""
     written = tmp_path / "written"
     written.mkdir()
     disk = RecordingDisk()

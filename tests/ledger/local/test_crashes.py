@@ -1,4 +1,4 @@
-"""Power cuts and kill -9 behind every step: what was acknowledged is there, in order, and nothing else is made up."""
+"""Tests of power cuts and kill -9 behind every step: acknowledged entries survive in order, and no others appear."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def payload(number: int) -> bytes:
 
 
 def run_and_note(directory: Path) -> tuple[RecordingDisk, list[tuple[int, int]], dict[int, Position]]:
-    """A writer's life: the disk's steps, how many entries were acknowledged after which, and where entries went."""
+    """Run a writer; return the disk's steps, the acknowledged entries after each step, and the positions of entries."""
     disk = RecordingDisk()
     acknowledged = [(0, 0)]
     where = {}
@@ -68,7 +68,7 @@ def acknowledged_after(step: int, acknowledged: list[tuple[int, int]]) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("kept", [0.0, 0.7, 1.0])
 def test_what_was_acknowledged_survives_a_power_cut_behind_any_step(tmp_path, kept):
-    """Before each sync, between the steps of replacing a file, with torn writes: then the topic is opened and goes on."""
+    """Acknowledged entries survive a power cut behind any step, with torn writes, and the topic can be opened again."""
     written = tmp_path / "written"
     written.mkdir()
     disk, acknowledged, where = run_and_note(written)
@@ -79,7 +79,7 @@ def test_what_was_acknowledged_survives_a_power_cut_behind_any_step(tmp_path, ke
         PowerCut(written, kept=kept, seed=step).after(disk.steps[:step], image)
         least = acknowledged_after(step, acknowledged)
         if least and kept == 1.0:
-            # A killed process leaves everything to readers at once.
+            # After a kill, readers find everything that the process wrote.
             assert len(stored(image)) >= least
         with opened(image) as writer:
             found = stored(image)
@@ -97,7 +97,7 @@ def test_what_was_acknowledged_survives_a_power_cut_behind_any_step(tmp_path, ke
 
 @pytest.fixture
 def killed(tmp_path):
-    """A topic whose writer was killed: three entries acknowledged with two syncs, two more in the log."""
+    """Write a topic with a killed writer: three entries acknowledged with two syncs, two more in the log."""
     directory = tmp_path / "killed"
     directory.mkdir()
     writer = opened(directory)
@@ -115,7 +115,7 @@ def log_of(directory: Path) -> Path:
 
 
 def test_a_torn_end_is_cut_off_and_reported(killed):
-    """At whichever byte the log ends: whole entries behind the acknowledged ones stay, the rest goes."""
+    """If the log ends at any byte, complete entries behind the acknowledged ones stay and the rest is cut off."""
     directory, confirmed = killed
     whole = log_of(directory).read_bytes()
     record = (len(whole) - confirmed) // 2
@@ -133,7 +133,7 @@ def test_a_torn_end_is_cut_off_and_reported(killed):
 
 
 def test_a_torn_end_may_hold_anything(killed):
-    """A byte flipped behind the acknowledged entries: what comes before it stays, what comes after it goes."""
+    """If a byte behind the acknowledged entries is flipped, the entries before it stay and the rest is cut off."""
     directory, confirmed = killed
     whole = log_of(directory).read_bytes()
     record = (len(whole) - confirmed) // 2
@@ -148,7 +148,7 @@ def test_a_torn_end_may_hold_anything(killed):
 
 @pytest.mark.parametrize("without_confirmed", [False, True])
 def test_damage_among_acknowledged_entries_is_no_torn_end(killed, without_confirmed):
-    """A later record tells even without the file that says how far all is durable. Nothing is cut, unless told to."""
+    """Damage among acknowledged entries is an error and is never cut off, even if the confirmation is missing."""
     directory, confirmed = killed
     if without_confirmed:
         log_of(directory).with_name("confirmed").unlink()
@@ -169,7 +169,7 @@ def test_damage_among_acknowledged_entries_is_no_torn_end(killed, without_confir
 
 
 def test_acknowledged_entries_that_are_gone_are_an_error(killed):
-    """A log that is too short is damaged, not torn."""
+    """A log that lacks acknowledged entries is damaged, not torn."""
     directory, confirmed = killed
     os.truncate(log_of(directory), confirmed - 1)
     with pytest.raises(LedgerDamaged, match=r"entry 0:2 .*acknowledged, but not whole"):
@@ -180,7 +180,7 @@ def test_acknowledged_entries_that_are_gone_are_an_error(killed):
 
 
 def test_readers_can_see_what_was_not_confirmed(killed):
-    """On request, when nobody writes any more."""
+    """Readers return unconfirmed entries on request, if no process writes any more."""
     directory, _ = killed
     assert len(stored(directory)) == 3
     assert len(stored(directory, open_ledgers=OpenLedgers.RECOVERED)) == 5
@@ -205,7 +205,7 @@ while True:
 
 @pytest.mark.slow
 def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path):
-    """Kill -9 of a real writer, three times over the same topic."""
+    """A real writer that is killed by kill -9, three times on one topic, loses no acknowledged entry."""
     for rounds in range(1, 4):
         before = len(stored(tmp_path)) if rounds > 1 else 0
         with subprocess.Popen([sys.executable, "-c", WORKER, str(tmp_path), TOPIC], stdout=subprocess.PIPE) as worker:

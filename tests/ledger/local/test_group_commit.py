@@ -1,4 +1,4 @@
-"""Many threads that append share few syncs."""
+"""Tests that threads that append at the same time share few syncs."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +17,7 @@ from tests.ledger.local.disks import TOPIC, FailingDisk, QuickDisk, stored
 
 
 class CountingDisk(QuickDisk):
-    """Counts syncs of logs; the first waits until the test lets it go on."""
+    """Disk that counts syncs of logs. The first sync waits until the test releases it."""
 
     def __init__(self) -> None:
         self.syncs = 0
@@ -32,7 +32,7 @@ class CountingDisk(QuickDisk):
 
 
 def test_who_comes_during_a_sync_shares_the_next(tmp_path):
-    """Of 101 appends the first has a sync of its own, all others one together; each learns its own position."""
+    """The first of 101 appends has a sync of its own, all others share one, and each gets its own position."""
     disk = CountingDisk()
     with open_writer(tmp_path, TOPIC, now_ms=1, disk=disk) as writer, ThreadPoolExecutor(101) as threads:
         group = GroupCommit(writer, lambda: 7)
@@ -51,7 +51,7 @@ def test_who_comes_during_a_sync_shares_the_next(tmp_path):
 
 
 def test_threads_append_at_the_same_time(tmp_path):
-    """Every entry once, under the position that its thread was told, each thread's in its own order."""
+    """Every entry is stored once, at the position that its thread got, and in the order of its thread."""
     with open_writer(tmp_path, TOPIC, now_ms=1, disk=QuickDisk(), limits=RolloverLimits(entries_max=30)) as writer:
         group = GroupCommit(writer, lambda: 7)
 
@@ -66,7 +66,7 @@ def test_threads_append_at_the_same_time(tmp_path):
 
 
 def test_the_clock_and_the_number_of_messages_reach_the_entry(tmp_path):
-    """As the service's clock and the SEND command say."""
+    """The time and the number of messages that the caller passes reach the entry."""
     interceptors = load_interceptors(["index", "broker-timestamp"])
     with open_writer(tmp_path, TOPIC, now_ms=1, interceptors=interceptors, disk=QuickDisk()) as writer:
         GroupCommit(writer, lambda: 77).append(b"a", num_messages=5)
@@ -75,7 +75,7 @@ def test_the_clock_and_the_number_of_messages_reach_the_entry(tmp_path):
 
 
 def test_an_error_reaches_those_whom_it_concerns(tmp_path):
-    """Entries that were stored before the disk was full have positions; the others can be appended again."""
+    """Entries stored before the disk was full have positions, and the others raise and can be appended again."""
     disk = FailingDisk()
     with open_writer(tmp_path, TOPIC, now_ms=1, disk=disk, limits=RolloverLimits(entries_max=2)) as writer:
         group = GroupCommit(writer, lambda: 7)

@@ -1,4 +1,4 @@
-"""Topics copied into local ledgers: payloads and positions stay what they are."""
+"""Tests of copying topics into local ledgers with the same payloads and positions."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -55,7 +55,7 @@ def rows(*ledger_ids: int) -> list[tuple[Position, bytes]]:
 
 
 def test_a_topic_is_copied_as_it_is(log, tmp_path):
-    """Frames included; empty ledgers are left out, and an open one is closed in the copy."""
+    """A topic is copied with its frames; empty ledgers are left out, and an open ledger is closed in the copy."""
     progress = []
     report = copied(log, tmp_path / "copy", progress=lambda done, in_all: progress.append((done, in_all)))
     assert (report.copied, report.present, report.entry_count, report.bad_entries) == ((3, 9), (), 5, ())
@@ -68,7 +68,7 @@ def test_a_topic_is_copied_as_it_is(log, tmp_path):
 
 
 def test_entries_appended_later_come_behind(log, tmp_path):
-    """In a ledger with a higher id, and with the index of messages going on."""
+    """Entries appended after an import go to a ledger with a higher id, and their message index continues."""
     copied(log, tmp_path / "copy")
     interceptors = load_interceptors(["index"])
     with open_writer(tmp_path / "copy", TOPIC, now_ms=6, interceptors=interceptors, disk=QuickDisk()) as writer:
@@ -77,7 +77,7 @@ def test_entries_appended_later_come_behind(log, tmp_path):
 
 
 def test_new_ledgers_of_other_topics_get_higher_ids(log, tmp_path):
-    """Those that were brought along are taken for good."""
+    """New ledgers of other topics get higher ids than imported ledgers."""
     for expected in (0, 10):
         with open_writer(tmp_path / "copy", "other", now_ms=1, disk=QuickDisk()) as writer:
             assert list(writer.append_many([b"a"], now_ms=1)) == [Position(expected, 0)]
@@ -85,7 +85,7 @@ def test_new_ledgers_of_other_topics_get_higher_ids(log, tmp_path):
 
 
 def test_what_is_there_is_passed_over(log, tmp_path):
-    """Importing twice changes nothing."""
+    """Importing a topic twice changes nothing."""
     copied(log, tmp_path / "copy")
     progress = []
     report = copied(log, tmp_path / "copy", progress=lambda done, in_all: progress.append((done, in_all)))
@@ -95,7 +95,7 @@ def test_what_is_there_is_passed_over(log, tmp_path):
 
 
 def test_an_interrupted_import_goes_on(log, tmp_path):
-    """Whichever step fails: ledgers are there as a whole or not at all, and the next try brings the rest."""
+    """If any step fails, each ledger is copied completely or not at all, and the next import copies the rest."""
     tries = 0
     while True:
         target = tmp_path / f"copy-{tries}"
@@ -113,7 +113,7 @@ def test_an_interrupted_import_goes_on(log, tmp_path):
 
 
 def test_a_ledger_that_grew_is_refused(disk, tmp_path):
-    """The copy of an open ledger is closed; what came later cannot be added to it."""
+    """A ledger that grew after its import is refused, because its copy is closed."""
     with disk.open() as opened:
         copied(opened.topic_log(TOPIC), tmp_path / "copy")
     disk.add_ledger(9, [*LEDGERS[9], b"more"], closed=False)
@@ -123,7 +123,7 @@ def test_a_ledger_that_grew_is_refused(disk, tmp_path):
 
 
 def test_ledger_ids_of_other_topics_are_refused(log, tmp_path):
-    """An id names one ledger of the directory."""
+    """A ledger id that another topic of the directory has is refused."""
     with open_writer(tmp_path / "copy", "other", now_ms=1, disk=QuickDisk()) as writer:
         for _ in range(4):
             writer.append_many([b"a"], now_ms=1)
@@ -133,7 +133,7 @@ def test_ledger_ids_of_other_topics_are_refused(log, tmp_path):
 
 
 def test_ids_of_compacted_ledgers_are_refused(log, tmp_path):
-    """The topic's own, too."""
+    """A ledger id that a compacted ledger has is refused, even one of the same topic."""
     open_writer(tmp_path / "copy", TOPIC, now_ms=1, disk=QuickDisk()).close()
     compacted = LedgerDirectory(tmp_path / "copy").topic(TopicName.parse(TOPIC)).compacted
     compacted.path.mkdir()
@@ -143,7 +143,7 @@ def test_ids_of_compacted_ledgers_are_refused(log, tmp_path):
 
 
 def test_bad_entries_leave_their_ids_free(disk, tmp_path):
-    """By default they are an error; passed over, all others keep their positions."""
+    """Bad entries are an error by default; if they are skipped, all other entries keep their positions."""
     content = entry_log(disk.records)
     for payload in (b"no message", LEDGERS[3][1]):
         content = flipped(content, content.index(payload) + len(payload) - 1)
@@ -166,7 +166,7 @@ def test_bad_entries_leave_their_ids_free(disk, tmp_path):
 
 
 def offloaded(tmp_path, *damaged: int) -> TopicLog:
-    """Two ledgers in a bucket, of the second some entries with a wrong byte in their payload."""
+    """Return a topic of two ledgers in a bucket; some payloads of the second ledger have a wrong byte."""
     payloads = [message(payload=b"number %d" % number) for number in range(4)]
     for ledger_id in (3, 9):
         writer = BlobWriter(payloads)
@@ -178,7 +178,7 @@ def offloaded(tmp_path, *damaged: int) -> TopicLog:
 
 
 def test_storage_without_digests_is_not_believed(tmp_path):
-    """The producer's CRC32C is compared; the error names position, file and byte, and nothing is there of the topic."""
+    """A wrong CRC32C in storage without digests is an error with position, file and byte, and nothing is imported."""
     log = offloaded(tmp_path, 2)
     with pytest.raises(
         EntriesUnreadable, match=r"entry 9:2 in .*-ledger-9 at byte \d+: CRC32C .* not the stored .* copy"
@@ -197,7 +197,7 @@ def test_storage_without_digests_is_not_believed(tmp_path):
 
 
 def test_a_refused_import_leaves_what_was_there(tmp_path):
-    """Ledgers of an import before stay, those of this one go."""
+    """A refused import leaves the ledgers of an earlier import and removes its own."""
     log = offloaded(tmp_path, 0)
     copied(replace(log, ledgers=log.ledgers[:1]), tmp_path / "copy")
     before = stored(tmp_path / "copy")
@@ -209,7 +209,7 @@ def test_a_refused_import_leaves_what_was_there(tmp_path):
 
 
 def test_more_missing_entries_than_anything_lacks(log, tmp_path):
-    """A number that damaged metadata claims is not made room for."""
+    """An entry count that damaged metadata claims allocates no memory."""
     claims = replace(log, ledgers=(*log.ledgers[:1], AbsentLedger(6, 1 << 40, "gone")))
     with pytest.raises(LedgerFileInvalid, match=r"ledger 6 lacks 1099511627776 entries .* a copy may lack 16777216"):
         copied(claims, tmp_path / "copy", on_error=ErrorPolicy.SKIP)
@@ -218,7 +218,7 @@ def test_more_missing_entries_than_anything_lacks(log, tmp_path):
 
 
 def test_a_ledger_that_is_nowhere(log, tmp_path):
-    """It is an error like any entry that cannot be read; passed over, there is nothing to copy if nobody knows its length."""
+    """An absent ledger is an error; if it is skipped and its length is unknown, nothing of it is copied."""
     gone = [AbsentLedger(4, None, "gone"), AbsentLedger(6, 2, "gone")]
     log = replace(log, ledgers=tuple(sorted([*log.ledgers, *gone], key=lambda ledger: ledger.ledger_id)))
     with pytest.raises(EntriesUnreadable, match=r"ledger 4: gone \(and 1 more\); give on_error=skip"):
@@ -241,7 +241,7 @@ def test_a_ledger_that_is_nowhere(log, tmp_path):
 
 
 def test_an_import_that_lacks_its_last_entry_goes_on(log, tmp_path):
-    """Skipping once more passes over what was left out; without it, the damage is said."""
+    """Importing again with skipped errors succeeds for a ledger without its last entry, and fails without skipping."""
     lacking = replace(log, ledgers=(*log.ledgers[:1], AbsentLedger(6, 2, "gone")))
     copied(lacking, tmp_path / "copy", on_error=ErrorPolicy.SKIP)
     with pytest.raises(LedgerDamaged, match="entry 6:"):
@@ -250,7 +250,7 @@ def test_an_import_that_lacks_its_last_entry_goes_on(log, tmp_path):
 
 
 def test_properties_and_the_end_come_along(tmp_path):
-    """The index of messages is the larger one; a topic that was terminated is terminated."""
+    """An import copies properties and termination, and keeps the larger message index."""
     source = tmp_path / "source"
     with open_writer(source, TOPIC, now_ms=1, interceptors=load_interceptors(["index"]), disk=QuickDisk()) as writer:
         writer.append_many([b"a"] * 3, now_ms=1)

@@ -1,4 +1,4 @@
-"""Names of topics as names of directories, and the small files beside the ledgers."""
+"""Tests of topic names as directory names, and of the small files beside the ledgers."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def append(directory, topic, *payloads: bytes) -> None:
 
 
 def test_any_topic_name_will_do(tmp_path):
-    """Names that mean something to a file system, and names too long for it, stay in their directory and come back."""
+    """Topic names with a meaning to the file system, or too long for it, stay in their directory and round-trip."""
     inside = tmp_path / "ledgers"
     for number, name in enumerate(NAMES):
         append(inside, name, b"%d" % number)
@@ -49,7 +49,7 @@ def test_any_topic_name_will_do(tmp_path):
 
 
 def test_directory_names_are_reversible_unless_too_long():
-    """A long one has a hash instead of its end."""
+    """A directory name is reversible, except for a long one, which ends in a hash."""
     for name in map(TopicName.parse, NAMES):
         directory = directory_name(name)
         assert len(directory) <= 255
@@ -59,7 +59,7 @@ def test_directory_names_are_reversible_unless_too_long():
 
 
 def test_every_flipped_byte_of_the_metadata_is_noticed(tmp_path):
-    """Reading and writing refuse it, naming the file; nothing is touched."""
+    """Every flipped byte of the metadata makes reading and writing fail with the file's name, and changes no file."""
     append(tmp_path, TOPIC, b"a")
     file = LedgerDirectory(tmp_path).topic(TopicName.parse(TOPIC)).metadata
     right = file.read_bytes()
@@ -75,7 +75,7 @@ def test_every_flipped_byte_of_the_metadata_is_noticed(tmp_path):
 
 
 def test_metadata_of_a_newer_version_says_so(tmp_path):
-    """What a later program has written is not called damaged."""
+    """Metadata of a newer version is reported as such and not as damage."""
     content = bytearray(checked_file.encode(b"DTLM", b""))
     content[7] = 2
     header = bytes(content[:12])
@@ -88,7 +88,7 @@ def test_metadata_of_a_newer_version_says_so(tmp_path):
 
 
 def test_metadata_comes_back(tmp_path):
-    """Ledgers, properties, the end; a ledger without entries is left out."""
+    """Metadata round-trips with ledgers, properties and termination, without ledgers that have no entries."""
     metadata = TopicMetadata(TopicName.parse(LONG)).with_properties({"a": "b", "index": "7"}).with_open(3)
     metadata = metadata.with_closed(3, entry_count=0, payload_bytes=0, now_ms=5).with_open(9)
     metadata = metadata.with_closed(9, entry_count=2, payload_bytes=30, now_ms=0).with_open(11)
@@ -103,7 +103,7 @@ def test_metadata_comes_back(tmp_path):
 
 
 def test_a_damaged_confirmation_is_no_confirmation(tmp_path):
-    """Every flipped byte is noticed."""
+    """A confirmation with any flipped byte is ignored."""
     file = tmp_path / "confirmed"
     confirmed = Confirmed(5, 7, 2_000, 99)
     file.write_bytes(confirmed.encode())
@@ -115,7 +115,7 @@ def test_a_damaged_confirmation_is_no_confirmation(tmp_path):
 
 
 def test_metadata_that_is_gone_is_not_taken_for_a_new_topic(tmp_path):
-    """Else its ledgers would be swept away."""
+    """Missing metadata of existing ledgers is an error, because a new topic would remove them."""
     append(tmp_path, TOPIC, b"a")
     files = LedgerDirectory(tmp_path).topic(TopicName.parse(TOPIC))
     files.metadata.unlink()
@@ -129,7 +129,7 @@ def test_metadata_that_is_gone_is_not_taken_for_a_new_topic(tmp_path):
 
 
 def test_what_a_crash_left_is_swept_away_and_indexes_are_made_again(tmp_path):
-    """Files of ledgers that no metadata names go; an index that is missing or too short is written anew."""
+    """Opening removes ledger files that no metadata names, and rewrites an index that is missing or too short."""
     append(tmp_path, TOPIC, b"a", b"b")
     files = LedgerDirectory(tmp_path).topic(TopicName.parse(TOPIC))
     right = files.index(0).read_bytes()
@@ -151,7 +151,7 @@ def test_what_a_crash_left_is_swept_away_and_indexes_are_made_again(tmp_path):
     ],
 )
 def test_a_directory_that_cannot_be_is_refused(tmp_path, make, remedy):
-    """Before anything is made."""
+    """An invalid directory is refused before anything is created."""
     (tmp_path / "file").touch()
     with pytest.raises(InvalidInput, match=remedy):
         open_writer(make(tmp_path), TOPIC, now_ms=1)
@@ -160,7 +160,7 @@ def test_a_directory_that_cannot_be_is_refused(tmp_path, make, remedy):
 
 
 def test_a_topic_that_is_not_there_is_an_error(tmp_path):
-    """With near names; so for what compaction left, of which there is never any."""
+    """A missing topic is an error that lists similar names, also for its compacted ledger."""
     append(tmp_path, TOPIC, b"a")
     with open_local_ledgers(tmp_path) as source:
         for call in (source.topic_log, source.compacted_log):
@@ -170,7 +170,7 @@ def test_a_topic_that_is_not_there_is_an_error(tmp_path):
 
 
 def test_a_url_names_the_directory(tmp_path):
-    """The option says how to read what was left open."""
+    """A URL names the directory, and its option selects how open ledgers are read."""
     append(tmp_path / "some ledgers", TOPIC, b"a")
     url = f"ledger:{tmp_path}/some%20ledgers"
     with open_source(url) as source:

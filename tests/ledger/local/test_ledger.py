@@ -1,4 +1,4 @@
-"""Reading one local ledger: at random, in pieces, without an index, and with damage anywhere."""
+"""Tests of reading one local ledger: at random, in pieces, without an index, and with damage."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -50,7 +50,7 @@ def ledger(tmp_path):
 
 
 def test_any_range(ledger):
-    """From every entry to every other, and nothing at all."""
+    """Every range from any entry to any other is read, including the empty range."""
     for first in range(5):
         for last in range(first - 1, 5):
             read = ledger.read(first, last)
@@ -61,7 +61,7 @@ def test_any_range(ledger):
 
 
 def test_a_ledger_may_end_while_somebody_looks(tmp_path, monkeypatch):
-    """What the metadata and the confirmation say is of one moment, or both are read again."""
+    """Metadata and confirmation are read again if the ledger ended between the two reads."""
     with open_writer(tmp_path, TOPIC, now_ms=1, disk=QuickDisk()) as writer:
 
         def append(payload: bytes) -> None:
@@ -88,7 +88,7 @@ def test_a_ledger_may_end_while_somebody_looks(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_readers_keep_up_with_a_writer(tmp_path):
-    """Each look finds at least what was durable before it, in order, whatever is being written and begun meanwhile."""
+    """Each read during writes and rollovers returns, in order, at least the entries that were durable before it."""
     durable = [0]
     done = threading.Event()
 
@@ -119,7 +119,7 @@ def test_readers_keep_up_with_a_writer(tmp_path):
 
 @pytest.mark.parametrize(("first", "last"), [(-1, 0), (0, 5), (5, 5)])
 def test_a_range_outside_is_refused(ledger, first, last):
-    """The error names the entries that there are."""
+    """A range outside of the ledger is refused with the entries that exist."""
     for call in (ledger.read, lambda first, last: list(ledger.scan(first, last))):
         with pytest.raises(InvalidInput, match="ledger 0 has entries 0 to 4"):
             call(first, last)
@@ -129,7 +129,7 @@ def test_a_range_outside_is_refused(ledger, first, last):
     ("bytes_max", "entries_max", "pieces"), [(1, 99, 5), (90, 99, 3), (1 << 20, 2, 3), (1 << 20, 99, 1)]
 )
 def test_scans_come_in_pieces(ledger, monkeypatch, bytes_max, entries_max, pieces):
-    """At least one entry each, else as many as fit; with an index and without."""
+    """Each piece of a scan has at least one entry and otherwise as many as fit, with or without an index."""
     monkeypatch.setattr(ledger_module, "_PIECE_BYTES", bytes_max)
     monkeypatch.setattr(ledger_module, "_PIECE_ENTRIES_MAX", entries_max)
     for _ in range(2):
@@ -142,7 +142,7 @@ def test_scans_come_in_pieces(ledger, monkeypatch, bytes_max, entries_max, piece
 
 
 def test_the_index_is_not_trusted(tmp_path):
-    """Missing, cut short, another ledger's, full of nonsense, or with any byte flipped: the entries are the same."""
+    """An index that is missing, cut, random, another ledger's, or has a flipped byte does not change the entries."""
     index = ledger_of(tmp_path, PAYLOADS).index
     right = index.read_bytes()
     rows = np.frombuffer(right, "<i8")
@@ -159,7 +159,7 @@ def test_the_index_is_not_trusted(tmp_path):
 @pytest.mark.parametrize("indexed", [True, False])
 @pytest.mark.parametrize("mask", [0x01, 0x80])
 def test_a_flipped_byte_costs_its_own_entry(tmp_path, mask, indexed):
-    """All others are read; nothing wrong is ever handed out. Without an index no more than the entry's size is lost."""
+    """A flipped byte loses its own entry only; without an index, a flipped size also loses the entries behind it."""
     log = ledger_of(tmp_path, PAYLOADS).log
     right = log.read_bytes()
     ends = np.frombuffer(again(tmp_path, 5).index.read_bytes(), "<i8")
@@ -177,7 +177,7 @@ def test_a_flipped_byte_costs_its_own_entry(tmp_path, mask, indexed):
         read = ledger.read(0, 4)
         in_size = damaged is not None and (offset - (ends[damaged - 1] if damaged else 1024)) < 4
         if in_size and not indexed:
-            # Nothing tells where the next entry is.
+            # Without an index, the start of the next entry is unknown.
             good = list(range(damaged))
         assert read.entries.entry_id.tolist() == good
         assert payloads_of(read) == [PAYLOADS[row] for row in good]
@@ -187,7 +187,7 @@ def test_a_flipped_byte_costs_its_own_entry(tmp_path, mask, indexed):
 
 
 def test_a_log_that_is_cut_short_costs_the_entries_behind(tmp_path):
-    """At every byte, with an index and without; the error list names the entries."""
+    """A log that is cut at any byte loses only the entries behind the cut, which are listed, also without an index."""
     whole = ledger_of(tmp_path, PAYLOADS)
     right = whole.log.read_bytes()
     ends = np.frombuffer(whole.index.read_bytes(), "<i8")
@@ -200,7 +200,7 @@ def test_a_log_that_is_cut_short_costs_the_entries_behind(tmp_path):
 
 
 def test_many_damaged_entries_in_a_row_are_passed_over(tmp_path):
-    """With the index as a guide: a stretch of zeros in the middle costs the entries that it touches."""
+    """With an index, a stretch of zeros loses only the entries that it touches."""
     payloads = [b"%d" % row * 10 for row in range(1_000)]
     ledger = ledger_of(tmp_path, payloads)
     ends = np.frombuffer(ledger.index.read_bytes(), "<i8")
@@ -214,7 +214,7 @@ def test_many_damaged_entries_in_a_row_are_passed_over(tmp_path):
 
 @pytest.mark.parametrize("indexed", [True, False])
 def test_a_payload_that_is_a_log_is_a_payload(tmp_path, indexed):
-    """Records inside an entry are not taken for entries, not even when its size is damaged so as to end before one."""
+    """Records within a payload are never read as entries, even if a damaged size ends the entry before one."""
     inner = ledger_of(tmp_path, PAYLOADS).log.read_bytes()[1024:]
     inside = np.frombuffer(again(tmp_path, 5).index.read_bytes(), "<i8") - 1024
     (tmp_path / "outer").mkdir()
@@ -226,7 +226,7 @@ def test_a_payload_that_is_a_log_is_a_payload(tmp_path, indexed):
         ledger.index.unlink()
     sizes = [size for size in [*range(400), *(36 + inside).tolist()] if size != 36 + len(inner)]
     damaged = [right[:start] + size.to_bytes(4, "big") + right[start + 4 :] for size in sizes]
-    # What bookies' logs have as padding.
+    # Bookies pad their logs with such bytes.
     damaged += [right[:start] + b"\xff" * (40 + at) + right[start + 40 + at :] for at in [0, *inside.tolist()]]
     for content in damaged:
         ledger.log.write_bytes(content)

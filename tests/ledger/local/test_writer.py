@@ -1,4 +1,4 @@
-"""Writing to a topic: order, rollover, durability as readers see it, and what a full disk leaves."""
+"""Tests of writing to a topic: order, rollover, durability, and full disks."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ def indexes(directory) -> list[int | None]:
 
 
 def test_entries_come_back_as_they_were_appended(tmp_path):
-    """In order, at the positions that were answered, empty ones too."""
+    """Entries come back in order at the returned positions, including empty ones."""
     payloads = [b"a", b"", b"ccc" * 1000]
     with writer_of(tmp_path) as writer:
         assert list(writer.append_many(payloads, now_ms=1)) == positions((0, 0), (0, 1), (0, 2))
@@ -46,7 +46,7 @@ def test_entries_come_back_as_they_were_appended(tmp_path):
 
 
 def test_readers_see_what_is_durable(tmp_path):
-    """While somebody writes: not what was only appended, and not what comes after they looked."""
+    """Readers find the entries that were durable when they opened the topic, and no later ones."""
     with writer_of(tmp_path) as writer:
         writer.append_many([b"a"], now_ms=1)
         assert stored(tmp_path) == []
@@ -61,14 +61,14 @@ def test_readers_see_what_is_durable(tmp_path):
 
 
 def test_pulsars_frame_byte_for_byte(tmp_path):
-    """Broker timestamp 1700000000123 and index 41 in front of the client's bytes, which are not touched."""
+    """The frame is Pulsar's byte for byte: broker timestamp 1700000000123 and index 41 before the client's bytes."""
     with writer_of(tmp_path, names=["AppendBrokerTimestampMetadataInterceptor", "index"]) as writer:
         writer.append_many([HEADERS] * 2, now_ms=1_700_000_000_123, num_messages=[41, 1])
     assert [payload for _, payload in stored(tmp_path)][1] == FRAMED
 
 
 def test_no_interceptors_no_frame(tmp_path):
-    """Nor for entries that count for no message; those take no number."""
+    """Entries have no frame without interceptors or if they count as no message; the latter take no number."""
     with writer_of(tmp_path) as writer:
         writer.append_many([HEADERS], now_ms=1)
     with writer_of(tmp_path, names=["index"]) as writer:
@@ -78,7 +78,7 @@ def test_no_interceptors_no_frame(tmp_path):
 
 
 def test_the_index_survives_restarts(tmp_path):
-    """From the last entry, from the property, and although interceptors were off for a while and then killed."""
+    """The index survives restarts, a kill, and a run without interceptors."""
     with writer_of(tmp_path, names=["index"]) as writer:
         writer.append_many([b"a", b"b"], now_ms=1, num_messages=[3, 2])
     killed = writer_of(tmp_path, names=["index"])
@@ -93,7 +93,7 @@ def test_the_index_survives_restarts(tmp_path):
 
 
 def test_the_index_survives_a_crash_behind_entries_without_one(tmp_path, monkeypatch):
-    """The newest entry that has one tells, however far back."""
+    """After a crash, the index continues from the newest entry that has one, however far back."""
     monkeypatch.setattr(last_index_module, "_ENTRIES_AT_ONCE", 3)
     for without in (0, 1, 3, 7):
         directory = tmp_path / str(without)
@@ -107,7 +107,7 @@ def test_the_index_survives_a_crash_behind_entries_without_one(tmp_path, monkeyp
 
 
 def test_ledgers_roll_over_by_entries(tmp_path):
-    """Within a call, too."""
+    """Ledgers roll over by entries, also within one call."""
     with writer_of(tmp_path, limits=RolloverLimits(entries_max=2)) as writer:
         found = list(writer.append_many([b"a"] * 5, now_ms=1))
     assert found == positions((0, 0), (0, 1), (1, 0), (1, 1), (2, 0))
@@ -115,14 +115,14 @@ def test_ledgers_roll_over_by_entries(tmp_path):
 
 
 def test_ledgers_roll_over_by_bytes(tmp_path):
-    """The entry that reaches the limit is still taken; broker metadata does not count."""
+    """Ledgers roll over by payload bytes, and the entry that reaches the limit stays in the old ledger."""
     with writer_of(tmp_path, limits=RolloverLimits(bytes_max=10), names=["index"]) as writer:
         writer.append_many([b"12345678", b"9", b"1", b"", b"12345678901234567890", b"a"], now_ms=1)
     assert [position for position, _ in stored(tmp_path)] == positions((0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0))
 
 
 def test_ledgers_roll_over_by_age(tmp_path):
-    """Counted from the first append; a clock that steps back does no harm."""
+    """Ledgers roll over by age since the first append, and a clock that steps back has no effect."""
     with writer_of(tmp_path, limits=RolloverLimits(age_ms_max=100)) as writer:
         found = [*writer.append_many([b"a"], now_ms=1_000), *writer.append_many([b"b"], now_ms=900)]
         found += [*writer.append_many([b"c"], now_ms=1_099), *writer.append_many([b"d"], now_ms=1_100)]
@@ -132,7 +132,7 @@ def test_ledgers_roll_over_by_age(tmp_path):
 
 
 def test_ledger_ids_are_unique_in_their_directory(tmp_path):
-    """Two topics take them in turns; losing the file of ids does not lead to one given twice."""
+    """Two topics take ledger ids in turns, and no id is used twice after the file of ids is lost."""
     with writer_of(tmp_path) as one, writer_of(tmp_path, "persistent://lab/main/other") as other:
         found = [*one.append_many([b"a"], now_ms=1), *other.append_many([b"b"], now_ms=1)]
         one.roll_over(now_ms=1)
@@ -145,14 +145,14 @@ def test_ledger_ids_are_unique_in_their_directory(tmp_path):
 
 
 def test_a_second_writer_is_refused(tmp_path):
-    """In the same process, too; the next one gets in when the first is done."""
+    """A second writer is refused, also in the same process, until the first is closed."""
     with writer_of(tmp_path), pytest.raises(LedgerInUse, match=r"this process writes to .*orders in .* already"):
         writer_of(tmp_path)
     writer_of(tmp_path).close()
 
 
 def test_a_topic_that_was_terminated_takes_nothing_more(tmp_path):
-    """Where it ended is kept; terminating twice changes nothing."""
+    """A terminated topic accepts no entries; its end is stored, and terminating again changes nothing."""
     with writer_of(tmp_path) as writer:
         writer.append_many([b"a", b"b"], now_ms=1)
         assert writer.terminate(now_ms=2) == Position(0, 1) == writer.terminate(now_ms=3)
@@ -163,7 +163,7 @@ def test_a_topic_that_was_terminated_takes_nothing_more(tmp_path):
 
 
 def test_properties_are_kept(tmp_path):
-    """Beside the index, which interceptors keep there; unflushed entries are made durable first."""
+    """Properties are stored beside the index of the interceptors, after unflushed entries were made durable."""
     with writer_of(tmp_path, names=["index"]) as writer:
         writer.append_many([b"a"], now_ms=1)
         writer.set_properties({"colour": "red"})
@@ -173,7 +173,7 @@ def test_properties_are_kept(tmp_path):
 
 
 def test_properties_that_cannot_be_stored_are_not_set(tmp_path):
-    """Not even if the disk took them and then failed: the file is written anew."""
+    """Properties are not set if storing them fails, even if the disk accepted them before it failed."""
     for step in ("create", "write", "sync", "rename", "sync_directory"):
         disk = FailingDisk()
         with writer_of(tmp_path, disk=disk) as writer:
@@ -186,7 +186,7 @@ def test_properties_that_cannot_be_stored_are_not_set(tmp_path):
 
 
 def test_a_closed_writer_says_so(tmp_path):
-    """Closing twice is nothing."""
+    """A closed writer refuses calls, and closing it again does nothing."""
     writer = writer_of(tmp_path)
     writer.close()
     writer.close()
@@ -200,7 +200,7 @@ def test_a_closed_writer_says_so(tmp_path):
     [({"num_messages": [1]}, "num_messages"), ({"num_messages": [[1, 1]]}, "num_messages")],
 )
 def test_columns_of_another_length_are_refused(tmp_path, options, field):
-    """Nothing is appended."""
+    """Columns of another length are refused, and nothing is appended."""
     with writer_of(tmp_path) as writer, pytest.raises(InvalidInput) as error:
         writer.append_many([b"a", b"b"], now_ms=1, **options)
     assert error.value.field == field
@@ -211,14 +211,14 @@ def test_columns_of_another_length_are_refused(tmp_path, options, field):
     "limits", [{"entries_max": 0}, {"entries_max": 2**32 + 1}, {"bytes_max": 0}, {"age_ms_max": 0}]
 )
 def test_limits_that_cannot_be_are_refused(limits):
-    """Each names itself."""
+    """An invalid limit is refused by its name."""
     with pytest.raises(InvalidInput) as error:
         RolloverLimits(**limits)
     assert [error.value.field] == list(limits)
 
 
 def test_bookkeepers_own_layout(tmp_path):
-    """A topic's directory reads as entry logs: every digest fits, and lengths add up."""
+    """A topic's directory is readable as BookKeeper entry logs, with correct digests and lengths."""
     payloads = [b"a" * size for size in (0, 1, 7, 8, 9, 300)]
     with writer_of(tmp_path, limits=RolloverLimits(entries_max=4)) as writer:
         writer.append_many(payloads, now_ms=1)
@@ -241,7 +241,7 @@ REFUSALS = [
 @pytest.mark.parametrize("truncates", [True, False])
 @pytest.mark.parametrize(("step", "suffix"), REFUSALS)
 def test_a_full_disk_loses_what_was_not_durable(tmp_path, step, suffix, truncates):
-    """The error says so, the index counts on without a gap, and writing goes on once there is room."""
+    """A full disk raises and loses unflushed entries, but the index has no gap and writing can continue later."""
     disk = FailingDisk()
     with writer_of(tmp_path, disk=disk, names=["index"]) as writer:
         writer.append_many(FIRST, now_ms=1)
@@ -271,7 +271,7 @@ def test_a_full_disk_loses_what_was_not_durable(tmp_path, step, suffix, truncate
 
 
 def test_every_step_of_a_rollover_may_fail(tmp_path):
-    """Whichever step of beginning a ledger is refused: entries before it are there, later ones follow."""
+    """If any step of a rollover fails, earlier entries stay and later ones are appended."""
     refused = 0
     while True:
         directory = tmp_path / str(refused)
@@ -304,7 +304,7 @@ def test_every_step_of_a_rollover_may_fail(tmp_path):
 
 
 class Fickle(BrokerEntryMetadataInterceptor):
-    """Raises when told to."""
+    """Interceptor that raises on request."""
 
     def __init__(self) -> None:
         self.raises = False
@@ -316,7 +316,7 @@ class Fickle(BrokerEntryMetadataInterceptor):
 
 
 def test_an_interceptor_that_raises_loses_what_was_not_durable(tmp_path):
-    """The writer stays usable, and the index has no gap."""
+    """An interceptor that raises loses unflushed entries; the writer stays usable, and the index has no gap."""
     fickle = Fickle()
     index = load_interceptors(["index"])[0]
     with open_writer(tmp_path, TOPIC, now_ms=1, interceptors=[index, fickle], disk=QuickDisk()) as writer:
@@ -330,7 +330,7 @@ def test_an_interceptor_that_raises_loses_what_was_not_durable(tmp_path):
 
 
 def test_a_full_disk_at_opening_leaves_the_topic_as_it_was(tmp_path):
-    """The next opening finds everything."""
+    """A disk that is full on opening leaves the topic unchanged for the next opening."""
     writer = writer_of(tmp_path)
     writer.append_many(FIRST, now_ms=1)
     writer.flush()

@@ -1,4 +1,4 @@
-"""Entries as producers make them: batched, compressed, cut into chunks, encrypted, in that order."""
+"""Makes entries as producers do: batched, compressed, split into chunks, and encrypted, in that order."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,7 +22,7 @@ def metadata_of(**fields) -> MessageMetadata:
 
 
 def single(payload: bytes, *, codec: Codec = Codec.NONE, index: int | None = None, **fields) -> bytes:
-    """An entry that is no batch."""
+    """Return an entry that is not a batch."""
     metadata = metadata_of(uncompressed_size=len(payload), **fields)
     return entry(metadata, payload, codec=codec, index=index)
 
@@ -32,14 +32,14 @@ def slot(batch_index: int, body: bytes, **fields) -> Slot:
 
 
 def batch(slots: Sequence[Slot], *, codec: Codec = Codec.NONE, index: int | None = None, **fields) -> bytes:
-    """An entry that is one; by default as many messages as there are slots."""
+    """Return a batch entry; by default, its message count is the number of slots."""
     payload = join_batch(slots)
     metadata = metadata_of(**({"num_messages_in_batch": len(slots), "uncompressed_size": len(payload)} | fields))
     return entry(metadata, payload, codec=codec, index=index)
 
 
 def chunks(payload: bytes, chunk_bytes: int, *, uuid: str, codec: Codec = Codec.NONE, **fields) -> list[bytes]:
-    """Entries that are the pieces of one message."""
+    """Return the entries with the chunks of one message."""
     body = compress(codec, payload)
     pieces = [body[at : at + chunk_bytes] for at in range(0, len(body), chunk_bytes)]
     return [
@@ -67,7 +67,7 @@ def entry(metadata: MessageMetadata, payload: bytes, *, codec: Codec = Codec.NON
 
 
 def encrypted(payload: bytes, public_keys: Mapping[str, RSAPublicKey], **fields) -> tuple[MessageMetadata, bytes]:
-    """Metadata and payload of a message for the owners of some keys."""
+    """Return metadata and payload of a message that is encrypted for the owners of some keys."""
     metadata = metadata_of(**({"encryption_param": NONCE, "uncompressed_size": len(payload)} | fields))
     oaep = padding.OAEP(padding.MGF1(SHA1()), SHA1(), None)
     for name, public_key in public_keys.items():
@@ -76,7 +76,7 @@ def encrypted(payload: bytes, public_keys: Mapping[str, RSAPublicKey], **fields)
 
 
 def marker(kind: int, txn: tuple[int, int], *, index: int | None = None) -> bytes:
-    """The end of a transaction: 21 commits it, 22 aborts it."""
+    """Return a marker for the end of a transaction: 21 commits, 22 aborts."""
     metadata = metadata_of(
         producer_name="pulsar.txn.marker",
         sequence_id=2**64 - 1,

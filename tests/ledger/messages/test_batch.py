@@ -1,4 +1,4 @@
-"""Batches taken apart."""
+"""Tests of splitting batches into messages."""
 
 import re
 
@@ -26,7 +26,7 @@ def as_batch(slots: list[Slot]) -> list[Slot]:
 
 
 def test_two_messages():
-    """Worked example C."""
+    """Worked example C is a batch of two messages."""
     payload = bytes.fromhex("00000007120161180140004100000007120162180240014242")
 
     first, second = split_batch(metadata_of(num_messages_in_batch=2), payload)
@@ -37,13 +37,13 @@ def test_two_messages():
 
 @given(slots_of_any_size)
 def test_batches_round_trip(slots):
-    """Empty bodies and empty batches among them."""
+    """Batches round-trip, including empty bodies and empty batches."""
     slots = as_batch(slots)
     assert split_batch(metadata_of(num_messages_in_batch=len(slots)), join_batch(slots)) == slots
 
 
 def test_all_slots_are_there():
-    """As Pulsar's compactor leaves a batch: what it dropped is empty and says so."""
+    """A batch with all slots, as Pulsar's compactor writes it, marks dropped slots, which are empty."""
     dropped = Slot(0, SingleMessageMetadata(payload_size=0, compacted_out=True), b"")
     metadata = metadata_of(num_messages_in_batch=3, compacted_batch_indexes=[1])
 
@@ -58,7 +58,7 @@ def test_all_slots_are_there():
 
 
 def test_only_the_retained_slots_are_there():
-    """As the proposal describes it: the metadata says which slots they are."""
+    """A batch with only its retained slots, as the proposal describes it, has their numbers in the metadata."""
     metadata = metadata_of(num_messages_in_batch=9, compacted_batch_indexes=[2, 7])
 
     slots = split_batch(metadata, join_batch([slot(0, b"two"), slot(0, b"seven")]))
@@ -68,14 +68,14 @@ def test_only_the_retained_slots_are_there():
 
 @pytest.mark.parametrize("retained", [[7, 2], [2, 2], [-1, 3], [2, 9]])
 def test_retained_slots_outside_of_the_batch_are_refused(retained):
-    """They ascend, and lie inside."""
+    """Retained slots must ascend and be inside of the batch."""
     metadata = metadata_of(num_messages_in_batch=9, compacted_batch_indexes=retained)
     with pytest.raises(PayloadInvalid, match=re.escape(f"retained slots {retained} do not ascend")):
         split_batch(metadata, join_batch([slot(0, b"a"), slot(0, b"b")]))
 
 
 def test_another_number_of_messages_than_promised_is_refused():
-    """Too few, too many, as many as compaction neither kept nor left."""
+    """A batch is refused if its number of messages is neither that of all slots nor that of the retained ones."""
     two = join_batch([slot(0, b"a"), slot(1, b"b")])
     with pytest.raises(PayloadInvalid, match="the payload has 2 messages instead of 3"):
         split_batch(metadata_of(num_messages_in_batch=3), two)
@@ -88,7 +88,7 @@ def test_another_number_of_messages_than_promised_is_refused():
 
 
 def test_a_batch_cut_anywhere_is_refused():
-    """No slot is read behind the payload."""
+    """A batch that is cut at any byte is refused."""
     payload = join_batch([slot(0, b"a" * 5, partition_key="k"), slot(1, b"")])
     for length in range(len(payload)):
         with pytest.raises(PayloadInvalid):
@@ -97,7 +97,7 @@ def test_a_batch_cut_anywhere_is_refused():
 
 @given(payload=st.binary(max_size=60), count=st.integers(-(2**31), 2**31 - 1))
 def test_any_bytes_are_a_batch_or_an_error(payload, count):
-    """A claimed number of messages costs nothing; what is read fills the payload."""
+    """Any bytes are a batch or an error, and a claimed number of messages allocates nothing."""
     try:
         slots = split_batch(metadata_of(num_messages_in_batch=count), payload)
     except PayloadInvalid:

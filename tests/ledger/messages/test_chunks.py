@@ -1,4 +1,4 @@
-"""Messages in pieces, put together."""
+"""Tests of assembling chunked messages."""
 
 import random
 
@@ -25,7 +25,7 @@ def reasons(reader: MessageReader) -> list[str]:
 
 
 def test_pieces_of_several_messages_lie_between_each_other():
-    """Each message comes where its last piece lies, and says where its first one was."""
+    """Each message is returned at its last chunk and has the position of its first, even if they are interleaved."""
     one, two = chunks(b"abcdef", 2, uuid="one"), chunks(b"ABCD", 2, uuid="two")
     reader = MessageReader(topic_of({1: [one[0], two[0], single(b"-"), one[1], two[1], one[2]]}))
 
@@ -38,13 +38,13 @@ def test_pieces_of_several_messages_lie_between_each_other():
 
 @pytest.mark.parametrize("codec", Codec)
 def test_compression_is_undone_once_the_message_is_whole(codec):
-    """The pieces are pieces of the compressed bytes."""
+    """Chunks split the compressed bytes, so a message is decompressed after its last chunk."""
     payload = random.Random(4).randbytes(300) * 3
     assert read(chunks(payload, 50, uuid="u", codec=codec))[0] == [payload]
 
 
 def test_a_producer_that_begins_anew():
-    """What it sent before is given up; the second attempt is the message."""
+    """If a producer sends a message again, its first attempt is discarded and the second is the message."""
     pieces = chunks(b"abcdef", 2, uuid="u")
 
     payloads, reader = read([pieces[0], pieces[1], *pieces])
@@ -54,14 +54,14 @@ def test_a_producer_that_begins_anew():
 
 
 def test_a_piece_sent_again_is_ignored():
-    """Once or more often, the latest or an earlier one."""
+    """A chunk that is sent again, the latest or an earlier one, is ignored."""
     first, second, third = chunks(b"abcdef", 2, uuid="u")
     payloads, reader = read([first, second, second, second, third])
     assert (payloads, reader.incomplete) == ([b"abcdef"], [])
 
 
 def test_missing_pieces_are_reported():
-    """In the middle, at the end, at the beginning; neighbours are not touched, and it is no error."""
+    """Missing chunks at any place are reported without an error, and do not affect other messages."""
     first, second, third = chunks(b"abcdef", 2, uuid="u")
 
     payloads, reader = read([first, third, single(b"-")])
@@ -78,7 +78,7 @@ def test_missing_pieces_are_reported():
 
 
 def test_the_memory_of_unfinished_messages_is_bounded():
-    """Beyond the limit the oldest is given up; the others can still be finished."""
+    """Beyond the memory limit, the oldest unfinished message is given up, and the others can still be finished."""
     old, new = chunks(b"o" * 30, 10, uuid="old"), chunks(b"n" * 20, 10, uuid="new")
 
     bytes_max = 29 + 3 * PIECE_OVERHEAD_BYTES
@@ -90,14 +90,14 @@ def test_the_memory_of_unfinished_messages_is_bounded():
 
 
 def test_a_message_that_is_finished_frees_its_share():
-    """Ten messages after each other need the memory of one."""
+    """A finished message frees its memory, so ten messages in a row need the memory of one."""
     entries = [piece for number in range(10) for piece in chunks(b"x" * 20, 10, uuid=str(number))]
     payloads, reader = read(entries, pending_chunk_bytes_max=10 + PIECE_OVERHEAD_BYTES)
     assert (len(payloads), reader.incomplete) == (10, [])
 
 
 def test_pieces_without_bytes_are_held_in_bounds():
-    """Each takes some memory, however small it is."""
+    """Chunks without bytes count against the memory limit, too."""
     assembler = ChunkAssembler(pending_bytes_max=10 * PIECE_OVERHEAD_BYTES, message_bytes_max=100)
     for number in range(1000):
         fields = {"chunk_id": 0, "num_chunks_from_msg": 2, "total_chunk_msg_size": 4}
@@ -115,7 +115,7 @@ def test_pieces_without_bytes_are_held_in_bounds():
     ],
 )
 def test_impossible_claims_are_refused(fields, why):
-    """Nothing is held for a piece that cannot belong to a message."""
+    """A chunk with impossible claims is refused, and no memory is allocated for it."""
     assembler = ChunkAssembler(pending_bytes_max=1000, message_bytes_max=100)
     given = {"uuid": "u", "chunk_id": 0, "num_chunks_from_msg": 2, "total_chunk_msg_size": 4} | fields
     with pytest.raises(PayloadInvalid, match=why):
@@ -126,7 +126,7 @@ def test_impossible_claims_are_refused(fields, why):
 
 @pytest.mark.parametrize(("total", "second", "why"), [(9, b"cd", "announced"), (3, b"cd", "announced")])
 def test_pieces_that_do_not_add_up_are_refused(total, second, why):
-    """More or fewer bytes than every piece announced."""
+    """Chunks with more or fewer bytes than announced are refused."""
     assembler = ChunkAssembler(pending_bytes_max=1000, message_bytes_max=100)
     fields = {"uuid": "u", "num_chunks_from_msg": 2, "total_chunk_msg_size": total}
     assembler.add(Position(1, 0), metadata_of(chunk_id=0, **fields), b"ab")
@@ -136,7 +136,7 @@ def test_pieces_that_do_not_add_up_are_refused(total, second, why):
 
 
 def test_pieces_that_disagree_are_refused():
-    """A later piece must announce what the first one did."""
+    """A later chunk that announces other values than the first is refused."""
     first, second = chunks(b"abcd", 2, uuid="u")[0], chunks(b"abcdef", 2, uuid="u")[1]
     with pytest.raises(EntriesUnreadable, match="entry 1:1: chunk 1 says 3 chunks of 6 bytes in all"):
         read([first, second])
@@ -150,7 +150,7 @@ def test_pieces_that_disagree_are_refused():
     seed=st.randoms(use_true_random=False),
 )
 def test_any_interleaving_gives_each_message_once(messages, seed):
-    """In the order of their last pieces, whatever lies between."""
+    """Any interleaving gives each message once, in the order of their last chunks."""
     queues = [chunks(payload, size, uuid=str(number)) for number, (payload, size) in enumerate(messages)]
     payload_of = dict(enumerate(payload for payload, _ in messages))
     entries, wanted = [], []

@@ -1,4 +1,4 @@
-"""Encrypted payloads and the keys that open them."""
+"""Tests of encrypted payloads and their keys."""
 
 import sys
 
@@ -37,7 +37,7 @@ def bob() -> rsa.RSAPrivateKey:
 
 
 def test_each_of_the_keys_opens_a_payload(alice, bob):
-    """Whoever has one of them can read it; a key that does not fit does not spoil one that does."""
+    """Any of the message's keys opens the payload, even if another key is wrong."""
     metadata, payload = encrypted(b"hello", {"alice": alice.public_key(), "bob": bob.public_key()})
 
     assert Decryptor({"alice": pem(alice)}.get).decrypt(metadata, payload) == b"hello"
@@ -46,7 +46,7 @@ def test_each_of_the_keys_opens_a_payload(alice, bob):
 
 
 def test_a_key_is_loaded_once(alice):
-    """A topic has few keys and many messages."""
+    """A key is loaded once for many messages."""
     asked = []
 
     def loader(name: str) -> bytes:
@@ -61,14 +61,14 @@ def test_a_key_is_loaded_once(alice):
 
 
 def test_missing_keys_are_named(alice, bob):
-    """Every key that would do."""
+    """The error for missing keys lists every usable key."""
     keys = {"alice": alice.public_key(), "bob": bob.public_key()}
     with pytest.raises(DecryptionFailed, match="the payload is encrypted: give private key 'alice' or 'bob'"):
         Decryptor({}.get).decrypt(*encrypted(b"", keys))
 
 
 def test_keys_that_cannot_do_it_are_refused(alice, bob):
-    """Another key, an elliptic curve, a key for signing, a password, no key at all."""
+    """A wrong key, an elliptic-curve key, a signing key, a key with a password, or other text is refused."""
     message = encrypted(b"hello", {"alice": alice.public_key()})
     for key, why in {
         pem(bob): "the data key does not open with private key 'alice'",
@@ -82,7 +82,7 @@ def test_keys_that_cannot_do_it_are_refused(alice, bob):
 
 
 def test_a_payload_that_was_changed_is_refused(alice):
-    """Every byte of it, the nonce and the data key are covered; so is its length."""
+    """A payload with any changed byte, nonce, data key or length is refused."""
     decryptor = Decryptor({"alice": pem(alice)}.get)
     metadata, payload = encrypted(b"hello", {"alice": alice.public_key()})
     for at in range(len(payload)):
@@ -97,7 +97,7 @@ def test_a_payload_that_was_changed_is_refused(alice):
 
 
 def test_encrypted_batches_and_pieces(alice):
-    """Encryption is the last thing a producer does: around a compressed batch, around each piece."""
+    """Compressed batches are encrypted as a whole, and chunks one by one."""
     options = MessageOptions(keys={"alice": pem(alice)}.get)
     keys = {"alice": alice.public_key()}
     plain = join_batch([slot(0, b"a" * 50, partition_key="k"), slot(1, b"b" * 50)])
@@ -114,7 +114,7 @@ def test_encrypted_batches_and_pieces(alice):
 
 
 def test_encrypted_messages_without_keys_are_bad_entries(alice):
-    """They fail the reading, or are left out and listed, as the policy says."""
+    """Encrypted messages without keys raise or are listed, as the policy says."""
     log = topic_of({1: [single(b"open"), entry(*encrypted(b"hidden", {"alice": alice.public_key()}))]})
 
     with pytest.raises(
@@ -131,7 +131,7 @@ def test_encrypted_messages_without_keys_are_bad_entries(alice):
 
 
 def test_keys_from_files(alice, tmp_path):
-    """By name; a file that is not there is an error at once."""
+    """Keys are read from files by name, and a missing file is an error at once."""
     file = tmp_path / "alice.pem"
     file.write_bytes(pem(alice))
 
@@ -142,7 +142,7 @@ def test_keys_from_files(alice, tmp_path):
 
 
 def test_the_package_is_needed_only_for_keys(monkeypatch):
-    """Without it everything else can be read; with keys, the error names the extra."""
+    """The cryptography package is needed only with keys, and the error without it names the extra."""
     monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
     monkeypatch.delitem(sys.modules, "delayed_tracker.ledger.messages.decryption")
     log = topic_of({1: [single(b"open")]})

@@ -1,4 +1,4 @@
-"""Who is shown broker frames (PIP-90)."""
+"""Tests of the exposure of broker frames to readers (PIP-90)."""
 
 import pytest
 from hypothesis import given
@@ -15,12 +15,12 @@ from tests.ledger.messages.producer import batch, single, slot
     ("enabled", "version", "exposed"), [(True, 18, True), (True, 21, True), (True, 17, False), (False, 21, False)]
 )
 def test_a_frame_is_exposed_by_setting_and_protocol(enabled, version, exposed):
-    """Both are needed: the setting, and a client that understands."""
+    """A frame is exposed only if the setting is on and the client's protocol version supports it."""
     assert frame_exposed(exposing_enabled=enabled, protocol_version=version) is exposed
 
 
 def test_a_reader_that_is_not_shown_frames_gets_neither_time_nor_index():
-    """Everything else of the message is the same."""
+    """A reader without frames gets neither broker time nor index, and all else unchanged."""
     log = topic_of({1: [single(b"a", index=0), batch([slot(0, b"b"), slot(1, b"c")], index=2)]})
 
     shown = list(MessageReader(log).read())
@@ -34,7 +34,7 @@ def test_a_reader_that_is_not_shown_frames_gets_neither_time_nor_index():
 
 @given(st.lists(st.tuples(st.binary(max_size=5), st.none() | st.integers(0, 2**63)), max_size=8))
 def test_stripped_entries_are_the_clients_bytes(rows):
-    """With a frame or without, first or last in the buffer: what remains is what the producer sent."""
+    """An entry without its frame is what the producer sent, at any place in the buffer."""
     stored = StoredEntries.of(1, range(len(rows)), [single(payload, index=index) for payload, index in rows])
 
     stripped = without_broker_frames(stored)
@@ -47,7 +47,7 @@ def test_stripped_entries_are_the_clients_bytes(rows):
     "entry", [b"", b"\x0e", b"\x0e\x02\0\0\0", b"\x0e\x02\xff\xff\xff\xff...", b"\x0e\x02\0\0\0\x04..."]
 )
 def test_a_frame_that_is_cut_short_stays(entry):
-    """Nothing is read behind the entry, and nothing wrong is made of it."""
+    """A frame that is cut short is not removed, and no bytes behind the entry are read."""
     stored = StoredEntries.of(1, [0, 1], [entry, single(b"next", index=3)])
 
     stripped = without_broker_frames(stored)

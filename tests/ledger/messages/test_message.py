@@ -1,4 +1,4 @@
-"""Ids and keys of messages."""
+"""Tests of ids and keys of messages."""
 
 import pytest
 
@@ -15,14 +15,14 @@ def only(entry: bytes, *, topic: str = "persistent://lab/main/orders") -> Messag
 
 
 def test_keys_are_text_or_any_bytes():
-    """Base64 stands for bytes that are no text; without a key there are no bytes either."""
+    """A key that is not text is stored as base64, and a message without a key has no key bytes."""
     assert only(single(b"", partition_key="käse")).key_bytes == "käse".encode()
     assert only(single(b"", partition_key="AP8=", partition_key_b64_encoded=True)).key_bytes == b"\0\xff"
     assert only(single(b"")).key_bytes is None
 
 
 def test_a_key_that_only_claims_to_be_base64_is_an_error():
-    """The message is whole all the same: the key as stored can be read."""
+    """A key that is marked as base64 and is not raises, and the stored key can still be read."""
     message = only(single(b"x", partition_key="A", partition_key_b64_encoded=True))
 
     assert (message.key, message.payload) == ("A", b"x")
@@ -31,7 +31,7 @@ def test_a_key_that_only_claims_to_be_base64_is_an_error():
 
 
 def test_ids_print_as_pulsar_prints_them():
-    """With the batch index only inside a batch, and the partition of a partitioned topic."""
+    """Ids print as in Pulsar, with the batch index only inside a batch, and with the partition, if any."""
     assert str(only(single(b"")).id) == "4:0:-1"
     assert str(only(batch([slot(0, b"")]), topic="lab/main/orders-partition-12").id) == "4:0:12:0"
     assert only(single(b"")).id.position == Position(4, 0)
@@ -39,5 +39,5 @@ def test_ids_print_as_pulsar_prints_them():
 
 @pytest.mark.parametrize("name", ["orders", "orders-partition-", "orders-partition-x", "orders-partition-01"])
 def test_other_topics_are_no_partitions(name):
-    """Only a plain number behind the word makes one."""
+    """A topic is a partition only if a plain number follows the word."""
     assert only(single(b""), topic=f"lab/main/{name}").id.partition == -1

@@ -1,4 +1,4 @@
-"""The messages of one entry, wherever it is."""
+"""Tests of reading the messages of one entry at any position."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ def payloads(ledgers, position: tuple[int, int], options: MessageOptions | None 
 
 
 def test_a_message_and_those_of_a_batch():
-    """Compacted ones are left out; what is behind and before is not looked at."""
+    """An entry gives its message or its batch, without compacted slots, and no other entry is read."""
     dropped = slot(1, b"", compacted_out=True)
     ledgers = {3: [None, single(b"a"), batch([slot(0, b"b"), dropped, slot(2, b"c")]), None]}
     assert payloads(ledgers, (3, 1)) == [b"a"]
@@ -33,7 +33,7 @@ def test_a_message_and_those_of_a_batch():
 
 @pytest.mark.parametrize("position", [(3, 1), (3, 3), (4, 0)])
 def test_any_piece_leads_to_the_whole_message(position):
-    """Other entries, damaged ones too, and another message's pieces lie between them; ledgers end between them."""
+    """Any chunk leads to the whole message, across other entries (also damaged ones), other chunks and ledgers."""
     one, two, three = chunks(b"abcdef", 2, uuid="u")
     other = chunks(b"xyz", 1, uuid="v")[0]
     ledgers = {3: [single(b"-"), one, other, two], 4: [three, flipped(single(b"-"), 20)]}
@@ -45,7 +45,7 @@ def test_any_piece_leads_to_the_whole_message(position):
 
 
 def test_pieces_that_never_become_a_message():
-    """The end is missing, or the beginning; the search for a beginning has an end, too."""
+    """A chunk whose message lacks its end or its beginning is an error, and the search for the beginning ends."""
     first, second, third = chunks(b"abcdef", 2, uuid="u")
     with pytest.raises(MessageNotVisible, match="entries end before chunk 2 of 3"):
         payloads({3: [first, second, single(b"-")]}, (3, 1))
@@ -54,7 +54,7 @@ def test_pieces_that_never_become_a_message():
 
 
 def test_the_search_for_a_beginning_is_bounded(monkeypatch):
-    """A producer that failed long ago does not make it read the whole topic."""
+    """The search for the first chunk is bounded, so an old unfinished message does not read the whole topic."""
     monkeypatch.setattr(one_entry, "LOOK_BACK_ENTRIES_MAX", 2)
     first, second, third = chunks(b"abcdef", 2, uuid="u")
     assert payloads({3: [first, second, third]}, (3, 1)) == [b"abcdef"]
@@ -72,18 +72,18 @@ def test_the_search_for_a_beginning_is_bounded(monkeypatch):
     ],
 )
 def test_what_no_consumer_sees_says_why(entries, why):
-    """Though the entry is there and whole."""
+    """The error for an entry that no consumer receives has the reason."""
     with pytest.raises(MessageNotVisible, match=why):
         payloads({3: entries}, (3, 0))
 
 
 def test_a_committed_message_is_seen():
-    """Its marker lies behind it."""
+    """A message of a committed transaction is returned, with its marker behind it."""
     assert payloads({3: [single(b"a", **TXN), marker(21, (0, 1))]}, (3, 0)) == [b"a"]
 
 
 def test_entries_that_are_not_there_or_damaged():
-    """Each is an error of its own."""
+    """A missing entry and a damaged entry raise different errors."""
     ledgers = {3: [single(b"a"), None, flipped(single(b"a"), 20)], 5: []}
     with pytest.raises(LedgerNotFound, match="no ledger 4"):
         payloads(ledgers, (4, 0))
@@ -101,7 +101,7 @@ def test_entries_that_are_not_there_or_damaged():
 
 
 def test_entries_of_a_real_broker():
-    """The last message of each entry that Pulsar's reader saw, in every tenth one."""
+    """Every tenth entry of a real broker gives the last message that Pulsar's reader received from it."""
     options = MessageOptions(keys=load_key_files({"test-key": PACK / "keys" / "private.pem"}))
     rows = {(row["topic"], row["id"]["ledger"], row["id"]["entry"]): row for row in expected("messages")}
     with open_bookie_disk([BOOKIE], METADATA) as disk:

@@ -1,4 +1,4 @@
-"""A topic's messages, as a consumer gets them."""
+"""Tests of reading a topic's messages as a consumer receives them."""
 
 import pytest
 from hypothesis import given
@@ -26,7 +26,7 @@ def payloads(log, options: MessageOptions | None = None, start: Position | None 
 
 
 def test_everything_a_producer_says_about_one_message():
-    """Times, names, key and properties of an entry that is no batch."""
+    """A message that is not a batch has times, names, key and properties from its metadata."""
     (message,) = MessageReader(
         topic_of(
             {
@@ -59,7 +59,7 @@ def test_everything_a_producer_says_about_one_message():
 
 
 def test_each_message_of_a_batch_speaks_for_itself():
-    """Key, properties and sequence id are its own; what it leaves out is not taken from its neighbours."""
+    """Each message of a batch has its own key, properties and sequence id, and inherits nothing from its neighbours."""
     own = {"partition_key": "k", "sequence_id": 40, "event_time": 5, "null_value": True}
     one = slot(0, b"", **own, properties=[{"key": "a", "value": "b"}])
     log = topic_of({1: [batch([one, slot(1, b"x")], index=11, partition_key="first", event_time=3, deliver_at_time=8)]})
@@ -75,26 +75,26 @@ def test_each_message_of_a_batch_speaks_for_itself():
 
 
 def test_a_batch_of_one_is_a_batch():
-    """Presence decides, not the number."""
+    """A batch of one message is a batch, because the field is present."""
     (message,) = MessageReader(topic_of({1: [batch([slot(0, b"x")])]})).read()
     assert (message.payload, message.id.batch_index, message.id.batch_size) == (b"x", 0, 1)
 
 
 def test_compacted_slots_are_no_messages():
-    """The others keep their places in the batch."""
+    """Compacted slots are left out, and the other messages keep their batch indexes."""
     slots = [slot(0, b"", compacted_out=True), slot(1, b"x"), slot(2, b"", compacted_out=True)]
     (message,) = MessageReader(topic_of({1: [batch(slots, index=8)]})).read()
     assert (message.payload, message.id.batch_index, message.index) == (b"x", 1, 7)
 
 
 def test_markers_are_no_messages():
-    """Whatever their kind."""
+    """Markers of any kind are not messages."""
     log = topic_of({1: [single(b"a"), single(b"", marker_type=10), single(b"", marker_type=0), single(b"b")]})
     assert payloads(log) == [b"a", b"b"]
 
 
 def test_aborted_messages_are_left_out():
-    """The markers lie behind the messages, in another ledger here; entry by entry, as the transactions ended."""
+    """Aborted messages are left out by the markers in a later ledger, entry by entry."""
     log = topic_of(
         {
             1: [single(b"a"), in_txn(b"no", ONE), in_txn(b"yes", TWO), single(b"b")],
@@ -106,7 +106,7 @@ def test_aborted_messages_are_left_out():
 
 
 def test_consumers_wait_for_an_open_transaction():
-    """Nothing behind its first message is shown, unless the reader asks to go on without it."""
+    """No message behind the first of an open transaction is returned, unless the reader ignores open transactions."""
     ended = [single(b"a"), in_txn(b"yes", TWO), marker(21, TWO)]
     log = topic_of({1: ended, 2: [in_txn(b"open", ONE), single(b"b")], 3: [single(b"c")]})
 
@@ -115,7 +115,7 @@ def test_consumers_wait_for_an_open_transaction():
 
 
 def test_looking_ahead_reads_the_topic_once():
-    """Many transactions, all of which end at the very end: no entry is read more than twice."""
+    """With many transactions that end at the end of the topic, no entry is read more than twice."""
     ids = [(0, number) for number in range(20)]
     log = topic_of({1: [in_txn(b"%d" % n, txn) for n, txn in enumerate(ids)] + [marker(21, txn) for txn in ids]})
 
@@ -124,14 +124,14 @@ def test_looking_ahead_reads_the_topic_once():
 
 
 def test_topics_without_transactions_are_read_once():
-    """Looking ahead costs nothing where there is nothing to find out."""
+    """A topic without transactions is read once."""
     log = topic_of({1: [single(b"a")] * 10})
     payloads(log)
     assert log.ledgers[0].entries_read == 10
 
 
 def test_damage_fails_or_is_listed():
-    """A missing entry, one whose checksum does not fit, one that does not decompress."""
+    """A missing entry, a wrong checksum, or bytes that do not decompress raise or are listed."""
     broken = entry(metadata_of(uncompressed_size=100, compression=Codec.LZ4), b"no lz4 block")
     log = topic_of({1: [single(b"a"), None, flipped(single(b"b"), -1), broken, single(b"c")]})
 
@@ -146,7 +146,7 @@ def test_damage_fails_or_is_listed():
 
 @pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZLIB, Codec.ZSTD, Codec.SNAPPY])
 def test_a_promise_of_gigabytes_allocates_nothing(codec):
-    """A few bytes cannot become a gigabyte in any of the formats, and nothing may become more than the limit."""
+    """A claim of gigabytes allocates nothing: no format expands that much, and no message may exceed the limit."""
     few = entry(metadata_of(uncompressed_size=1 << 30, compression=codec), b"abc")
     large = single(bytes(1000), codec=codec)
     for log, options, why in [
@@ -163,7 +163,7 @@ def test_a_promise_of_gigabytes_allocates_nothing(codec):
 
 
 def test_the_size_of_what_is_not_compressed_is_its_own():
-    """Some producers say it, some say nothing; it says nothing about the payload."""
+    """The stated size of an uncompressed payload, correct or missing, is ignored."""
     assert payloads(topic_of({1: [encode_entry(metadata_of(), b"hello"), single(b"there")]})) == [b"hello", b"there"]
 
 
@@ -178,7 +178,7 @@ messages_of_a_batch = st.lists(
     )
 )
 def test_what_producers_put_in_comes_out(entries):
-    """Any mixture of single messages and batches, codecs, entries with and without a broker frame."""
+    """Any mixture of single messages, batches, codecs and frames is read back as it was produced."""
     stored, wanted, index = [], [], -1
     for messages, codec, as_batch, framed in entries:
         if as_batch:
@@ -208,14 +208,14 @@ SMALL = batch([slot(0, b"one", partition_key="a"), slot(1, b"two")], codec=Codec
 
 @pytest.mark.parametrize("mask", [0x01, 0x10, 0x80, 0xFF])
 def test_a_damaged_batch_is_an_error_or_right(mask):
-    """Every byte of an entry changed: the checksum or the frame notices, or nothing that counts was hit."""
+    """A batch entry with any changed byte is an error or gives the right messages."""
     right = list(MessageReader(topic_of({1: [SMALL]})).read())
     for at in range(len(SMALL)):
         assert of_damaged(flipped(SMALL, at, mask)) in ([], right), at
 
 
 def test_a_damaged_batch_without_a_checksum_never_breaks_the_reader():
-    """Producers of old protocols send none: values may be wrong then, but nothing else happens."""
+    """A damaged batch without checksum, from an old protocol, may give wrong values but no other error."""
     plain = join_without_checksum()
     for mask in range(1, 256, 7):
         for at in range(len(plain)):

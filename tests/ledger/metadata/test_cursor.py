@@ -1,4 +1,4 @@
-"""What a subscription has acknowledged, from each form in which it is stored."""
+"""Tests of the acknowledgement state of a subscription, in each stored form."""
 
 import pytest
 from hypothesis import given
@@ -28,7 +28,7 @@ def hole(ledger_id: int, entry_id: int, *words: int) -> pb.BatchedEntryDeletionI
 
 
 def words_of(entries: set[int]) -> list[int]:
-    """What java.util.BitSet.toLongArray gives."""
+    """Return the result of java.util.BitSet.toLongArray."""
     words = [0] * (max(entries) // 64 + 1 if entries else 0)
     for entry in entries:
         words[entry // 64] |= 1 << entry % 64
@@ -36,7 +36,7 @@ def words_of(entries: set[int]) -> list[int]:
 
 
 def test_worked_example_of_a_cursor_with_a_bucket():
-    """Worked example G: state in ledger 12, mark-delete (5,-1) as fallback, one bucket property."""
+    """Worked example G has its state in ledger 12, mark-delete (5,-1) as fallback, and one bucket property."""
     stored = bytes.fromhex(
         "080c100518ffffffffffffffffff0142290a23"
         "2370756c7361722e696e7465726e616c2e64656c617965642e6275636b65745f355f35"
@@ -53,7 +53,7 @@ def test_worked_example_of_a_cursor_with_a_bucket():
 
 @pytest.mark.parametrize("stored", ["08051000320408051004", "080510001a0c0a0408051001120408051002"])
 def test_worked_example_of_individual_acknowledgements(stored):
-    """Worked example H: entry 2 acknowledged, as words and as the range (1, 2]."""
+    """Worked example H acknowledges entry 2, as words and as the range (1, 2]."""
     info = pb.ManagedCursorInfo(cursors_ledger_id=12)
     state = cursor_state(info, parse_cursor_entry(bytes.fromhex(stored)), {})
 
@@ -63,7 +63,7 @@ def test_worked_example_of_individual_acknowledgements(stored):
 
 
 def test_mark_delete_covers_everything_up_to_itself():
-    """Ledgers below, and entries up to and including the position."""
+    """The mark-delete position acknowledges ledgers below and entries up to and including itself."""
     state = cursor_state(in_metadata(individual_deleted_messages=[acked_range((5, 1), (5, 3))]), None, {5: 9})
     positions = PositionColumns.of([(4, 99), (5, 0), (5, 1), (5, 2), (5, 3), (5, 4), (6, 0)])
 
@@ -71,14 +71,14 @@ def test_mark_delete_covers_everything_up_to_itself():
 
 
 def test_nothing_acknowledged():
-    """A subscription at the very beginning, and a node without any position."""
+    """A new subscription, and a node without a position, acknowledge nothing."""
     assert not nothing_acked().acknowledges(PositionColumns.of([(0, 0), (5, 5)])).any()
     assert nothing_acked().mark_delete == BEFORE_ALL
     assert cursor_state(pb.ManagedCursorInfo(cursors_ledger_id=-1), None, {}).mark_delete == BEFORE_ALL
 
 
 def test_ranges_may_span_ledgers():
-    """Old data: from the middle of one ledger, over whole ones, into another; empty ledgers have nothing."""
+    """A range in old data may span ledgers: part of one, all of others, including empty ones, and part of another."""
     state = cursor_state(
         in_metadata(individual_deleted_messages=[acked_range((5, 7), (8, 1))]),
         None,
@@ -89,7 +89,7 @@ def test_ranges_may_span_ledgers():
 
 
 def test_range_from_before_the_first_entry():
-    """(ledger, -1) is exclusive like any lower end."""
+    """(ledger, -1) is an exclusive lower end like any other."""
     state = cursor_state(in_metadata(individual_deleted_messages=[acked_range((6, -1), (6, 0))]), None, {6: 0})
 
     assert list(state.acked.to_columns()) == [(6, 0)]
@@ -99,13 +99,13 @@ def test_range_from_before_the_first_entry():
     ("lower", "upper"), [((5, 3), (5, 2)), ((6, 0), (5, 9)), ((5, -2), (5, 2)), ((-1, 0), (5, 2)), ((5, 0), (5, 2**32))]
 )
 def test_impossible_ranges_are_refused(lower, upper):
-    """The message shows the range."""
+    """An impossible range is refused with its ends in the message."""
     with pytest.raises(MetadataInvalid, match=r"acknowledged range .* cannot be"):
         cursor_state(in_metadata(individual_deleted_messages=[acked_range(lower, upper)]), None, {5: 9})
 
 
 def test_set_bits_of_a_batch_are_unacknowledged():
-    """A batch with messages left stays pending; one without is acknowledged."""
+    """A batch with unacknowledged messages is pending, and a batch without any is acknowledged."""
     holes = [hole(6, 4, 0, 5), hole(6, 1, 0, 0), hole(5, 9, -1), hole(6, 2)]
     state = cursor_state(in_metadata(batched_entry_deletion_index_info=holes), None, {5: 9, 6: 9})
 
@@ -115,7 +115,7 @@ def test_set_bits_of_a_batch_are_unacknowledged():
 
 
 def test_words_count_only_without_ranges():
-    """Pulsar looks at them only when there is no range."""
+    """Words are used only if there are no ranges, as in Pulsar."""
     entry = pb.PositionInfo(
         ledger_id=5,
         entry_id=0,
@@ -130,7 +130,7 @@ def test_words_count_only_without_ranges():
 
 
 def test_state_entry_wins_over_the_stale_fallback():
-    """Positions of the node are older; the cursor's properties always come from the node."""
+    """The state entry wins over the stale position in the node, but cursor properties come from the node."""
     info = pb.ManagedCursorInfo(cursors_ledger_id=12, mark_delete_ledger_id=3, mark_delete_entry_id=3)
     info.cursor_properties.add(name="a", value="b")
     info.properties.add(name="old", value=1)
@@ -147,7 +147,7 @@ def test_state_entry_wins_over_the_stale_fallback():
 
 @pytest.mark.parametrize("stored", ["08", "0805", "0805100032", "ff"])
 def test_damaged_state_entries_are_refused(stored):
-    """Cut short, or without the position."""
+    """A state entry that is cut short or has no position is refused."""
     with pytest.raises(MetadataInvalid, match="PositionInfo"):
         parse_cursor_entry(bytes.fromhex(stored))
 
@@ -157,7 +157,7 @@ ledger_sets = st.dictionaries(st.integers(5, 8), st.sets(st.integers(0, 200), ma
 
 @given(ledger_sets, st.booleans())
 def test_both_forms_give_the_same_set(acked, ranges):
-    """Whatever was acknowledged, ranges and words both give exactly that."""
+    """For any acknowledgements, ranges and words give the same set."""
     entry = pb.PositionInfo(ledger_id=5, entry_id=-1)
     for ledger_id, entries in acked.items():
         if ranges:

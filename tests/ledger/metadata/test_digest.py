@@ -1,4 +1,4 @@
-"""The digest that BookKeeper puts around each payload."""
+"""Tests of the digest that BookKeeper stores with each payload."""
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,7 @@ WORKED_EXAMPLES = {
 
 @pytest.mark.parametrize("digest_type", DigestType)
 def test_worked_example(digest_type):
-    """Worked example J: ledger 77, entry 0, payload hello, under each digest."""
+    """Worked example J is ledger 77, entry 0 with payload hello, under each digest."""
     body = bytes.fromhex(WORKED_EXAMPLES[digest_type])
 
     assert encode_body(77, 0, b"hello", last_add_confirmed=-1, length=5, digest_type=digest_type) == body
@@ -28,7 +28,7 @@ def test_worked_example(digest_type):
 
 @pytest.mark.parametrize("digest_type", [DigestType.CRC32, DigestType.HMAC, DigestType.CRC32C])
 def test_no_byte_can_change_unseen(digest_type):
-    """Ids, lengths, digest and payload are all covered."""
+    """A change of any byte of ids, lengths, digest or payload is detected."""
     body = bytes.fromhex(WORKED_EXAMPLES[digest_type])
 
     for offset in range(len(body)):
@@ -37,7 +37,7 @@ def test_no_byte_can_change_unseen(digest_type):
 
 @pytest.mark.parametrize("digest_type", [DigestType.CRC32, DigestType.HMAC, DigestType.CRC32C])
 def test_no_cut_goes_unseen(digest_type):
-    """A body cut anywhere does not fit its digest, or has no room for one."""
+    """A body that is cut at any byte does not fit its digest, or has no room for one."""
     body = bytes.fromhex(WORKED_EXAMPLES[digest_type])
 
     for length in range(len(body)):
@@ -45,7 +45,7 @@ def test_no_cut_goes_unseen(digest_type):
 
 
 def test_hmac_needs_the_password():
-    """Another password is another digest."""
+    """Another password gives another HMAC."""
     body = encode_body(1, 0, b"x", last_add_confirmed=-1, length=1, digest_type=DigestType.HMAC, password=b"secret")
 
     assert LedgerDigest((DigestType.HMAC,), b"secret").open(body) == (DigestType.HMAC, b"x")
@@ -54,14 +54,14 @@ def test_hmac_needs_the_password():
 
 @pytest.mark.parametrize("digest_type", [DigestType.CRC32, DigestType.CRC32C])
 def test_deleted_ledgers_are_tried_with_both_checksums(digest_type):
-    """Nothing says which digest a ledger had once its metadata is gone."""
+    """Entries of a ledger without metadata are tried with both checksums."""
     body = bytes.fromhex(WORKED_EXAMPLES[digest_type])
 
     assert LedgerDigest.of(None).open(body) == (digest_type, b"hello")
 
 
 def test_metadata_names_digest_and_password():
-    """An HMAC ledger is opened with what its metadata says."""
+    """An HMAC ledger is opened with the digest type and password in its metadata."""
     stored = ledger_value(last_entry_id=0, digest_type=DigestType.HMAC, password=b"secret")
 
     digest = LedgerDigest.of(parse_ledger_metadata(5, stored))
@@ -77,7 +77,7 @@ def test_metadata_names_digest_and_password():
     password=st.binary(max_size=10),
 )
 def test_bodies_round_trip(ids, payload, digest_type, password):
-    """Opening a body gives the payload that was put in."""
+    """Opening an encoded body returns its payload."""
     ledger_id, entry_id, last_add_confirmed, length = ids
     body = encode_body(
         ledger_id,

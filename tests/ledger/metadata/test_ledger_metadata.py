@@ -1,4 +1,4 @@
-"""BookKeeper's metadata of a ledger, in all versions."""
+"""Tests of BookKeeper's ledger metadata in all versions."""
 
 import pytest
 
@@ -39,7 +39,7 @@ customMetadata {
 
 
 def test_version_3():
-    """Worked example L: an open ledger of two bookies with custom metadata."""
+    """Worked example L is an open ledger on two bookies with custom metadata."""
     metadata = parse_ledger_metadata(77, WORKED_EXAMPLE)
 
     assert (metadata.ledger_id, metadata.format_version, metadata.state) == (77, 3, LedgerState.OPEN)
@@ -52,7 +52,7 @@ def test_version_3():
 
 
 def test_version_2_is_the_same_in_text():
-    """Field and enum names are part of that format."""
+    """Version 2 is the same message in text format, which contains field and enum names."""
     metadata = parse_ledger_metadata(5, TEXT)
 
     assert (metadata.format_version, metadata.state, metadata.closed) == (2, LedgerState.CLOSED, True)
@@ -73,7 +73,7 @@ def test_version_2_is_the_same_in_text():
     ],
 )
 def test_version_1_is_lines(last_line, state, last_entry_id):
-    """Open, closed, closed empty, and in recovery under a number of its own."""
+    """The last line of version 1 marks the ledger as open, closed, closed and empty, or in recovery."""
     lines = b"2\n3\n777\n0\tbk1:3181\tbk2:3181\tbk3:3181\n10\tbk1:3181\tbk2:3181\tbk4:3181\n"
     metadata = parse_ledger_metadata(5, HEADER + b"1\n" + lines + last_line)
 
@@ -86,21 +86,21 @@ def test_version_1_is_lines(last_line, state, last_entry_id):
 
 @pytest.mark.parametrize("version", [b"4", b"0", b"99999999999999999999", b"x", b"", b"-1", b"\xff"])
 def test_unknown_versions_are_refused(version):
-    """The message names ledger and version, and what is known."""
+    """An unknown version is refused with the ledger, the version, and the known versions."""
     with pytest.raises(MetadataInvalid, match=r"metadata of ledger 5 has format version .*versions 1, 2 and 3"):
         parse_ledger_metadata(5, HEADER + version + b"\nwhatever")
 
 
 @pytest.mark.parametrize("stored", [b"", b"{}", b"BookieMetadataFormatVersion 3\n", b"\x0a\x04"])
 def test_other_values_are_refused(stored):
-    """The message shows how the value starts."""
+    """Another value is refused with its first bytes."""
     with pytest.raises(MetadataInvalid, match="is not the start of BookKeeper ledger metadata"):
         parse_ledger_metadata(5, stored)
 
 
 @pytest.mark.parametrize("stored", [WORKED_EXAMPLE, ledger_value(last_entry_id=3)], ids=["open", "closed"])
 def test_version_3_cut_at_every_byte_is_refused(stored):
-    """The length in front tells."""
+    """Version 3 that is cut at any byte is refused, because its length is in front."""
     for length in range(len(stored)):
         with pytest.raises(MetadataInvalid, match=r"ledger 5|BookKeeper ledger metadata"):
             parse_ledger_metadata(5, stored[:length])
@@ -123,7 +123,7 @@ def test_version_3_cut_at_every_byte_is_refused(stored):
     ],
 )
 def test_damaged_bodies_are_refused(body):
-    """Each names the ledger and says what to do."""
+    """A damaged body is refused with the ledger and a remedy."""
     with pytest.raises(MetadataInvalid, match=r"metadata of ledger 5 .*take the dump again"):
         parse_ledger_metadata(5, HEADER + body)
 
@@ -140,15 +140,15 @@ def test_damaged_bodies_are_refused(body):
     ],
 )
 def test_paths_by_id(ledger_id, path):
-    """The usual layout comes first; ids that outgrew it have longer paths."""
+    """The usual layout is the first path, and ids that exceed it have longer paths."""
     assert next(ledger_paths(ledger_id)) == path
 
 
 def test_other_layouts_are_looked_at_too():
-    """A cluster may keep all ledgers under long paths, or flat."""
+    """The long and the flat layout are searched, too."""
     assert list(ledger_paths(77))[1:] == ["/ledgers/000/0000/0000/0000/L0077", "/ledgers/L0000000077"]
 
 
 def test_password_is_not_shown():
-    """Metadata ends up in messages and logs."""
+    """The password is not in the repr, which may be logged."""
     assert "secret" not in repr(parse_ledger_metadata(5, TEXT))

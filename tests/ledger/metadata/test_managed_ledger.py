@@ -1,4 +1,4 @@
-"""Topics, subscriptions and ledgers as the metadata store knows them."""
+"""Tests of topics, subscriptions and ledgers in the metadata store."""
 
 import struct
 
@@ -31,7 +31,7 @@ def compressed(codec: Codec, plain: bytes) -> bytes:
 
 
 def test_worked_example_of_a_topic():
-    """Worked example I: one closed ledger, one that is written to, one property."""
+    """Worked example I has one closed ledger, one that is written to, and one property."""
     managed = parse_managed_ledger(WORKED_EXAMPLE)
 
     assert managed.ledgers == (
@@ -43,7 +43,7 @@ def test_worked_example_of_a_topic():
 
 
 def test_worked_example_of_a_compressed_topic():
-    """Worked example I: the header of an LZ4 value."""
+    """Worked example I has the header of an LZ4 value."""
     stored = compressed(Codec.LZ4, WORKED_EXAMPLE)
 
     assert stored.startswith(bytes.fromhex("47780000000408011022f0130a0d"))
@@ -53,13 +53,13 @@ def test_worked_example_of_a_compressed_topic():
 
 @pytest.mark.parametrize("codec", Codec)
 def test_every_codec_of_values(codec):
-    """Topics and cursors alike."""
+    """Values of topics and cursors are read with every codec."""
     assert parse_managed_ledger(compressed(codec, WORKED_EXAMPLE)) == parse_managed_ledger(WORKED_EXAMPLE)
     assert parse_cursor(compressed(codec, NO_CURSOR_LEDGER)).cursors_ledger_id == -1
 
 
 def test_compressed_value_cut_at_every_byte_is_refused():
-    """In the magic, the header, the header's size, or the compressed bytes."""
+    """A compressed value that is cut at any byte is refused."""
     stored = compressed(Codec.LZ4, WORKED_EXAMPLE)
     for length in range(1, len(stored)):
         with pytest.raises(MetadataInvalid, match="take the dump again"):
@@ -67,19 +67,19 @@ def test_compressed_value_cut_at_every_byte_is_refused():
 
 
 def test_ledgers_are_sorted_whatever_their_stored_order():
-    """Offloading reorders the stored list."""
+    """Ledgers are sorted by id, because offloading reorders the stored list."""
     managed = parse_managed_ledger(topic_value({160: 100, 164: 100, 166: None, 159: 100}))
 
     assert [ledger.ledger_id for ledger in managed.ledgers] == [159, 160, 164, 166]
 
 
 def test_new_topic_has_an_empty_value():
-    """A node that was just created."""
+    """A new topic has a node with an empty value."""
     assert parse_managed_ledger(b"").ledgers == ()
 
 
 def test_offloaded_and_terminated():
-    """What else a topic's node may say."""
+    """Offload and termination of a topic are read from its node."""
     info = pb.ManagedLedgerInfo(terminated_position=pb.NestedPositionInfo(ledger_id=5, entry_id=2))
     ledger = info.ledger_info.add(ledger_id=5, entries=3, size=108, timestamp=1)
     ledger.offload_context.complete = True
@@ -120,7 +120,7 @@ def catalogue():
 
 
 def test_topics_are_listed(catalogue):
-    """By full name; ledgers of transaction state are no topics."""
+    """Topics are listed by full name, without ledgers of transaction state."""
     assert [str(topic) for topic in catalogue.topics()] == [
         "persistent://lab/cluster/main/old",
         "persistent://lab/main/bills-partition-0",
@@ -136,12 +136,12 @@ def test_topics_are_listed(catalogue):
     "name", ["persistent://lab/main/two words", "lab/main/orders", "persistent://lab/main/" + "x" * 200]
 )
 def test_topics_are_found_by_name(catalogue, name):
-    """Spaces and 200 characters are no trouble."""
+    """Topics are found by any name, also with spaces or 200 characters."""
     assert catalogue.topic(name) == TopicName.parse(name)
 
 
 def test_unknown_topic_names_near_ones(catalogue):
-    """Someone mistyped: the message names source, topic and what is near."""
+    """The error for an unknown topic names the source, the topic and similar names."""
     with pytest.raises(TopicNotFound) as caught:
         catalogue.topic("persistent://lab/main/ordres")
 
@@ -152,13 +152,13 @@ def test_unknown_topic_names_near_ones(catalogue):
 
 
 def test_partitioned_topic_names_its_partitions(catalogue):
-    """The parent of partitions has no ledgers of its own."""
+    """The error for a partitioned topic, which has no ledgers of its own, names its partitions."""
     with pytest.raises(TopicNotFound, match=r"near names: persistent://lab/main/bills-partition-0, .*-partition-1"):
         catalogue.topic("persistent://lab/main/bills")
 
 
 def test_unknown_topic_without_near_names_lists_what_there_is():
-    """Also in an empty dump."""
+    """The error for an unknown topic without similar names lists the existing topics, also in an empty dump."""
     catalogue = TopicCatalogue(MetadataDump({topic_path(): b""}))
 
     with pytest.raises(TopicNotFound, match="it has 1 topics: persistent://lab/main/orders"):
@@ -168,13 +168,13 @@ def test_unknown_topic_without_near_names_lists_what_there_is():
 
 
 def test_ledgers_of_transaction_state_are_refused(catalogue):
-    """Reading them as messages would give nonsense."""
+    """Ledgers of transaction state are refused, because their entries are not messages."""
     with pytest.raises(InvalidInput, match="state of transactions"):
         catalogue.topic("persistent://pulsar/system/__transaction_log_0")
 
 
 def test_subscriptions_are_listed_and_found(catalogue):
-    """Spaces, slashes and percent signs are encoded in the path only."""
+    """Subscriptions are listed and found with spaces, slashes and percent signs, which are encoded only in the path."""
     topic = catalogue.topic("lab/main/orders")
 
     assert catalogue.subscriptions(topic) == ["broken", "night shift/50%", "workers"]
@@ -182,7 +182,7 @@ def test_subscriptions_are_listed_and_found(catalogue):
 
 
 def test_unknown_subscription_lists_those_there_are(catalogue):
-    """The message names topic and subscription."""
+    """The error for an unknown subscription names the topic and its subscriptions."""
     with pytest.raises(
         SubscriptionNotFound, match="orders has no subscription 'wrkers'; it has broken, night"
     ) as caught:
@@ -191,7 +191,7 @@ def test_unknown_subscription_lists_those_there_are(catalogue):
 
 
 def test_damaged_values_are_named(catalogue):
-    """Cursor, topic and ledger: each message says whose value it is."""
+    """The error for a damaged value names its cursor, topic or ledger."""
     topic = catalogue.topic("lab/main/orders")
 
     with pytest.raises(MetadataInvalid, match="cursor 'broken' of persistent://lab/main/orders: "):
@@ -203,7 +203,7 @@ def test_damaged_values_are_named(catalogue):
 
 
 def test_ledgers_are_found_in_any_layout(catalogue):
-    """None is a ledger that was deleted."""
+    """Ledgers are found in any layout, and a deleted ledger is None."""
     known = catalogue.ledger(5), catalogue.ledger(11)
 
     assert [metadata and metadata.last_entry_id for metadata in known] == [2, 0]

@@ -1,4 +1,4 @@
-"""A metadata source taken from a file."""
+"""Tests of a metadata source that is read from a file."""
 
 import gzip
 import json
@@ -19,7 +19,7 @@ VALUES = {
 
 @pytest.mark.parametrize("name", ["dump.jsonl", "dump.jsonl.gz"])
 def test_nodes_and_their_children(tmp_path, name):
-    """Plain and gzip files; nodes between root and leaf need not be in the dump."""
+    """Nodes and children are read from plain and gzip files, also if nodes between root and leaf are missing."""
     dump = MetadataDump.load(write_dump(tmp_path / name, VALUES))
 
     assert len(dump) == 4
@@ -34,7 +34,7 @@ def test_nodes_and_their_children(tmp_path, name):
 
 
 def test_further_keys_and_missing_values(tmp_path):
-    """Dumps say more than we read, and a node without a value may have null."""
+    """Unknown keys are ignored, and a missing or null value is empty."""
     rows = [{"path": "/a", "value": None, "version": 3, "ephemeral": False}, {"version": 0, "path": "/b"}]
     (tmp_path / "dump.jsonl").write_text("\n\n".join(map(json.dumps, rows)) + "\n")
 
@@ -48,7 +48,7 @@ def test_further_keys_and_missing_values(tmp_path):
     ['{"path": "/b"', '["/b"]', '{"value": ""}', '{"path": 7}', '{"path": "/b", "value": "***"}', "/b", '"\xff"'],
 )
 def test_bad_lines_are_named_by_number(tmp_path, line):
-    """The message says which file, which line, and what is expected."""
+    """The error for a bad line names the file, the line and the expected form."""
     (tmp_path / "dump.jsonl").write_bytes(b'{"path": "/a"}\n' + line.encode("latin-1") + b"\n")
 
     with pytest.raises(LedgerFileInvalid, match=r"dump\.jsonl, line 2: .*give a metadata dump of JSON lines"):
@@ -56,7 +56,7 @@ def test_bad_lines_are_named_by_number(tmp_path, line):
 
 
 def test_gzip_cut_short_at_every_byte_is_refused(tmp_path):
-    """A dump that lost its end would hide topics."""
+    """A gzip dump that is cut at any byte is refused, because it would hide topics."""
     packed = gzip.compress(b'{"path": "/a", "value": "AAAA"}\n' * 20)
     file = tmp_path / "dump.jsonl.gz"
     for length in range(2, len(packed)):
@@ -66,6 +66,6 @@ def test_gzip_cut_short_at_every_byte_is_refused(tmp_path):
 
 
 def test_file_that_does_not_exist(tmp_path):
-    """The operating system's own error names it."""
+    """A missing file raises the error of the operating system with its name."""
     with pytest.raises(FileNotFoundError):
         MetadataDump.load(tmp_path / "nowhere.jsonl")

@@ -1,4 +1,4 @@
-"""Objects of offloaded ledgers made by hand, byte by byte as the blob store driver lays them out."""
+"""Builds objects of offloaded ledgers byte by byte, in the layout of the blob store driver."""
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,12 +17,12 @@ def record(entry_id: int, entry: bytes) -> bytes:
 
 
 def padded(octets: bytes, size: int) -> bytes:
-    """Padding goes on where the last record ended, whatever that does to its alignment."""
+    """Return the octets with padding, which starts behind the last record at any alignment."""
     return octets + (PADDING * (size // 4 + 1))[: size - len(octets)]
 
 
 def blocks(payloads: Sequence[bytes], block_bytes: int, first: int = 0) -> Iterator[tuple[int, bytes, int]]:
-    """(first entry, records, block length) as they fill one block after the other."""
+    """Yield (first entry, records, block length) of the blocks that the entries fill."""
     begin = first
     records = bytearray()
     for entry_id, entry in enumerate(payloads, start=first):
@@ -35,14 +35,14 @@ def blocks(payloads: Sequence[bytes], block_bytes: int, first: int = 0) -> Itera
 
 
 class BlobWriter:
-    """A ledger of the layout that every release writes. ``data`` and ``index`` may be changed before saving."""
+    """Ledger in the layout of every release. Tests may change ``data`` and ``index`` before they save it."""
 
     def __init__(
         self, payloads: Sequence[bytes], *, block_bytes: int = 64 << 20, metadata: bytes | None = None
     ) -> None:
         self.data = b""
         self.offsets: dict[int, int] = {}
-        """Where each record begins."""
+        """Offset of each record."""
         rows = []
         for begin, records, size in blocks(payloads, block_bytes):
             rows.append((begin, len(rows) + 1, len(self.data)))
@@ -65,7 +65,7 @@ class BlobWriter:
 
 
 def index(rows: Sequence[tuple[int, int, int]], data_bytes: int, metadata: bytes) -> bytes:
-    """Rows are first entry, part id, offset."""
+    """Return an index object; the rows are first entry, part id, offset."""
     tail = struct.pack(">ii", len(rows), len(metadata)) + metadata
     tail += b"".join(struct.pack(">qiq", *row) for row in rows)
     return struct.pack(">Iiqq", 0xDE47DE47, 24 + len(tail), data_bytes, HEADER_BYTES) + tail
@@ -74,7 +74,7 @@ def index(rows: Sequence[tuple[int, int, int]], data_bytes: int, metadata: bytes
 def streamed(
     ledgers: Mapping[int, Sequence[bytes]], *, block_bytes: int = 300, first: int = 0, ended: bool = True
 ) -> tuple[bytes, bytes]:
-    """Data and index object of streaming offload: blocks of several ledgers, taking turns."""
+    """Return data and index object of streaming offload, with alternating blocks of several ledgers."""
     data = b""
     rows: dict[int, list[tuple[int, int, int]]] = {ledger_id: [] for ledger_id in ledgers}
     queues = {ledger_id: list(blocks(payloads, block_bytes, first)) for ledger_id, payloads in ledgers.items()}

@@ -1,4 +1,4 @@
-"""What a reader may answer when bytes of a stored ledger are wrong: what was stored, or that it cannot be read."""
+"""Checks that a reader of a damaged ledger returns what was stored, or reports that it cannot be read."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,14 +9,14 @@ from delayed_tracker.ledger.topic.topic_log import Ledger
 
 
 def assert_right_or_bad(open_ledger: Callable[[], Ledger], payloads: Sequence[bytes], *, checksums: bool) -> int:
-    """Read a ledger in every way; each entry is what was stored or bad, and none is left out in silence.
+    """Read a ledger in every way and check that each entry is right or bad, and that none is left out.
 
     Args:
-        open_ledger: may raise what says that the ledger cannot be read.
-        payloads: what was stored, entry by entry, as frames with a CRC32C.
-        checksums: whether the file has checksums. Where it has none, an entry with a wrong byte in it may be handed on
-            as it is: its own CRC32C then has to show it.
-    Returns: how many entries were right.
+        open_ledger: function that opens the ledger; may raise if the ledger cannot be read.
+        payloads: the stored entries, as frames with a CRC32C.
+        checksums: True if the file has checksums. Without them, an entry with a wrong byte may be returned, and then
+            its own CRC32C must be wrong.
+    Returns: number of entries that are right.
     """
     try:
         ledger = open_ledger()
@@ -46,7 +46,7 @@ def _count_right(pieces: Sequence[LedgerEntries], payloads: Sequence[bytes], *, 
 
 
 def assert_all_told(pieces: Sequence[LedgerEntries], first: int, last: int) -> None:
-    """Every entry of a range is a row or bad, once; rows ascend."""
+    """Check that every entry of a range is a row or bad, exactly once, and that rows ascend."""
     rows = [entry_id for piece in pieces for entry_id in piece.entries.entry_id.tolist()]
     bad = [
         entry_id

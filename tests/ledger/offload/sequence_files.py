@@ -1,4 +1,4 @@
-"""MapFiles of ledgers made by hand, byte by byte as Hadoop lays them out."""
+"""Builds MapFiles of ledgers byte by byte, in Hadoop's layout."""
 
 import struct
 import zlib
@@ -16,7 +16,7 @@ ESCAPE = b"\xff\xff\xff\xff"
 
 
 def vint(value: int) -> bytes:
-    """A number that is not negative, as Hadoop's WritableUtils writes it."""
+    """Encode a number that is not negative, as Hadoop's WritableUtils does."""
     if value < 0x80:
         return bytes([value])
     octets = value.to_bytes((value.bit_length() + 7) // 8, "big")
@@ -51,7 +51,7 @@ def record(key: int, entry: bytes, compression: Compression = Compression.NONE) 
 
 
 def block(keys: Sequence[int], values: Sequence[bytes]) -> bytes:
-    """A block of serialised values."""
+    """Return a block of serialized values."""
     streams = (
         vint(8) * len(keys),
         b"".join(struct.pack(">q", key) for key in keys),
@@ -78,7 +78,7 @@ def ledger_metadata(payloads: Sequence[bytes], managed_ledger: str = "lab/main/p
 
 
 class MapFileWriter:
-    """What the filesystem driver does with a closed ledger. ``data`` and ``index`` may be changed before saving."""
+    """Closed ledger as the filesystem driver writes it. Tests may change ``data`` and ``index`` before they save it."""
 
     def __init__(
         self,
@@ -92,20 +92,20 @@ class MapFileWriter:
         """Lay out a ledger.
 
         Args:
-            payloads: of entries 0, 1, ...
-            compression: of the data file.
+            payloads: payloads of entries 0, 1, ...
+            compression: compression of the data file.
             sync_every: records between sync marks, or in a block.
-            index_every: keys between those in the index, at least.
-            metadata: of key -1.
+            index_every: least number of keys between two keys of the index.
+            metadata: value of key -1.
         """
         stored = ledger_metadata(payloads) if metadata is None else metadata
         rows = list(enumerate([stored, *payloads], start=-1))
         self.offsets: dict[int, int] = {}
-        """Where each record, or its block, begins."""
+        """Offset of each record, or of its block."""
         places: list[tuple[int, int]] = []
         data = bytearray(header(compression))
         if compression is Compression.BLOCK:
-            # A record that is indexed while a block is filling has that block's place.
+            # A record that is indexed while a block fills has the offset of that block.
             groups = [rows[at : at + sync_every] for at in range(0, len(rows), sync_every)]
             for group in groups:
                 self.offsets |= {key: len(data) for key, _ in group}
@@ -128,7 +128,7 @@ class MapFileWriter:
         self.index: bytes | None = header(Compression.BLOCK, value_class=LONG) + block(keys, values)
 
     def save(self, directory: Path, *, checksums: bool = False) -> Path:
-        """Write the files into a directory, which is made."""
+        """Write the files into a directory, which is created."""
         directory.mkdir(parents=True, exist_ok=True)
         for name, content in (("data", self.data), ("index", self.index)):
             if content is not None:

@@ -1,4 +1,4 @@
-"""Ledgers in blobs: any range through the block index, what that fetches, and what damage does."""
+"""Tests of ledgers in blobs: ranges through the block index, bytes fetched, and damage."""
 
 import itertools
 import struct
@@ -43,7 +43,7 @@ BLOCK_BYTES = [128 + 21, 174, 200, 1000, 1 << 20]
 
 @pytest.mark.parametrize("block_bytes", BLOCK_BYTES)
 def test_any_range_of_a_ledger(tmp_path, block_bytes):
-    """Ranges within, across and at the ends of blocks; padding of any number of bytes, one to three among them."""
+    """Ranges within, across and at the ends of blocks are read with padding of any size, even one to three bytes."""
     writer = BlobWriter(VARIED, block_bytes=block_bytes)
     ledger = opened(writer.save(tmp_path, UUID_7, 7))
 
@@ -58,7 +58,7 @@ def test_any_range_of_a_ledger(tmp_path, block_bytes):
 
 
 def test_padding_of_one_to_three_bytes_is_met():
-    """What the test above relies on."""
+    """The layouts of the test above have padding of one to three bytes."""
     paddings = {
         size - 128 - len(records) for block_bytes in BLOCK_BYTES for _, records, size in blocks(VARIED, block_bytes)
     }
@@ -66,7 +66,7 @@ def test_padding_of_one_to_three_bytes_is_met():
 
 
 def test_large_entries(tmp_path):
-    """Entries larger than what is fetched at once, between small ones."""
+    """Entries larger than one fetch are read between small ones."""
     payloads = [b"a", b"b" * 9_000_000, b"", b"c" * 70_000, b"d"] * 3
     ledger = opened(BlobWriter(payloads, block_bytes=10_000_000).save(tmp_path, UUID_7, 7))
 
@@ -75,7 +75,7 @@ def test_large_entries(tmp_path):
 
 
 def test_a_read_fetches_about_one_block_at_most(tmp_path):
-    """The index says where to begin; what was walked over once is not fetched again."""
+    """A read starts at the block in the index and does not fetch scanned bytes again."""
     payloads = [bytes([number % 256]) * 4_000 for number in range(2_800)]
     writer = BlobWriter(payloads, block_bytes=5 << 20)
     ledger = opened(writer.save(tmp_path, UUID_7, 7))
@@ -85,7 +85,7 @@ def test_a_read_fetches_about_one_block_at_most(tmp_path):
 
     ledger.read(2_790, 2_790)
     last_block = len(writer.data) - writer.block_offsets[-1]
-    # An entry that a piece has cut is fetched again with the next; five pieces do.
+    # An entry at the end of a piece is fetched again with the next piece; five pieces are enough.
     assert store.bytes_fetched - begin <= last_block + 5 * 4_012
     begin = store.bytes_fetched
     assert rows_of([ledger.read(2_785, 2_786)]) == [(number, payloads[number]) for number in (2_785, 2_786)]
@@ -99,7 +99,7 @@ def test_a_read_fetches_about_one_block_at_most(tmp_path):
 
 
 def test_neighbours_are_fetched_together(tmp_path):
-    """A search that ends among neighbours makes one request for all of them; the next one behind makes another."""
+    """A search among neighbours fetches all of them in one request, and the next search behind them in another."""
     payloads = [b"%04d" % number * 50 for number in range(4_000)]
     writer = BlobWriter(payloads, block_bytes=1 << 19)
     ledger = opened(writer.save(tmp_path, UUID_7, 7))
@@ -119,7 +119,7 @@ def test_neighbours_are_fetched_together(tmp_path):
 
 
 def test_a_scan_fetches_each_byte_about_once(tmp_path):
-    """In pieces whose size is bounded, each of one block."""
+    """A scan fetches each byte about once, in pieces of bounded size within one block."""
     payloads = [b"x" * 300] * 40_000
     writer = BlobWriter(payloads)
     ledger = opened(writer.save(tmp_path, UUID_7, 7))
@@ -135,9 +135,9 @@ def test_a_scan_fetches_each_byte_about_once(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("block_bytes", [260, 10_000])
 def test_any_byte_wrong(tmp_path, block_bytes):
-    """One byte of an object is another: what was stored, or an error.
+    """With any byte of an object changed, an entry is right or an error.
 
-    The format has no checksum: where an entry has a wrong byte in it, it is handed on, and its own CRC32C shows it.
+    The format has no checksum. An entry with a wrong byte is returned, and its own CRC32C is wrong.
     """
     writer = BlobWriter(FEW, block_bytes=block_bytes)
     directory = writer.save(tmp_path, UUID_7, 7)
@@ -152,7 +152,7 @@ def test_any_byte_wrong(tmp_path, block_bytes):
 
 @pytest.mark.slow
 def test_any_byte_of_streamed_objects_wrong(tmp_path):
-    """The same for the objects of streaming offload."""
+    """With any byte of the objects of streaming offload changed, an entry is right or an error."""
     objects = dict(zip((str(UUID_7), f"{UUID_7}-index"), streamed({7: FEW, 8: FEW[:2]}), strict=True))
     for name, content in objects.items():
         (tmp_path / name).write_bytes(content)
@@ -164,7 +164,7 @@ def test_any_byte_of_streamed_objects_wrong(tmp_path):
 
 
 def test_cut_short_at_any_byte(tmp_path):
-    """The index says how long data is, and how long it is itself."""
+    """A cut at any byte is detected, because the index contains the length of the data and of itself."""
     writer = BlobWriter(FEW, block_bytes=260)
     directory = writer.save(tmp_path, UUID_7, 7)
     for name, content in ((KEY, writer.data), (f"{KEY}-index", writer.index)):
@@ -178,7 +178,7 @@ def test_cut_short_at_any_byte(tmp_path):
 
 @given(content=st.binary(max_size=150))
 def test_anything_in_a_block(tmp_path_factory, content):
-    """Whatever the block holds is no entry, or one that can be read; and it ends."""
+    """With any content, a block gives readable entries or none, and reading ends."""
     directory = tmp_path_factory.mktemp("any")
     writer = BlobWriter(FEW)
     writer.data = writer.data[:128] + content
@@ -190,7 +190,7 @@ def test_anything_in_a_block(tmp_path_factory, content):
 
 
 def test_a_wrong_id_costs_one_entry(tmp_path):
-    """The sizes are right, so that reading goes on with the next entry."""
+    """A wrong entry id loses one entry, because the sizes are right and reading continues behind it."""
     writer = BlobWriter(FEW)
     writer.data = flipped(writer.data, writer.offsets[2] + 5)
     answer = opened(writer.save(tmp_path, UUID_7, 7)).read(0, 3)
@@ -202,7 +202,7 @@ def test_a_wrong_id_costs_one_entry(tmp_path):
 
 
 def test_a_wrong_size_costs_the_rest_of_its_block(tmp_path):
-    """The entry itself and those that cannot be found behind it; the next block is whole."""
+    """A wrong size loses its entry and the entries behind it in the block, but not the next block."""
     payloads = [b"%03d" % number for number in range(40)]
     writer = BlobWriter(payloads, block_bytes=128 + 10 * 15)
     writer.data = flipped(writer.data, writer.offsets[13] + 3, 4)
@@ -214,7 +214,7 @@ def test_a_wrong_size_costs_the_rest_of_its_block(tmp_path):
 
 
 def test_padding_before_the_block_is_full_of_what_the_index_says(tmp_path):
-    """Entries that the index promises and the block lacks are bad."""
+    """Entries that the index lists and the block lacks are bad."""
     payloads = [b"%03d" % number for number in range(20)]
     writer = BlobWriter(payloads, block_bytes=128 + 10 * 15)
     at = writer.offsets[8]
@@ -236,7 +236,7 @@ def test_padding_before_the_block_is_full_of_what_the_index_says(tmp_path):
     ],
 )
 def test_a_block_that_the_index_does_not_fit(tmp_path, change, says):
-    """Every entry of the block is bad, with what differs."""
+    """If a block contradicts the index, all its entries are bad with the difference."""
     writer = BlobWriter(FEW)
     writer.data = change(writer.data)
     (bad,) = opened(writer.save(tmp_path, UUID_7, 7)).read(0, 3).bad_entries
@@ -270,7 +270,7 @@ METADATA = ledger_metadata(FEW)
     ],
 )
 def test_an_index_that_cannot_be(tmp_path, content, says):
-    """The error names the object."""
+    """The error for an invalid index names the object."""
     (tmp_path / KEY).write_bytes(bytes(400))
     (tmp_path / f"{KEY}-index").write_bytes(content)
     with pytest.raises(LedgerFileInvalid, match=says) as error:
@@ -279,7 +279,7 @@ def test_an_index_that_cannot_be(tmp_path, content, says):
 
 
 def test_several_ledgers_in_one_object(tmp_path):
-    """Streaming offload: blocks of each are found, whatever lies between them."""
+    """Blocks of each ledger are found in an object of streaming offload with several ledgers."""
     ledgers = {7: [b"%d" % number for number in range(50)], 9: [b"x" * number for number in range(80)]}
     data, told = streamed(ledgers)
     (tmp_path / str(UUID_7)).write_bytes(data)
@@ -294,7 +294,7 @@ def test_several_ledgers_in_one_object(tmp_path):
 
 
 def test_a_ledger_in_several_objects(tmp_path):
-    """Streaming offload begins a new object when one is full; the ledger may not have ended."""
+    """A ledger of streaming offload is read from several objects, and may be unfinished."""
     payloads = [b"%d" % number for number in range(50)]
     uuids = [UUID(int=number) for number in (5, 3)]
     for uuid, (part, first) in zip(uuids, ((payloads[:20], 0), (payloads[20:], 20)), strict=True):
@@ -310,7 +310,7 @@ def test_a_ledger_in_several_objects(tmp_path):
 
 
 def test_records_are_laid_out_as_the_format_says():
-    """The worked example of the format: two entries."""
+    """Records have the layout of the format's worked example with two entries."""
     writer = BlobWriter([b"hello", b"world!"])
     assert len(writer.data) == 163
     assert writer.data[:28].hex() == "fbdbabcb000000000000008000000000000000a30000000000000000"

@@ -1,4 +1,4 @@
-"""Buckets as obstore knows them: what objects say about themselves, what is counted, and how failures read."""
+"""Tests of buckets through obstore: object attributes, counters, and errors."""
 
 import sys
 from uuid import UUID
@@ -30,7 +30,7 @@ def put(bucket: BlobStore, key: str, content: bytes, **attributes: str) -> None:
 
 
 def test_ranges_are_counted(bucket):
-    """Bytes and requests, listings among the requests."""
+    """Bytes and requests are counted, including requests for listings."""
     put(bucket, "a", bytes(range(100)))
     assert bucket.fetch("a", 10, 20) == bytes(range(10, 20))
     assert bucket.fetch("a", 10, 10) == b""
@@ -43,14 +43,14 @@ def test_ranges_are_counted(bucket):
 
 
 def test_only_what_lies_directly_there_is_listed(bucket):
-    """The driver stores everything at the top."""
+    """Only objects at the top level are listed, because the driver stores all objects there."""
     for key in ("b", "a", "below/c"):
         put(bucket, key, b"")
     assert list(bucket.sizes()) == ["a", "b"]
 
 
 def test_an_object_that_is_gone_or_shorter(bucket):
-    """Both name the object."""
+    """An object that is missing or shorter than expected raises an error with its name."""
     put(bucket, "a", b"abc")
     with pytest.raises(LedgerFileInvalid, match="memory:/b is gone"):
         bucket.fetch("b", 0, 1)
@@ -70,7 +70,7 @@ def test_an_object_that_is_gone_or_shorter(bucket):
     ],
 )
 def test_a_store_that_does_not_answer(ask):
-    """Whatever is asked, the error is one of reading and names the store."""
+    """If a store does not answer, every request raises a read error that names the store."""
     config = {"endpoint": "http://127.0.0.1:9", "skip_signature": "true", "region": "nowhere", "allow_http": "true"}
     s3 = obstore.store.S3Store("bucket", config=config, retry_config={"max_retries": 0})
     with pytest.raises(OSError, match=r"\As3://bucket.* cannot be (read|listed).+\Z"):
@@ -78,7 +78,7 @@ def test_a_store_that_does_not_answer(ask):
 
 
 def test_the_topic_by_what_the_object_says(bucket):
-    """Where neither metadata nor index names the topic, the driver's note on the object does; any case will do."""
+    """Without metadata, the topic is taken from the driver's attribute on the object, in any case of letters."""
     data, told = streamed({7: [b"x", b"y"]})
     put(bucket, str(UUID_1), data)
     put(bucket, f"{UUID_1}-index", told, ManagedLedgerName="lab/main/persistent/orders")
@@ -87,7 +87,7 @@ def test_the_topic_by_what_the_object_says(bucket):
 
 
 def test_another_format_version(bucket):
-    """What a later driver wrote is refused, with the version."""
+    """An object of a newer format version is refused with the version."""
     writer = BlobWriter([b"x"])
     key = f"{UUID_1}-ledger-7"
     put(bucket, key, writer.data)
@@ -99,7 +99,7 @@ def test_another_format_version(bucket):
 
 
 def test_what_is_no_index_is_passed_over(bucket):
-    """Other objects of the bucket are nobody's business; ledgers of no topic are not listed."""
+    """Objects that are not an index, and ledgers that belong to no topic, are not listed."""
     put(bucket, "readme-index", b"x")
     put(bucket, f"{UUID_1}-ledger-7", b"x")
     writer = BlobWriter([b"x"], metadata=ledger_metadata([b"x"], "no topic"))
@@ -110,7 +110,7 @@ def test_what_is_no_index_is_passed_over(bucket):
 
 
 def test_an_index_that_is_too_large_to_be_one(bucket, monkeypatch):
-    """It is not even fetched."""
+    """An index that is too large is refused without fetching it."""
     monkeypatch.setattr(blob_source, "INDEX_BYTES_MAX", 10)
     put(bucket, f"{UUID_1}-ledger-7-index", bytes(11))
     with pytest.raises(LedgerFileInvalid, match="has 11 bytes"):
@@ -119,7 +119,7 @@ def test_an_index_that_is_too_large_to_be_one(bucket, monkeypatch):
 
 
 def test_without_obstore(monkeypatch):
-    """The error names the extra to install."""
+    """Without obstore, the error names the extra to install."""
     monkeypatch.setitem(sys.modules, "obstore", None)
     with pytest.raises(InvalidInput, match=r"pip install 'delayed-tracker\[offload\]'"):
         open_blob_store("s3://bucket")
@@ -127,7 +127,7 @@ def test_without_obstore(monkeypatch):
 
 @pytest.mark.parametrize("place", ["ftp://x", "s3://", "az://x", "http://["])
 def test_a_url_of_no_store_is_refused_in_one_line(place):
-    """With what the client says about it, and none of its inner workings."""
+    """The error for an invalid URL is one line with the client's message and without internals."""
     with pytest.raises(InvalidInput, match="give s3://, gs://, az:// or file:// and what it needs: ") as error:
         open_blob_store(place)
     assert "\n" not in error.value.message

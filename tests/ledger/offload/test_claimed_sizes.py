@@ -1,4 +1,4 @@
-"""Sizes that a file claims are believed only as far as the file goes: nothing is allocated for them."""
+"""Tests that a size in a file allocates no more memory than the file justifies."""
 
 import struct
 import tracemalloc
@@ -24,7 +24,7 @@ PEAK_BYTES_MAX = 2_000_000
 
 
 def assert_little_is_allocated(ledger) -> None:
-    ledger.read(0, 0)  # Kernels are loaded.
+    ledger.read(0, 0)  # This read loads the kernels.
     tracemalloc.start()
     try:
         pieces = list(ledger.scan(0, 3))
@@ -40,7 +40,7 @@ def assert_little_is_allocated(ledger) -> None:
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.RECORD])
 def test_a_record(tmp_path, compression):
-    """Longer than the file."""
+    """A record that claims to be longer than the file allocates nothing."""
     writer = MapFileWriter(PAYLOADS, compression)
     at = writer.offsets[2]
     writer.data = writer.data[:at] + struct.pack(">i", HUGE) + writer.data[at + 4 :]
@@ -49,7 +49,7 @@ def test_a_record(tmp_path, compression):
 
 @pytest.mark.parametrize("stream", range(4))
 def test_a_stream_of_a_block(tmp_path, stream):
-    """Longer than the file."""
+    """A stream that claims to be longer than the file allocates nothing."""
     writer = MapFileWriter(PAYLOADS, Compression.BLOCK, sync_every=2)
     streams = [vint(3) + b"abc"] * stream + [vint(HUGE) + b"abc"]
     broken = ESCAPE + SYNC + vint(2) + b"".join(streams)
@@ -59,7 +59,7 @@ def test_a_stream_of_a_block(tmp_path, stream):
 
 @pytest.mark.parametrize("count", [HUGE, (1 << 24) - 1])
 def test_the_records_of_a_block(tmp_path, count):
-    """More than there are lengths of keys; or values that are longer than what inflates."""
+    """A record count that exceeds the key lengths, or value sizes that exceed the inflated bytes, allocate nothing."""
     writer = MapFileWriter(PAYLOADS, Compression.BLOCK, sync_every=2)
     stream = zlib.compress(b"\x08")
     writer.data = writer.data[: writer.offsets[1]] + ESCAPE + SYNC + vint(count) + (vint(len(stream)) + stream) * 4
@@ -67,7 +67,7 @@ def test_the_records_of_a_block(tmp_path, count):
 
 
 def test_values_of_a_block(tmp_path):
-    """Lengths that sum up to gigabytes."""
+    """Value lengths with a sum of gigabytes allocate nothing."""
     writer = MapFileWriter(PAYLOADS, Compression.BLOCK, sync_every=2)
     streams = [
         zlib.compress(part) for part in (b"\x08" * 3, struct.pack(">3q", 1, 2, 3), vint(HUGE) * 3, b"\0\0\0\1x" * 3)
@@ -78,7 +78,7 @@ def test_values_of_a_block(tmp_path):
 
 
 def test_an_entry_of_a_blob(tmp_path):
-    """Longer than its block."""
+    """An entry that claims to be longer than its block allocates nothing."""
     writer = BlobWriter(PAYLOADS)
     at = writer.offsets[2]
     writer.data = writer.data[:at] + struct.pack(">i", HUGE) + writer.data[at + 4 :]

@@ -1,4 +1,4 @@
-"""Zlib streams that are not trusted, and blocks that are kept."""
+"""Tests of inflating untrusted zlib streams, and of the cache of blocks."""
 
 import zlib
 
@@ -14,7 +14,7 @@ from delayed_tracker.ledger.offload.recent_rows import RecentRows
 
 @pytest.fixture(params=["zlib-ng", "zlib"])
 def either(request, monkeypatch):
-    """The quicker zlib, and the one that is always there."""
+    """Select the faster zlib or the one of the standard library."""
     if request.param == "zlib":
         monkeypatch.setattr(inflating, "_zlib", zlib)
         monkeypatch.setattr(inflating, "_StreamError", zlib.error)
@@ -24,7 +24,7 @@ def either(request, monkeypatch):
 
 @pytest.mark.usefixtures("either")
 def test_a_stream_is_whole_and_alone():
-    """Not a byte more or less, in or out."""
+    """A stream must end exactly at the end of its bytes, and give exactly the expected bytes."""
     stream = zlib.compress(b"hello" * 9)
     assert inflate(stream, 45) == b"hello" * 9
     assert inflate(memoryview(stream), 99) == b"hello" * 9
@@ -42,14 +42,14 @@ def test_a_stream_is_whole_and_alone():
 
 @pytest.mark.usefixtures("either")
 def test_a_stream_that_would_fill_the_memory():
-    """A thousandfold is not begun."""
+    """A stream that could expand a thousandfold is refused before inflating."""
     with pytest.raises(CompressedDataInvalid, match="hold more than 1000 bytes"):
         inflate(zlib.compress(bytes(50_000_000)), 1000)
 
 
 @pytest.mark.usefixtures("either")
 def test_many_streams(monkeypatch):
-    """Damaged ones give nothing and say why; large ones are bounded."""
+    """Among many streams, damaged ones give an error and no bytes, and large ones are bounded."""
     streams = [zlib.compress(b"%d" % number) for number in range(4)]
     assert inflate_some(streams, 1 << 20) == ([b"0", b"1", b"2", b"3"], {})
     values, damaged = inflate_some([streams[0], b"no", streams[2]], 1 << 20)
@@ -63,7 +63,7 @@ def test_many_streams(monkeypatch):
 
 
 def test_the_oldest_rows_go_first():
-    """Room is counted in bytes; asking keeps rows young; what is larger than all room is not kept."""
+    """The cache is bounded in bytes and drops the least recently used rows; a row larger than the cache is not kept."""
 
     def rows(size: int) -> EntryRows:
         return EntryRows(bytes(size), 0, np.zeros(1, np.int64), np.zeros(1, np.int64))

@@ -1,4 +1,4 @@
-"""Kernels give the same as machine code and as they are written, whatever the octets."""
+"""Tests that kernels give the same results compiled and uncompiled, for any octets."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def same(kernel, *arguments):
 
 @given(entries=entries, tail=noise | st.just(PADDING), first=st.integers(-3, 3), seen=st.sampled_from([0, 12]))
 def test_walking_blob_records(entries, tail, first, seen):
-    """Rows are those of the records, in order, up to what is none."""
+    """Rows of blob records are in order up to the first that is not a record."""
     content = b"".join(blob_record(entry_id, entry) for entry_id, entry in enumerate(entries)) + tail
     starts, ends, stopped, status = same(kernels.walk_blob_records, octets(content), 0, len(content), first, 4, seen)
     found = [content[start:end] for start, end in zip(starts, ends, strict=True)]
@@ -42,7 +42,7 @@ def test_walking_blob_records(entries, tail, first, seen):
 
 @given(entries=entries, tail=noise, framed=st.booleans(), first=st.integers(-3, 3))
 def test_walking_sequence_records(entries, tail, framed, first):
-    """The same for records of SequenceFiles, with sync marks between them."""
+    """Rows of SequenceFile records, with sync marks between them, are in order up to the first that is not a record."""
     content = b"".join((ESCAPE + SYNC) * (key % 2) + record(key, entry) for key, entry in enumerate(entries)) + tail
     starts, ends, stopped, _ = same(
         kernels.walk_sequence_records, octets(content), 0, len(content), octets(SYNC), first, 4, int(framed)
@@ -55,7 +55,7 @@ def test_walking_sequence_records(entries, tail, framed, first):
 
 @given(lengths=st.lists(st.integers(0, 2**31 - 1), max_size=9), extra=noise)
 def test_reading_lengths(lengths, extra):
-    """Every width of a number; what is left over, or is none, is an error."""
+    """Lengths of every width are read, and remaining or invalid bytes are an error."""
     content = b"".join(map(vint, lengths))
     found, well_formed = same(kernels.read_lengths, octets(content), len(lengths))
     assert (found, well_formed) == (lengths, 1)
@@ -66,13 +66,13 @@ def test_reading_lengths(lengths, extra):
 
 @pytest.mark.parametrize("content", [b"\x90", b"\xff", b"\x8b\0\0\0\0\0", b"\x8e\0", b"\x80"])
 def test_what_is_no_length(content):
-    """Negative numbers, longer ones than a length can be, and cut ones."""
+    """A negative, overlong or cut number is not a length."""
     assert plain(kernels.read_lengths(octets(content), 1))[1] == 0
 
 
 @given(entries=entries, wrong=st.integers(0, 9))
 def test_bounds_of_values(entries, wrong):
-    """Each value begins with its own length; the first that does not is told."""
+    """Each value begins with its own length, and the first value that does not is reported."""
     values = [len(entry).to_bytes(4, "big") + entry for entry in entries]
     if wrong < len(values):
         values[wrong] = b"\1" + values[wrong][1:]

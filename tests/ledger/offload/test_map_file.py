@@ -1,4 +1,4 @@
-"""Ledgers in MapFiles: any range, with the index and without, and what damage does."""
+"""Tests of ledgers in MapFiles: ranges with and without index, and damage."""
 
 import itertools
 import struct
@@ -46,7 +46,7 @@ def long_ledger():
 @pytest.mark.parametrize("index", [True, False])
 @pytest.mark.parametrize("every", [(7, 128), (300, 128), (1, 1), (1000, 10)])
 def test_any_range_of_a_ledger(tmp_path, long_ledger, compression, index, every):
-    """Ranges around places of the index, sync marks and the ends equal what was written."""
+    """Ranges around index keys, sync marks and ends equal what was written."""
     writer = MapFileWriter(long_ledger, compression, sync_every=every[0], index_every=every[1])
     if not index:
         writer.index = None
@@ -66,7 +66,7 @@ def test_any_range_of_a_ledger(tmp_path, long_ledger, compression, index, every)
 @pytest.mark.slow
 @ALL
 def test_large_entries(tmp_path, compression):
-    """Entries larger than what is read at once, between small ones."""
+    """Entries larger than one read are read between small ones."""
     payloads = [b"a", b"b" * 3_000_000, b"", b"c" * 70_000, b"d"] * 8
     ledger = opened(MapFileWriter(payloads, compression).save(tmp_path, checksums=True))
 
@@ -78,10 +78,10 @@ def test_large_entries(tmp_path, compression):
 @ALL
 @pytest.mark.parametrize("checksums", [True, False])
 def test_any_byte_wrong(tmp_path, compression, checksums):
-    """One byte of a file is another: what was stored, or an error.
+    """With any byte of a file changed, an entry is right or an error.
 
-    RECORD and BLOCK have a checksum in each zlib stream, and ``.crc`` covers everything. A file with neither, NONE
-    without ``.crc``, leaves it to the CRC32C in the entry.
+    RECORD and BLOCK have a checksum in each zlib stream, and ``.crc`` covers everything. NONE without ``.crc`` has only
+    the CRC32C in the entry.
     """
     writer = MapFileWriter(FEW, compression, sync_every=3)
     directory = writer.save(tmp_path, checksums=checksums)
@@ -98,7 +98,7 @@ def test_any_byte_wrong(tmp_path, compression, checksums):
 @pytest.mark.slow
 @ALL
 def test_any_byte_of_the_index_wrong(tmp_path, long_ledger, compression):
-    """Reading by a wrong index is an error, a bad entry, or right all the same."""
+    """With any byte of the index changed, reading gives an error, a bad entry, or the right entries."""
     payloads = [message(payload=entry) for entry in long_ledger[:300]]
     writer = MapFileWriter(payloads, compression, sync_every=10)
     directory = writer.save(tmp_path)
@@ -111,21 +111,21 @@ def test_any_byte_of_the_index_wrong(tmp_path, long_ledger, compression):
 @ALL
 @pytest.mark.parametrize("checksums", [True, False])
 def test_cut_short_at_any_byte(tmp_path, compression, checksums):
-    """The entries before the cut are there, those behind it are bad; never an end without a word."""
+    """A file that is cut at any byte has the entries before the cut, and those behind it are bad."""
     writer = MapFileWriter(FEW, compression, sync_every=2)
     directory = writer.save(tmp_path, checksums=checksums)
     counts = []
     for size in range(len(writer.data)):
         (directory / "data").write_bytes(writer.data[:size])
         counts.append(assert_right_or_bad(lambda: opened(directory), FEW, checksums=True))
-    # With checksums, all of the last chunk is in doubt.
+    # With checksums, all of the last chunk is unverified.
     assert checksums or max(counts) == 3
     assert checksums or counts == sorted(counts)
 
 
 @ALL
 def test_the_checksum_file_is_right_for_whole_files(tmp_path, compression):
-    """A file of several chunks that is whole reads without a bad entry."""
+    """An undamaged file of several chunks has no bad entry."""
     payloads = [message(payload=bytes([number]) * 99) for number in range(100)]
     ledger = opened(MapFileWriter(payloads, compression).save(tmp_path, checksums=True))
 
@@ -136,7 +136,7 @@ def test_the_checksum_file_is_right_for_whole_files(tmp_path, compression):
 
 
 def test_a_wrong_key_costs_one_entry(tmp_path):
-    """The lengths are right, so that reading goes on with the next entry."""
+    """A wrong key loses one entry, because the lengths are right and reading continues behind it."""
     writer = MapFileWriter(PAYLOADS, Compression.NONE, sync_every=100)
     writer.data = flipped(writer.data, writer.offsets[3] + 8)
     (bad,) = (answer := opened(writer.save(tmp_path)).read(0, 5)).bad_entries
@@ -149,16 +149,16 @@ def test_a_wrong_key_costs_one_entry(tmp_path):
 
 @ALL
 def test_reading_goes_on_behind_damage(tmp_path, compression):
-    """At the next sync mark, which a new block or a few records later there is."""
+    """Reading continues at the next sync mark, which starts a new block or follows a few records later."""
     payloads = [message(payload=b"%d" % number) for number in range(300)]
     writer = MapFileWriter(payloads, compression, sync_every=10)
-    # -1 to 8 is a block or lies in front of the first mark, and so on.
+    # Keys -1 to 8 are a block or before the first mark, and so on.
     writer.data = flipped(writer.data, writer.offsets[44] + 3)
 
     for index in (writer.index, None):
         writer.index = index
         (bad,) = (answer := opened(writer.save(tmp_path)).read(0, 299)).bad_entries
-        # A zlib stream that is whole stays right when the record seems to go on behind it.
+        # A complete zlib stream stays right if the record's size is too large.
         assert bad.entry_id == {Compression.BLOCK: 39, Compression.RECORD: 45, Compression.NONE: 44}[compression]
         assert bad.entry_id + bad.entry_count == 49
         assert len(answer.entries) == 300 - bad.entry_count
@@ -166,7 +166,7 @@ def test_reading_goes_on_behind_damage(tmp_path, compression):
 
 
 def test_records_out_of_order(tmp_path):
-    """A record that comes again does not come twice, and one that is missing is bad."""
+    """A repeated record is returned once, and a missing record is bad."""
     writer = MapFileWriter(PAYLOADS, Compression.NONE, sync_every=100)
     first, second = (writer.data[writer.offsets[key] : writer.offsets[key + 1]] for key in (2, 3))
     for rows in (second, first + first, second + first, b""):
@@ -179,7 +179,7 @@ def test_records_out_of_order(tmp_path):
 
 
 def test_a_block_that_lacks_a_key(tmp_path):
-    """Keys of a block follow one another, and blocks do."""
+    """A block that lacks a key is bad, because keys within and across blocks are consecutive."""
     values = [b"\0\0\0\1x"] * 4
     writer = MapFileWriter(PAYLOADS, Compression.BLOCK, sync_every=1)
     begin = writer.data[: writer.offsets[0]]
@@ -195,7 +195,7 @@ def test_a_block_that_lacks_a_key(tmp_path):
 
 @pytest.mark.parametrize("value", [b"\0\0\0\2x", b"\0\0\0", b""])
 def test_a_value_that_does_not_begin_with_its_length(tmp_path, value):
-    """Whole as a zlib stream, but none that the driver wrote: the block is bad, or the record."""
+    """A value that does not begin with its length makes its record or block bad, even in a complete zlib stream."""
     writer = MapFileWriter(PAYLOADS, Compression.BLOCK, sync_every=1)
     data = writer.data[: writer.offsets[2]] + block([2], [value]) + writer.data[writer.offsets[3] :]
     (tmp_path / "block").mkdir()
@@ -234,7 +234,7 @@ def test_a_value_that_does_not_begin_with_its_length(tmp_path, value):
     ],
 )
 def test_no_map_file_of_a_ledger(tmp_path, content, says):
-    """The error names the file and what is wrong with it."""
+    """The error for a file that is not a ledger's MapFile names the file and the problem."""
     (tmp_path / "data").write_bytes(content)
     with pytest.raises(LedgerFileInvalid, match=says) as error:
         opened(tmp_path)
@@ -242,13 +242,13 @@ def test_no_map_file_of_a_ledger(tmp_path, content, says):
 
 
 def test_a_directory_without_data(tmp_path):
-    """The error names the file that is missing."""
+    """The error for a directory without data names the missing file."""
     with pytest.raises(LedgerFileInvalid, match="data does not exist"):
         opened(tmp_path)
 
 
 def test_metadata_in_the_header_is_passed_over(tmp_path):
-    """Hadoop lets writers store pairs of texts there."""
+    """Pairs of texts that Hadoop lets writers store in the header are skipped."""
     writer = MapFileWriter(PAYLOADS, Compression.NONE)
     plain = header(Compression.NONE)
     (tmp_path / "data").write_bytes(
@@ -259,7 +259,7 @@ def test_metadata_in_the_header_is_passed_over(tmp_path):
 
 @pytest.mark.parametrize("content", [b"", b"crc\0\0\0\2", b"abc\0\0\0\2\0", b"crc\0\0\0\0\0", b"crc\0\0\0\2\0abc"])
 def test_a_wrong_checksum_file(tmp_path, content):
-    """It is an error that says how to do without it."""
+    """The error for a wrong checksum file tells how to read without it."""
     directory = MapFileWriter(PAYLOADS, Compression.NONE).save(tmp_path, checksums=True)
     (directory / ".data.crc").write_bytes(content)
     with pytest.raises(LedgerFileInvalid, match=r"\.data\.crc is no checksum file.*remove it to read data without"):
@@ -268,7 +268,7 @@ def test_a_wrong_checksum_file(tmp_path, content):
 
 @ALL
 def test_a_checksum_that_does_not_fit(tmp_path, compression):
-    """The entries of that chunk are bad, the others are not; the place is the record's, or the block's."""
+    """A wrong checksum makes only the entries of its chunk bad, with the place of the record or block."""
     payloads = [message(payload=bytes(range(number, number + 99))) for number in range(100)]
     writer = MapFileWriter(payloads, compression, sync_every=5)
     directory = writer.save(tmp_path, checksums=True)
@@ -287,7 +287,7 @@ def test_a_checksum_that_does_not_fit(tmp_path, compression):
 
 
 def test_an_index_that_is_none(tmp_path):
-    """The error names the index and says that it may go; so it may."""
+    """The error for an invalid index names it and says that it may be deleted, and reading then succeeds."""
     payloads = [b"%d" % number for number in range(300)]
     writer = MapFileWriter(payloads, Compression.NONE)
     for index in (
@@ -307,7 +307,7 @@ def test_an_index_that_is_none(tmp_path):
 
 @pytest.mark.parametrize("checksums", [True, False])
 def test_any_byte_of_the_index_is_verified(tmp_path, checksums):
-    """But for bits that say nothing, where no checksum file has them: those that fill a stream's last octet."""
+    """Any changed byte of the index is detected, except unused bits at the end of a stream without a checksum file."""
     writer = MapFileWriter([b"%d" % number for number in range(300)], Compression.NONE)
     ledger = opened(writer.save(tmp_path, checksums=checksums))
     places = open_index(ledger.file, ledger.header, 299).offsets.tolist()
@@ -323,7 +323,7 @@ def test_any_byte_of_the_index_is_verified(tmp_path, checksums):
 
 
 def test_a_damaged_index_is_no_damage_of_entries(tmp_path):
-    """Which are all there; it is listed beside them, until it is gone."""
+    """A damaged index is listed beside the entries, which are all right, until it is deleted."""
     directory = tmp_path / "lab/main/persistent/orders" / f"7-{UUID(int=7)}"
     writer = MapFileWriter(PAYLOADS, Compression.NONE)
     writer.save(directory, checksums=True)
@@ -339,7 +339,7 @@ def test_a_damaged_index_is_no_damage_of_entries(tmp_path):
 
 @pytest.mark.parametrize("offset", [0, 9, 8 + 4 - 1])
 def test_the_checksums_of_the_index_are_verified(tmp_path, offset):
-    """Wrong ones, and a file that has none."""
+    """The checksums of the index are verified, and a missing checksum is an error."""
     writer = MapFileWriter([message(payload=b"a")], Compression.RECORD)
     directory = writer.save(tmp_path, checksums=True)
     assert opened(directory).index_damage() is None
@@ -350,7 +350,7 @@ def test_the_checksums_of_the_index_are_verified(tmp_path, offset):
 
 @given(content=st.binary(max_size=200), compression=st.sampled_from(Compression))
 def test_anything_behind_the_header(tmp_path_factory, content, compression):
-    """Whatever follows the ledger's metadata is no entry, or one that can be read; and it ends."""
+    """Any bytes behind the ledger's metadata give readable entries or none, and reading ends."""
     writer = MapFileWriter(PAYLOADS, compression, sync_every=1)
     directory = tmp_path_factory.mktemp("any")
     (directory / "data").write_bytes(writer.data[: writer.offsets[0]] + content)

@@ -1,4 +1,4 @@
-"""Tiered storage as sources of topics: with metadata and without, alone and together with other sources."""
+"""Tests of tiered storage as a source of topics: with or without metadata, alone or with other sources."""
 
 from pathlib import Path
 from uuid import UUID
@@ -53,7 +53,7 @@ def save_dump(
     still_open: tuple[int, ...] = (),
     entry_count: int = 5,
 ) -> Path:
-    """Metadata of the topic; the others were never offloaded completely, and those that are open not at all."""
+    """Write metadata of the topic; ``others`` were not offloaded completely, ``still_open`` not at all."""
     info = ManagedLedgerInfo()
     for ledger_id in still_open:
         info.ledger_info.add(ledger_id=ledger_id)
@@ -82,7 +82,7 @@ def entries_of(*ledger_ids: int) -> list[tuple[int, int, bytes]]:
 
 @KINDS
 def test_topics_that_are_found(tmp_path, save, open_kind):
-    """Names are decoded, topics with a cluster in their name are among them, Pulsar's own state is not."""
+    """Topics are found with decoded names, also with a cluster in the name, but without Pulsar's own state."""
     for number, name in enumerate(
         (
             MANAGED_LEDGER,
@@ -104,7 +104,7 @@ def test_topics_that_are_found(tmp_path, save, open_kind):
 
 @KINDS
 def test_metadata_names_the_ledgers(tmp_path, save, open_kind):
-    """A copy that the metadata does not name is none of the topic's, a failed attempt among them."""
+    """A copy that the metadata does not name, such as a failed attempt, is not read."""
     for number in (1, 2, 3):
         save(tmp_path, number)
     save(tmp_path, 2, uuid=UUIDS[8])
@@ -121,7 +121,7 @@ def test_metadata_names_the_ledgers(tmp_path, save, open_kind):
 
 @KINDS
 def test_a_ledger_that_is_nowhere(tmp_path, save, open_kind):
-    """It is named, whether it was never offloaded or its copy is gone, and costs nothing but its own entries."""
+    """An absent ledger, never offloaded or with a lost copy, is named and loses only its own entries."""
     save(tmp_path, 1)
     for offloaded, others, says in (
         ([1, 4], (), "does not have the copy that the metadata names"),
@@ -141,7 +141,7 @@ def test_a_ledger_that_is_nowhere(tmp_path, save, open_kind):
 
 @KINDS
 def test_the_ledger_that_is_still_written_to(tmp_path, save, open_kind):
-    """Tiered storage does not have it, and nobody knows how long it is: it is not taken for an empty one."""
+    """The ledger that is still written to is absent with unknown length, and not taken for an empty one."""
     save(tmp_path, 1)
     dump = save_dump(tmp_path, offloaded=[1], still_open=(2,))
     with open_kind(str(tmp_path), metadata_dump=dump) as source:
@@ -155,7 +155,7 @@ def test_the_ledger_that_is_still_written_to(tmp_path, save, open_kind):
 
 @KINDS
 def test_metadata_of_other_ledgers(tmp_path, save, open_kind):
-    """A copy with another number of entries than the topic says."""
+    """A copy with another number of entries than in the topic's metadata is refused."""
     save(tmp_path, 1)
     dump = save_dump(tmp_path, offloaded=[1], entry_count=6)
     with (
@@ -167,7 +167,7 @@ def test_metadata_of_other_ledgers(tmp_path, save, open_kind):
 
 @KINDS
 def test_a_place_that_has_no_ledgers(tmp_path, save, open_kind):
-    """An empty directory, or none, says what should lie there."""
+    """The error for an empty or missing directory describes the expected content."""
     del save
     with pytest.raises(InvalidInput, match=r"give the (bucket or )?directory in which"):
         open_kind(str(tmp_path))
@@ -176,7 +176,7 @@ def test_a_place_that_has_no_ledgers(tmp_path, save, open_kind):
 
 
 def test_a_map_file_that_lies_there_twice(tmp_path):
-    """Which of the attempts is whole, only metadata can tell; without it, the ledger is lost, and nothing else is."""
+    """A ledger with two copies and no metadata is absent, because the complete copy is unknown; others are read."""
     other = "lab/main/persistent/other"
     save_map_file(tmp_path, 0)
     save_map_file(tmp_path, 2, managed_ledger=other)
@@ -188,7 +188,7 @@ def test_a_map_file_that_lies_there_twice(tmp_path):
         (bad,) = source.topic_log(TOPIC).ledger(1).read(0, 0).bad_entries
         assert str(bad) == f"ledger 1: {tmp_path / MANAGED_LEDGER} has it twice or more, as {UUIDS[6]} and {UUIDS[8]}"
         assert bad.remedy == "give metadata=DUMP, which says which copy is whole"
-        # Where another source has the ledger, it is not missed.
+        # If another source has the ledger, nothing is missing.
         save_blob(tmp_path / "bucket", 1)
         with CombinedSource([source, open_blobs(str(tmp_path / "bucket"))]) as both:
             assert read_all(both) == entries_of(0, 1)
@@ -201,7 +201,7 @@ def test_a_map_file_that_lies_there_twice(tmp_path):
 
 
 def test_streamed_ledgers_by_metadata(tmp_path):
-    """Segments of the offload context name the objects; the context itself is not complete."""
+    """Objects of streamed ledgers are found by the segments of the offload context, which is not complete itself."""
     info = ManagedLedgerInfo()
     ledger = info.ledger_info.add(ledger_id=1, timestamp=1, entries=5, size=1)
     for uuid, first, part in ((UUIDS[5], 0, PAYLOADS[1][:2]), (UUIDS[4], 2, PAYLOADS[1][2:])):
@@ -219,7 +219,7 @@ def test_streamed_ledgers_by_metadata(tmp_path):
 
 
 def test_data_that_is_gone_is_an_error_of_its_topic(tmp_path):
-    """Other topics of the bucket are read; so is a ledger of which another copy is whole, whatever its name."""
+    """Missing data fails only its topic, and only if no complete copy of the ledger exists under another name."""
     other = "lab/main/persistent/other"
     save_blob(tmp_path, 1)
     save_blob(tmp_path, 2, managed_ledger=other)
@@ -238,7 +238,7 @@ def test_data_that_is_gone_is_an_error_of_its_topic(tmp_path):
 
 
 def test_a_damaged_index_costs_its_ledger(tmp_path):
-    """Where the bucket says whose it is, or another copy is whole; else it may be anybody's, and that is said."""
+    """A damaged index without a second copy loses its ledger if the bucket names the topic, and else fails opening."""
     for number in (1, 2, 3):
         save_blob(tmp_path, number)
     save_blob(tmp_path, 3, uuid=UUIDS[8])
@@ -259,7 +259,7 @@ def test_a_damaged_index_costs_its_ledger(tmp_path):
 
 
 def test_an_index_whose_name_has_no_ledger(tmp_path):
-    """Says what its name should be: nothing else knows the ledger's id."""
+    """The error for an index without a ledger id in its name gives the expected name."""
     save_blob(tmp_path, 1)
     named = tmp_path / f"{UUIDS[1]}-ledger-1-index"
     named.rename(tmp_path / f"{UUIDS[1]}-index")
@@ -268,13 +268,13 @@ def test_an_index_whose_name_has_no_ledger(tmp_path):
 
 
 def reasons(place: str | Path) -> list[str]:
-    """What of a bucket no topic claims."""
+    """Return the reasons of the objects that no topic claims."""
     with open_blobs(str(place), on_error=ErrorPolicy.SKIP) as source:
         return [bad.reason for bad in source.unclaimed()]
 
 
 def test_data_without_an_index(tmp_path):
-    """It is listed, even if there is nothing else; an attempt that failed beside a whole copy of the ledger is not."""
+    """Data without an index is listed, even if it is all there is, except beside a complete copy of the ledger."""
     for number in (1, 2):
         save_blob(tmp_path, number)
     (tmp_path / f"{UUIDS[8]}-ledger-1").write_bytes(b"given up")
@@ -294,7 +294,7 @@ def test_data_without_an_index(tmp_path):
 
 
 def test_an_index_that_names_no_topic(tmp_path):
-    """It is listed, and so is one in a name that nobody writes."""
+    """An index without a topic, or with an invalid topic name, is listed."""
     save_blob(tmp_path, 1)
     for number, name in ((2, "lab/main/non-persistent/orders"), (3, "lab/main/persistent/or ders"), (4, "")):
         save_blob(tmp_path, number, managed_ledger=name)
@@ -306,7 +306,7 @@ def test_an_index_that_names_no_topic(tmp_path):
 
 
 def test_an_object_that_belongs_to_another_topic_than_its_index_says():
-    """Buckets keep the topic's name beside the index as well."""
+    """An index whose topic differs from the topic in the bucket's attribute is listed."""
     memory = MemoryStore()
     writer = BlobWriter(PAYLOADS[1], metadata=ledger_metadata(PAYLOADS[1], MANAGED_LEDGER))
     key = f"{UUIDS[1]}-ledger-1"
@@ -319,7 +319,7 @@ def test_an_object_that_belongs_to_another_topic_than_its_index_says():
 
 
 def test_a_directory_without_data(tmp_path):
-    """The ledger is missed; beside a whole copy of it, it is not."""
+    """A directory without data makes the ledger absent, unless there is a complete copy."""
     (save_map_file(tmp_path, 1) / "data").unlink()
     (save_map_file(tmp_path, 2, uuid=UUIDS[7]) / "data").unlink()
     save_map_file(tmp_path, 2)
@@ -330,13 +330,13 @@ def test_a_directory_without_data(tmp_path):
 
 
 def test_bookies_and_tiered_storage_together(tmp_path):
-    """Each ledger from the first source that has all of it; what was deleted from the bookies comes from the copy."""
+    """Each ledger is read from the first source that has all of it, so deleted ledgers come from the copy."""
     for number in (1, 2):
         save_map_file(tmp_path, number)
     disk = DiskFiles(tmp_path)
     for number in (1, 2, 3):
         disk.add_ledger(number, PAYLOADS[number])
-    # Of ledger 2, the bookies have but a leftover.
+    # The bookies have only a leftover of ledger 2.
     del disk.records[6:10]
     disk.open().close()
     bookies = f"bookkeeper+file:{tmp_path}/ledgers?metadata={tmp_path}/dump.jsonl.gz"
@@ -360,7 +360,7 @@ def test_bookies_and_tiered_storage_together(tmp_path):
 
 
 def test_what_no_source_has_whole(tmp_path):
-    """A part of a ledger is read, with the rest as bad entries; a ledger that is nowhere has its place among the others."""
+    """A ledger that all sources have in part is read with bad entries, and an absent ledger keeps its place."""
     save_blob(tmp_path / "bucket", 1)
     disk = DiskFiles(tmp_path)
     for number in (1, 2):
@@ -384,7 +384,7 @@ def test_what_no_source_has_whole(tmp_path):
 
 
 def test_copies_alone_together(tmp_path):
-    """Without any metadata, the ledgers are all that are found."""
+    """Without metadata, the ledgers of a topic are all that are found."""
     save_map_file(tmp_path / "files", 1)
     save_map_file(tmp_path / "files", 3)
     save_blob(tmp_path / "bucket", 2)
@@ -402,12 +402,12 @@ def test_copies_alone_together(tmp_path):
     ],
 )
 def test_a_wrong_url_says_what_to_write(url, says):
-    """Each error names the remedy."""
+    """The error for a wrong URL has a remedy."""
     with pytest.raises(InvalidInput, match=says):
         open_source(url)
 
 
 def test_no_source_at_all():
-    """Nothing can be read from nothing."""
+    """A combination of no sources is refused."""
     with pytest.raises(InvalidInput, match="give at least one source"):
         open_sources([])

@@ -1,4 +1,4 @@
-"""Every byte of what tells where offloaded entries lie, changed: verification names it, or every answer stays the same."""
+"""Tests that verification detects any changed byte of the files that locate offloaded entries, or it has no effect."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,7 +25,7 @@ Answer = list[tuple[object, ...]]
 
 
 def answers(open_source: Callable[[], OffloadSource]) -> Answer | None:
-    """All that a source tells about its topics, with every entry; None if verification finds something wrong."""
+    """Return everything that a source answers about its topics, with all entries; None if verification finds damage."""
     try:
         with open_source() as source:
             verdicts = [*verify_topics(source, source.topics()), *verify_unclaimed(source)]
@@ -45,7 +45,7 @@ def _told(source: OffloadSource) -> Iterator[tuple[object, ...]]:
 
 
 def passed_as_sound(file: Path, open_source: Callable[[], OffloadSource]) -> tuple[set[int], set[int]]:
-    """Bytes of which some change goes unnoticed: without consequence, and with one."""
+    """Return the bytes with an undetected change: those without effect, and those with one."""
     whole, content = answers(open_source), file.read_bytes()
     assert whole is not None
     harmless, harmful = set(), set()
@@ -61,7 +61,7 @@ def passed_as_sound(file: Path, open_source: Callable[[], OffloadSource]) -> tup
 
 @pytest.mark.slow
 def test_every_byte_of_a_blob_index(tmp_path):
-    """Harmless are fields that reading takes no notice of. The topic's name alone is stored once and without a checksum."""
+    """Changes without effect are in unused fields; only the topic's name is stored once without a checksum."""
     metadata = ledger_metadata(PAYLOADS)
     writer = BlobWriter(PAYLOADS, block_bytes=200, metadata=metadata)
     writer.save(tmp_path, UUID_7, 7)
@@ -76,13 +76,13 @@ def test_every_byte_of_a_blob_index(tmp_path):
     blocks = range(32 + len(metadata), len(writer.index))
     part_ids = {at for at in blocks if (at - blocks.start) % 20 in range(8, 12)}
     assert harmless & set(blocks) == part_ids
-    # Up to the state, the metadata has the quorum and ensemble sizes (2 bytes each), the length and the last entry.
+    # Before the state, the metadata has quorum and ensemble sizes (2 bytes each), the length and the last entry.
     assert harmless & set(range(36)) == {33, 35}
     assert not harmless & set(range(36, 42))
 
 
 def test_what_the_broker_put_in_front_has_no_checksum_in_a_blob(tmp_path):
-    """Its time and its message index are in front of what the producer's CRC32C covers; MapFiles have their own."""
+    """Broker time and index in a blob are not covered by any checksum, while MapFiles have checksums of their own."""
     framed = [message(index=number) for number in range(4)]
     frame = split_frame(framed[0])
     BlobWriter(framed, metadata=ledger_metadata(framed)).save(tmp_path / "blobs", UUID_7, 7)
@@ -97,7 +97,7 @@ def test_what_the_broker_put_in_front_has_no_checksum_in_a_blob(tmp_path):
     for file, open_source in places:
         whole, content = answers(open_source), file.read_bytes()
         assert whole is not None
-        # The last byte of the broker's metadata is the message index.
+        # The last byte of the broker metadata is the message index.
         for of_entry in (frame.broker_end - 1, frame.metadata_end):
             file.write_bytes(flipped(content, content.index(framed[2]) + of_entry, 0x01))
             found = answers(open_source)
@@ -108,7 +108,7 @@ def test_what_the_broker_put_in_front_has_no_checksum_in_a_blob(tmp_path):
 
 @pytest.mark.slow
 def test_every_byte_of_a_streamed_index(tmp_path):
-    """With metadata of the topic, which streaming offload needs, nothing is harmful."""
+    """With the topic's metadata, which streaming offload needs, no change has an effect."""
     data, told = streamed({7: PAYLOADS})
     (tmp_path / str(UUID_7)).write_bytes(data)
     (tmp_path / f"{UUID_7}-index").write_bytes(told)
@@ -130,8 +130,9 @@ def test_every_byte_of_a_streamed_index(tmp_path):
 @pytest.mark.parametrize("compression", list(Compression))
 @pytest.mark.parametrize("name", ["index", ".index.crc", ".data.crc"])
 def test_every_byte_beside_the_data_of_a_map_file(tmp_path, compression, name):
-    """Where there are checksums, no change goes unnoticed, be it in what they cover or in themselves: but for the size of
-    chunks if there is but one, which then covers the same bytes.
+    """With checksums, every change is detected.
+
+    The exception is the chunk size in a checksum file with one chunk, which covers the same bytes.
     """
     directory = tmp_path / "lab/main/persistent/orders" / f"7-{UUID_7}"
     MapFileWriter(PAYLOADS, compression, sync_every=2, index_every=2).save(directory, checksums=True)
@@ -144,7 +145,7 @@ def test_every_byte_beside_the_data_of_a_map_file(tmp_path, compression, name):
 @pytest.mark.parametrize("compression", list(Compression))
 @pytest.mark.parametrize("name", ["index", "data"])
 def test_every_byte_of_a_map_file_without_checksums(tmp_path, compression, name):
-    """What reading takes no notice of is harmless; nothing is harmful."""
+    """Without checksums, an undetected change has no effect."""
     directory = tmp_path / "lab/main/persistent/orders" / f"7-{UUID_7}"
     MapFileWriter(PAYLOADS, compression, sync_every=2, index_every=2).save(directory)
     _, harmful = passed_as_sound(directory / name, lambda: open_map_files(tmp_path))

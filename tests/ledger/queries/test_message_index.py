@@ -1,4 +1,4 @@
-"""From indexes to entries: the proposal's sentences, the shipped broker's ways, and topics of which parts have none."""
+"""Tests of finding entries by index: the rules of the proposal, those of the shipped broker, and missing indexes."""
 
 import math
 from dataclasses import replace
@@ -21,25 +21,31 @@ SHIPPED = IndexLookupMode.PULSAR_COMPATIBLE
 
 
 def proposals_example() -> EntryLookup:
-    """Entries A (messages 0 to 2) and B (3 and 4)."""
+    """Return entries A (messages 0 to 2) and B (3 and 4)."""
     return EntryLookup(log_of([entry(index=2, batch=3), entry(index=4, batch=2)]))
 
 
 @pytest.mark.parametrize(("index", "entry_id"), [(0, 0), (1, 0), (2, 0), (3, 1), (4, 1)])
 def test_the_proposals_example(index, entry_id):
-    """All messages of an entry have its place: "Param indexes 0,1,2 or 3,4 will return the same MessageID"."""
+    """All messages of an entry give its position.
+
+    Source, PIP-415: "Param indexes 0,1,2 or 3,4 will return the same MessageID".
+    """
     assert position_by_index(proposals_example(), index) == Position(3, entry_id)
 
 
 @pytest.mark.parametrize(("index", "position"), [(0, EARLIEST), (1, EARLIEST), (2, (3, 0)), (3, (3, 1)), (4, (3, 1))])
 def test_the_shipped_broker_takes_the_first_batch_for_expired(index, position):
-    """It compares with the last index of the first entry, whatever else that entry holds."""
+    """The shipped broker compares only the last index of the first entry, so earlier messages count as expired."""
     assert position_by_index(proposals_example(), index, mode=SHIPPED) == position
 
 
 @pytest.mark.parametrize("mode", IndexLookupMode)
 def test_an_index_that_is_invalid(mode):
-    """As it says: "An index value of -1 or one that exceeds the maximum index range is considered invalid"."""
+    """An invalid index is refused.
+
+    Source, PIP-415: "An index value of -1 or one that exceeds the maximum index range is considered invalid".
+    """
     with pytest.raises(MessageIndexInvalid, match=r"index: -1 .*give 0 or more"):
         position_by_index(proposals_example(), -1, mode=mode)
     with pytest.raises(MessageNotFound, match=f"{TOPIC} has no user message at or behind index 5"):
@@ -50,7 +56,10 @@ def test_an_index_that_is_invalid(mode):
 
 @pytest.mark.parametrize("mode", IndexLookupMode)
 def test_an_expired_message(mode):
-    """As it says: "if the specified message has expired and been deleted, return MessageId.Earliest"."""
+    """An expired message gives EARLIEST.
+
+    Source, PIP-415: "if the specified message has expired and been deleted, return MessageId.Earliest".
+    """
     lookup = EntryLookup(log_of([entry(index=12, batch=3), entry(index=13)]))
     assert position_by_index(lookup, 9, mode=mode) == EARLIEST
     assert position_by_index(lookup, 13, mode=mode) == Position(3, 1)
@@ -59,7 +68,7 @@ def test_an_expired_message(mode):
 @pytest.mark.parametrize("mode", IndexLookupMode)
 @pytest.mark.parametrize("entry_count", [None, 9])
 def test_the_last_ledger_is_nowhere(mode, entry_count):
-    """Messages before it are found without it; where only it can have the message, it is named."""
+    """If the last ledger is absent, earlier messages are found, and an index that only it can have is an error."""
     there = log_of([entry(index=2, batch=3), entry(index=4, batch=2)])
     absent = AbsentLedger(9, entry_count, "it is gone")
     for index, position in ((2, (3, 0)), (3, (3, 1)), (4, (3, 1))):
@@ -72,7 +81,10 @@ def test_the_last_ledger_is_nowhere(mode, entry_count):
 
 
 def test_a_system_message():
-    """However far it is: "If the index points to a system message, return the first user message following it"."""
+    """An index of a system message gives the next user message, at any distance.
+
+    Source, PIP-415: "If the index points to a system message, return the first user message following it".
+    """
     ledgers = [[entry(index=0)] + [entry(index=1 + at, marker=True) for at in range(40)], [entry(index=41)]]
     assert position_by_index(EntryLookup(log_of(*ledgers)), 5) == Position(5, 0)
     assert position_by_index(EntryLookup(log_of(*ledgers)), 5, mode=SHIPPED) == Position(3, 5)
@@ -81,7 +93,7 @@ def test_a_system_message():
 
 
 def test_batches_of_transactions_count_as_one():
-    """Such an entry's index is that of its only message, so that one below is another's, or has expired."""
+    """The batch of a transaction has one index, so a lower index belongs to another message or has expired."""
     lookup = EntryLookup(log_of([entry(index=7, batch=5, transaction=True), entry(index=8, batch=5, transaction=True)]))
     assert position_by_index(lookup, 6) == EARLIEST
     assert position_by_index(lookup, 7) == Position(3, 0)
@@ -108,7 +120,7 @@ def indexed(first: int, count: int) -> list[bytes]:
     ],
 )
 def test_parts_of_a_topic_without_indexes(ledgers):
-    """Whatever part of a topic's life had no index, each message of the others is found, and no other."""
+    """If any part of a topic has no indexes, each message of the other parts is found, and no other."""
     log = log_of(*ledgers)
     numbers = {
         index: number for number, payload in enumerate(chain(*ledgers)) if (index := index_of(payload)) is not None
@@ -125,7 +137,7 @@ def index_of(payload: bytes) -> int | None:
 
 
 def test_the_shipped_broker_needs_an_index_in_the_first_entry():
-    """It refuses the whole topic otherwise; by the proposal only brokers that write none refuse."""
+    """The shipped broker needs an index in the first entry, while the proposal needs one in any entry."""
     log = log_of(plain(3), indexed(0, 3))
     assert position_by_index(EntryLookup(log), 1) == Position(5, 1)
     with pytest.raises(BrokerMetadataMissing, match="brokerEntryMetadataInterceptors"):
@@ -136,7 +148,7 @@ def test_the_shipped_broker_needs_an_index_in_the_first_entry():
 
 
 def test_expired_messages_of_a_topic_that_now_has_no_indexes():
-    """What was deleted in front of a part without indexes has expired, too."""
+    """A message deleted before a part without indexes has expired, too."""
     log = log_of(plain(20), indexed(50, 3))
     assert position_by_index(EntryLookup(log), 49) == EARLIEST
     assert position_by_index(EntryLookup(log), 50) == Position(5, 0)
@@ -144,7 +156,7 @@ def test_expired_messages_of_a_topic_that_now_has_no_indexes():
 
 @pytest.mark.parametrize("mode", IndexLookupMode)
 def test_indexes_that_no_message_has(mode):
-    """Where numbers are missing, the next message is meant: nothing before it has expired."""
+    """An index that no message has gives the next message, because nothing before it has expired."""
     log = log_of(indexed(0, 3), indexed(10, 3))
     assert position_by_index(EntryLookup(log), 5, mode=mode) == Position(5, 0)
 
@@ -157,13 +169,13 @@ def test_indexes_that_no_message_has(mode):
     ],
 )
 def test_indexes_that_no_message_has_between_parts_without_any(ledgers, number):
-    """What came before shows that the message that is missing did not expire."""
+    """An earlier index proves that the missing message did not expire."""
     lookup = EntryLookup(log_of(*ledgers))
     assert lookup.number(position_by_index(lookup, 5)) == number
 
 
 def test_a_ledger_that_begins_with_an_entry_without_a_message():
-    """Its last entry tells that the others have indexes."""
+    """The last entry of a ledger shows that its entries have indexes if the first has none."""
     lookup = EntryLookup(log_of(plain(9), plain(1) + indexed(0, 2), plain(30), indexed(2, 1)))
     assert lookup.number(position_by_index(lookup, 0)) == 10
 
@@ -174,12 +186,12 @@ LEDGERS = st.lists(st.tuples(st.booleans(), st.lists(MESSAGES, max_size=7)), min
 
 @given(ledgers=LEDGERS, first=st.sampled_from([0, 10]))
 def test_equals_a_look_at_every_entry(ledgers, first):
-    """Any mixture of ledgers with and without indexes, batches, markers and transactions."""
+    """Any mixture of entries, with and without indexes, gives the same result as reading every entry."""
     made, rows, last = [], [], first - 1
     for has_index, messages in ledgers:
         payloads = []
         for at, (kind, size) in enumerate(messages):
-            # Brokers give no index to an entry whose sender says that it holds no message.
+            # Brokers give no index to an entry whose sender declares that it has no message.
             indexed_entry = has_index and (kind != "no message" or at in {0, len(messages) - 1})
             count = size if kind == "batch" else 1
             last += count if indexed_entry else 0
@@ -205,7 +217,7 @@ def test_equals_a_look_at_every_entry(ledgers, first):
 
 
 def naive(rows, index):
-    """Every entry from the beginning."""
+    """Return the result of reading every entry from the beginning."""
     if not rows:
         return MessageNotFound
     with_index = [number for number, (first, _, _) in enumerate(rows) if first is not None]
@@ -222,7 +234,7 @@ def naive(rows, index):
 
 @pytest.mark.parametrize("mode", IndexLookupMode)
 def test_a_million_entries(mode):
-    """Few are touched, and at most the metadata of the answer is parsed."""
+    """A search in a million entries reads few, and parses at most the metadata of the result."""
     log = made_log(MILLION, 49_999, lambda number: entry(index=number * 3 + 2, batch=3))
     for number in (1, 2, 12_345, 499_999, 500_000, 777_777, MILLION - 1):
         lookup = EntryLookup(log)
@@ -237,7 +249,7 @@ def test_a_million_entries(mode):
 
 @pytest.mark.parametrize("part", [(0, 400_000), (600_000, MILLION), (300_000, 600_000)])
 def test_a_million_entries_of_which_a_part_has_no_index(part):
-    """At the beginning, the end or in the middle: it costs no more than a second search."""
+    """If a part of a million entries has no index, the search costs at most one more search."""
     before = np.zeros(MILLION + 1, np.int64)
     before[1:] = np.cumsum([not part[0] <= number < part[1] for number in range(MILLION)])
 
@@ -253,7 +265,7 @@ def test_a_million_entries_of_which_a_part_has_no_index(part):
 
 
 def test_damage_on_the_way_is_an_error():
-    """Never an answer that rests on an entry nobody can read."""
+    """Damage in an entry that the search needs is an error."""
     lookup = EntryLookup(log_of([entry(index=0), None, entry(index=2)]))
     with pytest.raises(EntriesUnreadable, match="entry 3:1: lost"):
         position_by_index(lookup, 2)

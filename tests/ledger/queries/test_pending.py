@@ -1,4 +1,4 @@
-"""What one subscription is still to get, derived from ledgers, cursor and markers."""
+"""Tests of the pending messages of a subscription, derived from ledgers, cursor and markers."""
 
 import pytest
 from hypothesis import given, settings
@@ -25,7 +25,7 @@ COMMIT, ABORT = 21, 22
 
 @pytest.fixture
 def disk(tmp_path):
-    """Two ledgers of three entries each, all delayed, nothing acknowledged."""
+    """Return a disk with two ledgers of three entries each, all delayed and not acknowledged."""
     files = DiskFiles(tmp_path)
     files.add_ledger(5, [message(deliver_at_ms=50 + entry) for entry in range(3)])
     files.add_ledger(8, [message(deliver_at_ms=80 + entry) for entry in range(3)])
@@ -38,7 +38,7 @@ def pending(report):
 
 
 def test_everything_delayed_is_pending_in_position_order(disk):
-    """All entries of all ledgers, when nothing is acknowledged."""
+    """All delayed entries of all ledgers are pending in position order if nothing is acknowledged."""
     report = disk.pending()
 
     assert pending(report) == [(5, 0, 50), (5, 1, 51), (5, 2, 52), (8, 0, 80), (8, 1, 81), (8, 2, 82)]
@@ -48,7 +48,7 @@ def test_everything_delayed_is_pending_in_position_order(disk):
 
 
 def test_acknowledged_entries_are_dropped(disk):
-    """By mark-delete position, by range, and by a batch without messages left."""
+    """Entries are acknowledged by mark-delete position, by range, and by a batch without messages left."""
     disk.add_cursor(
         cursor_at(
             5,
@@ -66,7 +66,7 @@ def test_acknowledged_entries_are_dropped(disk):
 
 
 def test_ledgers_below_the_mark_delete_position_are_not_read(disk):
-    """Not even damage there matters."""
+    """Ledgers below the mark-delete position are not read, so damage there has no effect."""
     disk.add_cursor(cursor_at(8, 1))
     disk.records[0] = flipped(disk.records[0], 60)
     report = disk.pending()
@@ -76,7 +76,7 @@ def test_ledgers_below_the_mark_delete_position_are_not_read(disk):
 
 
 def test_acknowledgements_may_be_ignored(disk):
-    """As if the subscription were new; it need not even exist."""
+    """If acknowledgements are ignored, the subscription need not exist."""
     disk.add_cursor(cursor_at(8, 2))
     assert pending(disk.pending()) == []
     assert len(disk.pending(ignore_acks=True).indexes) == 6
@@ -87,7 +87,7 @@ def test_acknowledgements_may_be_ignored(disk):
 
 
 def test_only_delayed_messages_count(tmp_path):
-    """Plain messages and markers are read and left out; a negative deadline is due, not absent."""
+    """Plain messages and markers are not pending, and a negative deadline is due."""
     files = DiskFiles(tmp_path)
     files.add_ledger(
         5,
@@ -107,7 +107,7 @@ def test_only_delayed_messages_count(tmp_path):
 
 
 def test_transactions_are_resolved_by_markers_in_later_ledgers(tmp_path):
-    """Committed is pending; aborted and open are not, even when acknowledged as well."""
+    """Messages of committed transactions are pending, those of aborted or open ones are not, even if acknowledged."""
     files = DiskFiles(tmp_path)
     files.add_ledger(5, [message(deliver_at_ms=50 + txn, txn=(1, txn)) for txn in range(4)])
     files.add_ledger(8, [message(marker=COMMIT, txn=(1, 0)), message(marker=ABORT, txn=(1, 1))])
@@ -122,7 +122,7 @@ def test_transactions_are_resolved_by_markers_in_later_ledgers(tmp_path):
 
 
 def test_a_deadline_on_a_batch_is_the_entrys(tmp_path):
-    """Some clients set it; the whole batch is one index."""
+    """A deadline on a batch, which some clients set, gives one index for the entry."""
     files = DiskFiles(tmp_path)
     files.add_ledger(5, [message(deliver_at_ms=9, batch=3)])
     files.add_cursor(cursor_at(5, -1))
@@ -131,7 +131,7 @@ def test_a_deadline_on_a_batch_is_the_entrys(tmp_path):
 
 
 def test_topic_without_ledgers(tmp_path):
-    """A topic that was just created has nothing pending."""
+    """A topic without ledgers has nothing pending."""
     files = DiskFiles(tmp_path)
     files.add_ledger(5, [message()], of_topic=False)
     files.add_cursor(cursor_at(5, -1))
@@ -149,7 +149,7 @@ def test_topic_without_ledgers(tmp_path):
     ids=["flipped", "missing"],
 )
 def test_bad_entries_fail_or_are_skipped(disk, damage, reason):
-    """FAIL names ledger and entry; SKIP leaves the entry out and lists it."""
+    """FAIL raises with ledger and entry of a bad entry, and SKIP leaves the entry out and lists it."""
     disk.records[4] = damage(disk.records[4])
 
     with pytest.raises(
@@ -165,7 +165,7 @@ def test_bad_entries_fail_or_are_skipped(disk, damage, reason):
 
 
 def test_bad_message_checksum_is_a_bad_entry(tmp_path):
-    """The bookie stored faithfully what was broken already: the entry's own CRC tells, file and offset say where."""
+    """A wrong CRC32C that the bookie stored as it was is a bad entry with file and offset."""
     files = DiskFiles(tmp_path)
     good = message(deliver_at_ms=9)
     files.add_ledger(5, [good, flipped(good, len(good) - 1), good[:12]])
@@ -180,7 +180,7 @@ def test_bad_message_checksum_is_a_bad_entry(tmp_path):
 
 
 def test_a_dropped_ledger_is_noticed(disk):
-    """The topic's metadata says what should be there."""
+    """A missing ledger is detected, because the topic's metadata lists it."""
     del disk.records[:3]
 
     with pytest.raises(EntriesUnreadable, match="entries 5:0 to 2: no log has it"):
@@ -188,14 +188,14 @@ def test_a_dropped_ledger_is_noticed(disk):
 
 
 def test_a_topic_that_must_be_there_is_looked_for_first(disk):
-    """Before the logs are opened: scanning the disk of a bookie takes long."""
+    """A missing topic is reported before the logs are scanned, which takes long."""
     dump = write_dump(disk.directory / "dump.jsonl.gz", disk.metadata)
     with pytest.raises(TopicNotFound, match="persistent://lab/main/nothing"):
         open_bookie_disk([disk.directory / "nowhere"], dump, topic="persistent://lab/main/nothing")
 
 
 def test_unknown_topic_and_subscription(disk):
-    """Errors name what was asked for."""
+    """The errors for an unknown topic and an unknown subscription contain the name."""
     with disk.open() as opened:
         with pytest.raises(TopicNotFound, match="persistent://lab/main/nothing"):
             opened.pending("persistent://lab/main/nothing", "workers")
@@ -206,7 +206,7 @@ def test_unknown_topic_and_subscription(disk):
 
 
 def test_damaged_ledger_metadata_is_an_error_under_any_policy(disk):
-    """Without it nobody knows how to read the ledger."""
+    """Damaged ledger metadata is an error under any policy, because the ledger cannot be read without it."""
     disk.metadata[ledger_path(8)] = b"BookieMetadataFormatVersion\t9\n"
 
     with pytest.raises(MetadataInvalid, match="ledger 8 has format version '9'"):
@@ -214,7 +214,7 @@ def test_damaged_ledger_metadata_is_an_error_under_any_policy(disk):
 
 
 def test_a_log_cut_short_misses_entries_of_closed_ledgers(disk):
-    """Wherever the log is cut, what should be there and is not is named."""
+    """A log that is cut at any byte lists all missing entries of closed ledgers."""
     log = header() + b"".join(disk.records)
     for length in range(0, len(log), 7):
         cut = log[:length]
@@ -225,7 +225,7 @@ def test_a_log_cut_short_misses_entries_of_closed_ledgers(disk):
 
 
 def test_a_log_cut_short_is_where_to_look_for_missing_entries(disk):
-    """The file and the offset of the record that is not whole are part of the reason."""
+    """The reason for a missing entry names the file and offset of the record that is cut short."""
     log = header() + b"".join(disk.records)
     last = len(log) - len(disk.records[-1])
     with pytest.raises(
@@ -235,7 +235,7 @@ def test_a_log_cut_short_is_where_to_look_for_missing_entries(disk):
 
 
 def test_progress_counts_entries(disk):
-    """Progress ends at the total."""
+    """Progress counts entries and ends at the total."""
     calls = []
     disk.pending(progress=lambda done, total: calls.append((done, total)))
 
@@ -243,7 +243,7 @@ def test_progress_counts_entries(disk):
 
 
 def test_open_ledger_as_live_or_recovered(tmp_path):
-    """Live stops at what the last writer knew to be acknowledged; recovered goes on to the last entry on disk."""
+    """Live reads up to the last entry known to be acknowledged, and recovered reads up to the last entry on disk."""
     files = DiskFiles(tmp_path)
     files.add_ledger(5, [message(deliver_at_ms=50)])
     files.add_ledger(8, [message(deliver_at_ms=80 + entry) for entry in range(4)], closed=False)
@@ -254,7 +254,7 @@ def test_open_ledger_as_live_or_recovered(tmp_path):
 
 
 def test_acknowledged_entry_of_an_open_ledger_must_be_there(tmp_path):
-    """Up to the last add confirmed nothing may be missing; behind a gap above it nothing counts."""
+    """A missing entry up to the last add confirmed is bad, and entries behind a later gap do not count."""
     files = DiskFiles(tmp_path)
     records = files.add_ledger(8, [message(deliver_at_ms=80 + entry) for entry in range(6)], closed=False)
     files.add_cursor(cursor_at(8, -1))
@@ -263,7 +263,7 @@ def test_acknowledged_entry_of_an_open_ledger_must_be_there(tmp_path):
     with pytest.raises(EntriesUnreadable, match="entry 8:1: no log has it"):
         files.pending()
 
-    # The writer of entry 3 knew entry 2: without 4 and 5 that is where a gap may start.
+    # The writer of entry 3 confirmed entry 2, so without 4 and 5 a gap may start there.
     files.records = [*records[:3], records[3]]
     assert len(files.pending().indexes) == 4
     files.records = [*records[:2]]
@@ -271,7 +271,7 @@ def test_acknowledged_entry_of_an_open_ledger_must_be_there(tmp_path):
 
 
 def test_damage_in_a_log_matters_for_open_ledgers(tmp_path):
-    """An entry lost there would be missed by nobody, so the policy decides."""
+    """Damage in a log is a bad entry for an open ledger, because an entry lost there would not be missed."""
     files = DiskFiles(tmp_path)
     files.add_ledger(8, [message(deliver_at_ms=80)], closed=False)
     files.add_cursor(cursor_at(8, -1))
@@ -285,7 +285,7 @@ def test_damage_in_a_log_matters_for_open_ledgers(tmp_path):
 
 
 def test_ledger_whose_own_metadata_is_gone(tmp_path):
-    """With its end recorded by the topic it reads as ever; without, that it is gone is reported."""
+    """A ledger without metadata is read if the topic recorded its end; otherwise its missing metadata is reported."""
     files = DiskFiles(tmp_path)
     files.add_ledger(5, [message(deliver_at_ms=50)])
     files.add_ledger(8, [message(deliver_at_ms=80)], closed=False)
@@ -306,7 +306,7 @@ def cursor_entry(ledger_id: int, entry_id: int) -> bytes:
 
 @pytest.fixture
 def cursor_in_ledger(disk):
-    """The cursor's state in ledger 12: three updates, the node's own position stale."""
+    """Store the cursor's state in ledger 12, with three updates and a stale position in the node."""
     disk.add_ledger(12, [cursor_entry(5, 0), cursor_entry(5, 1), cursor_entry(8, 0)], of_topic=False)
     info = cursor_at(5, -1)
     info.cursors_ledger_id = 12
@@ -315,7 +315,7 @@ def cursor_in_ledger(disk):
 
 
 def test_cursor_state_is_the_last_entry_of_its_ledger(cursor_in_ledger):
-    """The node's own position is only a fallback."""
+    """The cursor's state is the last entry of its ledger and not the position in the node."""
     report = cursor_in_ledger.pending()
 
     assert report.mark_delete == Position(8, 0)
@@ -323,7 +323,7 @@ def test_cursor_state_is_the_last_entry_of_its_ledger(cursor_in_ledger):
 
 
 def test_damaged_cursor_entry_falls_back_to_the_one_before(cursor_in_ledger):
-    """Under SKIP; what was acknowledged since comes again, which is safe."""
+    """Under SKIP, the entry before a damaged cursor entry counts, and later acknowledgements are pending again."""
     cursor_in_ledger.records[-1] = flipped(cursor_in_ledger.records[-1], 41)
 
     with pytest.raises(EntriesUnreadable, match="entry 12:2"):
@@ -334,7 +334,7 @@ def test_damaged_cursor_entry_falls_back_to_the_one_before(cursor_in_ledger):
 
 
 def test_cursor_entry_that_does_not_parse(disk):
-    """Stored faithfully, but no cursor state."""
+    """A cursor entry that is stored correctly but does not parse is a bad entry."""
     disk.add_ledger(12, [cursor_entry(5, 0), b"\xff\xff"], of_topic=False)
     info = cursor_at(5, -1)
     info.cursors_ledger_id = 12
@@ -346,7 +346,7 @@ def test_cursor_entry_that_does_not_parse(disk):
 
 
 def test_cursor_ledger_that_was_closed_empty_leaves_the_fallback(disk):
-    """As Pulsar does: the position in the node."""
+    """If the cursor's ledger was closed empty, the position in the node counts, as in Pulsar."""
     info = cursor_at(5, 1)
     info.cursors_ledger_id = 12
     disk.add_cursor(info)
@@ -356,13 +356,13 @@ def test_cursor_ledger_that_was_closed_empty_leaves_the_fallback(disk):
 
 
 def test_lost_cursor_ledger_is_an_error(disk):
-    """By default; under SKIP it is listed, and the position in the node counts, as in Pulsar."""
+    """A lost cursor ledger is an error; under SKIP it is listed, and the position in the node counts, as in Pulsar."""
     disk.add_ledger(12, [cursor_entry(8, 0)], of_topic=False)
     info = cursor_at(5, 1)
     info.cursors_ledger_id = 12
     disk.add_cursor(info)
 
-    # Records that outlive a deleted ledger are nobody's state.
+    # Records that remain of a deleted ledger are not the cursor's state.
     del disk.metadata[ledger_path(12)]
     with pytest.raises(
         EntriesUnreadable, match="ledger 12: it holds a cursor's state, and BookKeeper's metadata of it is"
@@ -375,7 +375,7 @@ def test_lost_cursor_ledger_is_an_error(disk):
 
 @pytest.mark.parametrize("open_ledgers", OpenLedgers)
 def test_open_cursor_ledger_that_no_disk_has_is_an_error(disk, open_ledgers):
-    """A cursor names a ledger once its first entry is stored, so the disks at hand lack it."""
+    """An open cursor ledger without entries on the given disks is an error, because Pulsar stores an entry first."""
     disk.add_ledger(12, [], closed=False, of_topic=False)
     info = cursor_at(5, 1)
     info.cursors_ledger_id = 12
@@ -388,7 +388,7 @@ def test_open_cursor_ledger_that_no_disk_has_is_an_error(disk, open_ledgers):
 
 
 def test_first_entry_of_an_open_cursor_ledger_counts_while_its_writer_lives(disk):
-    """No later entry confirms it; the cursor's node does, by naming the ledger."""
+    """The first entry of an open cursor ledger counts without confirmation, because the node names the ledger."""
     disk.add_ledger(12, [cursor_entry(5, 2)], closed=False, of_topic=False)
     info = cursor_at(5, 1)
     info.cursors_ledger_id = 12
@@ -398,7 +398,7 @@ def test_first_entry_of_an_open_cursor_ledger_counts_while_its_writer_lives(disk
 
 
 def test_subscriptions_of_any_name(disk):
-    """Spaces, slashes, percent signs."""
+    """Subscriptions with spaces, slashes and percent signs are found."""
     disk.add_cursor(cursor_at(8, 1), "night shift/50%+")
 
     with disk.open() as opened:
@@ -420,12 +420,12 @@ topics = st.lists(st.lists(entries, max_size=8), max_size=4)
 @settings(max_examples=60)
 @given(ledgers=topics, mark_delete=st.integers(-1, 30), acked=st.sets(st.integers(0, 30)))
 def test_pending_equals_a_loop_over_all_entries(tmp_path_factory, ledgers, mark_delete, acked):
-    """Property: for any topic and cursor, the columns equal what a plain loop finds."""
+    """For any topic and cursor, the pending columns equal the result of a plain loop."""
     rows = [((ledger, entry), row) for ledger, rows in enumerate(ledgers) for entry, row in enumerate(rows)]
     places = [place for place, _ in rows]
     md = places[min(mark_delete, len(places) - 1)] if places and mark_delete >= 0 else (0, -1)
     singly = {places[number] for number in acked if number < len(places)}
-    # Ledgers below the mark-delete position are not read: a marker there belongs to messages that are gone as well.
+    # Ledgers below the mark-delete position are not read, so a marker there belongs to messages that are gone, too.
     outcome = {
         row["txn"]: row["marker"]
         for place, row in rows

@@ -1,4 +1,4 @@
-"""From times to places: boundaries, both kinds of clocks, and how few entries are looked at."""
+"""Tests of finding positions by time: boundaries, both kinds of clocks, and entries read."""
 
 import math
 from dataclasses import replace
@@ -19,12 +19,12 @@ MILLION = 1_000_000
 
 
 def both_kinds(*times: int) -> EntryLookup:
-    """Two ledgers, the first half with the producers' times alone."""
+    """Return two ledgers, the first half of them with producers' times only."""
     half = len(times) // 2
     return EntryLookup(
         log_of(
             [entry(publish_ms=time) for time in times[:half]],
-            # The producers' clocks of the second half are far off, which must not show.
+            # The producers' clocks of the second half are far off, and must not be used.
             [entry(publish_ms=1, broker_ms=time) for time in times[half:]],
         )
     )
@@ -44,19 +44,19 @@ def both_kinds(*times: int) -> EntryLookup:
     ],
 )
 def test_the_first_entry_at_or_after_a_time(time_ms, position, behind_end):
-    """Each entry counts by its own clock: the broker's if it noted one, else the producer's."""
+    """Each entry counts by the broker's time if it has one, and by the producer's time otherwise."""
     found = seek_by_time(both_kinds(10, 20, 30, 40), time_ms)
     assert (found.position, found.behind_end) == (Position(*position), behind_end)
 
 
 def test_many_entries_of_one_millisecond():
-    """A seek to that millisecond gives the first of them."""
+    """A seek to a millisecond with many entries gives the first of them."""
     assert seek_by_time(both_kinds(5, 7, 7, 7, 7, 9), 7).position == Position(3, 1)
 
 
 @pytest.mark.parametrize("entry_count", [None, 9])
 def test_the_last_ledger_is_nowhere(entry_count):
-    """Times before it are found without it; what would be in it is not answered from what is there."""
+    """If the last ledger is absent, earlier times are found, and later times are an error."""
     there = both_kinds(10, 20, 30, 40).log
     lookup = EntryLookup(replace(there, ledgers=(*there.ledgers, AbsentLedger(9, entry_count, "it is gone"))))
     for time_ms, position in ((0, (3, 0)), (20, (3, 1)), (40, (5, 1))):
@@ -68,15 +68,16 @@ def test_the_last_ledger_is_nowhere(entry_count):
 
 
 def test_a_topic_without_entries():
-    """One reads on where the first entry will be."""
+    """In a topic without entries, reading continues at its first entry."""
     found = seek_by_time(EntryLookup(log_of([])), 5)
     assert (found.position, found.behind_end) == (Position(3, 0), True)
 
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=60), st.integers(-1, 13))
 def test_every_place_is_a_boundary(times, time_ms):
-    """Also where clocks step back: what is read next is not earlier, what came before it is, and nothing is skipped
-    when the first entry is late enough.
+    """The result is a boundary for any clocks, and it is the first entry if that is late enough.
+
+    At a boundary, the next entry is not earlier than the time, and the one before it is.
     """
     lookup = both_kinds(*times)
     number = lookup.number(seek_by_time(lookup, time_ms).position)
@@ -90,7 +91,7 @@ def test_every_place_is_a_boundary(times, time_ms):
 
 @given(st.lists(st.booleans(), max_size=80))
 def test_the_search_looks_where_pulsar_looks(truths):
-    """First, last, then halves rounded up: where clocks step back the answer depends on nothing else."""
+    """The search reads first, last, then halves rounded up, because with stepping clocks the result depends on that."""
     asked = []
 
     def matches(number: int) -> bool:
@@ -102,7 +103,7 @@ def test_the_search_looks_where_pulsar_looks(truths):
 
 
 def pulsars_search(truths):
-    """A state machine as OpFindNewest is one."""
+    """Return the result of a state machine like OpFindNewest."""
     asked = []
     if not truths:
         return None, asked
@@ -130,7 +131,7 @@ def pulsars_search(truths):
 
 @pytest.mark.parametrize("broker_from", [0, MILLION // 2, MILLION])
 def test_a_million_entries(broker_from):
-    """Few are touched, and metadata is parsed only of those that the broker did not stamp."""
+    """A search in a million entries reads few, and parses only the metadata of entries without broker time."""
 
     def make(number: int) -> bytes:
         return entry(publish_ms=number * 10, broker_ms=number * 10 if number >= broker_from else None)
@@ -145,13 +146,13 @@ def test_a_million_entries(broker_from):
 
 
 def test_damage_on_the_way_is_an_error():
-    """A place that rests on an entry nobody can read would be a guess."""
+    """Damage in an entry that the search needs is an error."""
     with pytest.raises(EntriesUnreadable, match="entry 3:1: lost"):
         seek_by_time(EntryLookup(log_of([entry(publish_ms=1), None, entry(publish_ms=3)])), 3)
 
 
 def test_whether_the_oldest_message_has_expired():
-    """It has once more than its time to live has passed; a time of 0 never passes."""
+    """The oldest message has expired when it is older than its time to live, and never with a time to live of 0."""
     lookup = both_kinds(1_000, 2_000, 3_000, 4_000)
     assert not oldest_message_expired(lookup, 5, now_ms=6_000)
     assert oldest_message_expired(lookup, 5, now_ms=6_001)
@@ -160,7 +161,7 @@ def test_whether_the_oldest_message_has_expired():
 
 
 def test_the_oldest_message_of_a_subscription():
-    """It is the one behind the mark-delete position, in whatever ledger that is; without one nothing has expired."""
+    """The oldest message of a subscription is the one behind its mark-delete position, in any ledger, if any."""
     lookup = both_kinds(1_000, 2_000, 3_000, 4_000)
     assert not oldest_message_expired(lookup, 5, now_ms=8_000, mark_delete=Position(3, 1))
     assert oldest_message_expired(lookup, 5, now_ms=8_001, mark_delete=Position(3, 1))

@@ -1,4 +1,4 @@
-"""The bucket snapshots that Pulsar keeps for a subscription."""
+"""Tests of the bucket snapshots that Pulsar stores for a subscription."""
 
 import pytest
 
@@ -11,7 +11,7 @@ PREFIX = "#pulsar.internal.delayed.bucket"
 
 
 def test_pointers_come_from_cursor_properties():
-    """Ascending by range; other properties are left alone."""
+    """Pointers are read from cursor properties, ascending by range, and other properties are ignored."""
     pointers = bucket_pointers({f"{PREFIX}_101_105": "108", "user": "x", f"{PREFIX}_88_88": "91"})
 
     assert pointers == [BucketPointer(88, 88, 91), BucketPointer(101, 105, 108)]
@@ -22,7 +22,7 @@ def test_pointers_come_from_cursor_properties():
     [("_1", "2"), ("_1_2_3", "4"), ("_a_2", "3"), ("_1_2", "x"), ("_1_2", "-1"), ("_1_2", ""), ("", "1")],
 )
 def test_impossible_pointers_are_refused(key, value):
-    """The message shows property and value."""
+    """An invalid pointer is refused with its property and value."""
     with pytest.raises(MetadataInvalid, match="points to no bucket"):
         bucket_pointers({PREFIX + key: value})
 
@@ -38,7 +38,7 @@ def disk(tmp_path):
 
 
 def test_snapshots_are_read_in_range_order(disk):
-    """Entry 0 is the metadata, the rest are segments."""
+    """Snapshots are read in range order; entry 0 is the metadata, and the rest are segments."""
     with disk.open() as opened:
         first, second = opened.stored_snapshots(TOPIC, "workers")
 
@@ -48,7 +48,7 @@ def test_snapshots_are_read_in_range_order(disk):
 
 
 def test_subscription_without_buckets(disk):
-    """Nothing stored, nothing answered."""
+    """A subscription without buckets has no snapshots."""
     disk.add_cursor(cursor_at(5, -1), "idle")
 
     with disk.open() as opened:
@@ -56,7 +56,7 @@ def test_subscription_without_buckets(disk):
 
 
 def test_damaged_missing_and_empty_snapshots_are_named(disk):
-    """The error says which ledger."""
+    """The error for a damaged, missing or empty snapshot names its ledger."""
     good = list(disk.records)
     disk.records[2] = flipped(good[2], 40)
     with disk.open() as opened, pytest.raises(EntriesUnreadable, match="entry 91:1 in"):

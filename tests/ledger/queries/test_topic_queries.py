@@ -1,4 +1,4 @@
-"""Questions about topics by name, from threads and from event loops."""
+"""Tests of queries about topics by name, from threads and from event loops."""
 
 import asyncio
 import threading
@@ -44,7 +44,7 @@ def queries():
 
 
 def test_every_question(queries):
-    """Names may leave the scheme away; ids know their partition."""
+    """Every query accepts a name without scheme, and ids contain the partition."""
     assert queries.get_message_id_by_index("lab/main/parted-partition-1", 0) == MessageId(84, 0, partition=1)
     assert queries.get_last_message_id(PARTITION) == MessageId(86, 16, partition=1)
     assert queries.get_last_message_id("lab/main/batched") == MessageId(32, 29, batch_index=11)
@@ -57,7 +57,7 @@ def test_every_question(queries):
 
 
 def test_the_mode_is_passed_on(queries):
-    """An index in the first batch tells the two apart."""
+    """The mode is passed on: an index in the first batch gives different results."""
     batched = "persistent://lab/main/batched"
     assert queries.get_message_id_by_index(batched, 0).position == Position(30, 0)
     shipped = queries.get_message_id_by_index(batched, 0, mode=IndexLookupMode.PULSAR_COMPATIBLE)
@@ -65,7 +65,7 @@ def test_the_mode_is_passed_on(queries):
 
 
 def test_topics_that_cannot_be_asked_about(queries):
-    """Each refusal says what to name instead."""
+    """Each refusal of a topic tells which name to use instead."""
     with pytest.raises(
         PartitionedTopic, match=r"parted is partitioned; name .*parted-partition-0, .*parted-partition-1"
     ):
@@ -84,7 +84,7 @@ def test_topics_that_cannot_be_asked_about(queries):
 
 
 def test_a_topic_that_somebody_writes_to(tmp_path):
-    """Each question sees what is durable by then."""
+    """Each query of a topic that is being written covers the entries that are durable at that time."""
     interceptors = [AppendIndexMetadataInterceptor(), AppendBrokerTimestampMetadataInterceptor()]
     with open_writer(tmp_path / "ledgers", TOPIC, now_ms=1, interceptors=interceptors) as writer:
         writer.append_many([entry(), entry(batch=3)], now_ms=10, num_messages=[1, 3])
@@ -103,7 +103,7 @@ def test_a_topic_that_somebody_writes_to(tmp_path):
 
 
 class CompactedSource:
-    """Ledger 3 with four entries, of which compaction saw those up to a horizon and kept some."""
+    """Source of ledger 3 with four entries, of which compaction processed those up to a horizon and kept some."""
 
     def __init__(self, horizon, kept):
         self.log = log_of([entry(publish_ms=10 * at, batch=2) for at in range(4)])
@@ -125,14 +125,14 @@ class CompactedSource:
     [(2, [0, 1], MessageId(3, 3, batch_index=1)), (3, [0, 1], MessageId(3, 1)), (3, [], MessageId(-1, -1))],
 )
 def test_the_last_message_of_a_compacted_topic(horizon, kept, last):
-    """The topic's own, unless compaction has seen it; for other readers always."""
+    """The last message is the topic's own, unless compaction processed it and the reader reads compacted."""
     queries = TopicQueries(CompactedSource(horizon, kept))
     assert queries.get_last_message_id(TOPIC, read_compacted=True) == last
     assert queries.get_last_message_id(TOPIC) == MessageId(3, 3, batch_index=1)
 
 
 def test_the_last_message_of_a_topic_that_is_gone():
-    """What compaction kept is still there: a message of a batch, of a partition."""
+    """The last message of a trimmed topic is the one that compaction kept: here of a batch in a partition."""
     kept = topic_of({3: [batch([slot(0, b"a", partition_key="a"), slot(1, b"", partition_key="b")])]}, topic=PARTITION)
     source = CompactedSource(3, [])
     source.log, source.compacted = topic_of({5: []}, topic=PARTITION), compacted(kept)
@@ -142,7 +142,7 @@ def test_the_last_message_of_a_topic_that_is_gone():
 
 @pytest.mark.parametrize(("time_ms", "entry_id", "raw"), [(5, 1, 1), (11, 3, 2), (25, 3, 3), (31, 4, 4)])
 def test_seeks_in_a_compacted_topic(time_ms, entry_id, raw):
-    """What compaction kept counts, then the topic's own entries; for other readers only these."""
+    """A seek in a compacted topic searches the kept messages first; other readers search only the topic's entries."""
     queries = TopicQueries(CompactedSource(2, [0, 1]))
     assert queries.seek_by_time(TOPIC, time_ms).position == Position(3, raw)
     kept_all = TopicQueries(CompactedSource(3, [1, 3]))
@@ -151,7 +151,7 @@ def test_seeks_in_a_compacted_topic(time_ms, entry_id, raw):
 
 
 async def test_the_same_from_an_event_loop():
-    """Every question has its twin."""
+    """Every query gives the same result from an event loop."""
     async with await AsyncTopicQueries.open(pack) as queries:
         assert await queries.get_message_id_by_index(PARTITION, 0) == MessageId(84, 0, partition=1)
         assert await queries.get_last_message_id(PARTITION) == MessageId(86, 16, partition=1)
@@ -165,7 +165,7 @@ async def test_the_same_from_an_event_loop():
 
 
 class SlowSource:
-    """A source whose topic is at hand once the test says so; it notes who uses it."""
+    """Source whose topic is available when the test releases it. It records the threads that use it."""
 
     def __init__(self):
         self.ready = threading.Event()
@@ -188,7 +188,7 @@ class SlowSource:
 
 
 async def test_the_event_loop_goes_on_while_a_source_reads():
-    """One thread opens, reads and closes; questions wait for each other, and nobody else waits for them."""
+    """One thread opens, reads and closes a source, and the event loop never waits for it."""
     opened = []
 
     def opener():
@@ -212,7 +212,7 @@ async def test_the_event_loop_goes_on_while_a_source_reads():
 
 
 async def test_a_source_that_cannot_be_opened():
-    """The opener's error comes out, and no thread stays behind."""
+    """The opener's error is raised, and no thread remains."""
     with pytest.raises(InvalidInput, match="give another"):
         await AsyncTopicQueries.open(refuse)
     for thread in threading.enumerate():

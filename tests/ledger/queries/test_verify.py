@@ -1,4 +1,4 @@
-"""Every checksum of whole topics: what is damaged is named, and the rest is looked at all the same."""
+"""Tests of verifying every checksum of whole topics."""
 
 from collections.abc import Iterator, Mapping
 from types import TracebackType
@@ -22,7 +22,7 @@ SOUND = [single(b"a", partition_key="a"), single(b"b", partition_key="b")]
 
 
 class Shelf:
-    """A source of topics that are there; one without a log has damaged metadata."""
+    """Source of the given topics; a topic without a log has damaged metadata."""
 
     def __init__(self, logs: Mapping[str, TopicLog | None], left: CompactedLog | None = None) -> None:
         self.logs = logs
@@ -49,11 +49,11 @@ class Shelf:
         return self.left if topic == ONE else None
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing."""
 
 
 class UnreadableFrom(ListLedger):
-    """A ledger whose file ends too early."""
+    """Ledger whose file ends too early."""
 
     def scan(self, first: int, last: int) -> Iterator[LedgerEntries]:
         yield self.read(0, 0)
@@ -65,7 +65,7 @@ def verified(shelf: Shelf) -> list[LedgerVerdict]:
 
 
 def test_what_is_sound_is_said_to_be():
-    """Empty ledgers, and entries that are no messages."""
+    """Undamaged ledgers are reported as sound, including empty ones and entries that are not messages."""
     log = topic_of({3: SOUND, 4: []}, topic=ONE)
     acks = topic_of({5: [b"no message"]}, topic=PENDING_ACKS)
     verdicts = verified(Shelf({ONE: log, PENDING_ACKS: acks}))
@@ -86,7 +86,7 @@ def test_what_is_sound_is_said_to_be():
     ],
 )
 def test_bad_entries_are_named(entries, why):
-    """By position and reason; the ledger behind is looked at, too."""
+    """Bad entries are reported with position and reason, and the next ledger is verified, too."""
     damaged, behind = verified(Shelf({ONE: topic_of({3: entries, 4: SOUND}, topic=ONE)}))
     assert (damaged.sound, damaged.bad_count, behind.sound) == (False, 1, True)
     assert (damaged.entry_count, damaged.sound_count, behind.sound_count) == (3, 2, 2)
@@ -95,7 +95,7 @@ def test_bad_entries_are_named(entries, why):
 
 
 def test_what_cannot_be_read_at_all_ends_nothing():
-    """Neither a damaged topic nor a file that is cut short."""
+    """A damaged topic or a file that is cut short does not stop the verification."""
     log = TopicLog(topic_of({}, topic=TWO).name, (UnreadableFrom(3, SOUND), ListLedger(4, SOUND)))
     first, second, third = verified(Shelf({ONE: None, TWO: log}))
     assert (first.topic, first.ledger_id, first.problem, first.sound) == (ONE, None, f"{ONE} is damaged", False)
@@ -105,7 +105,7 @@ def test_what_cannot_be_read_at_all_ends_nothing():
 
 
 def test_what_compaction_left_is_verified():
-    """Its entries are in a form of their own; a bad one is named by its place in the topic."""
+    """Entries of a compacted ledger are verified in their own form, and a bad one has its position in the topic."""
     log = topic_of({3: SOUND}, topic=ONE)
     left = compacted(log)
     *_, verdict = verified(Shelf({ONE: log}, left))
@@ -129,7 +129,7 @@ def test_what_compaction_left_is_verified():
 
 
 def test_a_lost_compaction_cursor_hides_no_ledger(tmp_path):
-    """Nobody can say what compaction left; the topic's own ledgers are verified as ever."""
+    """If the compaction cursor is lost, the topic's own ledgers are still verified."""
     files = DiskFiles(tmp_path)
     files.add_ledger(5, SOUND)
     info = cursor_at(5, -1)
@@ -146,7 +146,7 @@ def test_a_lost_compaction_cursor_hides_no_ledger(tmp_path):
 
 
 def test_progress_counts_every_entry_once():
-    """It ascends over all ledgers, up to all there are, also past a file that cannot be read."""
+    """Progress ascends over all ledgers up to the total, also past a file that cannot be read."""
     seen: list[tuple[int, int]] = []
     unreadable = TopicLog(topic_of({}, topic=TWO).name, (UnreadableFrom(3, SOUND),))
     shelf = Shelf({ONE: topic_of({3: SOUND * 4, 4: SOUND}, topic=ONE), TWO: unreadable})

@@ -1,4 +1,4 @@
-"""What a ledger of messages holds, counted."""
+"""Tests of counting the contents of a ledger of messages."""
 
 from delayed_tracker.ledger.topic.content import count_content
 from tests.ledger.harness.list_ledger import ListLedger
@@ -7,7 +7,7 @@ from tests.ledger.messages.producer import PUBLISHED_AT_MS, batch, chunks, marke
 
 
 def test_every_kind_is_counted():
-    """Over several pieces; bad entries are in no other count."""
+    """Every kind of entry is counted over several pieces, and bad entries are in no other count."""
     batched = batch([slot(0, b"a"), slot(1, b"b"), slot(2, b"c")], index=12, deliver_at_time=5)
     entries = [
         single(b"-", index=9, publish_time=PUBLISHED_AT_MS - 7),
@@ -25,13 +25,13 @@ def test_every_kind_is_counted():
     assert (content.delayed_count, content.transaction_count, content.marker_count) == (1, 1, 1)
     assert content.payload_bytes == sum(len(entry) for entry in entries if entry is not None)
     assert (content.first_index, content.last_index) == (9, 13)
-    # The broker's clock counts where it noted a time.
+    # The broker's time counts if the entry has one.
     assert (content.first_written_ms, content.last_written_ms) == (PUBLISHED_AT_MS, PUBLISHED_AT_MS + 5)
     assert seen == [3, 6, 8]
 
 
 def test_an_empty_ledger_has_neither_times_nor_indexes():
-    """Nor has one whose entries are all bad."""
+    """An empty ledger, and one whose entries are all bad, has neither times nor indexes."""
     for entries in ([], [None]):
         content = count_content(ListLedger(3, entries))
         assert (content.message_count, content.bad_count) == (0, len(entries))

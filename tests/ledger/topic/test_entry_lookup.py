@@ -1,4 +1,4 @@
-"""Entries by number: places across ledgers, what a look costs, and what damage does to it."""
+"""Tests of entries by number: positions across ledgers, cost, and damage."""
 
 import pytest
 
@@ -10,12 +10,12 @@ from tests.ledger.harness.memory_ledgers import entry, log_of
 
 
 def three_ledgers() -> EntryLookup:
-    """Ledgers 3 (two entries), 5 (none) and 7 (one)."""
+    """Return ledgers 3 (two entries), 5 (none) and 7 (one)."""
     return EntryLookup(log_of([entry(index=0), entry(index=1)], [], [entry(index=2)]))
 
 
 def test_numbers_and_positions():
-    """Ledgers without entries have no numbers; every number leads back from its position."""
+    """Numbers and positions convert both ways, and ledgers without entries have no numbers."""
     lookup = three_ledgers()
     places = [lookup.position(number) for number in range(lookup.entry_count)]
     assert places == [Position(3, 0), Position(3, 1), Position(7, 0)]
@@ -28,12 +28,12 @@ def test_numbers_and_positions():
     [((0, 5), 0), ((3, -1), 0), ((3, 9), 2), ((4, 0), 2), ((5, 0), 2), ((7, 1), 3), ((9, 0), 3)],
 )
 def test_the_number_of_a_place_that_has_no_entry(position, before):
-    """It is how many entries come before it."""
+    """The number of a position without an entry is the number of entries before it."""
     assert three_ledgers().number(Position(*position)) == before
 
 
 def test_where_a_topic_goes_on():
-    """Behind the last entry, or in the empty ledger that was opened for the next one."""
+    """The topic continues behind its last entry, or in the empty ledger that was opened for the next one."""
     assert three_ledgers().position(3) == Position(7, 1)
     assert EntryLookup(log_of([entry()], [])).position(1) == Position(5, 0)
     nothing = EntryLookup(TopicLog(log_of().name, ()))
@@ -41,7 +41,7 @@ def test_where_a_topic_goes_on():
 
 
 def test_an_entry_is_read_once_and_parsed_on_demand():
-    """The frame answers without the metadata; what was seen lately costs nothing."""
+    """An entry is read once and its metadata parsed on demand, and a cached entry costs nothing."""
     lookup = EntryLookup(log_of([entry(broker_ms=7, index=0), entry(publish_ms=9)]))
     assert (lookup.time_ms(0), lookup.index(0)) == (7, 0)
     assert (lookup.touched_count, lookup.metadata_parsed_count) == (1, 0)
@@ -50,7 +50,7 @@ def test_an_entry_is_read_once_and_parsed_on_demand():
 
 
 def test_the_cache_is_small():
-    """Entries that were not asked for lately are read again; large ones always."""
+    """Entries that were not used recently, and large entries, are read again."""
     log = log_of([entry(index=number) for number in range(100)])
     lookup = EntryLookup(log)
     for number in range(1, 100):
@@ -75,7 +75,7 @@ def test_the_cache_is_small():
     ],
 )
 def test_damage_is_an_error_that_names_the_entry(payload, reason):
-    """Whatever is wrong with an entry, it never gives an answer."""
+    """Damage of any kind raises an error that names the entry."""
     lookup = EntryLookup(log_of([entry(), payload]))
     with pytest.raises(EntriesUnreadable, match=f"entry 3:1: .*{reason}"):
         lookup.time_ms(1)
@@ -84,13 +84,13 @@ def test_damage_is_an_error_that_names_the_entry(payload, reason):
 
 
 def test_pieces_grow_and_end_with_ledgers():
-    """Looking ahead reads a few entries at first; all are counted."""
+    """Pieces start with a few entries, grow, end with their ledger, and count all entries read."""
     lookup = EntryLookup(log_of([entry()] * 20, [entry()] * 100))
     assert [len(piece) for piece in lookup.pieces(3)] == [16, 1, 64, 36]
     assert lookup.touched_count == 117
 
 
 def test_unsigned_values_read_as_java_reads_them():
-    """A time above 2^63 is negative."""
+    """A time above 2^63 is negative, as in Java."""
     assert EntryLookup(log_of([entry(publish_ms=2**64 - 5)])).time_ms(0) == -5
     assert EntryLookup(log_of([entry(broker_ms=2**64 - 5)])).time_ms(0) == -5

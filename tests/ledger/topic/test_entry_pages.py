@@ -1,4 +1,4 @@
-"""Pages of entries: their bounds, and that no entry is lost or repeated between them."""
+"""Tests of pages of entries: their bounds, and that they cover each entry once."""
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ from tests.ledger.harness.memory_ledgers import log_of
 
 
 def all_pages(log, *, start=None, **bounds):
-    """Every page from a position on."""
+    """Return all pages from a position on."""
     pages = [read_page(log, start, **bounds)]
     while pages[-1].next is not None:
         pages.append(read_page(log, pages[-1].next, **bounds))
@@ -27,7 +27,7 @@ LEDGERS = st.lists(st.lists(st.one_of(st.none(), st.integers(0, 30).map(bytes)),
 
 @given(LEDGERS, st.integers(1, 40), st.integers(1, 120))
 def test_pages_together_are_the_topic(ledgers, entries_max, bytes_max):
-    """Whole entries once each in order, lost ones once each as bad, within the bounds wherever these allow it."""
+    """Pages have each entry once in order, whole or bad, within the bounds if these allow it."""
     log = log_of(*ledgers)
     places = {Position(3 + 2 * at, row): entry for at, ledger in enumerate(ledgers) for row, entry in enumerate(ledger)}
     pages = all_pages(log, entries_max=entries_max, bytes_max=bytes_max)
@@ -45,7 +45,7 @@ def test_pages_together_are_the_topic(ledgers, entries_max, bytes_max):
     [(None, (3, 0)), ((0, 7), (3, 0)), ((3, -1), (3, 0)), ((3, 1), (3, 1)), ((3, 9), (7, 0)), ((4, 0), (7, 0))],
 )
 def test_a_page_begins_at_the_next_entry_there_is(start, first):
-    """Positions need not exist."""
+    """A page begins at the next existing entry."""
     log = log_of([b"a", b"b"], [], [b"c"])
     page = read_page(log, start and Position(*start), entries_max=1, bytes_max=100)
     assert positions(page) == [Position(*first)]
@@ -53,13 +53,13 @@ def test_a_page_begins_at_the_next_entry_there_is(start, first):
 
 @pytest.mark.parametrize("start", [(7, 1), (8, 0)])
 def test_a_page_behind_the_end_is_empty(start):
-    """Nothing, and no next page."""
+    """A page behind the end is empty and has no next page."""
     page = read_page(log_of([b"a"], [], [b"c"]), Position(*start), entries_max=1, bytes_max=100)
     assert (positions(page), page.next) == ([], None)
 
 
 def test_few_entries_are_read_beyond_a_page():
-    """What is read follows the size of entries, not the bound of their number."""
+    """The number of entries read for a page follows their size and not the bound of their number."""
     log = log_of([bytes(100)] * 1_000)
     page = read_page(log, None, entries_max=1_000, bytes_max=3_000)
     assert len(page.entries) == 30

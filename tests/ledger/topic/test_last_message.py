@@ -1,4 +1,4 @@
-"""The last message of a topic."""
+"""Tests of the last message of a topic."""
 
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.ledger.topic.entry_lookup import EntryLookup
@@ -8,7 +8,7 @@ from tests.ledger.harness.memory_ledgers import entry, log_of
 
 
 def test_the_last_entry_is_read_and_no_other():
-    """A batch's last message, even of a batch of one; a single message has no place in a batch."""
+    """Only the last entry is read; a batch gives its last message, and a single message has no batch index."""
     lookup = EntryLookup(log_of([entry(), entry(batch=3)], []))
     assert last_message(lookup) == LastMessage(Position(3, 1), 2)
     assert lookup.touched_count == 1
@@ -17,6 +17,6 @@ def test_the_last_entry_is_read_and_no_other():
 
 
 def test_topics_without_messages():
-    """Before the first entry of the last ledger, or before everything."""
+    """In a topic without messages, the position is before the first entry of the last ledger, or before everything."""
     assert last_message(EntryLookup(log_of([], []))) == LastMessage(Position(5, -1), -1)
     assert last_message(EntryLookup(TopicLog(log_of().name, ()))) == LastMessage(Position(-1, -1), -1)

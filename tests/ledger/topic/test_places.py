@@ -1,4 +1,4 @@
-"""Where entries lie whose own checksum does not fit, though the storage handed them on."""
+"""Tests of the file and offset of entries that the storage returned as good and that are damaged."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -67,7 +67,7 @@ def save_map_file(compression: Compression) -> Callable[[Path, Sequence[bytes]],
     [(save_entry_log, 40), (save_local, 40), (save_blob, 12), (save_map_file(Compression.NONE), 20)],
 )
 def test_file_and_offset_are_named(tmp_path, save: Callable[[Path, Sequence[bytes]], str], header_bytes):
-    """By whoever reads everything, by a search, and by a compaction: the record begins there."""
+    """A full read, a search and a compaction report the file and the offset of the record."""
     with open_source(save(tmp_path, ENTRIES)) as source:
         (verdict,) = verify_topics(source, source.topics())
         (bad,) = verdict.bad_entries
@@ -87,13 +87,13 @@ def test_file_and_offset_are_named(tmp_path, save: Callable[[Path, Sequence[byte
 
 
 def kept_locally(directory: Path, *kept: bytes) -> CompactedLog:
-    """What a compaction of the topic left, as a local ledger."""
+    """Return the result of a compaction in a local ledger."""
     with open_source(save_local(directory, kept)) as source:
         return CompactedLog(source.topic_log(TOPIC).ledger(0), Position(0, 20))
 
 
 def test_what_compaction_kept_does_not_lie_in_the_topics_ledgers(tmp_path):
-    """A wrong entry of the compacted ledger is named by its position, with the place at which compaction put it."""
+    """A wrong entry of a compacted ledger is reported with its position and its place in the compacted ledger."""
     left = kept_locally(tmp_path, *(encode_compacted(Position(0, at), -1, ENTRIES[at]) for at in (2, 21)))
     log = topic_of({0: ENTRIES[:21]})
 
@@ -112,7 +112,7 @@ def test_what_compaction_kept_does_not_lie_in_the_topics_ledgers(tmp_path):
 
 
 def test_questions_to_what_compaction_kept(tmp_path):
-    """What is wrong is named by its place in the compacted ledger, file and offset."""
+    """Queries about a compacted topic report a wrong entry with file and offset in the compacted ledger."""
     no_message = encode_compacted(Position(0, 3), -1, b"no message")
     for number, broken in enumerate((no_message, b"not in the compacted form")):
         directory = tmp_path / str(number)
@@ -131,7 +131,7 @@ def test_questions_to_what_compaction_kept(tmp_path):
 
 
 def test_other_damage_hides_where_compaction_kept_an_entry(tmp_path):
-    """Then the compacted ledger is named alone."""
+    """If other damage hides the place of a compacted entry, only the compacted ledger is reported."""
     kept = [encode_compacted(Position(0, at), -1, ENTRIES[at]) for at in (2, 21)]
     left = kept_locally(tmp_path, kept[0], b"damaged", kept[1])
     bad = unreadable_kept(left.ledger, Position(0, 21), "is wrong")
@@ -143,7 +143,7 @@ def test_other_damage_hides_where_compaction_kept_an_entry(tmp_path):
 @pytest.mark.parametrize("compression", Compression)
 @pytest.mark.parametrize("index", ["there", "damaged", "lost"])
 def test_any_entry_of_a_map_file(tmp_path, compression, index):
-    """Record or block, also by an index that is of no use."""
+    """Any entry of a MapFile is located, by record or block, also with an unusable index."""
     writer = MapFileWriter([b"%d" % number for number in range(300)], compression)
     if index != "there":
         writer.index = b"damaged" if index == "damaged" else None
@@ -155,12 +155,12 @@ def test_any_entry_of_a_map_file(tmp_path, compression, index):
 
 
 def test_a_ledger_that_knows_no_files():
-    """Names its entry alone."""
+    """A ledger without files reports only the entry."""
     assert str(unreadable_entry(ListLedger(3, []), 5, "is damaged")) == "entry 3:5: is damaged"
 
 
 def test_what_damage_hides(tmp_path):
-    """Behind a wrong size in a block no record can be found, and what no log has is nowhere."""
+    """The place is unknown for an entry behind a wrong size in a block, and for an entry that no log has."""
     with open_source(save_blob(tmp_path, ENTRIES)) as source:
         (data,) = tmp_path.glob("*-ledger-0")
         data.write_bytes(flipped(data.read_bytes(), 128 + 12 + len(ENTRIES[0]) + 2, 0xFF))

@@ -1,4 +1,4 @@
-"""A topic as a sequence of ledgers."""
+"""Tests of a topic as a sequence of ledgers."""
 
 import pytest
 
@@ -23,14 +23,14 @@ def payloads(pieces) -> list[bytes]:
 
 
 def test_size_and_ends_are_known_without_reading(log):
-    """Empty ledgers at the ends or between count for nothing."""
+    """Size and ends are known without reading, and empty ledgers do not count."""
     assert [ledger.last_entry_id for ledger in log.ledgers] == [1, -1, 0]
     assert [ledger.closed for ledger in log.ledgers] == [True, True, False]
     assert (log.entry_count, log.first, log.last) == (3, Position(3, 0), Position(9, 0))
 
 
 def test_scan_begins_anywhere(log):
-    """At the beginning, inside a ledger, at a ledger that is not there, behind the end."""
+    """A scan begins at the beginning, inside a ledger, at a missing ledger, or behind the end."""
     assert payloads(log.scan()) == [b"a", b"bb", b"ccc"]
     assert payloads(log.scan(Position(3, 1))) == [b"bb", b"ccc"]
     assert payloads(log.scan(Position(4, 7))) == [b"ccc"]
@@ -39,7 +39,7 @@ def test_scan_begins_anywhere(log):
 
 
 def test_scan_ends_anywhere(log):
-    """Inside a ledger, at a ledger that is not there, before the beginning, behind the end."""
+    """A scan ends inside a ledger, at a missing ledger, before the beginning, or behind the end."""
     assert payloads(log.scan(through=Position(3, 0))) == [b"a"]
     assert payloads(log.scan(through=Position(4, 0))) == [b"a", b"bb"]
     assert payloads(log.scan(through=Position(9, -1))) == [b"a", b"bb"]
@@ -49,6 +49,6 @@ def test_scan_ends_anywhere(log):
 
 
 def test_a_ledger_that_is_not_there_is_an_error(log):
-    """The error names the ledgers there are."""
+    """A missing ledger is an error that lists the existing ones."""
     with pytest.raises(LedgerNotFound, match="has no ledger 4; it has 3, 5, 9"):
         log.ledger(4)

@@ -1,4 +1,4 @@
-"""Transactions, resolved by the markers in the topic."""
+"""Tests of transaction outcomes from the markers in the topic."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +12,7 @@ ids = st.tuples(st.sampled_from([0, 1, 2**64 - 1]), st.integers(0, 6))
 
 
 def test_markers_decide():
-    """Committed, aborted, and one that nobody ended."""
+    """Transactions are committed, aborted, or open by their markers."""
     columns = scan(
         *(message(txn=(0, txn)) for txn in (1, 2, 3)),
         message(marker=COMMIT, txn=(0, 2)),
@@ -29,7 +29,7 @@ def test_markers_decide():
 
 
 def test_other_markers_decide_nothing():
-    """Markers of replicated subscriptions, and a message that only carries a transaction id."""
+    """Markers of replicated subscriptions, and messages with a transaction id, do not decide an outcome."""
     columns = scan(message(marker=10), message(marker=20, txn=(0, 1)), message(txn=(0, 1)), message(marker=COMMIT))
 
     assert len(TransactionMarkers.of(columns)) == 0

@@ -1,1 +1,1 @@
-"""Ledgers that Pulsar wrote: entries, entry logs, managed-ledger and cursor metadata, and what is pending in them."""
+"""Reads ledgers that Pulsar wrote: entries, entry logs, managed-ledger and cursor metadata, and pending messages."""

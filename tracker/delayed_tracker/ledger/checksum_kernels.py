@@ -1,7 +1,7 @@
-"""The compiled kernels of checksums over many stretches of bytes: CRC32C, and the digests of BookKeeper.
+"""Compiled kernels for checksums of many byte ranges: CRC32C, and the digests of BookKeeper.
 
-:mod:`delayed_tracker.core.kernels.jit` has the rules for writing one. Compiled code takes the processor's own instruction for CRC32C
-where it has it, 17 ns for 200 bytes, else tables, 110 ns; a call of a library for each entry takes 200 ns.
+:mod:`delayed_tracker.core.kernels.jit` has the rules for kernels. For 200 bytes, compiled code with the processor's
+CRC32C instruction takes 17 ns, compiled code with tables 110 ns, and a library call for each entry 200 ns.
 """
 
 import zlib
@@ -26,14 +26,14 @@ Int = int | np.int64
 
 CRC32: Final = 1
 CRC32C: Final = 3
-"""Digests that :func:`fitting_digests` knows, by their numbers in the metadata of ledgers."""
+"""Digest types that :func:`fitting_digests` supports, by their numbers in the metadata of ledgers."""
 _BODY_HEADER_BYTES: Final = 32
 
 KERNELS: Final = Kernels()
 
 
 def _crc_tables(polynomial: int) -> UInt32Array:
-    """For slicing by 8: row n tells what an octet does to the remainder that is n octets further on."""
+    """Return the tables for slicing by 8: row n gives the effect of an octet on the remainder n octets later."""
     table: UInt32Array = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = (table >> np.uint32(1)) ^ (table & np.uint32(1)) * np.uint32(polynomial)
@@ -77,7 +77,7 @@ def _little_32(octets: UInt8Array, at: Int) -> Int:
 
 
 def _crc32c_instruction(octet_count: int) -> Callable[..., Any]:
-    """The instruction of x86-64 with SSE 4.2 that takes so many octets at once: seven times as fast as tables."""
+    """Return the x86-64 SSE 4.2 instruction for this many octets. It is seven times as fast as tables."""
     wide = 64 if octet_count == 8 else 32
 
     @intrinsic
@@ -107,7 +107,7 @@ _crc32c_of_1: Final = _crc32c_instruction(1)
 
 
 def _extend_crc32c(crc: Int, octets: UInt8Array, start: Int, end: Int) -> Int:
-    """The CRC32C of what had ``crc`` (0 for nothing) and of ``octets[start:end]`` behind it."""
+    """Extend the CRC32C ``crc`` (0 for no bytes) by ``octets[start:end]``."""
     return int(google_crc32c.extend(int(crc), octets[start:end].tobytes()))
 
 
@@ -130,13 +130,13 @@ def _compile_extend_crc32c(*_types: Any) -> Callable[..., Any]:
     def by_tables(crc: Any, octets: Any, start: Any, end: Any) -> Any:
         return _extend_by_tables(_CRC32C_TABLES, crc, octets, start, end)
 
-    # What code is made for, not what it is made on: part of the cache's key.
+    # Take the target that code is compiled for, which is part of the cache's key, and not the processor that compiles.
     triple, _, features = cpu_target.target_context.codegen().magic_tuple()
     return by_instruction if triple.startswith("x86_64") and "+sse4.2" in features else by_tables
 
 
 def _extend_crc32(crc: Int, octets: UInt8Array, start: Int, end: Int) -> Int:
-    """The same for CRC-32."""
+    """Extend the CRC-32 ``crc`` (0 for no bytes) by ``octets[start:end]``."""
     return zlib.crc32(octets[start:end].tobytes(), int(crc))
 
 
@@ -150,7 +150,7 @@ def _compile_extend_crc32(*_types: Any) -> Callable[..., Any]:
 
 @KERNELS.add(OCTETS, COLUMN, COLUMN)
 def crc32c_of_each(octets: UInt8Array, start: Int64Array, end: Int64Array) -> Int64Array:
-    """The CRC32C of each stretch of bytes from ``start`` to ``end``."""
+    """Return the CRC32C of each byte range ``octets[start:end]``."""
     crc = np.empty(len(start), np.int64)
     for row in range(len(start)):
         crc[row] = _extend_crc32c(0, octets, start[row], end[row])
@@ -165,7 +165,7 @@ def _big_32(octets: UInt8Array, at: Int) -> Int:
 
 @register_jitable(forceinline=True)
 def _signed_32(value: Int) -> Int:
-    """The lowest 32 bits as a signed number."""
+    """Return the lowest 32 bits as a signed number."""
     return ((value & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
 
 
@@ -176,7 +176,7 @@ def _big_64(octets: UInt8Array, at: Int) -> Int:
 
 @KERNELS.add(OCTETS, COLUMN, COLUMN)
 def crc32c_of_bodies(octets: UInt8Array, start: Int64Array, end: Int64Array) -> Int64Array:
-    """For each body, as a bookie stores it with a CRC32C digest, what that digest should be."""
+    """Return the CRC32C digest that each body, in the form that a bookie stores, should have."""
     crc = np.empty(len(start), np.int64)
     for row in range(len(start)):
         header_end = start[row] + _BODY_HEADER_BYTES
@@ -186,7 +186,7 @@ def crc32c_of_bodies(octets: UInt8Array, start: Int64Array, end: Int64Array) -> 
 
 @KERNELS.add(OCTETS, COLUMN, COLUMN, COLUMN)
 def fitting_digests(octets: UInt8Array, start: Int64Array, end: Int64Array, kinds: Int64Array) -> UInt8Array:
-    """For each body, as a bookie stores it, the first of ``kinds`` (CRC32 or CRC32C) whose digest fits, or 0."""
+    """Return for each body, as a bookie stores it, the first of ``kinds`` (CRC32 or CRC32C) whose digest fits, or 0."""
     fitting = np.zeros(len(start), np.uint8)
     for row in range(len(start)):
         header_end = start[row] + _BODY_HEADER_BYTES

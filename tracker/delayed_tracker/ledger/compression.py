@@ -1,7 +1,7 @@
-"""The five codecs that Pulsar uses for payloads and for metadata values.
+"""The five compression codecs that Pulsar uses for payloads and for metadata values.
 
-No codec adds a header of Pulsar's own: the uncompressed size travels beside the bytes, and a result of any other size
-is an error.
+Pulsar adds no header to the compressed bytes: the uncompressed size is stored beside them, and a result of any other
+size is an error.
 """
 
 import zlib
@@ -14,16 +14,16 @@ import cramjam
 from delayed_tracker.ledger.errors import CompressedDataInvalid
 
 MESSAGE_BYTES_MAX: Final = 64 << 20
-"""What a message, a piece of one or a batch may decompress to unless the caller says otherwise. Pulsar's maxMessageSize is
-5 MB by default; batches and pieces are cut by it before they are compressed, single messages after it, so that text may
-be some ten times larger."""
+"""Default for the most bytes that a message, a chunk or a batch may decompress to. Pulsar's maxMessageSize is 5 MB by
+default. Batches and chunks are limited to it before they are compressed, single messages after, so text may be some ten
+times larger."""
 METADATA_BYTES_MAX: Final = 16 << 20
-"""The same of a value in the metadata store, compressed to at most 1 MB unless ``jute.maxbuffer`` says otherwise: a ledger
-takes about 50 bytes of it, a range of acknowledged entries about 20."""
+"""Most bytes that a value in the metadata store may decompress to. Its compressed form has at most 1 MB unless
+``jute.maxbuffer`` is changed. A ledger takes about 50 bytes of a value, a range of acknowledged entries about 20."""
 
 
 class Codec(IntEnum):
-    """Pulsar's CompressionType."""
+    """Values of Pulsar's CompressionType."""
 
     NONE = 0
     LZ4 = 1
@@ -33,7 +33,7 @@ class Codec(IntEnum):
 
 
 _EXPANSION_MAX: Final = {Codec.LZ4: 255, Codec.ZLIB: 1032, Codec.ZSTD: 32_768, Codec.SNAPPY: 22}
-"""How many bytes one compressed byte can become at most, by the formats themselves: a larger promise is damage."""
+"""Most bytes that one compressed byte can become, by the definition of each format. A larger claim is damage."""
 
 _ZSTD_LEVEL: Final = 3
 
@@ -45,13 +45,13 @@ _DECOMPRESS_INTO: Final[dict[Codec, Callable[[bytes, bytearray], int]]] = {
 
 
 def decompress(codec: int, compressed: bytes, uncompressed_size: int, *, size_max: int) -> bytes:
-    """The bytes that were compressed.
+    """Return the decompressed bytes.
 
     Args:
         codec: a value of :class:`Codec`.
-        compressed: all of them; bytes behind the end of a zlib stream are ignored.
-        uncompressed_size: exactly how many bytes come out, as the metadata beside them claims.
-        size_max: a claim above it is refused before anything is allocated.
+        compressed: all compressed bytes; bytes behind the end of a zlib stream are ignored.
+        uncompressed_size: exact size of the result, from the metadata beside the bytes.
+        size_max: a larger ``uncompressed_size`` is refused before anything is allocated.
     Raises:
         CompressedDataInvalid: an unknown codec, damaged bytes, another size, or one above ``size_max``.
     Cost: O(size) time; memory for twice the size.
@@ -82,19 +82,19 @@ def _decompress(codec: Codec, compressed: bytes, size: int) -> bytes:
     if codec is Codec.NONE:
         return compressed
     if codec is Codec.ZLIB:
-        # Java never finishes its streams, so the one-shot function would always refuse them.
+        # Java never finishes its zlib streams, and the one-shot function refuses unfinished streams.
         return zlib.decompressobj().decompress(compressed, size + 1)
-    # A byte of room more than expected shows a longer result, and bounds what damaged bytes can make us allocate.
+    # One spare byte reveals a longer result, and the buffer bounds what damaged bytes can allocate.
     room = bytearray(size + 1)
     size = _DECOMPRESS_INTO[codec](compressed, room)
     return bytes(memoryview(room)[:size])
 
 
 def compress(codec: int, plain: bytes) -> bytes:
-    """What Pulsar's clients and brokers decompress to the same bytes.
+    """Compress bytes in a form that Pulsar's clients and brokers decompress.
 
-    ZLIB gives the bytes of Pulsar's Java, where Python has zlib itself. LZ4 and Snappy leave choices to the compressor, and
-    ZSTD frames have no checksum of the content here.
+    ZLIB gives the same bytes as Pulsar in Java, provided that Python uses the original zlib. The bytes of LZ4 and
+    Snappy depend on the compressor, and ZSTD frames have no checksum of the content here.
 
     Args:
         codec: a value of :class:`Codec`.
@@ -108,7 +108,7 @@ def compress(codec: int, plain: bytes) -> bytes:
         case Codec.LZ4:
             return bytes(cramjam.lz4.compress_block(plain, store_size=False))
         case Codec.ZLIB:
-            # As Java does it: flushed, never finished.
+            # Flush without finishing, as Java does.
             stream = zlib.compressobj()
             return stream.compress(plain) + stream.flush(zlib.Z_SYNC_FLUSH)
         case Codec.ZSTD:

@@ -1,4 +1,4 @@
-"""Errors of reading ledgers, sorted by what the caller does next, and the policy for bad entries."""
+"""Errors of reading ledgers, one class for each reaction of the caller, and the policy for bad entries."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,18 +9,18 @@ from delayed_tracker.core.values.errors import DelayedTrackerError
 
 _IDS_LISTED_MAX: Final = 8
 OTHER_BOOKIES: Final = "give the directories of all bookies"
-"""The remedy for what one bookie has not, or has damaged: the others may have replicas."""
+"""Remedy for entries that one bookie lacks or has damaged; other bookies may have replicas."""
 ANOTHER_COPY: Final = "restore the file from a copy"
-"""The remedy for a damaged file that has no replicas."""
+"""Remedy for a damaged file without replicas."""
 
 
 class ErrorPolicy(Enum):
-    """What to do with entries that cannot be read."""
+    """Reaction to entries that cannot be read."""
 
     FAIL = "fail"
-    """Raise :class:`EntriesUnreadable`; nothing is answered."""
+    """Raise :class:`EntriesUnreadable`; return nothing."""
     SKIP = "skip"
-    """Go on without them and list them in the answer."""
+    """Skip bad entries and list them in the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +28,17 @@ class BadEntry:
     """One entry, or one stretch of a file, that could not be read."""
 
     ledger_id: int | None
-    """None when the damage hides which ledger it was."""
+    """None if the damage hides the ledger id."""
     entry_id: int | None
     file: str | None
-    """None when no file has the entry."""
+    """None if no file has the entry."""
     offset: int | None
-    """Where the record starts in the file (of the uncompressed bytes)."""
+    """Offset of the record in the uncompressed file."""
     reason: str
     entry_count: int = 1
-    """How many entries in a row share the reason, ``entry_id`` the first of them."""
+    """Number of consecutive entries with this reason; ``entry_id`` is the first of them."""
     remedy: str | None = field(default=None, compare=False)
-    """Where a good copy may be, if the source knows of a place; None when the reason says what to do, or nothing helps."""
+    """Place of a good copy, if the source can name one; None if the reason contains the remedy or there is none."""
 
     def __str__(self) -> str:
         if self.ledger_id is None:
@@ -54,19 +54,19 @@ class BadEntry:
 
 
 class LedgerError(DelayedTrackerError):
-    """Base of every error of reading ledgers and their metadata."""
+    """Base class of all errors of reading ledgers and their metadata."""
 
     reason = "LEDGER_ERROR"
 
 
 class LedgerFileInvalid(LedgerError):
-    """A file is not what it should be, or of a version this program does not know. Give another file."""
+    """A file is damaged, of another kind, or of an unknown version. Give another file."""
 
     reason = "LEDGER_FILE_INVALID"
 
 
 class MetadataInvalid(LedgerError):
-    """A metadata value cannot be understood. Take the dump again."""
+    """A metadata value cannot be parsed. Take the dump again."""
 
     reason = "LEDGER_METADATA_INVALID"
 
@@ -78,19 +78,19 @@ class MetadataUnavailable(LedgerError):
 
 
 class TopicNotFound(LedgerError):
-    """The metadata has no such topic; the message lists near names."""
+    """The metadata has no such topic; the message lists similar names."""
 
     reason = "TOPIC_NOT_FOUND"
 
 
 class NamespaceNotFound(TopicNotFound):
-    """Nor has it any other topic of that namespace."""
+    """The metadata has no topic in that namespace."""
 
     reason = "NAMESPACE_NOT_FOUND"
 
 
 class PartitionedTopic(LedgerError):
-    """The topic itself has no ledgers, its partitions have. Name one of them."""
+    """The topic itself has no ledgers; its partitions have. Name one of them."""
 
     reason = "PARTITIONED_TOPIC"
 
@@ -101,19 +101,19 @@ class PartitionedTopic(LedgerError):
 
 
 class SubscriptionNotFound(LedgerError):
-    """The topic has no such subscription; the message lists those it has."""
+    """The topic has no such subscription; the message lists the existing ones."""
 
     reason = "SUBSCRIPTION_NOT_FOUND"
 
 
 class LedgerNotFound(LedgerError):
-    """The topic has no such ledger, or it is nowhere to be found; the message names those there are."""
+    """The topic has no such ledger, or the ledger cannot be found; the message lists the existing ones."""
 
     reason = "LEDGER_NOT_FOUND"
 
     @classmethod
     def of(cls, where: str, ledger_id: int, known: Sequence[int]) -> "LedgerNotFound":
-        """The error for one id, beside those that ``where`` has."""
+        """Return the error for one missing id; the message lists the ids that ``where`` has."""
         rest = f" and {len(known) - _IDS_LISTED_MAX} more" if len(known) > _IDS_LISTED_MAX else ""
         listed = ", ".join(map(str, known[:_IDS_LISTED_MAX])) + rest if known else "none"
         return cls(f"{where} has no ledger {ledger_id}; it has {listed}", metadata={"ledger_id": str(ledger_id)})
@@ -130,7 +130,7 @@ class MessageIndexInvalid(LedgerError):
 
 
 class MessageNotFound(LedgerError):
-    """The topic has no such message, or none yet. Ask again when more was published."""
+    """The topic does not have this message, or not yet. Try again after more messages were published."""
 
     reason = "MESSAGE_NOT_FOUND"
 
@@ -139,11 +139,11 @@ class MessageNotFound(LedgerError):
         super().__init__(f"{topic} has {missing}", metadata={} if index is None else {"index": str(index)})
         self.topic = topic
         self.index = index
-        """None when the topic has no messages at all."""
+        """None if the topic has no messages at all."""
 
 
 class MessageNotVisible(LedgerError):
-    """The entry is there, and no consumer gets a message of it. Name another entry."""
+    """The entry exists, but no consumer receives a message of it. Name another entry."""
 
     reason = "MESSAGE_NOT_VISIBLE"
 
@@ -152,7 +152,7 @@ class MessageNotVisible(LedgerError):
 
 
 class BrokerMetadataMissing(LedgerError):
-    """The entries do not say which messages they are. A broker must be configured to index new ones."""
+    """The entries have no message index. Configure a broker to add it to new entries."""
 
     reason = "BROKER_METADATA_MISSING"
 
@@ -165,7 +165,7 @@ class BrokerMetadataMissing(LedgerError):
 
 
 class EntriesUnreadable(LedgerError):
-    """Entries that should be there are missing or damaged, and the policy says to fail."""
+    """Entries are missing or damaged, and the policy is to fail."""
 
     reason = "ENTRIES_UNREADABLE"
 
@@ -181,7 +181,7 @@ class EntriesUnreadable(LedgerError):
 
 
 class CompressedDataInvalid(LedgerError):
-    """Compressed bytes do not decompress to what their header says. Treat the value as damaged."""
+    """Compressed bytes do not decompress to the size in their header. Treat the value as damaged."""
 
     reason = "COMPRESSED_DATA_INVALID"
 
@@ -193,12 +193,12 @@ class FrameInvalid(LedgerError):
 
 
 class PayloadInvalid(LedgerError):
-    """An entry's metadata and its payload contradict each other. Treat the entry as damaged."""
+    """The metadata and the payload of an entry contradict each other. Treat the entry as damaged."""
 
     reason = "PAYLOAD_INVALID"
 
 
 class DecryptionFailed(LedgerError):
-    """A payload cannot be decrypted with the keys at hand. Give the private key that the message names."""
+    """A payload cannot be decrypted with the given keys. Give the private key that the message names."""
 
     reason = "DECRYPTION_FAILED"

@@ -1,8 +1,8 @@
-"""The compiled kernels of reading entries: log records, frames, metadata.
+"""Compiled kernels that read entries: log records, frames, metadata.
 
-:mod:`delayed_tracker.core.kernels.jit` has the rules for writing one. A kernel takes many entries in one buffer and handles the forms
-that writers of ledgers use. It never says that something is damaged: a record or an entry of any other form is left to
-the caller, whose parser in Python decides. So the kernels only have to be right about what they accept.
+:mod:`delayed_tracker.core.kernels.jit` has the rules for kernels. A kernel takes many entries in one buffer and handles
+the forms that writers of ledgers use. It never reports damage: it leaves a record or an entry of any other form to the
+caller, whose Python parser decides. So the kernels need to be right only about what they accept.
 
 Source: Commands.java (frames); DefaultEntryLogger.scanEntryLog (records).
 """
@@ -34,11 +34,11 @@ TRANSACTION: Final = 1 << 6
 BATCH: Final = 1 << 7
 CHUNK: Final = 1 << 8
 ENCRYPTED: Final = 1 << 9
-"""Flags of an entry; :class:`delayed_tracker.ledger.entry.entry_columns.EntryFlag` says what each means."""
+"""Flags of an entry, described by :class:`delayed_tracker.ledger.entry.entry_columns.EntryFlag`."""
 
 _INTERNAL_LEDGER: Final = -1
 LEDGER_ID_LIKELY_MAX: Final = 1 << 56
-"""Ids count up from 0, so one this large is a size field read at the wrong byte."""
+"""Ledger ids count up from 0, so an id this large is a size field read at the wrong byte."""
 _BODY_HEADER_BYTES: Final = 32
 _CACHE_LINE_BYTES: Final = 64
 _LOOK_AHEAD_BYTES: Final = 4096
@@ -58,15 +58,15 @@ _PAYLOAD_START: Final = 10
 _CHECKED_START: Final = 11
 _CRC: Final = 12
 _VALUE_COUNT: Final = 13
-"""Rows of what :func:`scan_frames` gives."""
+"""Rows of the values that :func:`scan_frames` returns."""
 
 _REQUIRED_FIELDS: Final = 7
-"""A bit for each of the fields 1 to 3."""
+"""One bit for each of the fields 1 to 3."""
 _TXN_MOST_FIELD: Final = 1 << 30
 _TXN_LEAST_FIELD: Final = 1 << 29
 _BOTH_TXN_FIELDS: Final = _TXN_MOST_FIELD | _TXN_LEAST_FIELD
 _BATCH_INDEXES: Final = 31
-"""The one repeated number; of bytes it would be packed."""
+"""The one repeated number. It would be packed if its wire type is bytes."""
 _COMPRESSION_MAX: Final = 4
 
 _KEY: Final = 0x0A
@@ -84,7 +84,7 @@ KERNELS: Final = Kernels()
 
 @register_jitable(forceinline=True)
 def _octet(octets: UInt8Array, at: Int) -> Int:
-    # An index without a sign is not asked whether it counts from the end.
+    # An unsigned index needs no check for a negative index.
     return np.int64(octets[np.uintp(at)])
 
 
@@ -96,7 +96,7 @@ def _big_32(octets: UInt8Array, at: Int) -> Int:
 
 @register_jitable(forceinline=True)
 def _signed_32(value: Int) -> Int:
-    """The lowest 32 bits as a signed number."""
+    """Return the lowest 32 bits as a signed number."""
     return ((value & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
 
 
@@ -107,7 +107,7 @@ def _big_64(octets: UInt8Array, at: Int) -> Int:
 
 @intrinsic
 def _prefetch_line(_typing: Any, octets: Any, _at: Any) -> Any:
-    """Begin to load the cache line of an octet; nothing happens if it is not there."""
+    """Start to load the cache line of an octet. Does nothing if the octet is outside of the array."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
@@ -124,7 +124,7 @@ def _prefetch_line(_typing: Any, octets: Any, _at: Any) -> Any:
 
 
 def _prefetch(octets: UInt8Array, at: Int) -> None:
-    """Without the JIT there is nothing to do."""
+    """Do nothing; only compiled code prefetches."""
 
 
 @overload(_prefetch, strict=False)
@@ -137,23 +137,23 @@ def _compile_prefetch(*_types: Any) -> Callable[..., Any]:
 
 @KERNELS.add(OCTETS, INT64, INT64, types.boolean)
 def walk_log(octets: UInt8Array, position: int, count_max: int, direct: bool) -> tuple[Int64Array, Int]:
-    """The records of an entry log from a position on, up to the first that needs a closer look.
+    """Return the records of an entry log from a position on, up to the first record that needs a closer check.
 
     Args:
         octets: the whole log.
-        position: of a size field; may be the end.
-        count_max: stop after so many entries.
-        direct: whether the log was written past the page cache.
-    Returns: rows offset, body size, ledger id, entry id, last add confirmed, length, a column for each entry; and the
-        position of the first record that is not among them, which is the given one if nothing was read.
+        position: offset of a size field; may be the end.
+        count_max: stop after this many entries.
+        direct: True if the log was written past the page cache.
+    Returns: a column for each entry, with the rows offset, body size, ledger id, entry id, last add confirmed, length;
+        and the offset of the first record that was not read, which equals ``position`` if none was read.
     """
     records = np.empty((6, count_max), np.int64)
     count = 0
     at = np.int64(position)
     ahead = at
     while count < count_max and at + _RECORD_BYTES_MIN <= len(octets):
-        # Where a record lies is known only from the one before it, so the processor cannot look ahead by itself: 100 ns
-        # a record that is not in a cache, and 30 with this.
+        # The offset of a record follows only from the record before it, so the processor cannot prefetch by itself. A
+        # record outside of the caches takes 100 ns without this prefetch, and 30 ns with it.
         ahead = max(ahead, at)
         while ahead < at + _LOOK_AHEAD_BYTES:
             _prefetch(octets, ahead)
@@ -185,7 +185,7 @@ def walk_log(octets: UInt8Array, position: int, count_max: int, direct: bool) ->
 
 @KERNELS.add(OCTETS, COLUMN, COLUMN)
 def gather(octets: UInt8Array, start: Int64Array, end: Int64Array) -> UInt8Array:
-    """The stretches of bytes from ``start`` to ``end``, one behind the other."""
+    """Copy the byte ranges from ``start`` to ``end`` one behind the other."""
     gathered = np.empty((end - start).sum(), np.uint8)
     at = 0
     for row in range(len(start)):
@@ -206,13 +206,13 @@ def _little_32(octets: UInt8Array, at: Int) -> Int:
 
 @register_jitable(forceinline=True)
 def _varint(octets: UInt8Array, at: Int, end: Int) -> tuple[Int, Int]:
-    """The 64 bits of a varint and where it ends, which is -1 if it is cut short or of more than ten octets."""
+    """Return the 64 bits of a varint and its end. The end is -1 if it is cut short or has more than ten octets."""
     if at >= end:
         return np.int64(0), np.int64(-1)
     value = _octet(octets, at)
     if value < 0x80:
         return value, at + 1
-    # Most of the long ones are times: six octets.
+    # Most long varints are times, which have six octets.
     if end - at >= 6:
         word = _little_32(octets, at + 1)
         last = _octet(octets, at + 5)
@@ -238,7 +238,7 @@ def _long_varint(octets: UInt8Array, at: Int, end: Int) -> tuple[Int, Int]:
 
 @register_jitable(forceinline=True)
 def _tag(octets: UInt8Array, at: Int, end: Int) -> tuple[Int, Int]:
-    """A tag of one or two octets and where it ends; 0 for any other. ``at`` is below ``end``."""
+    """Return a tag of one or two octets and its end; the tag is 0 for any other. ``at`` must be below ``end``."""
     tag = _octet(octets, at)
     at += 1
     if tag >= 0x80:
@@ -250,7 +250,7 @@ def _tag(octets: UInt8Array, at: Int, end: Int) -> tuple[Int, Int]:
 
 @register_jitable
 def _skip(octets: UInt8Array, wire_type: Int, at: Int, end: Int) -> Int:
-    """Where a field's value ends, or -1. Groups are not skipped."""
+    """Return the end of a field's value, or -1. Groups are not skipped."""
     if wire_type == _VARINT:
         _, at = _varint(octets, at, end)
     elif wire_type == _BYTES:
@@ -267,14 +267,14 @@ def _skip(octets: UInt8Array, wire_type: Int, at: Int, end: Int) -> Int:
 
 @register_jitable
 def _skip_field(octets: UInt8Array, at: Int, end: Int) -> Int:
-    """Where a field ends whose tag is at ``at``, or -1."""
+    """Return the end of the field whose tag is at ``at``, or -1."""
     tag, at = _tag(octets, at, end)
     return _skip(octets, tag & 7, at, end) if tag else np.int64(-1)
 
 
 @register_jitable(forceinline=True)
 def _has_key_and_value(octets: UInt8Array, at: Int, end: Int) -> bool:
-    """Whether a message consists of fields 1 and 2, both of bytes, each at least once."""
+    """Return True if a message consists of fields 1 and 2, both of bytes, each at least once."""
     # Nearly all are a short key and a short value.
     if end - at >= 4:
         second = at + 2 + _octet(octets, at + 1)
@@ -304,12 +304,13 @@ def _has_long_key_and_value(octets: UInt8Array, at: Int, end: Int) -> bool:
 def scan_frames(
     octets: UInt8Array, start: Int64Array, end: Int64Array
 ) -> tuple[NDArray[np.bool_], UInt32Array, Int64Array]:
-    """What topic entries say about themselves.
+    """Read the frames and metadata of topic entries.
 
-    Returns: which were decided, for the rest means nothing elsewhere; flags; and rows broker timestamp, index, publish
-        time, deliver at, number of messages, marker type, most and least significant bits of the transaction id,
-        compression, uncompressed size, start of the payload, start of what the checksum covers, and the checksum, a
-        column for each entry. Without a checksum they are the end and -1.
+    Returns: a mask of the entries that were decided (the other results are undefined for the rest); their flags; and a
+        column for each entry with the rows broker timestamp, index, publish time, deliver at, number of messages,
+        marker type, most and least significant bits of the transaction id, compression, uncompressed size, start of the
+        payload, start of the bytes that the checksum covers, and the checksum. Without a checksum, the last two are the
+        end and -1.
     """
     count = len(start)
     decided = np.zeros(count, np.bool_)
@@ -322,8 +323,8 @@ def scan_frames(
         values[_CRC, row] = -1
         flags = _ZERO
 
-        # What the broker says, if it says anything. Both parts are read here: with arrays handed on, and values written
-        # as they are met, this takes twice the time.
+        # Broker metadata, if any. Both parts are read in this function: passing arrays on to others, and storing values
+        # as they are read, takes twice the time.
         timestamp = index = _ZERO
         if stop - at >= 6 and _octet(octets, at) == 0x0E and _octet(octets, at + 1) == 0x02:
             size = _signed_32(_big_32(octets, at + 2))
@@ -352,7 +353,7 @@ def scan_frames(
             checked_start = at
             flags |= CHECKSUM
 
-        # What the producer says.
+        # Message metadata.
         if stop - at < 4:
             continue
         size = _big_32(octets, at)
@@ -380,7 +381,7 @@ def scan_frames(
                     required |= 4
                     publish_time = value
                 elif field == 8:
-                    # An enum value that is unknown is an unknown field.
+                    # An unknown enum value makes an unknown field.
                     if 0 <= value <= _COMPRESSION_MAX:
                         compression = value
                     elif value < 0 or value > 0x7F:

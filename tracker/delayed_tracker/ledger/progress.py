@@ -1,7 +1,7 @@
-"""How a long piece of work tells how far it is."""
+"""The type of progress callbacks."""
 
 from collections.abc import Callable
 
 Progress = Callable[[int, int], None]
-"""Called with what is done so far and what there is in all, now and then, and once at the end. Each job says in what
-unit: bytes, or entries, those that are passed over among them."""
+"""Called with the amount done and the total from time to time, and once at the end. Each job documents its unit: bytes,
+or entries including skipped ones."""

@@ -1,4 +1,4 @@
-"""The disks of dead bookies as a source of delayed messages: entry logs and a metadata dump, opened together."""
+"""The disks of bookies as a source of delayed messages: entry logs and a metadata dump, opened together."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -46,20 +46,20 @@ class BookieDisk:
         self.close()
 
     def close(self) -> None:
-        """Close the files. What was answered stays valid."""
+        """Close the files. Results stay valid."""
         self.logs.close()
 
     def topics(self) -> list[str]:
-        """Full names of all topics that have ledgers, Pulsar's own included, ascending."""
+        """Return the full names of all topics that have ledgers, including Pulsar's own, ascending."""
         return [str(topic) for topic in self.catalogue.topics()]
 
     def topic_log(self, topic: str) -> TopicLog:
-        """A topic and its ledgers.
+        """Return a topic and its ledgers.
 
         Raises:
-            TopicNotFound: there is no such topic; the message lists near names.
+            TopicNotFound: there is no such topic; the message lists similar names.
             MetadataInvalid: metadata of the topic or of a ledger is damaged.
-            InvalidInput: no topic name.
+            InvalidInput: not a topic name.
         Cost: O(records of the ledgers that were never closed).
         """
         name = self.catalogue.topic(topic)
@@ -75,13 +75,13 @@ class BookieDisk:
         )
 
     def topic_parts(self, topic: str) -> TopicParts:
-        """The same, with the ledgers that the logs have whole apart from those that they have not.
+        """Return a topic, with the ledgers that the logs have completely separate from the others.
 
         Raises: as :meth:`topic_log`.
         Cost: O(records of the topic's ledgers).
         """
         log = self.topic_log(topic)
-        # What was deleted from the bookies after offload may have left records in logs that are not yet collected.
+        # The logs may still have some records of a ledger that was offloaded and deleted from the bookies.
         whole: dict[int, Callable[[], Ledger]] = {}
         cut_short: dict[int, Callable[[], Ledger]] = {}
         for ledger in log.ledgers:
@@ -94,7 +94,7 @@ class BookieDisk:
         )
 
     def compacted_log(self, topic: str) -> CompactedLog | None:
-        """What compaction left of a topic; None when it was never compacted.
+        """Return the result of a topic's compaction; None if it was never compacted.
 
         Raises:
             EntriesUnreadable: the state of the compaction cursor cannot be read.
@@ -111,11 +111,11 @@ class BookieDisk:
         return CompactedLog(self._ledger(reader.span(ledger_id)), horizon=state.mark_delete)
 
     def subscriptions(self, topic: str) -> list[str]:
-        """Names of a topic's subscriptions, Pulsar's own cursors included, ascending.
+        """Return the names of a topic's subscriptions, including Pulsar's own cursors, ascending.
 
         Raises:
-            TopicNotFound: there is no such topic; the message lists near names.
-            InvalidInput: no topic name.
+            TopicNotFound: there is no such topic; the message lists similar names.
+            InvalidInput: not a topic name.
         """
         return self.catalogue.subscriptions(self.catalogue.topic(topic))
 
@@ -129,21 +129,21 @@ class BookieDisk:
         on_error: ErrorPolicy = ErrorPolicy.FAIL,
         progress: Progress | None = None,
     ) -> PendingReport:
-        """What a subscription is still to get later: its delayed, unacknowledged entries.
+        """Return the delayed entries of a topic that a subscription has not acknowledged.
 
         Args:
             topic: an existing topic.
-            subscription: need not exist when acknowledgements are ignored.
-            ignore_acks: take every delayed entry, as if nothing was acknowledged yet.
+            subscription: need not exist if acknowledgements are ignored.
+            ignore_acks: include every delayed entry, as if nothing was acknowledged yet.
             open_ledgers: how to read ledgers that were never closed.
-            on_error: whether bad entries fail the call, or are left out and listed.
+            on_error: FAIL raises for bad entries, SKIP leaves them out and lists them.
             progress: called with entries read and entries in all.
         Raises:
-            TopicNotFound: there is no such topic; the message lists near names.
-            SubscriptionNotFound: the topic has no such subscription; the message lists those it has.
-            EntriesUnreadable: entries are missing or damaged and the policy says to fail.
+            TopicNotFound: there is no such topic; the message lists similar names.
+            SubscriptionNotFound: the topic has no such subscription; the message lists the existing ones.
+            EntriesUnreadable: entries are missing or damaged and the policy is to fail.
             MetadataInvalid: metadata of the topic, the cursor or a ledger is damaged.
-            InvalidInput: no topic name.
+            InvalidInput: not a topic name.
         Cost: O(bytes of the topic's ledgers from the mark-delete position on).
         """
         return pending_indexes(
@@ -156,11 +156,11 @@ class BookieDisk:
         )
 
     def stored_snapshots(self, topic: str, subscription: str) -> list[StoredSnapshot]:
-        """The bucket snapshots that Pulsar keeps for a subscription, ascending by the ledgers they cover.
+        """Return the bucket snapshots that Pulsar stores for a subscription, ascending by the ledgers that they cover.
 
         Raises:
-            TopicNotFound: there is no such topic; the message lists near names.
-            SubscriptionNotFound: the topic has no such subscription; the message lists those it has.
+            TopicNotFound: there is no such topic; the message lists similar names.
+            SubscriptionNotFound: the topic has no such subscription; the message lists the existing ones.
             EntriesUnreadable: a snapshot is missing or damaged.
             MetadataInvalid: metadata of the cursor or of a snapshot's ledger is damaged.
         """
@@ -188,18 +188,18 @@ def open_bookie_disk(
     open_ledgers: OpenLedgers = OpenLedgers.RECOVERED,
     progress: Progress | None = None,
 ) -> BookieDisk:
-    """Open what is left of a cluster.
+    """Open the entry logs and the metadata dump of a cluster, which may be down.
 
     Args:
         log_directories: ledger directories of all bookies together.
         metadata_dump: JSON lines, plain or gzip; see :mod:`delayed_tracker.ledger.metadata.metadata_dump`.
-        topic: a topic that must be there: better known before the logs are scanned than after.
+        topic: a topic that must exist; checked before the logs are scanned.
         open_ledgers: how :meth:`BookieDisk.topic_log` reads ledgers that were never closed.
         progress: called with bytes of entry logs scanned, and bytes in all.
     Raises:
-        TopicNotFound: there is no such topic; the message lists near names.
-        InvalidInput: no topic name; a directory does not exist or has no logs.
-        LedgerFileInvalid: a file is not what it should be, or of a newer version.
+        TopicNotFound: there is no such topic; the message lists similar names.
+        InvalidInput: not a topic name; a directory does not exist or has no logs.
+        LedgerFileInvalid: a file is damaged, of another kind, or of a newer version.
         OSError: a file cannot be read.
     Cost: O(records in the logs).
     """

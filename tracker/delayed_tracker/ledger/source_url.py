@@ -1,4 +1,4 @@
-"""Sources of ledgers by URL: ``scheme:place?option=value``, the form that every command and the Spark job take.
+"""Sources of ledgers by URL: ``scheme:place?option=value``, for all commands and the Spark job.
 
     bookkeeper+file:DIR[,DIR...]?metadata=DUMP[&openLedgers=live]   disks of one or more bookies together
     ledger:DIR[?openLedgers=recovered]                              local managed ledgers
@@ -6,7 +6,7 @@
     offload+blob:URL[?metadata=DUMP]                                that of the blob store driver: s3://bucket/prefix,
                                                                     gs://, az://, file:///directory, or a directory
 
-A place is a path, ``file://`` or not; percent-encoding stands for characters that mean something in a URL.
+A place is a path, with or without ``file://``. Use percent-encoding for characters that have a meaning in a URL.
 """
 
 import re
@@ -32,24 +32,24 @@ from delayed_tracker.ledger.topic.topic_reader import OpenLedgers
 
 @dataclass(frozen=True, slots=True)
 class SourceUrl:
-    """A source's URL, taken apart."""
+    """Parts of a source's URL."""
 
     text: str
     scheme: str
     place: str
-    """Between the scheme and the options, still percent-encoded."""
+    """Text between the scheme and the options, still percent-encoded."""
     options: Mapping[str, str]
 
     @property
     def paths(self) -> list[str]:
-        """The place as one or more local paths, divided by commas."""
+        """Place as one or more local paths, which commas separate in the URL."""
         return [unquote(part.removeprefix("file://")) for part in self.place.split(",") if part]
 
     def one_path(self) -> str:
-        """The place as a local path.
+        """Return the place as a local path.
 
         Raises:
-            InvalidInput: it is several.
+            InvalidInput: the place is several paths.
         """
         if len(self.paths) != 1:
             raise InvalidInput("source", self.text, f"give one place, with a comma in it as %2C; {self.scheme} has one")
@@ -59,7 +59,7 @@ class SourceUrl:
         """Refuse options other than these.
 
         Raises:
-            InvalidInput: names the option, and the known ones.
+            InvalidInput: an option is unknown. The message names it and the known ones.
         """
         for option in self.options:
             if option not in known:
@@ -68,21 +68,21 @@ class SourceUrl:
                 raise InvalidInput("source", self.text, f"{hint}options of {self.scheme} are {', '.join(known)}")
 
     def part(self, value: str) -> str:
-        """What a value is called in the URL: an option with its name, anything else as it is."""
+        """Return the text of a value in the URL: ``option=value`` for an option, anything else unchanged."""
         return next((f"{name}={value}" for name, given in self.options.items() if given == value), value)
 
     def with_defaults(self, options: Mapping[str, str]) -> str:
-        """The URL with those of the given options that it lacks; their values are encoded here."""
+        """Return the URL, with those of the given options added that it lacks. Values are encoded here."""
         added = [f"{name}={quote(value)}" for name, value in options.items() if name not in self.options]
         if not added:
             return self.text
         return f"{self.text}{'&' if self.options else '?'}{'&'.join(added)}"
 
     def required(self, option: str, why: str) -> str:
-        """The value of an option that must be there.
+        """Return the value of an option that must be present.
 
         Raises:
-            InvalidInput: it is not; ``why`` says what it is for.
+            InvalidInput: it is missing; ``why`` explains its purpose.
         """
         value = self.options.get(option)
         if not value:
@@ -91,10 +91,10 @@ class SourceUrl:
 
 
 def split_sources(text: str) -> list[str]:
-    """Divide URLs at the spaces between them.
+    """Split a text into URLs at the spaces between them.
 
     Raises:
-        InvalidInput: a space lies within a path, so that what follows it has no scheme.
+        InvalidInput: a path contains a space, so that the text behind it has no scheme.
     """
     texts = text.split()
     for rest in texts[1:]:
@@ -105,7 +105,7 @@ def split_sources(text: str) -> list[str]:
 
 
 def parse_source_url(text: str) -> SourceUrl:
-    """Take a URL apart.
+    """Parse a URL.
 
     Raises:
         InvalidInput: it has no scheme, no place, an option twice or without a value, or a path that begins with ``~``.
@@ -114,7 +114,7 @@ def parse_source_url(text: str) -> SourceUrl:
     place, _, query = rest.partition("?")
     if not colon or not scheme or not place:
         raise InvalidInput("source", text, f"give scheme:place, with one of the schemes {', '.join(sorted(_OPENERS))}")
-    # In paths a plus is a plus; only forms have it for a blank.
+    # In paths a plus stands for itself; only HTML forms use it for a blank.
     pairs = parse_qsl(query.replace("+", "%2B"), keep_blank_values=True)
     options = dict(pairs)
     if len(options) < len(pairs) or not all(options.values()):
@@ -132,12 +132,12 @@ def open_source(
 
     Args:
         text: the URL.
-        progress: called with bytes looked through and bytes in all, by sources that must look before they can read.
-        on_error: SKIP opens blobs without metadata even if there is a damaged index that may be anybody's.
+        progress: called with bytes scanned and bytes in all, by sources that must scan before they can read.
+        on_error: SKIP opens blobs without metadata even if a damaged index may belong to any ledger.
     Raises:
-        InvalidInput: an unknown scheme or option; a place that does not exist or holds nothing of the kind.
-            A file cannot be read. Names the part of the URL.
-        LedgerFileInvalid: a file is not what it should be, or of a newer version.
+        InvalidInput: an unknown scheme or option; a place that does not exist or has no ledgers of this kind; a file
+            that cannot be read. The message names the part of the URL.
+        LedgerFileInvalid: a file is damaged, of another kind, or of a newer version.
         MetadataInvalid: the metadata is damaged.
         OSError: a bucket or ZooKeeper does not answer.
     """
@@ -147,10 +147,10 @@ def open_source(
 
 
 def require_source(text: str) -> SourceUrl:
-    """Take a URL apart and check its scheme and its options, without a look at its place.
+    """Parse a URL and check its scheme and its options, without access to its place.
 
     Raises:
-        InvalidInput: there is no such scheme, option or value, or an option is missing.
+        InvalidInput: the scheme, an option or a value is unknown, or an option is missing.
     """
     url = parse_source_url(text)
     match url.scheme:
@@ -168,11 +168,11 @@ def require_source(text: str) -> SourceUrl:
 
 @contextmanager
 def named_by_source(url: SourceUrl, remedy: str = "name files that can be read") -> Iterator[None]:
-    """Say what is wrong with a source by its URL and the part of it: nobody else knows what was written.
+    """Convert errors of opening a source to errors that name its URL and the part of it, as the user wrote them.
 
     Args:
-        url: of the source.
-        remedy: for files that cannot be used.
+        url: URL of the source.
+        remedy: remedy in the error for files that cannot be used.
     Raises:
         InvalidInput: a part is not valid, or a file cannot be used.
         OSError: a bucket or ZooKeeper does not answer.
@@ -194,7 +194,7 @@ def named_by_source(url: SourceUrl, remedy: str = "name files that can be read")
 def open_sources(
     texts: Sequence[str], *, progress: Progress | None = None, on_error: ErrorPolicy = ErrorPolicy.FAIL
 ) -> LedgerSource:
-    """Open one or more sources; of several, each ledger of a topic is read from the first that has all of it.
+    """Open one or more sources. With several, each ledger of a topic is read from the first that has all of it.
 
     Args:
         texts: URLs, at least one.
@@ -216,7 +216,7 @@ def _open_bookie_disk(url: SourceUrl, progress: Progress | None, _on_error: Erro
 
 
 def bookie_disk_options(url: SourceUrl) -> tuple[str, OpenLedgers]:
-    """Metadata and way with open ledgers of a URL for bookies' disks.
+    """Return the metadata dump and the handling of open ledgers from a URL for the disks of bookies.
 
     Raises:
         InvalidInput: an unknown option or value, or no metadata.
@@ -250,7 +250,7 @@ def _open_ledgers(url: SourceUrl, default: OpenLedgers) -> OpenLedgers:
 
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+]*:")
 _PARTS: Final = frozenset({"base", "blob store", "directory", "log_directories", "metadata"})
-"""Fields by which what opens a source names what it was given."""
+"""Fields of :class:`InvalidInput` that name a part of the URL."""
 _OPENERS: Final[Mapping[str, Callable[[SourceUrl, Progress | None, ErrorPolicy], LedgerSource]]] = {
     "bookkeeper+file": _open_bookie_disk,
     "ledger": _open_local_ledgers,

@@ -1,7 +1,7 @@
-"""Names of topics and subscriptions, and the names their metadata nodes have.
+"""Names of topics and subscriptions, and their names as metadata nodes.
 
-A managed ledger is called ``tenant/namespace/persistent/<encoded local name>``; topics of the time before namespaces
-lost their cluster have the cluster between tenant and namespace. Encoding is Java's URLEncoder with UTF-8.
+A managed ledger is named ``tenant/namespace/persistent/<encoded local name>``. Old topics, from when namespaces had a
+cluster, have the cluster between tenant and namespace. The encoding is Java's URLEncoder with UTF-8.
 """
 
 import re
@@ -17,29 +17,29 @@ _PARTITION: Final = re.compile(r"-partition-(0|[1-9][0-9]{0,8})$")
 
 
 def encode_name(name: str, field: str = "name") -> str:
-    """A local topic name or a subscription as part of a metadata path.
+    """Encode a local topic name or a subscription as part of a metadata path.
 
     Args:
         name: any text.
-        field: which field it is, for the error.
+        field: name of the field in the error.
     Raises:
-        InvalidInput: the name has half of a surrogate pair, which no UTF-8 can hold.
+        InvalidInput: the name has half of a surrogate pair, which UTF-8 cannot encode.
     """
     try:
-        # Java leaves "*" alone and encodes "~"; Python does the opposite.
+        # Java keeps "*" and encodes "~"; Python does the opposite.
         return quote_plus(name, safe="*").replace("~", "%7E")
     except UnicodeEncodeError as error:
         raise InvalidInput(field, name, "give a name that can be written in UTF-8") from error
 
 
 def decode_name(encoded: str) -> str:
-    """The name that :func:`encode_name` encoded."""
+    """Decode a name that :func:`encode_name` encoded."""
     return unquote_plus(encoded)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicName:
-    """A topic that is stored in ledgers. ``namespace`` holds one slash for topics with a cluster in their name."""
+    """Topic that is stored in ledgers. ``namespace`` contains one slash if the topic's name has a cluster."""
 
     tenant: str
     namespace: str
@@ -50,30 +50,30 @@ class TopicName:
 
     @property
     def managed_ledger(self) -> str:
-        """The managed ledger's name, also its path below /managed-ledgers."""
+        """Name of the managed ledger, which is also its path below /managed-ledgers."""
         return f"{self.tenant}/{self.namespace}/{_DOMAIN}/{encode_name(self.local_name)}"
 
     @property
     def namespace_prefix(self) -> str:
-        """What full names of all topics in its namespace begin with."""
+        """Common prefix of the full names of all topics in the namespace."""
         return f"{_PREFIX}{self.tenant}/{self.namespace}/"
 
     @property
     def partition(self) -> int:
-        """Which partition of a partitioned topic it is; -1 when it is none."""
+        """Partition number within a partitioned topic; -1 if the topic is not a partition."""
         found = _PARTITION.search(self.local_name)
         return int(found[1]) if found else -1
 
     @property
     def holds_messages(self) -> bool:
-        """False for Pulsar's own ledgers of transaction state, whose entries are no messages."""
+        """False for Pulsar's own ledgers of transaction state, whose entries are not messages."""
         if f"{self.tenant}/{self.namespace}" == "pulsar/system" and self.local_name.startswith("__transaction_log_"):
             return False
         return not self.local_name.endswith("__transaction_pending_ack")
 
     @classmethod
     def parse(cls, topic: str) -> "TopicName":
-        """The topic that a user names.
+        """Parse a topic name that a user gives.
 
         Args:
             topic: ``persistent://tenant/namespace/name``, the same without the scheme, or a bare name in
@@ -94,7 +94,7 @@ class TopicName:
 
     @classmethod
     def of_managed_ledger(cls, name: str) -> "TopicName | None":
-        """The topic whose managed ledger has this name; None when it is none's."""
+        """Return the topic whose managed ledger has this name; None if the name has another form."""
         parts = name.split("/")
         if len(parts) not in {4, 5} or parts[-2] != _DOMAIN or not all(parts):
             return None

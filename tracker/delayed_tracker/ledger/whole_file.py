@@ -1,4 +1,4 @@
-"""Files that are read whole, up to a bound: a path may lead to a device or a pipe without an end."""
+"""Reads whole files up to a bound, because a path may name a device or a pipe without an end."""
 
 import errno
 from pathlib import Path
@@ -8,10 +8,10 @@ def read_whole(path: str | Path, bytes_max: int) -> bytes:
     """Return the content of a file, a pipe or a device.
 
     Args:
-        path: of the file.
-        bytes_max: the most that may be in it.
+        path: path of the file.
+        bytes_max: most bytes that the file may have.
     Raises:
-        OSError: it cannot be read, or has more (EFBIG).
+        OSError: the file cannot be read, or has more bytes (EFBIG).
     Cost: O(bytes), and ``bytes_max`` at most in time and memory.
     """
     with Path(path).open("rb") as opened:

@@ -1,5 +1,5 @@
-"""Entry logs of BookKeeper: files, records, ledgers.
+"""BookKeeper entry logs: files, records and ledgers.
 
-Takes directories of bookies, gives entries of ledgers with their digests verified.
+Reads the directories of bookies and returns the entries of ledgers, with verified digests.
 Open ``entry_log.py`` first.
 """

@@ -1,8 +1,10 @@
-"""One BookKeeper entry log: where its records are.
+"""Finds the records of one BookKeeper entry log.
 
-A header of 1024 bytes ("BKLO", version, offset of the ledgers map), then records: size i32 and a body of that size
-whose first fields are ledger id and entry id. Ledger id -1 marks a record that is no entry (the ledgers map). A size of
-0 or less is padding. Logs written past the page cache pad with negative sizes up to the next 4096 and end in zeros.
+A log is a header of 1024 bytes ("BKLO", version, offset of the ledgers map) and then records: size i32 and a body of
+that size. The first fields of a body are ledger id and entry id. Ledger id -1 marks a record that is no entry (the
+ledgers map). A size of 0 or less is padding. Logs written past the page cache pad with negative sizes up to the next
+multiple of 4096 and end in zeros.
+
 Source: DefaultEntryLogger.scanEntryLog, LogReaderScan.scan.
 """
 
@@ -23,7 +25,7 @@ from delayed_tracker.ledger.metadata.digest import BODY_HEADER
 
 HEADER_BYTES: Final = 1024
 RECORD_SIZE_BYTES: Final = 4
-"""The size field in front of each body."""
+"""Bytes of the size field in front of each body."""
 
 _MAGIC: Final = b"BKLO"
 _VERSION_MAX: Final = 1
@@ -41,7 +43,7 @@ _PIECE_BYTES: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class LogDamage:
-    """A stretch of a log that is not a record."""
+    """Stretch of a log that is not a record."""
 
     offset: int
     ledger_id: int | None
@@ -51,16 +53,16 @@ class LogDamage:
 
 @dataclass(frozen=True, slots=True)
 class LogRecords:
-    """The entries of one log, in file order: columns, no bytes."""
+    """Entries of one log in file order, as columns without the bytes of the entries."""
 
     tables: tuple[Int64Array, ...]
-    """Not joined, because whoever reads several logs joins theirs as well. In each, a column for each entry, and rows
-    offset of the size field, body size, ledger id, entry id, last add confirmed, and length, which is the payload bytes
-    of the ledger up to and including this entry."""
+    """One column per entry. The rows are offset of the size field, body size, ledger id, entry id, last add confirmed,
+    and length (the payload bytes of the ledger up to and including this entry). The tables are not joined, because a
+    caller that reads several logs joins the tables of all of them."""
     damage: tuple[LogDamage, ...]
     truncated_at: int | None
-    """Where a last record or the header is cut short, as a crash leaves it; None when the log ends with a record. One
-    that reaches beyond the end while other records lie behind it is damage."""
+    """Offset at which the last record or the header is cut short, as after a crash; None if the log ends with a record.
+    A record that reaches beyond the end while other records follow its start is damage instead."""
 
     def __len__(self) -> int:
         return sum(table.shape[1] for table in self.tables)
@@ -71,48 +73,48 @@ class RecordPiece:
     """Some entries of one log, in file order."""
 
     table: Int64Array
-    """As those of :class:`LogRecords`."""
+    """Rows and columns as in :class:`LogRecords`."""
     damage: tuple[LogDamage, ...] = ()
-    """Of the whole log; only the last piece has it."""
+    """Damage of the whole log; only the last piece has it."""
     truncated_at: int | None = None
-    """As that of :class:`LogRecords`; only the last piece has it."""
+    """Offset as in :class:`LogRecords`; only the last piece has it."""
 
     def __len__(self) -> int:
         return len(self._row(0))
 
     @classmethod
     def empty(cls, damage: tuple[LogDamage, ...] = (), truncated_at: int | None = None) -> "RecordPiece":
-        """No entries, but what is wrong with a log."""
+        """Return a piece without entries that carries the damage of a log."""
         return cls(np.empty((6, 0), np.int64), damage, truncated_at)
 
     @property
     def offset(self) -> Int64Array:
-        """Of the size field."""
+        """Offsets of the size fields."""
         return self._row(0)
 
     @property
     def body_size(self) -> Int64Array:
-        """In bytes."""
+        """Sizes of the bodies in bytes."""
         return self._row(1)
 
     @property
     def ledger_id(self) -> Int64Array:
-        """Whose entry it is."""
+        """Ledger ids."""
         return self._row(2)
 
     @property
     def entry_id(self) -> Int64Array:
-        """Which of the ledger's."""
+        """Entry ids."""
         return self._row(3)
 
     @property
     def last_add_confirmed(self) -> Int64Array:
-        """The entry up to which the writer knew all to be acknowledged; -1 for none."""
+        """Highest entry that the writer knew to be acknowledged when it sent this one; -1 for none."""
         return self._row(4)
 
     @property
     def end(self) -> int:
-        """Behind the last record; there must be one."""
+        """Offset behind the last record. The piece must have a record."""
         return int(self.offset[-1] + self.body_size[-1]) + RECORD_SIZE_BYTES
 
     def _row(self, number: int) -> Int64Array:
@@ -121,11 +123,11 @@ class RecordPiece:
 
 
 def scan_log(log: bytes | mmap.mmap, name: str) -> LogRecords:
-    """Find all entries of a log. Nothing is verified: that needs the digest type of each ledger.
+    """Find all entries of a log. Digests are not verified, because that needs the digest type of each ledger.
 
     Args:
         log: the whole file.
-        name: what to call it in errors.
+        name: name of the log in errors.
     Raises:
         LedgerFileInvalid: not an entry log, or of a newer version.
     Cost: O(records).
@@ -137,14 +139,14 @@ def scan_log(log: bytes | mmap.mmap, name: str) -> LogRecords:
 def log_pieces(
     log: bytes | mmap.mmap, name: str, *, start: int = HEADER_BYTES, stop: int | None = None
 ) -> Iterator[RecordPiece]:
-    """The same piece by piece: of 4 MB, or one record if that is larger, and 32,768 records at most.
+    """Find all entries of a log, in pieces of 4 MB (or one larger record) and at most 32,768 records.
 
     Args:
         log: the whole file.
-        name: what to call it in errors.
-        start: where a record begins, as a piece that was read before says.
-        stop: where one ends, as the same says; None is the end.
-    Returns: pieces in file order; the last, which may have no records, has the damage of all.
+        name: name of the log in errors.
+        start: offset at which a record begins, taken from a piece that was read before.
+        stop: offset at which a record ends, taken from such a piece; None for the end of the log.
+    Returns: pieces in file order. The last one may have no records and carries the damage of the whole log.
     Raises:
         LedgerFileInvalid: not an entry log, or of a newer version.
     """
@@ -165,13 +167,13 @@ def log_pieces(
         if stopped_at > position:
             position = int(stopped_at)
             continue
-        # One record or stretch of padding that is not plain, and on again.
+        # `walk_log` stopped. Handle one unusual record or stretch of padding here, then let it go on.
         if position + RECORD_SIZE_BYTES > end:
             break
         if position + _RECORD.size <= end:
             size, ledger_id, entry_id, last_add_confirmed, length = _RECORD.unpack_from(log, position)
         else:
-            # Too near the end for an entry; an internal record still fits.
+            # Too near the end for an entry, but an internal record still fits.
             padded = log[position:end] + bytes(_RECORD.size)
             size, ledger_id, entry_id, last_add_confirmed, length = _RECORD.unpack_from(padded)
         if size <= 0:
@@ -180,7 +182,7 @@ def log_pieces(
             position = _after_padding(log, position, direct=direct)
             continue
         if size < _BODY_BYTES_MIN or not _INTERNAL_LEDGER <= ledger_id < LEDGER_ID_LIKELY_MAX:
-            # One to three bytes of padding in front of a record look like a smaller size.
+            # One to three bytes of padding in front of a record read as a size that is too small.
             aligned = _first_record(log, position, position + RECORD_SIZE_BYTES)
             if aligned is not None:
                 position = aligned
@@ -217,7 +219,7 @@ def log_pieces(
 
 
 def _check_header(log: bytes | mmap.mmap, name: str) -> bool:
-    """Whether the log was finished, that is, has its ledgers map."""
+    """Return True if the log was finished, that is, if it has its ledgers map."""
     start = log[: _HEADER.size]
     if not _MAGIC.startswith(start[:4]) and not start.startswith(_MAGIC):
         raise LedgerFileInvalid(
@@ -235,20 +237,20 @@ def _check_header(log: bytes | mmap.mmap, name: str) -> bool:
 
 
 def _after_padding(log: bytes | mmap.mmap, position: int, *, direct: bool) -> int:
-    """The next place where a record may start."""
+    """Return the next offset at which a record may start."""
     if direct:
         return (position // _DIRECT_ALIGNMENT + 1) * _DIRECT_ALIGNMENT
-    # Byte by byte is the rule; a stretch of zeros is crossed at once.
+    # Padding is crossed byte by byte, but a stretch of zeros at once.
     match = _NOT_ZERO.search(log, position)
     if match is None:
         return len(log)
-    # The first byte that is not 0 is one of the four of a size field, or the stretch was no padding.
+    # The first byte that is not 0 belongs to a size field of four bytes, or the stretch was not padding.
     first = max(position + 1, match.start() - RECORD_SIZE_BYTES + 1)
     return _first_record(log, first, match.start() + 1) or first
 
 
 def _first_record(log: bytes | mmap.mmap, first: int, stop: int) -> int | None:
-    """The first place in a range where a whole record may be, with nothing but zeros before it in the range."""
+    """Return the first offset in a range at which a whole record fits and before which the range has only zeros."""
     for start in range(first, min(stop, len(log) - _RECORD_START.size)):
         size, ledger_id = _RECORD_START.unpack_from(log, start)
         fits = _BODY_BYTES_MIN <= size <= len(log) - start - RECORD_SIZE_BYTES

@@ -1,8 +1,8 @@
-"""All entry logs of one or more bookies as one place to read ledgers from.
+"""Reads ledgers from all entry logs of one or more bookies.
 
-The same entry may lie in the logs several times: on several bookies, written again by ledger recovery, copied by
-compaction, replayed from the journal. The copies have the same payload; the first whose digest fits is taken. Ledgers
-that were deleted linger, and entries may lie beyond a ledger's end: what to read is for the ledger's metadata to say.
+An entry may have several records: on several bookies, written again by ledger recovery, copied by compaction, or
+replayed from the journal. All copies have the same payload; the first copy whose digest fits is used. The logs may
+still have records of deleted ledgers and records beyond a ledger's end, so the ledger's metadata decides what to read.
 """
 
 import mmap
@@ -28,7 +28,7 @@ from delayed_tracker.ledger.progress import Progress
 _PIECE_BYTES: Final = 4 << 20
 _PIECE_RECORDS_MAX: Final = 65_536
 _SPARSE_MAX: Final = 2
-"""So many times the wanted bytes are copied at once rather than picked out."""
+"""If a stretch has at most this many times the wanted bytes, it is copied as a whole, including unwanted records."""
 _DIGEST_BYTES: Final = np.array([0, *(DIGEST_BYTES[digest_type] for digest_type in sorted(DIGEST_BYTES))], np.int64)
 """:data:`DIGEST_BYTES` as a column, by digest type."""
 UInt8Array = NDArray[np.uint8]
@@ -37,10 +37,10 @@ Number = TypeVar("Number", np.int64, np.uint8)
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """Every entry record of every log, in log order."""
+    """Entry records of all logs, in log order."""
 
     file_no: NDArray[np.int32]
-    """Which of ``EntryLogs.files``."""
+    """Indexes into ``EntryLogs.files``."""
     offset: Int64Array
     body_size: Int64Array
     ledger_id: Int64Array
@@ -53,7 +53,7 @@ class RecordColumns:
 
     @classmethod
     def of(cls, parts: Sequence[tuple[int, Sequence[Int64Array]]]) -> "RecordColumns":
-        """Records of logs as tables, with the log's number, in the order given."""
+        """Join the records of several logs, given as tables with the number of their log, in the order given."""
         numbers = np.array([file_no for file_no, _ in parts], np.int32)
         counts = [sum(table.shape[1] for table in tables) for _, tables in parts]
         none = np.empty((6, 0), np.int64)
@@ -62,9 +62,10 @@ class RecordColumns:
 
 
 class EntryLogs:
-    """The entry logs found in some directories; open until :meth:`close`.
+    """Entry logs found in some directories, open until :meth:`close`.
 
-    Not thread-safe. Keeps 76 bytes per record in memory and the files mapped; gzip ones as :func:`open_log_file` unpacks them.
+    Not thread-safe. Keeps 76 bytes per record in memory, and maps the files; gzip files are unpacked as
+    :func:`open_log_file` describes.
     """
 
     def __init__(
@@ -79,11 +80,11 @@ class EntryLogs:
         self.files = tuple(files)
         self.records = records
         self.damage = tuple(damage)
-        """Stretches of files that hold no records though they should. Entries lost there show up as missing."""
+        """Stretches of files that should hold records and do not. Entries lost there are reported as missing."""
         self.truncated = tuple(truncated)
-        """Files whose last record is cut short, as a crash leaves them, with its offset: normal for a dead bookie."""
+        """Files whose last record is cut short, with its offset. Normal for a bookie that crashed."""
         self._logs = list(logs)
-        # By position, copies in log order.
+        # By position; copies of an entry in log order.
         self._order = position_order(records.ledger_id, records.entry_id)
         self._ledger_sorted = records.ledger_id[self._order]
         self._entry_sorted = records.entry_id[self._order]
@@ -97,20 +98,20 @@ class EntryLogs:
         self.close()
 
     def __reduce__(self) -> tuple[Callable[..., "EntryLogs"], tuple[object, ...]]:
-        """Another process opens the files anew."""
+        """Return what another process needs to open the same files."""
         return open_entry_logs, (self.files,)
 
     def close(self) -> None:
-        """Let go of the files. What was read stays valid; reading more does not work."""
-        # A map goes with the last array over it; closing it before would raise.
+        """Release the files. Results stay valid, but further reads fail."""
+        # A map is closed when the last array over it is freed; closing it earlier would raise.
         self._logs.clear()
 
     def ledger_ids(self) -> Int64Array:
-        """Every ledger that has a record here, ascending; deleted ones included."""
+        """Return the ids of all ledgers that have a record here, ascending, including deleted ledgers."""
         return np.unique(self._ledger_sorted)
 
     def last_add_confirmed(self, ledger_id: int, digest: LedgerDigest) -> int:
-        """The highest entry that a writer knew to be acknowledged; -1 when there is none. Damaged records do not count.
+        """Return the highest entry that a writer knew to be acknowledged; -1 if there is none. Ignores damaged records.
 
         Cost: O(records of the ledger).
         """
@@ -121,33 +122,33 @@ class EntryLogs:
         return -1
 
     def last_without_gap(self, ledger_id: int, after: int) -> int:
-        """The last of the entries after + 1, after + 2, ... that all have a record here; ``after`` when none has."""
+        """Return the last of the entries after + 1, after + 2, ... that all have a record; ``after`` if none has."""
         present = np.unique(self.records.entry_id[self._rows(ledger_id)])
         beyond = present[present > after]
         run = beyond == np.arange(after + 1, after + 1 + len(beyond))
         return after + (int(np.argmin(run)) if not run.all() else len(beyond))
 
     def read(self, ledger_id: int, first: int, last: int, digest: LedgerDigest) -> LedgerEntries:
-        """Entries ``first`` to ``last`` of a ledger, both included.
+        """Read entries ``first`` to ``last`` of a ledger, both included.
 
         Args:
-            ledger_id: any; a ledger without records reads as missing entries.
+            ledger_id: any id; a ledger without records reads as missing entries.
             first: 0 or more.
-            last: below ``first`` for nothing at all.
-            digest: of that ledger, from its metadata.
+            last: below ``first`` to read nothing.
+            digest: digest of that ledger, from its metadata.
         Cost: O(log(records) + bytes read).
         """
         return self._read(ledger_id, self._rows(ledger_id, first, last), first, last, digest)
 
     def scan(self, ledger_id: int, first: int, last: int, digest: LedgerDigest) -> Iterator[LedgerEntries]:
-        """The same range in pieces of about 4 MB, and of at least one entry. Memory: for one piece."""
+        """Read the same range in pieces of about 4 MB, each of at least one entry. Uses memory for one piece."""
         rows = self._rows(ledger_id, first, last)
         ids = self.records.entry_id[rows]
         bytes_before = np.cumsum(self.records.body_size[rows]) - self.records.body_size[rows]
         start = 0
         while start < len(rows):
             full = int(np.searchsorted(bytes_before, bytes_before[start] + _PIECE_BYTES))
-            # All copies of an entry belong together.
+            # All copies of an entry belong in one piece.
             stop = int(np.searchsorted(ids, ids[max(start, min(full, start + _PIECE_RECORDS_MAX) - 1)], side="right"))
             piece_last = last if stop == len(rows) else int(ids[stop]) - 1
             yield self._read(ledger_id, rows[start:stop], first, piece_last, digest)
@@ -156,12 +157,12 @@ class EntryLogs:
             yield self._read(ledger_id, rows, first, last, digest)
 
     def _read(self, ledger_id: int, rows: Int64Array, first: int, last: int, digest: LedgerDigest) -> LedgerEntries:
-        """Entries of a range, of which ``rows`` are all the records."""
+        """Read the entries of a range; ``rows`` are all records of the range."""
         ids = self.records.entry_id[rows]
         copies = np.flatnonzero(np.diff(ids, prepend=-1))
         present, first_rows = _at(ids, copies), _at(rows, copies)
         fitting = np.zeros(len(rows), np.uint8)
-        # The first copy of each entry; of those that are damaged the next, which is rare.
+        # Try the first copy of each entry, then the next copy of those that are damaged, which is rare.
         while len(copies):
             fits = self._fitting(_at(rows, copies), digest)
             fitting[copies] = fits
@@ -180,7 +181,7 @@ class EntryLogs:
         return LedgerEntries(self._payloads(_at(rows, whole), _at(fitting, whole)), tuple(bad))
 
     def _payloads(self, rows: Int64Array, digest_type: NDArray[np.uint8]) -> StoredEntries:
-        """The payloads of whole records, in one buffer."""
+        """Return the payloads of undamaged records in one buffer."""
         body = self.records.offset[rows] + RECORD_SIZE_BYTES
         start, end = body + BODY_HEADER.size + _DIGEST_BYTES[digest_type], body + self.records.body_size[rows]
         ledger_id, entry_id = self.records.ledger_id[rows], self.records.entry_id[rows]
@@ -188,7 +189,8 @@ class EntryLogs:
         if len(rows) and (file_no == file_no[0]).all():
             first, last = int(start.min()), int(end.max())
             if last - first <= _SPARSE_MAX * int((end - start).sum()):
-                # Records of one ledger, mostly: copying what lies between them is quicker than leaving it out.
+                # These are mostly records of one ledger: it is faster to copy the bytes between them than to leave them
+                # out.
                 log = self._logs[file_no[0]]
                 return StoredEntries(log[first:last], ledger_id, entry_id, start - first, end - first)
         parts: list[UInt8Array] = []
@@ -196,7 +198,7 @@ class EntryLogs:
         for octets, where in self._by_file(rows):
             parts.append(gather(octets, start[where], end[where]))
             order.append(np.arange(len(rows))[where])
-        # Where each row's bytes are: the parts lie one behind the other.
+        # The parts follow each other in the buffer; compute the end of each row in it.
         by_file = np.concatenate(order) if order else np.empty(0, np.int64)
         size = end - start
         gathered_end = np.empty_like(end)
@@ -206,7 +208,7 @@ class EntryLogs:
         )
 
     def _fitting(self, rows: Int64Array, digest: LedgerDigest) -> UInt8Array:
-        """For each row the digest type that fits, or 0."""
+        """Return the digest type that fits each row, or 0."""
         fitting = np.zeros(len(rows), np.uint8)
         for octets, where in self._by_file(rows):
             start = self.records.offset[rows[where]] + RECORD_SIZE_BYTES
@@ -214,7 +216,7 @@ class EntryLogs:
         return fitting
 
     def _by_file(self, rows: Int64Array) -> Iterator[tuple[UInt8Array, Int64Array | slice]]:
-        """Each log that has some of the rows, and which of them."""
+        """Yield each log that has some of the rows, with the indexes of these rows."""
         file_no = self.records.file_no[rows]
         is_one = len(rows) > 0 and bool((file_no == file_no[0]).all())
         for number in [int(file_no[0])] if is_one else np.unique(file_no).tolist():
@@ -222,14 +224,14 @@ class EntryLogs:
             yield np.frombuffer(self._logs[number], np.uint8), where
 
     def locate(self, ledger_id: int, entry_id: int) -> tuple[Path, int] | None:
-        """File and offset of an entry's first record."""
+        """Return file and offset of an entry's first record; None if there is none."""
         rows = self._rows(ledger_id, entry_id, entry_id)
         if not len(rows):
             return None
         return self.files[self.records.file_no[rows[0]]], int(self.records.offset[rows[0]])
 
     def check_digests(self, digest_of: Callable[[int], LedgerDigest]) -> tuple[NDArray[np.uint8], BoolArray]:
-        """For each record, in order, the digest type that fits (0 for none) and whether one does. O(bytes)."""
+        """Return for each record, in order, the digest type that fits (0 for none) and True if one fits. O(bytes)."""
         fits = np.zeros(len(self.records), np.uint8)
         for ledger_id in self.ledger_ids().tolist():
             rows = self._rows(ledger_id)
@@ -237,7 +239,7 @@ class EntryLogs:
         return fits, fits > 0
 
     def _rows(self, ledger_id: int, first: int = 0, last: int | None = None) -> Int64Array:
-        """Rows of a ledger's entries from ``first`` to ``last``, ascending by entry, copies in log order. O(log n)."""
+        """Return the rows of entries ``first`` to ``last``, ascending by entry, copies in log order. O(log n)."""
         start = int(np.searchsorted(self._ledger_sorted, ledger_id))
         end = int(np.searchsorted(self._ledger_sorted, ledger_id, side="right"))
         ids = self._entry_sorted[start:end]
@@ -265,12 +267,12 @@ def open_entry_logs(directories: Sequence[str | Path], *, progress: Progress | N
     """Open the entry logs of one or more bookies.
 
     Args:
-        directories: ledger directories (or the ``current`` directory inside, or single logs), of all bookies
-            together. Logs are ``<hex id>.log``, or ``.log.gz`` as an archive keeps them.
+        directories: ledger directories of all bookies together. Each may also be the ``current`` directory inside, or a
+            single log. Logs are ``<hex id>.log``, or ``.log.gz`` in an archive.
         progress: called with bytes scanned and bytes in all.
     Raises:
         InvalidInput: a directory does not exist or has no logs.
-        LedgerFileInvalid: a file is no entry log, or of a newer version.
+        LedgerFileInvalid: a file is not an entry log, or is of a newer version.
         OSError: a file cannot be read.
     Cost: O(records); plain files are mapped, not read.
     """
@@ -299,7 +301,7 @@ def _scan_all(files: Sequence[Path], progress: Progress | None) -> EntryLogs:
 
 
 def _at(column: NDArray[Number], where: Int64Array) -> NDArray[Number]:
-    """The rows ``where``, which ascend; mostly they are all of them, and then nothing is copied."""
+    """Return the rows ``where``, which are ascending. Does not copy if they are all rows, the usual case."""
     return column if len(where) == len(column) else column[where]
 
 
@@ -310,15 +312,15 @@ def missing_entries(
     truncated: Sequence[tuple[Path, int]],
     damage: Sequence[BadEntry],
 ) -> list[BadEntry]:
-    """One row for each run of entries that no log has.
+    """Return one bad entry for each run of entries that no log has.
 
     Args:
-        ledger_id: whose they are.
-        gaps: the first entry of each run, and how many they are.
+        ledger_id: the ledger of the entries.
+        gaps: first entry and length of each run.
         truncated: files whose last record is cut short, with its offset.
-        damage: of the files.
+        damage: damaged stretches of the files.
     """
-    # Where they went is not known, but a file that is not whole is where to look first.
+    # The cause is unknown, so the reason names the damaged files, where the entries most likely were.
     places = [f"{file} is cut short at byte {offset}" for file, offset in truncated]
     places += [f"{place.file} is damaged at byte {place.offset}" for place in damage]
     more = f" and {len(places) - 1} places more" if len(places) > 1 else ""
@@ -329,7 +331,7 @@ def missing_entries(
 
 
 def _gaps(present: Int64Array, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """First entry and length of each run from ``first`` to ``last`` that is not among those present, ascending."""
+    """Yield first entry and length of each run in ``first`` to ``last`` that is not in ``present``, ascending."""
     if not len(present):
         if first <= last:
             yield first, last - first + 1

@@ -1,4 +1,4 @@
-"""The files of entry logs: found in a bookie's ledger directories, and opened."""
+"""Finds the entry logs in the ledger directories of bookies and opens them."""
 
 import gzip
 import mmap
@@ -17,15 +17,16 @@ from delayed_tracker.ledger.errors import OTHER_BOOKIES, BadEntry
 _LOG_NAME: Final = re.compile(r"([0-9a-f]+)\.log(\.gz)?")
 _GZIP_PIECE_BYTES: Final = 1 << 20
 UNPACKED_BYTES_MAX: Final = (1 << 30) + (64 << 20)
-"""What a gzip log may unpack to: bookies refuse a ``logSizeLimit`` above 1 GiB, and add a map of the ledgers to a log."""
+"""Most bytes that a gzip log may unpack to. Bookies refuse a ``logSizeLimit`` above 1 GiB and add a map of the ledgers
+to each log."""
 
 
 def find_log_files(directories: Sequence[str | Path]) -> list[Path]:
-    """The entry logs of one or more bookies, each once, those of a directory in the order in which they were written.
+    """Return the entry logs of one or more bookies, each once, those of one directory in the order of writing.
 
     Args:
-        directories: ledger directories (or the ``current`` directory inside, or single logs), of all bookies
-            together. Logs are ``<hex id>.log``, or ``.log.gz`` as an archive keeps them.
+        directories: ledger directories of all bookies together. Each may also be the ``current`` directory inside, or a
+            single log. Logs are ``<hex id>.log``, or ``.log.gz`` in an archive.
     Raises:
         InvalidInput: a directory does not exist or has no logs.
     """
@@ -52,13 +53,13 @@ def _find_logs(directory: Path) -> list[Path]:
 
 
 def open_log_file(file: Path) -> tuple[bytes | mmap.mmap, str | None]:
-    """A log's bytes, mapped, and what is wrong with its gzip wrapping.
+    """Return the mapped bytes of a log, and what is wrong with its gzip file, if anything.
 
-    A gzip log is unpacked into a file without a name in the system's directory for temporary files (``TMPDIR``), which is
-    gone with the map: so it takes disk and not memory, if that directory is on a disk.
+    A gzip log is unpacked into an unnamed file in the system's directory for temporary files (``TMPDIR``). The file is
+    deleted when the map is freed. It uses disk and not memory, provided that this directory is on a disk.
 
     Raises:
-        OSError: it cannot be read, or unpacked.
+        OSError: the file cannot be read or unpacked.
     """
     if file.suffix == ".gz":
         return _gunzip(file)
@@ -67,20 +68,20 @@ def open_log_file(file: Path) -> tuple[bytes | mmap.mmap, str | None]:
 
 
 def _mapped(opened: IO[bytes], size: int) -> bytes | mmap.mmap:
-    # A file that ends within the header may be empty, which cannot be mapped.
+    # A file that ends within the header may be empty, and an empty file cannot be mapped.
     if size <= HEADER_BYTES:
         return opened.read(size)
     return mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def bad_stretches(file: Path, size_bytes: int, wrapping: str | None, damage: Sequence[LogDamage]) -> list[BadEntry]:
-    """What is wrong with a log.
+    """Return the bad stretches of a log.
 
     Args:
-        file: its path.
-        size_bytes: what could be unwrapped of it.
-        wrapping: what is wrong with its wrapping, as :func:`open_log_file` says.
-        damage: the stretches of it that are no records.
+        file: path of the log.
+        size_bytes: bytes that could be unpacked.
+        wrapping: what is wrong with the gzip file, from :func:`open_log_file`.
+        damage: stretches of the log that are not records.
     """
     bad = [] if wrapping is None else [BadEntry(None, None, str(file), size_bytes, wrapping, remedy=OTHER_BOOKIES)]
     return bad + [

@@ -1,7 +1,7 @@
-"""What lies where in entry logs, in little memory: for each piece of a log, which entries of which ledgers it has.
+"""Inventory of entry logs that needs little memory: the entries of each ledger in each piece of a log.
 
-It answers what must be known before anything is read: where ledgers end that were never closed, what no log has, and
-which piece is to give which entry, when several have it. Bytes of entries are looked at by whoever reads the pieces.
+It is enough to find out, before entries are read, where ledgers end that were never closed, which entries no log has,
+and which piece provides an entry that several pieces have. The bytes of the entries are read later, piece by piece.
 """
 
 from array import array
@@ -30,22 +30,22 @@ _ENTRY_ID_MAX: Final = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class LogPiece:
-    """A stretch of one log, from a record's beginning to a record's end."""
+    """Stretch of one log, from the start of a record to the end of a record."""
 
     file_no: int
-    """Which of ``LogInventory.files``."""
+    """Index into ``LogInventory.files``."""
     start: int
     end: int
     entries: Mapping[int, BitMap]
-    """By ledger, the entries that have records here."""
+    """By ledger: the entries that have records here."""
     confirmed: Mapping[int, int]
-    """By ledger, the highest entry that a record here says was known to be acknowledged."""
+    """By ledger: the highest entry that a record here gives as acknowledged."""
 
 
 class LogInventory:
-    """The entry logs of one or more bookies, looked through once: a :class:`~delayed_tracker.ledger.topic.ledger_logs.LedgerLogs`.
+    """Entry logs of one or more bookies, scanned once: a :class:`~delayed_tracker.ledger.topic.ledger_logs.LedgerLogs`.
 
-    Open until :meth:`close`; not thread-safe.
+    Open until :meth:`close`. Not thread-safe.
     """
 
     def __init__(
@@ -55,17 +55,17 @@ class LogInventory:
         *,
         on_error: ErrorPolicy = ErrorPolicy.FAIL,
     ) -> None:
-        """Look through the logs.
+        """Scan the logs.
 
         Args:
-            directories: as :func:`~delayed_tracker.ledger.bookkeeper.log_files.find_log_files` takes them.
-            ledger_ids: the ledgers that matter.
-            on_error: SKIP takes a file that is no entry log, or of a newer version, for one that is all damage.
+            directories: as for :func:`~delayed_tracker.ledger.bookkeeper.log_files.find_log_files`.
+            ledger_ids: the ledgers to record; all others are ignored.
+            on_error: SKIP reports a file that is not an entry log, or is of a newer version, as damage.
         Raises:
             InvalidInput: a directory does not exist or has no logs.
-            LedgerFileInvalid: a file is no entry log, or of a newer version, and the policy says to fail.
+            LedgerFileInvalid: a file is not an entry log, or is of a newer version, and the policy is to fail.
             OSError: a file cannot be read.
-        Cost: O(records), some 50 ns each, on as many cores as there are logs; memory for two bitmaps a piece of 4 MB.
+        Cost: O(records), some 50 ns each, on as many cores as there are logs; memory for two bitmaps per piece of 4 MB.
         """
         self.files = tuple(find_log_files(directories))
         self._on_error = on_error
@@ -83,9 +83,9 @@ class LogInventory:
             if last.truncated_at is not None:
                 truncated.append((file, last.truncated_at))
         self.damage = tuple(damage)
-        """Stretches of files that hold no records though they should. Entries lost there show up as missing."""
+        """Stretches of files that should hold records and do not. Entries lost there are reported as missing."""
         self.truncated = tuple(truncated)
-        """Files whose last record is cut short, as a crash leaves them, with its offset: normal for a dead bookie."""
+        """Files whose last record is cut short, with its offset. Normal for a bookie that crashed."""
         self._recent: tuple[int, EntryLogs] = -1, EntryLogs((), (), RecordColumns.of([]))
         self._holders: dict[int, list[LogPiece]] = defaultdict(list)
         for piece in self.pieces:
@@ -101,18 +101,18 @@ class LogInventory:
         self.close()
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Release the files."""
         self._logs.clear()
         self._recent[1].close()
 
     def holders(self, ledger_id: int) -> Sequence[LogPiece]:
-        """The pieces that have entries of a ledger, in the order of the logs."""
+        """Return the pieces that have entries of a ledger, in the order of the logs."""
         return self._holders.get(ledger_id, ())
 
     def last_add_confirmed(self, ledger_id: int, digest: LedgerDigest) -> int:
-        """The highest entry that a writer knew to be acknowledged; -1 when there is none. Damaged records do not count.
+        """Return the highest entry that a writer knew to be acknowledged; -1 if there is none. Ignores damaged records.
 
-        Cost: O(records of one piece), of more where they are damaged.
+        Cost: O(records of one piece), or of several pieces if records are damaged.
         """
         highest = -1
         for piece in sorted(self.holders(ledger_id), key=lambda piece: -piece.confirmed[ledger_id]):
@@ -129,7 +129,7 @@ class LogInventory:
         return highest
 
     def last_without_gap(self, ledger_id: int, after: int) -> int:
-        """The last of the entries after + 1, after + 2, ... that all have a record here; ``after`` when none has."""
+        """Return the last of the entries after + 1, after + 2, ... that all have a record; ``after`` if none has."""
         present = BitMap.union(BitMap(), *(piece.entries[ledger_id] for piece in self.holders(ledger_id)))
         if not present or present.max() <= after:
             return after
@@ -137,19 +137,19 @@ class LogInventory:
         return int(gaps.min()) - 1
 
     def read(self, ledger_id: int, first: int, last: int, digest: LedgerDigest) -> LedgerEntries:
-        """As :meth:`LedgerLogs.read`. Cost: O(records of the pieces that have the ledger), and the bytes read."""
+        """Read as :meth:`LedgerLogs.read`. Cost: O(records of the pieces that have the ledger), and the bytes read."""
         return self._records_of(ledger_id).read(ledger_id, first, last, digest)
 
     def scan(self, ledger_id: int, first: int, last: int, digest: LedgerDigest) -> Iterator[LedgerEntries]:
-        """As :meth:`LedgerLogs.scan`. Cost: as :meth:`read`."""
+        """Read as :meth:`LedgerLogs.scan`. Cost: as :meth:`read`."""
         return self._records_of(ledger_id).scan(ledger_id, first, last, digest)
 
     def locate(self, ledger_id: int, entry_id: int) -> tuple[Path, int] | None:
-        """File and offset of an entry's first record. Cost: as :meth:`read`."""
+        """Return file and offset of an entry's first record. Cost: as :meth:`read`."""
         return self._records_of(ledger_id).locate(ledger_id, entry_id)
 
     def _records_of(self, ledger_id: int) -> EntryLogs:
-        """Every record of one ledger, found anew; the last one asked for is kept."""
+        """Return all records of one ledger, read from the logs again. The result for the last ledger is cached."""
         known, records = self._recent
         if known != ledger_id:
             pieces = [
@@ -171,7 +171,7 @@ class LogInventory:
         return log_pieces(self._logs[piece.file_no], str(file), start=piece.start, stop=piece.end)
 
     def _look_through(self, file_no: int) -> tuple[list[LogPiece], RecordPiece]:
-        """The pieces of a log that matter, and its last one, which has what is wrong with it."""
+        """Return the pieces of a log that have wanted ledgers, and its last piece, which carries the damage."""
         pieces: list[LogPiece] = []
         records = RecordPiece.empty()
         found = log_pieces(self._logs[file_no], str(self.files[file_no]))
@@ -193,7 +193,7 @@ class LogInventory:
 
 
 def _by_ledger(records: RecordPiece, wanted: Int64Array) -> Iterator[tuple[int, slice | Int64Array]]:
-    """The rows of each wanted ledger, in file order."""
+    """Yield each wanted ledger with its rows, in file order."""
     ids = records.ledger_id
     if not len(ids):
         return

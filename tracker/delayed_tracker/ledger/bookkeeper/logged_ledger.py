@@ -1,4 +1,4 @@
-"""A BookKeeper ledger read out of entry logs, as one ledger of a topic."""
+"""One BookKeeper ledger of a topic, read from entry logs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from delayed_tracker.ledger.topic.topic_reader import LedgerSpan
 
 @dataclass(frozen=True, slots=True)
 class LoggedLedger:
-    """Implements :class:`~delayed_tracker.ledger.topic.topic_log.Ledger` over the logs of one or more bookies."""
+    """A :class:`~delayed_tracker.ledger.topic.topic_log.Ledger` over the logs of one or more bookies."""
 
     span: LedgerSpan
     logs: LedgerLogs
@@ -18,28 +18,28 @@ class LoggedLedger:
 
     @property
     def ledger_id(self) -> int:
-        """Of BookKeeper."""
+        """Id of the ledger in BookKeeper."""
         return self.span.ledger_id
 
     @property
     def last_entry_id(self) -> int:
-        """By the ledger's metadata, or by the logs for one that was never closed."""
+        """Last entry by the ledger's metadata; by the logs if the ledger was never closed."""
         return self.span.last_entry_id
 
     @property
     def closed(self) -> bool:
-        """Whether metadata says where it ends."""
+        """True if metadata gives the last entry."""
         return self.span.end_known
 
     def read(self, first: int, last: int) -> LedgerEntries:
-        """Entries ``first`` to ``last``; a digest that does not fit makes an entry bad unless another copy is whole."""
+        """Read entries ``first`` to ``last``. If the digest of all copies of an entry is wrong, the entry is bad."""
         return self.logs.read(self.ledger_id, first, last, self.span.digest)
 
     def scan(self, first: int, last: int) -> Iterator[LedgerEntries]:
-        """The same in pieces of about 4 MB."""
+        """Read the same range in pieces of about 4 MB."""
         return self.logs.scan(self.ledger_id, first, last, self.span.digest)
 
     def locate(self, entry_id: int) -> tuple[str, int] | None:
-        """Log and offset of an entry's first record; None when no log has it."""
+        """Return log and offset of an entry's first record; None if no log has it."""
         found = self.logs.locate(self.ledger_id, entry_id)
         return None if found is None else (str(found[0]), found[1])

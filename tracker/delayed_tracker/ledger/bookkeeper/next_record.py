@@ -1,4 +1,4 @@
-"""The next record of an entry log behind a place where nothing tells where it starts."""
+"""Finds the next record of an entry log behind damage, where the start of the record is unknown."""
 
 import mmap
 from functools import cached_property
@@ -13,31 +13,33 @@ from delayed_tracker.ledger.metadata.digest import BODY_HEADER, DIGEST_BYTES
 _SIZE_BYTES: Final = 4
 _INTERNAL_LEDGER: Final = -1
 _LEDGERS_MAP: Final = -2
-"""Its entry id."""
+"""Entry id of the ledgers map."""
 _MAP_BYTES_MIN: Final = 20
 _DIGEST_BYTES_MAX: Final = max(DIGEST_BYTES.values())
 _PADDING_MAX: Final = 3
-"""To an alignment of four bytes."""
+"""Padding aligns a record to four bytes."""
 _PIECE_BYTES: Final = 1 << 20
 
 
 def find_record(log: bytes | mmap.mmap, position: int) -> int | None:
-    """The first place from a position on that looks like a record and is followed by another, or by nothing but zeros.
+    """Return the first offset from ``position`` on with a likely record that another record or only zeros follow.
 
-    Bytes of a payload may look like one, hence the second look; whether it is an entry is for its digest to say.
+    Bytes of a payload may look like a record, so the following bytes are checked too. The caller checks the digest to
+    find out if the record is a valid entry.
 
     Args:
         log: the whole file.
-        position: any.
+        position: any offset.
     Returns: None if there is none.
-    Cost: O(bytes) up to the place.
+    Cost: O(bytes) up to the offset found.
     """
     fields = _Fields(log)
     octets = np.frombuffer(log, np.uint8)
     last = len(log) - _SIZE_BYTES - _MAP_BYTES_MIN
     for start in range(position, last + 1, _PIECE_BYTES):
         stop = min(last + 1, start + _PIECE_BYTES)
-        # A ledger id begins with 0, that of the map with ff, and no size is 0: most places are out after one look.
+        # A ledger id begins with byte 0, that of the ledgers map with ff, and no size is 0. This rules out most
+        # offsets.
         high = octets[start + _SIZE_BYTES : stop + _SIZE_BYTES]
         has_size = octets[start:stop] != 0
         for byte in range(1, _SIZE_BYTES):
@@ -52,7 +54,7 @@ def find_record(log: bytes | mmap.mmap, position: int) -> int | None:
 
 
 class _Fields:
-    """The first fields of what may be records, read at any bytes of a log."""
+    """First fields of possible records, readable at any byte of a log."""
 
     def __init__(self, log: bytes | mmap.mmap) -> None:
         self._log = log
@@ -64,7 +66,7 @@ class _Fields:
         self._length = _column(log, ">i8", 28)
 
     def are_records(self, places: Int64Array) -> BoolArray:
-        """Which of some places, all with room for an empty map, have a record that ends within the log."""
+        """Return True for each offset with a record that ends within the log. Each must have room for an empty map."""
         size, ledger_id = _at(self._size, places), _at(self._ledger_id, places)
         fit = (size >= _MAP_BYTES_MIN) & (places + size <= self._end - _SIZE_BYTES)
         is_map = fit & (ledger_id == _INTERNAL_LEDGER)
@@ -73,16 +75,16 @@ class _Fields:
         found = np.zeros(len(places), np.bool_)
         if len(rows):
             entry_id = _at(self._entry_id, places[rows])
-            # Writers know of no entry to be acknowledged that comes behind the one they send.
+            # A record's last add confirmed is below its own entry.
             confirmed = _at(self._last_add_confirmed, places[rows])
-            # And of no ledger that has less in it than its entry.
+            # The payload bytes of a ledger are at least those of this entry.
             fewest = np.maximum(size[rows] - BODY_HEADER.size - _DIGEST_BYTES_MAX, 0)
             counted = (confirmed >= -1) & (confirmed < entry_id) & (_at(self._length, places[rows]) >= fewest)
             found[rows] = np.where(is_map[rows], entry_id == _LEDGERS_MAP, counted)
         return found
 
     def are_followed(self, places: Int64Array) -> BoolArray:
-        """Which of some records have another one behind them, or nothing but zeros up to the end."""
+        """Return True for each record that is followed by another record, or only by zeros up to the end."""
         behind = places + _SIZE_BYTES + _at(self._size, places)
         followed: BoolArray = behind >= self._zeros
         for padding in range(_PADDING_MAX + 1):
@@ -92,7 +94,7 @@ class _Fields:
 
     @cached_property
     def _zeros(self) -> int:
-        """Where the zeros at the end begin."""
+        """Offset at which the zeros at the end begin."""
         stop = self._end
         while stop > 0:
             start = max(0, stop - _PIECE_BYTES)
@@ -103,13 +105,13 @@ class _Fields:
 
 
 def _column(log: bytes | mmap.mmap, kind: str, offset: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """A number for each byte of the log, read from so many bytes behind it on."""
+    """Return a column with one number for each byte of the log, read ``offset`` bytes behind that byte."""
     count = max(0, len(log) - offset - np.dtype(kind).itemsize + 1)
     return np.ndarray((count,), kind, log, min(offset, len(log)), (1,))
 
 
 def _at(column: np.ndarray[tuple[int], np.dtype[np.int64]], places: Int64Array) -> Int64Array:
-    """The numbers at some places; any number where the log ends before it."""
+    """Return the numbers at some offsets. A number beyond the end of the log is arbitrary."""
     if not len(column):
         return np.zeros(len(places), np.int64)
     return column[np.minimum(places, len(column) - 1)].astype(np.int64)

@@ -1,5 +1,5 @@
-"""One entry: its frame, its metadata, and the columns of many.
+"""Frame and metadata of one entry, and columns of many entries.
 
-Takes payload bytes, gives columns and broker metadata (PIP-70, PIP-90).
+Takes payload bytes and returns columns and broker metadata (PIP-70, PIP-90).
 Open ``frame.py`` first.
 """

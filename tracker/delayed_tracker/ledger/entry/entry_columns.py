@@ -1,7 +1,7 @@
-"""What the entries of a topic say about themselves, as columns: the one shape all readers of ledgers share.
+"""Columns with the frames and metadata of topic entries, the form that all readers of ledgers use.
 
-One row per entry, in the order of the entries given. A column's value counts only where its flag is set; elsewhere it
-is 0. An entry that cannot be read keeps its row, with a verdict instead of values, so that rows and entries stay
+There is one row per entry, in the order of the given entries. A value counts only where its flag is set; elsewhere it
+is 0. An entry that cannot be read keeps its row and has a verdict instead of values, so that rows and entries stay
 aligned.
 """
 
@@ -29,44 +29,44 @@ from delayed_tracker.ledger.entry.stored_entries import StoredEntries
 from delayed_tracker.ledger.errors import FrameInvalid
 
 _FRAME_SIZE: Final = np.arange(2, 6)
-"""Where the size of BrokerEntryMetadata is in a broker's frame."""
+"""Offsets of the four size bytes of BrokerEntryMetadata in a broker frame."""
 
 
 class EntryFlag(IntFlag):
-    """What an entry has; a set of bits per row."""
+    """Properties of an entry; one set of bits per row."""
 
     BROKER_FRAME = kernels.BROKER_FRAME
     BROKER_TIMESTAMP = kernels.BROKER_TIMESTAMP
     INDEX = kernels.INDEX
     CHECKSUM = kernels.CHECKSUM
     DELAYED = kernels.DELAYED
-    """``deliver_at_ms`` is present, whatever its value."""
+    """``deliver_at_ms`` is present, with any value."""
     MARKER = kernels.MARKER
-    """``marker_type`` is present: no user message."""
+    """``marker_type`` is present: the entry is not a user message."""
     TRANSACTION = kernels.TRANSACTION
     BATCH = kernels.BATCH
-    """The batch layout is used, even for a batch of one."""
+    """The entry has the batch layout, even if the batch has one message."""
     CHUNK = kernels.CHUNK
-    """One of several pieces of a message."""
+    """The entry is one of several chunks of a message."""
     ENCRYPTED = kernels.ENCRYPTED
 
 
 class EntryVerdict(IntEnum):
-    """Whether an entry could be read."""
+    """Result of reading an entry."""
 
     READABLE = 0
     CHECKSUM_MISMATCH = 1
-    """The values are filled in all the same; do not trust them."""
+    """The values are filled in, but must not be trusted."""
     FRAME_INVALID = 2
-    """Cut short, or metadata that does not parse."""
+    """The entry is cut short, or its metadata does not parse."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntryColumns:
     """Frames and metadata of many entries.
 
-    Times are milliseconds since 1970-01-01 UTC. ``payload_start`` is where the payload begins in ``stored.buffer`` (it
-    ends where the entry ends).
+    Times are milliseconds since 1970-01-01 UTC. ``payload_start`` is the offset of the payload in ``stored.buffer``;
+    the payload ends where the entry ends.
     """
 
     stored: StoredEntries
@@ -77,9 +77,9 @@ class EntryColumns:
     """Broker index of the entry's last message."""
     publish_time_ms: Int64Array
     deliver_at_ms: Int64Array
-    """As stored: may be negative."""
+    """Value as stored; may be negative."""
     num_messages: Int64Array
-    """Of a batch; 1 for everything else."""
+    """Messages of a batch; 1 for any other entry."""
     marker_type: Int64Array
     txn_id_most: NDArray[np.uint64]
     txn_id_least: NDArray[np.uint64]
@@ -92,22 +92,25 @@ class EntryColumns:
 
     @property
     def positions(self) -> PositionColumns:
-        """Where the entries are; shares memory."""
+        """Positions of the entries; shares memory."""
         return self.stored.positions
 
     @property
     def readable(self) -> BoolArray:
-        """Rows whose values can be trusted."""
+        """True for rows with values that can be trusted."""
         mask: BoolArray = self.verdict == EntryVerdict.READABLE
         return mask
 
     def has(self, flag: EntryFlag) -> BoolArray:
-        """Rows that have all of the given bits."""
+        """Return True for each row that has all of the given bits."""
         mask: BoolArray = (self.flags & np.uint32(flag)) == flag
         return mask
 
     def metadata_start(self) -> Int64Array:
-        """Where MessageMetadata begins in ``stored.buffer``; it ends where the payload begins. Of readable rows only."""
+        """Return the offsets in ``stored.buffer`` at which MessageMetadata begins, valid for readable rows only.
+
+        The metadata ends where the payload begins.
+        """
         start = self.stored.start.copy()
         framed = np.flatnonzero(self.has(EntryFlag.BROKER_FRAME))
         sizes = np.frombuffer(self.stored.buffer, np.uint8)[start[framed, np.newaxis] + _FRAME_SIZE]
@@ -116,7 +119,7 @@ class EntryColumns:
         return start + METADATA_SIZE_BYTES
 
     def unreadable(self) -> Iterator[tuple[int, str]]:
-        """(row, reason) of each entry that could not be read. Parses those again, to say why."""
+        """Yield (row, reason) for each entry that could not be read. Parses these entries again to find the reason."""
         for row in np.flatnonzero(self.verdict != EntryVerdict.READABLE).tolist():
             yield row, _reason(self.stored, row)
 
@@ -136,9 +139,9 @@ def scan_entries(stored: StoredEntries) -> EntryColumns:
     """Read the frame and the metadata of every entry, and check its checksum.
 
     Args:
-        stored: entries of topic ledgers, in any order; the result keeps a reference to it.
-    Returns: one row per entry, in the same order; never raises for bad entries, see ``verdict``.
-    Cost: O(bytes); about 100 ns an entry, and 5 us for one that is damaged or has a rare form.
+        stored: entries of topic ledgers, in any order. The result keeps a reference to it.
+    Returns: one row per entry, in the same order. Bad entries do not raise; see ``verdict``.
+    Cost: O(bytes); about 100 ns per entry, and 5 us for an entry that is damaged or has a rare form.
     """
     octets = np.frombuffer(stored.buffer, np.uint8)
     start, end = np.ascontiguousarray(stored.start), np.ascontiguousarray(stored.end)
@@ -169,7 +172,7 @@ def scan_entries(stored: StoredEntries) -> EntryColumns:
 
 
 def _parse(buffer: bytes, start: int, end: int) -> tuple[EntryVerdict, EntryFlag, list[int]]:
-    """Verdict, flags and values of one entry, by protobuf's own parser. What the kernel decides is the same."""
+    """Return verdict, flags and values of one entry, read by the protobuf parser. The kernel gives the same results."""
     flags = EntryFlag(0)
     try:
         frame = split_frame(buffer, start, end)
@@ -219,5 +222,5 @@ def _parse(buffer: bytes, start: int, end: int) -> tuple[EntryVerdict, EntryFlag
 
 
 def _signed(value: int) -> int:
-    """An unsigned 64-bit wire value as the signed one that Java sees."""
+    """Convert an unsigned 64-bit wire value to the signed value that Java reads."""
     return value - (1 << 64) if value >= 1 << 63 else value

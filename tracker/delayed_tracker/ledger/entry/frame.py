@@ -3,9 +3,10 @@
     entry    = [ 0x0e02 || size i32 || BrokerEntryMetadata ] headers
     headers  = [ 0x0e01 || crc32c u32 ] || size u32 || MessageMetadata || payload
 
-Big-endian. The checksum covers everything behind itself; nothing covers the broker metadata. Nothing of this applies
-to cursor, bucket, schema and transaction-log ledgers, some of which start with the same two bytes: the ledger decides,
-never the bytes.
+Numbers are big-endian. The checksum covers everything behind it; no checksum covers the broker metadata. Cursor,
+bucket, schema and transaction-log ledgers do not have this frame, although some of their entries start with the same
+two bytes: the kind of the ledger decides, never the bytes.
+
 Source: PIP-70; Commands.java (parseMessageMetadata, skipBrokerEntryMetadataIfExist, serializeMetadataAndPayload).
 """
 
@@ -28,30 +29,30 @@ METADATA_SIZE_BYTES: Final = 4
 
 
 class Frame(NamedTuple):
-    """Where the parts of one entry lie in its buffer."""
+    """Offsets of the parts of one entry in its buffer."""
 
     broker_start: int
-    """Start of BrokerEntryMetadata; -1 when the entry has no broker frame."""
+    """Start of BrokerEntryMetadata; -1 if the entry has no broker frame."""
     broker_end: int
     crc: int
-    """The stored CRC32C; -1 when the entry has none."""
+    """Stored CRC32C; -1 if the entry has none."""
     checked_start: int
-    """Everything from here to the end is what the checksum covers."""
+    """Start of the bytes that the checksum covers, which reach to the end."""
     metadata_start: int
     metadata_end: int
-    """The payload starts here."""
+    """End of the metadata and start of the payload."""
     end: int
 
 
 def split_frame(buffer: bytes, start: int = 0, end: int | None = None) -> Frame:
-    """Find the parts of one entry without looking into them.
+    """Find the parts of one entry without parsing them.
 
     Args:
-        buffer: holds the entry, alone or among others.
-        start: where the entry starts in it.
-        end: where the entry ends; None is the end of the buffer.
+        buffer: bytes that contain the entry.
+        start: offset of the entry.
+        end: end of the entry; None for the end of the buffer.
     Raises:
-        FrameInvalid: the entry is too short for what its sizes promise.
+        FrameInvalid: the entry is shorter than its size fields require.
     """
     stop = len(buffer) if end is None else end
     position = start
@@ -81,14 +82,14 @@ def _require(holds: bool, what: str, at: int, start: int, stop: int) -> None:
 
 
 def checksum_matches(buffer: bytes, frame: Frame) -> bool:
-    """Whether the stored checksum is the computed one; True when the entry carries none."""
+    """Return True if the computed checksum equals the stored one, or if the entry has none."""
     if frame.crc < 0:
         return True
     return int(google_crc32c.value(buffer[frame.checked_start : frame.end])) == frame.crc
 
 
 def parse_broker_metadata(buffer: bytes, frame: Frame) -> BrokerEntryMetadata | None:
-    """The broker's part; None when the entry has none.
+    """Parse the broker metadata; return None if the entry has none.
 
     Raises:
         FrameInvalid: the bytes are not a BrokerEntryMetadata.
@@ -102,7 +103,7 @@ def parse_broker_metadata(buffer: bytes, frame: Frame) -> BrokerEntryMetadata | 
 
 
 def parse_message_metadata(buffer: bytes, frame: Frame) -> MessageMetadata:
-    """The producer's part.
+    """Parse the metadata that the producer wrote.
 
     Raises:
         FrameInvalid: the bytes are not a MessageMetadata, or a required field is missing.
@@ -123,13 +124,13 @@ def encode_entry(
     broker_metadata: BrokerEntryMetadata | None = None,
     checksum: bool = True,
 ) -> bytes:
-    """One entry as a broker would store it.
+    """Encode an entry as a broker stores it.
 
     Args:
-        metadata: what the producer says about the message.
-        payload: already batched, compressed and encrypted as the metadata says.
-        broker_metadata: None leaves the broker frame away.
-        checksum: False leaves the checksum away, as producers of old protocols do.
+        metadata: the producer's metadata of the message.
+        payload: payload that is already batched, compressed and encrypted as the metadata describes.
+        broker_metadata: None for an entry without a broker frame.
+        checksum: False for an entry without a checksum, as producers with old protocols send it.
     """
     header = metadata.SerializeToString()
     checked = _U32.pack(len(header)) + header + payload

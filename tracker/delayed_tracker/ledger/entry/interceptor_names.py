@@ -1,7 +1,8 @@
-"""From the setting ``brokerEntryMetadataInterceptors`` to interceptors: by Pulsar's class names, or by others'.
+"""Creates interceptors from the class names in the setting ``brokerEntryMetadataInterceptors``.
 
-Ours are known by Pulsar's class name, by that without its package, and by a short name. A distribution of somebody else
-declares ``name = "module:Class"`` under the entry-point group below, and is known by the name and as ``module.Class``.
+The built-in interceptors have three names each: Pulsar's class name with and without its package, and a short name.
+Another Python distribution can declare ``name = "module:Class"`` under the entry-point group below. Its interceptor
+then has the names ``name`` and ``module.Class``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,12 +29,12 @@ _OURS: Final[Mapping[str, Callable[[], BrokerEntryMetadataInterceptor]]] = {
 
 
 def load_interceptors(names: Sequence[str]) -> tuple[BrokerEntryMetadataInterceptor, ...]:
-    """New interceptors for one topic, in the order of their names; an interceptor named twice counts once.
+    """Create the interceptors of one topic, in the order of their names. A name given twice counts once.
 
     Args:
-        names: class names or short names, without blanks around them; empty for no interceptors.
+        names: class names or short names, without surrounding blanks; empty for no interceptors.
     Raises:
-        InvalidInput: nothing has that name (the message lists what there is), or it cannot be loaded.
+        InvalidInput: the name is unknown (the message lists the known ones), or the class cannot be loaded.
     """
     factories = dict.fromkeys(_factory(name) for name in names)
     interceptors = []

@@ -1,12 +1,12 @@
-"""What adds broker metadata to entries as they are stored: PIP-70's interceptors.
+"""Interceptors that add broker metadata to entries before they are stored (PIP-70).
 
-An interceptor belongs to one topic and sees every batch of entries before it is written. It sets columns, not entries
-one by one: ``index`` and ``broker_timestamp`` are all that a broker's metadata can hold. Entries that count for no
-message get no frame and are not shown to interceptors at all.
+An interceptor belongs to one topic and is called with every batch of entries before it is written. It sets whole
+columns, because broker metadata has only two fields: ``index`` and ``broker_timestamp``. Entries that count as no
+message get no broker frame and are not passed to interceptors.
 
 Source: BrokerEntryMetadataInterceptor.java, AppendBrokerTimestampMetadataInterceptor.java,
-AppendIndexMetadataInterceptor.java, ManagedLedgerInterceptorImpl.java. There time comes from the system's clock and
-entries come one at a time; here the caller says what time it is.
+AppendIndexMetadataInterceptor.java, ManagedLedgerInterceptorImpl.java. There, an interceptor reads the system clock and
+is called for each entry. Here, the caller passes the time and a batch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,77 +22,77 @@ from delayed_tracker.ledger.errors import MetadataInvalid
 from delayed_tracker.pulsar.v1.entry_pb2 import BrokerEntryMetadata
 
 INDEX_PROPERTY: Final = "index"
-"""The managed ledger's property in which Pulsar keeps the counter of messages."""
+"""Property of the managed ledger in which Pulsar stores the message counter."""
 
 BROKER_MAGIC: Final = b"\x0e\x02"
-"""What an entry with broker metadata starts with."""
+"""First bytes of an entry with broker metadata."""
 
 _HEADER_BYTES: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerMetadataColumns:
-    """Broker metadata of entries that are about to be stored, a row for each; None is a field that nobody has set."""
+    """Broker metadata of entries that are about to be stored, one row per entry; None for a field that is not set."""
 
     broker_timestamp_ms: Int64Array | None = None
     index: Int64Array | None = None
 
 
 class BrokerEntryMetadataInterceptor(Protocol):
-    """Sets broker metadata of one topic's entries. Called by one thread at a time; inherit to get what is optional."""
+    """Interceptor of one topic. Called by one thread at a time; inherit from it to get the optional methods."""
 
     def intercept(
         self, metadata: BrokerMetadataColumns, num_messages: Int64Array, *, now_ms: int
     ) -> BrokerMetadataColumns:
-        """Metadata of a batch of entries, in the order in which they are stored.
+        """Return the metadata of a batch of entries, in the order in which they are stored.
 
         Args:
-            metadata: what the interceptors before this one have set.
-            num_messages: how many messages each entry counts for, 1 or more. Not to be written to.
-            now_ms: the time of the add.
-        Returns: the same with more fields set; columns of one row per entry, owned by the caller.
+            metadata: fields that the interceptors before this one have set.
+            num_messages: messages that each entry counts for, 1 or more. Must not be written to.
+            now_ms: time of the add, milliseconds since 1970-01-01 UTC.
+        Returns: the same metadata with more fields set, as columns of one row per entry. The caller owns them.
         """
 
     def add_failed(self, num_messages: Int64Array) -> None:
-        """The last entries that were shown, these, are not stored: take back what they did to the interceptor."""
+        """Undo the effect of the last batch on the interceptor, because its entries were not stored."""
 
     def recover(self, properties: Mapping[str, str], last_entry: BrokerEntryMetadata | None) -> None:
-        """Go on where the topic stopped; called once, before the first entry.
+        """Restore the state from what the topic stored. Called once, before the first entry.
 
         Args:
-            properties: those of the managed ledger.
-            last_entry: the broker metadata of the newest entry that has an index which the properties may not know of;
-                None when there is none.
+            properties: properties of the managed ledger.
+            last_entry: broker metadata of the newest entry that has an index and may be newer than the properties; None
+                if there is none.
         Raises:
-            MetadataInvalid: a property is not what it should be.
+            MetadataInvalid: a property has an invalid value.
         """
 
     def properties(self) -> Mapping[str, str]:
-        """What to keep in the managed ledger's properties from now on; asked whenever metadata is written."""
+        """Return the properties to store in the managed ledger. Called each time its metadata is written."""
         return {}
 
 
 class AppendBrokerTimestampMetadataInterceptor(BrokerEntryMetadataInterceptor):
-    """Sets ``broker_timestamp`` to the time of the add."""
+    """Interceptor that sets ``broker_timestamp`` to the time of the add."""
 
     def intercept(
         self, metadata: BrokerMetadataColumns, num_messages: Int64Array, *, now_ms: int
     ) -> BrokerMetadataColumns:
-        """The same time for every entry of the batch."""
+        """Set the same time for every entry of the batch."""
         return replace(metadata, broker_timestamp_ms=np.full(len(num_messages), now_ms, np.int64))
 
 
 class AppendIndexMetadataInterceptor(BrokerEntryMetadataInterceptor):
-    """Numbers messages: ``index`` is that of the entry's last message, the topic's first message has 0."""
+    """Interceptor that numbers messages: ``index`` is the number of the entry's last message, counted from 0."""
 
     def __init__(self) -> None:
         self.index = -1
-        """Of the last message that was shown and did not fail."""
+        """Index of the last message that was numbered and whose add did not fail."""
 
     def intercept(
         self, metadata: BrokerMetadataColumns, num_messages: Int64Array, *, now_ms: int
     ) -> BrokerMetadataColumns:
-        """Counts on by each entry's messages; the time does not matter."""
+        """Advance the counter by the messages of each entry. Ignores the time."""
         del now_ms
         index = self.index + np.cumsum(num_messages, dtype=np.int64)
         if len(index):
@@ -100,11 +100,11 @@ class AppendIndexMetadataInterceptor(BrokerEntryMetadataInterceptor):
         return replace(metadata, index=index)
 
     def add_failed(self, num_messages: Int64Array) -> None:
-        """Counts back, so that the next entries get the same numbers."""
+        """Set the counter back, so that the next entries get the same numbers."""
         self.index -= int(num_messages.sum())
 
     def recover(self, properties: Mapping[str, str], last_entry: BrokerEntryMetadata | None) -> None:
-        """The larger of the property and the last entry's index; -1 when there is neither."""
+        """Continue from the larger of the property and the index of the last entry; from -1 if neither exists."""
         known = [-1]
         if INDEX_PROPERTY in properties:
             known.append(_parsed_index(properties[INDEX_PROPERTY]))
@@ -113,7 +113,7 @@ class AppendIndexMetadataInterceptor(BrokerEntryMetadataInterceptor):
         self.index = max(known)
 
     def properties(self) -> Mapping[str, str]:
-        """The counter, as Pulsar keeps it."""
+        """Return the counter in the form that Pulsar stores."""
         return {INDEX_PROPERTY: str(self.index)}
 
 
@@ -129,11 +129,11 @@ def _parsed_index(value: str) -> int:
 def intercept_all(
     interceptors: Sequence[BrokerEntryMetadataInterceptor], num_messages: Int64Array, *, now_ms: int
 ) -> BrokerMetadataColumns:
-    """What all interceptors together set; when one of them raises, those before it have forgotten the entries.
+    """Return the metadata that all interceptors set. If one of them raises, those before it undo the batch.
 
-    Args: as :meth:`BrokerEntryMetadataInterceptor.intercept`.
+    Args: as for :meth:`BrokerEntryMetadataInterceptor.intercept`.
     Raises:
-        InvalidInput: an interceptor gave columns of another length.
+        InvalidInput: an interceptor returned columns of another length.
     """
     metadata = BrokerMetadataColumns()
     shown = 0
@@ -158,7 +158,7 @@ def _check_rows(interceptor: BrokerEntryMetadataInterceptor, metadata: BrokerMet
 
 
 def broker_metadata_of(entry: bytes) -> BrokerEntryMetadata | None:
-    """The broker metadata in front of an entry, whatever comes after it; None when there is none that parses."""
+    """Parse the broker metadata at the start of an entry; return None if there is none or it does not parse."""
     if not entry.startswith(BROKER_MAGIC):
         return None
     size = int.from_bytes(entry[len(BROKER_MAGIC) : _HEADER_BYTES], "big", signed=True)

@@ -1,4 +1,4 @@
-"""Many entry payloads as columns over one buffer: what every reader of ledgers hands on."""
+"""Payloads of many entries as columns over one buffer, the result of every reader of ledgers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from delayed_tracker.ledger.errors import BadEntry
 
 @dataclass(frozen=True, slots=True)
 class StoredEntries:
-    """Entry payloads (broker frame included, BookKeeper's digest removed), row by row.
+    """Entry payloads (with the broker frame, without BookKeeper's digest), one per row.
 
-    Row i is ``buffer[start[i]:end[i]]``. Readers give rows in position order; :meth:`take` keeps the buffer.
+    Row i is ``buffer[start[i]:end[i]]``. Readers return rows in position order; :meth:`take` shares the buffer.
     """
 
     buffer: bytes
@@ -28,7 +28,7 @@ class StoredEntries:
 
     @property
     def positions(self) -> PositionColumns:
-        """Where the entries are; shares memory."""
+        """Positions of the entries; shares memory."""
         return PositionColumns(self.ledger_id, self.entry_id)
 
     @property
@@ -37,18 +37,18 @@ class StoredEntries:
         return int((self.end - self.start).sum())
 
     def payload(self, row: int) -> bytes:
-        """One entry's bytes, copied: for tests, printing, and the few entries that are not messages."""
+        """Return a copy of one entry's bytes, for tests, printing, and the few entries that are not messages."""
         return self.buffer[int(self.start[row]) : int(self.end[row])]
 
     def take(self, where: NDArray[np.intp] | BoolArray | slice) -> "StoredEntries":
-        """The rows that a mask, an index array or a slice names."""
+        """Return the rows that a mask, an index array or a slice selects."""
         return StoredEntries(
             self.buffer, self.ledger_id[where], self.entry_id[where], self.start[where], self.end[where]
         )
 
     @classmethod
     def of(cls, ledger_id: int, entry_ids: Sequence[int], payloads: Sequence[bytes]) -> "StoredEntries":
-        """Entries of one ledger, laid one behind the other. O(bytes)."""
+        """Return the entries of one ledger with their payloads one behind the other. O(bytes)."""
         ends = np.cumsum(np.fromiter(map(len, payloads), np.int64, len(payloads)), dtype=np.int64)
         return cls(
             buffer=b"".join(payloads),
@@ -60,7 +60,7 @@ class StoredEntries:
 
     @classmethod
     def concat(cls, parts: Sequence["StoredEntries"]) -> "StoredEntries":
-        """All rows of all parts, in that order, over one buffer; copies unless there is exactly one part."""
+        """Return all rows of all parts, in that order, over one buffer. Copies unless there is exactly one part."""
         if len(parts) == 1:
             return parts[0]
         if not parts:
@@ -77,9 +77,9 @@ class StoredEntries:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntries:
-    """What was read of one ledger."""
+    """Result of reading a range of one ledger."""
 
     entries: StoredEntries
-    """Ascending by entry, each once."""
+    """Entries that are whole, ascending, each once."""
     bad_entries: tuple[BadEntry, ...] = ()
-    """Entries of the range asked for that are nowhere, or only damaged. They have no row."""
+    """Entries of the range that are missing or have only damaged copies. They have no row."""

@@ -1,11 +1,13 @@
-"""A subscription's read state: what it has acknowledged, wherever Pulsar keeps it.
+"""Acknowledgement state of a subscription, from either of the two places where Pulsar stores it.
 
-The state lies in the metadata store when ``cursors_ledger_id`` is -1, else in the last entry of that ledger; then what
-the metadata says is only a stale fallback. Individual acknowledgements come as ranges (lower, upper] or as words of
-bits, never both. Of a batch that was acknowledged in part, the words say which messages are *not* acknowledged yet.
-Source: ManagedCursorImpl.java (recover, recoverIndividualDeletedMessages). Unlike Pulsar, which drops partial batch
-acknowledgements that lie in the metadata store, this keeps them: the entry stays pending either way, unless every
-message of it is acknowledged, and then nobody wants it back.
+If ``cursors_ledger_id`` is -1, the state is in the metadata store. Otherwise it is the last entry of that ledger, and
+the state in the metadata is only a stale fallback. Individual acknowledgements are stored as ranges (lower, upper] or
+as words of bits, never as both. For a batch that is acknowledged in part, the words mark the messages that are *not*
+acknowledged yet.
+
+Source: ManagedCursorImpl.java (recover, recoverIndividualDeletedMessages). Pulsar drops partial batch acknowledgements
+that are in the metadata store; this module keeps them. The entry stays pending in both cases, unless every message of
+it is acknowledged; then the entry needs no redelivery.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,39 +35,39 @@ NO_LEDGER: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class BatchHoles:
-    """Batches acknowledged in part: one row per entry, ascending."""
+    """Batches that are acknowledged in part, one row per entry, ascending."""
 
     positions: PositionColumns
     word_end: Int64Array
-    """Row i's words are ``words[word_end[i - 1]:word_end[i]]`` (from 0 for the first)."""
+    """Row i's words are ``words[word_end[i - 1]:word_end[i]]`` (from 0 for the first row)."""
     words: NDArray[np.uint64]
-    """Bit j of a row's word i is message 64 * i + j of the batch: set is still unacknowledged."""
+    """Bit j of a row's word i is message 64 * i + j of the batch. A set bit is an unacknowledged message."""
 
     def __len__(self) -> int:
         return len(self.positions)
 
     def row_words(self, row: int) -> NDArray[np.uint64]:
-        """The words of one row."""
+        """Return the words of one row."""
         start = int(self.word_end[row - 1]) if row else 0
         return self.words[start : int(self.word_end[row])]
 
 
 @dataclass(frozen=True, slots=True)
 class CursorState:
-    """What a subscription has acknowledged."""
+    """Acknowledgement state of a subscription."""
 
     mark_delete: Position
-    """Everything up to and including it is acknowledged."""
+    """All positions up to and including this one are acknowledged."""
     acked: PositionBitmap
-    """Acknowledged one by one. May hold positions at or below the mark-delete position."""
+    """Positions acknowledged one by one. May contain positions at or below the mark-delete position."""
     batch_holes: BatchHoles
     properties: Mapping[str, int]
     cursor_properties: Mapping[str, str]
     state_ledger_id: int | None
-    """The ledger that the state was read from; None when it was in the metadata."""
+    """Ledger that the state was read from; None if it was in the metadata."""
 
     def acknowledges(self, positions: PositionColumns) -> BoolArray:
-        """For each position, whether it is acknowledged as a whole. O(n)."""
+        """Return True for each position that is acknowledged as a whole. O(n)."""
         ledger, entry = self.mark_delete
         below: BoolArray = (positions.ledger_id < ledger) | (
             (positions.ledger_id == ledger) & (positions.entry_id <= entry)
@@ -74,7 +76,7 @@ class CursorState:
 
 
 def nothing_acked() -> CursorState:
-    """The state of a subscription that never acknowledged anything."""
+    """Return the state of a subscription that never acknowledged anything."""
     return CursorState(
         mark_delete=BEFORE_ALL,
         acked=PositionBitmap(),
@@ -88,15 +90,15 @@ def nothing_acked() -> CursorState:
 def cursor_state(
     info: pb.ManagedCursorInfo, state_entry: pb.PositionInfo | None, last_entry_ids: Mapping[int, int]
 ) -> CursorState:
-    """The state from what is stored.
+    """Decode the stored state.
 
     Args:
         info: the cursor's node.
-        state_entry: the last entry of ``info.cursors_ledger_id``; None when the state is in the node, or when that
-            ledger was closed empty or is lost, and the node's mark-delete position is all there is.
+        state_entry: the last entry of ``info.cursors_ledger_id``. None if the state is in the node, or if that ledger
+            was closed empty or is lost and only the node's mark-delete position remains.
         last_entry_ids: last entry of each ledger of the topic, for ranges that span ledgers.
     Raises:
-        MetadataInvalid: positions that cannot be, such as a range that ends before it starts.
+        MetadataInvalid: impossible positions, such as a range that ends before it starts.
     """
     cursor_properties = {entry.name: entry.value for entry in info.cursor_properties}
     if state_entry is not None:
@@ -172,7 +174,7 @@ def _acked_words(by_ledger: Iterable[pb.LongListMap]) -> PositionBitmap:
 
 
 def _batch_holes(stored: Iterable[pb.BatchedEntryDeletionIndexInfo]) -> tuple[BatchHoles, PositionColumns]:
-    """The batches with messages left, and the positions of those without any."""
+    """Return the batches that have unacknowledged messages, and the positions of the batches that have none."""
     rows = sorted(stored, key=lambda row: (row.position.ledger_id, row.position.entry_id))
     open_rows = [row for row in rows if any(row.delete_set)]
     emptied = [row for row in rows if not any(row.delete_set)]

@@ -1,9 +1,8 @@
-"""What BookKeeper puts around an entry's payload, and whether it still fits.
+"""Header and digest that BookKeeper stores with an entry's payload, and their verification.
 
     body = ledger id i64 || entry id i64 || last add confirmed i64 || length i64 || digest || payload
 
-The digest covers the 32 bytes before it and the payload. Its kind, and so its size, is known from the ledger's metadata
-only.
+The digest covers the 32 bytes before it and the payload. Only the ledger's metadata gives its type, and so its size.
 """
 
 import hashlib
@@ -43,29 +42,29 @@ _COMPUTE: Final[dict[DigestType, Callable[[bytes, bytes, bytes], bytes]]] = {
     DigestType.DUMMY: lambda _header, _payload, _password: b"",
 }
 DIGEST_BYTES: Final = {DigestType.CRC32: 8, DigestType.HMAC: 20, DigestType.CRC32C: 4, DigestType.DUMMY: 0}
-"""How long each kind is."""
+"""Bytes of each digest type."""
 _COMPILED: Final = frozenset({DigestType.CRC32, DigestType.CRC32C})
-"""Those that need no call for each entry."""
+"""Digest types that are computed by compiled code, without a Python call per entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerDigest:
-    """How the entries of one ledger are protected."""
+    """Digest type and password of one ledger."""
 
     types: tuple[DigestType, ...] = (DigestType.CRC32C, DigestType.CRC32)
-    """To be tried in this order. More than one when no metadata says which: then HMAC, which needs the password, and
-    DUMMY, which fits anything, are not tried."""
+    """Types to try, in this order. Several if no metadata gives the type; HMAC, which needs the password, and DUMMY,
+    which fits anything, are then not tried."""
     password: bytes = field(default=b"", repr=False)
 
     @classmethod
     def of(cls, metadata: LedgerMetadata | None) -> "LedgerDigest":
-        """The digest that a ledger's metadata names."""
+        """Return the digest that a ledger's metadata names."""
         if metadata is None or metadata.digest_type is None:
             return cls()
         return cls((metadata.digest_type,), metadata.password)
 
     def open(self, body: bytes) -> tuple[DigestType, bytes] | None:
-        """The digest type that fits and the payload; None when none fits."""
+        """Return the digest type that fits and the payload; None if no type fits."""
         header = body[: BODY_HEADER.size]
         for digest_type in self.types:
             start = BODY_HEADER.size + DIGEST_BYTES[digest_type]
@@ -77,7 +76,7 @@ class LedgerDigest:
         return None
 
     def fitting(self, octets: NDArray[np.uint8], start: Int64Array, end: Int64Array) -> NDArray[np.uint8]:
-        """For each body from ``start`` to ``end`` in ``octets``, the digest type that fits; 0 when none does. O(bytes)."""
+        """Return the digest type that fits each body ``octets[start:end]``; 0 if no type fits. O(bytes)."""
         if _COMPILED.issuperset(self.types):
             return fitting_digests(octets, start, end, np.array(self.types, np.int64))
         bodies = (octets[first:last].tobytes() for first, last in zip(start.tolist(), end.tolist(), strict=True))
@@ -95,6 +94,6 @@ def encode_body(
     digest_type: DigestType = DigestType.CRC32C,
     password: bytes = b"",
 ) -> bytes:
-    """An entry as a bookie stores it; ``length`` counts this payload and all before it in the ledger."""
+    """Encode an entry as a bookie stores it. ``length`` counts this payload and all before it in the ledger."""
     header = BODY_HEADER.pack(ledger_id, entry_id, last_add_confirmed, length)
     return header + _COMPUTE[digest_type](header, payload, password) + payload

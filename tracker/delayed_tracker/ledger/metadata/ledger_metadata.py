@@ -1,8 +1,9 @@
-"""What BookKeeper's metadata says about one ledger, in all three versions of the stored value.
+"""Parses BookKeeper's metadata of a ledger, in all three versions of the stored value.
 
-The value starts with a line: "BookieMetadataFormatVersion", a tab, the version. What follows depends on the version.
-3 is a varint length and a LedgerMetadataFormat; 2 is a LedgerMetadataFormat in protobuf text format; 1 is lines: write
-quorum, ensemble size, length, then "first entry TAB bookie TAB ..." per segment, then "last entry TAB CLOSED".
+The value starts with a line: "BookieMetadataFormatVersion", a tab, the version. The rest depends on the version.
+Version 3 is a varint length and a LedgerMetadataFormat. Version 2 is a LedgerMetadataFormat in protobuf text format.
+Version 1 is lines: write quorum, ensemble size, length, then "first entry TAB bookie TAB ..." per segment, then "last
+entry TAB CLOSED".
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +23,7 @@ _SHORT_IDS_END: Final = 2**31 - 1
 
 
 class LedgerState(IntEnum):
-    """Where a ledger is in its life; only a closed one has a known end."""
+    """State of a ledger. Only a closed ledger has a known end."""
 
     OPEN = 1
     IN_RECOVERY = 2
@@ -30,7 +31,7 @@ class LedgerState(IntEnum):
 
 
 class DigestType(IntEnum):
-    """What protects each stored entry."""
+    """Kind of digest that protects each stored entry."""
 
     CRC32 = 1
     HMAC = 2
@@ -40,7 +41,7 @@ class DigestType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerMetadata:
-    """One ledger, as BookKeeper's metadata knows it."""
+    """BookKeeper's metadata of one ledger."""
 
     ledger_id: int
     format_version: int
@@ -53,7 +54,7 @@ class LedgerMetadata:
     write_quorum: int
     ack_quorum: int
     digest_type: DigestType | None
-    """None in metadata that predates the field."""
+    """None in metadata that is older than the field."""
     password: bytes = field(repr=False)
     segments: tuple[tuple[int, tuple[str, ...]], ...]
     """(first entry id, bookies), ascending."""
@@ -61,12 +62,12 @@ class LedgerMetadata:
 
     @property
     def closed(self) -> bool:
-        """Whether the last entry is known for good."""
+        """True if the last entry is final."""
         return self.state is LedgerState.CLOSED
 
 
 def ledger_paths(ledger_id: int) -> Iterator[str]:
-    """The nodes at which a ledger's metadata may lie, the usual layout first."""
+    """Yield the possible nodes of a ledger's metadata, the usual layout first."""
     short, long = f"{ledger_id:010d}", f"{ledger_id:019d}"
     if ledger_id < _SHORT_IDS_END:
         yield f"/ledgers/{short[:2]}/{short[2:6]}/L{short[6:]}"
@@ -75,10 +76,10 @@ def ledger_paths(ledger_id: int) -> Iterator[str]:
 
 
 def parse_ledger_metadata(ledger_id: int, stored: bytes) -> LedgerMetadata:
-    """A ledger's metadata from the value of its node.
+    """Parse the value of a ledger's node.
 
     Args:
-        ledger_id: which ledger; the value does not say.
+        ledger_id: id of the ledger, which the value does not contain.
         stored: the whole value.
     Raises:
         MetadataInvalid: not such a value, a version this program does not know, or damaged.

@@ -1,4 +1,4 @@
-"""Topics as lists of ledgers: what Pulsar's metadata says about a topic, its subscriptions and its ledgers."""
+"""Parses Pulsar's metadata of topics, their subscriptions and their ledgers, and finds topics in a metadata source."""
 
 import struct
 from collections.abc import Mapping
@@ -28,25 +28,25 @@ _M = TypeVar("_M", bound=Message)
 
 @dataclass(frozen=True, slots=True)
 class TopicLedger:
-    """One ledger of a topic, as the topic's own metadata knows it."""
+    """One ledger of a topic, by the topic's own metadata."""
 
     ledger_id: int
     entry_count: int | None
-    """None while the topic has not recorded the ledger's end."""
+    """None until the topic records the end of the ledger."""
     payload_bytes: int | None
     closed_at_ms: int
-    """0 while the topic has not recorded the ledger's end."""
+    """0 until the topic records the end of the ledger."""
     offloaded: bool
-    """A complete copy lies in tiered storage."""
+    """True if tiered storage has a complete copy."""
     bookkeeper_deleted: bool
-    """The bookies need not have it any more."""
+    """True if the bookies may have deleted the ledger."""
     offload_uuids: tuple[UUID, ...] = ()
-    """Name the complete copy in tiered storage: one, or several that have one part of the ledger each, in order."""
+    """Names of the complete copy in tiered storage: one, or several in order that have one part of the ledger each."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManagedLedger:
-    """One topic's ledgers, ascending by id, which is message order."""
+    """Ledgers of one topic, ascending by id, which is message order."""
 
     ledgers: tuple[TopicLedger, ...]
     terminated_at: Position | None
@@ -54,7 +54,7 @@ class ManagedLedger:
 
 
 def parse_managed_ledger(stored: bytes) -> ManagedLedger:
-    """A topic's ledgers from the value of its node; an empty value is a topic without any.
+    """Parse the value of a topic's node. An empty value is a topic without ledgers.
 
     Raises:
         MetadataInvalid: the value is damaged.
@@ -84,7 +84,7 @@ def _topic_ledger(info: pb.ManagedLedgerInfo.LedgerInfo) -> TopicLedger:
 
 
 def _offload_uuids(context: pb.OffloadContext) -> tuple[UUID, ...]:
-    # Without "complete", an attempt is under way or has failed, and what it left is nobody's.
+    # Without "complete", an attempt is in flight or has failed, and the parts that it left must not be read.
     if context.complete and context.HasField("uid_msb"):
         return (_uuid(context.uid_msb, context.uid_lsb),)
     segments = sorted(context.offload_segment, key=lambda segment: segment.end_entry_id)
@@ -92,12 +92,12 @@ def _offload_uuids(context: pb.OffloadContext) -> tuple[UUID, ...]:
 
 
 def _uuid(most: int, least: int) -> UUID:
-    """A UUID from its halves, which are signed as Java has them."""
+    """Return a UUID from its halves, which are signed as in Java."""
     return UUID(int=(most % (1 << 64)) << 64 | least % (1 << 64))
 
 
 def parse_cursor(stored: bytes) -> pb.ManagedCursorInfo:
-    """A cursor's message from the value of its node.
+    """Parse the value of a cursor's node.
 
     Raises:
         MetadataInvalid: the value is damaged.
@@ -106,7 +106,7 @@ def parse_cursor(stored: bytes) -> pb.ManagedCursorInfo:
 
 
 def parse_cursor_entry(stored: bytes) -> pb.PositionInfo:
-    """A cursor's state from an entry of its ledger.
+    """Parse a cursor's state from an entry of its ledger.
 
     Raises:
         MetadataInvalid: the entry is damaged.
@@ -117,7 +117,7 @@ def parse_cursor_entry(stored: bytes) -> pb.PositionInfo:
 def _uncompressed(
     stored: bytes, header_type: type[pb.ManagedLedgerInfoMetadata] | type[pb.ManagedCursorInfoMetadata]
 ) -> bytes:
-    # None of these messages starts with the magic, so a value that does cannot be a plain one.
+    # None of these messages starts with the magic, so a value that starts with it is compressed.
     if not stored.startswith(_COMPRESSED_MAGIC):
         return stored
     start = len(_COMPRESSED_MAGIC) + _HEADER_SIZE.size
@@ -145,30 +145,30 @@ def _parsed(stored: bytes, message_type: type[_M]) -> _M:
 
 
 class TopicCatalogue:
-    """Looks up topics, subscriptions and ledgers in a metadata source; remembers nothing."""
+    """Finder of topics, subscriptions and ledgers in a metadata source, without a cache."""
 
     def __init__(self, source: MetadataSource) -> None:
         self._source = source
 
     def topics(self) -> list[TopicName]:
-        """All topics that have ledgers of messages, ascending by name. O(nodes)."""
+        """Return all topics that have ledgers of messages, ascending by name. O(nodes)."""
         children = self._source.children
         found = []
         for tenant in children(_ROOT):
             for namespace in children(f"{_ROOT}/{tenant}"):
                 below = f"{tenant}/{namespace}"
-                # A level further down lie topics whose names have a cluster.
+                # Topics with a cluster in their names are one level further down.
                 for level in (below, *(f"{below}/{child}" for child in children(f"{_ROOT}/{below}"))):
                     names = children(f"{_ROOT}/{level}/persistent")
                     found += [TopicName.of_managed_ledger(f"{level}/persistent/{name}") for name in names]
         return sorted(topic for topic in found if topic is not None and topic.holds_messages)
 
     def topic(self, name: str) -> TopicName:
-        """The topic that a user names.
+        """Return the topic that a user names.
 
         Raises:
-            TopicNotFound: there is none of this name; the message lists near names.
-            InvalidInput: the name is no topic name, or that of ledgers which hold no messages.
+            TopicNotFound: there is no topic of this name; the message lists similar names.
+            InvalidInput: the name is not a topic name, or the name of ledgers that hold no messages.
         """
         topic = TopicName.parse(name)
         if not topic.holds_messages:
@@ -182,11 +182,11 @@ class TopicCatalogue:
         raise TopicNotFound(f"{self._source.name} has no topic {topic}; {hint}", metadata={"topic": str(topic)})
 
     def managed_ledger(self, topic: TopicName) -> ManagedLedger:
-        """The ledgers of a topic.
+        """Return the ledgers of a topic.
 
         Raises:
-            TopicNotFound: the topic is gone.
-            MetadataInvalid: the stored value is damaged; names the topic.
+            TopicNotFound: the topic was deleted.
+            MetadataInvalid: the stored value is damaged. The message names the topic.
         """
         stored = self._source.get(f"{_ROOT}/{topic.managed_ledger}")
         if stored is None:
@@ -197,15 +197,15 @@ class TopicCatalogue:
             raise MetadataInvalid(f"metadata of {topic}: {error.message}") from error
 
     def subscriptions(self, topic: TopicName) -> list[str]:
-        """Names of a topic's cursors, decoded, ascending. Pulsar's own, such as ``__compaction``, are among them."""
+        """Return the decoded names of a topic's cursors, ascending, with Pulsar's own, such as ``__compaction``."""
         return sorted(decode_name(child) for child in self._source.children(f"{_ROOT}/{topic.managed_ledger}"))
 
     def cursor(self, topic: TopicName, subscription: str) -> pb.ManagedCursorInfo:
-        """What the metadata says about a subscription's cursor.
+        """Return the metadata of a subscription's cursor.
 
         Raises:
-            SubscriptionNotFound: the topic has none of this name; the message lists those it has.
-            MetadataInvalid: the stored value is damaged; names topic and subscription.
+            SubscriptionNotFound: the topic has no subscription of this name; the message lists the existing ones.
+            MetadataInvalid: the stored value is damaged. The message names topic and subscription.
         """
         encoded = encode_name(subscription, "subscription")
         stored = self._source.get(f"{_ROOT}/{topic.managed_ledger}/{encoded}")
@@ -220,10 +220,10 @@ class TopicCatalogue:
             raise MetadataInvalid(f"cursor {subscription!r} of {topic}: {error.message}") from error
 
     def ledger(self, ledger_id: int) -> LedgerMetadata | None:
-        """What BookKeeper's metadata says about a ledger; None when it was deleted.
+        """Return BookKeeper's metadata of a ledger; None if it was deleted.
 
         Raises:
-            MetadataInvalid: the stored value is damaged or of an unknown version; names the ledger.
+            MetadataInvalid: the stored value is damaged or of an unknown version. The message names the ledger.
         """
         for path in ledger_paths(ledger_id):
             stored = self._source.get(path)

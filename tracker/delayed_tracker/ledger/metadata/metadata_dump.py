@@ -1,10 +1,10 @@
-"""The metadata store that a topic's ledgers and cursors are found through, and one taken from a dump file.
+"""The interface of a metadata store, and its implementation over a dump file.
 
-A dump is one JSON object per line, optionally gzip: ``path`` and ``value`` (base64), further keys are ignored. Paths
-are those below the cluster's root: /managed-ledgers/... and /ledgers/...
+A dump has one JSON object per line and may be compressed with gzip. Its keys are ``path`` and ``value`` (base64);
+others are ignored. Paths are relative to the cluster's root: /managed-ledgers/... and /ledgers/...
 
-A dump is read line by line. Its size on disk bounds the memory that a plain one takes; a gzip one could unpack to a
-thousand times its size, and a pipe has no size: both are refused beyond :data:`UNPACKED_BYTES_MAX`.
+A dump is read line by line. The size on disk bounds the memory for a plain file. A gzip file can unpack to a thousand
+times its size, and a pipe has no size, so both are refused beyond :data:`UNPACKED_BYTES_MAX`.
 """
 
 import gzip
@@ -24,26 +24,28 @@ import msgspec
 from delayed_tracker.ledger.errors import LedgerFileInvalid
 
 LINE_BYTES_MAX: Final = 32 << 20
-"""A node in base64. ZooKeeper refuses values above 1 MB, and those who raise ``jute.maxbuffer`` raise it to some 10 MB."""
+"""Largest line: a node in base64. ZooKeeper refuses values above 1 MB; clusters that raise ``jute.maxbuffer`` set about
+10 MB."""
 UNPACKED_BYTES_MAX: Final = 512 << 20
-"""What a gzip dump may unpack to and a pipe may bring, counting :data:`_LINE_OVERHEAD_BYTES` for each line."""
+"""Bytes that a gzip dump may unpack to or a pipe may deliver, counting :data:`_LINE_OVERHEAD_BYTES` for each line."""
 _LINE_OVERHEAD_BYTES: Final = 200
-"""What a node takes in memory beside its path and value, about: lines may have no more than ten characters."""
+"""Approximate memory of a node beside its path and value. It counts because a line may be as short as ten characters.
+"""
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
 class MetadataSource(Protocol):
-    """A tree of nodes with values. What :class:`MetadataDump` is, and a live metadata store can be."""
+    """Tree of nodes with values: a :class:`MetadataDump` or a live metadata store."""
 
     @property
     def name(self) -> str:
-        """What to call the source in messages."""
+        """Name of the source in messages."""
 
     def get(self, path: str) -> bytes | None:
-        """The value of a node, empty bytes when it has none; None when there is no such node."""
+        """Return the value of a node, empty bytes if it has none; None if there is no such node."""
 
     def children(self, path: str) -> Sequence[str]:
-        """Names of the nodes directly below, ascending; empty when there is no such node."""
+        """Return the names of the nodes directly below a path, ascending; empty if there is no such node."""
 
 
 class _Node(msgspec.Struct):
@@ -52,7 +54,7 @@ class _Node(msgspec.Struct):
 
 
 class MetadataDump:
-    """A metadata source held in memory."""
+    """Metadata source held in memory."""
 
     def __init__(self, values: Mapping[str, bytes], name: str = "metadata") -> None:
         self.name = name
@@ -63,19 +65,20 @@ class MetadataDump:
         return len(self._values)
 
     def get(self, path: str) -> bytes | None:
-        """The value of a node, empty bytes when it has none; None when there is no such node."""
+        """Return the value of a node, empty bytes if it has none; None if there is no such node."""
         return self._values.get(path)
 
     def children(self, path: str) -> Sequence[str]:
-        """Names of the nodes directly below, ascending; empty when there is no such node."""
-        # Nodes between the root and a leaf may be missing in a dump of selected paths: the paths below tell them.
+        """Return the names of the nodes directly below a path, ascending; empty if there is no such node."""
+        # A dump of selected paths may lack the nodes between the root and a leaf, so take names from the paths below,
+        # too.
         below = f"{path}/"
         found: set[str] = set()
         at = bisect_left(self._paths, below)
         while at < len(self._paths) and self._paths[at].startswith(below):
             child, slash, _ = self._paths[at][len(below) :].partition("/")
             found.add(child)
-            # All paths with this child as a directory lie together, before the character that follows the slash.
+            # All paths below this child are adjacent: they sort before "0", the character behind the slash.
             at = bisect_left(self._paths, f"{below}{child}0", lo=at) if slash else at + 1
         return sorted(found - {""})
 
@@ -84,9 +87,9 @@ class MetadataDump:
         """Read a dump file.
 
         Args:
-            file: JSON lines, plain or gzip (told by content, not by name).
+            file: JSON lines, plain or gzip, recognized by content and not by name.
         Raises:
-            LedgerFileInvalid: cut short or not such a file, or larger than its bounds; names the line.
+            LedgerFileInvalid: cut short, not a dump, or too large. The message names the line.
             OSError: the file cannot be read.
         Cost: O(bytes); memory for paths and values, and for the longest line twice.
         """
@@ -106,7 +109,7 @@ class MetadataDump:
 
 
 def _lines(file: Path) -> Iterator[bytes]:
-    """The lines of a dump, each within its bound, and all of a gzip dump or a pipe together within theirs."""
+    """Yield the lines of a dump; bound each line, and the sum of all lines for a gzip dump or a pipe."""
     with file.open("rb") as opened:
         if not opened.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC):
             lines = _bounded_lines(opened, file)

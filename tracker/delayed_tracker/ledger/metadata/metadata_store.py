@@ -1,4 +1,4 @@
-"""The metadata store, by the place that a user names: a dump of it, or ZooKeeper itself.
+"""Opens a metadata store: a dump file or ZooKeeper.
 
 FILE                            a dump, see delayed_tracker.ledger.metadata.metadata_dump
 zk:HOST:PORT[,HOST:PORT][/ROOT] ZooKeeper, with the cluster's root if it has one
@@ -20,11 +20,11 @@ _CONNECT_S: Final = 15.0
 
 
 def open_metadata(place: str | Path) -> MetadataSource:
-    """The metadata at a place.
+    """Open the metadata store at a place.
 
     Raises:
-        InvalidInput: no addresses of ZooKeeper, or what connects to it is not installed.
-        LedgerFileInvalid: a file that is cut short or no dump.
+        InvalidInput: no addresses of ZooKeeper, or the ZooKeeper client is not installed.
+        LedgerFileInvalid: the file is cut short or not a dump.
         MetadataUnavailable: ZooKeeper does not answer.
         OSError: the file cannot be read.
     """
@@ -34,9 +34,9 @@ def open_metadata(place: str | Path) -> MetadataSource:
 
 
 class ZooKeeperMetadata:
-    """A :class:`~delayed_tracker.ledger.metadata.metadata_dump.MetadataSource` that asks ZooKeeper each time. Only reads.
+    """A :class:`~delayed_tracker.ledger.metadata.metadata_dump.MetadataSource` that reads from ZooKeeper on each call.
 
-    Connected as long as it is in use.
+    It never writes. It stays connected until it is garbage-collected.
     """
 
     def __init__(self, place: str) -> None:
@@ -44,7 +44,7 @@ class ZooKeeperMetadata:
 
         Raises:
             InvalidInput: no addresses, or kazoo is not installed.
-            MetadataUnavailable: none of them answers.
+            MetadataUnavailable: no server answers.
         """
         self.name = place
         hosts, slash, root = place.removeprefix(_ZOOKEEPER).partition("/")
@@ -67,7 +67,7 @@ class ZooKeeperMetadata:
             ) from error
 
     def get(self, path: str) -> bytes | None:
-        """The value of a node, empty bytes when it has none; None when there is no such node.
+        """Return the value of a node, empty bytes if it has none; None if there is no such node.
 
         Raises:
             OSError: ZooKeeper does not answer.
@@ -81,7 +81,7 @@ class ZooKeeperMetadata:
         return bytes(value or b"")
 
     def children(self, path: str) -> Sequence[str]:
-        """Names of the nodes directly below, ascending; empty when there is no such node.
+        """Return the names of the nodes directly below a path, ascending; empty if there is no such node.
 
         Raises:
             OSError: ZooKeeper does not answer.
@@ -106,7 +106,7 @@ def _kazoo(place: str) -> Any:
 
 
 def _quiet_logger() -> logging.Logger:
-    """For the client, which tells each attempt to connect; what comes of them is an error of ours."""
+    """Return a silent logger for the client, which logs each attempt to connect. Failures become exceptions here."""
     logger = logging.getLogger(f"{__name__}.client")
     logger.setLevel(logging.CRITICAL + 1)
     return logger

@@ -1,5 +1,5 @@
-"""Questions about topics: message by index (PIP-415), by time, pending messages, checksums.
+"""Queries about topics: message by index (PIP-415) or by time, pending messages, checksums.
 
-Takes a topic, gives positions and counts.
+Takes a topic and returns positions and counts.
 Open ``topic_queries.py`` first.
 """

@@ -1,7 +1,7 @@
-"""Queries about topics for programs that must not wait: the same answers from an event loop.
+"""Queries about topics for programs with an event loop.
 
-Sources of ledgers read files and belong to one thread, so each gets a thread of its own, where queries run one after
-the other. The event loop is never held up, and no lock is needed.
+A source of ledgers reads files and belongs to one thread. Each source gets a thread of its own, which runs one query
+after the other. So the event loop never blocks, and no lock is needed.
 """
 
 import asyncio
@@ -23,9 +23,10 @@ _Answer = TypeVar("_Answer")
 
 
 class AsyncTopicQueries:
-    """:class:`~delayed_tracker.ledger.queries.topic_queries.TopicQueries` in a thread of its own. An asynchronous context manager.
+    """Asynchronous form of :class:`~delayed_tracker.ledger.queries.topic_queries.TopicQueries`.
 
-    Whoever stops waiting for an answer leaves the thread to finish it; a query that has not begun is dropped.
+    The queries run in a thread of their own. The object is an asynchronous context manager. If a caller stops waiting,
+    the thread still finishes the running query. A query that has not begun is dropped.
     """
 
     def __init__(self, queries: TopicQueries, thread: ThreadPoolExecutor) -> None:
@@ -37,7 +38,7 @@ class AsyncTopicQueries:
         """Open a source in the thread that will read it.
 
         Args:
-            opener: such as ``lambda: open_source(url)``; what it raises is raised here.
+            opener: function such as ``lambda: open_source(url)``; its exceptions are raised here.
         """
         thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledgers")
         try:
@@ -56,7 +57,7 @@ class AsyncTopicQueries:
         await self.close()
 
     async def close(self) -> None:
-        """Close the source once all queries asked so far are done."""
+        """Close the source after all queries that were submitted so far."""
         closing = self._thread.submit(self._queries.source.close)
         self._thread.shutdown(wait=False)
         await asyncio.wrap_future(closing)
@@ -64,27 +65,27 @@ class AsyncTopicQueries:
     async def get_message_id_by_index(
         self, topic: str, index: int, *, mode: IndexLookupMode = IndexLookupMode.PROPOSAL
     ) -> MessageId:
-        """As :meth:`TopicQueries.get_message_id_by_index`."""
+        """Call :meth:`TopicQueries.get_message_id_by_index` in the thread."""
         return await self._ask(TopicQueries.get_message_id_by_index, topic, index, mode=mode)
 
     async def seek_by_time(self, topic: str, timestamp_ms: int, *, read_compacted: bool = False) -> TimeSeek:
-        """As :meth:`TopicQueries.seek_by_time`."""
+        """Call :meth:`TopicQueries.seek_by_time` in the thread."""
         return await self._ask(TopicQueries.seek_by_time, topic, timestamp_ms, read_compacted=read_compacted)
 
     async def oldest_message_expired(
         self, topic: str, ttl_seconds: int, *, now_ms: int, mark_delete: Position | None = None
     ) -> bool:
-        """As :meth:`TopicQueries.oldest_message_expired`."""
+        """Call :meth:`TopicQueries.oldest_message_expired` in the thread."""
         return await self._ask(
             TopicQueries.oldest_message_expired, topic, ttl_seconds, now_ms=now_ms, mark_delete=mark_delete
         )
 
     async def get_last_message_id(self, topic: str, *, read_compacted: bool = False) -> MessageId:
-        """As :meth:`TopicQueries.get_last_message_id`."""
+        """Call :meth:`TopicQueries.get_last_message_id` in the thread."""
         return await self._ask(TopicQueries.get_last_message_id, topic, read_compacted=read_compacted)
 
     async def read_entries(self, topic: str, start: Position | None, *, entries_max: int, bytes_max: int) -> EntryPage:
-        """As :meth:`TopicQueries.read_entries`."""
+        """Call :meth:`TopicQueries.read_entries` in the thread."""
         return await self._ask(TopicQueries.read_entries, topic, start, entries_max=entries_max, bytes_max=bytes_max)
 
     async def _ask(

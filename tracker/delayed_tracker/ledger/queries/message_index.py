@@ -1,8 +1,7 @@
-"""From a broker's message index to the entry that holds the message (PIP-415).
+"""Finds the entry that holds the message with a given broker index (PIP-415).
 
-The index in a broker frame is that of the entry's last message; the first one's follows from how many there are. Two
-answers are to be had: what the proposal says, and what the broker that shipped does. They differ when
-
+The index in a broker frame is that of the entry's last message; the first index follows from the number of messages.
+There are two modes: the rules of the proposal, and those of the broker that shipped. They differ if
     the message is...                        the proposal                      the shipped broker
     a system message (marker)                the next user message             the marker
     in the first entry, but not its last     that entry: it has not expired    EARLIEST
@@ -26,40 +25,41 @@ from delayed_tracker.ledger.topic.entry_lookup import EntryLookup
 from delayed_tracker.ledger.topic.topic_log import TopicLog
 
 EARLIEST: Final = BEFORE_ALL
-"""The answer for a message that has expired and was deleted: read from wherever the topic begins now."""
+"""Result for a message that expired and was deleted: read from the current start of the topic."""
 
 
 class IndexLookupMode(Enum):
-    """Whose rules decide."""
+    """Rules of the lookup."""
 
     PROPOSAL = "proposal"
-    """What PIP-415 says."""
+    """Rules of PIP-415."""
     PULSAR_COMPATIBLE = "pulsar-compatible"
-    """What Pulsar 4.2 answers, for tools that rely on it."""
+    """Rules of Pulsar 4.2, for tools that rely on them."""
 
 
 def get_message_id_by_index(
     log: TopicLog, index: int, *, mode: IndexLookupMode = IndexLookupMode.PROPOSAL
 ) -> MessageId:
-    """:func:`position_by_index` as the id that the HTTP interface answers: of an entry, without a place in its batch."""
+    """Return the result of :func:`position_by_index` as the HTTP interface does: an entry, without a batch index."""
     return MessageId(*position_by_index(EntryLookup(log), index, mode=mode), partition=log.name.partition)
 
 
 def position_by_index(lookup: EntryLookup, index: int, *, mode: IndexLookupMode = IndexLookupMode.PROPOSAL) -> Position:
-    """The entry that holds the message with an index.
+    """Return the position of the entry that holds the message with an index.
 
     Args:
         lookup: the topic.
-        index: of any message, also one inside a batch; counted from 0.
-        mode: whose rules decide.
-    Returns: the entry's position, or EARLIEST for a message that has expired and was deleted.
+        index: index of any message, also inside a batch; counted from 0.
+        mode: rules of the lookup.
+    Returns: the entry's position, or EARLIEST for a message that expired and was deleted.
     Raises:
         MessageIndexInvalid: the index is negative.
-        MessageNotFound: it is above the topic's last, or only system messages follow.
-        BrokerMetadataMissing: the entries carry no index.
-        EntriesUnreadable: an entry on the way is missing or damaged, so that no answer can be trusted.
-    Cost: at most log2(entries) + 2 entries where all carry an index, twice that where those of one part of the topic do
-        not. More only for system messages in a row (all of them) and for several parts without (two entries per ledger).
+        MessageNotFound: the index is above the topic's last, or only system messages follow.
+        BrokerMetadataMissing: the entries have no index.
+        EntriesUnreadable: an entry that the search needs is missing or damaged, so the result would be a guess.
+    Cost: at most log2(entries) + 2 entries if all entries have an index, twice that if the entries of one part of the
+        topic have none. More only for consecutive system messages (all of them) and for several parts without an index
+        (two entries per ledger).
     """
     if index < 0:
         raise MessageIndexInvalid(index)
@@ -104,24 +104,25 @@ def _proposed_answer(lookup: EntryLookup, index: int) -> int | None:
 
 
 class _IndexSearch:
-    """Finds the first entry whose index is not below the wanted one, among entries some of which have none.
+    """Search for the first entry whose index is not below the wanted one, among entries that may have no index.
 
-    A broker writes entries of another kind only after a restart, and then into a new ledger: entries without an index
-    come as runs of whole ledgers. They do not say where to go on, and a search that guesses may pass over the entry.
-    But a find can prove itself, by the entry before it or by containing the wanted message. So two guesses come first
-    (entries without an index are the oldest; they are the newest), and ledger by ledger is searched only without proof.
+    A broker starts or stops to write indexes only after a restart, and then into a new ledger. So entries without an
+    index come as runs of whole ledgers. Such an entry does not show in which direction to continue, and a search that
+    guesses may miss the result. But a result can be verified: by the entry before it, or because it contains the wanted
+    message. So the search first tries two guesses (entries without an index are the oldest; they are the newest), and
+    searches ledger by ledger only if neither result can be verified.
     """
 
     def __init__(self, lookup: EntryLookup, index: int) -> None:
         self._lookup = lookup
         self._index = index
         self._start = 0
-        """No entry before this one can be the one."""
+        """All entries before this one are ruled out."""
         self._without_index: list[int] = []
-        """Entries without an index that were met, in the order they were."""
+        """Entries without an index that the search read, in reading order."""
 
     def find(self) -> int | None:
-        """The number of the entry; None for a message that has expired.
+        """Return the number of the entry; None for a message that expired.
 
         Raises:
             MessageNotFound: the index is above the last.
@@ -137,7 +138,7 @@ class _IndexSearch:
         return self._ledger_by_ledger(doubtful, number)
 
     def _first_not_lower(self, start: int, stop: int, *, without_index_is_lower: bool) -> int:
-        """Binary search in ``start`` to ``stop`` - 1; ``stop`` when all are lower."""
+        """Return the first entry in ``start`` to ``stop`` - 1 that is not lower, by binary search; ``stop`` if none."""
         while start < stop:
             middle = (start + stop) // 2
             found = self._lookup.index(middle)
@@ -152,13 +153,13 @@ class _IndexSearch:
         return start
 
     def _is_proven(self, number: int) -> bool:
-        """Whether no entry before a find of the first guess can be the one."""
+        """Return True if no entry before the result of the first guess can be the right one."""
         if number == 0 or self._lookup.index(number - 1) is not None:
             return True
         return number < self._lookup.entry_count and self._first_message(number) <= self._index
 
     def _ledger_by_ledger(self, start: int, stop: int) -> int | None:
-        """The exact answer, given that nothing before ``start`` and nothing behind ``stop`` comes before it.
+        """Return the exact result, if all entries before ``start`` are lower and the result is at most ``stop``.
 
         Cost: two entries of each ledger in between.
         """
@@ -178,11 +179,11 @@ class _IndexSearch:
         return self._answer(stop, is_first=is_first)
 
     def _has_indexes(self, ledger_start: int, ledger_stop: int) -> bool:
-        """Whether a ledger is one whose entries have indexes, if its first or its last one has."""
+        """Return True if the first or the last entry of a ledger has an index."""
         return self._lookup.index(ledger_start) is not None or self._lookup.index(ledger_stop - 1) is not None
 
     def _first_not_lower_in_ledger(self, start: int, stop: int) -> int:
-        """As :meth:`_first_not_lower`, but exact where single entries have no index: those that hold no message."""
+        """Search as :meth:`_first_not_lower`, but skip single entries without an index, which hold no message."""
         number = stop
         while start < stop:
             middle = (start + stop) // 2
@@ -196,23 +197,23 @@ class _IndexSearch:
         return number
 
     def _next_indexed(self, number: int, stop: int) -> int:
-        """The first entry from a number on that has an index; ``stop`` when none before that has."""
+        """Return the first entry from a number on that has an index; ``stop`` if there is none before it."""
         while number < stop and self._lookup.index(number) is None:
             number += 1
         return number
 
     def _answer(self, number: int, *, is_first: bool) -> int | None:
-        """A find; None when it is the first entry that has an index, and the message came before it."""
+        """Return the result; None if it is the first entry with an index and the message was before it."""
         if number == self._lookup.entry_count:
             raise MessageNotFound(str(self._lookup.log.name), self._index)
         return None if is_first and self._index < self._first_message(number) else number
 
     def _first_message(self, number: int) -> int:
-        """The index of an entry's first message."""
+        """Return the index of an entry's first message."""
         last = self._lookup.index(number)
         assert last is not None
         metadata = self._lookup.metadata(number)
-        # A transaction's batch counts as one message, whatever it holds. One half of an id is no transaction.
+        # The batch of a transaction counts as one message. An entry with half a transaction id is in no transaction.
         in_transaction = metadata.HasField("txnid_most_bits") and metadata.HasField("txnid_least_bits")
         counts_as_many = metadata.num_messages_in_batch > 1 and not in_transaction
         return last - metadata.num_messages_in_batch + 1 if counts_as_many else last

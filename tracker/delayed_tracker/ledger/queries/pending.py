@@ -1,7 +1,8 @@
-"""What one subscription still has to get later: delayed entries that it has not acknowledged.
+"""Finds the pending messages of a subscription: delayed entries that it has not acknowledged.
 
-Due ones are included: when something is due is not for the ledgers to say. Entries of a transaction that was aborted or
-is still open are left out; markers are no messages and do not count at all. A batch that is acknowledged in part is pending as a whole.
+Entries that are due already are included, because the ledgers do not decide that. Entries of an aborted or open
+transaction are left out. Markers are not messages and do not count. A batch that is acknowledged in part is pending as
+a whole.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,7 @@ from delayed_tracker.ledger.topic_name import TopicName
 
 
 class DropReason(IntEnum):
-    """Why a delayed entry is not pending; the first that applies."""
+    """Reason why a delayed entry is not pending; the first that applies."""
 
     ABORTED = 1
     OPEN_TRANSACTION = 2
@@ -32,7 +33,7 @@ class DropReason(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PendingReport:
-    """The delayed, unacknowledged entries of one subscription, and what was left out.
+    """Delayed, unacknowledged entries of one subscription, and the delayed entries that were left out.
 
     ``delayed_count`` is ``len(indexes) + len(dropped)``.
     """
@@ -40,23 +41,23 @@ class PendingReport:
     topic: str
     subscription: str
     mark_delete: Position
-    """(-1, -1) when nothing is acknowledged, or acknowledgements were to be ignored."""
+    """(-1, -1) if nothing is acknowledged or acknowledgements are ignored."""
     indexes: IndexColumns
-    """Pending, ascending by position. Negative deadlines, which count as due, are 0 here."""
+    """Pending entries, ascending by position. Negative deadlines count as due and are stored as 0."""
     dropped: IndexColumns
-    """Delayed but not pending, ascending by position."""
+    """Delayed entries that are not pending, ascending by position."""
     drop_reason: NDArray[np.uint8]
     """:class:`DropReason` of each dropped row."""
     ledger_ids: tuple[int, ...]
-    """Ledgers that were read. Those wholly below the mark-delete position were not."""
+    """Ledgers that were read. Ledgers completely below the mark-delete position are skipped."""
     entry_count: int
-    """Entries read; bad ones are not among them."""
+    """Entries read, without bad ones."""
     marker_count: int
-    """Markers among them: no messages, so never delayed."""
+    """Markers among the entries read. They are not messages, so they are never delayed."""
     partly_acked_count: int
     """Pending entries of which some messages are acknowledged."""
     bad_entries: tuple[BadEntry, ...]
-    """What was passed over; empty under ErrorPolicy.FAIL."""
+    """Entries that were skipped; empty under ErrorPolicy.FAIL."""
 
     @property
     def delayed_count(self) -> int:
@@ -65,17 +66,17 @@ class PendingReport:
 
     @property
     def acked_count(self) -> int:
-        """Delayed, but acknowledged."""
+        """Delayed entries that are acknowledged."""
         return self._dropped_count(DropReason.ACKNOWLEDGED)
 
     @property
     def aborted_count(self) -> int:
-        """Delayed, but of an aborted transaction."""
+        """Delayed entries of aborted transactions."""
         return self._dropped_count(DropReason.ABORTED)
 
     @property
     def open_transaction_count(self) -> int:
-        """Delayed, but of a transaction that neither committed nor aborted."""
+        """Delayed entries of transactions that neither committed nor aborted."""
         return self._dropped_count(DropReason.OPEN_TRANSACTION)
 
     def _dropped_count(self, reason: DropReason) -> int:
@@ -91,19 +92,19 @@ def pending_indexes(
     on_error: ErrorPolicy = ErrorPolicy.FAIL,
     progress: Progress | None = None,
 ) -> PendingReport:
-    """Derive from a topic's ledgers what one subscription is still to get.
+    """Return the delayed entries of a topic's ledgers that one subscription has not acknowledged.
 
     Args:
-        reader: of the topic's ledgers.
+        reader: reader of the topic's ledgers.
         topic: an existing topic.
-        subscription: its plain name; need not exist when acknowledgements are ignored.
-        ignore_acks: take every delayed entry, as if nothing was acknowledged yet.
-        on_error: SKIP leaves bad entries out and lists them. A lost commit marker leaves its transaction open.
+        subscription: its plain name; need not exist if acknowledgements are ignored.
+        ignore_acks: include every delayed entry, as if nothing was acknowledged yet.
+        on_error: SKIP leaves bad entries out and lists them. Without its commit marker, a transaction counts as open.
         progress: called with entries read and entries in all.
     Raises:
         SubscriptionNotFound: the topic has no such subscription.
         MetadataInvalid: metadata of the topic, the cursor or a ledger is damaged.
-        EntriesUnreadable: entries are missing or damaged and the policy says to fail.
+        EntriesUnreadable: entries are missing or damaged and the policy is to fail.
     Cost: O(bytes read) time; memory for one ledger and the delayed entries.
     """
     spans = reader.topic_spans(topic)
@@ -148,7 +149,7 @@ def pending_indexes(
 
 @dataclass(frozen=True, slots=True)
 class _Delayed:
-    """The delayed entries of one ledger, and what decides about them."""
+    """Delayed entries of one ledger, with their transactions."""
 
     indexes: IndexColumns
     transactional: BoolArray
@@ -171,7 +172,7 @@ def _delayed(columns: EntryColumns) -> _Delayed:
 def _drop_reasons(
     delayed: Sequence[_Delayed], markers: Sequence[TransactionMarkers], cursor: CursorState
 ) -> Iterator[NDArray[np.uint8]]:
-    """For each part, a :class:`DropReason` per row, or 0 for what is pending."""
+    """Yield for each part a :class:`DropReason` per row, or 0 for a pending row."""
     if not delayed:
         return
     ends = TransactionMarkers.concat(markers)

@@ -1,12 +1,14 @@
-"""From a time to a place in a topic.
+"""Finds the position in a topic for a time.
 
-The time of an entry is that of the broker's clock when it was written or, entry by entry, that of the producer's clock
-where the broker noted none (PIP-70): both kinds may follow each other in one topic.
+The time of an entry is the broker's time of writing, or the producer's time if the entry has no broker time (PIP-70).
+One topic may have entries of both kinds.
 
-The place for a time T is a boundary: the entry there was written at or after T, the one before it earlier than T. Where
-clocks only go forward there is exactly one, and all that was written at or after T lies behind it. Where a clock stepped
-back over T there are several; which one is answered depends on the entries that the search looks at, so it looks at the
-same ones as Pulsar's search and answers the same. If the first entry is not earlier than T, the answer is the first.
+The position for a time T is a boundary: the entry there was written at or after T, and the entry before it was written
+earlier. If clocks only go forward, there is exactly one boundary, and all entries written at or after T are behind it.
+If a clock stepped back over T, there are several. Then the result depends on the entries that the search reads, so this
+search reads the same entries as Pulsar's and returns the same result. If the first entry is not earlier than T, the
+result is the first entry.
+
 Source: OpFindNewest.java, ManagedLedgerImpl.java (asyncFindPosition), Commands.java (getEntryTimestamp).
 """
 
@@ -22,23 +24,23 @@ _TTL_SECONDS_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class TimeSeek:
-    """Where to go on reading for a time."""
+    """Position at which to continue reading for a time."""
 
     position: Position
-    """The entry to read next. Behind the end, where the topic's next entry will be (another ledger may take its
-    place); (-1, -1) in a topic that has no ledger yet."""
+    """Next entry to read. If behind the end, the position of the topic's next entry (another ledger may replace it);
+    (-1, -1) in a topic without ledgers."""
     behind_end: bool
-    """All entries are earlier than the time."""
+    """True if all entries are earlier than the time."""
 
 
 def seek_by_time(lookup: EntryLookup, timestamp_ms: int) -> TimeSeek:
-    """The first entry that was written at or after a time, as Pulsar finds it.
+    """Return the first entry that was written at or after a time, as Pulsar finds it.
 
     Args:
         lookup: the topic.
-        timestamp_ms: milliseconds since 1970-01-01 UTC; negative ones are before everything.
+        timestamp_ms: milliseconds since 1970-01-01 UTC; a negative time is before all entries.
     Raises:
-        EntriesUnreadable: an entry on the way is missing or damaged, so that no place can be trusted.
+        EntriesUnreadable: an entry that the search needs is missing or damaged, so the result would be a guess.
     Cost: at most log2(entries) + 2 entries.
     """
     earlier = newest_matching(lookup.searchable_count, lambda number: lookup.time_ms(number) < timestamp_ms)
@@ -49,17 +51,18 @@ def seek_by_time(lookup: EntryLookup, timestamp_ms: int) -> TimeSeek:
 def oldest_message_expired(
     lookup: EntryLookup, ttl_seconds: int, *, now_ms: int, mark_delete: Position | None = None
 ) -> bool:
-    """Whether the oldest message that is still there has outlived its time.
+    """Return True if the oldest remaining message is older than its time to live.
 
     Args:
         lookup: the topic.
-        ttl_seconds: how long messages live, 0 for ever. A broker's own check, which only decides whether to look
-            closer, gives 1.5 times what is configured.
-        now_ms: the time to judge by, since 1970-01-01 UTC.
-        mark_delete: of a subscription: the oldest message is then the one behind it. None: the topic's first.
+        ttl_seconds: time to live in seconds, 0 for no limit. A broker's own check, which only decides if a closer check
+            is needed, passes 1.5 times the configured value.
+        now_ms: current time, milliseconds since 1970-01-01 UTC.
+        mark_delete: mark-delete position of a subscription; its oldest message is the next one. None for the topic's
+            first.
     Raises:
         EntriesUnreadable: the oldest entry is missing or damaged.
-        InvalidInput: a time to live that is negative or above 2^31-1 seconds.
+        InvalidInput: the time to live is negative or above 2^31-1 seconds.
     Cost: one entry.
     Source: PersistentTopic.java (isOldestMessageExpired), MessageImpl.java (isEntryExpired).
     """
@@ -72,14 +75,14 @@ def oldest_message_expired(
 
 
 def newest_matching(count: int, matches: Callable[[int], bool]) -> int | None:
-    """The highest of the numbers below ``count`` that matches, if all that match come before all that do not.
+    """Return the highest number below ``count`` that matches, if all matching numbers come before all others.
 
-    If they do not, it is one that matches and is followed by one that does not, or is the last.
+    If they do not, the result is a matching number that is the last or is followed by one that does not match.
 
     Args:
         count: 0 or more.
-        matches: asked at most log2(count) + 2 times, always for the first number first, then for the last.
-    Returns: None when the first does not match.
+        matches: called at most log2(count) + 2 times, first for the first number, then for the last.
+    Returns: None if the first number does not match.
     """
     if count == 0 or not matches(0):
         return None

@@ -1,7 +1,7 @@
-"""The bucket snapshots that Pulsar itself keeps for a subscription, as bytes.
+"""Reads the bucket snapshots that Pulsar itself stores for a subscription, as bytes.
 
-A snapshot is a ledger; the cursor's properties say which, under keys that name the range of message ledgers it covers.
-Snapshots that no property points to are orphans and not found here.
+A snapshot is a ledger. The cursor's properties have its id, under keys that contain the range of message ledgers that
+it covers. Snapshots without such a property are orphans and are not found here.
 """
 
 from collections.abc import Mapping
@@ -17,18 +17,18 @@ _KEY_PREFIX: Final = "#pulsar.internal.delayed.bucket"
 
 @dataclass(frozen=True, slots=True)
 class BucketPointer:
-    """One bucket as the cursor's properties know it."""
+    """One bucket in the cursor's properties."""
 
     first_ledger_id: int
     last_ledger_id: int
     """Message ledgers covered, both included."""
     bucket_id: int
-    """The ledger that holds the snapshot."""
+    """Ledger that holds the snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSnapshot:
-    """One bucket's snapshot, undecoded."""
+    """Snapshot of one bucket, not decoded."""
 
     pointer: BucketPointer
     metadata: bytes
@@ -38,7 +38,7 @@ class StoredSnapshot:
 
     @property
     def bucket_id(self) -> int:
-        """The ledger that holds the snapshot."""
+        """Ledger that holds the snapshot."""
         return self.pointer.bucket_id
 
     @property
@@ -53,10 +53,10 @@ class StoredSnapshot:
 
 
 def bucket_pointers(cursor_properties: Mapping[str, str]) -> list[BucketPointer]:
-    """The buckets that a cursor's properties point to, ascending by range; other properties are not looked at.
+    """Return the buckets in a cursor's properties, ascending by range. Ignores other properties.
 
     Raises:
-        MetadataInvalid: a key or value of a bucket that is not one.
+        MetadataInvalid: the key or value of a bucket is malformed.
     """
     pointers = []
     for key, value in cursor_properties.items():
@@ -73,7 +73,7 @@ def bucket_pointers(cursor_properties: Mapping[str, str]) -> list[BucketPointer]
 
 
 def read_stored_snapshots(reader: TopicReader, topic: TopicName, subscription: str) -> list[StoredSnapshot]:
-    """The snapshots that a subscription's cursor points to, ascending by range.
+    """Read the snapshots in a subscription's cursor, ascending by range.
 
     Raises:
         SubscriptionNotFound: the topic has no such subscription.

@@ -1,4 +1,4 @@
-"""What one asks a source of ledgers about the messages of a topic, by the topic's name."""
+"""Queries about the messages of a topic, by the topic's name, to a source of ledgers."""
 
 import re
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ _PARTITION: Final = re.compile(r"-partition-[0-9]+")
 
 
 class TopicQueries:
-    """Looks at topics as they are when they are asked about. Not thread-safe, as its source is not.
+    """Queries that open the topic anew on each call. Not thread-safe, because the source is not.
 
-    Every call raises, besides what it says:
-        TopicNotFound, NamespaceNotFound: there is no such topic; the message lists near names.
-        PartitionedTopic: only its partitions have messages; name one of them.
-        InvalidInput: no topic name, or a topic of Pulsar's own whose entries are no messages.
+    Every call raises, besides its own errors:
+        TopicNotFound, NamespaceNotFound: there is no such topic; the message lists similar names.
+        PartitionedTopic: only the partitions of the topic have messages; name one of them.
+        InvalidInput: not a topic name, or one of Pulsar's own topics whose entries are not messages.
         MetadataInvalid: metadata of the topic or of a ledger is damaged.
     """
 
@@ -34,25 +34,26 @@ class TopicQueries:
         self.source = source
 
     def topics(self) -> Sequence[str]:
-        """Full names of all topics, ascending."""
+        """Return the full names of all topics, ascending."""
         return self.source.topics()
 
     def get_message_id_by_index(
         self, topic: str, index: int, *, mode: IndexLookupMode = IndexLookupMode.PROPOSAL
     ) -> MessageId:
-        """As :func:`~delayed_tracker.ledger.queries.message_index.get_message_id_by_index`."""
+        """Call :func:`~delayed_tracker.ledger.queries.message_index.get_message_id_by_index` for a topic."""
         return get_message_id_by_index(self.topic_log(topic), index, mode=mode)
 
     def seek_by_time(self, topic: str, timestamp_ms: int, *, read_compacted: bool = False) -> TimeSeek:
-        """As :func:`~delayed_tracker.ledger.queries.seek.seek_by_time`.
+        """Call :func:`~delayed_tracker.ledger.queries.seek.seek_by_time` for a topic.
 
         Args:
             topic: its name.
             timestamp_ms: milliseconds since 1970-01-01 UTC.
-            read_compacted: for a reader of the compacted topic: what compaction kept is looked at first, by the
-                producers' clocks. Brokers answer the message id by timestamp like this.
+            read_compacted: for a reader of the compacted topic: search the messages that compaction kept first, by the
+                producers' times. Brokers find the message id for a timestamp in this way.
         Raises:
-            EntriesUnreadable: an entry on the way, or the state of the compaction cursor, is missing or damaged.
+            EntriesUnreadable: an entry that the search needs, or the state of the compaction cursor, is missing or
+                damaged.
         """
         log = self.topic_log(topic)
         if read_compacted:
@@ -65,17 +66,17 @@ class TopicQueries:
     def oldest_message_expired(
         self, topic: str, ttl_seconds: int, *, now_ms: int, mark_delete: Position | None = None
     ) -> bool:
-        """As :func:`~delayed_tracker.ledger.queries.seek.oldest_message_expired`."""
+        """Call :func:`~delayed_tracker.ledger.queries.seek.oldest_message_expired` for a topic."""
         lookup = EntryLookup(self.topic_log(topic))
         return oldest_message_expired(lookup, ttl_seconds, now_ms=now_ms, mark_delete=mark_delete)
 
     def get_last_message_id(self, topic: str, *, read_compacted: bool = False) -> MessageId:
-        """As :func:`~delayed_tracker.ledger.topic.last_message.last_message`.
+        """Call :func:`~delayed_tracker.ledger.topic.last_message.last_message` for a topic.
 
         Args:
             topic: its name.
-            read_compacted: for a reader of the compacted topic: where compaction has seen all of the topic, the last
-                message is the last that it kept; (-1, -1) when that is none.
+            read_compacted: for a reader of the compacted topic: if compaction processed all of the topic, return the
+                last message that it kept; (-1, -1) if it kept none.
         Raises:
             EntriesUnreadable: the last entry, or the state of the compaction cursor, is missing or damaged.
         """
@@ -89,11 +90,11 @@ class TopicQueries:
         return MessageId(*last.position, partition=log.name.partition, batch_index=last.batch_index)
 
     def read_entries(self, topic: str, start: Position | None, *, entries_max: int, bytes_max: int) -> EntryPage:
-        """As :func:`~delayed_tracker.ledger.topic.entry_pages.read_page`."""
+        """Call :func:`~delayed_tracker.ledger.topic.entry_pages.read_page` for a topic."""
         return read_page(self.topic_log(topic), start, entries_max=entries_max, bytes_max=bytes_max)
 
     def topic_log(self, topic: str) -> TopicLog:
-        """A topic of messages and its ledgers."""
+        """Return a topic of messages and its ledgers."""
         name = TopicName.parse(topic)
         if not name.holds_messages:
             raise InvalidInput("topic", topic, "its entries are a transaction's state; name a topic of messages")

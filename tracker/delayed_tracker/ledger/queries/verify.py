@@ -1,4 +1,4 @@
-"""Every checksum of whole topics: those of the storage, its indexes among them, and those of the producers."""
+"""Verifies every checksum of whole topics: those of the storage and its indexes, and those of the producers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,59 +18,60 @@ from delayed_tracker.ledger.topic_name import TopicName
 
 @runtime_checkable
 class IndexedLedger(Protocol):
-    """A ledger with an index that nobody looks at who reads everything."""
+    """Ledger with an index that reading all entries does not use."""
 
     def index_damage(self) -> BadEntry | None:
-        """What is wrong with the index, for the ledger as a whole and counting no entry; None when nothing is."""
+        """Return the damage of the index, for the whole ledger and with an entry count of 0; None if it is sound."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerVerdict:
-    """What was found in one ledger, or why a topic's ledgers are not to be found."""
+    """Result for one ledger, or the reason why a topic's ledgers cannot be found."""
 
     topic: str | None
-    """None: nothing says whose it is."""
+    """None if the topic is unknown."""
     ledger_id: int | None
-    """None: the topic's metadata, or what compaction left of it, is of no use, or nothing says which ledger it is."""
+    """None if the topic's metadata or the result of its compaction is unusable, or if the ledger's id is unknown."""
     entry_count: int
-    """That should be there."""
+    """Entries that should be there."""
     payload_bytes: int
-    """Read."""
+    """Bytes of payload that were read."""
     sound_count: int = 0
-    """Entries that were read, and whose checksums hold."""
+    """Entries that were read and whose checksums are correct."""
     compacted: bool = False
-    """Whether it is what compaction left of the topic."""
+    """True if the ledger is the result of the topic's compaction."""
     bad_entries: tuple[BadEntry, ...] = ()
-    """And what is wrong with the ledger's index, if it has one: with no entry id, and counting none."""
+    """Bad entries, and the damage of the ledger's index, if any, without an entry id and with an entry count of 0."""
     problem: str | None = None
-    """Why nothing, or nothing more, could be read."""
+    """Reason why nothing, or nothing more, could be read."""
 
     @property
     def bad_count(self) -> int:
-        """Entries that are missing or damaged."""
+        """Number of entries that are missing or damaged."""
         return sum(bad.entry_count for bad in self.bad_entries)
 
     @property
     def sound(self) -> bool:
-        """Whether every entry is there and every checksum holds."""
+        """True if every entry is there and every checksum is correct."""
         return self.problem is None and not self.bad_entries
 
 
 def verify_topics(
     source: LedgerSource, topics: Sequence[str], *, progress: Progress | None = None
 ) -> Iterator[LedgerVerdict]:
-    """Read every entry of some topics, and compare what has a checksum with it.
+    """Read every entry of some topics and compare all checksums.
 
-    The storage's own checks run below this: a bookie's digest, the checksums of blocks, records and indexes. Where entries are
-    messages, the producer's CRC32C is compared and the metadata parsed. Damage ends neither a ledger nor the whole.
+    The storage checks its own checksums when it is read: a bookie's digest, the checksums of blocks, records and
+    indexes. For messages, this function also compares the producer's CRC32C and parses the metadata. Damage does not
+    stop it.
 
     Args:
-        source: where they are.
+        source: source of the topics.
         topics: full names.
-        progress: called after each piece, with entries looked at and entries in all.
+        progress: called after each piece, with entries processed and entries in all.
     Raises:
         OSError: a file cannot be read.
-    Cost: O(bytes); memory for one piece and the list of what is bad.
+    Cost: O(bytes); memory for one piece and the list of bad entries.
     """
     checks: list[_Check] = []
     for topic in topics:
@@ -96,7 +97,7 @@ def verify_topics(
 
 
 def verify_unclaimed(source: LedgerSource) -> Iterator[LedgerVerdict]:
-    """A verdict on everything that a source has and that no topic of it claims, none of which was read.
+    """Yield a verdict on everything that a source has and that belongs to none of its topics. Nothing of it is read.
 
     Raises:
         LedgerFileInvalid, OSError: as opening the source.
@@ -151,7 +152,7 @@ class _Check:
         )
 
     def _bad(self, piece: LedgerEntries) -> Iterator[BadEntry]:
-        """What is bad among some entries; those of compacted ledgers by their place in the topic, if it is known."""
+        """Yield the bad entries of a piece; those of a compacted ledger by their positions in the topic, if known."""
         found = unwrapped(self.ledger, piece) if self.compacted else piece
         yield from found.bad_entries
         if self.topic.holds_messages:

@@ -1,5 +1,5 @@
-"""A topic as a sequence of ledgers, wherever these are kept.
+"""A topic as a sequence of ledgers, independent of where they are stored.
 
-Takes a source, gives entries page by page and one by one.
+Takes a source and returns entries, page by page or one by one.
 Open ``topic_log.py`` first.
 """

@@ -1,7 +1,8 @@
-"""A ledger of a topic that is nowhere to be read, so that the others still are.
+"""Placeholder for a ledger of a topic that cannot be read, so that the other ledgers still can.
 
-Tiered storage never has the ledger that is still written to; of two copies of one ledger, only metadata can tell which is
-whole. Such a ledger stands in its place among the others: its entries read as missing ones, with the reason.
+Tiered storage never has the ledger that is still written to, and if it has two copies of a ledger, only metadata can
+show which of them is complete. Such a ledger keeps its place in the topic. Its entries read as missing, with the
+reason.
 """
 
 from collections.abc import Iterator
@@ -14,27 +15,27 @@ from delayed_tracker.ledger.errors import BadEntry
 
 @dataclass(frozen=True, slots=True)
 class AbsentLedger:
-    """Implements :class:`~delayed_tracker.ledger.topic.topic_log.Ledger` over nothing."""
+    """Implementation of :class:`~delayed_tracker.ledger.topic.topic_log.Ledger` without data."""
 
     ledger_id: int
     entry_count: int | None
-    """As metadata says; None when none does."""
+    """Entries by the metadata; None without metadata."""
     problem: str
     remedy: str | None = None
     payload_bytes: int | None = None
 
     @property
     def last_entry_id(self) -> int:
-        """0 when nobody knows: whoever took it for empty would answer from the ledgers around it."""
+        """Last entry id; 0 if the entry count is unknown, because an empty ledger would be skipped by searches."""
         return 0 if self.entry_count is None else self.entry_count - 1
 
     @property
     def closed(self) -> Literal[False]:
-        """Nobody knows."""
+        """Always False: the end is unknown."""
         return False
 
     def read(self, first: int, last: int) -> LedgerEntries:
-        """No entries; all of them are bad."""
+        """Return no entries; report all of them as bad."""
         if last < first:
             return LedgerEntries(StoredEntries.of(self.ledger_id, [], []))
         known = self.entry_count is not None
@@ -50,5 +51,5 @@ class AbsentLedger:
         return LedgerEntries(StoredEntries.of(self.ledger_id, [], []), (bad,))
 
     def scan(self, first: int, last: int) -> Iterator[LedgerEntries]:
-        """The same, in one piece."""
+        """Read as :meth:`read`, in one piece."""
         yield self.read(first, last)

@@ -1,7 +1,7 @@
-"""Several sources as one: each ledger of a topic is read from the first of them that has all of it.
+"""Combines several sources into one: each ledger of a topic is read from the first source that has all of it.
 
-A topic that was offloaded lies in two places: brokers delete a ledger from the bookies some time after it was copied to
-tiered storage, and never copy the one that is still written to.
+An offloaded topic is in two places. Brokers delete a ledger from the bookies some time after they copied it to tiered
+storage, and they never copy the ledger that is still written to.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,10 +16,10 @@ from delayed_tracker.ledger.topic.topic_log import CompactedLog, Ledger, LedgerS
 
 @runtime_checkable
 class PartialSource(Protocol):
-    """A source that may have some of a topic's ledgers, and leave the others to other sources."""
+    """Source that may have only some ledgers of a topic; other sources may have the rest."""
 
     def topic_parts(self, topic: str) -> TopicParts:
-        """What there is of a topic.
+        """Return the part of a topic that this source has.
 
         Raises: as :meth:`~delayed_tracker.ledger.topic.topic_log.LedgerSource.topic_log`.
         """
@@ -27,19 +27,19 @@ class PartialSource(Protocol):
 
 @runtime_checkable
 class ListingSource(Protocol):
-    """A source that finds its topics by looking at what is there, some of which may name no topic."""
+    """Source that lists its storage to find topics, and may find ledgers without the name of their topic."""
 
     def unclaimed(self) -> Sequence[BadEntry]:
-        """What is there and may be any topic's: a reader of all topics must know that it may lack entries."""
+        """Return what was found and may belong to any topic, because a reader of all topics may lack these entries."""
 
 
 def unclaimed_of(source: LedgerSource) -> Sequence[BadEntry]:
-    """What a source has and cannot tell whose it is; nothing of sources that have metadata."""
+    """Return what a source found without the name of its topic; nothing for sources with metadata."""
     return source.unclaimed() if isinstance(source, ListingSource) else ()
 
 
 class CombinedSource:
-    """A :class:`~delayed_tracker.ledger.topic.topic_log.LedgerSource` over others, in the order in which they are to be asked."""
+    """A :class:`~delayed_tracker.ledger.topic.topic_log.LedgerSource` over other sources, searched in order."""
 
     def __init__(self, sources: Sequence[LedgerSource]) -> None:
         if not sources:
@@ -55,28 +55,28 @@ class CombinedSource:
         self.close()
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all sources."""
         for source in self.sources:
             source.close()
 
     def topics(self) -> list[str]:
-        """Full names of the topics of all sources, ascending."""
+        """Return the full names of the topics of all sources, ascending."""
         return sorted({topic for source in self.sources for topic in source.topics()})
 
     def unclaimed(self) -> Sequence[BadEntry]:
-        """What the sources have and cannot tell whose it is."""
+        """Return what the sources found without the name of its topic."""
         return [bad for source in self.sources for bad in unclaimed_of(source)]
 
     def topic_log(self, topic: str) -> TopicLog:
-        """A topic whose ledgers come from several sources.
+        """Return a topic whose ledgers come from several sources.
 
-        The first source with metadata says which ledgers those are; without metadata, they are all that are found. One
-        that no source has is an :class:`~delayed_tracker.ledger.topic.absent_ledger.AbsentLedger`.
+        The first source with metadata lists the ledgers; without metadata, all ledgers found are used. A ledger that no
+        source has becomes an :class:`~delayed_tracker.ledger.topic.absent_ledger.AbsentLedger`.
 
         Raises:
-            TopicNotFound: no source has the topic; the message is that of the first.
+            TopicNotFound: no source has the topic; the message is that of the first source.
             MetadataInvalid, LedgerFileInvalid: metadata of the topic or of a ledger is damaged.
-            InvalidInput: no topic name.
+            InvalidInput: not a topic name.
         """
         parts = self._parts(topic)
         known = _knowing(parts)
@@ -88,17 +88,19 @@ class CombinedSource:
         )
 
     def openers(self, topic: str) -> dict[int, Callable[[], Ledger]]:
-        """What opens each ledger of a topic, ascending: for going on where one cannot be opened.
+        """Return a function for each ledger of a topic, ascending, that opens it.
+
+        A caller can skip a ledger that cannot be opened.
 
         Raises:
-            TopicNotFound, MetadataInvalid, InvalidInput: as :meth:`topic_log`; an opener raises the rest.
+            TopicNotFound, MetadataInvalid, InvalidInput: as :meth:`topic_log`. The functions raise the other errors.
         """
         parts = self._parts(topic)
         known = _knowing(parts)
         return {ledger_id: partial(_ledger, ledger_id, parts) for ledger_id in _listed(known, parts)}
 
     def compacted_log(self, topic: str) -> CompactedLog | None:
-        """What compaction left of a topic, from the first source that knows."""
+        """Return the result of a topic's compaction, from the first source that has it."""
         self._parts(topic)
         for source in self.sources:
             try:
@@ -131,7 +133,7 @@ def _parts_of(source: LedgerSource, topic: str) -> TopicParts:
 
 
 def _knowing(parts: Sequence[TopicParts]) -> TopicParts:
-    """The first that has metadata, or else simply the first."""
+    """Return the first part that has metadata, or else the first part."""
     return next((part for part in parts if part.listed is not None), parts[0])
 
 
@@ -146,7 +148,7 @@ def _kept(ledger: Ledger) -> Callable[[], Ledger]:
 
 
 def _ledger(ledger_id: int, parts: Sequence[TopicParts]) -> Ledger:
-    # Part of a ledger is better than none of it: what is missing will be listed when it is read.
+    # An incomplete ledger is better than none: its missing entries are reported when it is read.
     for kept in (*(part.whole for part in parts), *(part.partial for part in parts)):
         if ledger_id in kept:
             return kept[ledger_id]()

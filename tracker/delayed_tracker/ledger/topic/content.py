@@ -1,4 +1,4 @@
-"""What a ledger of messages holds, counted."""
+"""Counts the entries and messages of a ledger."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,28 +16,28 @@ class LedgerContent:
 
     ledger_id: int
     entry_count: int
-    """That should be there; the others count only what could be read."""
+    """Entries that should be there. The other counts cover only entries that could be read."""
     payload_bytes: int = 0
     message_count: int = 0
-    """Those of batches one by one, by what entries say; no markers, and a piece of a message counts as one."""
+    """Messages by the metadata: each message of a batch counts, a chunk counts as one, markers do not count."""
     batch_count: int = 0
     chunk_count: int = 0
     delayed_count: int = 0
     encrypted_count: int = 0
     transaction_count: int = 0
-    """Entries written in transactions, whatever became of them."""
+    """Entries written in transactions, committed or not."""
     marker_count: int = 0
     bad_count: int = 0
-    """Entries missing, damaged, or not to be parsed."""
+    """Entries that are missing, damaged, or do not parse."""
     first_written_ms: int | None = None
-    """The earliest time of any entry: by the broker's clock, or the producer's where the broker noted none."""
+    """Earliest time of any entry, by the broker's clock, or by the producer's if the entry has no broker time."""
     last_written_ms: int | None = None
     first_index: int | None = None
-    """The lowest index that the broker gave to an entry's last message."""
+    """Lowest index that the broker gave to the last message of an entry."""
     last_index: int | None = None
 
     def add(self, columns: EntryColumns) -> None:
-        """Count some of its entries."""
+        """Count some entries of the ledger."""
         readable = columns.readable
         self.payload_bytes += columns.stored.payload_bytes
         self.bad_count += len(columns) - int(readable.sum())
@@ -64,13 +64,13 @@ def _span(lowest: int | None, highest: int | None, values: Int64Array) -> tuple[
 
 
 def count_content(ledger: Ledger, *, seen: Callable[[int], None] | None = None) -> LedgerContent:
-    """Read a whole ledger of messages and count.
+    """Read a whole ledger of messages and count its contents.
 
     Args:
-        ledger: of a topic of messages.
-        seen: called after each piece with the entries looked at so far.
+        ledger: a ledger of a topic of messages.
+        seen: called after each piece with the number of entries processed so far.
     Raises:
-        LedgerFileInvalid: the file is not what it should be, so that nothing can be read from it.
+        LedgerFileInvalid: the file is not valid, so that nothing can be read from it.
     Cost: O(bytes); memory for one piece.
     """
     content = LedgerContent(ledger.ledger_id, ledger.last_entry_id + 1)

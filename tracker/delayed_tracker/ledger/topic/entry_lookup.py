@@ -1,8 +1,8 @@
-"""Single entries of a topic by their number, each read alone and parsed only as far as a question needs.
+"""Reads single entries of a topic by number, and parses no more of an entry than a query needs.
 
-A search asks a few entries out of millions. What it needs mostly stands in the broker's frame; the message's own
-metadata is parsed, and its checksum compared, only where the frame does not say it (PIP-70). How many entries were read
-is counted here, because that is what a search costs.
+A search reads a few entries out of millions. The broker's frame usually has the needed values. The message metadata is
+parsed, and its checksum compared, only if the frame lacks them (PIP-70). The number of entries read is counted here,
+because it is the cost of a search.
 """
 
 from bisect import bisect_right
@@ -32,14 +32,14 @@ from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 
 _CACHE_ENTRIES_MAX: Final = 64
 _CACHED_PAYLOAD_BYTES_MAX: Final = 16 << 10
-"""Larger entries are read again rather than kept: the cache never holds more than a megabyte."""
+"""Larger entries are read again instead of cached, so that the cache never holds more than a megabyte."""
 _PIECE_ENTRIES_MIN: Final = 16
 _PIECE_ENTRIES_MAX: Final = 4_096
 
 
 @dataclass(slots=True)
 class _SeenEntry:
-    """One entry as it was read, and its metadata once somebody asked for it."""
+    """One entry that was read; its metadata is set when first needed."""
 
     payload: bytes
     frame: Frame
@@ -51,15 +51,15 @@ class _SeenEntry:
 class EntryLookup:
     """Entries of one topic, numbered from 0 in message order across its ledgers. Not thread-safe.
 
-    It sees the topic as the log had it: entries added later have no number here.
+    It covers the entries that the log had when it was opened; entries added later have no number.
     """
 
     def __init__(self, log: TopicLog) -> None:
         self.log = log
         self.touched_count = 0
-        """Entries read so far; what came from the cache does not count."""
+        """Entries read so far, without those served from the cache."""
         self.metadata_parsed_count = 0
-        """Entries whose message metadata was parsed, because the frame did not suffice."""
+        """Entries whose message metadata was parsed, because the frame was not sufficient."""
         self._ledgers: list[Ledger] = [ledger for ledger in log.ledgers if ledger.last_entry_id >= 0]
         counts = [ledger.last_entry_id + 1 for ledger in self._ledgers]
         self._ends: list[int] = np.cumsum(counts, dtype=np.int64).tolist()
@@ -72,21 +72,21 @@ class EntryLookup:
 
     @property
     def searchable_count(self) -> int:
-        """Entries before the last ledgers, if nobody has those. A search that ends here would have to go on in them."""
+        """Entries before the absent ledgers at the end. A search that ends here would have to continue in those."""
         ledgers = dropwhile(lambda ledger: isinstance(ledger, AbsentLedger), reversed(self._ledgers))
         newest = next(ledgers, None)
         return 0 if newest is None else self.number(Position(newest.ledger_id, newest.last_entry_id + 1))
 
     @property
     def ledger_starts(self) -> list[int]:
-        """Numbers of the entries that begin a ledger, ascending; ledgers without entries have none."""
+        """Numbers of the first entries of all ledgers, ascending. Ledgers without entries have none."""
         return [0, *self._ends[:-1]] if self._ends else []
 
     def position(self, number: int) -> Position:
-        """Where an entry is; ``entry_count`` gives the place where the topic goes on.
+        """Return the position of an entry. For ``entry_count``, return the position at which the topic continues.
 
         Raises:
-            EntriesUnreadable: it is in a ledger that nobody has.
+            EntriesUnreadable: the entry is in an absent ledger.
         """
         if number >= self.entry_count:
             return self._behind_the_end()
@@ -96,7 +96,7 @@ class EntryLookup:
         return Position(self._ledgers[at].ledger_id, entry_id)
 
     def number(self, position: Position) -> int:
-        """How many entries lie before a position, which need not exist."""
+        """Return the number of entries before a position, which need not exist."""
         at = bisect_right(self._ledgers, position.ledger_id, key=lambda ledger: ledger.ledger_id) - 1
         if at < 0:
             return 0
@@ -106,7 +106,7 @@ class EntryLookup:
         return start + min(max(position.entry_id, 0), self._ledgers[at].last_entry_id + 1)
 
     def index(self, number: int) -> int | None:
-        """The broker's index of an entry's last message; None when the entry has none.
+        """Return the broker's index of an entry's last message; None if the entry has none.
 
         Raises:
             EntriesUnreadable: the entry is missing or damaged.
@@ -114,7 +114,7 @@ class EntryLookup:
         return self._entry(number).index
 
     def time_ms(self, number: int) -> int:
-        """When an entry was written: by the broker's clock, or by the producer's where the broker noted none.
+        """Return the time at which an entry was written: the broker's time, or the producer's if there is none.
 
         Raises:
             EntriesUnreadable: the entry is missing or damaged.
@@ -123,7 +123,7 @@ class EntryLookup:
         return _signed(self.metadata(number).publish_time) if stamped is None else stamped
 
     def metadata(self, number: int) -> MessageMetadata:
-        """What the producer says about an entry; the message's checksum holds.
+        """Return the message metadata of an entry, after its checksum was compared.
 
         Raises:
             EntriesUnreadable: the entry is missing or damaged.
@@ -140,7 +140,7 @@ class EntryLookup:
         return entry.metadata
 
     def pieces(self, start: int) -> Iterator[EntryColumns]:
-        """All entries from a number on, in pieces that grow: for looking a little ahead without a read for each.
+        """Yield all entries from a number on, in growing pieces, so that looking ahead needs few reads.
 
         Raises:
             EntriesUnreadable: an entry is missing or damaged.
@@ -190,7 +190,7 @@ class EntryLookup:
         return found
 
     def _place(self, number: int) -> tuple[int, int]:
-        """Which of the ledgers has an entry, and its id there."""
+        """Return the index of the ledger that has an entry, and the entry's id there."""
         at = bisect_right(self._ends, number)
         return at, number - (self._ends[at - 1] if at else 0)
 
@@ -198,7 +198,7 @@ class EntryLookup:
         ledgers = self.log.ledgers
         if not ledgers:
             return Position(-1, -1)
-        # A ledger that was opened for the next entry is where that entry goes, as for a broker.
+        # If a ledger is already open for the next entry, the next entry goes there, as in a broker.
         return Position(ledgers[-1].ledger_id, ledgers[-1].last_entry_id + 1)
 
     def _unreadable(self, number: int, reason: str) -> EntriesUnreadable:
@@ -207,5 +207,5 @@ class EntryLookup:
 
 
 def _signed(value: int) -> int:
-    """An unsigned 64-bit wire value as the signed one that Java sees."""
+    """Convert an unsigned 64-bit wire value to the signed value that Java reads."""
     return value - (1 << 64) if value >> 63 else value

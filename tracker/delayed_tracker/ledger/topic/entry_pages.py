@@ -1,4 +1,4 @@
-"""A topic's entries page by page, each page bounded in entries and in bytes."""
+"""Reads a topic page by page; each page is bounded in entries and in bytes."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,34 +12,35 @@ from delayed_tracker.ledger.errors import BadEntry
 from delayed_tracker.ledger.topic.topic_log import Ledger, TopicLog
 
 _FIRST_PIECE_ENTRIES: Final = 16
-"""Read at first where nothing says how large entries are."""
+"""Entries of the first read if the size of entries is unknown."""
 _PIECE_ENTRIES_MAX: Final = 128
-"""Entries may be far larger than those before them: this many of the largest that Pulsar takes still fit the memory."""
+"""Most entries of one read. Later entries may be far larger; this many of the largest Pulsar entries still fit the
+memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntryPage:
-    """Some entries of a topic, in order."""
+    """Consecutive entries of a topic."""
 
     entries: StoredEntries
     bad_entries: tuple[BadEntry, ...]
-    """Entries among them that are missing or damaged; they have no row."""
+    """Missing or damaged entries of the page; they have no row."""
     next: Position | None
-    """Where the next page begins; None when the topic has no more."""
+    """Position at which the next page begins; None at the end of the topic."""
 
 
 def read_page(log: TopicLog, start: Position | None, *, entries_max: int, bytes_max: int) -> EntryPage:
-    """The entries from a position on.
+    """Read a page of entries from a position on.
 
     Args:
         log: the topic.
-        start: need not exist: the next entry there is comes first; None is the beginning.
-        entries_max: 1 or more; entries that cannot be read count, too.
-        bytes_max: 1 or more, of payloads; an entry that is larger than this makes a page of its own.
+        start: need not exist; the page begins with the next entry. None for the beginning.
+        entries_max: 1 or more; unreadable entries count, too.
+        bytes_max: 1 or more, bytes of payload. A larger entry becomes a page of its own.
     Raises:
         InvalidInput: one of the bounds is below 1.
-        LedgerFileInvalid: a file is not what it should be, so that nothing can be read from it.
-    Cost: about the bytes that it answers; where ledgers do not know their size, at least a few entries.
+        LedgerFileInvalid: the file is not valid, so that nothing can be read from it.
+    Cost: about the bytes of the page; at least a few entries if the size of the ledger is unknown.
     """
     for name, value in (("entries_max", entries_max), ("bytes_max", bytes_max)):
         if value < 1:
@@ -59,7 +60,7 @@ def read_page(log: TopicLog, start: Position | None, *, entries_max: int, bytes_
 
 @dataclass(slots=True)
 class _Page:
-    """A page while it fills."""
+    """Page under construction."""
 
     entries_left: int
     bytes_left: int
@@ -70,7 +71,7 @@ class _Page:
     is_full: bool = False
 
     def take(self, ledger: Ledger, first: int) -> int:
-        """Add what fits of the next few entries of a ledger; the first entry that was not taken."""
+        """Add as many of the next few entries of a ledger as fit, and return the first entry that was not taken."""
         last = min(first + self._piece_entries(ledger) - 1, ledger.last_entry_id)
         found = ledger.read(first, last)
         ends = np.cumsum(found.entries.end - found.entries.start)
@@ -91,11 +92,11 @@ class _Page:
         self.entry_count += len(taken)
         self.byte_count += taken.payload_bytes
         self.bytes_left -= taken.payload_bytes
-        # What is bad behind the last one taken comes with the next page.
+        # Bad entries behind the last entry taken belong to the next page.
         self.bad_entries += [bad for bad in found.bad_entries if bad.entry_id is None or bad.entry_id < behind]
 
     def _piece_entries(self, ledger: Ledger) -> int:
-        """How many entries are likely to fit."""
+        """Return the number of entries that are likely to fit."""
         entries_max = min(self.entries_left, _PIECE_ENTRIES_MAX)
         if self.entry_count:
             entry_bytes = self.byte_count // self.entry_count
@@ -106,5 +107,5 @@ class _Page:
         return max(1, min(self.bytes_left // max(entry_bytes, 1), entries_max))
 
     def ended(self, behind: Position | None) -> EntryPage:
-        """The page; the next one begins at ``behind``."""
+        """Return the page; the next one begins at ``behind``."""
         return EntryPage(StoredEntries.concat(self.parts), tuple(self.bad_entries), behind)

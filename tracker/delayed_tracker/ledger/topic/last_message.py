@@ -1,4 +1,4 @@
-"""The last message of a topic, as its ledgers end: what a broker answers that knows of no compaction."""
+"""Finds the last message of a topic from the end of its ledgers, as a broker does without compaction."""
 
 from dataclasses import dataclass
 
@@ -8,16 +8,16 @@ from delayed_tracker.ledger.topic.entry_lookup import EntryLookup
 
 @dataclass(frozen=True, slots=True)
 class LastMessage:
-    """Where the last message is."""
+    """Position of the last message."""
 
     position: Position
-    """Entry -1 of the last ledger in a topic without entries, (-1, -1) in one without ledgers."""
+    """Entry -1 of the last ledger if the topic has no entries; (-1, -1) if it has no ledgers."""
     batch_index: int
-    """Its place in the batch; -1 outside of a batch."""
+    """Index within the batch; -1 outside of a batch."""
 
 
 def last_message(lookup: EntryLookup) -> LastMessage:
-    """The last message, whatever it is: also a system message, or one of a transaction that is open or was aborted.
+    """Return the last message of any kind, including system messages and messages of open or aborted transactions.
 
     Raises:
         EntriesUnreadable: the last entry is missing or damaged.

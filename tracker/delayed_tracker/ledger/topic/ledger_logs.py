@@ -1,4 +1,4 @@
-"""What entry logs answer about one ledger, however much of them is kept in memory."""
+"""Interface of entry logs that serve single ledgers, independent of how much is kept in memory."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,29 +14,29 @@ class LedgerLogs(Protocol):
 
     @property
     def damage(self) -> tuple[BadEntry, ...]:
-        """Stretches of files that hold no records though they should. Entries lost there show up as missing."""
+        """Stretches of files that should hold records and do not. Entries lost there are reported as missing."""
 
     def last_add_confirmed(self, ledger_id: int, digest: LedgerDigest) -> int:
-        """The highest entry that a writer knew to be acknowledged; -1 when there is none. Damaged records do not count."""
+        """Return the highest entry that a writer knew to be acknowledged; -1 if none. Ignores damaged records."""
 
     def last_without_gap(self, ledger_id: int, after: int) -> int:
-        """The last of the entries after + 1, after + 2, ... that all have a record; ``after`` when none has."""
+        """Return the last of the entries after + 1, after + 2, ... that all have a record; ``after`` if none has."""
 
     def read(self, ledger_id: int, first: int, last: int, digest: LedgerDigest) -> LedgerEntries:
-        """Entries ``first`` to ``last`` of a ledger, both included.
+        """Read entries ``first`` to ``last`` of a ledger, both included.
 
         Args:
-            ledger_id: any; a ledger without records reads as missing entries.
+            ledger_id: any id; a ledger without records reads as missing entries.
             first: 0 or more.
-            last: below ``first`` for nothing at all.
-            digest: of that ledger, from its metadata.
+            last: below ``first`` to read nothing.
+            digest: digest of that ledger, from its metadata.
         """
 
     def scan(self, ledger_id: int, first: int, last: int, digest: LedgerDigest) -> Iterator[LedgerEntries]:
-        """The same range in pieces of about 4 MB, and of at least one entry. Memory: for one piece."""
+        """Read the same range in pieces of about 4 MB, each of at least one entry. Uses memory for one piece."""
 
     def locate(self, ledger_id: int, entry_id: int) -> tuple[Path, int] | None:
-        """File and offset of an entry's first record."""
+        """Return file and offset of an entry's first record; None if there is none."""
 
     def close(self) -> None:
-        """Let go of the files. What was read stays valid; reading more does not work."""
+        """Release the files. Results stay valid, but further reads fail."""

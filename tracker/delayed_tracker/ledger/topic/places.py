@@ -1,7 +1,7 @@
-"""Where in a file an entry lies: for what is said about one whose own checksum shows that it is wrong.
+"""Finds the file and offset of an entry, for error messages about damaged entries.
 
-Storage that has checksums of its own names the place of what does not fit them. Of what it hands on as whole, only the
-producer's checksum can be wrong, and whoever compares that knows no files: so ledgers that can are asked.
+Storage with checksums of its own reports the place of each mismatch. If only the producer's checksum is wrong, the
+damage is found by code that has no file names, so it calls the ledger to get the place.
 """
 
 from dataclasses import replace
@@ -13,22 +13,22 @@ from delayed_tracker.ledger.topic.topic_log import Ledger
 
 @runtime_checkable
 class PlacedLedger(Protocol):
-    """A ledger that knows where its entries are."""
+    """Ledger that can return the file and offset of an entry."""
 
     def locate(self, entry_id: int) -> tuple[str, int] | None:
-        """File, and offset of an entry's record in it; None when that cannot be told.
+        """Return the file, and the offset of an entry's record in it; None if unknown.
 
         Cost: as reading the entry.
         """
 
 
 def unreadable_entry(ledger: Ledger, entry_id: int, reason: str) -> BadEntry:
-    """An entry that the storage handed on as whole, and that is not."""
+    """Return a bad entry with its place, for an entry that the storage returned as good and that is damaged."""
     return placed(ledger, BadEntry(ledger.ledger_id, entry_id, None, None, reason))
 
 
 def placed(ledger: Ledger, bad: BadEntry) -> BadEntry:
-    """What is wrong with an entry of a ledger, with the place where it lies if that is not named yet."""
+    """Return ``bad`` with file and offset added, if they are missing and the ledger can provide them."""
     if bad.file is not None or bad.entry_id is None or not isinstance(ledger, PlacedLedger):
         return bad
     place = ledger.locate(bad.entry_id)

@@ -1,8 +1,8 @@
-"""One interface to every place where entries are kept: a topic is a sequence of ledgers, a ledger one of entries.
+"""The common interface of all storage of entries: a topic is a sequence of ledgers, a ledger a sequence of entries.
 
-Whoever looks messages up, shows, compacts or imports them works on these types alone, and does not know whether the
-bytes lie on a bookie's disk, in tiered storage or in a local managed ledger. Reading is synchronous and changes
-nothing; readers of different threads need sources of their own.
+Code that searches, shows, compacts or imports messages uses only these types, whether the bytes are on a bookie's disk,
+in tiered storage or in a local managed ledger. Reading is synchronous and changes nothing. Each thread needs a source
+of its own.
 """
 
 from bisect import bisect_left
@@ -23,34 +23,34 @@ class Ledger(Protocol):
 
     @property
     def ledger_id(self) -> int:
-        """Unique among all ledgers of a cluster."""
+        """Id that is unique among all ledgers of a cluster."""
 
     @property
     def last_entry_id(self) -> int:
-        """-1 when it is empty. Known without reading an entry."""
+        """Last entry id; -1 if the ledger is empty. Known without reading an entry."""
 
     @property
     def payload_bytes(self) -> int | None:
-        """Bytes of all payloads together; None when no metadata says so."""
+        """Bytes of all payloads together; None if no metadata contains them."""
 
     @property
     def closed(self) -> bool:
-        """Whether a writer closed it: false for one that may still grow, or was never closed."""
+        """True if a writer closed the ledger; False if it may still grow or was never closed."""
 
     def read(self, first: int, last: int) -> LedgerEntries:
-        """Entries ``first`` to ``last``, both included, at once.
+        """Read entries ``first`` to ``last``, both included, at once.
 
         Args:
             first: 0 or more.
-            last: at most ``last_entry_id``; below ``first`` for nothing at all.
-        Returns: a row for each entry that is whole, ascending; the others are listed as bad.
+            last: at most ``last_entry_id``; below ``first`` to read nothing.
+        Returns: a row for each entry that is whole, ascending; all others are listed as bad.
         Raises:
-            LedgerFileInvalid: the file is not what it should be, so that nothing can be read from it.
+            LedgerFileInvalid: the file is not valid, so that nothing can be read from it.
         Cost: as near to O(bytes of the range) as the storage allows.
         """
 
     def scan(self, first: int, last: int) -> Iterator[LedgerEntries]:
-        """The same range in pieces of bounded size, ascending: for reading a whole ledger.
+        """Read the same range in pieces of bounded size, ascending. Use it to read a whole ledger.
 
         Cost: memory for one piece.
         """
@@ -58,12 +58,13 @@ class Ledger(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TopicLog:
-    """A topic's ledgers in message order: ascending by id, as Pulsar orders positions."""
+    """Ledgers of a topic in message order: ascending by id, as Pulsar orders positions."""
 
     name: TopicName
     ledgers: tuple[Ledger, ...]
     properties: Mapping[str, str] = field(default_factory=dict)
-    """Of the managed ledger: ``index`` holds the broker's message counter when the metadata was last written."""
+    """Properties of the managed ledger. ``index`` is the broker's message counter when the metadata was last written.
+    """
     terminated_at: Position | None = None
 
     @property
@@ -73,12 +74,12 @@ class TopicLog:
 
     @property
     def first(self) -> Position | None:
-        """The first entry's position; None when the topic has no entries."""
+        """Position of the first entry; None if the topic has no entries."""
         return next((Position(ledger.ledger_id, 0) for ledger in self.ledgers if ledger.last_entry_id >= 0), None)
 
     @property
     def last(self) -> Position | None:
-        """The last entry's position; None when the topic has no entries."""
+        """Position of the last entry; None if the topic has no entries."""
         newest_first = reversed(self.ledgers)
         return next(
             (Position(ledger.ledger_id, ledger.last_entry_id) for ledger in newest_first if ledger.last_entry_id >= 0),
@@ -86,10 +87,10 @@ class TopicLog:
         )
 
     def ledger(self, ledger_id: int) -> Ledger:
-        """One of its ledgers.
+        """Return one ledger of the topic.
 
         Raises:
-            LedgerNotFound: it has no such ledger; the message names those it has.
+            LedgerNotFound: the topic has no such ledger; the message lists the existing ones.
         """
         at = bisect_left(self.ledgers, ledger_id, key=lambda ledger: ledger.ledger_id)
         if at < len(self.ledgers) and self.ledgers[at].ledger_id == ledger_id:
@@ -97,11 +98,11 @@ class TopicLog:
         raise LedgerNotFound.of(str(self.name), ledger_id, [ledger.ledger_id for ledger in self.ledgers])
 
     def scan(self, start: Position | None = None, through: Position | None = None) -> Iterator[LedgerEntries]:
-        """All entries from a position on (None is the beginning), piece by piece, each piece of one ledger.
+        """Read all entries from a position on (None for the beginning), in pieces, each of one ledger.
 
         Args:
-            start: the first position; there need not be an entry.
-            through: the last position; None is the end.
+            start: the first position; it need not have an entry.
+            through: the last position; None for the end.
         """
         for ledger in self.ledgers:
             first, last = 0, ledger.last_entry_id
@@ -115,33 +116,34 @@ class TopicLog:
 
 @dataclass(frozen=True, slots=True)
 class CompactedLog:
-    """What compaction left of a topic: read it up to the horizon, the topic itself after that."""
+    """Result of a topic's compaction. Read it up to the horizon, and the topic itself after that."""
 
     ledger: Ledger
-    """Its entries are in the compacted form; their own ids are no positions of the topic."""
+    """Ledger with entries in the compacted form. Their own ids are not positions of the topic."""
     horizon: Position
-    """The last position of the topic that compaction has seen."""
+    """Last position of the topic that compaction processed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicParts:
-    """What one source has of a topic, when others may have the rest. Ledgers are opened when they are asked for."""
+    """Part of a topic that one source has. Other sources may have the rest. Ledgers are opened on demand."""
 
     name: TopicName
     listed: tuple[int, ...] | None
-    """Every ledger of the topic, ascending, wherever it is; None if the source knows but what it has itself."""
+    """All ledgers of the topic, ascending, in any source; None if the source has no such list."""
     whole: Mapping[int, Callable[[], Ledger]]
-    """Ledgers of which it has every entry."""
+    """Ledgers that the source has completely."""
     partial: Mapping[int, Callable[[], Ledger]] = field(default_factory=dict)
-    """Ledgers of which it should have more than it has."""
+    """Ledgers that the source has only in part."""
     absent: Mapping[int, AbsentLedger] = field(default_factory=dict)
-    """The others of those that are listed, and those of which it cannot tell what it has: each says why."""
+    """Placeholders with the reason, for listed ledgers that the source lacks and for ledgers whose content is unclear.
+    """
     properties: Mapping[str, str] = field(default_factory=dict)
     terminated_at: Position | None = None
 
 
 class LedgerSource(Protocol):
-    """A place that keeps topics. A context manager; not thread-safe."""
+    """Storage of topics. A context manager; not thread-safe."""
 
     def __enter__(self) -> Self: ...
 
@@ -150,23 +152,23 @@ class LedgerSource(Protocol):
     ) -> None: ...
 
     def topics(self) -> Sequence[str]:
-        """Full names of all topics that have ledgers here, ascending."""
+        """Return the full names of all topics that have ledgers here, ascending."""
 
     def topic_log(self, topic: str) -> TopicLog:
-        """A topic and its ledgers, as they are now.
+        """Return a topic and its ledgers in their current state.
 
         Raises:
-            TopicNotFound: there is no such topic; the message lists near names.
+            TopicNotFound: there is no such topic; the message lists similar names.
             MetadataInvalid: metadata of the topic or of a ledger is damaged.
-            InvalidInput: no topic name.
+            InvalidInput: not a topic name.
         Cost: O(ledgers of the topic); reads no entries.
         """
 
     def compacted_log(self, topic: str) -> CompactedLog | None:
-        """What compaction left of a topic; None when it was never compacted or the source cannot know.
+        """Return the result of a topic's compaction; None if it was never compacted or the source cannot find out.
 
-        Raises: as :meth:`topic_log`; EntriesUnreadable when the compaction cursor cannot be read.
+        Raises: as :meth:`topic_log`; EntriesUnreadable if the compaction cursor cannot be read.
         """
 
     def close(self) -> None:
-        """Release files and connections. What was answered stays valid; reading more does not work."""
+        """Release files and connections. Results stay valid, but further reads fail."""

@@ -1,8 +1,9 @@
-"""Reads the ledgers of a topic, and those beside it, up to where they end.
+"""Reads the ledgers of a topic and of its cursors and buckets, up to their ends.
 
-A closed ledger ends where its metadata says. An open one has no end on paper: reading it as live stops at the last
-entry that some writer knew to be acknowledged; reading it as recovered goes on while the next entry is on any of the
-disks, as ledger recovery would re-add it. Nothing here recovers or fences a ledger: it only reads files.
+A closed ledger ends where its metadata says. The metadata of an open ledger gives no end, so there are two ways to read
+it. As live, reading stops at the last entry that some writer knew to be acknowledged. As recovered, reading goes on
+while the next entry is on any of the disks, because ledger recovery would add it again. This module only reads files;
+it does not recover or fence ledgers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,54 +23,54 @@ from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
 
 
 class OpenLedgers(Enum):
-    """How to read a ledger that was never closed."""
+    """Ways to read a ledger that was never closed."""
 
     LIVE = "live"
     """A writer may be alive: stop at the last entry known to be acknowledged."""
     RECOVERED = "recovered"
-    """Nobody writes any more and all bookies' disks are at hand: go on while the next entry is on one of them."""
+    """No writer is alive and the disks of all bookies are available: go on while one of them has the next entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerSpan:
-    """One ledger and where it ends."""
+    """One ledger and its last entry."""
 
     ledger_id: int
     last_entry_id: int
-    """-1 when it is empty."""
+    """-1 if the ledger is empty."""
     end_known: bool
-    """Some metadata says where it ends; otherwise the logs themselves do."""
+    """True if metadata gives the end; otherwise it is taken from the logs."""
     state: LedgerState | None
-    """None when BookKeeper's metadata of it is gone."""
+    """None if BookKeeper's metadata of the ledger is gone."""
     digest: LedgerDigest
 
     @property
     def entry_count(self) -> int:
-        """How many entries it has."""
+        """Number of entries."""
         return self.last_entry_id + 1
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerRead:
-    """What the entries of one ledger of a topic say."""
+    """Columns of the entries of one ledger."""
 
     span: LedgerSpan
     columns: EntryColumns
-    """Ascending by entry. Entries that no log has in good shape have no row; damaged messages have a verdict."""
+    """Ascending by entry. Entries without an undamaged record have no row; damaged messages have a verdict."""
     bad_entries: tuple[BadEntry, ...]
     """All entries of the span that cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class CursorRead:
-    """A subscription's state, and what had to be passed over to find it."""
+    """State of a subscription, and the entries that were skipped to find it."""
 
     state: CursorState
     bad_entries: tuple[BadEntry, ...]
 
 
 class TopicReader:
-    """Reads ledgers out of entry logs, bounded by metadata."""
+    """Reader of ledgers from entry logs, bounded by metadata."""
 
     def __init__(self, catalogue: TopicCatalogue, logs: LedgerLogs, open_ledgers: OpenLedgers) -> None:
         self.catalogue = catalogue
@@ -77,11 +78,11 @@ class TopicReader:
         self.open_ledgers = open_ledgers
 
     def span(self, ledger_id: int, *, entry_count: int | None = None) -> LedgerSpan:
-        """Where a ledger ends.
+        """Return the span of a ledger, with its last entry.
 
         Args:
-            ledger_id: any.
-            entry_count: what the topic recorded, for a ledger whose own metadata is gone.
+            ledger_id: any id.
+            entry_count: entries that the topic recorded, for a ledger without metadata of its own.
         Raises:
             MetadataInvalid: BookKeeper's metadata of the ledger is damaged or of an unknown version.
         """
@@ -94,27 +95,27 @@ class TopicReader:
             return LedgerSpan(ledger_id, entry_count - 1, end_known=True, state=state, digest=digest)
         last = self.logs.last_add_confirmed(ledger_id, digest)
         if metadata is not None and metadata.segments:
-            # A new ensemble starts where everything before it was acknowledged.
+            # A new ensemble starts only after everything before it was acknowledged.
             last = max(last, metadata.segments[-1][0] - 1)
         if self.open_ledgers is OpenLedgers.RECOVERED:
             last = self.logs.last_without_gap(ledger_id, last)
         return LedgerSpan(ledger_id, last, end_known=False, state=state, digest=digest)
 
     def topic_spans(self, topic: TopicName) -> list[LedgerSpan]:
-        """The ledgers of a topic in message order, with their ends.
+        """Return the ledgers of a topic in message order, with their last entries.
 
         Raises:
             TopicNotFound: there is no such topic.
-            MetadataInvalid: the topic's or a ledger's metadata is damaged.
+            MetadataInvalid: metadata of the topic or of a ledger is damaged.
         """
         ledgers = self.catalogue.managed_ledger(topic).ledgers
         return [self.span(ledger.ledger_id, entry_count=ledger.entry_count) for ledger in ledgers]
 
     def read(self, spans: Sequence[LedgerSpan], *, on_error: ErrorPolicy) -> Iterator[LedgerRead]:
-        """The topic ledgers of the given spans, one by one, each when it is asked for.
+        """Read the ledgers of the given spans one by one, each on demand.
 
         Raises:
-            EntriesUnreadable: entries are missing or damaged and the policy says to fail.
+            EntriesUnreadable: entries are missing or damaged and the policy is to fail.
         Cost: O(bytes) time; memory for one ledger.
         """
         for span in spans:
@@ -130,7 +131,7 @@ class TopicReader:
             yield LedgerRead(span, columns, tuple(bad))
 
     def payloads(self, span: LedgerSpan) -> list[bytes]:
-        """Every entry's payload of a ledger that is no topic's: a cursor's, a bucket's.
+        """Return all payloads of a ledger that is not a topic's, but a cursor's or a bucket's.
 
         Raises:
             EntriesUnreadable: entries are missing or damaged.
@@ -143,18 +144,18 @@ class TopicReader:
     def cursor(
         self, topic: TopicName, subscription: str, spans: Sequence[LedgerSpan], *, on_error: ErrorPolicy
     ) -> CursorRead:
-        """A subscription's state, from the metadata or from the cursor's ledger.
+        """Read a subscription's state, from the metadata or from the cursor's ledger.
 
         Args:
             topic: an existing topic.
             subscription: its plain name.
-            spans: of the topic's ledgers.
-            on_error: SKIP goes back to the newest state that can be read, and without any to the stale position in the
-                metadata, as Pulsar does; what was acknowledged since is then pending again.
+            spans: spans of the topic's ledgers.
+            on_error: SKIP uses the newest readable state or, without any, the stale position in the metadata, as Pulsar
+                does. Messages that were acknowledged since then are pending again.
         Raises:
             SubscriptionNotFound: the topic has no such subscription.
             MetadataInvalid: the cursor's metadata is damaged.
-            EntriesUnreadable: the cursor's ledger is gone, or its last entry is missing or damaged, and the policy says
+            EntriesUnreadable: the cursor's ledger is gone, or its last entry is missing or damaged, and the policy is
                 to fail.
         """
         info = self.catalogue.cursor(topic, subscription)
@@ -169,15 +170,15 @@ class TopicReader:
             raise MetadataInvalid(f"cursor {subscription!r} of {topic}: {error.message}") from error
 
     def _state_entry(self, ledger_id: int, on_error: ErrorPolicy) -> tuple[pb.PositionInfo | None, list[BadEntry]]:
-        """The newest readable entry of a cursor's ledger, None without any, and the bad ones that are newer."""
+        """Return the newest readable entry of a cursor's ledger (None without any), and all newer bad entries."""
         span = self.span(ledger_id)
-        # A cursor names a ledger once the first entry is stored there: one without a known end has that at least.
+        # Pulsar names a ledger in the cursor after it stored the first entry, so an open ledger has at least entry 0.
         last_entry_id = span.last_entry_id if span.end_known else max(span.last_entry_id, 0)
         bad: list[BadEntry] = []
         if span.state is None:
             reason = "it holds a cursor's state, and BookKeeper's metadata of it is gone"
             bad.append(BadEntry(ledger_id, None, None, None, reason))
-            # Records of a deleted ledger may be left, of a time before somebody reset the cursor.
+            # Records of a deleted ledger may be left from before the cursor was reset.
             last_entry_id = -1
         for entry_id in range(last_entry_id, -1, -1):
             state_entry, unreadable = self._cursor_entry(span, entry_id)
@@ -205,6 +206,6 @@ class TopicReader:
         if span.end_known:
             return stored
         gone = BadEntry(span.ledger_id, None, None, None, "BookKeeper's metadata of it is gone")
-        # What follows damage may have been the rest of this ledger, and nobody would miss it.
+        # The entries behind a damaged stretch may have belonged to this ledger, and would not be missed.
         bad = (*((gone,) if span.state is None else ()), *stored.bad_entries, *self.logs.damage)
         return LedgerEntries(stored.entries, bad)

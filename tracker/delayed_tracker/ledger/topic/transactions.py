@@ -1,8 +1,7 @@
-"""Which transactions of a topic were committed, by the topic's own markers.
+"""Finds the outcome of a topic's transactions from the markers in the topic.
 
-A marker follows the last message of its transaction in the same topic; there is one for each transaction that ended,
-and none for one that is still open. A marker lies behind the messages it decides about, so all ledgers up to the
-topic's end must be looked at.
+A marker follows the last message of its transaction in the same topic. Each transaction that ended has one marker; an
+open transaction has none. Because markers come after the messages, all ledgers up to the end of the topic must be read.
 """
 
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ _ID: Final = np.dtype([("most", np.uint64), ("least", np.uint64)])
 
 
 class TransactionOutcome(IntEnum):
-    """What became of a transaction."""
+    """Outcome of a transaction."""
 
     OPEN = 0
     COMMITTED = 1
@@ -30,7 +29,7 @@ class TransactionOutcome(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionMarkers:
-    """The ends of transactions, in topic order."""
+    """Ends of transactions, in topic order."""
 
     txn_id_most: NDArray[np.uint64]
     txn_id_least: NDArray[np.uint64]
@@ -41,7 +40,7 @@ class TransactionMarkers:
 
     @classmethod
     def of(cls, columns: EntryColumns) -> "TransactionMarkers":
-        """The markers among some entries."""
+        """Return the markers among some entries."""
         commits = columns.marker_type == COMMIT_MARKER
         ends = columns.has(EntryFlag.MARKER | EntryFlag.TRANSACTION) & columns.readable
         ends &= commits | (columns.marker_type == ABORT_MARKER)
@@ -50,7 +49,7 @@ class TransactionMarkers:
 
     @classmethod
     def concat(cls, parts: Sequence["TransactionMarkers"]) -> "TransactionMarkers":
-        """All markers of all parts, in that order; one part at least."""
+        """Return all markers of all parts, in that order. At least one part is needed."""
         return cls(
             np.concatenate([part.txn_id_most for part in parts]),
             np.concatenate([part.txn_id_least for part in parts]),
@@ -58,7 +57,7 @@ class TransactionMarkers:
         )
 
     def outcomes(self, txn_id_most: NDArray[np.uint64], txn_id_least: NDArray[np.uint64]) -> NDArray[np.uint8]:
-        """The outcome (:class:`TransactionOutcome`) of each of the given transactions; the last marker counts.
+        """Return the outcome (:class:`TransactionOutcome`) of each given transaction; its last marker counts.
 
         Cost: O(n log n) in markers and transactions together.
         """

@@ -1,7 +1,7 @@
-"""Entries from storage that keeps no digest over them: only the CRC32C that their producer computed shows a wrong byte.
+"""Checks entries from storage without digests, where only the producer's CRC32C reveals a wrong byte.
 
-A bookie stores a digest with each entry, and so do local ledgers; what fits it is what the broker wrote, message or not.
-Tiered storage keeps none, or one that may be lost apart from the entries.
+A bookie and a local ledger store a digest with each entry. If the digest fits, the entry is what the broker wrote.
+Tiered storage has no digests, or digests that may be lost while the entries remain.
 """
 
 from dataclasses import replace
@@ -17,20 +17,20 @@ from delayed_tracker.ledger.topic_name import TopicName
 
 @runtime_checkable
 class UndigestedLedger(Protocol):
-    """A ledger whose entries may be other bytes than those that were written."""
+    """Ledger whose entries may differ from what was written."""
 
     @property
     def lacks_digests(self) -> bool:
-        """Always true; ledgers with digests have no such property."""
+        """Always True. Ledgers with digests do not have this property."""
 
 
 def proven_entries(topic: TopicName, ledger: Ledger, read: LedgerEntries) -> LedgerEntries:
-    """Move messages whose CRC32C or frame is wrong to the bad entries, with file and offset.
+    """Move messages with a wrong CRC32C or frame to the bad entries, with file and offset.
 
     Args:
-        topic: whose ledger it is; entries that are no messages have no checksum.
-        ledger: where the entries come from; if it has digests, they are given back as they are.
-        read: what was read of it.
+        topic: topic of the ledger; entries that are not messages have no checksum.
+        ledger: ledger of the entries; if it has digests, ``read`` is returned unchanged.
+        read: entries read from the ledger.
     Cost: O(bytes) for ledgers without digests.
     """
     if not topic.holds_messages or not isinstance(ledger, UndigestedLedger):
