@@ -1,4 +1,4 @@
-"""The command as it is run, without a process of its own."""
+"""Fixture that runs the command in this process."""
 
 import sys
 from collections.abc import Callable
@@ -18,7 +18,7 @@ class Ran:
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
-    """Run ``delayed-tracker ARGUMENTS`` and tell how it ended."""
+    """Return a function that runs ``delayed-tracker ARGUMENTS`` and returns its status and output."""
 
     def ran(*arguments: str) -> Ran:
         monkeypatch.setattr(sys, "argv", ["delayed-tracker", *arguments])

@@ -1,4 +1,4 @@
-"""Sources of ledgers for commands: what a real Pulsar left, and what somebody wrote and damaged."""
+"""Sources of ledgers for tests of commands: data of a real Pulsar, and damaged copies."""
 
 import shutil
 from pathlib import Path
@@ -15,7 +15,7 @@ SAMPLE = f"bookkeeper+file:{BUNDLED_SAMPLE / 'bookie'}?metadata={BUNDLED_SAMPLE 
 
 
 def damaged_sample(directory: Path) -> str:
-    """The sample with one bit of entry 88:0 flipped."""
+    """Copy the sample with one bit of entry 88:0 flipped; return the source's URL."""
     copy = Path(shutil.copytree(BUNDLED_SAMPLE / "bookie", directory / "bookie"))
     content = bytearray((copy / "0.log").read_bytes())
     content[1024 + 4 + 40 + 20] ^= 1
@@ -24,7 +24,7 @@ def damaged_sample(directory: Path) -> str:
 
 
 def damaged_tiered(directory: Path) -> str:
-    """Tiered storage in which a ledger of :data:`TIERED_TOPIC` is no MapFile any more; of the others there is nothing."""
+    """Copy tiered storage, which contains only :data:`TIERED_TOPIC`, with one damaged MapFile; return its URL."""
     copy = Path(shutil.copytree(PACK / "offload-filesystem" / "none", directory / "tiered"))
     min(copy.glob("*/*/persistent/*/*/data")).write_bytes(b"not this")
     return f"offload+mapfile:{copy}?metadata={METADATA}"

@@ -1,4 +1,4 @@
-"""The files that come with the service: written once, never over somebody's own."""
+"""Tests of the command that writes the service's files and overwrites no other ones."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def outcomes(ran) -> dict[str, str]:
 
 
 def test_everything_is_written_below_the_directory(command, tmp_path):
-    """Byte for byte, and each file is named."""
+    """The files are written byte for byte, and each is listed."""
     place = tmp_path / "new" / "monitoring"
     ran = command("assets", str(place))
     assert ran.status == 0
@@ -35,7 +35,7 @@ def test_everything_is_written_below_the_directory(command, tmp_path):
 
 
 def test_writing_again_changes_nothing(command, tmp_path):
-    """The same files are left as they are."""
+    """Files with the same content are not written again."""
     first = outcomes(command("assets", str(tmp_path), "--json"))
     times = {path: path.stat().st_mtime_ns for path in map(Path, first)}
     again = outcomes(command("assets", str(tmp_path), "--json"))
@@ -45,7 +45,7 @@ def test_writing_again_changes_nothing(command, tmp_path):
 
 
 def test_files_that_differ_are_not_overwritten_unasked(command, tmp_path):
-    """Then nothing is written at all; the error names them, and --force replaces them alone."""
+    """If files differ, nothing is written and the error lists them; with --force only these are replaced."""
     edited = tmp_path / "conf/tracker.conf"
     edited.parent.mkdir()
     edited.write_text("logLevel=debug\n")
@@ -61,7 +61,7 @@ def test_files_that_differ_are_not_overwritten_unasked(command, tmp_path):
 
 @pytest.mark.parametrize("blocked", [".", "conf", "conf/tracker.conf/"])
 def test_a_place_that_takes_no_files_is_named(command, tmp_path, blocked):
-    """A file where a directory should be, or the reverse: one line, no traceback, nothing left behind."""
+    """A file in place of a directory, or the reverse, ends with one line, without a traceback and without new files."""
     place = tmp_path / "place"
     if blocked.endswith("/"):
         (place / blocked).mkdir(parents=True)

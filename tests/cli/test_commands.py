@@ -1,4 +1,4 @@
-"""Help, options and errors of the commands."""
+"""Tests of help, options and errors of the commands."""
 
 import json
 import shutil
@@ -36,7 +36,7 @@ SAMPLE = ["--bookie", str(BUNDLED_SAMPLE / "bookie"), "--metadata", str(BUNDLED_
 
 
 def test_help_lists_every_command_and_exit_status(command):
-    """One page tells what there is and how it can end."""
+    """The program's help contains every command and every exit status."""
     ran = command("--help")
     assert ran.status == 0
     for name in [*COMMANDS, *GROUPS]:
@@ -47,7 +47,7 @@ def test_help_lists_every_command_and_exit_status(command):
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_help_of_a_group_lists_its_commands(command, group):
-    """And no others."""
+    """The help of a group contains its commands and no others."""
     ran = command(group, "--help")
     assert ran.status == 0
     for name in GROUPS[group]:
@@ -58,7 +58,7 @@ def test_help_of_a_group_lists_its_commands(command, group):
 
 @pytest.mark.parametrize("name", [name for name in PROGRAM.command_names() if name not in GROUPS])
 def test_each_command_explains_itself(command, name):
-    """With an example that can be copied, and JSON for machines."""
+    """Every command's help contains an example, and the option for JSON."""
     ran = command(*name.split(), "--help")
     assert ran.status == 0
     assert f"Example: delayed-tracker {name}" in " ".join(ran.out.split())
@@ -77,7 +77,7 @@ def test_each_command_explains_itself(command, name):
     ],
 )
 def test_bad_usage_ends_with_its_status(command, arguments):
-    """Nothing was done, and stderr says what is wrong."""
+    """Bad usage does nothing and prints the problem on stderr."""
     ran = command(*arguments)
     assert ran.status == ExitCode.USAGE
     assert ran.out == ""
@@ -85,7 +85,7 @@ def test_bad_usage_ends_with_its_status(command, arguments):
 
 
 def test_config_prints_every_value_with_its_origin(command, tmp_path):
-    """Default, file and command line are told apart."""
+    """Default, file and command line are different origins."""
     path = tmp_path / "tracker.conf"
     path.write_text("# a comment\nlogLevel=debug\n")
     ran = command("config", "--config", str(path), "--set", "delayedDeliveryTickTimeMillis=500", "--json")
@@ -98,7 +98,7 @@ def test_config_prints_every_value_with_its_origin(command, tmp_path):
 
 
 def test_config_takes_a_broker_conf_and_lists_what_it_ignores(command, tmp_path):
-    """Values come from it, the rest is named on stderr."""
+    """Values of a broker.conf are used, and its other keys are listed on stderr."""
     path = tmp_path / "broker.conf"
     path.write_text("advertisedAddress=lab\ndelayedDeliveryTickTimeMillis=500\nnumIOThreads=2\n")
     ran = command("config", "--broker-conf", str(path), "--json")
@@ -112,7 +112,7 @@ def test_config_takes_a_broker_conf_and_lists_what_it_ignores(command, tmp_path)
 
 @pytest.mark.parametrize("option", ["--config", "--broker-conf"])
 def test_a_configuration_without_end_is_refused(command, option):
-    """A device and all else that never ends is read up to a bound; one that ends at once is an empty file."""
+    """An endless file, such as a device, is read up to a limit; an empty device is an empty file."""
     with at_most(5 * CONFIG_BYTES_MAX):
         ran = command("config", option, "/dev/zero")
     assert ran.status == ExitCode.USAGE
@@ -121,7 +121,7 @@ def test_a_configuration_without_end_is_refused(command, option):
 
 
 def test_a_misspelt_key_is_one_line_with_the_nearest_known(command, tmp_path):
-    """File and line, and what was probably meant."""
+    """The error contains the file, the line and the nearest known key."""
     path = tmp_path / "tracker.conf"
     path.write_text("\ndelayedDeliveryTickTimeMilis=500\n")
     for name in ("config", "serve"):
@@ -134,7 +134,7 @@ def test_a_misspelt_key_is_one_line_with_the_nearest_known(command, tmp_path):
 
 @pytest.mark.parametrize("variable", ["NUMBA_CACHE_DIR", "XDG_CACHE_HOME"])
 def test_warm_refuses_a_cache_below_a_home(command, tmp_path, monkeypatch, variable):
-    """Where a unit file or an image sets it, no shell replaces the ~: nothing is made under that name."""
+    """A cache path with an unexpanded ~, as from a unit file or an image, is refused and not created."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(variable, "~/cache")
     ran = command("warm")
@@ -146,14 +146,14 @@ def test_warm_refuses_a_cache_below_a_home(command, tmp_path, monkeypatch, varia
 
 
 def test_a_setting_without_a_value_is_refused(command):
-    """By the option's name."""
+    """The error contains the option's name."""
     ran = command("config", "--set", "logLevel")
     assert ran.status == ExitCode.USAGE
     assert "give KEY=VALUE" in ran.err
 
 
 def test_an_unknown_storage_lists_the_known(command):
-    """The scheme is named, and so are those that exist."""
+    """The error contains the scheme and the known schemes."""
     ran = command("serve", "--set", "bucketSnapshotStorageUrl=tape:0")
     assert ran.status == ExitCode.USAGE
     assert "'tape'" in ran.err
@@ -161,7 +161,7 @@ def test_an_unknown_storage_lists_the_known(command):
 
 
 def test_errors_are_objects_for_machines(command):
-    """With --json the reason is a word that can be relied on."""
+    """With --json the error contains its reason, which is stable."""
     ran = command("config", "--json", "--set", "x=1")
     document = json.loads(ran.err)
     assert ran.status == ExitCode.USAGE
@@ -170,7 +170,7 @@ def test_errors_are_objects_for_machines(command):
 
 @pytest.mark.slow
 def test_no_service_is_said_so(command):
-    """With its address and the remedy."""
+    """The error contains the service's address and the remedy."""
     ran = command("stats", *TRACKER, *NOBODY)
     assert ran.status == ExitCode.SERVICE_UNAVAILABLE
     assert "no service answers at 127.0.0.1:1" in ran.err
@@ -186,7 +186,7 @@ def test_no_service_is_said_so(command):
     ],
 )
 def test_replay_says_what_is_missing(command, change, names):
-    """Before it looks for a service; the near names are told."""
+    """A missing topic, subscription or file is reported before the client connects, with similar names."""
     ran = command("replay", *SAMPLE, *TRACKER, *NOBODY, *change)
     assert ran.status in {ExitCode.BAD_DATA, ExitCode.USAGE}
     assert names in ran.err
@@ -194,7 +194,7 @@ def test_replay_says_what_is_missing(command, change, names):
 
 
 def test_replay_takes_metadata_from_zookeeper(command, monkeypatch):
-    """A place that names one is no file: who does not answer there is named, with the status of a service."""
+    """The zk: form is not read as a file; a ZooKeeper that does not answer is in the error, and the status is 5."""
     monkeypatch.setattr(metadata_store, "_CONNECT_S", 0.05)
     ran = command("replay", *SAMPLE, *TRACKER, *NOBODY, "--metadata", "zk:127.0.0.1:1")
     assert ran.status == ExitCode.SERVICE_UNAVAILABLE
@@ -206,7 +206,7 @@ def test_replay_takes_metadata_from_zookeeper(command, monkeypatch):
 
 @pytest.mark.parametrize("place", ["", "nowhere"])
 def test_replay_says_which_metadata_cannot_be_read(command, tmp_path, place):
-    """A directory, or a file that is not there: with the option, and all that it takes."""
+    """The error for an unreadable dump contains the option and all forms that it accepts."""
     ran = command("replay", *SAMPLE, *TRACKER, *NOBODY, "--metadata", str(tmp_path / place))
     assert ran.status == ExitCode.USAGE
     assert ran.err.startswith(f"delayed-tracker: --metadata: '{tmp_path / place}' is not valid; ")
@@ -214,14 +214,14 @@ def test_replay_says_which_metadata_cannot_be_read(command, tmp_path, place):
 
 
 def test_replay_refuses_a_moment_that_is_none(command):
-    """Before it reads anything."""
+    """A wrong time is refused before anything is read."""
     ran = command("replay", *SAMPLE, *TRACKER, *NOBODY, "--rebase-at", "soon")
     assert ran.status == ExitCode.USAGE
     assert "--rebase-at" in ran.err
 
 
 def test_replay_names_the_damaged_entry(command, tmp_path):
-    """A flipped byte of an entry is found by its checksum, by ledger and entry."""
+    """A flipped byte of an entry is found by its checksum and reported with ledger and entry."""
     copy = Path(shutil.copytree(BUNDLED_SAMPLE / "bookie", tmp_path / "bookie"))
     content = bytearray((copy / "0.log").read_bytes())
     content[1024 + 4 + 40 + 20] ^= 1
@@ -233,7 +233,7 @@ def test_replay_names_the_damaged_entry(command, tmp_path):
 
 
 def test_a_tampered_sample_ends_the_demo(command, tmp_path):
-    """Before anything is started."""
+    """The demo verifies the sample before it starts anything."""
     copy = Path(shutil.copytree(BUNDLED_SAMPLE, tmp_path / "sample"))
     content = bytearray((copy / "bookie" / "0.log").read_bytes())
     content[len(content) // 2] ^= 1

@@ -1,4 +1,4 @@
-"""The demo does not hold on a sample that was tampered with."""
+"""Tests that the demo fails on a sample that was changed."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ LOG_HEADER_BYTES = 1_024
 
 
 def tampered(directory: Path, name: str, change: Callable[[bytes], bytes]) -> Path:
-    """A copy of the sample with one file changed, and a manifest that was changed with it."""
+    """Return a copy of the sample with one file changed, and a manifest changed with it."""
     copy = Path(shutil.copytree(BUNDLED_SAMPLE, directory / "sample"))
     (copy / name).write_bytes(change((copy / name).read_bytes()))
     manifest = json.loads((copy / "manifest.json").read_text())
@@ -49,7 +49,7 @@ def with_flipped_byte_of(log: bytes, ledger_id: int) -> bytes:
 
 @pytest.mark.parametrize("ledger_id", [88, *(pytest.param(ledger, marks=pytest.mark.deep) for ledger in (123, 128))])
 def test_a_dropped_ledger_is_noticed(command, tmp_path, ledger_id):
-    """Even if somebody made the manifest's checksums fit."""
+    """A dropped ledger is noticed even if the manifest's checksums fit."""
     copy = tampered(tmp_path, "bookie/0.log", lambda log: without_ledger(log, ledger_id))
     ran = command("demo", "--sample", str(copy))
     assert ran.status == ExitCode.BAD_DATA
@@ -57,7 +57,7 @@ def test_a_dropped_ledger_is_noticed(command, tmp_path, ledger_id):
 
 
 def test_a_dropped_snapshot_of_pulsars_is_noticed(command, tmp_path):
-    """The comparison does not pass for want of something to compare with."""
+    """A missing snapshot of Pulsar fails the comparison."""
     copy = tampered(tmp_path, "bookie/0.log", lambda log: without_ledger(log, 91))
     ran = command("demo", "--sample", str(copy))
     assert ran.status == ExitCode.BAD_DATA
@@ -66,7 +66,7 @@ def test_a_dropped_snapshot_of_pulsars_is_noticed(command, tmp_path):
 
 @pytest.mark.parametrize("ledger_id", [88, pytest.param(91, marks=pytest.mark.deep)])
 def test_a_flipped_byte_is_noticed(command, tmp_path, ledger_id):
-    """By the entry's own checksum, if somebody made the manifest's fit."""
+    """A flipped byte is noticed by the entry's own checksum, even if the manifest's fits."""
     copy = tampered(tmp_path, "bookie/0.log", lambda log: with_flipped_byte_of(log, ledger_id))
     ran = command("demo", "--sample", str(copy))
     assert ran.status == ExitCode.BAD_DATA
@@ -78,7 +78,7 @@ def test_a_flipped_byte_is_noticed(command, tmp_path, ledger_id):
     ["delayed", *(pytest.param(name, marks=pytest.mark.deep) for name in ("due_at_capture", "bucket_segments"))],
 )
 def test_a_claim_that_does_not_hold_fails_the_demo(command, tmp_path, count):
-    """What was expected and what was seen are told, and the second part is not played."""
+    """The failed claim is printed with the expected and the observed value, and the second part is not played."""
 
     def one_more(manifest: bytes) -> bytes:
         document = json.loads(manifest)

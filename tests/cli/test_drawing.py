@@ -1,4 +1,4 @@
-"""Time lines in text."""
+"""Tests of time lines as text."""
 
 import os
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_every_wait_is_on_the_line():
 
 @pytest.mark.parametrize("most", [1, 7, 8, 1_000])
 def test_a_single_deadline_is_visible_beside_many(most):
-    """One of a thousand is not drawn as nothing."""
+    """One deadline beside a thousand is visible."""
     drawn = histogram([0, 1, most], " ▁▂▃▄▅▆▇█")
     assert drawn[0] == " "
     assert drawn[1] != " "
@@ -34,7 +34,7 @@ def test_a_single_deadline_is_visible_beside_many(most):
 
 
 def test_consoles_without_unicode_get_letters():
-    """Logs of old systems stay readable."""
+    """Consoles without Unicode get ASCII characters."""
     with Path(os.devnull).open("w", encoding="ascii") as stream:
         assert shades(Console(file=stream)).isascii()
     with Path(os.devnull).open("w", encoding="utf-8") as stream:

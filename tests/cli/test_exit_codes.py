@@ -1,4 +1,4 @@
-"""Exit codes: the numbers are a promise."""
+"""Tests that the exit codes stay the same."""
 
 import pytest
 
@@ -52,5 +52,5 @@ def test_numbers_never_change():
     ],
 )
 def test_each_error_has_its_exit_code(error: DelayedTrackerError, code: int):
-    """What a supervisor can do differs; so does the number."""
+    """Errors with different remedies have different exit codes."""
     assert exit_code_of(error) == code

@@ -1,4 +1,4 @@
-"""How the program says that it failed: one line or one JSON object on stderr, in the words of the command line."""
+"""Tests of failures: one line or one JSON object on stderr, with the names of the command line."""
 
 import json
 import re
@@ -44,7 +44,7 @@ BAD_USAGE = [
 
 @pytest.mark.parametrize(("arguments", "said"), BAD_USAGE, ids=[" ".join(row[0])[:30] for row in BAD_USAGE])
 def test_bad_usage_is_one_line_with_option_value_and_remedy(command, arguments, said):
-    """Not a box that is wrapped, and where more is to be read."""
+    """Bad usage prints one line, not a wrapped box, with the command that prints the help."""
     ran = command(*arguments)
     assert (ran.status, ran.out) == (ExitCode.USAGE, "")
     assert ran.err.startswith(f"delayed-tracker: {said}")
@@ -53,7 +53,7 @@ def test_bad_usage_is_one_line_with_option_value_and_remedy(command, arguments, 
 
 @pytest.mark.parametrize(("arguments", "said"), BAD_USAGE, ids=[" ".join(row[0])[:30] for row in BAD_USAGE])
 def test_bad_usage_is_an_object_for_machines(command, arguments, said):
-    """The parser of the command line is no exception from --json."""
+    """Errors of the command line's parser are JSON objects, too."""
     ran = command(arguments[0], "--json", *arguments[1:])
     assert (ran.status, ran.out) == (ExitCode.USAGE, "")
     error = json.loads(ran.err)["error"]
@@ -62,7 +62,7 @@ def test_bad_usage_is_an_object_for_machines(command, arguments, said):
 
 
 def test_fields_of_the_api_are_said_by_their_options(capsys):
-    """Whoever typed --max does not know max_messages."""
+    """An error about ``max_messages`` contains the option --max."""
     print_error(InvalidInput("max_messages", 10_001, "give 1 to 10000"), CommandLine(["poll"], ["poll"]))
     assert capsys.readouterr().err == "delayed-tracker: --max: 10001 is not valid; give 1 to 10000\n"
     print_error(InvalidInput("max_messages", 10_001, "give 1 to 10000"), CommandLine(["poll", "--json"], ["poll"]))
@@ -72,7 +72,7 @@ def test_fields_of_the_api_are_said_by_their_options(capsys):
 
 
 def test_a_bad_storage_url_is_said_by_its_key(command):
-    """Options are not all that is typed: settings are, too."""
+    """An error of a storage URL contains the settings key."""
     ran = command("serve", "--set", "bucketSnapshotStorageUrl=sqlite:", "--set", "grpcListenAddress=127.0.0.1:0")
     assert ran.status == ExitCode.USAGE
     assert ran.err == (
@@ -82,7 +82,7 @@ def test_a_bad_storage_url_is_said_by_its_key(command):
 
 
 def test_a_storage_path_that_cannot_be_opened_is_said_by_its_key(command, tmp_path):
-    """What the storage finds out at its start, too, and with the URL as it was typed."""
+    """An error at the start of the storage contains the settings key and the URL as given."""
     settings = (
         f"bucketSnapshotStorageUrl=sqlite:{tmp_path}",
         *(f"{p}ListenAddress=127.0.0.1:0" for p in ("grpc", "http")),
@@ -96,21 +96,21 @@ def test_a_storage_path_that_cannot_be_opened_is_said_by_its_key(command, tmp_pa
 
 
 def test_options_that_errors_name_exist(command):
-    """Each is in the help of some command."""
+    """Each option in an error is in the help of some command."""
     helps = [command(*name.split(), "--help").out for name in PROGRAM.command_names()]
     known = {option for text in helps for option in re.findall(r"--[a-z-]+", text)}
     assert set(OPTION_OF_FIELD.values()) <= known
 
 
 def test_the_version_is_told(command):
-    """For reports of defects."""
+    """--version prints the version."""
     ran = command("--version")
     assert ran.status == 0
     assert re.fullmatch(r"delayed-tracker \d+\.\d+\.\d+\n", ran.out)
 
 
 def test_no_command_prints_the_help(command):
-    """And is a mistake all the same: a script that forgot the command must not go on."""
+    """The program without a command prints its help and exits with the status of a usage error."""
     ran = command()
     assert ran.status == ExitCode.USAGE
     assert re.search(r"Usage: .*\[OPTIONS\] COMMAND", ran.out)
@@ -118,7 +118,7 @@ def test_no_command_prints_the_help(command):
 
 @pytest.mark.parametrize("arguments", [["config"], ["config", "--json"]])
 def test_an_answer_that_nobody_can_read_is_a_failure(command, monkeypatch, arguments):
-    """As when a supervisor closed stdout; it is one line, not a traceback."""
+    """A closed stdout, as from a supervisor, ends with one line and not with a traceback."""
     monkeypatch.setattr(sys, "stdout", None)
     ran = command(*arguments)
     assert ran.status == ExitCode.FAILURE
@@ -126,7 +126,7 @@ def test_an_answer_that_nobody_can_read_is_a_failure(command, monkeypatch, argum
 
 
 def test_problems_with_settings_are_a_list_for_machines(command, tmp_path):
-    """Each with key, value, remedy, and the line of the file if it stands in one."""
+    """Each problem has key, value, remedy, and the line if it is in a file."""
     path = tmp_path / "tracker.conf"
     path.write_text("\ndelayedDeliveryTickTimeMillis=often\nlogFromat=json\n")
     ran = command("config", "--json", "--config", str(path))
@@ -146,7 +146,7 @@ def test_problems_with_settings_are_a_list_for_machines(command, tmp_path):
 
 
 def test_a_problem_that_stands_in_no_file_has_no_line(command, monkeypatch):
-    """It came from the environment; without --json each problem is a line of text."""
+    """A problem in the environment has no line; without --json each problem is a line of text."""
     monkeypatch.setenv("TRACKER_LOG_FORMAT", "xml")
     (problem,) = json.loads(command("config", "--json").err)["error"]["problems"]
     assert (problem["origin"], problem["line"]) == ("environment TRACKER_LOG_FORMAT", None)
@@ -154,6 +154,6 @@ def test_a_problem_that_stands_in_no_file_has_no_line(command, monkeypatch):
 
 
 def test_an_error_shows_control_characters_as_escapes(capsys):
-    """What an error quotes of its input neither moves the cursor nor turns text around."""
+    """Control characters that an error quotes from its input are printed as escapes."""
     print_error(DelayedTrackerError("no file \x1b]0;x\x07 \x9b \u202eexe"), CommandLine(["stats"], ["stats"]))
     assert capsys.readouterr().err == "delayed-tracker: no file \\x1b]0;x\\x07 \\x9b \\u202eexe\n"

@@ -1,4 +1,4 @@
-"""Commands about whole ledgers: what they print, and how they end."""
+"""Tests of commands about whole ledgers: their output and their end."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def document(ran, *, status: int = 0):
 
 
 def test_list_shows_the_ledgers_of_topics(command):
-    """Of one, or of all."""
+    """The command lists the ledgers of one topic or of all."""
     ledgers = document(command("ledgers", "list", *SOURCE, "--topic", f"{MAIN}txn", "--json"))["ledgers"]
     assert [(ledger["ledger_id"], ledger["entry_count"]) for ledger in ledgers] == [(54, 100), (58, 27)]
     everything = document(command("ledgers", "list", *SOURCE, "--json"))["ledgers"]
@@ -48,7 +48,7 @@ def test_list_shows_the_ledgers_of_topics(command):
 
 
 def test_list_goes_on_behind_topics_that_cannot_be_read(command, tmp_path):
-    """They are named below the ledgers of the others; one that was asked for by name is an error."""
+    """Unreadable topics are listed after the ledgers of the others; one that was named by --topic is an error."""
     with open_writer(tmp_path / "local", f"{MAIN}there", now_ms=0) as writer:
         writer.append_many([b"a"], now_ms=0)
     sources = ["--source", damaged_tiered(tmp_path), "--source", f"ledger:{tmp_path / 'local'}"]
@@ -62,7 +62,7 @@ def test_list_goes_on_behind_topics_that_cannot_be_read(command, tmp_path):
 
 
 def test_ledgers_that_are_nowhere_are_named(command):
-    """Tiered storage lacks the one that is still written to, of which nobody knows how long it is."""
+    """A ledger that tiered storage lacks is listed as absent; its length is unknown while it is written to."""
     tiered = ["--source", f"offload+mapfile:{PACK / 'offload-filesystem' / 'none'}?metadata={METADATA}"]
     named = [*tiered, "--topic", TIERED_TOPIC]
     *there, absent = document(command("ledgers", "list", *named, "--json"))["ledgers"]
@@ -84,7 +84,7 @@ def test_ledgers_that_are_nowhere_are_named(command):
 
 
 def test_stats_count_what_ledgers_hold(command):
-    """Of each, or of one; progress goes to stderr, where only people read."""
+    """Counts are printed for each ledger or for one, and progress goes to stderr without --json only."""
     ran = command("ledgers", "stats", *SOURCE, "--topic", f"{MAIN}txn", "--json")
     first, second = document(ran)["ledgers"]
     assert ran.err == ""
@@ -99,7 +99,7 @@ def test_stats_count_what_ledgers_hold(command):
 
 
 def test_verify_finds_everything_sound(command):
-    """All that Pulsar left, transaction logs and empty ledgers too."""
+    """All ledgers of the sample are sound, transaction logs and empty ledgers included."""
     ran = command("ledgers", "verify", *SOURCE, "--json")
     told = document(ran)
     assert told["sound"]
@@ -109,7 +109,7 @@ def test_verify_finds_everything_sound(command):
 
 
 def test_verify_names_what_is_damaged(command, tmp_path):
-    """By entry, file and byte; the rest is read all the same, and the status is 1."""
+    """Damage is reported with entry, file and byte; the rest is read, and the status is 1."""
     arguments = ["ledgers", "verify", "--source", damaged_sample(tmp_path), "--topic", SAMPLE_TOPIC]
     told = document(command(*arguments, "--json"), status=ExitCode.FAILURE)
     damaged = [ledger for ledger in told["ledgers"] if not ledger["sound"]]
@@ -125,7 +125,7 @@ def test_verify_names_what_is_damaged(command, tmp_path):
 
 
 def test_verify_goes_on_behind_what_cannot_be_read(command, tmp_path):
-    """What is not there is said, topic by topic or ledger by ledger, and the status is 1."""
+    """Missing topics and ledgers are reported one by one, and the status is 1."""
     tiered = damaged_tiered(tmp_path)
     ran = command("ledgers", "verify", "--source", tiered)
     assert ran.status == ExitCode.FAILURE
@@ -140,7 +140,7 @@ def test_verify_goes_on_behind_what_cannot_be_read(command, tmp_path):
 
 
 def test_an_import_is_done_once(command, tmp_path):
-    """What is there is passed over; what was copied reads the same from there."""
+    """A second import skips existing ledgers, and the copy reads the same as the source."""
     arguments = ["ledgers", "import", *SOURCE, "--topic", f"{MAIN}txn", "--into", str(tmp_path / "local"), "--json"]
     assert document(command(*arguments))["topics"] == [
         {
@@ -159,7 +159,7 @@ def test_an_import_is_done_once(command, tmp_path):
 
 
 def test_all_topics_are_imported_unless_some_are_named(command, tmp_path):
-    """A table says how much of each."""
+    """A table contains the counts of each topic."""
     ran = command("ledgers", "import", "--source", SAMPLE, "--into", str(tmp_path / "local"))
     assert ran.status == 0, ran.err
     names = command("topics", "list", "--source", SAMPLE).out
@@ -168,7 +168,7 @@ def test_all_topics_are_imported_unless_some_are_named(command, tmp_path):
 
 
 def test_a_directory_of_something_else_is_not_imported_into(command, tmp_path):
-    """Nothing is written into it; an empty one is as good as a new one."""
+    """Nothing is written to a directory with other content; an empty directory is accepted like a new one."""
     bookie = damaged_sample(tmp_path).removeprefix("bookkeeper+file:").partition("?")[0]
     files = sorted(Path(bookie).iterdir())
     ran = command("ledgers", "import", "--source", SAMPLE, "--into", bookie)
@@ -195,7 +195,7 @@ def test_a_directory_of_something_else_is_not_imported_into(command, tmp_path):
 def test_what_keeps_an_import_from_writing_is_said_of_its_directory(
     command, tmp_path, monkeypatch, *, errno, status, said
 ):
-    """Also of a file that is open, of which the system does not say the name; a full disk is no slip of the caller's."""
+    """A write error, also of an open file, is reported with the directory; a full disk is no usage error."""
 
     def refuse(*_arguments: object) -> int:
         raise OSError(errno, os.strerror(errno))
@@ -207,7 +207,7 @@ def test_what_keeps_an_import_from_writing_is_said_of_its_directory(
 
 
 def test_a_damaged_copy_is_passed_over_and_can_be_made_anew(command, tmp_path):
-    """An import does not look into what is there; verify does, and without its directory a topic is copied again."""
+    """An import does not check existing ledgers, verify does; a topic without its directory is copied again."""
     local = tmp_path / "local"
     arguments = ["ledgers", "import", *SOURCE, "--topic", f"{MAIN}txn", "--into", str(local), "--json"]
     command(*arguments)
@@ -227,7 +227,7 @@ def test_a_damaged_copy_is_passed_over_and_can_be_made_anew(command, tmp_path):
 
 @pytest.mark.parametrize("place", ["ledger:{0}", "ledger:{0}/../local", "ledger:file://{0}"])
 def test_a_source_is_not_imported_into_itself(command, tmp_path, place):
-    """However the directory is written."""
+    """A source is refused as the target in every spelling of its directory."""
     into = tmp_path / "local"
     with open_writer(into, f"{MAIN}there", now_ms=0) as writer:
         writer.append_many([b"a"], now_ms=0)
@@ -237,7 +237,7 @@ def test_a_source_is_not_imported_into_itself(command, tmp_path, place):
 
 
 def test_damage_ends_an_import_unless_it_is_skipped(command, tmp_path):
-    """And is listed then."""
+    """Damage ends an import; with --on-error skip it is listed."""
     arguments = ["ledgers", "import", "--source", damaged_sample(tmp_path), "--topic", SAMPLE_TOPIC]
     refused = command(*arguments, "--into", str(tmp_path / "refused"))
     assert refused.status == ExitCode.BAD_DATA
@@ -248,7 +248,7 @@ def test_damage_ends_an_import_unless_it_is_skipped(command, tmp_path):
 
 
 def test_topics_that_cannot_be_opened_end_an_import_unless_they_are_skipped(command, tmp_path):
-    """Before anything is copied. Skipped, each is listed with its reason; one that was asked for is still an error."""
+    """Unreadable topics end an import before it copies; --on-error skip lists them, unless --topic names one."""
     with open_writer(tmp_path / "local", f"{MAIN}there", now_ms=0) as writer:
         writer.append_many([b"a"], now_ms=0)
     tiered = damaged_tiered(tmp_path)
@@ -278,7 +278,7 @@ def test_topics_that_cannot_be_opened_end_an_import_unless_they_are_skipped(comm
 
 
 def test_what_somebody_writes_to_is_left_alone(command, tmp_path):
-    """The storage is in use; it says by whom to ask."""
+    """A topic with another writer is not changed; the error contains the topic."""
     arguments = ["ledgers", "import", *SOURCE, "--topic", f"{MAIN}txn", "--into", str(tmp_path / "local")]
     with open_writer(tmp_path / "local", f"{MAIN}txn", now_ms=0):
         ran = command(*arguments)
@@ -287,7 +287,7 @@ def test_what_somebody_writes_to_is_left_alone(command, tmp_path):
 
 
 def test_an_id_that_is_taken_is_refused(command, tmp_path):
-    """Another topic has a ledger of it, or the topic itself one with other entries."""
+    """A ledger id of another topic, or one with other entries, is refused."""
     with open_writer(tmp_path / "local", f"{MAIN}txn", now_ms=0) as writer:
         reserve_ledger_ids(LedgerDirectory(tmp_path / "local"), [53], Disk())
         writer.append_many([b"entry"], now_ms=0)
@@ -318,7 +318,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("arguments", "status", "said"), WRONG, ids=[f"{row[0][0]}-{row[2][:20]}" for row in WRONG])
 def test_wrong_input_is_one_line(command, arguments, status, said):
-    """With option, value and remedy; and nothing on stdout."""
+    """The line contains option, value and remedy, and stdout is empty."""
     ran = command("ledgers", *arguments)
     assert (ran.status, ran.out) == (status, "")
     errors = [line for line in ran.err.splitlines() if line.startswith("delayed-tracker: ")]
@@ -327,14 +327,14 @@ def test_wrong_input_is_one_line(command, arguments, status, said):
 
 
 def bucket(directory: Path) -> str:
-    """Two ledgers of a topic as the blob store driver keeps them."""
+    """Write two ledgers of a topic in the form of the blob store driver; return the source's URL."""
     for ledger_id in (1, 2):
         BlobWriter(OFFLOADED).save(directory, UUID(int=ledger_id), ledger_id)
     return f"offload+blob:{directory}"
 
 
 def test_verify_lists_what_no_topic_claims(command, tmp_path):
-    """Data whose index is gone is a problem of its own, although no topic misses it."""
+    """Data without its index is a problem although no topic misses it."""
     place, copy = tmp_path / "bucket", str(tmp_path / "copy")
     source = bucket(place)
     assert command("ledgers", "verify", "--source", source).status == 0
@@ -355,7 +355,7 @@ def test_verify_lists_what_no_topic_claims(command, tmp_path):
 
 @pytest.mark.parametrize(("field", "to"), [("last entry", 0), ("length", 7)])
 def test_verify_compares_an_index_with_its_data(command, tmp_path, field, to):
-    """One that ends the ledger earlier, or counts its bytes wrongly."""
+    """An index that ends the ledger too early, or has a wrong byte count, is a problem."""
     source = bucket(tmp_path)
     metadata = LedgerMetadataFormat.FromString(ledger_metadata(OFFLOADED))
     if field == "last entry":
@@ -369,7 +369,7 @@ def test_verify_compares_an_index_with_its_data(command, tmp_path, field, to):
 
 
 def test_verify_goes_on_behind_a_damaged_index_of_anybody(command, tmp_path):
-    """It is named, and the others are verified."""
+    """A damaged index is reported, and the other ledgers are verified."""
     source = bucket(tmp_path)
     (tmp_path / f"{UUID(int=2)}-ledger-2-index").write_bytes(b"not this")
     ran = command("ledgers", "verify", "--source", source)
@@ -379,7 +379,7 @@ def test_verify_goes_on_behind_a_damaged_index_of_anybody(command, tmp_path):
 
 
 def test_import_refuses_entries_whose_checksum_is_wrong(command, tmp_path):
-    """Position, file and byte are named, and nothing is there of the topic."""
+    """The error contains position, file and byte, and nothing of the topic is copied."""
     source, copy = bucket(tmp_path / "bucket"), tmp_path / "copy"
     writer = BlobWriter(OFFLOADED)
     writer.data = flipped(writer.data, writer.offsets[2] - 1)

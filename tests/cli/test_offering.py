@@ -1,4 +1,4 @@
-"""Instants, rebased deadlines, and the account of an offer."""
+"""Tests of times, shifted deadlines, and the counts of added indexes."""
 
 import numpy as np
 import pytest
@@ -20,20 +20,20 @@ from delayed_tracker.core.values.errors import InvalidInput
     ],
 )
 def test_an_instant_is_iso_8601_or_epoch_milliseconds(text, moment_ms):
-    """Without an offset it is UTC, whatever this machine's time zone."""
+    """A time without an offset is UTC in every local time zone."""
     assert parse_instant("--rebase-at", text) == moment_ms
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "-5", "1969-12-31", "2026-13-01", str(2**63)])
 def test_what_is_no_instant_is_refused(text):
-    """With the option's name and what to give instead."""
+    """The error contains the option's name and the accepted forms."""
     with pytest.raises(InvalidInput, match="--rebase-at"):
         parse_instant("--rebase-at", text)
 
 
 @pytest.mark.parametrize("shift_ms", [0, 1, 5_000, -1, -5_000, INT63_MAX])
 def test_deadlines_move_by_a_constant_and_stay_in_range(shift_ms):
-    """What would leave 0 to 2^63-1 stays at its end."""
+    """Shifted deadlines are limited to 0 and 2^63-1."""
     deadlines = [0, 1, 4_999, 5_000, INT63_MAX - 1, INT63_MAX]
     indexes = IndexColumns.of([(deadline, 1, entry) for entry, deadline in enumerate(deadlines)])
     moved = shifted(indexes, shift_ms)
@@ -42,7 +42,7 @@ def test_deadlines_move_by_a_constant_and_stay_in_range(shift_ms):
 
 
 def test_an_outcome_that_loses_an_index_is_not_balanced():
-    """Every offered index is in exactly one count."""
+    """Counts that lose an index are not balanced."""
     none = np.empty(0, np.int64)
     due = np.array([0, 2])
     whole = OfferOutcome(5, 3, due=due, duplicate=none, beyond_max_delay=none, below_mark_delete=none)

@@ -1,4 +1,4 @@
-"""Values as JSON and as people read them."""
+"""Tests of values as JSON and in readable form."""
 
 import json
 
@@ -24,7 +24,7 @@ from delayed_tracker.client import BucketState, MarkDeleteAnswer, Position
 
 
 def test_frozen_values_become_json():
-    """Dataclasses and positions are objects, enum members their values."""
+    """Dataclasses and positions become objects, enum members their values."""
     assert jsonable([MarkDeleteAnswer(Position(4, -1), 2), BucketState.SEALED, {"x": (1, None)}]) == [
         {"mark_delete": {"ledger_id": 4, "entry_id": -1}, "trimmed_count": 2},
         "sealed",
@@ -33,7 +33,7 @@ def test_frozen_values_become_json():
 
 
 def test_what_has_no_json_form_is_a_bug():
-    """Nothing is silently printed as its repr."""
+    """A value without a JSON form raises an error and is not printed as its repr."""
     with pytest.raises(TypeError, match="object has no JSON form"):
         jsonable(object())
 
@@ -43,7 +43,7 @@ def test_what_has_no_json_form_is_a_bug():
     [(0, "0 ms"), (999, "999 ms"), (1_500, "1.5 s"), (-3_000, "-3.0 s"), (7_200_000, "2.0 h"), (172_800_000, "2.0 d")],
 )
 def test_durations_have_the_unit_that_fits(ms, shown):
-    """From milliseconds to days."""
+    """Durations have units from milliseconds to days."""
     assert duration(ms) == shown
 
 
@@ -51,7 +51,7 @@ def test_durations_have_the_unit_that_fits(ms, shown):
     ("count", "shown"), [(0, "0 B"), (999, "999 B"), (1_500, "1.5 kB"), (2_000_000_000_000, "2000.0 GB")]
 )
 def test_sizes_have_the_unit_that_fits(count, shown):
-    """The last unit takes any amount."""
+    """The last unit accepts any amount."""
     assert size(count) == shown
 
 
@@ -60,13 +60,13 @@ def test_sizes_have_the_unit_that_fits(count, shown):
     [(None, "-"), (1_795_245_852_556, "2026-11-21 07:24:12.556Z"), (2**63 - 1, "9223372036854775807 ms")],
 )
 def test_instants_are_utc_and_total(ms, shown):
-    """Deadlines beyond the calendar are shown as they are."""
+    """Deadlines after the year 9999 are printed in milliseconds."""
     assert instant(ms) == shown
 
 
 @pytest.mark.parametrize("name", ["[/oops]", "[red]x[/red]", ":smile:", "100%", "a b/c"])
 def test_names_are_printed_as_they_are(capsys, name):
-    """They are no markup, not in titles and not in cells."""
+    """Names are not read as markup, neither in titles nor in cells."""
     rows = table(f"{name} of t", "a wide enough column")
     rows.add_row(name)
     answer_console().print(rows)
@@ -74,12 +74,12 @@ def test_names_are_printed_as_they_are(capsys, name):
 
 
 HOSTILE = "a\x1b[2Jb\x9b31m\u202e\x7f\rc\nd"
-"""Clears a screen, colours, turns text around, and forges a line."""
+"""A name that clears a screen, sets colours, reverses text, and forges a line."""
 SHOWN = r"a\x1b[2Jb\x9b31m\u202e\x7f\rc\nd"
 
 
 def test_no_control_character_of_a_name_reaches_the_terminal(capsys, narrow):
-    """Titles, columns, cells, sentences and progress show escapes, on one line each; colours of our own stay."""
+    """Titles, columns, cells, sentences and progress show escapes, on one line each; the output's own colours stay."""
     rows = table(f"title {HOSTILE}", "column")
     rows.add_row(HOSTILE)
     show(rows)
@@ -96,7 +96,7 @@ def test_no_control_character_of_a_name_reaches_the_terminal(capsys, narrow):
 
 
 def test_columns_stay_aligned_around_escapes(capsys):
-    """A cell is as wide as it is shown."""
+    """A column is as wide as its cells with escapes."""
     rows = table("title", "name", "more")
     rows.add_row(HOSTILE, "x")
     rows.add_row("short", "y")
@@ -107,7 +107,7 @@ def test_columns_stay_aligned_around_escapes(capsys):
 
 @pytest.mark.parametrize("printed", [print_json, lambda value: print_json_lines([value])])
 def test_json_has_the_value_and_no_control_character(capsys, printed):
-    """Machines read the name as it is; a terminal gets JSON's escapes."""
+    """Programs read the original name, and a terminal gets JSON's escapes."""
     printed({"name": HOSTILE})
     out = capsys.readouterr().out
     assert json.loads(out) == {"name": HOSTILE}
@@ -115,7 +115,7 @@ def test_json_has_the_value_and_no_control_character(capsys, printed):
 
 
 def test_progress_without_a_terminal_is_a_log_line(capsys):
-    """Long work ends with a line that says so; answers stay alone on stdout."""
+    """Long work ends with a log line, and stdout contains only the answer."""
     with progress("reading entries", "entries") as shown:
         shown(10, 20)
         shown(20, 20)
@@ -130,7 +130,7 @@ NAME = "persistent://lab/main/" + "x" * 150
 
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch):
-    """A terminal of 40 columns."""
+    """Simulate a terminal of 40 columns."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -145,7 +145,7 @@ def rows_of(*columns: str):
 
 
 def test_what_is_piped_is_never_folded(capsys):
-    """A row is a line and a title is a line, however long: they are searched by other programs."""
+    """Rows and titles are printed on one line each, so that other programs can search them."""
     rows = rows_of("name", "count")
     rows.add_row(NAME, "1")
     show(rows)
@@ -157,7 +157,7 @@ def test_what_is_piped_is_never_folded(capsys):
 
 
 def test_a_table_too_wide_for_the_terminal_is_a_list(capsys, narrow):
-    """No column vanishes; rows are apart."""
+    """A table too wide for the terminal is printed as a list with all columns and with lines between rows."""
     show(rows_of("name", "pending", "leased", "buckets", "trimmed", "acknowledged"))
     drawn = capsys.readouterr().out
     assert (
@@ -167,7 +167,7 @@ def test_a_table_too_wide_for_the_terminal_is_a_list(capsys, narrow):
 
 
 def test_pairs_too_wide_for_the_terminal_are_a_line_each(capsys, narrow):
-    """What and value."""
+    """Rows of a table with the columns what and value are printed as one line each."""
     rows = rows_of("what", "value")
     rows.add_row("topic", NAME)
     show(rows)
@@ -175,7 +175,7 @@ def test_pairs_too_wide_for_the_terminal_are_a_line_each(capsys, narrow):
 
 
 def test_a_table_that_fits_the_terminal_is_drawn(capsys, narrow):
-    """Though its title is wider."""
+    """A table that fits is drawn even if its title is wider."""
     show(rows_of("name", "pending"))
     drawn = capsys.readouterr().out
     assert f"of {NAME}" in drawn
@@ -183,7 +183,7 @@ def test_a_table_that_fits_the_terminal_is_drawn(capsys, narrow):
 
 
 def test_progress_is_silent_for_machines(capsys):
-    """With --json stderr has the error object and nothing before it."""
+    """With --json stderr contains only the error object."""
     with for_machines(True), progress("reading entries", "entries") as shown:
         shown(20, 20)
     assert capsys.readouterr().err == ""

@@ -1,4 +1,4 @@
-"""Positions as people type them."""
+"""Tests of positions on the command line."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from delayed_tracker.core.values.errors import InvalidInput
 
 
 def test_single_positions_and_ranges_keep_their_order():
-    """Both ends of a range belong to it."""
+    """A range includes both of its ends."""
     assert parse_positions("x", ["7:3", " 5:0-2 ", "7:3"]) == [(7, 3), (5, 0), (5, 1), (5, 2), (7, 3)]
     assert parse_position("x", "7:3-3") == Position(7, 3)
 
@@ -23,13 +23,13 @@ def test_single_positions_and_ranges_keep_their_order():
     "text", ["", "7", "7:", ":3", "-7:3", "7:-3", "7:3-", "7:3-2", f"7:{2**32}", f"{2**63}:0", "a:b"]
 )
 def test_what_is_no_position_is_refused(text):
-    """With the option's name and an example, or the bounds."""
+    """The error contains the option's name and an example, or the limits."""
     with pytest.raises(InvalidInput, match="LEDGER"):
         parse_positions("LEDGER:ENTRY", ["7:3", text])
 
 
 def test_a_command_does_not_take_endless_ranges():
-    """More than a million positions are refused before they are made."""
+    """More than a million positions are refused before they are created."""
     assert len(parse_positions("x", [f"7:1-{POSITIONS_MAX}"])) == POSITIONS_MAX
     with pytest.raises(InvalidInput, match="1000001 positions"):
         parse_positions("x", [f"7:0-{POSITIONS_MAX}"])
@@ -39,12 +39,12 @@ def test_a_command_does_not_take_endless_ranges():
 
 @pytest.mark.parametrize(("text", "position"), [(None, None), ("7:-1", (7, -1)), ("-1:-1", (-1, -1)), ("7:3", (7, 3))])
 def test_a_mark_delete_position_may_be_before_the_first_entry(text, position):
-    """Entry -1 is; no text is no position."""
+    """Entry -1 is before the first entry, and no text is no position."""
     assert parse_mark_delete("--mark-delete", text) == position
 
 
 def test_a_mark_delete_position_is_one():
-    """A range is none."""
+    """A range is not a mark-delete position."""
     with pytest.raises(InvalidInput, match="--mark-delete"):
         parse_mark_delete("--mark-delete", "7:1-2")
 
@@ -53,5 +53,5 @@ def test_a_mark_delete_position_is_one():
     "texts", [[], ["7:3"], ["7:0-99"], ["7:0-9", "7:11", "8:12", "5:1-2"], ["7:3", "7:3"], ["7:4", "7:3"]]
 )
 def test_positions_are_listed_as_ranges(texts):
-    """In their order; what parse_positions makes of them is the same again."""
+    """Ranges keep the order, and ``parse_positions`` reads them back as the same positions."""
     assert list(as_ranges(parse_positions("x", texts))) == texts

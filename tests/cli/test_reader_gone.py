@@ -1,4 +1,4 @@
-"""Commands whose reader went away, as in ``delayed-tracker config | head -1``: they end as programs do, without a word."""
+"""Tests of commands whose reader has exited, as in ``delayed-tracker config | head -1``: they end without a message."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from delayed_tracker.cli.demo.sample import BUNDLED_SAMPLE
 
 READER_GONE = 141
-"""What shells report of who ends by SIGPIPE."""
+"""Status that shells report for a process ended by SIGPIPE."""
 
 SAMPLE = f"bookkeeper+file:{BUNDLED_SAMPLE / 'bookie'}?metadata={BUNDLED_SAMPLE / 'metadata.jsonl'}"
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 def run_without_reader(*arguments: str, stderr: bool = False) -> subprocess.CompletedProcess[bytes]:
-    """A command that writes into a pipe nobody reads: its answers, or what it says on stderr."""
+    """Run a command that writes its stdout, or its stderr, into a pipe without a reader."""
     reading, writing = os.pipe()
     os.close(reading)
     try:
@@ -36,13 +36,13 @@ def run_without_reader(*arguments: str, stderr: bool = False) -> subprocess.Comp
     "arguments", [["config"], ["config", "--json"], ["--version"], ["--help"], ["topics", "--help"]]
 )
 def test_a_reader_that_went_away_is_no_failure_of_the_command(arguments):
-    """Status 1 says that a check did not hold, and there was none."""
+    """The status is not 1, which means a failed check."""
     ran = run_without_reader(*arguments)
     assert (ran.returncode, ran.stderr) == (READER_GONE, b"")
 
 
 def test_a_reader_of_errors_may_go_away_too():
-    """As in ``2>&1 | head``."""
+    """A command whose stderr goes to the same pipe ends in the same way, as in ``2>&1 | head``."""
     ran = run_without_reader("config", "--set", "x=1", stderr=True)
     assert (ran.returncode, ran.stdout) == (READER_GONE, b"")
 
@@ -56,7 +56,7 @@ def test_a_reader_of_errors_may_go_away_too():
     ],
 )
 def test_progress_and_errors_that_do_not_fit_change_no_answer(arguments, status, is_answered):
-    """As in ``2>log`` on a full disk: what goes to stderr is lost, and nothing else."""
+    """On a full disk, as in ``2>log``, only the output on stderr is lost."""
     with Path("/dev/full").open("wb") as full:
         ran = subprocess.run(
             [sys.executable, "-m", "delayed_tracker.cli", *arguments], stdout=subprocess.PIPE, stderr=full, check=False
@@ -65,7 +65,7 @@ def test_progress_and_errors_that_do_not_fit_change_no_answer(arguments, status,
 
 
 def test_an_answer_that_does_not_fit_is_a_failure():
-    """A full disk is not a reader that has seen enough."""
+    """A full disk on stdout is a failure, unlike a reader that has exited."""
     with Path("/dev/full").open("wb") as full:
         ran = subprocess.run(
             [sys.executable, "-m", "delayed_tracker.cli", "config"], stdout=full, stderr=subprocess.PIPE, check=False

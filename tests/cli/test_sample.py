@@ -1,4 +1,4 @@
-"""The bundled sample is what its manifest says, and damage is noticed."""
+"""Tests of the bundled sample and of damaged copies."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ def copy(tmp_path: Path) -> Path:
 
 
 def test_the_bundled_sample_is_whole_and_small():
-    """Verified, with three subscriptions, below 500 kB."""
+    """The sample is verified, has three subscriptions, and is smaller than 500 kB."""
     sample = open_sample(BUNDLED_SAMPLE)
     assert [row.topic.rpartition("/")[2] for row in sample.subscriptions] == [
         "delayed",
@@ -28,7 +28,7 @@ def test_the_bundled_sample_is_whole_and_small():
 @pytest.mark.parametrize("name", ["bookie/0.log", "metadata.jsonl"])
 @pytest.mark.parametrize("where", [0.0, 0.5, 0.999])
 def test_a_flipped_byte_is_noticed(copy, name, where):
-    """Wherever it is."""
+    """A flipped byte is noticed at every place."""
     content = bytearray((copy / name).read_bytes())
     content[int(len(content) * where)] ^= 1
     (copy / name).write_bytes(content)
@@ -37,7 +37,7 @@ def test_a_flipped_byte_is_noticed(copy, name, where):
 
 
 def test_a_missing_file_is_noticed(copy):
-    """By name."""
+    """The error contains the name of the missing file."""
     (copy / "bookie" / "0.log").unlink()
     with pytest.raises(SampleDamaged, match=r"0\.log cannot be read"):
         open_sample(copy)
@@ -45,14 +45,14 @@ def test_a_missing_file_is_noticed(copy):
 
 @pytest.mark.parametrize("manifest", ["", "{}", "[]", '{"files": {}}', "\x00"])
 def test_a_broken_manifest_is_noticed(copy, manifest):
-    """As such, not as a traceback."""
+    """A broken manifest raises SampleDamaged."""
     (copy / "manifest.json").write_text(manifest)
     with pytest.raises(SampleDamaged, match="is not a manifest"):
         open_sample(copy)
 
 
 def test_a_manifest_of_other_counts_is_taken_at_its_word(copy):
-    """Counts are checked by what the demo sees, not here."""
+    """Counts of the manifest are not checked on opening; the demo checks them."""
     manifest = json.loads((copy / "manifest.json").read_text())
     manifest["subscriptions"][0]["delayed"] += 1
     (copy / "manifest.json").write_text(json.dumps(manifest))

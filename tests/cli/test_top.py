@@ -1,4 +1,4 @@
-"""What ``top`` makes of two looks: rates, order, totals, and how they fit a terminal."""
+"""Tests of the view of ``top``: rates, order, totals, and the fit to a terminal."""
 
 from dataclasses import replace
 
@@ -40,7 +40,7 @@ def topics(keys: list[Key]) -> list[str]:
 
 
 def test_rates_are_by_the_services_clock():
-    """Differences of counters over the time between, each counter on its own."""
+    """Each rate is the difference of a counter divided by the service's time between the looks."""
     before = stats(added_count=10, handed_out_count=4, acked_count=3, lease_expired_count=1)
     now = stats(server_time_ms=NOW_MS + 500, added_count=60, handed_out_count=14, acked_count=8, lease_expired_count=2)
     assert rates_between(now, before) == Rates(added=100.0, handed_out=20.0, acked=10.0, lease_expired=2.0)
@@ -57,12 +57,12 @@ def test_rates_are_by_the_services_clock():
     ],
 )
 def test_there_is_no_rate_across_a_restart_or_without_time_between(now):
-    """Neither a negative one nor an endless one."""
+    """A restart, or no time between the looks, gives no rate instead of a negative or infinite one."""
     assert rates_between(stats(**now), stats(added_count=10, acked_count=5)) is None
 
 
 def test_there_is_no_rate_at_the_first_look():
-    """Nothing to compare with."""
+    """The first look has no rates."""
     assert rates_between(stats(added_count=10), None) is None
 
 
@@ -77,7 +77,7 @@ def test_there_is_no_rate_at_the_first_look():
     ],
 )
 def test_the_busiest_have_rows(sort, first):
-    """By what was asked for, then by pending; none that is only on disk."""
+    """Rows are ordered by the option, then by pending, and trackers that are only on disk have none."""
     found = [
         listed("late", pending=1, buckets=7, next_ms=NOW_MS - 5),
         listed("closed", pending=999, leased=999, buckets=999, next_ms=0, is_open=False),
@@ -89,7 +89,7 @@ def test_the_busiest_have_rows(sort, first):
 
 
 def test_a_rate_is_looked_for_where_numbers_changed():
-    """Also where as much came as went, and where there was a rate when it was last looked at."""
+    """Trackers are selected by changed numbers, by a changed next delivery, and by an earlier rate."""
     before = [listed("steady", next_ms=5), listed("filling", pending=10), listed("idle", pending=99), listed("hot")]
     now = [replace(before[0], next_delivery_at_ms=6), replace(before[1], pending_count=30), before[2], before[3]]
     hot = stats(added_count=1_000)
@@ -103,7 +103,7 @@ def test_a_rate_is_looked_for_where_numbers_changed():
 
 
 def test_a_view_has_rows_in_order_and_totals_of_all():
-    """Totals are of the listing; the rates of the rows."""
+    """Totals are those of the listing, and rates those of the rows."""
     found = [
         listed("a", pending=5, leased=1, next_ms=NOW_MS - 2_000),
         listed("b", pending=7, next_ms=NOW_MS + 1),
@@ -128,7 +128,7 @@ def test_a_view_has_rows_in_order_and_totals_of_all():
 
 @pytest.mark.parametrize("width", [200, 120, 80, 40, 5])
 def test_a_row_is_a_line_however_narrow_the_terminal(width):
-    """Columns go, the subscription and what is pending stay while they fit; the end of a topic is what tells it."""
+    """Columns that do not fit are dropped, subscription and pending last; a topic is cut at its beginning."""
     topic = "persistent://tenant/namespace/" + "x" * 30 + "-end"
     look = Look([listed(topic, pending=123)], {Key(topic, "s"): stats(pending_count=123, snapshot_bytes=5_000_000)})
     view = view_of(look, NOTHING_SEEN, Sort.PENDING)
@@ -148,5 +148,5 @@ def test_a_row_is_a_line_however_narrow_the_terminal(width):
 
 @pytest.mark.parametrize(("rate", "shown"), [(None, "-"), (0.0, "0.0"), (99.94, "99.9"), (12_345.6, "12346")])
 def test_rates_have_as_many_digits_as_say_something(rate, shown):
-    """And unknown is not 0."""
+    """A rate has only significant digits, and an unknown rate is not 0."""
     assert per_second(rate) == shown

@@ -1,4 +1,4 @@
-"""Commands about topics in ledgers: what they print, and how they end."""
+"""Tests of commands about topics in ledgers: their output and their end."""
 
 import base64
 import hashlib
@@ -37,7 +37,7 @@ def lines(ran):
 
 
 def test_list_prints_a_name_a_line(command):
-    """All that Pulsar had, or those with a prefix."""
+    """All topics, or those with a prefix, are listed."""
     names = command("topics", "list", *SOURCE).out.splitlines()
     assert names == document(command("topics", "list", *SOURCE, "--json"))["topics"]
     assert names == sorted(names)
@@ -48,7 +48,7 @@ def test_list_prints_a_name_a_line(command):
 
 
 def test_stats_tell_how_much_there_is(command):
-    """Compaction included; a topic that was never compacted says so."""
+    """The stats contain the compaction, and None if the topic was never compacted."""
     told = document(command("topics", "stats", *of("compacted"), "--json"))
     assert (told["topic"], told["ledger_count"], told["entry_count"]) == (f"{MAIN}compacted", 2, 194)
     assert told["last"] == {"ledger_id": 48, "entry_id": 93}
@@ -58,7 +58,7 @@ def test_stats_tell_how_much_there_is(command):
 
 
 def test_pages_of_entries_make_the_whole_topic(command):
-    """Each begins where the one before said; JSON lines end with where to go on."""
+    """Each page begins at the end of the previous one, and the JSON lines end with the start of the next."""
     pages, start = [], []
     while not pages or pages[-1][-1]["next"]:
         pages.append(lines(command("topics", "entries", *of("txn"), "--limit", "50", "--json", *start)))
@@ -79,7 +79,7 @@ def test_pages_of_entries_make_the_whole_topic(command):
 
 
 def test_a_page_of_entries_as_a_table(command):
-    """Its last line is the option for the next page."""
+    """The last line of the table is the option for the next page."""
     ran = command("topics", "entries", *of("comp-lz4-java"), "--limit", "3")
     assert "lz4" in ran.out
     behind = ran.out.splitlines()[-1].removeprefix("next: ").split()
@@ -87,7 +87,7 @@ def test_a_page_of_entries_as_a_table(command):
 
 
 def test_bad_entries_stand_where_they_belong(command, tmp_path):
-    """Each with its reason; they count for the limit, and the next page begins behind them."""
+    """Bad entries are listed at their positions with their reasons, count for the limit, and are not repeated."""
     source = damaged_sample(tmp_path)
     arguments = ["topics", "entries", "--source", source, "--topic", SAMPLE_TOPIC, "--limit", "2"]
     first = lines(command(*arguments, "--json"))
@@ -99,7 +99,7 @@ def test_bad_entries_stand_where_they_belong(command, tmp_path):
 
 
 def test_a_message_is_what_a_reader_saw(command):
-    """Whole, decrypted, and whichever piece of it is asked for."""
+    """A message is printed whole and decrypted, from whichever chunk is requested."""
     rows = {(row["topic"], row["n"]): row for row in expected("messages")}
     for topic, number, position, more in [
         ("plain", 0, None, []),
@@ -116,7 +116,7 @@ def test_a_message_is_what_a_reader_saw(command):
 
 
 def test_messages_of_a_batch(command):
-    """All of them as a list, or one."""
+    """All messages of a batch are listed, or one is printed."""
     rows = [row for row in expected("messages") if row["topic"] == f"{MAIN}batched"]
     assert len(document(command("topics", "message", *of("batched"), "30:0", "--json"))["messages"]) == 7
     (message,) = document(command("topics", "message", *of("batched"), "30:0", "--batch-index", "3", "--json"))[
@@ -128,7 +128,7 @@ def test_messages_of_a_batch(command):
 
 
 def test_payloads_and_names_of_any_kind(command, tmp_path):
-    """Text as it is, bytes as digits, what is long is cut; a row of a list stays one line."""
+    """Text is printed as text, bytes as digits, long values are cut, and a row of a list stays on one line."""
     batched = [
         slot(0, b"two\nlines", partition_key="k\x1b[2J"),
         slot(1, b"\x00\xff", properties=[KeyValue(key="a", value="1")]),
@@ -156,7 +156,7 @@ def test_payloads_and_names_of_any_kind(command, tmp_path):
 
 
 def test_positions_stand_alone_on_their_line(command):
-    """So that --from takes them; what is to be known besides follows."""
+    """A position is alone on its line, so that --from accepts it; other information follows."""
     assert command("topics", "get-message-id-by-index", *of("batched"), "--index", "40").out == "30:4\n"
     found = document(command("topics", "get-message-id-by-index", *of("batched"), "--index", "40", "--json"))
     assert (found["ledger_id"], found["entry_id"], found["partition"]) == (30, 4, -1)
@@ -171,7 +171,7 @@ def test_positions_stand_alone_on_their_line(command):
 
 
 def test_the_last_message_of_a_compacted_topic(command):
-    """Compaction has not seen the newest ones: they are the last for its readers, too."""
+    """Messages newer than the compaction are also last for readers of the compacted topic."""
     row = next(row for row in expected("last_message_id") if row["topic"] == f"{MAIN}compacted")
     for more in ([], ["--read-compacted"]):
         found = document(command("topics", "last-message-id", *of("compacted"), *more, "--json"))
@@ -196,7 +196,7 @@ def test_the_last_message_that_compaction_kept(command, tmp_path):
 
 
 def test_a_topic_without_entries(command, tmp_path):
-    """Has no last message, no place for a time but its beginning, and nothing to compact."""
+    """A topic without entries has no last message, no entry to list, and nothing to compact."""
     with open_writer(tmp_path / "local", MAIN + "empty", now_ms=0):
         pass
     source = ["--source", f"ledger:{tmp_path / 'local'}", "--topic", f"{MAIN}empty"]
@@ -208,7 +208,7 @@ def test_a_topic_without_entries(command, tmp_path):
 
 
 def test_a_time_in_a_compacted_topic(command):
-    """For its readers, the first entry that compaction kept; as Pulsar's admin says for every reader."""
+    """For readers of the compacted topic, the first entry that compaction kept is found, as Pulsar's admin does."""
     row = next(row for row in expected("by_timestamp") if row["topic"] == f"{MAIN}compacted")
     asked = ["topics", "seek-by-time", *of("compacted"), "--at", str(row["timestamp"])]
     ident = row["admin_message_id"]
@@ -217,7 +217,7 @@ def test_a_time_in_a_compacted_topic(command):
 
 
 def test_compacting_what_was_imported(command, tmp_path):
-    """The compacted ledger stands beside the topic; there is nothing to do a second time, and damage is told."""
+    """The topic stays beside its compacted ledger, and a second compaction ends at the same position."""
     source = ["--source", f"ledger:{tmp_path / 'local'}", "--topic", f"{MAIN}compacted"]
     assert command("ledgers", "import", *of("compacted"), "--into", str(tmp_path / "local")).status == 0
     made = document(command("topics", "compact", *source, "--json"))["compacted"]
@@ -241,7 +241,7 @@ def test_compacting_what_was_imported(command, tmp_path):
 
 
 def test_several_sources_are_not_compacted(command, monkeypatch, tmp_path):
-    """Wherever they are named; the one that is named by the option counts alone."""
+    """Several sources are refused from the option and from the environment; an option overrides the environment."""
     with open_writer(tmp_path / "local", f"{MAIN}there", now_ms=0) as writer:
         writer.append_many([single(b"a", partition_key="a")], now_ms=0)
     local, other, topic = f"ledger:{tmp_path / 'local'}", PULSAR, ["--topic", f"{MAIN}there"]
@@ -260,7 +260,7 @@ def test_several_sources_are_not_compacted(command, monkeypatch, tmp_path):
 
 
 def test_a_full_disk_ends_a_compaction_with_the_status_of_storages(command, monkeypatch, tmp_path):
-    """The option is right, and the ledgers are sound."""
+    """The status is that of an unusable storage, not of a bad option or of bad data."""
     with open_writer(tmp_path / "local", f"{MAIN}there", now_ms=0) as writer:
         writer.append_many([single(b"a", partition_key="a")], now_ms=0)
 
@@ -274,21 +274,21 @@ def test_a_full_disk_ends_a_compaction_with_the_status_of_storages(command, monk
 
 
 def test_several_sources_are_one(command):
-    """What one does not have, another has."""
+    """Ledgers that one source lacks are read from another."""
     tiered = f"offload+mapfile:{PACK / 'offload-filesystem' / 'none'}?metadata={METADATA}"
     stored = ["topics", "entries", "--topic", "persistent://lab/fs-none/stored", "--limit", "5", "--json"]
     assert lines(command(*stored, "--source", tiered, *SOURCE)) == lines(command(*stored, *SOURCE))
 
 
 def test_an_index_by_the_rules_of_either(command):
-    """A system message is the next user message by the proposal, and itself as shipped."""
+    """A system message's index gives the next user message by the proposal, and its own by Pulsar's rules."""
     asked = ["topics", "get-message-id-by-index", *of("txn"), "--index", "3"]
     assert command(*asked).out == "54:4\n"
     assert command(*asked, "--mode", "pulsar-compatible").out == "54:3\n"
 
 
 def test_a_time_leads_to_a_position(command):
-    """As Pulsar's admin says; behind the end it is said so."""
+    """The position is that of Pulsar's admin; a position behind the end is reported."""
     for row in [row for row in expected("by_timestamp") if row["topic"] == f"{MAIN}plain"][1:3]:
         ident = row["admin_message_id"]
         found = document(command("topics", "seek-by-time", *of("plain"), "--at", str(row["timestamp"]), "--json"))
@@ -345,7 +345,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("arguments", "status", "said"), WRONG, ids=[f"{row[0][:1]}-{row[2][:30]}" for row in WRONG])
 def test_wrong_input_is_one_line(command, arguments, status, said):
-    """With option, value and remedy; and nothing on stdout."""
+    """The line contains option, value and remedy, and stdout is empty."""
     ran = command("topics", *arguments)
     assert (ran.status, ran.out) == (status, "")
     errors = [line for line in ran.err.splitlines() if not line.startswith("looking through files: ")]
@@ -355,14 +355,14 @@ def test_wrong_input_is_one_line(command, arguments, status, said):
 
 
 def test_errors_are_objects_for_machines(command):
-    """Those of ledgers, too, by the names of options."""
+    """Errors of ledgers contain the names of options, too."""
     ran = command("topics", "stats", "--source", "nowhere:x", "--topic", "t", "--json")
     error = json.loads(ran.err)["error"]
     assert (ran.status, error["reason"], error["metadata"]["field"]) == (ExitCode.USAGE, "INVALID_INPUT", "--source")
 
 
 def test_a_file_that_cannot_be_read_is_named(command, tmp_path):
-    """It is no failure to write the answer."""
+    """An unreadable input file is not reported as a failed output."""
     ran = command("topics", "list", "--source", f"{SAMPLE.partition('?')[0]}?metadata={tmp_path}")
     assert ran.status == ExitCode.USAGE
     said = f"is not valid; metadata={tmp_path}: Is a directory; name files that can be read"
@@ -370,7 +370,7 @@ def test_a_file_that_cannot_be_read_is_named(command, tmp_path):
 
 
 def test_a_bucket_that_cannot_be_read_is_said_so():
-    """No file has its name."""
+    """The error of an unreadable bucket contains no file name."""
     with (
         pytest.raises(SourceUnreadable, match="s3://b cannot be listed: timeout; try again") as caught,
         files_usable("s3://b", "try again"),
@@ -380,13 +380,13 @@ def test_a_bucket_that_cannot_be_read_is_said_so():
 
 
 def test_the_source_can_be_named_once(command, monkeypatch):
-    """In the environment, for many commands."""
+    """The environment variable gives the source of many commands."""
     monkeypatch.setenv("DELAYED_TRACKER_SOURCE", SAMPLE)
     assert SAMPLE_TOPIC in command("topics", "list").out
 
 
 def test_a_path_that_a_space_has_cut_is_said_so(command, monkeypatch, tmp_path):
-    """In the environment spaces divide sources, so that one in a path is percent-encoded."""
+    """Spaces divide sources in the environment, so a space in a path must be percent-encoded."""
     monkeypatch.setenv("DELAYED_TRACKER_SOURCE", "bookkeeper+file:/with space/x?metadata=y")
     ran = command("topics", "list")
     assert ran.status == 2
@@ -401,7 +401,7 @@ def test_a_path_that_a_space_has_cut_is_said_so(command, monkeypatch, tmp_path):
 
 
 def test_a_source_that_the_environment_names_is_said_to_be_wrong_there(command, monkeypatch):
-    """Nobody typed --source; who did is told so."""
+    """An error about a source from the environment contains the variable and not --source."""
     monkeypatch.setenv("DELAYED_TRACKER_SOURCE", "ledger:/nowhere")
     assert "DELAYED_TRACKER_SOURCE: 'ledger:/nowhere' is not valid; /nowhere: give a" in command("topics", "list").err
     typed = command("topics", "list", "--source", "ledger:/elsewhere")
@@ -409,7 +409,7 @@ def test_a_source_that_the_environment_names_is_said_to_be_wrong_there(command, 
 
 
 def test_a_file_that_cannot_be_read_later_is_named(command, tmp_path):
-    """With the source that it belongs to."""
+    """The error contains the file and its source."""
     made = command("ledgers", "import", "--source", SAMPLE, "--topic", SAMPLE_TOPIC, "--into", str(tmp_path / "local"))
     assert made.status == 0
     log = min((tmp_path / "local").glob("topics/*/*.log"))
@@ -425,7 +425,7 @@ def test_a_file_that_cannot_be_read_later_is_named(command, tmp_path):
 
 
 def test_with_json_an_error_is_alone_on_stderr(command):
-    """Progress of opening the source does not stand before the object."""
+    """No progress is printed before the error object."""
     ran = command("topics", "entries", *SOURCE, "--topic", "persistent://lab/main/nope", "--json")
     assert ran.status == ExitCode.BAD_DATA
     assert json.loads(ran.err)["error"]["reason"] == "TOPIC_NOT_FOUND"
@@ -446,7 +446,7 @@ def test_with_json_an_error_is_alone_on_stderr(command):
     ],
 )
 def test_a_path_below_a_home_is_refused_by_every_option(command, tmp_path, monkeypatch, arguments, option):
-    """Nothing is made under the name ~."""
+    """A path with an unexpanded ~ is refused and not created."""
     monkeypatch.chdir(tmp_path)
     ran = command(*arguments)
     assert ran.status == ExitCode.USAGE
@@ -457,7 +457,7 @@ def test_a_path_below_a_home_is_refused_by_every_option(command, tmp_path, monke
 
 @pytest.mark.parametrize("name", ["a" * 300, "a" * 300 + "/inner"])
 def test_a_name_too_long_is_refused_by_every_option(command, tmp_path, monkeypatch, name):
-    """The status is that of a bad option, and the message says what the system said."""
+    """The status is that of a bad option, and the message contains the system's reason."""
     monkeypatch.chdir(tmp_path)
     for arguments in (
         ["config", "--config", name],

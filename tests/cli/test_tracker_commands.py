@@ -1,4 +1,4 @@
-"""Commands about one tracker: what they send, print, and how they end, against a service that answers as told."""
+"""Tests of commands about one tracker with a scripted service: their requests, output and end."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ AT_MS = 1_795_245_852_556
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch):
-    """A scripted service on a loop of its own, for commands block their thread."""
+    """Run a scripted service in an event loop of its own, because commands block their thread."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -35,7 +35,7 @@ def service(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch):
-    """Answers are drawn as on a terminal."""
+    """Draw answers as on a terminal."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -49,7 +49,7 @@ def document(ran):
 
 
 def test_open_says_where_to_replay_from(command, service: ScriptedService):
-    """And hands the cursor's position and the owner's name on."""
+    """The request carries the cursor's position and the owner's name, and the position to replay from is printed."""
     service.on("OpenTracker", pb.OpenTrackerResponse(epoch=7, replay_from=pb.Position(ledger_id=7, entry_id=42)))
     ran = command("open", *TRACKER, "--mark-delete", "7:41", "--owner", "me")
     assert ran.status == 0
@@ -63,7 +63,7 @@ def test_open_says_where_to_replay_from(command, service: ScriptedService):
 
 
 def test_add_prints_what_became_of_each(command, service: ScriptedService):
-    """One deadline for all; ranges are inclusive."""
+    """All positions have one deadline, and ranges include both ends."""
     service.on("AddMessages", pb.AddMessagesResponse(added_count=2, due_offsets=[1], duplicate_offsets=[3]))
     ran = command("add", *TRACKER, *AT, "7:0-2", "9:5")
     assert ran.status == 0
@@ -78,7 +78,7 @@ def test_add_prints_what_became_of_each(command, service: ScriptedService):
 
 
 def test_a_relative_deadline_is_by_the_services_clock(command, service: ScriptedService):
-    """Whatever this machine's clock says."""
+    """A relative deadline does not depend on this machine's clock."""
     service.on("NextDeliveryTime", pb.NextDeliveryTimeResponse(server_time_ms=1_000))
     service.on("AddMessages", pb.AddMessagesResponse(added_count=1))
     assert command("add", *TRACKER, "--in-ms", "500", "7:0").status == 0
@@ -87,7 +87,7 @@ def test_a_relative_deadline_is_by_the_services_clock(command, service: Scripted
 
 @pytest.mark.parametrize("deadline", [[], [*AT, "--in-ms", "1"], ["--at", "soon"]])
 def test_add_needs_one_deadline(command, service: ScriptedService, deadline):
-    """Before it takes the tracker over."""
+    """A missing or a second deadline is refused before the tracker is taken over."""
     ran = command("add", *TRACKER, *deadline, "7:0")
     assert ran.status == ExitCode.USAGE
     assert "--at" in ran.err
@@ -96,7 +96,7 @@ def test_add_needs_one_deadline(command, service: ScriptedService, deadline):
 
 @pytest.mark.parametrize("name", ["add", "cancel", "explain"])
 def test_a_position_that_is_none_is_refused(command, service: ScriptedService, name):
-    """Before anything is asked of the service."""
+    """A wrong position is refused before any call."""
     ran = command(name, *TRACKER, *(AT if name == "add" else []), "seven")
     assert ran.status == ExitCode.USAGE
     assert "'seven'" in ran.err
@@ -104,7 +104,7 @@ def test_a_position_that_is_none_is_refused(command, service: ScriptedService, n
 
 
 def test_cancel_answers_each_position(command, service: ScriptedService):
-    """The status says whether all that is tracked was cancelled."""
+    """The status is 1 if a tracked position was not cancelled."""
     service.on("CancelMessages", pb.CancelMessagesResponse(cancelled_count=2, unknown_offsets=[1]))
     ran = command("cancel", *TRACKER, "7:0-2")
     assert (ran.status, ran.err) == (0, "")
@@ -117,7 +117,7 @@ def test_cancel_answers_each_position(command, service: ScriptedService):
 
 
 def test_explain_says_why_and_what_next(command, service: ScriptedService):
-    """In the service's words, with times relative to its clock; it does not take the tracker over."""
+    """The service's explanation is printed with times relative to its clock, and the tracker is not taken over."""
     service.on(
         "ExplainMessage",
         pb.ExplainMessageResponse(
@@ -142,7 +142,7 @@ def test_explain_says_why_and_what_next(command, service: ScriptedService):
 
 
 def test_peek_lists_and_says_that_there_are_more(command, service: ScriptedService):
-    """By deadline, leased ones marked; nothing is taken."""
+    """Messages are listed by deadline, leased ones are marked, and nothing is taken."""
     service.on(
         "PeekMessages",
         pb.PeekMessagesResponse(
@@ -166,7 +166,7 @@ def histogram_answer() -> pb.DeliveryHistogramResponse:
 
 
 def test_a_histogram_without_a_terminal_is_plain(command, service: ScriptedService):
-    """Bars of letters; one message of a hundred is visible, none is not."""
+    """Bars consist of ASCII characters; one message beside a hundred is visible, and none is not."""
     service.on("NextDeliveryTime", pb.NextDeliveryTimeResponse(server_time_ms=AT_MS))
     service.on("DeliveryHistogram", histogram_answer())
     ran = command("histogram", *TRACKER, "--step-s", "60", "--bars", "3")
@@ -186,7 +186,7 @@ def test_a_histogram_without_a_terminal_is_plain(command, service: ScriptedServi
 
 
 def test_a_histogram_on_a_terminal_is_drawn(command, service: ScriptedService, terminal):
-    """In blocks and colour."""
+    """Bars on a terminal consist of blocks in colour."""
     service.on("DeliveryHistogram", histogram_answer())
     ran = command("histogram", *TRACKER, "--from", "0", "--bars", "3")
     assert ran.status == 0
@@ -196,21 +196,21 @@ def test_a_histogram_on_a_terminal_is_drawn(command, service: ScriptedService, t
 
 
 def test_a_histogram_is_numbers_for_machines(command, service: ScriptedService):
-    """With the axis that it was asked for."""
+    """The JSON document contains the axis of the request."""
     service.on("DeliveryHistogram", histogram_answer())
     told = document(command("histogram", *TRACKER, "--from", "0", "--bars", "3", "--json"))
     assert (told["from_ms"], told["step_ms"], told["counts"]) == (0, 3_600_000, [100, 1, 0])
 
 
 def test_seal_tells_how_many(command, service: ScriptedService):
-    """None is an answer, too."""
+    """The number of sealed positions is printed."""
     service.on("SealBucket", pb.SealBucketResponse(sealed_count=5))
     assert command("seal", *TRACKER).out == "5 sealed\n"
     assert document(command("seal", *TRACKER, "--json")) == {"sealed_count": 5}
 
 
 def test_verify_ends_with_what_it_found(command, service: ScriptedService):
-    """0 if every snapshot is sound, orphans or not; 1 if one is not, with its problem."""
+    """The status is 0 if every snapshot is sound, with or without orphans; otherwise 1, and the problem is printed."""
     sound = pb.SnapshotVerdict(bucket_id=3, segment_count=2, index_count=30, bytes=4_000)
     service.on("VerifySnapshots", pb.VerifySnapshotsResponse(snapshots=[sound], orphan_bucket_ids=[9]))
     ran = command("verify", *TRACKER)
@@ -227,7 +227,7 @@ def test_verify_ends_with_what_it_found(command, service: ScriptedService):
 
 
 def test_trackers_lists_open_ones_and_those_on_disk(command, service: ScriptedService):
-    """Counts of a tracker that is not loaded are not known."""
+    """Counts of a tracker that is not loaded are unknown."""
     rows = [
         pb.TrackerSummary(
             tracker=pb.TrackerRef(topic="t", subscription="a"), open=True, owner="me", pending_count=12345
@@ -245,7 +245,7 @@ def test_trackers_lists_open_ones_and_those_on_disk(command, service: ScriptedSe
 
 
 def test_delete_must_be_meant(command, service: ScriptedService):
-    """Without --yes nothing is sent; with it, no epoch is needed."""
+    """Without --yes nothing is sent; with it, the request carries no epoch."""
     service.on("DeleteTracker", pb.DeleteTrackerResponse(deleted_count=4))
     ran = command("delete", *TRACKER)
     assert ran.status == ExitCode.USAGE
@@ -258,7 +258,7 @@ def test_delete_must_be_meant(command, service: ScriptedService):
 
 
 def test_delete_says_that_there_was_nothing(command, service: ScriptedService):
-    """A slip in a name must not look like a deletion; an empty tracker is one, and other subscriptions are not it."""
+    """A misspelt name is reported as no tracker, an empty tracker as deleted, and other subscriptions are ignored."""
     service.on("DeleteTracker", pb.DeleteTrackerResponse())
     others = [pb.TrackerSummary(tracker=pb.TrackerRef(topic=TRACKER[1], subscription="worker"))]
     service.on("ListTrackers", pb.ListTrackersResponse(trackers=others))
@@ -276,7 +276,7 @@ def test_delete_says_that_there_was_nothing(command, service: ScriptedService):
 
 
 def test_one_tracker_is_not_trackers(command, service: ScriptedService):
-    """Numbers of things agree with their names."""
+    """Nouns are singular for one thing and plural for others."""
     service.on("OpenTracker", pb.OpenTrackerResponse(epoch=7, recovered_count=1, bucket_count=1))
     assert "1 recovered in 1 bucket; " in command("open", *TRACKER).out
     rows = [pb.TrackerSummary(tracker=pb.TrackerRef(topic="t", subscription="a"))]
@@ -296,7 +296,7 @@ def test_one_tracker_is_not_trackers(command, service: ScriptedService):
     ],
 )
 def test_a_tracker_that_is_not_open_has_its_status(command, service: ScriptedService, method, arguments):
-    """One clear line, or an object for machines."""
+    """The error is one line, or one JSON object with --json."""
     info = error_details_pb2.ErrorInfo(domain="delayed-tracker", reason="TRACKER_NOT_OPEN")
 
     async def not_open(request, context):

@@ -1,4 +1,4 @@
-"""A scripted service, and a session on it through each shell."""
+"""Fixtures: a scripted service, and a session on it through each shell."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""The dispatcher's further calls: cancel, extend, reset, seal, delete and the discontinuous read, over both shells."""
+"""Tests of further calls of a dispatcher over both shells: cancel, extend, reset, delete, the discontinuous read."""
 
 import grpc
 import pytest
@@ -14,7 +14,7 @@ def offsets_of_multiples(number: int, values) -> list[int]:
 
 
 async def test_a_cancel_answers_each_position(service, session):
-    """Five rows are two calls (batch_max is 4); offsets are the whole's."""
+    """Five rows are sent in two calls (batch_max is 4), and the offsets count from the first row of all."""
 
     async def answer(request, context):
         leased = offsets_of_multiples(2, request.entry_ids)
@@ -35,7 +35,7 @@ async def test_a_cancel_answers_each_position(service, session):
 
 
 async def test_a_cancel_is_never_repeated(service, session):
-    """A repetition would call unknown what the first attempt cancelled."""
+    """A cancel is not repeated, because the second answer would list the cancelled positions as unknown."""
     service.on("CancelMessages", failing(grpc.StatusCode.UNAVAILABLE))
     with pytest.raises(Unavailable):
         await session.cancel([1], [1])
@@ -43,7 +43,7 @@ async def test_a_cancel_is_never_repeated(service, session):
 
 
 async def test_all_of_a_lease_is_extended_without_naming_it(service, session):
-    """No columns is everything; named positions travel in batches, and the earliest expiry counts."""
+    """An extend without columns extends the whole lease; the earliest expiry of several calls counts."""
     expiries = iter([90, 80, 85])
 
     async def answer(request, context):
@@ -62,7 +62,7 @@ async def test_all_of_a_lease_is_extended_without_naming_it(service, session):
 
 @pytest.mark.parametrize("columns", [([], []), ([1], []), ([1], None)])
 async def test_an_extend_of_no_positions_is_not_one_of_all(service, session, columns):
-    """It would extend more than was asked for."""
+    """An extend of no positions is refused instead of extending the whole lease."""
     with pytest.raises(InvalidInput, match="ledger_ids"):
         await session.extend(5, 1_000, *columns)
     with pytest.raises(InvalidInput, match="lease_ms"):
@@ -72,7 +72,7 @@ async def test_an_extend_of_no_positions_is_not_one_of_all(service, session, col
 
 @pytest.mark.parametrize("mark_delete", [None, Position(3, -1)])
 async def test_a_reset_goes_on_under_the_new_epoch(service, session, mark_delete):
-    """The answer says where to replay from, later calls carry its epoch."""
+    """The answer contains the position to replay from, and later calls carry its epoch."""
     service.on(
         "ResetCursor",
         pb.ResetCursorResponse(epoch=8, cleared_count=4, replay_from=pb.Position(ledger_id=3) if mark_delete else None),
@@ -89,7 +89,7 @@ async def test_a_reset_goes_on_under_the_new_epoch(service, session, mark_delete
 
 
 async def test_an_owner_deletes_in_its_epoch_and_anybody_without(service, client, session):
-    """The subscription is gone, so is its owner."""
+    """A delete by the session carries its epoch; a delete by the client carries none."""
     service.on("DeleteTracker", pb.DeleteTrackerResponse(deleted_count=6))
     assert await session.delete() == 6
     assert await client.delete_tracker(TOPIC, "billing") == 6
@@ -99,7 +99,7 @@ async def test_an_owner_deletes_in_its_epoch_and_anybody_without(service, client
 
 
 async def test_untracked_entries_come_back_as_ranges(service, session):
-    """In the order that was asked for."""
+    """Untracked ranges are returned in the order of the requested ranges."""
     service.on(
         "FilterEntries",
         pb.FilterEntriesResponse(ranges=[pb.EntryRange(ledger_id=4, first_entry_id=0, last_entry_id=6)]),
@@ -114,7 +114,7 @@ async def test_untracked_entries_come_back_as_ranges(service, session):
 
 
 async def test_polls_hand_on_the_hint_to_pause(service, session):
-    """The in-memory tracker found that all messages have the same delay."""
+    """A poll returns the service's hint that all messages have the same delay."""
     service.on("PollScheduledMessages", pb.PollScheduledMessagesResponse(pause_reading=True))
     assert (await session.poll(1)).messages.pause_reading
     assert (await session.poll_hand_off(1)).pause_reading

@@ -1,4 +1,4 @@
-"""The operator's calls: peek, explain, histogram, verify and the listing of trackers, over both shells."""
+"""Tests of an operator's calls over both shells: peek, explain, histogram, verify and the listing of trackers."""
 
 import grpc
 import pytest
@@ -15,7 +15,7 @@ def view(client):
 
 
 async def test_a_peek_takes_nothing(service, view):
-    """It names a range of deadlines and no epoch."""
+    """A peek carries a range of deadlines and no epoch."""
     service.on(
         "PeekMessages",
         pb.PeekMessagesResponse(
@@ -35,7 +35,7 @@ async def test_a_peek_takes_nothing(service, view):
 
 
 async def test_an_explanation_has_what_there_is(service, view):
-    """What the service leaves out is None."""
+    """Fields that the service leaves out are None."""
     service.on(
         "ExplainMessage",
         pb.ExplainMessageResponse(
@@ -57,14 +57,14 @@ async def test_an_explanation_has_what_there_is(service, view):
 
 @pytest.mark.parametrize("number", [number for number in pb.MessagePlace.values() if number])
 async def test_every_place_has_a_name(service, view, number):
-    """As the API names them."""
+    """Every place of the API has a name in the client."""
     service.on("ExplainMessage", pb.ExplainMessageResponse(place=number))
     name = pb.MessagePlace.Name(number).removeprefix("MESSAGE_PLACE_")
     assert (await view.explain(1, 1)).place is MessagePlace[name]
 
 
 async def test_a_histogram_remembers_its_axis(service, view):
-    """Bars have a beginning and a width; the total counts what lies beyond them, too."""
+    """A histogram has the start and width of its bars; its total also counts the messages outside the bars."""
     service.on(
         "DeliveryHistogram",
         pb.DeliveryHistogramResponse(before_count=1, counts=[2, 0, 3], after_count=4, estimated_count=3),
@@ -78,7 +78,7 @@ async def test_a_histogram_remembers_its_axis(service, view):
 
 
 async def test_snapshots_are_sound_without_problems(service, view):
-    """Orphans are no problem, damage is."""
+    """A report is sound with orphans and is not sound with damage."""
     sound = pb.SnapshotVerdict(bucket_id=1, segment_count=2, index_count=30, bytes=400)
     service.on("VerifySnapshots", pb.VerifySnapshotsResponse(snapshots=[sound], orphan_bucket_ids=[9]))
     report = await view.verify()
@@ -93,7 +93,7 @@ async def test_snapshots_are_sound_without_problems(service, view):
 
 
 async def test_trackers_are_listed_page_by_page(service, client):
-    """The next page is asked for with the token of the one before, and only when it is wanted."""
+    """The next page is requested with the previous page's token, and only when the caller needs it."""
 
     async def page(request, context):
         first = 0 if not request.page_token else int(request.page_token)
@@ -115,7 +115,7 @@ async def test_trackers_are_listed_page_by_page(service, client):
 
 
 async def test_reads_of_a_tracker_that_nobody_opened_say_so(service, view):
-    """As for every other call."""
+    """A read of a tracker that is not open raises TrackerNotOpen."""
     for method in ("PeekMessages", "ExplainMessage", "DeliveryHistogram", "VerifySnapshots"):
         service.on(method, failing(grpc.StatusCode.NOT_FOUND))
     for call in (view.peek(1), view.explain(1, 1), view.histogram(from_ms=0, step_ms=1, bar_count=1), view.verify()):

@@ -1,4 +1,4 @@
-"""Values of a wrong type: each is refused as InvalidInput, by field, before anything is sent."""
+"""Tests that values of a wrong type raise InvalidInput with the field before anything is sent."""
 
 import pytest
 
@@ -68,14 +68,14 @@ def names(cases) -> list[str]:
 
 @pytest.mark.parametrize(("field", "call"), OF_A_CLIENT, ids=names(OF_A_CLIENT))
 async def test_a_client_refuses_values_of_a_wrong_type(client, field, call):
-    """Without a bare TypeError or AttributeError."""
+    """A wrong type raises no bare TypeError or AttributeError."""
     with pytest.raises(InvalidInput, match="is not valid; ") as refused:
         await call(client)
     assert refused.value.field == field
 
 
 async def test_a_session_refuses_values_of_a_wrong_type(service, session):
-    """Whichever of its calls it is; nothing is sent."""
+    """Every call of a session refuses wrong types and sends nothing."""
     for field, call in OF_A_SESSION:
         with pytest.raises(InvalidInput, match="is not valid; ") as refused:
             await call(session)
@@ -100,7 +100,7 @@ async def test_a_session_refuses_values_of_a_wrong_type(service, session):
     ids=str,
 )
 def test_settings_refuse_what_no_clock_or_count_can_be(given):
-    """By field and value."""
+    """The error contains the field and the value."""
     ((field, value),) = given.items()
     with pytest.raises(InvalidInput, match="is not valid; give ") as refused:
         ClientSettings(**given)
@@ -110,14 +110,14 @@ def test_settings_refuse_what_no_clock_or_count_can_be(given):
 @pytest.mark.parametrize("kind", [DelayedTrackerClient, blocking.DelayedTrackerClient])
 @pytest.mark.parametrize(("field", "given"), [("address", {"address": 7650}), ("settings", {"settings": {}})])
 def test_a_connection_is_to_an_address_with_settings(kind, field, given):
-    """At once, not as the context is entered."""
+    """A wrong address or wrong settings are refused by ``connect``, before the context is entered."""
     with pytest.raises(InvalidInput) as refused:
         kind.connect(**({"address": "127.0.0.1:7650"} | given))
     assert refused.value.field == field
 
 
 async def test_a_client_that_was_not_entered_says_how_it_is(service):
-    """It is easily taken for connected."""
+    """The error of a client that was not entered contains the statement that enters it."""
     client = DelayedTrackerClient.connect(service.address)
     with pytest.raises(NotConnected, match=r"`async with DelayedTrackerClient\.connect"):
         await client.open_tracker(TOPIC, "billing")
@@ -130,7 +130,7 @@ async def test_a_client_that_was_not_entered_says_how_it_is(service):
 
 
 async def test_a_client_connects_once(service):
-    """Entered again, it would share a connection that the first context closes."""
+    """A client is refused if it is entered again, because the first context would close the shared connection."""
     connecting = DelayedTrackerClient.connect(service.address)
     async with connecting as client:
         assert client is connecting

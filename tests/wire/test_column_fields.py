@@ -1,4 +1,4 @@
-"""Columns cut out of messages and put into them: the same columns as protobuf reads, whatever the encoding."""
+"""Tests that columns are cut out of messages, and appended to them, as protobuf does it, in every encoding."""
 
 import random
 
@@ -56,7 +56,7 @@ def columns_of(kind):
 
 
 def as_protobuf(kind, encoded):
-    """What the generated class makes of it: the message without columns, and the columns packed."""
+    """Return the result of the generated class: the message without columns, and the packed columns."""
     message = kind.FromString(encoded)
     packed = tuple(little_endian(getattr(message, field.name)) for field in columns_of(kind))
     for field in columns_of(kind):
@@ -65,7 +65,7 @@ def as_protobuf(kind, encoded):
 
 
 def pieces_of(kind, head, columns, draw):
-    """A message's fields in one of the many encodings that every parser must take."""
+    """Return a message's fields in one of the encodings that every parser must accept."""
     pieces = []
     for field, column in zip(columns_of(kind), columns, strict=True):
         rest = list(column)
@@ -87,7 +87,7 @@ def pieces_of(kind, head, columns, draw):
 
 @given(st.data())
 def test_every_legal_encoding_gives_the_same_message_and_columns(data):
-    """Packed or not, in pieces, out of order, with fields that nobody knows: as protobuf reads it."""
+    """Columns are read as protobuf reads them: packed or not, in pieces, out of order, beside unknown fields."""
     kind = data.draw(st.sampled_from(list(KINDS)))
     fields, head = KINDS[kind]
     columns = [data.draw(values) for _ in columns_of(kind)]
@@ -100,7 +100,7 @@ def test_every_legal_encoding_gives_the_same_message_and_columns(data):
 
 @given(st.data())
 def test_damaged_bytes_are_refused_or_read_as_protobuf_does(data):
-    """A byte changed, dropped or added anywhere never gives another result than the generated class does."""
+    """A byte that is changed, dropped or added anywhere gives the same result as the generated class."""
     kind = data.draw(st.sampled_from(list(KINDS)))
     fields, head = KINDS[kind]
     columns = [data.draw(values) for _ in columns_of(kind)]
@@ -129,11 +129,11 @@ VALUE = b"12345678"
         b"\x22",
         b"\x10",
         b"\x02\x00",  # field 0
-        b"\x0a\x03\x0a\x01\xff",  # a topic that is no text
+        b"\x0a\x03\x0a\x01\xff",  # a topic that is not text
     ],
 )
 def test_bytes_that_are_no_message_are_refused(encoded):
-    """What protobuf refuses, at every place where the walk over the fields could end."""
+    """Bytes that protobuf refuses are refused at every place where the walk over the fields can end."""
     for parse in (pb.AddMessagesRequest.FromString, ADD_COLUMNS.FromString):
         with pytest.raises(DecodeError):
             parse(encoded)
@@ -142,7 +142,7 @@ def test_bytes_that_are_no_message_are_refused(encoded):
 @pytest.mark.parametrize(
     "encoded",
     [
-        b"\x82\x01\x0a\x22\x08" + VALUE,  # field 16 holds what would be a column on its own
+        b"\x82\x01\x0a\x22\x08" + VALUE,  # field 16 contains bytes that look like a column
         b"\x7b\x22\x08" + VALUE + b"\x7c",  # so does a group
         b"\x22\x88\x00" + VALUE,  # a length in two bytes, where one would do
         b"\x22\x88\x80\x80\x80\x00" + VALUE,  # in five
@@ -151,13 +151,13 @@ def test_bytes_that_are_no_message_are_refused(encoded):
     ],
 )
 def test_unusual_encodings_are_read_as_protobuf_reads_them(encoded):
-    """What could be mistaken for something else is not."""
+    """Unusual encodings give the same columns as protobuf."""
     assert ADD_COLUMNS.FromString(encoded) == as_protobuf(pb.AddMessagesRequest, encoded)
 
 
 @given(st.data())
 def test_what_is_put_together_is_the_message_that_protobuf_would_write(data):
-    """Any client or service of the public API reads it; where the columns come last, byte for byte its own form."""
+    """A joined message is read by every client of the public API; with the columns last, it is protobuf's own form."""
     kind = data.draw(st.sampled_from(list(KINDS)))
     fields, head = KINDS[kind]
     columns = [data.draw(values) for _ in columns_of(kind)]
@@ -171,7 +171,7 @@ def test_what_is_put_together_is_the_message_that_protobuf_would_write(data):
 
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 1_000, 10_000, 300_000])
 def test_what_everybody_sends_is_not_parsed_value_by_value(count, monkeypatch):
-    """Packed columns in one piece, of any length, alone and in a stream, never become integers."""
+    """Packed columns in one piece, of any length, alone and in a stream, are never converted to integers."""
     monkeypatch.setattr(ColumnFields, "_parsed", None)
     column = random.Random(count).randbytes(8 * count)  # fixed seed
     head = pb.AddMessagesRequest(tracker=TRACKER, epoch=3)
@@ -184,7 +184,7 @@ def test_what_everybody_sends_is_not_parsed_value_by_value(count, monkeypatch):
 
 
 def test_a_streams_request_is_read_as_protobuf_reads_it():
-    """Absent, empty, repeated (which protobuf merges) and beside unknown fields."""
+    """A stream's request is read as by protobuf if its add is absent, empty, repeated or beside unknown fields."""
     first = pb.AddMessagesRequest(tracker=TRACKER, ledger_ids=[1, 2])
     second = pb.AddMessagesRequest(epoch=5, ledger_ids=[3], entry_ids=[4])
     for parts in ([], [b""], [first.SerializeToString()], [first.SerializeToString(), second.SerializeToString()]):
@@ -197,7 +197,7 @@ def test_a_streams_request_is_read_as_protobuf_reads_it():
 
 
 def test_every_message_with_columns_has_its_fields_listed():
-    """Whoever adds a column to the API finds out that it would be read value by value."""
+    """Every message with columns has its columns listed; an unlisted column would be read value by value."""
     listed = {fields._kind.DESCRIPTOR.name: set(fields._fields) for fields, _ in KINDS.values()}
     found = {
         message.name: {field.name for field in columns_of(kind)}
@@ -208,7 +208,7 @@ def test_every_message_with_columns_has_its_fields_listed():
 
 
 def test_varints_are_protobufs():
-    """Seven bits a byte, the lowest first."""
+    """A varint has seven bits a byte, the lowest first."""
     assert [varint(number) for number in (0, 127, 128, 300, 2**32)] == [
         b"\x00",
         b"\x7f",

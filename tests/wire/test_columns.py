@@ -1,4 +1,4 @@
-"""Columns on their way to the wire."""
+"""Tests of packing columns for the wire."""
 
 import subprocess
 import sys
@@ -31,7 +31,7 @@ VALUES = [0, 1, 127, 128, 2**32, INT63_MAX]
     ids=lambda column: type(column).__name__,
 )
 def test_any_sequence_of_ints_becomes_the_same_field(column):
-    """A column reads back from the message as the integers it was given as."""
+    """A packed column reads back from the message as the same integers."""
     packed = pack("ledger_ids", column)
     encoded = ADD_COLUMNS.encoded(pb.AddMessagesRequest(epoch=3), (b"", packed, b""))
     assert pb.AddMessagesRequest.FromString(encoded) == pb.AddMessagesRequest(epoch=3, ledger_ids=VALUES)
@@ -50,7 +50,7 @@ def test_big_endian_buffers_are_not_taken_as_they_are():
 
 
 def test_an_empty_column_leaves_the_field_empty():
-    """No values, no bytes."""
+    """An empty column gives no bytes."""
     assert not ADD_COLUMNS.encoded(pb.AddMessagesRequest(), (b"", pack("ledger_ids", []), b""))
 
 
@@ -68,7 +68,7 @@ def test_an_empty_column_leaves_the_field_empty():
     ],
 )
 def test_values_out_of_range_are_refused_by_offset(column, offset):
-    """The error names field, offset, value and remedy."""
+    """The error names the field, offset, value and remedy."""
     with pytest.raises(InvalidInput) as caught:
         pack("ledger_ids", column)
     assert caught.value.field == "ledger_ids"
@@ -79,14 +79,14 @@ def test_values_out_of_range_are_refused_by_offset(column, offset):
 
 @pytest.mark.parametrize("entry_id", [2**32, 2**40, 2**56, 2**62])
 def test_entry_ids_above_32_bits_are_refused(entry_id):
-    """Entry ids fit the snapshot's bitmaps."""
+    """Entry ids above 32 bits are refused, because they do not fit the snapshot's bitmaps."""
     assert pack("entry_ids", [ENTRY_ID_MAX], maximum=ENTRY_ID_MAX)
     with pytest.raises(InvalidInput, match="entry_ids"):
         pack("entry_ids", [1, entry_id], maximum=ENTRY_ID_MAX)
 
 
 def test_at_most_a_thousand_offsets_are_listed_and_all_are_counted():
-    """A wholly bad column does not make an endless error."""
+    """The error of a wholly bad column lists at most a thousand offsets and the count of all."""
     with pytest.raises(InvalidInput) as caught:
         pack("ledger_ids", [-1] * 1_500)
     assert len(caught.value.offsets) == 1_000
@@ -94,12 +94,12 @@ def test_at_most_a_thousand_offsets_are_listed_and_all_are_counted():
 
 
 def test_columns_of_unequal_length_are_refused():
-    """Both lengths are told."""
+    """The error contains both lengths."""
     with pytest.raises(InvalidInput, match="ledger_ids has 2, entry_ids has 1"):
         pack_positions([1, 2], [1])
 
 
 def test_the_client_does_not_import_numpy():
-    """A dispatcher's install stays small."""
+    """The client is imported without numpy."""
     program = "import sys, delayed_tracker.client; sys.exit('numpy' in sys.modules or 'pyroaring' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

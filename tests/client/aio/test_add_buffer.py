@@ -1,4 +1,4 @@
-"""Single adds made into batches."""
+"""Tests of batches of single adds."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ FOREVER_S = 3_600.0
 
 
 class Sent:
-    """Batches as they left, each answered when the test lets it."""
+    """Batches that were sent; the test answers each."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
@@ -35,7 +35,7 @@ def buffer(sent: Sent, *, flush_count: int = 3, flush_delay_s: float = FOREVER_S
 
 
 async def test_a_full_batch_leaves_at_once():
-    """flush_count adds are one call, without waiting for the delay."""
+    """``flush_count`` adds are sent in one call, without waiting for the delay."""
     sent = Sent()
     adds = buffer(sent)
     results = await asyncio.gather(*(adds.add(1, 2, entry) for entry in range(3)))
@@ -45,7 +45,7 @@ async def test_a_full_batch_leaves_at_once():
 
 
 async def test_a_lone_add_leaves_after_the_delay():
-    """Nobody waits for a batch to fill."""
+    """A single add does not wait for a full batch."""
     sent = Sent()
     adds = buffer(sent, flush_delay_s=0.0)
     assert await adds.add(1, 2, 9) is AddResult.ADDED
@@ -54,7 +54,7 @@ async def test_a_lone_add_leaves_after_the_delay():
 
 
 async def test_each_add_gets_its_own_outcome():
-    """Offsets of the batch are the callers' outcomes."""
+    """The offsets in the batch's answer become the results of the callers."""
     sent = Sent()
     sent.answer = AddAnswer(
         added_count=1, due_offsets=(0,), duplicate_offsets=(2,), beyond_max_delay_offsets=(3,),
@@ -72,7 +72,7 @@ async def test_each_add_gets_its_own_outcome():
 
 
 async def test_a_failed_batch_fails_each_of_its_adds_and_no_later_one():
-    """The next batch is sent as if nothing had happened."""
+    """The batch after a failed one is sent normally."""
     sent = Sent()
     sent.error = Unavailable("down")
     adds = buffer(sent)
@@ -84,7 +84,7 @@ async def test_a_failed_batch_fails_each_of_its_adds_and_no_later_one():
 
 
 async def test_adds_gather_while_a_batch_is_on_its_way():
-    """One batch at a time, in order; the rest waits and leaves together."""
+    """One batch is in flight at a time, in order; later adds wait and are sent together."""
     sent = Sent()
     sent.gate.clear()
     adds = buffer(sent, flush_count=2)
@@ -99,7 +99,7 @@ async def test_adds_gather_while_a_batch_is_on_its_way():
 
 
 async def test_a_full_buffer_makes_the_next_add_wait():
-    """Back-pressure: beyond buffer_max an add is not even buffered until there is room."""
+    """An add beyond ``buffer_max`` is not buffered until there is room."""
     sent = Sent()
     sent.gate.clear()
     adds = buffer(sent, flush_count=2, buffer_max=2)
@@ -113,7 +113,7 @@ async def test_a_full_buffer_makes_the_next_add_wait():
 
 
 async def test_an_add_that_nobody_waits_for_does_not_leave():
-    """A cancelled add is not tracked, if it was still in the buffer."""
+    """A cancelled add is not tracked if it was still in the buffer."""
     sent = Sent()
     adds = buffer(sent, flush_count=2)
     gone = asyncio.create_task(adds.add(1, 2, 1))
@@ -125,7 +125,7 @@ async def test_an_add_that_nobody_waits_for_does_not_leave():
 
 
 async def test_close_sends_what_is_buffered_and_refuses_more():
-    """Nothing that was accepted is dropped."""
+    """``close`` sends every accepted add."""
     sent = Sent()
     adds = buffer(sent)
     waiting = asyncio.create_task(adds.add(1, 2, 5))
@@ -138,7 +138,7 @@ async def test_close_sends_what_is_buffered_and_refuses_more():
 
 
 async def test_a_buffer_that_has_nothing_to_send_has_no_task():
-    """So it can be dropped without a word; the next add starts another."""
+    """A buffer without adds has no task, so it can be dropped without a warning; the next add starts another task."""
     adds = buffer(Sent(), flush_delay_s=0.0)
     for _ in range(2):
         assert await adds.add(1, 2, 9) is AddResult.ADDED
@@ -148,7 +148,7 @@ async def test_a_buffer_that_has_nothing_to_send_has_no_task():
 
 @pytest.mark.parametrize("death", [RuntimeError, asyncio.CancelledError])
 async def test_a_sender_that_died_is_replaced(death):
-    """Its batch and what was buffered are told so, and the next add is sent."""
+    """The adds of a sender that died get an error, and the next add is sent."""
     sent = Sent()
     sent.gate.clear()
     adds = buffer(sent, flush_count=2)

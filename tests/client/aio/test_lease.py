@@ -1,4 +1,4 @@
-"""A lease as a context."""
+"""Tests of a lease as a context."""
 
 from array import array
 
@@ -21,7 +21,7 @@ ROWS = [(1_000, 5, 0), (1_000, 5, 1), (2_000, 6, 0)]
 
 
 class Settled:
-    """Remembers what was acknowledged, given back and extended, for a blocking lease."""
+    """Session for a blocking lease that records acks, nacks and extends."""
 
     def __init__(self, *, fail: bool = False) -> None:
         self.acked: list[tuple[int, int]] = []
@@ -81,7 +81,7 @@ def lease(settled: Settled, rows=ROWS):
 
 
 async def test_a_clean_exit_acknowledges_the_rest(make_settled):
-    """What was given back inside is not acknowledged."""
+    """Positions that were given back inside the block are not acknowledged at its end."""
     settled = make_settled()
     async with lease(settled) as held:
         assert list(held.messages) == [Position(5, 0), Position(5, 1), Position(6, 0)]
@@ -94,7 +94,7 @@ async def test_a_clean_exit_acknowledges_the_rest(make_settled):
 
 
 async def test_an_exception_gives_the_rest_back(make_settled):
-    """What was acknowledged inside stays acknowledged; the exception goes on."""
+    """Positions that were acknowledged inside the block stay acknowledged, and the exception is raised."""
     settled = make_settled()
 
     async def work() -> None:
@@ -110,7 +110,7 @@ async def test_an_exception_gives_the_rest_back(make_settled):
 
 
 async def test_a_failed_give_back_does_not_hide_the_works_own_error(make_settled):
-    """The lease will expire; the note says so."""
+    """The error of a failed give-back is added as a note to the work's own error."""
     with pytest.raises(KeyError) as caught:
         async with lease(make_settled(fail=True)):
             raise KeyError("work failed")
@@ -118,7 +118,7 @@ async def test_a_failed_give_back_does_not_hide_the_works_own_error(make_settled
 
 
 async def test_a_lease_of_nothing_calls_nobody(make_settled):
-    """An empty poll is falsy and settles nothing."""
+    """An empty lease is falsy and makes no calls."""
     settled = make_settled()
     async with lease(settled, rows=[]) as held:
         assert not held
@@ -126,7 +126,7 @@ async def test_a_lease_of_nothing_calls_nobody(make_settled):
 
 
 async def test_a_position_of_another_lease_is_refused(make_settled):
-    """So is one that was settled already."""
+    """A position of another lease, or one that is already settled, is refused."""
     settled = make_settled()
     held = lease(settled)
     with pytest.raises(InvalidInput, match="7:7"):
@@ -138,7 +138,7 @@ async def test_a_position_of_another_lease_is_refused(make_settled):
 
 
 async def test_a_lease_is_extended_as_a_whole_or_in_part(make_settled):
-    """Only the whole moves its expiry; an empty choice extends nothing."""
+    """Extending the whole lease changes its expiry; extending no positions makes no call."""
     settled = make_settled()
     held = lease(settled)
     assert (await held.extend(30_000, [Position(5, 1)])).expires_at_ms == 60_000

@@ -1,4 +1,4 @@
-"""Questions about ledgers, over both shells."""
+"""Tests of the calls about ledgers, over both shells."""
 
 import grpc
 import pytest
@@ -30,7 +30,7 @@ def ledgers(client):
 
 
 async def test_a_message_by_its_index(service, ledgers):
-    """By the service's rules, or by those that the caller names."""
+    """A lookup by index uses the service's rules, or those of the caller."""
     found = pb.MessageId(position=PLACE, partition=2, batch_index=-1)
     service.on("GetMessageIdByIndex", pb.GetMessageIdByIndexResponse(message_id=found))
     for mode in (None, *IndexLookupMode):
@@ -47,7 +47,7 @@ async def test_a_message_by_its_index(service, ledgers):
 
 @pytest.mark.parametrize("read_compacted", [False, True])
 async def test_a_place_by_time_and_the_end(service, ledgers, read_compacted):
-    """For readers of the topic, and of what compaction left of it."""
+    """A seek by time and the last message work for readers of the topic and of the compacted topic."""
     service.on("SeekByTime", pb.SeekByTimeResponse(position=PLACE, behind_end=True))
     last = pb.MessageId(position=PLACE, partition=-1, batch_index=4)
     service.on("GetLastMessagePosition", pb.GetLastMessagePositionResponse(message_id=last))
@@ -63,7 +63,7 @@ async def test_a_place_by_time_and_the_end(service, ledgers, read_compacted):
 
 
 async def test_entries_come_page_by_page(service, ledgers):
-    """The next page is asked for where the one before ended, and only when it is wanted; nothing is passed over."""
+    """The next page is requested only when the caller needs it, and no entry is left out between pages."""
 
     async def page(request, context):
         if not request.HasField("start"):
@@ -115,7 +115,7 @@ async def test_entries_come_page_by_page(service, ledgers):
     ],
 )
 async def test_refusals_are_told_apart(service, ledgers, code, word, kind):
-    """By what the caller does next; the service's own reason stays."""
+    """Each refusal has its own exception and keeps the service's reason."""
     for method in ("GetMessageIdByIndex", "SeekByTime", "GetLastMessagePosition", "ReadEntries"):
         service.on(method, failing(code, reason(word)))
     for call in (

@@ -1,4 +1,4 @@
-"""The session against a service that answers as told."""
+"""Tests of the session with a scripted service."""
 
 import asyncio
 
@@ -58,7 +58,7 @@ def failing(code: grpc.StatusCode, *details):
     ],
 )
 async def test_a_message_above_a_size_limit_names_the_limit_and_the_setting(service, session, told, words):
-    """It is gRPC that refuses it, with words of its own, and a code that would otherwise mean "try again later"."""
+    """A message that gRPC refuses as too large raises BatchTooLarge and not "try again later"."""
 
     async def refuse(request, context):
         await abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, told)
@@ -78,7 +78,7 @@ async def test_a_message_above_a_size_limit_names_the_limit_and_the_setting(serv
     ],
 )
 async def test_metadata_above_the_limit_is_no_reason_to_try_again(service, session, told):
-    """It is gRPC that refuses it, with the code of an overload; the error says that less must be sent."""
+    """Metadata that gRPC refuses as too large raises an error with this remedy, although its code means overload."""
 
     async def refuse(request, context):
         await abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, told)
@@ -90,7 +90,7 @@ async def test_metadata_above_the_limit_is_no_reason_to_try_again(service, sessi
 
 
 async def test_calls_carry_tracker_and_epoch(service, session):
-    """Every mutating call names the tracker and the epoch its open answered."""
+    """Every mutating call carries the tracker and the epoch of its open."""
     service.on("AddMessages", pb.AddMessagesResponse(added_count=2))
     service.on("AdvanceMarkDelete", pb.AdvanceMarkDeleteResponse(mark_delete=pb.Position(ledger_id=4, entry_id=-1)))
     await session.add_columns([10, 20], [1, 1], [0, 1])
@@ -106,7 +106,7 @@ async def test_calls_carry_tracker_and_epoch(service, session):
 
 
 async def test_long_columns_travel_in_several_calls_with_offsets_of_the_whole(service, session):
-    """batch_max is 4: ten rows are three calls, and the answer is one."""
+    """Ten rows are sent in three calls (batch_max is 4) and have one answer."""
 
     async def second_is_due(request, context):
         return pb.AddMessagesResponse(added_count=len(request.ledger_ids) - 1, due_offsets=[1])
@@ -120,7 +120,7 @@ async def test_long_columns_travel_in_several_calls_with_offsets_of_the_whole(se
 
 
 async def test_a_lower_limit_of_the_service_is_learnt(service, session):
-    """BATCH_TOO_LARGE applied nothing, so the same rows go again in smaller batches."""
+    """After BATCH_TOO_LARGE, which applied nothing, the same rows are sent again in smaller batches."""
 
     async def two_at_most(request, context):
         if len(request.ledger_ids) > 2:
@@ -133,14 +133,14 @@ async def test_a_lower_limit_of_the_service_is_learnt(service, session):
 
 
 async def test_a_single_row_that_is_too_large_is_an_error(service, session):
-    """There is no smaller batch to try."""
+    """A single row that is too large raises the error, because there is no smaller batch."""
     service.on("AddMessages", failing(grpc.StatusCode.RESOURCE_EXHAUSTED, reason("BATCH_TOO_LARGE")))
     with pytest.raises(BatchTooLarge):
         await session.add_columns([1], [1], [1])
 
 
 async def test_names_that_are_no_text_are_refused(service, session):
-    """Half a surrogate pair, as a shell hands over bytes that are not UTF-8; the field is named."""
+    """A name with half a surrogate pair, from bytes that are not UTF-8, is refused with its field."""
     async with DelayedTrackerClient.connect(service.address) as client:
         with pytest.raises(InvalidInput, match="subscription"):
             client.view_tracker(session.topic, "\udcff")
@@ -151,7 +151,7 @@ async def test_names_that_are_no_text_are_refused(service, session):
 
 
 async def test_bad_values_are_refused_before_anything_is_sent(service, session):
-    """Also for single adds, so that one bad row never fails its neighbours' batch."""
+    """A bad single add is refused at once, so that it does not fail the batch of other adds."""
     with pytest.raises(InvalidInput, match="entry_ids: 4294967296 at offset 1"):
         await session.add_columns([1, 1], [1, 1], [1, 2**32])
     with pytest.raises(InvalidInput, match="deliver_at_ms"):
@@ -166,7 +166,7 @@ async def test_bad_values_are_refused_before_anything_is_sent(service, session):
 
 
 async def test_single_adds_share_a_call(service, shell):
-    """Three adds, one request, three outcomes."""
+    """Three adds are sent in one request and have three results."""
     service.on("AddMessages", pb.AddMessagesResponse(added_count=2, due_offsets=[1]))
     settings = ClientSettings(flush_count=3, flush_delay_s=3_600.0)
     async with (
@@ -181,7 +181,7 @@ async def test_single_adds_share_a_call(service, shell):
 
 
 async def test_a_poll_is_a_lease(service, session):
-    """Its context acknowledges under the lease's id."""
+    """A poll returns a lease whose context acknowledges under the lease's id."""
     service.on(
         "PollScheduledMessages",
         pb.PollScheduledMessagesResponse(
@@ -195,7 +195,7 @@ async def test_a_poll_is_a_lease(service, session):
         ),
     )
     service.on("AckMessages", pb.AckMessagesResponse(acked_count=2, acked_counts=[2]))
-    await session.poll_hand_off(1)  # tells that nothing more is due, so the next one waits
+    await session.poll_hand_off(1)  # the answer has nothing more due, so the next poll waits
     async with await session.poll(10, wait_ms=250, lease_ms=1_000) as lease:
         assert list(lease.messages) == [(3, 1), (3, 2)]
         assert list(lease.messages.deliver_at_ms) == [10, 20]
@@ -209,7 +209,7 @@ async def test_a_poll_is_a_lease(service, session):
 
 
 async def test_the_servers_default_lease_is_left_to_the_server(service, session):
-    """lease_ms is not sent unless given."""
+    """``lease_ms`` is sent only if it is given."""
     service.on("PollScheduledMessages", pb.PollScheduledMessagesResponse())
     lease = await session.poll(1)
     assert not lease
@@ -219,7 +219,7 @@ async def test_the_servers_default_lease_is_left_to_the_server(service, session)
 
 @pytest.mark.parametrize("hand_off", [True, False])
 async def test_polls_are_never_repeated(service, session, hand_off):
-    """A poll whose answer was lost is the caller's to repeat: one request, however the service fails."""
+    """A failed poll is not repeated by the client: the service receives one request."""
     service.on("PollScheduledMessages", failing(grpc.StatusCode.UNAVAILABLE))
     with pytest.raises(Unavailable):
         await (session.poll_hand_off(1) if hand_off else session.poll(1))
@@ -228,7 +228,7 @@ async def test_polls_are_never_repeated(service, session, hand_off):
 
 
 async def test_calls_that_may_be_repeated_are(service, session):
-    """An add survives two refusals; nobody notices."""
+    """An add is repeated after two refusals and succeeds."""
     refusals = iter([True, True])
 
     async def third_time(request, context):
@@ -242,7 +242,7 @@ async def test_calls_that_may_be_repeated_are(service, session):
 
 
 async def test_an_add_that_finds_no_room_is_made_again(service, session):
-    """Refused as OVERLOADED, nothing of it was applied; the session waits as long as the service says, and goes on."""
+    """An add refused as OVERLOADED applied nothing; the session repeats it after the service's pause."""
     refusals = iter([True, True])
     retry = error_details_pb2.RetryInfo(retry_delay=Duration(nanos=20_000_000))
     refuse = failing(grpc.StatusCode.RESOURCE_EXHAUSTED, reason("OVERLOADED"), retry)
@@ -275,8 +275,8 @@ async def test_an_add_that_finds_no_room_is_made_again(service, session):
     ],
 )
 async def test_reasons_become_exceptions(service, session, code, word, kind):
-    """Each reason is one exception, with the service's words and the time to wait."""
-    # Longer than the call may take: it is not made again.
+    """Each reason becomes one exception with the service's message and retry time."""
+    # Longer than the call's time limit: it is not repeated.
     retry = error_details_pb2.RetryInfo(retry_delay=Duration(seconds=60, nanos=250_000_000))
     service.on("ClearMessages", failing(code, reason(word, owner="somebody"), retry))
     with pytest.raises(kind, match="the service says no") as caught:
@@ -288,7 +288,7 @@ async def test_reasons_become_exceptions(service, session, code, word, kind):
 
 
 async def test_violations_are_handed_on(service, session):
-    """A malformed request names what is wrong with which field."""
+    """The error of a malformed request contains the fields and their problems."""
     bad = error_details_pb2.BadRequest()
     bad.field_violations.add(field="tracker.topic", description="'': give 1 to 4096 bytes")
     service.on("ClearMessages", failing(grpc.StatusCode.INVALID_ARGUMENT, reason("INVALID_INPUT"), bad))
@@ -300,7 +300,7 @@ async def test_violations_are_handed_on(service, session):
 
 
 async def test_status_codes_without_a_reason_still_become_exceptions(service, session):
-    """A proxy in between gives none."""
+    """A status without a reason, as from a proxy, becomes an exception by its code."""
     service.on("ClearMessages", failing(grpc.StatusCode.UNIMPLEMENTED))
     with pytest.raises(ServiceFault, match="no delayed-tracker of this version answers there") as caught:
         await session.clear()
@@ -315,14 +315,14 @@ async def test_status_codes_without_a_reason_still_become_exceptions(service, se
     ],
 )
 async def test_what_grpc_says_of_sockets_is_explained(service, session, code, kind, said):
-    """Its own words stay, after what they mean and before what to do."""
+    """The error contains the meaning, gRPC's own message and the remedy."""
     service.on("ClearMessages", failing(code))
     with pytest.raises(kind, match=rf"{said} \(the service says no\); .*try again"):
         await session.clear()
 
 
 async def test_a_call_without_an_answer_ends(service, shell):
-    """The per-call time is the limit, not patience."""
+    """A call without an answer ends after its time limit."""
 
     async def never(request, context):
         await asyncio.Event().wait()
@@ -335,7 +335,7 @@ async def test_a_call_without_an_answer_ends(service, shell):
 
 
 async def test_clear_goes_on_under_the_new_epoch(service, session):
-    """The answer's epoch is what later calls carry."""
+    """Calls after a clear carry the epoch of its answer."""
     service.on("ClearMessages", pb.ClearMessagesResponse(epoch=8, cleared_count=4))
     service.on("AddMessages", pb.AddMessagesResponse(added_count=1))
     assert await session.clear() == 4
@@ -345,14 +345,14 @@ async def test_clear_goes_on_under_the_new_epoch(service, session):
 
 @pytest.mark.parametrize(("method", "answer"), ENDS, ids=[method for method, _ in ENDS])
 async def test_the_end_of_a_session_sends_the_buffer_first(service, shell, method, answer):
-    """Buffered adds reach the service before the tracker is unloaded or deleted; later ones are refused here."""
+    """Buffered adds reach the service before the tracker is unloaded or deleted; later adds are refused."""
     service.on("AddMessages", pb.AddMessagesResponse(added_count=1))
     service.on(method, answer)
     settings = ClientSettings(flush_delay_s=3_600.0)
     async with shell.connect(service.address, settings=settings) as client:
         session = await client.open_tracker(TOPIC, "billing")
         add = asyncio.create_task(session.add(1, 1, 1))
-        while not len(session._buffer):  # noqa: ASYNC110  # of either shell
+        while not len(session._buffer):  # noqa: ASYNC110  # works with both shells
             await asyncio.sleep(0)
         await (session.close() if method == "CloseTracker" else session.delete())
         assert await add is AddResult.ADDED
@@ -362,7 +362,7 @@ async def test_the_end_of_a_session_sends_the_buffer_first(service, shell, metho
 
 
 async def test_a_client_that_was_closed_makes_no_calls(service, shell):
-    """Its sessions say so, in words of this client."""
+    """Sessions of a closed client raise SessionClosed."""
     async with shell.connect(service.address) as client:
         session = await client.open_tracker(TOPIC, "billing")
     with pytest.raises(SessionClosed, match="connect again"):
@@ -372,7 +372,7 @@ async def test_a_client_that_was_closed_makes_no_calls(service, shell):
 
 
 async def test_nobody_at_the_address_is_said_so(shell):
-    """With the address and the remedy."""
+    """The error of a failed connection contains the address and the remedy."""
     settings = ClientSettings(connect_timeout_s=0.05)
     with pytest.raises(Unavailable, match=r"no service answers at 127\.0\.0\.1:1 within 0\.05 s"):
         async with shell.connect("127.0.0.1:1", settings=settings):
@@ -380,13 +380,13 @@ async def test_nobody_at_the_address_is_said_so(shell):
 
 
 def test_settings_that_cannot_work_are_refused():
-    """By field and value."""
+    """The error contains the field and the value."""
     with pytest.raises(InvalidInput, match="batch_max: 0"):
         ClientSettings(batch_max=0)
 
 
 async def test_a_call_from_another_event_loop_is_refused_and_harms_nobody(service):
-    """Nothing is sent, and calls of the client's own loop go on as if it had not been made."""
+    """A call from another event loop sends nothing, and calls of the client's own loop are not affected."""
     service.on("AddMessages", pb.AddMessagesResponse(added_count=1))
     async with DelayedTrackerClient.connect(service.address) as client:
         session = await client.open_tracker(TOPIC, "billing")
@@ -404,7 +404,7 @@ async def test_a_call_from_another_event_loop_is_refused_and_harms_nobody(servic
 
 
 async def test_a_session_of_a_client_that_was_closed_takes_no_adds(service, shell):
-    """Whatever the buffer was doing."""
+    """A session of a closed client refuses adds in every state of its buffer."""
     async with shell.connect(service.address) as client:
         session = await client.open_tracker(TOPIC, "billing")
     with pytest.raises(SessionClosed, match="connect again"):

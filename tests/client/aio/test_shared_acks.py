@@ -1,4 +1,4 @@
-"""Acks made at the same time: which calls they share, and that each gets its own outcome, whatever the others get."""
+"""Tests of shared acks: the calls that they share, and the result of each ack."""
 
 import asyncio
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from tests.service.harness.shell import KEY, running_service
 
 
 class Held(LeasingService):
-    """The service, each of whose calls is answered when the test lets it."""
+    """Service that answers each call when the test lets it."""
 
     def __init__(self, count: int, **limits: int) -> None:
         super().__init__(count, **limits)
@@ -48,7 +48,7 @@ class Held(LeasingService):
             return outcomes
 
     async def let(self, number: int = 0, *, error: DelayedTrackerError | None = None) -> None:
-        """Answer a call that is under way; with an error it was never applied."""
+        """Answer a call in flight; with an error, it was not applied."""
         call, answer = self.under_way.pop(number)
         try:
             if error is not None:
@@ -61,7 +61,7 @@ class Held(LeasingService):
         await turns()
 
     async def begin(self, *acks: LeaseAck) -> "list[asyncio.Task[AckAnswer]]":
-        """Acknowledge at the same time."""
+        """Start several acks at the same time."""
         tasks = [asyncio.create_task(self.acks.ack(ack)) for ack in acks]
         await turns()
         return tasks
@@ -72,7 +72,7 @@ class Held(LeasingService):
 
 
 async def turns() -> None:
-    """Let every task that can go on do so."""
+    """Let every task run until it waits."""
     for _ in range(6):
         await asyncio.sleep(0)
 
@@ -82,7 +82,7 @@ def counts_of(tasks: "list[asyncio.Task[AckAnswer]]") -> list[int]:
 
 
 async def test_acks_made_at_the_same_time_are_one_call_without_a_position():
-    """All that each lease holds, by its id."""
+    """Acks of whole leases share a call that carries lease ids and no positions."""
     service = Held(6)
     tasks = await service.begin(service.whole(1), service.whole(2), service.whole(3))
     await service.let_all()
@@ -94,7 +94,7 @@ async def test_acks_made_at_the_same_time_are_one_call_without_a_position():
 
 
 async def test_an_ack_that_comes_alone_leaves_alone():
-    """Of positions: as it always did."""
+    """A single ack is sent with its positions."""
     service = Held(3)
     lease_id, positions = service.lease(3)
     tasks = await service.begin(service.rules.ack(lease_id, *columns(positions[:2])))
@@ -106,7 +106,7 @@ async def test_an_ack_that_comes_alone_leaves_alone():
 
 
 async def test_acks_that_come_meanwhile_leave_together_in_their_order():
-    """Two calls are under way at most."""
+    """At most two calls are in flight, and the acks that wait are sent together in their order."""
     service = Held(9)
     tasks = [task for _ in range(5) for task in await service.begin(service.whole(1))]
     assert len(service.under_way) == CALLS_MAX
@@ -116,7 +116,7 @@ async def test_acks_that_come_meanwhile_leave_together_in_their_order():
 
 
 async def test_each_answer_is_the_acks_own():
-    """Stale and unknown offsets are of the positions that it named, wherever they were in the call."""
+    """Stale and unknown offsets count from each ack's first position, wherever it is in the call."""
     service = Held(6)
     (first, ours), (second, others) = service.lease(2), service.lease(2)
     gone = Position(9, 9)
@@ -138,20 +138,20 @@ async def test_each_answer_is_the_acks_own():
 
 
 async def test_what_has_expired_is_named_in_a_second_call():
-    """The id no longer says what was meant; the others of the call are not sent again."""
+    """An ack of a lease that lost positions is sent again by position; the other acks of the call are not."""
     service = Held(5)
     late = service.whole(2)
     service.shell.pass_time(50)
     tasks = await service.begin(service.whole(3), late)
     await service.let_all()
     assert [len(call.ledger_ids) for call in service.calls] == [0, 2]
-    # The second lease took what had come back of the first: stale, but for what nobody holds.
+    # The second lease took positions that the first had lost: they are stale, except those under no lease.
     assert tasks[0].result() == AckAnswer(3)
     assert tasks[1].result() == AckAnswer(0, (), (0, 1))
 
 
 async def test_an_error_in_naming_is_only_theirs_who_were_named():
-    """The others were answered by the first call."""
+    """An error of the second call affects only the acks in it."""
     service = Held(5)
     late = service.whole(2)
     service.shell.core.ack(late.lease_id, positions((1, 0)), service.shell.now)
@@ -164,7 +164,7 @@ async def test_an_error_in_naming_is_only_theirs_who_were_named():
 
 
 async def test_a_lease_that_never_was_is_its_holders_error():
-    """The service refuses all of them together, applying nothing: so each is asked for apart, by position."""
+    """Acks that the service refuses together are sent separately, by position, and only the bad one fails."""
     service = Held(6)
     first, third = service.whole(3), service.whole(3)
     tasks = await service.begin(first, service.rules.ack(99, [1], [1]), third)
@@ -177,7 +177,7 @@ async def test_a_lease_that_never_was_is_its_holders_error():
 
 
 async def test_a_service_that_knows_no_leases_by_count_is_told_the_positions():
-    """An older one sees a call without a lease id, and refuses it."""
+    """An older service refuses a call without a lease id, and then receives the positions."""
     service = Held(3)
     tasks = await service.begin(service.whole(3))
     await service.let(error=InvalidArgument("lease_id is 0"))
@@ -187,7 +187,7 @@ async def test_a_service_that_knows_no_leases_by_count_is_told_the_positions():
 
 
 async def test_no_call_settles_more_than_a_batch():
-    """Named or not; one alone may be larger, and travels in several, by position."""
+    """No call settles more positions than a batch; a larger ack is sent alone, in several calls, by position."""
     service = Held(60, client_batch_max=10)
     tasks = await service.begin(*(service.whole(count) for count in (6, 4, 1, 25, 9)))
     await service.let_all()
@@ -197,7 +197,7 @@ async def test_no_call_settles_more_than_a_batch():
 
 
 async def test_the_services_limit_is_learnt():
-    """Those that were refused together go apart, and the next ones are no more than fit."""
+    """Acks that were refused together are sent separately, and later calls keep the service's limit."""
     service = Held(40, batch_max=8)
     tasks = await service.begin(service.whole(5), service.whole(4))
     await service.let_all()
@@ -209,7 +209,7 @@ async def test_the_services_limit_is_learnt():
 
 
 def test_no_call_names_more_leases_than_the_service_takes():
-    """Also of acks of nothing."""
+    """No call contains more leases than the service accepts, even if the acks are empty."""
     queue: AckQueue[asyncio.Future[AckAnswer]] = AckQueue(batch_max=lambda: 10)
 
     async def run() -> None:
@@ -222,7 +222,7 @@ def test_no_call_names_more_leases_than_the_service_takes():
 
 
 async def test_acks_of_different_epochs_share_no_call():
-    """What was leased before a clear is fenced, as it would have been alone; the new owner's acks are not."""
+    """An ack from before a clear is fenced, and acks of the new epoch are not."""
     service = Held(6)
     old = [service.whole(1), service.whole(1)]
     service.rules.epoch = service.epoch = 8
@@ -236,7 +236,7 @@ async def test_acks_of_different_epochs_share_no_call():
 
 
 async def test_an_ack_cancelled_before_it_left_is_not_sent():
-    """One that is on its way may be applied, and does not disturb those that it shares the call with."""
+    """A cancelled ack in flight may be applied, and does not affect the other acks of its call."""
     service = Held(9)
     first = await service.begin(service.whole(1), service.whole(2))
     await service.begin(service.whole(1))
@@ -251,7 +251,7 @@ async def test_an_ack_cancelled_before_it_left_is_not_sent():
 
 
 async def test_an_error_of_the_call_is_everybodys():
-    """Nobody is told of success who had none, and the next call goes on."""
+    """An error of a call fails every ack in it, and the next call is made."""
     service = Held(6)
     tasks = await service.begin(service.whole(1), service.whole(2))
     await service.let(error=Unavailable("away"))
@@ -264,7 +264,7 @@ async def test_an_error_of_the_call_is_everybodys():
 
 
 async def test_whoever_waits_learns_that_the_session_broke_off():
-    """The event loop ends while a call is under way: nobody waits for ever."""
+    """Every waiting ack gets an error when the event loop ends while a call is in flight."""
     service = Held(9)
     tasks = [task for _ in range(4) for task in await service.begin(service.whole(1))]
     for call in asyncio.all_tasks():
@@ -278,7 +278,7 @@ async def test_whoever_waits_learns_that_the_session_broke_off():
 
 @given(data=st.data())
 def test_every_ack_is_answered_as_if_it_were_alone(data):
-    """Whatever is leased, acknowledged, expired, given up and failed in whatever order."""
+    """Every ack gets the answer of its own call, in any order of leases, acks, expiries, cancellations and errors."""
 
     async def run() -> None:
         limits = {limit: data.draw(st.sampled_from([5, 6, 100])) for limit in ("client_batch_max", "batch_max")}
@@ -325,7 +325,7 @@ def test_every_ack_is_answered_as_if_it_were_alone(data):
                 is_certain = False
             elif (error := task.exception()) is not None:
                 assert isinstance(error, InvalidArgument if ack.lease_id == 1_000 else Unavailable) or failures
-                # Of several calls that it took, those before the one that failed were applied.
+                # If the ack needed several calls, those before the failed one were applied.
                 perhaps_gone.update(positions)
                 is_certain = False
             else:
@@ -345,7 +345,7 @@ def test_every_ack_is_answered_as_if_it_were_alone(data):
 
 
 async def test_leases_of_one_session_share_calls_of_a_service(shell):
-    """Of many that acknowledge at the same time, one is late: its positions are acknowledged all the same."""
+    """One late ack among many leaves its positions acknowledged."""
     async with (
         running_service() as service,
         shell.connect(service.address) as client,

@@ -1,4 +1,4 @@
-"""Batches added at the same time: which calls they share, and whose answer is whose."""
+"""Tests of shared adds: the calls that batches share, and the answer of each batch."""
 
 import asyncio
 from array import array
@@ -15,7 +15,7 @@ from tests.service.harness.shell import KEY, running_service
 
 
 class Sent:
-    """Calls as they left, by the entries they carried; each answered when the test lets it."""
+    """Calls that were sent, by their entries; the test answers each."""
 
     def __init__(self) -> None:
         self.calls: list[list[int]] = []
@@ -35,13 +35,13 @@ class Sent:
 
 
 async def turns() -> None:
-    """Let every task that can go on do so."""
+    """Let every task run until it waits."""
     for _ in range(5):
         await asyncio.sleep(0)
 
 
 async def begin(adds: SharedAdds, *batches: list[int]) -> list["asyncio.Task[AddAnswer]"]:
-    """Add batches of such entries at the same time."""
+    """Add batches of these entries at the same time."""
 
     def add(entries: list[int]) -> "asyncio.Task[AddAnswer]":
         above = pack("x", [entry + 1 for entry in entries])
@@ -57,7 +57,7 @@ def shared(sent: Sent, batch_max: int = 100) -> SharedAdds:
 
 
 async def test_batches_that_wait_leave_together_in_their_order():
-    """Two calls are under way; what comes meanwhile is one call as soon as either ends, and each has its own answer."""
+    """Batches that wait while two calls are in flight are sent in one call, and each has its own answer."""
     sent = Sent()
     first, second, third, fourth, fifth = await begin(shared(sent), [1], [2], [3, 4], [], [5, 6, 7])
     assert sent.calls == [[1], [2]]
@@ -74,7 +74,7 @@ async def test_batches_that_wait_leave_together_in_their_order():
 
 
 async def test_no_call_carries_more_than_fits():
-    """What does not fit goes into the next call, also if something smaller behind it would fit; a batch is not cut."""
+    """A batch that does not fit waits for the next call, uncut, and no smaller batch overtakes it."""
     sent = Sent()
     tasks = await begin(shared(sent, 3), [1], [2], [3, 4], [5, 6], [7], [8, 9, 10, 11])
     for call in range(5):
@@ -84,7 +84,7 @@ async def test_no_call_carries_more_than_fits():
 
 
 async def test_a_failed_call_fails_its_batches_and_no_later_one():
-    """The next call is made as if nothing had happened."""
+    """The call after a failed one is made normally."""
     sent = Sent()
     adds = shared(sent)
     _, _, *together = await begin(adds, [1], [2], [3], [4])
@@ -101,7 +101,7 @@ async def test_a_failed_call_fails_its_batches_and_no_later_one():
 
 
 async def test_a_failed_call_of_its_own_lets_the_waiting_ones_go():
-    """A call that ends in an error, or is given up, makes room like any other."""
+    """A call that fails or is cancelled makes room for the waiting batches."""
     sent = Sent()
     first, second, *_ = await begin(shared(sent), [1], [2], [3], [4])
     sent.under_way[0].set_exception(Unavailable("away"))
@@ -115,7 +115,7 @@ async def test_a_failed_call_of_its_own_lets_the_waiting_ones_go():
 
 
 async def test_a_batch_that_nobody_waits_for_is_not_sent():
-    """Given up before its call left, it does not travel; given up later, the others' call goes on."""
+    """A batch that is cancelled before its call is not sent; cancelled later, it does not affect the other batches."""
     sent = Sent()
     adds = shared(sent)
     _, _, gone, kept, leaving = await begin(adds, [1], [2], [3], [4], [5])
@@ -131,7 +131,7 @@ async def test_a_batch_that_nobody_waits_for_is_not_sent():
 
 
 async def test_a_call_that_is_cut_off_tells_its_batches_so():
-    """When the program's tasks are cancelled, whoever still waits hears that the batch may be tracked."""
+    """Callers that wait while the program's tasks are cancelled get the error that the batch may be tracked."""
     sent = Sent()
     adds = shared(sent)
     _, _, waiting = await begin(adds, [1], [2], [3])
@@ -146,7 +146,7 @@ async def test_a_call_that_is_cut_off_tells_its_batches_so():
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.data())
 def test_parts_put_together_are_the_whole(counts, data):
-    """Every offset is in the answer of the batch it belongs to, and every position is counted once."""
+    """Every offset is in the answer of its own batch, and every position is counted once."""
     total = sum(counts)
     kinds = data.draw(st.lists(st.integers(0, 4), min_size=total, max_size=total))
 
@@ -162,7 +162,7 @@ def test_parts_put_together_are_the_whole(counts, data):
 
 
 async def test_concurrent_batches_are_answered_as_if_each_had_a_call_of_its_own():
-    """By a real service: every position is added exactly once, whoever else offers it at the same time."""
+    """With a real service, every position is added exactly once, even if several callers add it at the same time."""
     async with (
         running_service() as service,
         DelayedTrackerClient.connect(service.address) as client,

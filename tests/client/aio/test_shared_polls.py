@@ -1,4 +1,4 @@
-"""Polls made at the same time: which calls they share, what each gets, and what becomes of what nobody is there for."""
+"""Tests of shared polls: the calls that they share, the part of each, and the positions of cancelled polls."""
 
 import asyncio
 from array import array
@@ -25,7 +25,7 @@ def due(entries: Sequence[int], *, more: bool = False, replay: bool = False) -> 
 
 
 class Due:
-    """A service with so many entries due; calls as they left, each answered when the test lets it."""
+    """Service with a number of due entries; the test answers each of its calls."""
 
     def __init__(self, count: int, *, limit: int = 10**9, epoch: int = 1) -> None:
         self.entries = list(range(count))
@@ -73,20 +73,20 @@ class Due:
 
 
 async def turns() -> None:
-    """Let every task that can go on do so."""
+    """Let every task run until it waits."""
     for _ in range(6):
         await asyncio.sleep(0)
 
 
 async def begin(polls: SharedPolls, *counts: int, wait_ms: int = 0, terms: PollTerms = HAND_OFF):
-    """Poll for so many at the same time."""
+    """Poll for these numbers of messages at the same time."""
     tasks = [asyncio.create_task(polls.poll(count, wait_ms, terms)) for count in counts]
     await turns()
     return tasks
 
 
 async def busy(service: Due, *, terms: PollTerms = HAND_OFF) -> SharedPolls:
-    """Polls of a session that has just been told that more is due: it took entry 0."""
+    """Return the polls of a session whose last answer had more due; it took entry 0."""
     polls = service.polls()
     (first,) = await begin(polls, 1, wait_ms=9, terms=terms)
     await service.answer()
@@ -100,7 +100,7 @@ def entries_of(task) -> list[int]:
 
 
 async def test_polls_go_alone_and_wait_while_nothing_more_is_due():
-    """Nobody knows how long a poll waits, so none waits for another's."""
+    """Polls that wait do not share calls, because no poll may wait for another's time."""
     service = Due(1)
     polls = await busy(service)
     assert not polls._queue.more_is_due
@@ -112,7 +112,7 @@ async def test_polls_go_alone_and_wait_while_nothing_more_is_due():
 
 
 async def test_the_first_polls_of_a_session_share_a_call():
-    """Many may come at once to a backlog, of which nobody has been told; if there is none, each waits alone."""
+    """The first polls of a session share a call, because a backlog is possible; without one, each waits alone."""
     service = Due(7)
     tasks = await begin(service.polls(), 5, 6, 7, wait_ms=1_000)
     assert service.calls == [([5, 6, 7], 0)]
@@ -123,7 +123,7 @@ async def test_the_first_polls_of_a_session_share_a_call():
 
 
 async def test_polls_that_come_together_share_a_call_in_their_order():
-    """While more is due: two calls at most, which do not wait; each poll gets no more than it asked for."""
+    """At most two calls are in flight and they do not wait; each poll gets no more than it requested."""
     service = Due(30)
     polls = await busy(service)
     tasks = await begin(polls, 3, 4, wait_ms=1_000) + await begin(polls, 5) + await begin(polls, 6, 2)
@@ -136,7 +136,7 @@ async def test_polls_that_come_together_share_a_call_in_their_order():
 
 
 async def test_a_poll_that_got_nothing_waits_alone_for_the_rest_of_its_time():
-    """One that may not wait is told at once; the other asks again and waits."""
+    """A poll that may not wait gets its empty answer at once; the other polls again and waits."""
     service = Due(4)
     polls = await busy(service)
     tasks = [*await begin(polls, 5), *await begin(polls, 6, wait_ms=1_000), *await begin(polls, 7)]
@@ -155,7 +155,7 @@ async def test_a_poll_that_got_nothing_waits_alone_for_the_rest_of_its_time():
 
 
 async def test_each_poll_has_a_lease_of_its_own():
-    """Sharing a call is no reason to share a lease."""
+    """Each poll of a shared call has its own lease."""
     service = Due(20)
     polls = await busy(service, terms=LEASE)
     tasks = await begin(polls, 3, 4, 5, terms=LEASE)
@@ -168,7 +168,7 @@ async def test_each_poll_has_a_lease_of_its_own():
 
 
 async def test_only_polls_on_the_same_terms_share_and_none_overtakes():
-    """Another lease time, or a hand-off, is another call."""
+    """Polls with another lease time, or hand-offs, are sent in another call, in their order."""
     service = Due(50)
     polls = await busy(service)
     tasks = [
@@ -185,7 +185,7 @@ async def test_only_polls_on_the_same_terms_share_and_none_overtakes():
 
 
 async def test_no_call_asks_for_more_than_a_share_may_be():
-    """The limit is the client's; one poll alone may ask for more, and is the service's to judge."""
+    """Shared calls keep the client's limit; a single poll may exceed it, and the service decides."""
     service = Due(1_000)
     polls = await busy(service)
     tasks = await begin(polls, 60, 40, 1, 150, 30)
@@ -196,7 +196,7 @@ async def test_no_call_asks_for_more_than_a_share_may_be():
 
 
 async def test_polls_refused_together_are_asked_for_apart():
-    """The service's limit may be lower than the client knows; who asked for too much alone is told so, and nobody else."""
+    """If the service's limit is lower than the client's, only the poll that exceeds it alone gets the error."""
     service = Due(200, limit=50)
     polls = await busy(service)
     tasks = await begin(polls, 20, 30, 40)
@@ -211,7 +211,7 @@ async def test_polls_refused_together_are_asked_for_apart():
 
 
 async def test_an_error_is_everybodys_of_its_call_and_the_next_call_leaves():
-    """All polls of a call fail alike; those behind are not affected."""
+    """All polls of a failed call get its error, and the polls behind it are not affected."""
     service = Due(50)
     polls = await busy(service)
     tasks = await begin(polls, 1, 2) + await begin(polls, 3) + await begin(polls, 4)
@@ -225,7 +225,7 @@ async def test_an_error_is_everybodys_of_its_call_and_the_next_call_leaves():
 
 
 async def test_a_poll_given_up_before_it_left_takes_nothing():
-    """Only what is still wanted is asked for."""
+    """A cancelled poll is not part of the next call."""
     service = Due(50)
     polls = await busy(service)
     await begin(polls, 1)
@@ -237,7 +237,7 @@ async def test_a_poll_given_up_before_it_left_takes_nothing():
 
 
 async def test_what_was_leased_for_a_poll_given_up_is_given_back():
-    """It is due again at once, not only when the lease expires; the others get theirs."""
+    """Positions leased for a cancelled poll are due again at once, and the other polls get theirs."""
     service = Due(50)
     polls = await busy(service, terms=LEASE)
     first, second, third = await begin(polls, 2, 3, 4, terms=LEASE)
@@ -248,7 +248,7 @@ async def test_what_was_leased_for_a_poll_given_up_is_given_back():
 
 
 async def test_what_came_in_the_turn_in_which_a_poll_was_given_up_is_given_back():
-    """The share is there and its poll has not gone on yet: it is not lost either."""
+    """A share that arrives in the same iteration in which its poll is cancelled is given back."""
     service = Due(50)
     polls = await busy(service, terms=LEASE)
     first, second = await begin(polls, 2, 3, terms=LEASE)
@@ -262,7 +262,7 @@ async def test_what_came_in_the_turn_in_which_a_poll_was_given_up_is_given_back(
 
 
 async def test_what_was_handed_off_for_a_poll_given_up_goes_to_the_next():
-    """It cannot be given back, so it is kept: the next hand-offs get it, each no more than it asks for."""
+    """Positions handed off to a cancelled poll go to the next hand-offs, to each at most what it requested."""
     service = Due(20)
     polls = await busy(service)
     first, second = await begin(polls, 2, 5)
@@ -275,7 +275,7 @@ async def test_what_was_handed_off_for_a_poll_given_up_goes_to_the_next():
 
 
 async def test_nothing_is_kept_beyond_its_epoch():
-    """A clear forgets every position, also what waits here for the next poll."""
+    """A clear also drops positions that the client keeps for the next hand-off."""
     service = Due(20)
     polls = await busy(service)
     (given_up,) = await begin(polls, 5)
@@ -288,7 +288,7 @@ async def test_nothing_is_kept_beyond_its_epoch():
 
 
 async def test_news_of_a_replay_is_handed_on_though_nothing_is_due():
-    """Once: the service says it once without waiting, and then only with what it answers anyway."""
+    """A required replay is reported once to a waiting poll, although nothing is due."""
     service = Due(3)
     polls = await busy(service)
     tasks = await begin(polls, 5) + await begin(polls, 6, wait_ms=1_000)
@@ -308,7 +308,7 @@ async def test_news_of_a_replay_is_handed_on_though_nothing_is_due():
 
 
 async def test_whoever_waits_learns_that_the_session_broke_off():
-    """The event loop ends while a call is under way: nobody waits for ever."""
+    """Every waiting poll gets an error when the event loop ends while a call is in flight."""
     service = Due(50)
     polls = await busy(service)
     tasks = await begin(polls, 1, 2) + await begin(polls, 3) + await begin(polls, 4)
@@ -323,7 +323,7 @@ async def test_whoever_waits_learns_that_the_session_broke_off():
 
 @given(data=st.data())
 def test_nothing_is_lost_or_taken_twice(data):
-    """Whatever is polled, answered, given up and refused in whatever order: every entry goes to one place, once."""
+    """Every entry goes to one place, once, in any order of polls, answers, cancellations and refusals."""
 
     async def run() -> None:
         service = Due(300, limit=data.draw(st.sampled_from([40, 10**9])))
@@ -359,7 +359,7 @@ def test_nothing_is_lost_or_taken_twice(data):
 
 
 async def test_polls_of_one_session_share_calls_of_a_service():
-    """Each due position goes to one of many pollers, once, under a lease that can be acknowledged."""
+    """Each due position goes to one of many polls, once, under a lease that can be acknowledged."""
     async with (
         running_service() as service,
         DelayedTrackerClient.connect(service.address) as client,

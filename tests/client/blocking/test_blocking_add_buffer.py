@@ -1,4 +1,4 @@
-"""Single adds of many threads made into batches."""
+"""Tests of batches of single adds from many threads."""
 
 import threading
 from concurrent.futures import CancelledError, wait
@@ -13,7 +13,7 @@ PATIENCE_S = 30.0
 
 
 class Sent:
-    """Batches as they left, each answered when the test lets it."""
+    """Batches that were sent; the test answers each."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
@@ -36,7 +36,7 @@ def buffer(sent: Sent, *, flush_count: int = 3, flush_delay_s: float = FOREVER_S
 
 
 def test_a_full_batch_leaves_at_once_and_each_add_has_its_outcome():
-    """flush_count adds are one call, without waiting for the delay."""
+    """``flush_count`` adds are sent in one call, without waiting for the delay."""
     sent = Sent()
     adds = buffer(sent)
     outcomes = [adds.add(1, 2, entry) for entry in range(3)]
@@ -46,7 +46,7 @@ def test_a_full_batch_leaves_at_once_and_each_add_has_its_outcome():
 
 
 def test_a_lone_add_leaves_after_the_delay():
-    """Nobody waits for a batch to fill."""
+    """A single add does not wait for a full batch."""
     sent = Sent()
     adds = buffer(sent, flush_delay_s=0.0)
     assert adds.add(1, 2, 9).result(PATIENCE_S) is AddResult.DUE
@@ -54,7 +54,7 @@ def test_a_lone_add_leaves_after_the_delay():
 
 
 def test_a_full_buffer_blocks_the_next_add():
-    """Back-pressure: beyond buffer_max the caller waits until an outcome is there."""
+    """A caller beyond ``buffer_max`` blocks until one result has arrived."""
     sent = Sent()
     sent.gate.clear()
     adds = buffer(sent, flush_count=2, buffer_max=2)
@@ -72,7 +72,7 @@ def test_a_full_buffer_blocks_the_next_add():
 
 
 def test_a_failed_batch_fails_each_of_its_adds_and_no_later_one():
-    """The next batch is sent as if nothing had happened."""
+    """The batch after a failed one is sent normally."""
     sent = Sent()
     sent.error = Unavailable("down")
     adds = buffer(sent)
@@ -100,7 +100,7 @@ def test_an_add_that_nobody_waits_for_does_not_leave():
 
 
 def test_an_add_on_its_way_cannot_be_cancelled():
-    """It may be tracked, so it has an outcome."""
+    """An add in flight may be tracked, so it gets its result."""
     sent = Sent()
     sent.gate.clear()
     adds = buffer(sent, flush_count=1)
@@ -113,7 +113,7 @@ def test_an_add_on_its_way_cannot_be_cancelled():
 
 
 def test_close_sends_what_is_buffered_and_refuses_more():
-    """Nothing that was accepted is dropped, and closing twice is harmless."""
+    """``close`` sends every accepted add, and closing twice is harmless."""
     sent = Sent()
     adds = buffer(sent)
     outcomes = [adds.add(1, 2, entry) for entry in range(2)]
@@ -125,7 +125,7 @@ def test_close_sends_what_is_buffered_and_refuses_more():
 
 
 def test_many_threads_lose_nothing():
-    """Each of 2,000 adds of 20 threads is sent once, within the bounds."""
+    """Each of 2,000 adds of 20 threads is sent once, within the limits."""
     sent = Sent()
     adds = buffer(sent, flush_count=50, flush_delay_s=0.0, buffer_max=60)
     outcomes: list[AddResult] = []
@@ -150,7 +150,7 @@ def senders() -> list[threading.Thread]:
 
 
 def test_a_thread_that_has_nothing_to_send_ends():
-    """So a buffer that is dropped leaves none behind; the next add starts another."""
+    """The thread of an idle buffer ends, so a dropped buffer leaves none; the next add starts another."""
     before = set(senders())
     adds = AddBuffer(Sent(), flush_count=1, flush_delay_s=0.0, buffer_max=9, idle_s=0.01)
     for _ in range(2):
@@ -162,7 +162,7 @@ def test_a_thread_that_has_nothing_to_send_ends():
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_sender_that_died_is_replaced():
-    """Its batch and what was buffered are told so, and the next add is sent."""
+    """The adds of a sender that died get an error, and the next add is sent."""
     before = set(senders())
     sent = Sent()
     sent.gate.clear()

@@ -1,4 +1,4 @@
-"""Acks that threads make at the same time: which calls they share, and what each gets."""
+"""Tests of shared acks of threads: the calls that they share, and the result of each."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ THREADS = 6
 
 
 class Gated(LeasingService):
-    """The service, whose calls are held until all threads have come."""
+    """Service that holds its calls until all threads have arrived."""
 
     def __init__(self, count: int) -> None:
         super().__init__(count)
@@ -36,7 +36,7 @@ class Gated(LeasingService):
 
 
 def acknowledged(service: Gated, acks: Sequence[LeaseAck]) -> "list[Future[AckAnswer]]":
-    """A thread for each; the first calls end when all have come."""
+    """Acknowledge with one thread for each ack; the first calls end when all have arrived."""
     put = service.acks._queue.put
     come = threading.Semaphore(0)
 
@@ -44,7 +44,7 @@ def acknowledged(service: Gated, acks: Sequence[LeaseAck]) -> "list[Future[AckAn
         put(ack)
         come.release()
 
-    service.acks._queue.put = put_and_tell  # type: ignore[method-assign]  # the moment to wait for is inside
+    service.acks._queue.put = put_and_tell  # type: ignore[method-assign]  # the test waits for this call
     with ThreadPoolExecutor(len(acks)) as threads:
         asked = [threads.submit(service.acks.ack, ack) for ack in acks]
         for _ in asked:
@@ -54,7 +54,7 @@ def acknowledged(service: Gated, acks: Sequence[LeaseAck]) -> "list[Future[AckAn
 
 
 def test_threads_that_acknowledge_at_the_same_time_share_calls():
-    """Two calls at most are under way; what comes meanwhile is one call, and each gets its own answer."""
+    """At most two calls are in flight; acks that wait are sent in one call, and each gets its own answer."""
     service = Gated(30)
     asked = acknowledged(service, [service.whole(count) for count in range(1, THREADS + 1)])
     assert [ack.result().acked_count for ack in asked] == list(range(1, THREADS + 1))
@@ -63,7 +63,7 @@ def test_threads_that_acknowledge_at_the_same_time_share_calls():
 
 
 def test_a_lease_that_never_was_is_its_holders_error():
-    """Whoever shares a call with it is answered all the same."""
+    """Acks that share a call with a bad one are answered normally."""
     service = Gated(30)
     acks = [service.whole(2) for _ in range(THREADS)]
     asked = acknowledged(service, [*acks, service.rules.ack(99, [1], [1])])
@@ -73,7 +73,7 @@ def test_a_lease_that_never_was_is_its_holders_error():
 
 
 def test_acks_of_two_epochs_share_no_call():
-    """However many calls that takes, none is left behind when those before it leave without it."""
+    """Acks of two epochs need several calls, and every ack is answered."""
     service = Gated(30)
     acks = [service.whole(2) for _ in range(2 * THREADS)]
     of_two_epochs = [replace(ack, epoch=7 + number % 2) for number, ack in enumerate(acks)]
@@ -86,7 +86,7 @@ def test_acks_of_two_epochs_share_no_call():
 
 @pytest.mark.parametrize("error", [Unavailable("away"), ZeroDivisionError("a bug")])
 def test_an_error_is_everybodys_of_its_call(error):
-    """Whoever shared the call that failed is told, and nobody waits for ever."""
+    """Every thread whose ack was in the failed call gets its error."""
     service = Gated(30)
 
     def fail(acks: Sequence[LeaseAck]) -> None:
@@ -99,7 +99,7 @@ def test_an_error_is_everybodys_of_its_call(error):
 
 
 def test_a_thread_interrupted_before_its_ack_left_takes_it_back(monkeypatch):
-    """Those that share the next call are answered."""
+    """The interrupted thread's ack is dropped, and the acks of the next call are answered."""
     service = Gated(30)
 
     class Interrupted(Future):  # type: ignore[type-arg]

@@ -1,4 +1,4 @@
-"""Polls that threads make at the same time: which calls they share, and what each gets."""
+"""Tests of shared polls of threads: the calls that they share, and the part of each."""
 
 import threading
 from array import array
@@ -18,7 +18,7 @@ POLLERS = 6
 
 
 class Due:
-    """A service with so many entries due; its first calls are held until all pollers have come."""
+    """Service with a number of due entries; its first calls are held until all threads have arrived."""
 
     def __init__(self, count: int) -> None:
         self.entries = list(range(count))
@@ -49,7 +49,7 @@ class Due:
 
 
 def polled(service: Due, count: int, *, terms: PollTerms = LEASE, wait_ms: int = 0) -> "list[Future[Taken]]":
-    """As many threads as there are pollers, each of which polls once; the first calls end when all have come."""
+    """Poll once in each of many threads; the first calls end when all have arrived."""
     polls = SharedPolls(service.send, service.give_back, share_max=100, epoch=lambda: 1)
     put = polls._queue.put
     come = threading.Semaphore(0)
@@ -58,7 +58,7 @@ def polled(service: Due, count: int, *, terms: PollTerms = LEASE, wait_ms: int =
         put(poll)
         come.release()
 
-    polls._queue.put = put_and_tell  # type: ignore[method-assign]  # the moment to wait for is inside
+    polls._queue.put = put_and_tell  # type: ignore[method-assign]  # the test waits for this call
     with ThreadPoolExecutor(POLLERS) as threads:
         asked = [threads.submit(polls.poll, count, wait_ms, terms) for _ in range(POLLERS)]
         for _ in asked:
@@ -73,7 +73,7 @@ def entries_of(asked: "list[Future[Taken]]") -> list[int]:
 
 @pytest.mark.parametrize("terms", [LEASE, HAND_OFF])
 def test_threads_that_poll_at_the_same_time_share_calls(terms):
-    """Two calls at most are under way; what comes meanwhile is one call, and each gets its own part."""
+    """At most two calls are in flight; polls that wait are sent in one call, and each gets its own part."""
     service = Due(50)
     asked = polled(service, 3, terms=terms)
     assert [len(poll.result().messages) for poll in asked] == [3] * POLLERS
@@ -86,7 +86,7 @@ def test_threads_that_poll_at_the_same_time_share_calls(terms):
 
 
 def test_a_thread_that_got_nothing_waits_alone():
-    """Those that may wait ask again, each for itself; nothing is due, so all of them end with nothing."""
+    """Polls that may wait poll again, each alone, and end with nothing because nothing is due."""
     service = Due(4)
     asked = polled(service, 4, wait_ms=60_000)
     assert entries_of(asked) == [0, 1, 2, 3]
@@ -95,7 +95,7 @@ def test_a_thread_that_got_nothing_waits_alone():
 
 
 def test_an_error_is_everybodys_of_its_call():
-    """Whoever shared the call that failed is told, and nobody waits for ever."""
+    """Every thread whose poll was in the failed call gets its error."""
     service = Due(50)
 
     def away(shares: Sequence[int]) -> None:
@@ -108,7 +108,7 @@ def test_an_error_is_everybodys_of_its_call():
 
 
 def test_polls_refused_together_are_asked_for_apart():
-    """The service's limit may be lower than the client knows."""
+    """Polls are sent separately if the service's limit is lower than the client's."""
     service = Due(50)
 
     def limit(shares: Sequence[int]) -> None:
@@ -122,7 +122,7 @@ def test_polls_refused_together_are_asked_for_apart():
 
 @pytest.mark.parametrize(("terms", "given_back", "kept"), [(LEASE, [0, 1, 2], None), (HAND_OFF, [], [0, 1, 2])])
 def test_what_came_for_a_poll_given_up_is_not_lost(terms, given_back, kept):
-    """The thread was interrupted while it waited: a lease is given back, a hand-off goes to the next poll."""
+    """After an interrupt, leased positions are given back, and handed-off positions go to the next poll."""
     service = Due(3)
     polls = SharedPolls(service.send, service.give_back, share_max=100, epoch=lambda: 1)
 

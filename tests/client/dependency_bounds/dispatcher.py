@@ -1,8 +1,8 @@
-"""A dispatcher's program that has the client and its dependencies, and nothing else: both shells, and typed errors.
+"""Runs a dispatcher with the client and its dependencies only: both shells, and typed errors.
 
     python -W error dispatcher.py HOST:PORT
 
-It prints one JSON object: the versions it ran with, and what it was answered.
+It prints one JSON object with the versions and the answers.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""Clean environments with the client's dependencies alone: the oldest it declares, the last with protobuf 6, the newest.
+"""Creates environments with only the client's dependencies: the oldest declared, the last with protobuf 6, the newest.
 
-    python -m tests.client.dependency_bounds.environments      # creates them all, or says in a line why it cannot
+    python -m tests.client.dependency_bounds.environments      # creates all, or prints why it cannot
 
-Each holds what one lock below ``conf/locks/client`` pins. They stay in ``delayed-tracker/client-environments`` under
-``XDG_CACHE_HOME``, one directory for each lock and Python.
+Each contains the packages that one lock below ``conf/locks/client`` pins. They are kept in
+``delayed-tracker/client-environments`` under ``XDG_CACHE_HOME``, one directory for each lock and Python.
 """
 
 import fcntl
@@ -19,15 +19,15 @@ from tests.repository.project_tree import ROOT
 LOCKS: Final = tuple(sorted((ROOT / "conf/locks/client").glob("*.txt")))
 FETCH_TIMEOUT_S: Final = 300
 _WHOLE: Final = "whole"
-"""A file that says that nothing is missing."""
+"""Name of a file that marks a complete environment."""
 
 
 class NoEnvironment(Exception):
-    """The packages cannot be had here; the message says why."""
+    """The packages are not available here; the message contains the reason."""
 
 
 def environment(lock: Path) -> Path:
-    """The interpreter of the environment with what a lock pins. Raises NoEnvironment if it has not been created."""
+    """Return the interpreter of a lock's environment. Raises NoEnvironment if it has not been created."""
     directory = _directory(lock)
     if not (directory / _WHOLE).exists():
         raise NoEnvironment(f"there is no environment for {lock.name}: `make client-environments` creates it")
@@ -35,10 +35,10 @@ def environment(lock: Path) -> Path:
 
 
 def create(lock: Path) -> None:
-    """Create the environment with what a lock pins unless it is there, in some ten seconds.
+    """Create a lock's environment unless it exists; takes about ten seconds.
 
     Raises:
-        NoEnvironment: nothing can be fetched.
+        NoEnvironment: the packages cannot be fetched.
     """
     directory = _directory(lock)
     whole = directory / _WHOLE
@@ -76,7 +76,7 @@ def _cache() -> Path:
 
 
 def main() -> int:
-    """Create all of them; returns the exit code."""
+    """Create all environments; return the exit code."""
     try:
         for lock in LOCKS:
             create(lock)

@@ -1,4 +1,4 @@
-"""The client inside other applications: with the oldest dependencies it declares, the last protobuf 6, and the newest."""
+"""Tests of the client with the oldest dependencies that it declares, the last protobuf 6, and the newest."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ def pins_of(lock: Path) -> dict[str, str]:
 
 @pytest.fixture
 def python(lock: Path) -> Path:
-    """Where there is no environment the tests are skipped; CI has created them, or has failed to."""
+    """Return the interpreter; skip the test without an environment (CI has created all, or has failed)."""
     try:
         return environment(lock)
     except NoEnvironment as missing:
@@ -39,14 +39,14 @@ def python(lock: Path) -> Path:
 
 @pytest.fixture
 def installed(wheel: zipfile.ZipFile, tmp_path: Path) -> Path:
-    """The wheel as an installer unpacks it."""
+    """Unpack the wheel as an installer does."""
     wheel.extractall(tmp_path)
     return tmp_path
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
 async def test_the_client_works_with_its_dependencies_alone(lock: Path, python: Path, installed: Path):
-    """It tracks, delivers and understands errors, without a warning, and with nothing installed but what it declares."""
+    """The client tracks, delivers and converts errors without a warning, with only its declared dependencies."""
     server = TrackerServer(
         Settings(storage_url="memory:", grpc_listen_address="127.0.0.1:0", http_listen_address="127.0.0.1:0", tick_ms=1)
     )
@@ -89,7 +89,7 @@ async def test_the_client_works_with_its_dependencies_alone(lock: Path, python: 
 
 
 def test_the_locks_are_the_edges_of_what_is_declared():
-    """The oldest is what the requirements begin with; protobuf 5, 6 and 7 are all tried; no extra is in any."""
+    """The oldest lock has the requirements' lower bounds; protobuf 5, 6 and 7 each have a lock; no lock has extras."""
     requirements = {row.name: row for row in map(Requirement, PROJECT["dependencies"])}
     pins = {lock.stem: pins_of(lock) for lock in LOCKS}
     assert {found["protobuf"].partition(".")[0] for found in pins.values()} == {"5", "6", "7"}

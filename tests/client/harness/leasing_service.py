@@ -1,4 +1,4 @@
-"""A service as the calls of acks see it: leases in a real core, and answers as the servicer makes them."""
+"""Service for tests of acks: leases in a real core, and answers like the servicer's."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -22,30 +22,30 @@ Result = TypeVar("Result")
 
 
 class LeasingService:
-    """Every call that was made of it, and how it answers the next."""
+    """Service that records its calls and answers them."""
 
     def __init__(self, count: int, *, client_batch_max: int = 100, batch_max: int = 100) -> None:
         self.shell = due_shell(count)
         self.batch_max = batch_max
         self.epoch = 7
         self.calls: list[pb.AckMessagesRequest] = []
-        """Head and columns in one."""
+        """Requests with their columns."""
         opened = OpenAnswer(epoch=7, recovered_count=0, bucket_count=0, replay_from=None)
         settings = ClientSettings(batch_max=client_batch_max)
         self.rules = SessionRules(settings, "persistent://shop/orders/events", "billing", opened)
 
     def lease(self, count: int) -> tuple[int, list[Position]]:
-        """Lease so many; id and positions."""
+        """Lease this many positions; return id and positions."""
         delivery = self.shell.pop(count, lease_ms=50)
         return delivery.lease_id, list(delivery.indexes.positions)
 
     def whole(self, count: int) -> LeaseAck:
-        """An ack of all of a new lease."""
+        """Return an ack of all positions of a new lease."""
         lease_id, positions = self.lease(count)
         return self.rules.ack_whole(lease_id, *columns(positions))
 
     def answer(self, call: Call) -> pb.AckMessagesResponse:
-        """Do what the service would, or raise what the client would."""
+        """Return the answer of the service, or raise the error of the client."""
         assert call.method == "AckMessages"
         assert isinstance(call.request, bytes)
         self.calls.append(pb.AckMessagesRequest.FromString(call.request))
@@ -68,16 +68,16 @@ class LeasingService:
             raise BatchTooLarge(str(error), metadata=dict(error.metadata)) from error
 
     def perform(self, exchange: Exchange[Result]) -> Result:
-        """All calls of an exchange, each answered at once."""
+        """Make all calls of an exchange, each answered at once."""
         return performed(exchange, self.answer)
 
     def send(self, acks: Sequence[LeaseAck]) -> list[AckOutcome]:
-        """What a blocking session sends its acks by."""
+        """Send acks as a blocking session does."""
         return self.perform(self.rules.acked(acks))
 
     @property
     def tracked(self) -> set[Position]:
-        """Positions that are still leased, or came back."""
+        """Return the positions that are still leased or returned."""
         core = self.shell.core
         candidates = [Position(1, entry) for entry in range(400)]
         present = core.contains(PositionColumns.of(candidates))
@@ -85,5 +85,5 @@ class LeasingService:
 
 
 def columns(positions: Sequence[Position]) -> tuple[list[int], list[int]]:
-    """Ledger ids and entry ids."""
+    """Return ledger ids and entry ids."""
     return [position[0] for position in positions], [position[1] for position in positions]

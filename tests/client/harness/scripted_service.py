@@ -1,4 +1,4 @@
-"""A gRPC server that answers as a test tells it to: what a real service cannot be made to do on command."""
+"""gRPC server with scripted answers, for cases that a real service does not produce on command."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -23,7 +23,7 @@ Answerer = Callable[[Message, grpc.aio.ServicerContext], Awaitable[Message]]
 
 
 class ScriptedService:
-    """Records requests and answers each method with what ``answers`` holds for it."""
+    """Server that records requests and answers each method from ``answers``."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, Message]] = []
@@ -31,7 +31,7 @@ class ScriptedService:
         self.address = ""
 
     def on(self, method: str, answer: Answerer | Message) -> None:
-        """Answer a method with a message, or with what a coroutine function makes of (request, context)."""
+        """Answer a method with a message, or with the result of a coroutine function of (request, context)."""
 
         async def constant(request: Message, context: grpc.aio.ServicerContext) -> Message:
             return answer

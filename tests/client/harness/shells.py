@@ -1,4 +1,4 @@
-"""Both shells of the client under one form, so that a test of its rules runs over each."""
+"""Both shells of the client behind one interface, so that a test of the rules runs with each."""
 
 import asyncio
 import enum
@@ -25,7 +25,7 @@ class Shell(enum.Enum):
 
 
 class Threaded:
-    """A blocking client, view, session or lease, used as if it were the asyncio one: each call has a thread."""
+    """Blocking client, view, session or lease with the interface of the asyncio one: each call runs in a thread."""
 
     def __init__(self, used) -> None:
         self.used = used
@@ -80,7 +80,7 @@ async def each(iterator) -> AsyncIterator:
 
 
 class Batches:
-    """Batches of a stream for either shell; an exception among them is raised when its turn comes."""
+    """Batches of a stream for both shells; an exception among them is raised in its turn."""
 
     def __init__(self, *batches) -> None:
         self._batches = batches

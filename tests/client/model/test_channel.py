@@ -1,4 +1,4 @@
-"""Which calls gRPC may repeat, and which wait for a service that is away."""
+"""Tests of the service config: the calls that gRPC may repeat, and the calls that wait for an unreachable service."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ NEVER_REPEATED = {
 
 
 def test_each_method_is_repeated_or_has_a_reason_not_to_be():
-    """A new method has to be put on one side or the other."""
+    """Every method is in the list of repeated calls or of those that must not be repeated."""
     config = json.loads(service_config(ClientSettings()))["methodConfig"]
     named = [name for row in config if "retryPolicy" in row for name in row["name"]]
     assert {"service": LEDGERS.full_name} in named
@@ -39,7 +39,7 @@ def test_each_method_is_repeated_or_has_a_reason_not_to_be():
 
 @pytest.mark.parametrize("wait", [True, False])
 def test_every_call_waits_or_none_does(wait):
-    """The whole service has a default, the repeated calls say the same, and only streams never wait."""
+    """The service's default and the repeated calls have the same setting, and only streams never wait."""
     config = json.loads(service_config(ClientSettings(wait_for_ready=wait)))["methodConfig"]
     assert {"service": SERVICE.full_name} in config[1]["name"]
     streams = {method.name for method in SERVICE.methods if method.client_streaming}
@@ -49,7 +49,7 @@ def test_every_call_waits_or_none_does(wait):
 
 @pytest.mark.slow
 async def test_a_call_waits_for_a_service_that_is_started_again(service: ScriptedService, shell):
-    """A poll, which is never repeated, is sent when there is somebody to send it to."""
+    """A poll, which is never repeated, is sent when the service is reachable again."""
     async with shell.connect(service.address, settings=ClientSettings(call_timeout_s=30.0)) as client:
         session = await client.open_tracker(TOPIC, "billing")
         await service.stop()
@@ -62,7 +62,7 @@ async def test_a_call_waits_for_a_service_that_is_started_again(service: Scripte
 
 @pytest.mark.slow
 async def test_calls_that_do_not_wait_fail_at_once(service: ScriptedService, shell):
-    """For callers that have something better to do than to wait."""
+    """Without ``wait_for_ready``, calls to an unreachable service fail at once."""
     settings = ClientSettings(call_timeout_s=3_600.0, wait_for_ready=False)
     async with shell.connect(service.address, settings=settings) as client:
         session = await client.open_tracker(TOPIC, "billing")
@@ -75,7 +75,7 @@ async def test_calls_that_do_not_wait_fail_at_once(service: ScriptedService, she
 
 @pytest.mark.slow
 async def test_a_stream_to_a_service_that_is_away_ends(service: ScriptedService, shell):
-    """It has no time limit, so it must not wait for what may never come."""
+    """A stream to an unreachable service ends, because it has no time limit."""
     async with shell.connect(service.address) as client:
         session = await client.open_tracker(TOPIC, "billing")
         await service.stop()
@@ -96,7 +96,7 @@ async def test_a_stream_to_a_service_that_is_away_ends(service: ScriptedService,
     ],
 )
 def test_addresses_are_host_and_port_or_a_target_of_grpc(address):
-    """Names, both kinds of numbers, and what gRPC resolves by itself."""
+    """Host names, both kinds of IP addresses and gRPC targets are accepted."""
     assert require_address(address) == address
 
 
@@ -116,6 +116,6 @@ def test_addresses_are_host_and_port_or_a_target_of_grpc(address):
     ],
 )
 def test_what_is_no_address_is_refused_at_once(address):
-    """Instead of a wait for a service that cannot be there."""
+    """A wrong address is refused before the client waits for a connection."""
     with pytest.raises(InvalidInput, match=r"address: .* is not valid; give host:port"):
         require_address(address)

@@ -1,9 +1,9 @@
-"""Dispatchers in Go and Java, compiled with the stubs that their own generators make of our proto files.
+"""Compiles dispatchers in Go and Java, with the stubs that their own generators make of the project's proto files.
 
-    python -m tests.client.other_languages.dispatchers      # compiles both, or says in a line why it cannot
+    python -m tests.client.other_languages.dispatchers      # compiles both, or prints why it cannot
 
-They stay in ``delayed-tracker/dispatchers`` under ``XDG_CACHE_HOME``, one directory for each language and each version of
-its sources and of the proto files. Dependencies are pinned: by ``go.sum`` with hashes, by ``pom.xml``.
+They are kept in ``delayed-tracker/dispatchers`` under ``XDG_CACHE_HOME``, one directory for each language and each
+version of its sources and of the proto files. Dependencies are pinned: by ``go.sum`` with hashes, by ``pom.xml``.
 """
 
 import fcntl
@@ -32,28 +32,28 @@ _GENERATOR: Final = Path(sys.prefix) / "generator" / "bin" / "python"
 
 
 class NoDispatcher(Exception):
-    """One cannot be compiled here; the message says why."""
+    """A dispatcher cannot be compiled here; the message contains the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """How to compile the dispatcher of a language, and to run it."""
+    """Commands that compile and run the dispatcher of a language."""
 
     name: str
     build: Callable[[Path], None]
     """Called in a directory with its sources."""
     command: Callable[[Path], list[str]]
-    """Of that directory, whole and under its last name."""
+    """Returns the command for that directory, complete and under its final name."""
 
     def dispatcher(self) -> list[str]:
-        """The command that runs it. Raises NoDispatcher if it has not been compiled."""
+        """Return the command that runs it. Raises NoDispatcher if it has not been compiled."""
         directory = self._directory()
         if not directory.is_dir():
             raise NoDispatcher(f"the dispatcher in {self.name} is not compiled: `make other-languages` does so")
         return self.command(directory)
 
     def compile(self) -> None:
-        """Compile it unless that has been done, in one to three minutes.
+        """Compile it unless it is compiled already; takes one to three minutes.
 
         Raises:
             NoDispatcher: a compiler or a dependency is missing.
@@ -70,7 +70,7 @@ class Language:
         return _cache() / f"{self.name}-{self._key()}"
 
     def _compile_into(self, directory: Path) -> None:
-        """Everything appears at once, under the final name, or nothing does."""
+        """Move all files to the final name in one step."""
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix="compiling-") as place:
             built = Path(place) / "built"
             shutil.copytree(_SOURCES / self.name, built)
@@ -139,7 +139,7 @@ def _cache() -> Path:
 
 
 def main() -> int:
-    """Compile all of them; returns the exit code."""
+    """Compile all dispatchers; return the exit code."""
     try:
         for language in LANGUAGES:
             language.compile()

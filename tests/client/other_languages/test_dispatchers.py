@@ -1,4 +1,4 @@
-"""The API from other languages: stubs compile as they come, and a dispatcher written with them works."""
+"""Tests of the API from other languages: generated stubs compile, and a dispatcher that uses them works."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 def dispatcher_of(language: Language) -> list[str]:
-    """Where it has not been compiled it is skipped; CI has compiled it, or has failed to."""
+    """Return the dispatcher's command; skip the test if it is not compiled (CI has compiled it, or has failed)."""
     try:
         return language.dispatcher()
     except NoDispatcher as missing:
@@ -26,7 +26,7 @@ def dispatcher_of(language: Language) -> list[str]:
 
 
 async def lines_of(command: list[str]) -> list[str]:
-    """What a dispatcher prints against a service of its own."""
+    """Return the lines that a dispatcher prints with a service of its own."""
     server = TrackerServer(
         Settings(storage_url="memory:", grpc_listen_address="127.0.0.1:0", http_listen_address="127.0.0.1:0", tick_ms=1)
     )
@@ -46,7 +46,7 @@ async def lines_of(command: list[str]) -> list[str]:
 
 
 def answers(invalid: str, unanswerable: str) -> list[str]:
-    """What every dispatcher is told, with its library's names for two statuses."""
+    """Return the answers that every dispatcher gets, with its library's names of two statuses."""
     return [
         "added 2",
         "due 1:0",
@@ -59,9 +59,7 @@ def answers(invalid: str, unanswerable: str) -> list[str]:
 
 
 async def test_a_dispatcher_in_go_compiles_and_works():
-    """Columns take int64 as they are, refusals carry their reasons, and gRPC's own client of reflection v1 finds what it
-    was made from.
-    """
+    """A dispatcher in Go sends int64 columns, gets the reasons of refusals, and finds its API by reflection v1."""
     assert await lines_of(dispatcher_of(GO)) == [
         *answers("InvalidArgument", "FailedPrecondition"),
         "service delayed_tracker.v1.DelayedDeliveryTrackerService",
@@ -74,5 +72,5 @@ async def test_a_dispatcher_in_go_compiles_and_works():
 
 
 async def test_a_dispatcher_in_java_compiles_and_works():
-    """Each message is a class of its own in our package, and columns take long."""
+    """A dispatcher in Java has one class for each message, in the project's package, and sends long columns."""
     assert await lines_of(dispatcher_of(JAVA)) == answers("INVALID_ARGUMENT", "FAILED_PRECONDITION")

@@ -1,4 +1,4 @@
-"""A stream of adds, over both shells."""
+"""Tests of a stream of adds, over both shells."""
 
 from contextlib import aclosing
 
@@ -23,7 +23,7 @@ def answer(**counts) -> pb.AddMessagesStreamResponse:
 
 async def collect(stream, into: list) -> None:
     async for row in stream:
-        into.append(row)  # noqa: PERF401  # what came before an error counts
+        into.append(row)  # noqa: PERF401  # answers before an error are kept
 
 
 async def first_is_due(request, context):
@@ -33,7 +33,7 @@ async def first_is_due(request, context):
 
 
 async def test_each_batch_has_one_answer(service, session):
-    """Also one that travelled in several requests (batch_max is 4), and one of nothing."""
+    """A batch that was sent in several requests (batch_max is 4), and an empty batch, each have one answer."""
     service.on(STREAM, first_is_due)
     stream = session.add_stream(Batches(batch(0, 1), batch(*range(6)), batch()))
     answers = [row async for row in stream]
@@ -45,14 +45,14 @@ async def test_each_batch_has_one_answer(service, session):
 
 
 async def test_a_stream_of_nothing_ends(service, session):
-    """No batches, no answers."""
+    """A stream without batches has no answers."""
     assert [row async for row in session.add_stream(Batches())] == []
 
 
 async def test_an_error_of_the_service_ends_the_stream(service, shell):
-    """What was answered before it is applied.
+    """Batches that were answered before the error are applied.
 
-    One batch is on its way at a time: a batch that is written while the status arrives may lose it (grpc #36066).
+    One batch is in flight at a time: a batch that is written while the status arrives may lose it (grpc #36066).
     """
 
     async def second_is_fenced(request, context):
@@ -85,7 +85,7 @@ async def test_an_error_of_the_batches_is_raised_after_the_answers_before_it(ser
 
 
 async def test_a_stream_asks_for_no_more_than_it_may_have_on_its_way(service, shell):
-    """Back-pressure: with two unanswered batches the third waits for an answer to be taken."""
+    """With two unanswered batches, the third waits until an answer is read."""
     service.on(STREAM, first_is_due)
     settings = ClientSettings(stream_batches_max=2)
     async with (
@@ -96,6 +96,6 @@ async def test_a_stream_asks_for_no_more_than_it_may_have_on_its_way(service, sh
         async with aclosing(session.add_stream(batches)) as answers:
             for taken in range(1, 5):
                 await anext(answers)
-                # One more than may be on its way was asked for, and waits.
+                # One batch more than the limit was read, and waits.
                 assert batches.asked_count <= taken + 2 + 1
     assert batches.asked_count < 50

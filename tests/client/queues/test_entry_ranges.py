@@ -1,4 +1,4 @@
-"""Ranges of entries in calls of a bounded size."""
+"""Tests of dividing ranges of entries into calls of a limited size."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ def ranges(draw):
 
 
 def untracked(asked, tracked):
-    """What a service answers: the untracked parts of each range, in order."""
+    """Return the service's answer: the untracked parts of each range, in order."""
     for ledger_id, first, last in asked:
         begin = None
         for entry_id in range(first, last + 2):
@@ -36,7 +36,7 @@ def untracked(asked, tracked):
     st.integers(1, 20),
 )
 def test_however_ranges_are_cut_the_answer_is_the_same(asked, tracked, ranges_max, entries_max):
-    """Calls keep both limits, and what they answer together is what one call would have answered."""
+    """Calls keep both limits, and their joined answers are the answer of one call."""
     found: list[EntryRange] = []
     for batch in range_batches(asked, ranges_max=ranges_max, entries_max=entries_max):
         assert 1 <= len(batch.ranges) <= ranges_max
@@ -46,5 +46,5 @@ def test_however_ranges_are_cut_the_answer_is_the_same(asked, tracked, ranges_ma
 
 
 def test_nothing_asked_is_no_call():
-    """An empty list of ranges would be refused by the service."""
+    """No ranges make no call, because the service would refuse it."""
     assert list(range_batches([])) == []

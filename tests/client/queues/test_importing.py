@@ -1,4 +1,4 @@
-"""Importing snapshots over both shells: what is sent, and how it ends."""
+"""Tests of importing snapshots over both shells: the requests, and the end."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def buckets(*ledgers):
 
 
 async def test_an_import_is_answered_with_what_became_of_it(client):
-    """The next open replays from where it says."""
+    """The answer contains the position from which the next open replays."""
     answer = await client.import_snapshots(
         TOPIC, "billing", iter(buckets(3, 4)), bucket_count=2, mark_delete=Position(3, 0), expected_epoch=0
     )
@@ -48,12 +48,12 @@ async def test_an_import_is_answered_with_what_became_of_it(client):
 
 
 async def test_without_a_mark_delete_the_replay_begins_at_the_beginning(client):
-    """And without a name, the owner is this process."""
+    """Without a mark-delete position the replay begins at the beginning; without a name the owner is this process."""
     assert (await client.import_snapshots(TOPIC, "billing", [], bucket_count=0)).replay_from is None
 
 
 async def test_an_error_in_making_the_snapshots_imports_nothing(real, client):
-    """It is the caller's error that is raised."""
+    """An error in making the snapshots is raised, and nothing is imported."""
 
     def failing():
         yield from buckets(3)
@@ -66,7 +66,7 @@ async def test_an_error_in_making_the_snapshots_imports_nothing(real, client):
 
 
 async def test_what_was_announced_must_come(client):
-    """The client sees it before the service does."""
+    """The client refuses a wrong number of snapshots before the service does."""
     with pytest.raises(InvalidInput, match="bucket_count: 2 is not valid; give 1"):
         await client.import_snapshots(TOPIC, "billing", buckets(3), bucket_count=2)
     (bucket,) = buckets(3)
@@ -76,7 +76,7 @@ async def test_what_was_announced_must_come(client):
 
 
 async def test_refusals_have_kinds_of_their_own(real, client):
-    """Damage, another epoch, another import."""
+    """Damage, another epoch and another import have exceptions of their own."""
     (bucket,) = buckets(3)
     damaged = SnapshotToImport(bucket.first, bucket.last, bucket.entry_count, [(e, c ^ 1) for e, c in bucket.entries])
     with pytest.raises(InvalidArgument, match="checksum") as raised:
@@ -94,7 +94,7 @@ async def test_refusals_have_kinds_of_their_own(real, client):
 
 
 async def test_a_large_import_that_is_refused_early_ends_with_the_refusal(real, client):
-    """The service stops reading, and the client says why."""
+    """The service stops reading, and the client raises the reason."""
     made = 0
 
     def many():
@@ -109,7 +109,7 @@ async def test_a_large_import_that_is_refused_early_ends_with_the_refusal(real, 
 
 
 async def test_a_service_that_is_gone_is_not_waited_for(real, client):
-    """An import has an hour; that nobody is there is known at once."""
+    """An import to an unreachable service fails at once, although its time limit is an hour."""
     await client.import_snapshots(TOPIC, "billing", [], bucket_count=0)
     await real.registry.drain(0)
     with pytest.raises(Unavailable):
@@ -117,7 +117,7 @@ async def test_a_service_that_is_gone_is_not_waited_for(real, client):
 
 
 def test_entries_travel_in_portions_of_bounded_size():
-    """One that is larger than a portion travels alone."""
+    """An entry that is larger than a portion is sent alone."""
     sizes = [10, PORTION_BYTES + 1, PORTION_BYTES // 2, PORTION_BYTES // 2, 1, 1]
     bucket = SnapshotToImport(Position(1, 0), Position(1, 1), len(sizes), [(bytes(size), 0) for size in sizes])
     header = import_header(TOPIC, "billing", owner="tests", bucket_count=1, expected_epoch=None, mark_delete=None)

@@ -1,4 +1,4 @@
-"""Sessions that the program ends, and sessions that it merely drops."""
+"""Tests of sessions that the program ends, and of sessions that it drops."""
 
 import asyncio
 import gc
@@ -49,7 +49,7 @@ CALLS = {
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 async def test_a_session_that_was_ended_makes_no_calls(service, client, end):
-    """Whichever call it is and however the session ended; nothing is sent, and ending it again does nothing."""
+    """No call of an ended session sends anything, however it ended, and ending it again does nothing."""
     service.on("CloseTracker", pb.CloseTrackerResponse())
     service.on("DeleteTracker", pb.DeleteTrackerResponse())
     session = await client.open_tracker(TOPIC, "billing")
@@ -64,14 +64,14 @@ async def test_a_session_that_was_ended_makes_no_calls(service, client, end):
 
 
 async def test_every_call_of_a_session_is_among_those_that_are_refused(session):
-    """A call that is added later is tried here, too."""
+    """The list of refused calls contains every call of a session."""
     session = getattr(session, "used", session)
     methods = {name for name in dir(session) if not name.startswith("_") and callable(getattr(session, name))}
     assert methods == {*CALLS, "close", "leave"} | ({"add_soon"} & methods)
 
 
 async def test_leaving_the_block_ends_the_session_and_not_the_tracker(service, client):
-    """The tracker stays open in the service; a lease of the session can no longer be settled."""
+    """The tracker stays open on the service, and a lease of the session can no longer be settled."""
     service.on(
         "PollScheduledMessages",
         pb.PollScheduledMessagesResponse(lease_id=5, deliver_at_ms=[10], ledger_ids=[3], entry_ids=[1]),
@@ -86,7 +86,7 @@ async def test_leaving_the_block_ends_the_session_and_not_the_tracker(service, c
 
 @pytest.mark.parametrize("method", ["CloseTracker", "DeleteTracker"])
 async def test_an_end_that_failed_can_be_repeated(service, client, method):
-    """The service still has the tracker, so the session can still unload or delete it; nothing else is possible."""
+    """The service still has the tracker, so the session can repeat the end, and nothing else."""
     answers = {"CloseTracker": pb.CloseTrackerResponse(), "DeleteTracker": pb.DeleteTrackerResponse(deleted_count=1)}
 
     async def fail(request, context):
@@ -106,7 +106,7 @@ async def test_an_end_that_failed_can_be_repeated(service, client, method):
 
 
 async def test_a_session_that_is_dropped_goes_without_a_word(service):
-    """After adds, a poll and an ack: nothing of it stays, and asyncio has nothing to say."""
+    """A session that is dropped after adds, a poll and an ack leaves no object and no asyncio warning."""
     said: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
     service.on("AddMessages", pb.AddMessagesResponse(added_count=1))
@@ -133,7 +133,7 @@ async def test_a_session_that_is_dropped_goes_without_a_word(service):
 
 
 async def test_adds_of_a_session_that_is_dropped_are_sent_and_warned_of(service):
-    """Nothing that was accepted is lost, but the program may end before it left: the warning says to close the session."""
+    """Accepted adds of a dropped session are sent, and a warning requests to close the session."""
     answered = asyncio.Event()
 
     async def answer_late(request, context):

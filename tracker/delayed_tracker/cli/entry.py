@@ -1,4 +1,7 @@
-"""Where the installed commands begin. It imports nothing that an extra brings, and says which extra is missing."""
+"""Entry point of the installed commands.
+
+Imports only the base packages, and prints the name of an extra that is missing.
+"""
 
 import sys
 from collections.abc import Callable
@@ -9,10 +12,10 @@ _OURS = ("tracker", "snapshot_storage", "delayed_tracker", "spark_rebuild")
 
 
 def run() -> None:
-    """Run ``delayed-tracker``; a package that is not installed is one clear line, as every error is."""
+    """Run ``delayed-tracker``; if a package is not installed, print one line like every other error."""
 
     def begin() -> None:
-        from delayed_tracker.cli import main  # noqa: PLC0415  # fails with the client alone
+        from delayed_tracker.cli import main  # noqa: PLC0415  # fails if only the client is installed
 
         main.run()
 
@@ -24,7 +27,7 @@ def run() -> None:
 
 
 def run_installed(begin: Callable[[], None], program: str, remedy: str) -> None:
-    """Run a program, and say what to install if one of its packages is missing."""
+    """Run a program; if one of its packages is missing, print the command that installs it."""
     try:
         begin()
     except ModuleNotFoundError as error:

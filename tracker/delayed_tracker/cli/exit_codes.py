@@ -1,4 +1,4 @@
-"""How commands of this project end. Scripts and supervisors may rely on these numbers."""
+"""Exit codes of the project's commands. Scripts and supervisors may rely on these numbers."""
 
 import enum
 
@@ -6,24 +6,24 @@ from delayed_tracker.core.values.errors import DelayedTrackerError
 
 
 class ExitCode(enum.IntEnum):
-    """What a supervisor can do about it differs for each."""
+    """Exit codes, one for each remedy of a supervisor."""
 
     OK = 0
-    """It did what it was asked to; for a service: it was told to stop, and stopped in order."""
+    """Success. For a service: it received a request to stop, and stopped in order."""
     FAILURE = 1
-    """It failed in a way that has no number of its own; the message on stderr says why."""
+    """A failure without a number of its own; the message on stderr contains the reason."""
     USAGE = 2
-    """The command line or the configuration is wrong: starting it again cannot help."""
+    """The command line or the configuration is wrong: starting the command again cannot help."""
     ADDRESS_IN_USE = 3
-    """Another process listens where the service should: stop that one, or configure another address."""
+    """Another process listens on the service's address: stop that process, or configure another address."""
     STORAGE_UNUSABLE = 4
-    """The storage is open in another process, of a newer format, damaged, full or out of reach."""
+    """The storage is open in another process, of a newer format, damaged, full or unreachable."""
     SERVICE_UNAVAILABLE = 5
     """The service cannot be reached, or cannot answer now: try again later."""
     TRACKER_CONFLICT = 6
-    """The tracker is somebody else's, was cleared, or is not open: open it, if it should be yours."""
+    """The tracker has another owner, was cleared, or is not open: open it, if it should be yours."""
     BAD_DATA = 7
-    """Ledgers, metadata or the demo's sample are damaged, or lack what was asked for: give others."""
+    """Ledgers, metadata or the demo's sample are damaged or incomplete: give others."""
 
 
 _BY_REASON = {
@@ -82,5 +82,5 @@ _BY_REASON = {
 
 
 def exit_code_of(error: DelayedTrackerError) -> ExitCode:
-    """The exit code of a command that ends with this error."""
+    """Return the exit code of a command that ends with this error."""
     return _BY_REASON.get(error.reason, ExitCode.FAILURE)

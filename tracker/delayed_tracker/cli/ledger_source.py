@@ -1,4 +1,4 @@
-"""Where commands about ledgers read from: one or more sources, opened together."""
+"""Opens the sources of commands about ledgers: one or several, together."""
 
 import errno
 import os
@@ -19,7 +19,11 @@ SOURCE_VARIABLE: Final = "DELAYED_TRACKER_SOURCE"
 
 
 def sources_given(context: typer.Context, param: typer.CallbackParam, value: list[str]) -> list[str]:
-    """The callback of options for sources: of the environment, it says which path a space has cut."""
+    """Return the sources of an option; the option's callback. URLs from the environment are split at spaces.
+
+    Raises:
+        InvalidInput: a path in the environment contains a space.
+    """
     origin = context.get_parameter_source(param.name or "")
     if origin is not None and origin.name == "ENVIRONMENT":
         return split_sources(os.environ[SOURCE_VARIABLE])
@@ -41,17 +45,17 @@ Source = Annotated[
 
 
 READABLE_FILES: Final = "name files that can be read"
-"""The remedy for files of a source, and for its metadata."""
+"""Remedy for unreadable files of a source, and of its metadata."""
 
 
 class SourceUnreadable(DelayedTrackerError):
-    """A source of ledgers cannot be read for now. See to what the message names, and try again."""
+    """A source of ledgers cannot be read for now. Check the object in the message, and try again."""
 
     reason = "SOURCE_UNREADABLE"
 
 
 class LedgersNotWritten(DelayedTrackerError):
-    """The disk does not take local ledgers: it is full, or fails. See to it, and run the command again."""
+    """The disk does not accept local ledgers: it is full, or fails. Check the disk, and run the command again."""
 
     reason = "LEDGERS_NOT_WRITTEN"
 
@@ -74,11 +78,11 @@ _DISK_REMEDIES: Final = {
 
 @contextmanager
 def disk_usable(option: str, value: str) -> Iterator[None]:
-    """Tell a full or failing disk from what the caller has to write otherwise.
+    """Convert the OSError of a full or failing disk to an error of its own.
 
     Args:
-        option: that names the directory which is written to.
-        value: what was given for it.
+        option: the option that names the directory which is written to.
+        value: the value of the option.
     Raises:
         LedgersNotWritten: the disk is full, or fails.
     """
@@ -92,13 +96,13 @@ def disk_usable(option: str, value: str) -> Iterator[None]:
 
 @contextmanager
 def opened(source: list[str], *, on_error: ErrorPolicy = ErrorPolicy.FAIL) -> Iterator[TopicQueries]:
-    """Questions to sources of ledgers; shows progress while they open. Print answers behind it, not inside.
+    """Open sources of ledgers for queries; shows progress while they open. Print answers after the block, not inside.
 
     Args:
         source: URLs.
-        on_error: as :func:`~delayed_tracker.ledger.source_url.open_source` takes it.
+        on_error: the argument of :func:`~delayed_tracker.ledger.source_url.open_source`.
     Raises:
-        LedgerError: files or metadata are damaged, or lack what is asked for.
+        LedgerError: files or metadata are damaged or incomplete.
         InvalidInput: a URL names no source, or a file cannot be read.
         SourceUnreadable: a bucket cannot be read.
     """
@@ -111,23 +115,23 @@ def opened(source: list[str], *, on_error: ErrorPolicy = ErrorPolicy.FAIL) -> It
 
 @contextmanager
 def files_usable(source: str, remedy: str) -> Iterator[None]:
-    """Say which file of a source cannot be used, and what to do.
+    """Convert the OSError of an unusable file to an error with the file's name and a remedy.
 
     Raises:
-        InvalidInput: it is a file.
-        SourceUnreadable: it is something else.
+        InvalidInput: the error has a file name.
+        SourceUnreadable: the error has none.
     """
     try:
         yield
     except BrokenPipeError:
-        # Whoever read what is said meanwhile went away.
+        # The reader of the progress output has exited.
         raise
     except OSError as error:
         raise unusable_file(error, source, remedy) from error
 
 
 def unusable_file(error: OSError, source: str, remedy: str) -> InvalidInput | SourceUnreadable:
-    """Which file cannot be used, or what else, and what to do."""
+    """Return the error for an unusable file; without a file name, it contains the first line of the message."""
     if error.filename is None:
         return SourceUnreadable(f"{first_line(error)}; {remedy}")
     return InvalidInput("source", source, f"{error.filename}: {error.strerror}; {remedy}")

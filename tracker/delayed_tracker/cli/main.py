@@ -1,4 +1,4 @@
-"""``delayed-tracker``: the subcommands."""
+"""Program ``delayed-tracker`` and its subcommands."""
 
 from delayed_tracker.cli.terminal.running import Program
 
@@ -36,5 +36,5 @@ PROGRAM = Program(
 
 
 def run() -> None:
-    """Entry point of the installed command."""
+    """Run the installed command."""
     PROGRAM.run()

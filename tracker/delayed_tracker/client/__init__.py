@@ -1,6 +1,7 @@
-"""The dispatcher's client: typed, asynchronous, with no dependency on numpy or on the service.
+"""Client for dispatchers: typed, asynchronous, with no dependency on numpy or on the service.
 
-Programs without an event loop import ``DelayedTrackerClient`` from ``delayed_tracker.client.blocking``, and the rest from here.
+Programs without an event loop import ``DelayedTrackerClient`` from ``delayed_tracker.client.blocking``, and the rest
+from here.
 """
 
 from delayed_tracker.client.aio.client import DelayedTrackerClient

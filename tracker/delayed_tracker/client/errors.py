@@ -1,28 +1,28 @@
-"""What a dispatcher can be told: the service's error reasons as exceptions, sorted by what the caller does next.
+"""Errors of the client: the service's error reasons as exceptions, grouped by the caller's next step.
 
 ::
 
     DelayedTrackerError
-    +-- TrackerCallError          any call that failed; .reason, .metadata, .retry_after_s
+    +-- TrackerCallError          any failed call; .reason, .metadata, .retry_after_s
         +-- InvalidArgument       change the request; .violations
-        |   +-- BatchTooLarge     send, or ask for, less at once
-        +-- Fenced                somebody opened the tracker after you
+        |   +-- BatchTooLarge     send less, or request less, in one call
+        +-- Fenced                another client opened the tracker later
         +-- TrackerNotOpen        open it (again)
-        +-- NotFound              no such topic or message in the ledgers; it may come to be
-        +-- Unanswerable          the service, or the topic, is not made for the question
-        +-- ImportRefused         somebody else imports into the tracker, or it keeps no snapshots
+        +-- NotFound              the ledgers have no such topic or message; it may exist later
+        +-- Unanswerable          the service, or the topic, does not support the query
+        +-- ImportRefused         another import into the tracker is in flight, or it keeps no snapshots
         +-- Cleared               the tracker was cleared or closed while the call waited
         +-- Unavailable           try again after .retry_after_s
-        |   +-- Overloaded        the service asks for less
+        |   +-- Overloaded        the service is at a limit; send or request less
         |   +-- CallTimedOut      no answer in time; the call may have been applied
         +-- DataLoss              stored bytes are missing or corrupt
-        +-- ServiceFault          anything else: a fault of the service, or of a proxy in between
-    InvalidInput                  a value this client refused before sending it
-    SessionClosed                 the session, or its client, was closed by this program
+        +-- ServiceFault          any other failure of the service, or of a proxy between
+    InvalidInput                  the client refused a value before it sent anything
+    SessionClosed                 this program closed the session or its client
     NotConnected                  the client was not entered as a context
-    WrongEventLoop                called from another event loop than the client's own
+    WrongEventLoop                the call came from an event loop that is not the client's
 
-A failed call applied nothing, except after CallTimedOut and Unavailable, where the answer may be what got lost.
+A failed call applied nothing, except after CallTimedOut and Unavailable: then perhaps only the answer was lost.
 """
 
 import re
@@ -40,7 +40,8 @@ ERROR_DOMAIN = "delayed-tracker"
 
 _STATUS_DETAILS_KEY = "grpc-status-details-bin"
 
-# gRPC refuses such messages before our service, or this client, sees them, and has no reason of ours to give.
+# gRPC refuses such messages before the service, or this client, receives them. The error then has no reason of the
+# service.
 _TOO_LARGE = re.compile(
     r"(?:(?P<side>CLIENT|SERVER): )?(?P<what>Received|Sent) message larger than max \((?P<size>\d+) vs\. (?P<limit>\d+)\)"
 )
@@ -51,7 +52,7 @@ _METADATA_TOO_LARGE = re.compile(
 
 
 class TrackerCallError(DelayedTrackerError):
-    """Base of what a call to the service can raise."""
+    """Base of the errors that a call to the service raises."""
 
     reason = "CALL_FAILED"
 
@@ -72,37 +73,37 @@ class TrackerCallError(DelayedTrackerError):
 
 
 class InvalidArgument(TrackerCallError):
-    """The request is malformed; ``violations`` names fields and offsets. Nothing of it was applied."""
+    """The request is malformed; ``violations`` contains fields and offsets. The service applied nothing of it."""
 
     reason = "INVALID_INPUT"
 
 
 class BatchTooLarge(InvalidArgument):
-    """More positions in one call than the service takes; send them in smaller batches."""
+    """One call has more positions than the service accepts; send them in smaller batches."""
 
     reason = "BATCH_TOO_LARGE"
 
 
 class Fenced(TrackerCallError):
-    """Somebody opened the tracker after you; open it again only if you should own it."""
+    """Another client opened the tracker later; open it again only if this program should own it."""
 
     reason = "FENCED"
 
 
 class TrackerNotOpen(TrackerCallError):
-    """The service has not loaded this tracker; open it and replay from where the answer says."""
+    """The service has not loaded this tracker; open it and replay from the position in the answer."""
 
     reason = "TRACKER_NOT_OPEN"
 
 
 class NotFound(TrackerCallError):
-    """The ledgers have no such topic, or no such message yet; see to the name, or ask again when more was published."""
+    """The ledgers have no such topic, or no such message yet; check the name, or try again when more was published."""
 
     reason = "TOPIC_NOT_FOUND"
 
 
 class Unanswerable(TrackerCallError):
-    """The service has no ledgers to read, or the topic is one that cannot answer; the message says what to change."""
+    """The service has no ledgers to read, or the topic does not support the query; the message contains the remedy."""
 
     reason = "LEDGER_SOURCE_NOT_SET"
 
@@ -126,39 +127,37 @@ class Unavailable(TrackerCallError):
 
 
 class Overloaded(Unavailable):
-    """The service is at a limit (``LEASES_EXHAUSTED``, ``OVERLOADED``); try again, with less, after a while."""
+    """The service is at a limit (``LEASES_EXHAUSTED``, ``OVERLOADED``); try again later, with less."""
 
     reason = "OVERLOADED"
 
 
 class CallTimedOut(Unavailable):
-    """No answer within the call's time; it may or may not have been applied. Repeating it is harmless."""
+    """The call had no answer in time; it may or may not have been applied. Repeating it is harmless."""
 
     reason = "DEADLINE_EXCEEDED"
 
 
 class DataLoss(TrackerCallError):
-    """Stored bytes are missing or corrupt: rebuild the tracker from the ledgers, or give the service other copies of
-    these.
-    """
+    """Stored bytes are missing or corrupt; rebuild the tracker from the ledgers, or restore the bytes from a copy."""
 
     reason = "DATA_LOSS"
 
 
 class ServiceFault(TrackerCallError):
-    """The service failed in a way it does not explain; its log does."""
+    """The service failed without a reason for the client; see the log of the service."""
 
     reason = "INTERNAL"
 
 
 class SessionClosed(DelayedTrackerError):
-    """The session, or its client, was left or closed by the program that holds it; open the tracker again."""
+    """The session, or its client, was left or closed by this program; open the tracker again."""
 
     reason = "SESSION_CLOSED"
 
 
 class NotConnected(DelayedTrackerError):
-    """A client was used that was not entered as a context. Nothing was sent."""
+    """The client was used before it was entered as a context. Nothing was sent."""
 
     reason = "NOT_CONNECTED"
 
@@ -167,7 +166,7 @@ class NotConnected(DelayedTrackerError):
 
 
 class WrongEventLoop(DelayedTrackerError):
-    """An asyncio client was called from another event loop than the one it was made in. Nothing was sent."""
+    """An asyncio client was called from an event loop that is not its own. Nothing was sent."""
 
     reason = "WRONG_EVENT_LOOP"
 
@@ -202,7 +201,7 @@ _BY_REASON: Mapping[str, type[TrackerCallError]] = {
     "BROKER_METADATA_DISABLED": Unanswerable,
 }
 
-# For answers without a reason of ours: from gRPC itself, or from a proxy.
+# For failures without a reason of the service: from gRPC itself, or from a proxy.
 _BY_CODE: Mapping[grpc.StatusCode, type[TrackerCallError]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidArgument,
     grpc.StatusCode.NOT_FOUND: TrackerNotOpen,
@@ -213,7 +212,7 @@ _BY_CODE: Mapping[grpc.StatusCode, type[TrackerCallError]] = {
 }
 
 
-# What gRPC says of a call that the service did not answer is about sockets; this is what it means.
+# gRPC describes a call without an answer in terms of sockets. These messages give the meaning and the remedy.
 _UNEXPLAINED: Mapping[grpc.StatusCode, str] = {
     grpc.StatusCode.UNAVAILABLE: "the service cannot be reached, or went away during the call ({}); try again",
     grpc.StatusCode.DEADLINE_EXCEEDED: "no answer in time ({}); the call may have been applied: try again",
@@ -222,26 +221,26 @@ _UNEXPLAINED: Mapping[grpc.StatusCode, str] = {
 
 
 class FailedCall(Protocol):
-    """How a call ended, as both of gRPC's APIs tell it."""
+    """A failed call with its status, in the form that both APIs of gRPC have."""
 
     def code(self) -> grpc.StatusCode:
-        """The status code."""
+        """Return the status code."""
         ...
 
     def details(self) -> str | None:
-        """The status message."""
+        """Return the status message."""
         ...
 
     def trailing_metadata(self) -> Iterable[tuple[str, str | bytes]] | None:
-        """Key and value of each trailer."""
+        """Return key and value of each trailer."""
         ...
 
 
 def call_error(error: FailedCall) -> TrackerCallError:
-    """The exception for a failed call: by the reason the service gave, else by the status code.
+    """Return the exception for a failed call: by the reason of the service, otherwise by the status code.
 
     Args:
-        error: what the gRPC call raised, or the call itself.
+        error: the exception of the gRPC call, or the call itself.
     Returns: an exception to be raised ``from error``.
     """
     reason = ""
@@ -305,6 +304,6 @@ def _status_details(error: FailedCall) -> list[AnyMessage]:
             try:
                 return list(status_pb2.Status.FromString(value).details)
             except DecodeError:
-                # Not written by the service: the status code still says what to do.
+                # The service did not write these details; the status code is enough.
                 return []
     return []

@@ -1,5 +1,5 @@
-"""Columns of protobuf messages as bytes, shared by the client and the service.
+"""Packed columns of protobuf messages, shared by the client and the service.
 
-Takes sequences of integers, gives packed fields, and the other way round; needs no columns library.
+Takes sequences of integers, gives packed fields, and converts them back. Needs no columns library.
 Open ``columns.py`` first.
 """

@@ -1,9 +1,9 @@
-"""Columns beside their message: ``repeated sfixed64`` fields as bytes, never as one Python integer per value.
+"""Reads and writes ``repeated sfixed64`` fields as bytes, without one Python integer for each value.
 
-A packed ``repeated sfixed64`` has the wire form of a ``bytes`` field. So columns are cut out of an encoded message, and
-put into one, without a look at their values, and protobuf sees only the few bytes around them. The service uses this
-for requests and answers, the client for the reverse. What protobuf allows besides (unpacked values, a column in several
-pieces) is left to protobuf, and gives the same columns more slowly.
+A packed ``repeated sfixed64`` field has the wire form of a ``bytes`` field. The service and the client therefore cut
+columns out of an encoded message, or append them to one, without decoding their values. Protobuf parses only the few
+bytes around them. Other legal encodings (unpacked values, a column in several pieces) are parsed by protobuf: the
+result is the same, only slower.
 """
 
 import sys
@@ -20,7 +20,7 @@ _VALUE_BYTES: Final = 8
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _LONG_VARINT: Final = 0x80
 _LENGTH_BITS_MAX: Final = 28
-"""Lengths of more than four bytes are no column of ours; protobuf judges them."""
+"""Most bits of a length that is read here; protobuf reads longer ones (more than four bytes)."""
 
 
 @dataclass(slots=True)
@@ -28,22 +28,22 @@ class Columned(Generic[HeadT]):
     """A message and its columns."""
 
     head: HeadT
-    """Everything but the columns."""
+    """The message without its columns."""
     columns: tuple[bytes, ...]
-    """Little-endian 64-bit values, in the order that the fields were named in; empty if absent."""
+    """Little-endian 64-bit values of each column, in the order of the field names; empty if the column is absent."""
 
     @property
     def row_count(self) -> int:
-        """Values of the longest column."""
+        """Values in the longest column."""
         return max(map(len, self.columns)) // _VALUE_BYTES
 
 
 class ColumnFields(Generic[HeadT]):
-    """The columns of one type of message.
+    """Reader and writer of the columns of one message type.
 
     Args:
         kind: the generated class.
-        fields: names of its columns, all of them ``repeated sfixed64`` with numbers below 16.
+        fields: names of its columns. All are ``repeated sfixed64`` with field numbers below 16.
     """
 
     def __init__(self, kind: type[HeadT], *fields: str) -> None:
@@ -54,17 +54,17 @@ class ColumnFields(Generic[HeadT]):
         self._places = {number << 3 | _LENGTH: place for place, number in enumerate(numbers)}
         self._unpacked = frozenset(number << 3 | _FIXED64 for number in numbers)
 
-    def FromString(self, encoded: bytes) -> Columned[HeadT]:  # noqa: N802  # stands where a message's class would
-        """The message and its columns.
+    def FromString(self, encoded: bytes) -> Columned[HeadT]:  # noqa: N802  # used in place of a message's class
+        """Return the message and its columns.
 
         Raises:
-            DecodeError: these bytes are not such a message; as the message's own ``FromString``.
+            DecodeError: the bytes are not such a message; raised by the message's own ``FromString``.
         Cost: a copy of the columns' memory, and about two microseconds.
         """
         return self._cut(encoded) or self._parsed(encoded)
 
     def encoded(self, head: HeadT, columns: Sequence[bytes]) -> bytes:
-        """A message without columns, and its columns, as one message. Empty columns leave no trace."""
+        """Return a message without columns and its columns as one encoded message. Empty columns add no bytes."""
         parts = [head.SerializeToString()]
         for tag, column in zip(self._tags, columns, strict=True):
             if column:
@@ -72,7 +72,7 @@ class ColumnFields(Generic[HeadT]):
         return b"".join(parts)
 
     def _cut(self, encoded: bytes) -> Columned[HeadT] | None:
-        """Walk over the top-level fields; None if there is anything but what everybody sends."""
+        """Cut the columns out of the top-level fields; return None if protobuf has to parse the message."""
         columns = [b""] * len(self._fields)
         head = b""
         kept_from = at = 0
@@ -139,7 +139,7 @@ def _packed(values: Sequence[int]) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """A number that is not negative, as protobuf writes it."""
+    """Return a non-negative number as a protobuf varint."""
     encoded = bytearray()
     while value >= _LONG_VARINT:
         encoded.append(value & 0x7F | 0x80)

@@ -1,8 +1,8 @@
-"""Columns of integers between Python sequences and the wire, without a columns library.
+"""Converts columns of integers between Python sequences and the wire, without a columns library.
 
-A column leaves as packed little-endian 64-bit values: ``array.array``, numpy arrays and other buffers of 8-byte
-integers are taken as they are, anything else is read integer by integer. Values out of range are refused here, by
-offset, before anything is sent.
+A column is sent as packed little-endian 64-bit values. ``array.array``, numpy arrays and other buffers of 8-byte
+integers are copied as they are; other sequences are read integer by integer. Values out of range are refused, with
+their offsets, before the client sends anything.
 """
 
 import operator
@@ -21,7 +21,7 @@ _EIGHT_BYTE_FORMATS = frozenset({"q", "Q", "l", "L", "<q", "<Q", "<l", "<L", "@q
 
 
 class IntColumn(Protocol):
-    """Any sequence of integers: a list, a tuple, a range, ``array.array``, a one-dimensional numpy array."""
+    """Sequence of integers: a list, a tuple, a range, ``array.array``, a one-dimensional numpy array."""
 
     def __len__(self) -> int: ...
 
@@ -29,15 +29,15 @@ class IntColumn(Protocol):
 
 
 def pack(field: str, values: IntColumn, *, maximum: int = INT63_MAX) -> bytes:
-    """The column as packed sfixed64.
+    """Return the column as packed sfixed64.
 
     Args:
-        field: its name, for errors.
+        field: the column's name, for errors.
         values: 0 to ``maximum``; may be empty; copied.
         maximum: 2^63-1, or 2^32-1 for entry ids.
     Raises:
-        InvalidInput: a value out of range or no integer, by offset.
-    Cost: O(n), about a nanosecond a value for buffers and twenty for lists.
+        InvalidInput: a value is out of range or not an integer; the error contains the offsets.
+    Cost: O(n), about 1 ns a value for buffers and 20 ns for lists.
     """
     packed = _buffer_bytes(values)
     if packed is None:
@@ -45,7 +45,7 @@ def pack(field: str, values: IntColumn, *, maximum: int = INT63_MAX) -> bytes:
             packed = _little_endian(array("Q", _each(values)))
         except (OverflowError, TypeError, ValueError) as error:
             raise _out_of_range(field, values, maximum) from error
-    # The top byte of a value is every eighth one; slices and these two tests run at memory speed.
+    # Every eighth byte is the top byte of a value. Slices and these two tests run at memory speed.
     if not packed[7::_VALUE_BYTES].isascii():
         raise _out_of_range(field, values, maximum)
     if maximum == ENTRY_ID_MAX and any(packed[high::_VALUE_BYTES].strip(b"\0") for high in range(4, _VALUE_BYTES)):
@@ -54,13 +54,13 @@ def pack(field: str, values: IntColumn, *, maximum: int = INT63_MAX) -> bytes:
 
 
 def pack_positions(ledger_ids: IntColumn, entry_ids: IntColumn) -> tuple[bytes, bytes]:
-    """Two position columns packed; raises InvalidInput for bad values and for unequal lengths."""
+    """Return two position columns, packed; raises InvalidInput for bad values and for unequal lengths."""
     require_equal_lengths(ledger_ids=ledger_ids, entry_ids=entry_ids)
     return pack("ledger_ids", ledger_ids), pack("entry_ids", entry_ids, maximum=ENTRY_ID_MAX)
 
 
 def pack_indexes(deliver_at_ms: IntColumn, ledger_ids: IntColumn, entry_ids: IntColumn) -> tuple[bytes, bytes, bytes]:
-    """Three index columns packed; raises InvalidInput for bad values and for unequal lengths."""
+    """Return three index columns, packed; raises InvalidInput for bad values and for unequal lengths."""
     require_equal_lengths(deliver_at_ms=deliver_at_ms, ledger_ids=ledger_ids, entry_ids=entry_ids)
     return (
         pack("deliver_at_ms", deliver_at_ms),
@@ -70,7 +70,7 @@ def pack_indexes(deliver_at_ms: IntColumn, ledger_ids: IntColumn, entry_ids: Int
 
 
 def require_equal_lengths(**columns: IntColumn) -> None:
-    """Raise InvalidInput naming every column's length unless all are equal."""
+    """Raise InvalidInput with the length of each column unless all lengths are equal."""
     lengths = {name: _length(name, column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         given = ", ".join(f"{name} has {length}" for name, length in lengths.items())
@@ -85,7 +85,7 @@ def _length(field: str, column: IntColumn) -> int:
 
 
 def int_column(packed: bytes) -> "array[int]":
-    """Packed values as ``array('q')``: compact, and a buffer for whoever has numpy."""
+    """Return packed values as ``array('q')``, which is compact and which numpy reads as a buffer."""
     column = array("q")
     column.frombytes(packed)
     if sys.byteorder == "big":
@@ -94,7 +94,7 @@ def int_column(packed: bytes) -> "array[int]":
 
 
 def slice_packed(packed: bytes, first: int, count: int) -> bytes:
-    """The ``count`` values from offset ``first`` on."""
+    """Return ``count`` values from offset ``first`` on."""
     return packed[first * _VALUE_BYTES : (first + count) * _VALUE_BYTES]
 
 
@@ -104,7 +104,7 @@ def _each(values: IntColumn) -> Iterable[int]:
 
 def _buffer_bytes(values: IntColumn) -> bytes | None:
     try:
-        view = memoryview(values)  # type: ignore[arg-type]  # not every column is a buffer: that is the question
+        view = memoryview(values)  # type: ignore[arg-type]  # raises TypeError if the column is not a buffer
     except TypeError:
         return None
     with view:
@@ -136,5 +136,5 @@ def _out_of_range(field: str, values: IntColumn, maximum: int) -> InvalidInput:
 
 
 def offsets(values: Sequence[int], first: int) -> tuple[int, ...]:
-    """Offsets of one batch as offsets of the whole, which it starts at ``first``."""
+    """Return offsets into a batch as offsets into the whole, where the batch starts at ``first``."""
     return tuple(values) if first == 0 else tuple(offset + first for offset in values)

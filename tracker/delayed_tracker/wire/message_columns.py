@@ -1,4 +1,4 @@
-"""The columns of every message that has some, for client and service alike."""
+"""Columns of each message that has columns, for the client and the service."""
 
 from typing import Final
 
@@ -21,17 +21,18 @@ _ADD_TAG: Final = bytes((pb.AddMessagesStreamRequest.DESCRIPTOR.fields_by_name["
 
 
 def streamed_add(add: bytes) -> bytes:
-    """An encoded AddMessagesRequest as an encoded AddMessagesStreamRequest."""
+    """Return an encoded AddMessagesRequest as an encoded AddMessagesStreamRequest."""
     return b"".join((_ADD_TAG, varint(len(add)), add))
 
 
 class StreamedAdds:
-    """Reads the requests of AddMessagesStream; stands where a message's class would."""
+    """Reader of the requests of AddMessagesStream, used in place of a message's class."""
 
     @staticmethod
     def FromString(encoded: bytes) -> Columned[pb.AddMessagesRequest]:  # noqa: N802  # protobuf's name for it
-        """The one add that a request of a stream holds, empty if it holds none; raises DecodeError as protobuf does."""
-        # Nearly always it is all there is; what protobuf allows besides (several, which it merges) is left to protobuf.
+        """Return the one add of a stream request, empty if it has none; raises DecodeError as protobuf does."""
+        # Nearly every request is one add and nothing else. Protobuf parses the rest: several adds are legal, and are
+        # merged.
         for header_bytes in range(2, min(5, len(encoded)) + 1):
             if encoded[:header_bytes] == _ADD_TAG + varint(len(encoded) - header_bytes):
                 return ADD_COLUMNS.FromString(encoded[header_bytes:])

@@ -1,1 +1,1 @@
-"""``delayed-tracker demo``: real messages tracked, delivered, lost to a kill -9 and recovered, with every claim checked."""
+"""Command ``delayed-tracker demo``: tracks and delivers real messages through a kill -9, and checks each claim."""

@@ -1,4 +1,4 @@
-"""First part of the demo: the messages as they stood when Pulsar was stopped, and the buckets that come of them."""
+"""First part of the demo: the messages at the time when Pulsar was stopped, and the buckets that they form."""
 
 import asyncio
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ PULSAR_SETTINGS = {
     "delayedDeliveryMaxTimeStepPerBucketSnapshotSegmentSeconds": "300",
     "delayedDeliveryMaxIndexesPerBucketSnapshotSegment": "30",
 }
-"""What that Pulsar ran with. (It also merged beyond 10 buckets; no topic of the sample had so many.)"""
+"""Settings of that Pulsar. (It also merged beyond 10 buckets; no topic of the sample had so many.)"""
 
 _SEALED_WITHIN_S = 30.0
 _SEALED_CHECK_S = 0.02
@@ -36,7 +36,7 @@ _LINE_WIDTH = 56
 
 
 class StoringTooSlow(DelayedTrackerError):
-    """The service did not store its snapshots in time; the disk is slow, or its log says why."""
+    """The service did not store its snapshots in time; the disk is slow, or the service's log contains the reason."""
 
     reason = "STORING_TOO_SLOW"
 
@@ -55,7 +55,7 @@ class _Replayed:
     account: Reconciliation
     buckets: tuple[Bucket, ...]
     indexes: IndexColumns
-    """As they were offered."""
+    """Indexes as they were added to the service."""
 
 
 async def show_buckets(
@@ -64,7 +64,7 @@ async def show_buckets(
     """Replay each subscription as of the capture, draw its buckets, and compare the snapshots with Pulsar's.
 
     Raises:
-        LedgerError: the sample's ledgers do not read.
+        LedgerError: the sample's ledgers cannot be read.
         ServiceDidNotStart, TrackerCallError, StorageError: the service or its storage failed.
     """
     service = await ServiceProcess.start(work_directory, storage_url=storage_url, settings=PULSAR_SETTINGS)
@@ -99,7 +99,7 @@ async def _replay(client: DelayedTrackerClient, sample: Sample, subscription: Sa
 
 
 async def sealed_buckets(view: TrackerView) -> tuple[Bucket, ...]:
-    """The buckets once nothing is being stored any more."""
+    """Return the buckets when all snapshots are stored."""
     try:
         async with asyncio.timeout(_SEALED_WITHIN_S):
             # The service has no call that waits for this, and needs none.

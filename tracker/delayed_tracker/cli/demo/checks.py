@@ -1,4 +1,4 @@
-"""The demo's claims: each is checked and said, and the command succeeds only if all of them held."""
+"""Claims of the demo: each is checked and printed; the command succeeds only if all of them held."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from rich.console import Console
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One statement and whether it held."""
+    """One statement, and the result of its check."""
 
     statement: str
     held: bool
@@ -16,23 +16,23 @@ class Claim:
 
 @dataclass(slots=True)
 class Checks:
-    """Collects claims, and says each as it is made."""
+    """Collector that prints each claim when it is made."""
 
     console: Console
     claims: list[Claim] = field(default_factory=list)
 
     def claim(self, statement: str, held: bool, *, seen: object = "") -> None:
-        """Record whether a statement held, with what was seen."""
+        """Record if a statement held, with the observed value."""
         made = Claim(statement, held, str(seen))
         self.claims.append(made)
         mark = "[green]ok[/]  " if held else "[bold red]FAIL[/]"
         self.console.print(f"  {mark} {statement}" + (f": {seen}" if made.seen else ""), highlight=False)
 
     def equal(self, statement: str, seen: object, expected: object) -> None:
-        """Record whether what was seen is what was expected."""
+        """Record if the observed value is the expected one."""
         self.claim(statement, seen == expected, seen=seen if seen == expected else f"{seen}, not {expected}")
 
     @property
     def failed(self) -> tuple[Claim, ...]:
-        """The claims that did not hold."""
+        """Claims that did not hold."""
         return tuple(claim for claim in self.claims if not claim.held)

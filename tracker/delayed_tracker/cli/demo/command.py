@@ -1,4 +1,4 @@
-"""``delayed-tracker demo``: its parts, their verdict, and the exit status that goes with it."""
+"""Command ``delayed-tracker demo``: plays its parts, prints the verdict, and sets the exit status."""
 
 import asyncio
 import signal
@@ -24,35 +24,35 @@ from delayed_tracker.cli.terminal.output import answer_console, print_json
 from delayed_tracker.core.values.errors import DelayedTrackerError
 
 TIME_LIMIT_S = 175
-"""The demo takes about 90 seconds, and promises to take less than three minutes."""
+"""Time limit in seconds: the demo takes about 90 seconds, and the help promises less than three minutes."""
 
 
 class DemoTooSlow(DelayedTrackerError):
-    """The machine is too slow for the demo, or the service is stuck; its claims were not all checked."""
+    """The machine is too slow for the demo, or the service hangs; some claims were not checked."""
 
     reason = "DEMO_TOO_SLOW"
 
 
 class DemoStopped(DelayedTrackerError):
-    """Somebody asked the demo to stop; its claims were not all checked, and its service is gone."""
+    """The demo was stopped by a signal; some claims were not checked, and its service has ended."""
 
     reason = "DEMO_STOPPED"
 
 
 @dataclass(frozen=True, slots=True)
 class DemoReport:
-    """All that the demo saw; what ``--json`` prints."""
+    """Results of the demo; the answer of ``--json``."""
 
     held: bool
-    """Whether every claim held."""
+    """True if every claim held."""
     seconds: float
     source: str
     captured_at: str
     buckets: Sequence[SubscriptionBuckets]
     rebuilt: Sequence[RebuiltSubscription]
-    """Empty where Spark is not installed, or the part before it did not hold."""
+    """Subscriptions rebuilt by Spark; empty if Spark is not installed, or if a claim of the first part did not hold."""
     delivery: DeliveryReport | None
-    """None if a part before it did not hold: then it is not played."""
+    """Result of the delivery; None if a claim of an earlier part did not hold: then it is not played."""
     claims: Sequence[Claim]
 
 
@@ -69,10 +69,10 @@ def demo(
     ] = BUNDLED_SAMPLE,
     as_json: AsJson = False,
 ) -> None:
-    """Show the whole of it on messages that a real Pulsar wrote, and check every claim; takes under three minutes.
+    """Show the tracker on messages that a real Pulsar wrote, and check every claim; takes under three minutes.
 
-    A service of its own is started on free ports with a temporary data directory, killed with -9, and started again.
-    Exit status 0 means that everything that was said was checked and held.
+    It starts a service of its own on free ports with a temporary data directory, kills it with -9, and starts it again.
+    Exit status 0 means that every claim was checked and held.
 
     Example: delayed-tracker demo
     """
@@ -96,7 +96,7 @@ async def _play_in_time(sample: Sample, console: Console) -> DemoReport:
         stopped.append(number)
         playing.cancel()
 
-    # As Ctrl-C does: or else the service would outlive the demo.
+    # Cancels like Ctrl-C; otherwise the service would outlive the demo.
     for number in (signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop, number)
     try:

@@ -1,4 +1,4 @@
-"""Scene two: the service is killed with -9 while messages are being added, starts again, and gets them offered again."""
+"""Second scene: the service is killed with -9 while messages are added, restarts, and the messages are added again."""
 
 import asyncio
 import random
@@ -17,50 +17,50 @@ from delayed_tracker.client import AddResult, BucketState, Position, TrackerSess
 from delayed_tracker.core.values.columns import IndexColumns
 
 ADD_PAUSE_S = 0.004
-"""Between single adds, so that the kill falls among them."""
+"""Seconds between single adds, so that the kill happens among them."""
 _ANSWERED_BEFORE_KILL = range(20, 80)
 
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """What was known when the service was killed."""
+    """State at the time when the service was killed."""
 
     answered_count: int
-    """Single adds that had been answered."""
+    """Single adds that were answered."""
     unknown_count: int
-    """Adds on their way, or never begun."""
+    """Adds in flight or not begun."""
     stored_bucket_ids: frozenset[int]
     """Snapshots that were committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What the restart took, and what offering again found."""
+    """Measurements of the restart, and results of adding the messages again."""
 
     answered_before_kill: int
     unknown_at_kill: int
     process_ready_ms: int
-    """From the start of the new process until it took calls."""
+    """Milliseconds from the start of the new process until it accepted calls."""
     first_answer_ms: int
-    """From the start of the new process until the tracker was recovered and had answered a question."""
+    """Milliseconds from the start of the new process until the tracker was recovered and had answered a call."""
     recovered_count: int
     """Positions found in the snapshots."""
     offered_again_count: int
     due_count: int
     still_tracked_count: int
-    """Answered as duplicates: the snapshots had them."""
+    """Positions answered as duplicates: the snapshots contained them."""
     added_again_count: int
-    """Had been in memory only."""
+    """Positions that were only in memory before the kill."""
 
 
 async def add_and_kill(stage: Stage, session: TrackerSession, service: ServiceProcess, indexes: IndexColumns) -> Crash:
-    """Add messages one by one and kill the service at a random moment among them."""
+    """Add messages one by one and kill the service at a random time among them."""
     stored = frozenset(
         bucket.bucket_id
         for bucket in await session.buckets()
         if bucket.state is BucketState.SEALED and bucket.bucket_id is not None
     )
-    kill_after = random.choice(_ANSWERED_BEFORE_KILL)  # noqa: S311 -- any moment will do
+    kill_after = random.choice(_ANSWERED_BEFORE_KILL)  # noqa: S311 -- any time is good
     answered: dict[Position, AddResult] = {}
     enough = asyncio.Event()
 
@@ -69,7 +69,7 @@ async def add_and_kill(stage: Stage, session: TrackerSession, service: ServicePr
         try:
             answered[position] = await session.add(deliver_at_ms, ledger_id, entry_id)
         except Unavailable:
-            # Killed meanwhile: it may be tracked or not, which is what offering again is for.
+            # Killed before the answer: it may be tracked or not. It is added again after the restart.
             return
         if len(answered) >= kill_after:
             enough.set()
@@ -102,9 +102,9 @@ async def add_and_kill(stage: Stage, session: TrackerSession, service: ServicePr
 async def restart_and_recover(
     stage: Stage, crash: Crash, stack: AsyncExitStack
 ) -> tuple[ServiceProcess, TrackerSession, Recovery]:
-    """Start the service on the same data, open the tracker, and offer what the cursor has not finished with.
+    """Start the service on the same data, open the tracker, and add the messages that the cursor has not finished.
 
-    The service and the connection are closed by ``stack``.
+    ``stack`` closes the service and the connection.
     """
     started_s = monotonic()
     service = await stage.start_service()

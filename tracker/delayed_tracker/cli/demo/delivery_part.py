@@ -1,8 +1,8 @@
-"""Last part of the demo: messages become due, are delivered, survive a kill -9, and are accounted for one by one.
+"""Last part of the demo: messages become due, are delivered, survive a kill -9, and are counted one by one.
 
-The deadlines are rebased to shortly before the busiest minute of the topic, whose producer aimed at whole minutes: 112
-messages are due on one millisecond and 118 a minute later. Delivery is strict here, so that "never early" means the
-deadline itself. In between, the service is killed in the middle of being fed.
+The deadlines are shifted to shortly before the busiest minute of the topic, whose producer used whole minutes: 112
+messages are due at one millisecond and 118 a minute later. Delivery is strict here, so that "never early" means the
+deadline itself. Between the two waves, the service is killed while messages are added.
 """
 
 from contextlib import AsyncExitStack
@@ -25,17 +25,17 @@ from delayed_tracker.client import TrackerSession
 
 SOURCE_SUBSCRIPTION = "workers"
 FIRST_WAVE_MS = 1_795_256_640_000
-"""2026-11-21T10:24:00Z: the first of the minutes that the producer aimed at."""
+"""2026-11-21T10:24:00Z: first of the two minutes of the producer."""
 SECOND_WAVE_MS = FIRST_WAVE_MS + 60_000
 HEAD_START_MS = 6_000
-"""The moment that falls on now is this long before the first wave."""
+"""Milliseconds from now to the first wave, after the shift."""
 _FIRST_LEDGERS = 3
-"""Ledgers that are offered at once; the rest is being added when the service is killed."""
+"""Ledgers that are added at once; the rest is being added when the service is killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageAccount:
-    """Where every message of the second part ended; each is in exactly one count."""
+    """Counts of the messages of the delivery part by their end; each is in exactly one count."""
 
     offered_count: int
     due_on_offer_count: int
@@ -44,36 +44,36 @@ class MessageAccount:
     pending_count: int
     leased_count: int
     lost_count: int
-    """Neither ended nor tracked: must be 0."""
+    """Messages that neither ended nor are tracked: must be 0."""
 
     @property
     def balanced(self) -> bool:
-        """Whether offered = due on offer + pending + leased + acked + trimmed, so that nothing is lost."""
+        """True if offered = due on offer + pending + leased + acked + trimmed, so that nothing is lost."""
         ended = self.due_on_offer_count + self.acked_count + self.trimmed_count
         return self.offered_count == ended + self.pending_count + self.leased_count
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryReport:
-    """What the second part saw."""
+    """Results of the delivery part."""
 
     account: MessageAccount
     lateness: tuple[LatenessSummary, ...]
     early_count: int
     lease_returned_after_ms: int
     delivered_again_count: int
-    """Handed out again after the crash although acknowledged before it: at least once, as promised."""
+    """Messages returned again after the crash although acknowledged before it: delivery is at least once."""
     recovery: Recovery
 
 
 async def show_delivery(
     sample: Sample, work_directory: Path, storage_url: str, console: Console, checks: Checks
 ) -> DeliveryReport:
-    """Play it and reconcile.
+    """Play the part and reconcile the counts.
 
     Raises:
-        LedgerError: the sample's ledgers do not read.
-        ServiceDidNotStart, TrackerCallError: the service failed where it should not.
+        LedgerError: the sample's ledgers cannot be read.
+        ServiceDidNotStart, TrackerCallError: the service failed unexpectedly.
     """
     stage = Stage(work_directory, storage_url, console, checks)
     pending = read_pending([sample.log_directory], sample.metadata, TOPIC, SOURCE_SUBSCRIPTION, ignore_acks=True)

@@ -1,4 +1,4 @@
-"""Time lines in text: how many deadlines fall where, from minutes to months, one line a bucket."""
+"""Draws time lines as text: the number of deadlines in each interval, from minutes to months, one line a bucket."""
 
 from collections.abc import Sequence
 
@@ -29,12 +29,12 @@ _LETTERS = " .:-=+*#@"
 
 
 def shades(console: Console) -> str:
-    """The characters for none to most that the console's encoding can carry."""
+    """Return the characters from none to most that the console's encoding supports."""
     return _BLOCKS if console.encoding.lower().startswith("utf") else _LETTERS
 
 
 def time_axis(width: int) -> str:
-    """The labels of a logarithmic time axis, each starting at its moment."""
+    """Return the labels of a logarithmic time axis; each starts at its time."""
     line = [" "] * width
     free_from = 0
     for label, moment_ms in _TICKS:
@@ -47,13 +47,13 @@ def time_axis(width: int) -> str:
 
 
 def time_line(wait_ms: Int64Array, width: int, characters: str) -> str:
-    """How many of the waits end in each stretch of the axis; the fullest stretch is the darkest."""
+    """Return one character for each interval of the axis, darker for more waits that end in it."""
     counts = np.bincount(_column(wait_ms, width), minlength=width)
     return histogram(counts.tolist(), characters)
 
 
 def histogram(counts: Sequence[int], characters: str) -> str:
-    """One character a count, by its share of the greatest; anything above none is visible."""
+    """Return one character a count, by its share of the greatest; a count above 0 is always visible."""
     most = max(counts, default=0)
     if most == 0:
         return characters[0] * len(counts)

@@ -1,4 +1,4 @@
-"""Scene one: messages are offered, become due, are delivered; one lease is left to expire and comes back."""
+"""First scene: messages are added, become due, are delivered; one lease expires, and its positions return."""
 
 from delayed_tracker.cli.demo.stage import LEASE_MS, POLL_MAX, POLL_WAIT_MS, Stage
 from delayed_tracker.cli.terminal.output import duration, progress
@@ -9,11 +9,11 @@ from delayed_tracker.core.values.columns import IndexColumns
 HELD_COUNT = 20
 """Messages of the lease that is left to expire ..."""
 HELD_LEASE_MS = 3_000
-"""... after so long."""
+"""... after this time, in milliseconds."""
 
 
 async def offer_first(stage: Stage, session: TrackerSession, indexes: IndexColumns) -> None:
-    """Offer the first ledgers at once; what is due already, the dispatcher sends."""
+    """Add the first ledgers at once; the dispatcher delivers the messages that are already due."""
     outcome = await offer(session, indexes)
     stage.cursor.finish_due(indexes, outcome.due)
     stage.say(
@@ -24,7 +24,7 @@ async def offer_first(stage: Stage, session: TrackerSession, indexes: IndexColum
 
 
 async def first_wave(stage: Stage, session: TrackerSession, wave_ms: int) -> int:
-    """Deliver the first wave, except for one lease that nobody settles; returns after how long that one came back."""
+    """Deliver the first wave, except one unsettled lease; return the milliseconds until its positions returned."""
     wait_ms = wave_ms - await server_now_ms(session)
     stage.say(f"{(await session.stats()).pending_count} are pending; the first wave is due in {duration(wait_ms)}")
     held = await _hold_some(session)
@@ -39,7 +39,7 @@ async def first_wave(stage: Stage, session: TrackerSession, wave_ms: int) -> int
             stage.finish("first wave", lease.messages)
         polls += bool(lease.messages)
         next_ms = lease.messages.next_delivery_at_ms
-        # A slow disk may still be loading some of what is due; what is leased comes next, when its lease expires.
+        # A slow disk may still be loading due positions. The leased ones follow when their lease expires.
         more_is_due = bool(lease.messages) or (next_ms is not None and next_ms <= wave_ms)
     delivered = len(stage.lateness.groups["first wave"])
     stage.say(f"{delivered} were due on one millisecond; delivered and acknowledged the others in {polls} polls")

@@ -1,4 +1,4 @@
-"""How late messages were handed out: by the service's clock, from the deadline to the answer that carried them."""
+"""Lateness of messages, by the service's clock: the time from the deadline to the answer that contained them."""
 
 from dataclasses import dataclass, field
 
@@ -19,7 +19,7 @@ class LatenessSummary:
 
 @dataclass(slots=True)
 class Lateness:
-    """Collects deliveries in named groups."""
+    """Collector of deliveries in named groups."""
 
     groups: dict[str, list[int]] = field(default_factory=dict)
 
@@ -29,11 +29,11 @@ class Lateness:
 
     @property
     def early_count(self) -> int:
-        """Messages that were handed out before their deadline."""
+        """Messages that polls returned before their deadline."""
         return sum(late_ms < 0 for group in self.groups.values() for late_ms in group)
 
     def summaries(self) -> list[LatenessSummary]:
-        """One summary a group, in the order in which they began."""
+        """Return one summary a group, in the order in which they began."""
         return [
             LatenessSummary(
                 group=name,

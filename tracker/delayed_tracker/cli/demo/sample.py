@@ -1,10 +1,11 @@
-"""The demo's input: a piece of what a real Pulsar left behind, and the manifest that says what must be in it.
+"""The demo's input: a part of a real Pulsar's data, and a manifest with its expected content.
 
-The sample is one bookie's entry log and metadata dump, cut to three topics: the records of their ledgers and of the
-bucket-snapshot ledgers of one subscription each, byte for byte and in the order of the log, under a log header without a
-ledgers map (as the last log of a killed bookie has none); and the metadata nodes of the topics, of those subscriptions
-and of those ledgers, as dumped. The manifest has the files' SHA-256, the moment of the capture, and per subscription the
-counts that an independent reading of the whole capture gave. ``sample/README.md`` tells how to cut another one.
+The sample is one bookie's entry log and metadata dump, cut to three topics. The log contains the records of their
+ledgers and of the bucket-snapshot ledgers of one subscription each, byte for byte and in the order of the log, under a
+log header without a ledgers map (the last log of a killed bookie has none). The dump contains the metadata nodes of the
+topics, of those subscriptions and of those ledgers, as dumped. The manifest has the files' SHA-256, the time of the
+capture, and for each subscription the counts from an independent reading of the whole capture. ``sample/README.md``
+describes how to cut another one.
 """
 
 import hashlib
@@ -20,14 +21,14 @@ _REMEDY = "give --sample a directory with a manifest and its files, or, without 
 
 
 class SampleDamaged(DelayedTrackerError):
-    """The sample is not what its manifest says; install the package again, or cut the sample anew."""
+    """The sample differs from its manifest; install the package again, or cut the sample again."""
 
     reason = "SAMPLE_DAMAGED"
 
 
 @dataclass(frozen=True, slots=True)
 class SampleSubscription:
-    """One subscription of the sample, with the counts that must come out."""
+    """One subscription of the sample, with its expected counts."""
 
     topic: str
     subscription: str
@@ -69,7 +70,7 @@ def open_sample(directory: Path) -> Sample:
     """Read the manifest and verify every file against it.
 
     Raises:
-        SampleDamaged: a file is missing, or its bytes are not those of the manifest.
+        SampleDamaged: a file is missing, or its bytes differ from the manifest.
     """
     try:
         manifest = json.loads((directory / "manifest.json").read_text("utf-8"))

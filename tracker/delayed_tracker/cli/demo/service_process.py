@@ -1,4 +1,4 @@
-"""The service as a process of its own: started on free ports, killed, stopped, started again on the same data."""
+"""Runs the service as a separate process: starts it on free ports, kills it, stops it, restarts it on the same data."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ _READY_CHECK_S = 0.005
 
 
 class ServiceDidNotStart(DelayedTrackerError):
-    """The service process ended, or said nothing, before it was ready."""
+    """The service process ended before it was ready, or was not ready in time."""
 
     reason = "SERVICE_DID_NOT_START"
 
@@ -40,11 +40,11 @@ class ServiceProcess:
         """Start the service on free ports of the loopback interface and return when it is ready.
 
         Args:
-            work_directory: where its log file goes.
-            storage_url: where it keeps snapshots.
+            work_directory: directory of its log file.
+            storage_url: its snapshot storage.
             settings: further configuration keys.
         Raises:
-            ServiceDidNotStart: with the end of its log.
+            ServiceDidNotStart: with the end of the service's log.
         """
         overrides = {
             "grpcListenAddress": "127.0.0.1:0",
@@ -62,7 +62,7 @@ class ServiceProcess:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=stderr,
-                # The operator's own settings are for the operator's service.
+                # The operator's own settings are only for the operator's service.
                 env={name: value for name, value in os.environ.items() if not name.startswith("TRACKER_")},
             )  # fmt: skip
         is_ready = False
@@ -89,12 +89,12 @@ class ServiceProcess:
         return cls(process, ready["grpc"], ready["http"], log)
 
     async def kill(self) -> None:
-        """Kill it with -9 and wait until it is gone."""
+        """Kill it with -9 and wait until it has ended."""
         self.process.kill()
         await self.process.wait()
 
     async def stop(self) -> int:
-        """Ask it to stop (SIGTERM), wait until it has drained, and return its exit status."""
+        """Request it to stop (SIGTERM), wait until it has drained, and return its exit status."""
         self.process.terminate()
         async with asyncio.timeout(STOP_TIMEOUT_S):
             return await self.process.wait()

@@ -1,7 +1,7 @@
-"""Our snapshots against those that Pulsar stored for the same ledgers: ranges, segments, rows, bitmaps, bytes.
+"""Compares the service's snapshots with Pulsar's for the same ledgers: ranges, segments, rows, bitmaps, bytes.
 
-The demo offers the messages with all deadlines moved by a constant. Moving our rows back by it must give Pulsar's, and
-encoding them again must give Pulsar's very bytes.
+The demo adds the messages with all deadlines shifted by a constant. Rows of the service's snapshots shifted back must
+be Pulsar's rows, and encoding them again must give exactly Pulsar's bytes.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ from delayed_tracker.storage.protocol import CatalogueEntry, SnapshotStore
 
 
 class ForeignSnapshot(Protocol):
-    """A snapshot that somebody else made of these ledgers."""
+    """Snapshot of these ledgers that another program made."""
 
     @property
-    def first_ledger_id(self) -> int: ...  # noqa: D102  # as its name says
+    def first_ledger_id(self) -> int: ...  # noqa: D102
     @property
     def last_ledger_id(self) -> int: ...  # noqa: D102
     @property
@@ -34,27 +34,30 @@ class ForeignSnapshot(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BucketComparison:
-    """One of Pulsar's stored buckets, and what ours over the same ledgers makes of it."""
+    """One of Pulsar's stored buckets, compared with the service's bucket over the same ledgers."""
 
     first_ledger_id: int
     last_ledger_id: int
     index_count: int
     segment_count: int
     range_equal: bool
-    """We have a bucket over exactly these ledgers."""
+    """True if the service has a bucket over exactly these ledgers."""
     segments_equal: bool
-    """Cut into the same segments: count, first and last deadline of each."""
+    """True if both have the same segments: count, first and last deadline of each."""
     indexes_equal: bool
-    """The same rows in the same order."""
+    """True if both have the same rows in the same order."""
     bitmaps_equal: bool
-    """The same positions in each segment's metadata."""
+    """True if both have the same positions in each segment's metadata."""
     bytes_equal: bool
-    """All segments and all metadata, encoded, are the bytes that Pulsar wrote; but for the order of a segment's ledgers
-    in the metadata, which is a protobuf map: Pulsar's follows a hash, ours ascends."""
+    """True if all segments and all metadata, encoded, are the bytes that Pulsar wrote.
+
+    The order of a segment's ledgers in the metadata is not compared: it is a protobuf map, in hash order for Pulsar and
+    ascending for the service.
+    """
 
     @property
     def equal(self) -> bool:
-        """Everything is equal."""
+        """True if everything is equal."""
         contents = self.segments_equal and self.indexes_equal and self.bitmaps_equal and self.bytes_equal
         return self.range_equal and contents
 
@@ -62,14 +65,14 @@ class BucketComparison:
 async def compare_snapshots(
     theirs: Sequence[ForeignSnapshot], store: SnapshotStore, entries: Sequence[CatalogueEntry], *, shift_ms: int
 ) -> list[BucketComparison]:
-    """Compare each of somebody else's snapshots with ours over the same ledgers.
+    """Compare each snapshot of another program with the service's snapshot over the same ledgers.
 
     Args:
-        theirs: what they stored.
-        store: our storage, started.
-        entries: our catalogue.
-        shift_ms: how far our deadlines were moved.
-    Returns: one comparison for each of theirs, in their order.
+        theirs: snapshots of the other program.
+        store: the service's storage, started.
+        entries: the service's catalogue.
+        shift_ms: shift of the service's deadlines.
+    Returns: one comparison for each of ``theirs``, in their order.
     Raises:
         SnapshotCorrupt: stored bytes do not decode.
     """
@@ -122,7 +125,7 @@ async def _read_segments(store: SnapshotStore, ours: CatalogueEntry, shift_ms: i
 
 
 def _maps_ordered(metadata: bytes) -> bytes:
-    """The same message with the entries of its maps in ascending order; everything else keeps its bytes."""
+    """Return the same message with the entries of its maps in ascending order; everything else keeps its bytes."""
     return SnapshotMetadata.FromString(metadata).SerializeToString(deterministic=True)
 
 

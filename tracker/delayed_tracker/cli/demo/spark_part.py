@@ -1,7 +1,7 @@
-"""The demo's part in between: the same snapshots once more, rebuilt from the ledgers by Spark, without any service.
+"""Second part of the demo: Spark rebuilds the same snapshots from the ledgers, without a service.
 
-What comes out must be what the running service sealed: the same buckets, cut into the same segments, in the same bytes,
-once the service's deadlines are moved back to where Pulsar's producers had them.
+The result must be the same as the service's snapshots: the same buckets, with the same segments, in the same bytes,
+after the service's deadlines are shifted back to those of Pulsar's producers.
 """
 
 import asyncio
@@ -29,21 +29,21 @@ _WORKERS = "local[2]"
 
 
 class SparkFailed(DelayedTrackerError):
-    """The rebuild with Spark did not end well; what it said last is in the message."""
+    """The rebuild with Spark failed; the message contains its last output."""
 
     reason = "SPARK_FAILED"
 
 
 @dataclass(frozen=True, slots=True)
 class RebuiltSubscription:
-    """One subscription of the sample, as Spark rebuilt it, against the service's snapshots."""
+    """One subscription of the sample, rebuilt by Spark and compared with the service's snapshots."""
 
     topic: str
     subscription: str
     live_count: int
     """Snapshots that the service stored."""
     comparisons: tuple[BucketComparison, ...]
-    """One for each that Spark made."""
+    """One comparison for each snapshot that Spark made."""
 
     @property
     def difference_count(self) -> int:
@@ -54,7 +54,7 @@ class RebuiltSubscription:
 
 @dataclass(frozen=True, slots=True)
 class _Rebuilt:
-    """A snapshot of Spark's, as a comparison takes it."""
+    """A snapshot of Spark, in the form of a comparison's argument."""
 
     first_ledger_id: int
     last_ledger_id: int
@@ -63,7 +63,7 @@ class _Rebuilt:
 
 
 def has_spark() -> bool:
-    """Whether Spark is installed."""
+    """Return True if Spark is installed."""
     return find_spec("pyspark") is not None
 
 
@@ -76,10 +76,10 @@ async def show_rebuild(
     console: Console,
     checks: Checks,
 ) -> list[RebuiltSubscription]:
-    """Rebuild the sample with Spark as of the capture, and compare with what the service stored.
+    """Rebuild the sample with Spark as of the capture, and compare it with the service's snapshots.
 
     Raises:
-        SparkFailed: the job did.
+        SparkFailed: the job failed.
         StorageError: a storage cannot be read.
     """
     rebuilt_url = f"sqlite:{work_directory / 'rebuilt.db'}"

@@ -1,4 +1,4 @@
-"""What the scenes of the demo's second part share: the dispatcher's cursor, the clock of the play, and delivering."""
+"""State that the scenes of the delivery part share: the dispatcher's cursor, the clock, and the delivery loop."""
 
 import contextlib
 from dataclasses import dataclass, field
@@ -24,16 +24,16 @@ LEASE_MS = 20_000
 POLL_MAX = 50
 POLL_WAIT_MS = 1_000
 AGAIN = "again, after the crash"
-"""Lateness of messages that had been delivered and acknowledged before; the snapshots did not know."""
+"""Group of messages that were delivered and acknowledged before the crash; the snapshots did not contain the acks."""
 PATIENCE_MS = 20_000
-"""What is not delivered so long after its deadline is a failure, not something to wait for."""
+"""Milliseconds after its deadline at which an undelivered message counts as a failure."""
 
 _SETTINGS = {**PULSAR_SETTINGS, "isDelayedDeliveryDeliverAtTimeStrict": "true"}
 
 
 @dataclass(slots=True)
 class Stage:
-    """One play: a service process at a time, and a dispatcher that outlives it."""
+    """One play of the scenes: one service process at a time, and a dispatcher that outlives it."""
 
     work_directory: Path
     storage_url: str
@@ -42,7 +42,7 @@ class Stage:
     cursor: Cursor = field(default_factory=lambda: Cursor(IndexColumns.empty()))
     lateness: Lateness = field(default_factory=Lateness)
     delivered_again_count: int = 0
-    """Messages handed out although the dispatcher had finished with them before the crash."""
+    """Messages that polls returned although the dispatcher had finished them before the crash."""
     _began_s: float = field(default_factory=monotonic)
 
     def say(self, event: str) -> None:
@@ -50,25 +50,25 @@ class Stage:
         self.console.print(f"  [dim]{monotonic() - self._began_s:6.1f} s[/]  {event}", highlight=False)
 
     async def start_service(self) -> ServiceProcess:
-        """Start a service on the play's data, delivering strictly."""
+        """Start a service on the play's data, with strict delivery."""
         return await ServiceProcess.start(self.work_directory, storage_url=self.storage_url, settings=_SETTINGS)
 
     def connect(self, service: ServiceProcess) -> contextlib.AbstractAsyncContextManager[DelayedTrackerClient]:
-        """Connect a dispatcher that sends small batches, so that a crash finds many on their way, and sees it at once."""
+        """Connect a dispatcher with small batches and fast errors, so that a crash finds many adds in flight."""
         settings = ClientSettings(flush_count=5, wait_for_ready=False)
         return DelayedTrackerClient.connect(service.grpc_address, settings=settings)
 
     def finish(self, group: str, messages: DueMessages) -> None:
-        """Record that messages were delivered: how late, and that they ended."""
+        """Record that messages were delivered: their lateness, and their end."""
         for deliver_at_ms, position in zip(messages.deliver_at_ms, messages, strict=True):
             first_time = self.cursor.finish(position, Fate.ACKED)
             self.delivered_again_count += not first_time
             self.lateness.record(group if first_time else AGAIN, messages.server_time_ms - deliver_at_ms)
 
     async def deliver_until(self, session: TrackerSession, deliver_at_ms: int, group: str) -> int:
-        """Poll, lease and acknowledge until every message up to a deadline has ended, or patience has.
+        """Poll, lease and acknowledge until every message up to a deadline has ended, or ``PATIENCE_MS`` has passed.
 
-        Returns: how many answers carried messages.
+        Returns: number of answers with messages.
         """
         answers = 0
         began_ms = await server_now_ms(session)

@@ -1,1 +1,1 @@
-"""``delayed-tracker ledgers``: the ledgers that topics are made of, whole."""
+"""Commands ``delayed-tracker ledgers``: work on the whole ledgers of topics."""

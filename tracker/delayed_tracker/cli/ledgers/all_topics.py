@@ -1,4 +1,4 @@
-"""All topics of a source, for commands that go on behind those that cannot be read."""
+"""Opens all topics of a source, for commands that continue after topics that cannot be read."""
 
 from delayed_tracker.ledger.errors import LedgerError
 from delayed_tracker.ledger.queries.topic_queries import TopicQueries
@@ -6,7 +6,7 @@ from delayed_tracker.ledger.topic.topic_log import TopicLog
 
 
 def open_all_topics(queries: TopicQueries) -> tuple[list[TopicLog], dict[str, LedgerError]]:
-    """Those that can be opened, and why the others cannot, by their names.
+    """Return the topics that can be opened, and the errors of the others by their names.
 
     Raises:
         OSError: a file cannot be read.

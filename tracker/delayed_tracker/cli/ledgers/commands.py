@@ -1,4 +1,4 @@
-"""The subcommands of ``delayed-tracker ledgers``."""
+"""Subcommands of ``delayed-tracker ledgers``."""
 
 import typer
 

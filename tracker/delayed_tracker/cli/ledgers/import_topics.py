@@ -1,4 +1,4 @@
-"""``delayed-tracker ledgers import``: topics of any source as local ledgers."""
+"""Command ``delayed-tracker ledgers import``: copies topics of any source to local ledgers."""
 
 import errno
 import time
@@ -32,7 +32,7 @@ _WRONG_PLACE: Final = {
     errno.EPERM,
     errno.EROFS,
 }
-"""Errors of a place that cannot be written to by this user, or at all; others are the disk's."""
+"""Errors of a place that this user, or any user, cannot write to; other errors are the disk's."""
 
 
 def import_topics(
@@ -58,7 +58,7 @@ def import_topics(
     ] = OnErrorOption.FAIL,
     as_json: AsJson = False,
 ) -> None:
-    """Copy topics into local ledgers: payloads and positions stay what they are. What was copied before is passed over.
+    """Copy topics to local ledgers: payloads and positions stay the same. Ledgers that were copied before are skipped.
 
     Example: delayed-tracker ledgers import --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
     --topic persistent://lab/main/delayed --into ledgers
@@ -69,7 +69,7 @@ def import_topics(
     reports: dict[str, ImportReport] = {}
     policy = ErrorPolicy(on_error.value)
     with opened(source, on_error=policy) as queries:
-        # All are opened before one is copied, so that what is wrong with the last is not found out at the end.
+        # All topics are opened before the first is copied, so that a broken one is found at once.
         logs, unreadable = (
             ([queries.source.topic_log(name) for name in topic], {}) if topic else open_all_topics(queries)
         )
@@ -130,11 +130,11 @@ def _require_parent(into: Path) -> None:
 
 
 def _require_place(into: Path, sources: Sequence[str]) -> None:
-    """Refuse a directory that has something else in it: what is written would lie among the files of a bookie."""
+    """Refuse a directory with other content: the copy would be written among the files of a bookie, for example."""
     if not into.exists():
         return
     for url in map(parse_source_url, sources):
-        # A bookie's logs may lie in a directory of its ledger directory.
+        # A bookie's logs may be in a directory of its ledger directory.
         if any(Path(path, inner).resolve() == into.resolve() for path in url.paths for inner in ("", "current")):
             raise InvalidInput("--into", str(into), "a source lies there: give another directory")
     place = LedgerDirectory(into)
@@ -148,7 +148,7 @@ def _require_place(into: Path, sources: Sequence[str]) -> None:
 
 @contextmanager
 def _writable(into: Path) -> Iterator[None]:
-    """Say what keeps files from being written; what cannot be read of a source is for others to say.
+    """Convert the OSError of a failed write to an error of its own; errors of reading the source pass.
 
     Raises:
         InvalidInput: the place cannot be written to; names the option and the remedy.
@@ -157,8 +157,8 @@ def _writable(into: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        # Of files that are open the system does not say the name, and those of a source are mapped. Clients of buckets
-        # give no number.
+        # Errors of open files have no file name, and a source's files are mapped. Errors of bucket clients have no
+        # errno.
         is_named = error.filename is not None
         if error.errno is None or (is_named and not Path(error.filename).is_relative_to(into)):
             raise

@@ -1,4 +1,4 @@
-"""``delayed-tracker ledgers list``: the ledgers of one topic or of all."""
+"""Command ``delayed-tracker ledgers list``: lists the ledgers of one topic or of all."""
 
 from typing import Annotated
 
@@ -20,7 +20,9 @@ def list_ledgers(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the ledgers that topics are made of, by metadata alone. Topics and ledgers that cannot be read are named.
+    """List the ledgers of topics, from metadata alone.
+
+    Topics and ledgers that cannot be read are listed with the reason.
 
     Example: delayed-tracker ledgers list --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
     --topic persistent://lab/main/delayed

@@ -1,4 +1,4 @@
-"""``delayed-tracker ledgers stats``: what a topic's ledgers hold, counted."""
+"""Command ``delayed-tracker ledgers stats``: counts the content of a topic's ledgers."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -22,7 +22,7 @@ def stats(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count what a topic's ledgers hold: messages, batches, delayed, encrypted, damaged ones; reads every entry.
+    """Count the content of a topic's ledgers: messages, batches, delayed, encrypted, damaged ones; reads every entry.
 
     Example: delayed-tracker ledgers stats --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
     --topic persistent://lab/main/delayed

@@ -1,4 +1,4 @@
-"""``delayed-tracker ledgers verify``: whether every entry is there and every checksum holds."""
+"""Command ``delayed-tracker ledgers verify``: checks that every entry exists and every checksum is right."""
 
 from typing import Annotated, Final
 
@@ -13,7 +13,7 @@ from delayed_tracker.ledger.queries.verify import LedgerVerdict, verify_topics, 
 
 _NO_TOPIC: Final = "(no topic)"
 BAD_ENTRIES_SHOWN = 20
-"""Without --json, at most this many bad entries are listed; all are counted."""
+"""Bad entries that are listed without --json, at most; all are counted."""
 
 
 def verify(
@@ -25,7 +25,7 @@ def verify(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read every entry and compare every checksum, the storage's and the producers'; the status is 1 if one is bad.
+    """Read every entry and check all checksums, the storage's and the producers'; the exit status is 1 if one is wrong.
 
     Example: delayed-tracker ledgers verify --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
     """

@@ -1,4 +1,4 @@
-"""``delayed-tracker assets``: the configuration file, Prometheus' rules and Grafana's boards of this version, as files."""
+"""Command ``delayed-tracker assets``: writes the configuration file, Prometheus rules and Grafana dashboards."""
 
 import enum
 import os
@@ -15,11 +15,11 @@ from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
 
 _CLI: Final = Path(__file__).resolve().parents[1]
 _PARTS: Final = (("conf", "tracker.conf"), ("conf/prometheus", "*.yml"), ("grafana/dashboards", "*.json"))
-"""Directory and pattern of the files, in the checkout as in the wheel."""
+"""Directory and pattern of the files, the same in a checkout and in the wheel."""
 
 
 class Outcome(enum.Enum):
-    """What became of one file."""
+    """Result for one file."""
 
     WRITTEN = "written"
     REPLACED = "replaced"
@@ -34,7 +34,7 @@ class _Asset:
 
 
 class AssetsDiffer(DelayedTrackerError):
-    """The directory has other files under the names of ours, such as edited ones. Nothing was written."""
+    """The directory contains different files with the same names, such as edited ones. Nothing was written."""
 
     reason = "ASSETS_DIFFER"
 
@@ -53,9 +53,9 @@ def assets(
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that differ.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the configuration file with every default, the rules and alerts for Prometheus, and the boards for Grafana.
+    """Write the configuration file with all defaults, rules and alerts for Prometheus, and dashboards for Grafana.
 
-    Files that are there already and differ are left alone, and then nothing is written, unless --force is given.
+    If a file exists and differs, nothing is written, unless --force is given.
 
     Example: delayed-tracker assets monitoring
     """
@@ -76,9 +76,9 @@ def assets(
 
 
 def _assets() -> Iterator[_Asset]:
-    """Every file, ascending by name within its directory."""
+    """Yield every file, ascending by name within its directory."""
     installed = _CLI / "assets"
-    # A checkout that was installed in place has them where the wheel takes them from.
+    # In a checkout the files are where the wheel's build takes them from.
     root = installed if installed.is_dir() else _CLI.parents[2]
     for place, pattern in _PARTS:
         for path in sorted((root / place).glob(pattern)):
@@ -89,7 +89,7 @@ def _outcome(directory: Path, asset: _Asset) -> Outcome:
     path = directory / asset.name
     try:
         with path.open("rb") as opened:
-            # Enough to see whether it is the same.
+            # Enough bytes to find a difference.
             found = opened.read(len(asset.content) + 1)
     except FileNotFoundError:
         return Outcome.WRITTEN
@@ -99,7 +99,7 @@ def _outcome(directory: Path, asset: _Asset) -> Outcome:
 
 
 def _write(path: Path, content: bytes) -> None:
-    # Prometheus and Grafana may be reading the directory.
+    # Replaced in one step, because Prometheus and Grafana may be reading the directory.
     written = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

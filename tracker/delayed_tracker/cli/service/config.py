@@ -1,4 +1,4 @@
-"""``delayed-tracker config``: every setting with its value and where the value comes from."""
+"""Command ``delayed-tracker config``: prints every setting with its value and the origin of the value."""
 
 import os
 
@@ -9,7 +9,7 @@ from delayed_tracker.service.settings.load import LoadedSettings, load_settings
 
 
 def config(path: Config = None, broker_conf: BrokerConf = None, overrides: Set = None, as_json: AsJson = False) -> None:
-    """Print every setting with its origin, and check the configuration on the way.
+    """Print every setting with its origin, and check the configuration.
 
     Example: delayed-tracker config --config conf/tracker.conf --set delayedDeliveryTickTimeMillis=500
     """
@@ -29,10 +29,10 @@ def config(path: Config = None, broker_conf: BrokerConf = None, overrides: Set =
 
 
 def settings_from(path: Config, overrides: Set, broker_conf: BrokerConf = None) -> LoadedSettings:
-    """The settings of the files, the environment and ``--set``.
+    """Return the settings of the files, the environment and ``--set``.
 
     Raises:
-        InvalidSettings: naming every unknown key and bad value with its origin.
+        InvalidSettings: with every unknown key and bad value, and their origins.
     """
     pairs: dict[str, str] = {}
     for text in overrides or ():

@@ -1,4 +1,4 @@
-"""``delayed-tracker serve``: the service, in the foreground, until SIGTERM or SIGINT."""
+"""Command ``delayed-tracker serve``: runs the service in the foreground until SIGTERM or SIGINT."""
 
 import asyncio
 import signal
@@ -31,13 +31,13 @@ def serve(
 ) -> None:
     """Run the service until SIGTERM or SIGINT; log lines go to stderr.
 
-    SIGHUP reads the settings again; conf/tracker.conf names those that then take effect.
+    SIGHUP reloads the settings; conf/tracker.conf lists the settings that then take effect.
 
-    Port 0 in a listen address takes any free port; --ready-file tells which.
+    Port 0 in a listen address means any free port; --ready-file contains the chosen one.
 
     Example: delayed-tracker serve --config conf/tracker.conf --set grpcListenAddress=127.0.0.1:7650
     """
-    # Until the service handles it, a SIGHUP has nothing to reload.
+    # Until the service handles SIGHUP, there is nothing to reload.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # Only this command needs the packages of the "server" extra.
     import structlog  # noqa: PLC0415

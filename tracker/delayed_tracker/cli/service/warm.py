@@ -1,4 +1,4 @@
-"""``delayed-tracker warm``: compile kernels ahead, as when an image is built."""
+"""Command ``delayed-tracker warm``: compiles the kernels ahead, for example when an image is built."""
 
 import os
 from typing import Annotated
@@ -14,14 +14,14 @@ def warm(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
-    """Compile what sorts, encodes and decodes into machine code, so that no later start has to.
+    """Compile the functions that sort, encode and decode to machine code, so that later starts need not compile them.
 
-    It takes up to a minute, once for each version and user, and nothing when it is done already. The result is kept in
+    It takes up to a minute, once for each version and user; later runs do nothing. The result is stored in
     delayed-tracker under the user's cache directory (XDG_CACHE_HOME), or in NUMBA_CACHE_DIR.
 
     Example: delayed-tracker warm
     """
-    # Importing them takes a second.
+    # These imports take a second.
     from delayed_tracker.core.kernels.jit import cache_directory  # noqa: PLC0415
     from delayed_tracker.service.process.kernels import SERVICE_KERNELS, is_cache_writable  # noqa: PLC0415
 
@@ -40,7 +40,7 @@ def warm(
 
 
 def load_with_progress() -> int:
-    """Load all kernels, show progress if some have to be compiled, and give the number of those."""
+    """Load all kernels, show progress if some must be compiled, and return the number of those."""
     from delayed_tracker.service.process.kernels import load_kernels  # noqa: PLC0415
 
     with progress("compiling kernels", "kernels") as show:

@@ -1,1 +1,1 @@
-"""``spark-rebuild``: the command line of the Spark job."""
+"""Command line ``spark-rebuild`` of the Spark job."""

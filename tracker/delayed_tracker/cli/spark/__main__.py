@@ -1,4 +1,4 @@
-"""``python -m delayed_tracker.cli.spark`` is ``spark-rebuild``."""
+"""Runs ``spark-rebuild`` as ``python -m delayed_tracker.cli.spark``."""
 
 from delayed_tracker.cli.spark.entry import run
 

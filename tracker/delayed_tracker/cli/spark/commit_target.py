@@ -1,4 +1,4 @@
-"""Where ``--commit`` says that rebuilt snapshots go."""
+"""Option ``--commit``: the target of rebuilt snapshots."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -22,10 +22,10 @@ Commit = Annotated[
 
 
 def commit_target(target: str) -> CommitTarget:
-    """The target of a URL, not opened yet.
+    """Return the target of a URL, not opened yet.
 
     Raises:
-        InvalidInput, UnknownStorageScheme: it names none.
+        InvalidInput, UnknownStorageScheme: the URL names no target.
     """
     if target.startswith(SCHEME):
         return ServiceCommit(target.removeprefix(SCHEME))
@@ -33,13 +33,13 @@ def commit_target(target: str) -> CommitTarget:
 
 
 def refuse_early(url: str, target: CommitTarget) -> None:
-    """Open a target and close it again, so that one that is in use is refused before Spark takes its time to start.
+    """Open a target and close it again, so that one in use is refused before Spark starts, which takes time.
 
-    A storage that is not there yet is not made: something else may be wrong.
+    A storage that does not exist yet is not created, because another check may still fail.
 
     Raises:
         InvalidInput: no file can have that name.
-        StorageInUse: somebody has it open.
+        StorageInUse: another process has the storage open.
         Unavailable: no service answers there.
     """
     file = storage_file(url)
@@ -53,5 +53,5 @@ def refuse_early(url: str, target: CommitTarget) -> None:
 
 
 def storage_file(url: str) -> Path | None:
-    """The file of a storage on this machine; None for others."""
+    """Return the file of a storage on this machine; None for others."""
     return Path(url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) else None

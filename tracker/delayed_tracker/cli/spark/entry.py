@@ -1,4 +1,4 @@
-"""Where the installed command ``spark-rebuild`` begins. It says which extra is missing."""
+"""Entry point of the installed command ``spark-rebuild``. Prints the name of an extra that is missing."""
 
 import os
 
@@ -6,8 +6,8 @@ from delayed_tracker.cli.entry import run_installed
 
 
 def run() -> None:
-    """Run ``spark-rebuild``; a package that is not installed is one clear line, as every error is."""
-    # PySpark forks to start Java. What gRPC does in the child of a process that has a channel open breaks it.
+    """Run ``spark-rebuild``; if a package is not installed, print one line like every other error."""
+    # PySpark forks to start Java. gRPC's fork handlers break the child if the process has an open channel.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
     def begin() -> None:

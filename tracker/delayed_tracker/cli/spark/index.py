@@ -1,4 +1,4 @@
-"""``spark-rebuild index``: the table of message indexes (PIP-415) as Parquet."""
+"""Command ``spark-rebuild index``: writes the table of message indexes (PIP-415) as Parquet."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final
@@ -38,20 +38,20 @@ from delayed_tracker.spark.jobs.message_index import (
 
 _WRITE_FAILED: Final = "[TASK_WRITE_FAILED]"
 _FILE_SYSTEMS: Final = ("java.io.", "java.net.", "java.nio.", "org.apache.hadoop.")
-"""Where errors of Java come from that concern the place."""
+"""Packages of the Java errors that concern the table's place."""
 _WORKERS: Final = frozenset({"java.io.EOFException", "org.apache.spark.api.python.PythonException"})
-"""What ends a task whose Python worker has ended or failed."""
+"""Java errors that end a task if its Python worker has ended or failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexSummary:
-    """What was written."""
+    """Result of the command."""
 
     output: str
     written: int
-    """Rows: entries whose index the broker noted."""
+    """Rows: entries to which the broker gave an index."""
     without_index: int
-    """Entries whose index it did not."""
+    """Entries without an index."""
     bad_entries: BadEntries
     seconds: dict[str, float]
 
@@ -80,11 +80,13 @@ def index_command(
     prometheus: Prometheus = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write which entry holds the message with an index, and when the broker wrote it, as Parquet by topic.
+    """Write the entry and the broker's time of each message index as Parquet, partitioned by topic.
 
-    Columns: first_index, last_index, ledger_id, entry_id, broker_timestamp, and topic, by which the table is partitioned.
+    Columns: first_index, last_index, ledger_id, entry_id, broker_timestamp, and topic, by which the table is
+    partitioned.
 
-    Example: spark-rebuild index --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl' --output message-index
+    Example: spark-rebuild index --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl' --output
+    message-index
     """
     options = source_options(
         source,
@@ -111,7 +113,7 @@ def index_command(
         except (PySparkException, Py4JJavaError) as error:
             raise _write_error(error, output, " ".join(source)) from error
         with stages.of("count"):
-            # Spark cannot tell the columns of a table without rows.
+            # Spark cannot infer the columns of a table without rows.
             written = session.read.schema(MESSAGE_INDEX_SCHEMA).parquet(output).count()
             without_index, bad_count = count_others(entries)
             bad = bad_entries(entries, bad_count)
@@ -133,7 +135,7 @@ def index_command(
 
 
 def _write_error(error: PySparkException | Py4JJavaError, output: str, source: str) -> DelayedTrackerError:
-    """The place of the table is to blame, or what was read."""
+    """Return the error of a failed write: of the table's place, or of the source."""
     kind, cause = first_cause(error)
     is_written = _WRITE_FAILED in first_said(error) or kind.startswith(_FILE_SYSTEMS)
     failed = job_error(error, source)

@@ -1,4 +1,4 @@
-"""``spark-rebuild inspect``: what topics hold, and when what is delayed is due."""
+"""Command ``spark-rebuild inspect``: counts the content of topics, and the deadlines of delayed messages."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -40,11 +40,11 @@ from delayed_tracker.spark.jobs.statistics import (
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What was found."""
+    """Result of the command."""
 
     topics: list[TopicStatistics]
     deadlines: DeadlineBars
-    """Of all topics together."""
+    """Deadlines of all topics together."""
     bad_entries: BadEntries
     seconds: dict[str, float]
 
@@ -68,9 +68,10 @@ def inspect_command(
     prometheus: Prometheus = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count what each topic holds and how much of it is delayed, and draw when it is due, whoever has acknowledged it.
+    """Count the entries and delayed messages of each topic, and draw the deadlines, acknowledged messages included.
 
-    Example: spark-rebuild inspect --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl' --step-s 600 --bars 12
+    Example: spark-rebuild inspect --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl' --step-s 600
+    --bars 12
     """
     options = source_options(
         source,

@@ -1,4 +1,4 @@
-"""What ended a job of Spark's, as one line: an error of ours that a worker raised, or what Spark said first."""
+"""Converts the failure of a Spark job to one line: an error that a worker raised, or Spark's first message."""
 
 import ast
 import builtins
@@ -19,25 +19,25 @@ _OF_FILE: Final = re.compile(r"\[Errno (\d+)\] ([^:]+): (['\"].*['\"])")
 
 
 class SparkJobFailed(DelayedTrackerError):
-    """Spark gave a job up. The message has what it said first; its log has the rest."""
+    """Spark gave up a job. The message contains Spark's first message; Spark's log contains the rest."""
 
     reason = "SPARK_JOB_FAILED"
 
 
 def job_error(error: PySparkException | Py4JError, source: str) -> DelayedTrackerError:
-    """What a worker of ours raised, if that ended the job; else that Spark failed.
+    """Return the error of this project that a worker raised and that ended the job, otherwise SparkJobFailed.
 
     Args:
-        error: of a job.
-        source: what it read.
+        error: the error of a job.
+        source: the job's source.
     """
-    # A worker's traceback ends with the error's full name and its message; one of ours may follow what led to it.
+    # A worker's traceback ends with the error's full name and its message; it may follow the errors that caused it.
     said = str(error)
     return _ours(said) or _of_files(said, source) or SparkJobFailed(f"Spark ended the job: {first_said(error)}")
 
 
 def first_said(error: PySparkException | Py4JError) -> str:
-    """What Spark said first, in one line."""
+    """Return Spark's first message, in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if isinstance(error, Py4JJavaError):
         # The first line names a call between Python and Java.
@@ -50,7 +50,7 @@ def first_said(error: PySparkException | Py4JError) -> str:
 
 
 def first_cause(error: PySparkException | Py4JError) -> tuple[str, str]:
-    """Return the class in Java of what led to an error in the end, and its message; "" for the class if none is told."""
+    """Return the Java class of an error's root cause, and its message; "" for the class if there is none."""
     causes = [line.removeprefix(_CAUSED_BY) for line in str(error).splitlines() if line.startswith(_CAUSED_BY)]
     line = causes[-1] if causes else first_said(error)
     kind, _, said = line.partition(": ")
@@ -64,7 +64,7 @@ def _ours(said: str) -> DelayedTrackerError | None:
     for name, message in _raised(said):
         if name in known:
             kind = known[name]
-            # Fields have the names of their options when they are shown.
+            # Fields are printed with the names of their options.
             field = {"field": message.partition(": ")[0]} if kind.reason == "INVALID_INPUT" else {}
             found = DelayedTrackerError(message, metadata=field)
             found.reason = kind.reason
@@ -87,7 +87,7 @@ def _of_files(said: str, source: str) -> DelayedTrackerError | None:
 
 
 def _raised(said: str) -> Iterator[tuple[str, str]]:
-    """Names and messages of what tracebacks end with, and of what looks like it."""
+    """Yield names and messages of the errors at the ends of tracebacks, and of lines with the same form."""
     for line in said.splitlines():
         kind, colon, message = line.strip().partition(": ")
         if colon:

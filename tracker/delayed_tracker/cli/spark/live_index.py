@@ -1,4 +1,4 @@
-"""Where ``spark-rebuild verify`` finds the index that is in use."""
+"""Opens the index in use for ``spark-rebuild verify``."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,25 +21,25 @@ _PAGE: Final = 10_000
 
 
 class IndexNotOpen(IndexNotReadable):
-    """Nobody has the tracker open on the service: open it, or compare with the storage."""
+    """The tracker is not open on the service: open it, or compare with the storage."""
 
     reason = "TRACKER_NOT_OPEN"
 
 
 class IndexTooDense(IndexNotReadable):
-    """A service cannot be asked for more messages of one deadline than fit one answer."""
+    """More messages have one deadline than one answer of a service can contain."""
 
     reason = "INDEX_TOO_DENSE"
 
 
 @contextmanager
 def live_index(target: str) -> Iterator[tuple[LiveIndex, list[str]]]:
-    """The index of a URL, and a list that fills with the buckets that cannot be read.
+    """Open the index of a URL; yield it and a list to which unreadable buckets are added.
 
     Raises:
-        StorageInUse: a service has it open: ask that one.
+        StorageInUse: a service has the storage open: use that service.
         Unavailable: no service answers there.
-        InvalidInput, UnknownStorageScheme: it names none, or a file that is not there.
+        InvalidInput, UnknownStorageScheme: the URL names no index, or a file that does not exist.
     """
     if target.startswith(SCHEME):
         with DelayedTrackerClient.connect(target.removeprefix(SCHEME)) as client:
@@ -47,7 +47,7 @@ def live_index(target: str) -> Iterator[tuple[LiveIndex, list[str]]]:
     else:
         index = StoredIndex(target)
         file = storage_file(target)
-        # What only reads makes no storage.
+        # Reading must not create a storage.
         if file is not None and not (file.is_dir() or (file.exists() and file.stat().st_size)):
             what = "is empty" if file.exists() else "does not exist"
             raise InvalidInput("--against", target, f"the file {what}; give the service's bucketSnapshotStorageUrl")
@@ -56,7 +56,7 @@ def live_index(target: str) -> Iterator[tuple[LiveIndex, list[str]]]:
 
 
 class ServiceIndex:
-    """A ``LiveIndex`` of a service that runs; it has the trackers that somebody has opened."""
+    """``LiveIndex`` of a running service; contains only trackers that are open."""
 
     def __init__(self, client: DelayedTrackerClient) -> None:
         self._client = client
@@ -65,7 +65,7 @@ class ServiceIndex:
         """See ``LiveIndex``.
 
         Raises:
-            IndexNotOpen: nobody has opened it: open it, or compare with the storage.
+            IndexNotOpen: the tracker is not open: open it, or compare with the storage.
             IndexTooDense: more messages have one deadline than fit one answer.
         """
         view = self._client.view_tracker(topic, subscription)
@@ -85,7 +85,7 @@ def _pages(view: TrackerView) -> Iterator[IndexColumns]:
         if not peeked.truncated:
             yield page
             return
-        # More may follow of the last deadline: its messages come again with the next page.
+        # More messages of the last deadline may follow, so all of them are read with the next page.
         last_ms = int(page.deliver_at_ms[-1])
         if last_ms == from_ms and int(page.deliver_at_ms[0]) == last_ms:
             raise IndexTooDense(

@@ -1,4 +1,4 @@
-"""``spark-rebuild``: the subcommands."""
+"""Program ``spark-rebuild`` and its subcommands."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ PROGRAM = Program(
 
 
 def script() -> None:
-    """Print the file that spark-submit is to be given, in the place of this program.
+    """Print the path of the script for spark-submit, which it runs in place of this program.
 
     Example: spark-submit --master spark://host:7077 "$(spark-rebuild script)" inspect --source ledger:/data/ledgers
     """
@@ -33,5 +33,5 @@ def script() -> None:
 
 
 def run() -> None:
-    """Entry point of the installed command."""
+    """Run the installed command."""
     PROGRAM.run()

@@ -1,4 +1,4 @@
-"""Options that the commands of ``spark-rebuild`` share, and the settings that they become."""
+"""Options that the commands of ``spark-rebuild`` share, and their conversion to settings."""
 
 import time
 from collections.abc import Sequence
@@ -117,9 +117,9 @@ def source_options(
     open_ledgers: str | None,
     on_error: str,
 ) -> dict[str, str]:
-    """Options of the format ``pulsar_ledger``, checked before Spark is started for them. Raises InvalidInput."""
+    """Return options of the format ``pulsar_ledger``, checked before Spark starts. Raises InvalidInput."""
     given = {
-        # The format divides its option at spaces, which a path may have.
+        # The format splits its option at spaces, but a path may contain spaces.
         "url": " ".join(url.replace(" ", "%20") for url in source),
         "metadata": metadata,
         "topic": topic,
@@ -133,7 +133,7 @@ def source_options(
 
 
 def spark_options(given: Sequence[str] | None) -> dict[str, str]:
-    """Settings of Spark by key. Raises InvalidInput for what is none."""
+    """Return settings of Spark by key. Raises InvalidInput for other text."""
     settings: dict[str, str] = {}
     for text in given or ():
         key, equals, value = text.partition("=")
@@ -144,5 +144,5 @@ def spark_options(given: Sequence[str] | None) -> dict[str, str]:
 
 
 def moment_ms(now: str | None) -> int:
-    """The moment that ``--now`` names."""
+    """Return the time of ``--now``, in milliseconds since 1970, UTC."""
     return time.time_ns() // 1_000_000 if now is None else parse_instant("--now", now)

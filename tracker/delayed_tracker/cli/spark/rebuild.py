@@ -1,4 +1,4 @@
-"""``spark-rebuild rebuild``: from ledgers to snapshots that the service opens as if it had sealed them itself."""
+"""Command ``spark-rebuild rebuild``: makes snapshots from ledgers, which the service opens like its own."""
 
 from typing import Annotated
 
@@ -83,10 +83,10 @@ def rebuild_command(
     prometheus: Prometheus = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rebuild the index of all subscriptions of all topics from their ledgers, and put it in the place of what is there.
+    """Rebuild the index of all subscriptions of all topics from their ledgers, and replace the existing index.
 
-    Settings of buckets must be the service's: give the same --config. A job that was killed is run again as it was:
-    it uses what it had staged, and nothing is visible before all snapshots of a subscription are.
+    The settings of buckets must be the service's: give the same --config. To continue a job that was killed, run the
+    same command again: it uses the staged work. No snapshot of a subscription is visible before all are complete.
 
     Example: spark-rebuild rebuild --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
     --staging /shared/staging --commit sqlite:data/tracker.db
@@ -169,7 +169,7 @@ def _show(summary: Summary, *, dry_run: bool) -> None:
 
 
 def _warn(tracker: TrackerSummary) -> None:
-    """Say what a rebuild that went on past damage has left out, apart from the answer."""
+    """Print on stderr the entries that a rebuild with skipped errors has left out of a tracker."""
     lost = (
         f" {tracker.replaced} buckets were there, and none is now;" if tracker.replaced and not tracker.buckets else ""
     )

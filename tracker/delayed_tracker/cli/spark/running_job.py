@@ -1,4 +1,4 @@
-"""A Spark session for one command, and how far its job is: a bar on a terminal, log lines elsewhere."""
+"""Runs a Spark session for one command, and shows the job's progress: a bar on a terminal, log lines elsewhere."""
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,14 +25,14 @@ from delayed_tracker.spark.jobs.session import build_session, is_submitted, java
 
 _LOOK_EVERY_S: Final = 0.25
 _JAVA_ENDS_WITHIN_S: Final = 1.0
-"""A process that ends closes its sockets first; it is gone this long after at the latest."""
+"""Longest time in seconds between the end of a process's sockets and its own end."""
 
 Report = Callable[[str], None]
 """Called with the name of a stage when it begins."""
 
 
 class Stages:
-    """How long each stage of a command takes, in order."""
+    """Durations of a command's stages, in order."""
 
     def __init__(self, report: Report) -> None:
         self.seconds: dict[str, float] = {}
@@ -40,7 +40,7 @@ class Stages:
 
     @contextmanager
     def of(self, name: str) -> Iterator[None]:
-        """Everything in the block."""
+        """Report a stage, and measure the block."""
         self._report(name)
         begun = perf_counter()
         yield
@@ -57,20 +57,20 @@ def spark_job(
     as_json: bool,
     log: Path | None,
 ) -> Iterator[tuple[SparkSession, Report]]:
-    """A session for the length of a command, whose progress is shown; one that is active already is used, and goes on.
+    """Create a session for one command and show its progress; use a session that is already active, and do not stop it.
 
     Args:
-        master: as Spark takes it.
+        master: the master, in Spark's form.
         options: settings of Spark, each NAME=VALUE.
-        command: its name.
-        source: what it reads, for errors.
-        as_json: the answer is JSON, and nothing else is said: stderr has the error, and spark-submit makes one stream of both.
-        log: where Spark's processes write; None keeps the end of it, for a failure of Spark's.
+        command: name of the command.
+        source: the command's source, for errors.
+        as_json: True prints no progress: stderr contains only an error, because spark-submit merges both streams.
+        log: file for the output of Spark's processes; None keeps its end, for a failure of Spark.
     Raises:
-        InvalidInput: an option is not of that form, or a file cannot be read or written.
+        InvalidInput: an option has another form, or a file cannot be read or written.
         SourceUnreadable: a bucket cannot be read.
         JavaNotFound: Spark cannot start.
-        SparkJobFailed: it failed in a way that is not ours.
+        SparkJobFailed: Spark failed for a reason that is not this project's.
     """
     settings = spark_options(options)
     if log is not None and is_submitted():
@@ -111,7 +111,7 @@ def _started(master: str | None, name: str, options: Mapping[str, str], output: 
     try:
         return build_session(master, name=name, options=options, output=output.fileno())
     except PySparkRuntimeError as error:
-        # Java has ended before it could say anything to Python.
+        # Java ended before it sent an answer to Python.
         raise SparkJobFailed(f"Spark cannot start: {output.first_error() or first_said(error)}") from error
     except (PySparkException, Py4JError) as error:
         raise SparkJobFailed(f"Spark cannot start: {first_said(error)}") from error
@@ -119,14 +119,14 @@ def _started(master: str | None, name: str, options: Mapping[str, str], output: 
 
 def _stop(session: SparkSession) -> None:
     with warnings.catch_warnings(), suppress(Py4JError, OSError):
-        # Where Java has gone there is nothing to stop, and the command has its own error for that.
+        # If Java has ended, there is nothing to stop, and the command reports that itself.
         warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark", RuntimeWarning)
         session.stop()
 
 
 @contextmanager
 def _job_errors(source: str) -> Iterator[None]:
-    """Raise what ended a job as one error of ours."""
+    """Convert the failure of a job to one error of this project."""
     try:
         with files_usable(source, READABLE_FILES), _java_runs():
             yield
@@ -136,7 +136,7 @@ def _job_errors(source: str) -> Iterator[None]:
 
 @contextmanager
 def _java_runs() -> Iterator[None]:
-    """Raise SparkJobFailed for whatever a block finds out by when Spark's Java process ends during it."""
+    """Raise SparkJobFailed in place of any error of the block that is caused by the end of Spark's Java process."""
     try:
         yield
     except (Py4JError, EOFError, OSError, pa.ArrowInvalid) as error:
@@ -155,7 +155,7 @@ def _java_runs() -> Iterator[None]:
 
 
 def _is_running() -> bool:
-    """Whether somebody else's session is there, in whichever thread."""
+    """Return True if another program's session exists, in any thread."""
     try:
         SparkSession.active()
     except PySparkRuntimeError:
@@ -165,7 +165,7 @@ def _is_running() -> bool:
 
 @contextmanager
 def _progress(session: SparkSession, first: str, *, is_quiet: bool) -> Iterator[Report]:
-    """Show how many of Spark's tasks are done; what is yielded is told the name of each stage of the work."""
+    """Show how many of Spark's tasks are done; yields a function that is called with the name of each stage."""
     if is_quiet:
         yield lambda _: None
         return
@@ -203,11 +203,11 @@ def _progress(session: SparkSession, first: str, *, is_quiet: bool) -> Iterator[
 
 @contextmanager
 def _watched(session: SparkSession, every_s: float, show: Callable[[int, int], None]) -> Iterator[None]:
-    """Show again and again how many tasks are done, and how many there are."""
+    """Call ``show`` repeatedly with the number of done tasks and of all tasks."""
     ended = Event()
 
     def watch() -> None:
-        # Where Java has gone there is nothing to show, and the command finds that out itself.
+        # If Java has ended, there is nothing to show, and the command reports that itself.
         with suppress(Py4JError, OSError):
             while not ended.wait(every_s):
                 show(*_tasks(session))
@@ -222,7 +222,7 @@ def _watched(session: SparkSession, every_s: float, show: Callable[[int, int], N
 
 
 def _tasks(session: SparkSession) -> tuple[int, int]:
-    """Tasks done, and all, of the stages that run now."""
+    """Return the number of done tasks, and of all tasks, of the stages that run now."""
     tracker = session.sparkContext.statusTracker()
     done = total = 0
     for stage_id in tracker.getActiveStageIds():

@@ -1,4 +1,4 @@
-"""Committing into a service that runs: it imports the rebuilt buckets and swaps each tracker's epoch, live."""
+"""Commits into a running service: it imports the rebuilt buckets and changes each tracker's epoch, live."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -20,7 +20,7 @@ OWNER: Final = "spark-rebuild"
 
 
 class ServiceCommit:
-    """Commits through a running service; a ``CommitTarget``.
+    """``CommitTarget`` that commits through a running service.
 
     Args:
         address: host:port of its gRPC.
@@ -36,7 +36,7 @@ class ServiceCommit:
         """Connect.
 
         Raises:
-            Unavailable: nobody answers there.
+            Unavailable: no service answers there.
         """
         self._client = self._stack.enter_context(DelayedTrackerClient.connect(self._address))
         return self
@@ -48,7 +48,7 @@ class ServiceCommit:
         self._stack.close()
 
     def begin(self, trackers: Sequence[tuple[str, str]]) -> None:
-        """Note the epochs of those that are open; the others are taken as they are when they are imported."""
+        """Store the epochs of the trackers that have one; the others are imported at any epoch."""
         assert self._client is not None
         wanted = set(trackers)
         for found in self._client.list_trackers():
@@ -56,12 +56,12 @@ class ServiceCommit:
                 self._epochs[found.topic, found.subscription] = found.epoch
 
     def commit(self, tracker: RebuiltTracker) -> Committed:
-        """Import the buckets in the place of all that the tracker has. What was there before is not compared.
+        """Import the buckets in place of the tracker's whole content. The old content is not compared.
 
         Raises:
-            Fenced: somebody has opened or cleared the tracker since :meth:`begin`; nothing was changed.
-            ImportRefused: somebody else imports into it, or the service keeps no snapshots.
-            StagedWorkInvalid: a bucket is not what was staged; nothing was changed.
+            Fenced: the tracker was opened or cleared since :meth:`begin`; nothing was changed.
+            ImportRefused: another import into the tracker is in flight, or the service keeps no snapshots.
+            StagedWorkInvalid: a bucket differs from the staged one; nothing was changed.
         """
         assert self._client is not None
         answer = self._client.import_snapshots(

@@ -1,11 +1,11 @@
-"""What commands of ``spark-rebuild`` have in common to show: entries that cannot be read."""
+"""Output that commands of ``spark-rebuild`` share: entries that cannot be read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  the name that everybody uses
+from pyspark.sql import functions as F  # noqa: N812  the usual name
 
 from delayed_tracker.cli.terminal.output import say
 from delayed_tracker.cli.tracker.replay import BAD_ENTRIES_SHOWN
@@ -21,20 +21,20 @@ class BadEntries:
 
     count: int
     errors: tuple[str, ...]
-    """Where and why, one for each or for several in a row; the first ``LISTED_MAX``."""
+    """Position and reason, one for each entry or for several consecutive ones; the first ``LISTED_MAX``."""
 
 
 def bad_rows(rows: Sequence[BadRow]) -> BadEntries:
-    """Those of a rebuild or a verification."""
+    """Return the bad entries of a rebuild or a verification."""
     return BadEntries(sum(row.entry_count for row in rows), tuple(row.error for row in rows[:LISTED_MAX]))
 
 
 def bad_entries(entries: DataFrame, count: int) -> BadEntries:
-    """Those of a data frame of entries. Reads everything once more, if there are any.
+    """Return the bad entries of a data frame. Reads everything once more, if there are any.
 
     Args:
         entries: topic, ledger_id, entry_id, error.
-        count: how many there are.
+        count: number of bad entries.
     """
     if not count:
         return BadEntries(0, ())
@@ -46,7 +46,7 @@ def bad_entries(entries: DataFrame, count: int) -> BadEntries:
 
 
 def say_bad(bad: BadEntries) -> None:
-    """A few of them, and how many there are."""
+    """Print a few bad entries, and their number."""
     for error in bad.errors[:BAD_ENTRIES_SHOWN]:
         say(f"bad: {error}")
     if len(bad.errors) > BAD_ENTRIES_SHOWN:

@@ -1,4 +1,4 @@
-"""What Spark's own processes say: in a file of the user's, else the end of it in memory until a failure needs it."""
+"""Collects the output of Spark's own processes: in a file of the user, or the end of it in memory for a failure."""
 
 import logging
 import os
@@ -12,19 +12,19 @@ from typing import Final, Self
 from delayed_tracker.core.values.errors import InvalidInput
 
 KEPT_BYTES_MAX: Final = 2**20
-"""The last so many bytes are kept in memory; older ones are dropped."""
+"""Bytes kept in memory at most; older ones are dropped."""
 _READ_BYTES: Final = 2**16
 _CATCH_UP_S: Final = 1.0
 _ERROR: Final = re.compile(r"^.*(?:Error|Exception|Invalid|Unrecognized|Conflicting)\b.*$", re.MULTILINE)
 
 
 class SparkOutput:
-    """Takes what Spark's Java process and its Python workers write, and what libraries of this process log.
+    """Receives the output of Spark's Java process and its Python workers, and the log of this process's libraries.
 
-    A context manager; the other processes may write on when the block has ended.
+    A context manager; the other processes may write after the block has ended.
 
     Args:
-        file: to be appended to, without a bound; None keeps the last ``KEPT_BYTES_MAX`` in memory.
+        file: file to append to, without a limit; None keeps the last ``KEPT_BYTES_MAX`` in memory.
     Raises:
         InvalidInput: the file cannot be written.
     """
@@ -36,7 +36,7 @@ class SparkOutput:
         self._begin = 0
         if file is None:
             source, self._descriptor = os.pipe()
-            # It ends when the last writer does, which may be after this process.
+            # The thread ends when the last writer closes the pipe, perhaps after the main thread.
             self._reader = Thread(target=self._keep_from, args=(source,), name="spark output", daemon=True)
             self._reader.start()
         else:
@@ -46,12 +46,12 @@ class SparkOutput:
                 remedy = f"{error.strerror}: give a file that can be written"
                 raise InvalidInput("--spark-log", str(file), remedy) from error
             self._begin = os.fstat(self._descriptor).st_size
-        # Without a handler, py4j's account of an interrupt would go to stderr.
+        # Without a handler, py4j would print an interrupt to stderr.
         self._logged = logging.StreamHandler(os.fdopen(self._descriptor, "w", closefd=False, encoding="utf-8"))
         logging.getLogger().addHandler(self._logged)
 
     def __enter__(self) -> Self:
-        """See the class."""
+        """Return the collector; see the class."""
         return self
 
     def __exit__(
@@ -61,16 +61,16 @@ class SparkOutput:
         self._close()
 
     def fileno(self) -> int:
-        """Return what the processes are to write to."""
+        """Return the file descriptor for the processes to write to."""
         return self._descriptor
 
     def first_error(self) -> str:
-        """Return the first line that looks like an error, as of a Java that does not start; "" without one."""
+        """Return the first line that looks like an error, for example of a Java that does not start; "" without one."""
         found = _ERROR.search(self._end().decode("utf-8", "replace"))
         return found.group().strip().removeprefix('Exception in thread "main" ') if found else ""
 
     def place(self) -> str:
-        """Say which file has the output; what is in memory is written to one first, and stays there."""
+        """Return a sentence with the file of the output; output in memory is first written to a file, which stays."""
         if self._file is not None:
             return f"Spark's log is {self._file}"
         try:
@@ -91,7 +91,7 @@ class SparkOutput:
             with self._file.open("rb") as written:
                 written.seek(max(self._begin, written.seek(0, os.SEEK_END) - KEPT_BYTES_MAX))
                 return written.read()
-        # The reader ends at once if the writers have, and has a moment if they have not.
+        # The reader ends at once if all writers have ended; otherwise it gets a second.
         self._close()
         assert self._reader is not None
         self._reader.join(_CATCH_UP_S)

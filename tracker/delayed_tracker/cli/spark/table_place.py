@@ -1,4 +1,4 @@
-"""Where ``spark-rebuild index`` writes its table: a job would find out at its end that nothing can be written there."""
+"""Checks the table's place of ``spark-rebuild index`` early: a job would fail only at its end."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,21 +13,21 @@ _LOCAL: Final = "file"
 
 
 def require_place(session: SparkSession, url: str) -> None:
-    """Refuse a place on this machine in which nothing can be made. Others are taken as they are.
+    """Refuse a place on this machine that is not writable. Other places are not checked.
 
     Args:
-        session: whose configuration says which file system a path belongs to.
-        url: of the table, which need not be there.
+        session: session whose configuration maps a path to a file system.
+        url: URL of the table, which need not exist.
     Raises:
-        InvalidInput: nothing can be made there; says why.
-        Py4JJavaError: Spark knows no such file system.
+        InvalidInput: nothing can be created there; with the reason.
+        Py4JJavaError: Spark has no such file system.
     """
     path = _local_path(session, url)
     if path is None:
         return
     try:
         found = next(place for place in (path, *path.parents) if place.exists())
-        # A table that is there is taken away and made again.
+        # An existing table is removed and created again.
         with TemporaryDirectory(prefix=".spark-rebuild-", dir=path.parent if found == path else found):
             pass
     except OSError as error:
@@ -35,7 +35,7 @@ def require_place(session: SparkSession, url: str) -> None:
 
 
 def _local_path(session: SparkSession, url: str) -> Path | None:
-    java: Any = session._jvm  # noqa: SLF001  Spark's own answer: a path may belong to a cluster's file system
+    java: Any = session._jvm  # noqa: SLF001  only Spark maps a path to its file system, which may be a cluster's
     place = java.org.apache.hadoop.fs.Path(url)
     system = place.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
     if system.getScheme() != _LOCAL:

@@ -1,4 +1,4 @@
-"""What a job did as Prometheus metrics in a file, for the node exporter's textfile collector."""
+"""Writes the results of a job as Prometheus metrics to a file, for the node exporter's textfile collector."""
 
 import errno
 import os
@@ -33,16 +33,16 @@ _STAGES = f"{_PREFIX}stage_duration_seconds"
 _ENDED = f"{_PREFIX}last_success_timestamp_seconds"
 
 COUNTS = tuple(_MEANINGS)
-"""What may be counted."""
+"""Names of the counts."""
 METRIC_NAMES = (*(f"{_PREFIX}{name}" for name in COUNTS), _STAGES, _ENDED)
-"""All that a file may hold."""
+"""Names of all metrics that a file may contain."""
 
 
 def writable(path: Path | None) -> Path | None:
-    """The path as it is, if metrics can be written there; a job would find out when it has done its work.
+    """Return the path if metrics can be written there; checked early, because a job would fail only at its end.
 
     Raises:
-        InvalidInput: they cannot.
+        InvalidInput: the path is not writable.
     """
     if path is None:
         return None
@@ -57,13 +57,13 @@ def writable(path: Path | None) -> Path | None:
 
 
 def write_metrics(path: Path, command: str, counts: Mapping[str, int], seconds: Mapping[str, float]) -> None:
-    """Write the metrics of a job that has ended well; the file appears whole.
+    """Write the metrics of a successful job; the file is replaced in one step.
 
     Args:
-        path: of the file, whose name ends with .prom.
-        command: which of the commands it was.
+        path: path of the file, whose name ends with .prom.
+        command: name of the command.
         counts: some of the names above.
-        seconds: how long each stage took.
+        seconds: duration of each stage.
     Raises:
         InvalidInput: the file cannot be written.
     """

@@ -1,4 +1,4 @@
-"""``spark-rebuild verify``: whether the index in use is what the ledgers say."""
+"""Command ``spark-rebuild verify``: compares the index in use with the ledgers."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -67,9 +67,10 @@ def verify_command(
 ) -> None:
     """Compare the index in use with the ledgers: list positions that are missing, extra, or have another deadline.
 
-    What is due by now is left out, and what is too recent to fill a bucket is not missed, but counted. Ends with 1 if there is any
-    difference, and if any entry could not be read; else with 6 if trackers that have messages to deliver later are not
-    open on the service: they are named, the others are compared.
+    Messages that are due by now are left out. Messages that are too recent to fill a bucket are counted, but not
+    reported as missing. The exit status is 1 if there is any difference, or if any entry could not be read. Otherwise
+    it is 6 if trackers with messages to deliver later are not open on the service: these are listed, and the others are
+    compared.
 
     Example: spark-rebuild verify --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
     --against sqlite:data/tracker.db
@@ -124,7 +125,7 @@ def _status(found: Verification, lost: list[str]) -> ExitCode:
 
 
 def _wanted(found: Verification) -> list[NotCompared]:
-    """Those that a comparison would say something about: without pending messages a tracker need not be open."""
+    """Return the trackers that should have been compared: without pending messages, a tracker need not be open."""
     return [one for one in found.not_compared if one.expected]
 
 
@@ -181,10 +182,10 @@ def _show(found: Verification, lost: list[str]) -> None:
 
 
 def agreement(comparisons: Sequence[Comparison], bad_count: int, uncompared_count: int) -> Iterator[str]:
-    """Conclude from comparisons without a difference; what compared nothing does not speak for the index.
+    """Yield the conclusion from comparisons without a difference; no comparison is no evidence of agreement.
 
     Args:
-        comparisons: of all subscriptions whose index could be read.
+        comparisons: comparisons of all subscriptions whose index could be read.
         bad_count: entries that could not be read.
         uncompared_count: trackers whose index could not be read.
     """

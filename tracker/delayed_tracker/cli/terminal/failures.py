@@ -1,6 +1,6 @@
-"""How errors leave the program: one clear line, or one JSON object, on stderr, in the words of the command line.
+"""Prints errors on stderr, as one line or one JSON object, with the names of the command line's options.
 
-Libraries name what is wrong by the fields of the API; whoever typed an option finds the option's name instead.
+Errors of libraries contain fields of the API. They are replaced by the options that the user gave.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ OPTION_OF_FIELD = {
     "until_ms": "--until",
     "wait_ms": "--wait-ms",
 }
-"""The option that a field of the API comes from."""
+"""Option that sets a field of the API."""
 _TYPED_AS = {
     **OPTION_OF_FIELD,
     "key file": "--key",
@@ -47,32 +47,32 @@ _TYPED_AS = {
     "topicsPattern": "--topics-pattern",
 }
 _VARIABLE_OF_OPTION = {"--server": "DELAYED_TRACKER_SERVER", "--source": "DELAYED_TRACKER_SOURCE"}
-"""What gives the value of an option that nobody typed."""
+"""Environment variable that sets an option if the command line does not."""
 
 
 class BadUsage(DelayedTrackerError):
-    """The command line does not say what to do: nothing was done."""
+    """The command line is incomplete or wrong; nothing was done."""
 
     reason = "BAD_USAGE"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CommandLine:
-    """What was typed after the program's name."""
+    """Arguments after the program's name."""
 
     arguments: Sequence[str]
     commands: Sequence[str]
-    """Names of all commands; those of a group behind its name: "topics", "topics list"."""
+    """Names of all commands; those of a group after its name: "topics", "topics list"."""
     program: str = "delayed-tracker"
 
     @property
     def as_json(self) -> bool:
-        """Whether answers and errors are for machines."""
+        """True if answers and errors are printed as JSON."""
         return "--json" in self.arguments
 
     @property
     def help_command(self) -> str:
-        """What prints the help that belongs to it."""
+        """Command that prints the help of the chosen subcommand."""
         name = ""
         for argument in self.arguments:
             longer = f"{name} {argument}".lstrip()
@@ -80,7 +80,7 @@ class CommandLine:
         return f"{self.program} {name} --help".replace("  ", " ")
 
     def given(self, options: Sequence[str]) -> str | None:
-        """The last value that was typed for an option of these names; None if there is none."""
+        """Return the last value of an option with one of these names; None if there is none."""
         found = None
         for place, argument in enumerate(self.arguments):
             name, equals, value = argument.partition("=")
@@ -92,7 +92,7 @@ class CommandLine:
 
 
 def bad_usage(error: typer.TyperException, line: CommandLine) -> BadUsage:
-    """What the parser of the command line found, as one sentence with option, value and remedy."""
+    """Return the parser's error as one sentence with option, value and remedy."""
     said = str(error).rstrip(".")
     problem = ""
     if isinstance(error, typer.BadParameter):
@@ -110,7 +110,7 @@ def bad_usage(error: typer.TyperException, line: CommandLine) -> BadUsage:
 
 
 def print_error(error: DelayedTrackerError, line: CommandLine) -> None:
-    """The error on stderr: its message, or an object with its reason too; fields have the names of their options."""
+    """Print an error on stderr, as its message or as a JSON object; fields have the names of their options."""
     message, metadata = error.message, error.metadata
     option = _TYPED_AS.get(metadata.get("field", ""))
     if option:

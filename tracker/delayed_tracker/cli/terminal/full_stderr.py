@@ -1,4 +1,4 @@
-"""A stderr that a full disk does not break: what cannot be written there is dropped, and the command goes on."""
+"""Replaces stderr by a stream that drops its text when the disk is full, so that the command continues."""
 
 import io
 import os
@@ -6,10 +6,10 @@ import sys
 
 
 class DroppingText(io.TextIOWrapper):
-    """Text whose stream may be full; a reader that went away is still an error, which ends the command as elsewhere."""
+    """Text stream that tolerates a full disk. A broken pipe is still an error, and ends the command as elsewhere."""
 
     def write(self, text: str, /) -> int:
-        """Write the text, or drop it and all that follows."""
+        """Write the text, or drop it and all later text."""
         try:
             return super().write(text)
         except BrokenPipeError:
@@ -19,7 +19,7 @@ class DroppingText(io.TextIOWrapper):
             return len(text)
 
     def flush(self) -> None:
-        """Write what is buffered, or drop it and all that follows."""
+        """Write the buffered text, or drop it and all later text."""
         try:
             super().flush()
         except BrokenPipeError:
@@ -28,7 +28,7 @@ class DroppingText(io.TextIOWrapper):
             self._drop()
 
     def _drop(self) -> None:
-        # What is buffered would be tried again with each write, and at the end of the interpreter.
+        # Otherwise each write, and the end of the interpreter, would try to write the buffered text again.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self.fileno())
         os.close(nowhere)
@@ -39,6 +39,6 @@ def survive_full_stderr() -> None:
     stderr = sys.stderr
     if stderr is sys.__stderr__ and type(stderr) is io.TextIOWrapper:
         encoding, errors = stderr.encoding, stderr.errors
-        sys.stderr = sys.__stderr__ = DroppingText(  # type: ignore[misc]  # the interpreter's own must not be closed
+        sys.stderr = sys.__stderr__ = DroppingText(  # type: ignore[misc]  # the interpreter's own stream must stay open
             stderr.detach(), encoding=encoding, errors=errors, line_buffering=True, write_through=True
         )

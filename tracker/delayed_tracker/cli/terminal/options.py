@@ -9,7 +9,7 @@ from delayed_tracker.core.values.home_paths import refuse_home_path
 
 
 def written_out(param: typer.CallbackParam, value: Any) -> Any:
-    """Refuse paths that begin with ``~``, which the shell has left as it is; the callback of options that take a path."""
+    """Refuse paths that begin with ``~``, which the shell did not expand; the callback of options that take a path."""
     for path in value if isinstance(value, list) else [value]:
         if path is not None:
             refuse_home_path(param.opts[0], str(path), str(path))

@@ -1,7 +1,7 @@
-"""What commands print: tables for people, JSON for machines, progress while they wait.
+"""Output of commands: tables for people, JSON for machines, progress during long work.
 
-Answers go to stdout, everything else (progress, log lines, errors) to stderr, so that answers can be piped. Names that
-users chose may hold control characters: nothing of that kind leaves here but as an escape.
+Answers go to stdout; everything else (progress, log lines, errors) goes to stderr, so that answers can be piped. Names
+that users chose may contain control characters: they are always printed as escapes.
 """
 
 import dataclasses
@@ -28,22 +28,22 @@ from delayed_tracker.ledger.progress import Progress
 from delayed_tracker.service.telemetry.printable import printable, printable_json, printable_lines
 
 PLAIN_WIDTH = 140
-"""Columns of a line when nobody's terminal says otherwise."""
+"""Columns of a line if the output is not a terminal."""
 _WIDTH_MAX = 100_000
-"""Columns that no table needs: it is measured as if it had so many."""
+"""Columns of a line while a table is measured; no table needs as many."""
 LOG_LINE_EVERY_S = 10.0
-"""Without a terminal, long work says where it is this often, if it got further."""
+"""Without a terminal, seconds between two progress lines at least; printed only if the work has advanced."""
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 
 def answer_console(*, markup: bool = False) -> Console:
-    """Where answers go. With markup, what is printed must not hold names that users chose."""
+    """Return the console for answers. With markup, the printed text must not contain names that users chose."""
     return _console(stderr=False, markup=markup)
 
 
 def notice_console() -> Console:
-    """Where progress, log lines and errors go."""
+    """Return the console for progress, log lines and errors."""
     return _console(stderr=True, markup=False)
 
 
@@ -54,7 +54,7 @@ def _console(*, stderr: bool, markup: bool) -> Console:
 
 
 class _PrintableConsole(Console):
-    """Shows control characters as escapes: in text before it is laid out, and in whatever was laid out elsewhere."""
+    """Console that prints control characters as escapes: in text before its layout, and in other renderables."""
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(printable_lines(text), **options)
@@ -72,7 +72,7 @@ def _stdout() -> TextIO:
 
 
 def jsonable(value: object) -> Json:
-    """Frozen values as JSON: dataclasses and named tuples are objects, enum members their values."""
+    """Return frozen values as JSON: dataclasses and named tuples become objects, enum members their values."""
     if value is None or isinstance(value, bool | int | float | str):
         return value.value if isinstance(value, enum.Enum) else value
     if isinstance(value, enum.Enum):
@@ -91,14 +91,14 @@ def jsonable(value: object) -> Json:
 
 
 def print_json(value: object) -> None:
-    """One JSON document on stdout."""
+    """Print one JSON document on stdout."""
     stream = _stdout()
     stream.write(printable_json(json.dumps(jsonable(value), indent=2, ensure_ascii=_escapes_needed())) + "\n")
     stream.flush()
 
 
 def print_json_lines(values: Iterable[object]) -> None:
-    """JSON documents on stdout, one a line."""
+    """Print JSON documents on stdout, one a line."""
     stream = _stdout()
     escaped = _escapes_needed()
     stream.writelines(printable_json(json.dumps(jsonable(value), ensure_ascii=escaped)) + "\n" for value in values)
@@ -106,17 +106,17 @@ def print_json_lines(values: Iterable[object]) -> None:
 
 
 def _escapes_needed() -> bool:
-    """Whether names can hold characters that stdout has no bytes for."""
+    """Return True if stdout cannot encode all characters of names."""
     return (sys.stdout.encoding or "").lower() not in {"utf-8", "utf8"}
 
 
 def say(*sentences: str) -> None:
-    """Sentences on stdout, each on one line however long: terminals wrap it, and what is piped can be searched."""
+    """Print sentences on stdout, each on one line without wrapping, so that piped output can be searched."""
     answer_console().print("\n".join(map(printable, sentences)), soft_wrap=True)
 
 
 def show(rows: Table) -> None:
-    """A table on stdout, below its title. Where a terminal is too narrow for it, each value has a line of its own."""
+    """Print a table on stdout, below its title; on a terminal that is too narrow, print one value a line."""
     console = answer_console()
     if rows.title:
         console.print(printable(str(rows.title)), style="bold", soft_wrap=True)
@@ -139,7 +139,7 @@ def show(rows: Table) -> None:
 
 
 def table(title: str, *columns: str, numbers: Sequence[str] = ()) -> Table:
-    """An empty table; columns named in ``numbers`` are aligned to the right."""
+    """Return an empty table; columns named in ``numbers`` are aligned to the right."""
     made = _OneLineCells(title=printable(title), title_justify="left", title_style="bold", header_style="bold")
     for column in columns:
         made.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
@@ -147,25 +147,25 @@ def table(title: str, *columns: str, numbers: Sequence[str] = ()) -> Table:
 
 
 class _OneLineCells(Table):
-    """A table in which a line break in a name is an escape, too: nothing in a cell looks like another row."""
+    """Table that also prints line breaks in cells as escapes, so that no cell looks like another row."""
 
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
         super().add_row(*(printable(cell) if isinstance(cell, str) else cell for cell in cells), **options)
 
 
 def instant(ms: int | None) -> str:
-    """A wall-clock moment as people read it, in UTC; "-" if there is none."""
+    """Return a wall-clock time in readable form, in UTC; "-" if there is none."""
     if ms is None:
         return "-"
     try:
         return datetime.fromtimestamp(ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
     except (ValueError, OverflowError, OSError):
-        # Beyond the year 9999: deadlines may be as far as 2^63-1 ms.
+        # After the year 9999: deadlines go up to 2^63-1 ms.
         return f"{ms} ms"
 
 
 def duration(ms: float) -> str:
-    """A time span as people read it: "340 ms", "1.5 s", "12 min", "3.0 h", "5.2 d"."""
+    """Return a time span in readable form: "340 ms", "1.5 s", "12 min", "3.0 h", "5.2 d"."""
     span = abs(ms)
     for unit, unit_ms, digits in (("d", 86_400_000, 1), ("h", 3_600_000, 1), ("min", 60_000, 1), ("s", 1_000, 1)):
         if span >= unit_ms:
@@ -174,12 +174,12 @@ def duration(ms: float) -> str:
 
 
 def counted(count: int, thing: str) -> str:
-    """A number of things: "1 tracker", "2 trackers"."""
+    """Return a number of things: "1 tracker", "2 trackers"."""
     return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
 def size(byte_count: int) -> str:
-    """A number of bytes as people read it."""
+    """Return a number of bytes in readable form."""
     amount = float(byte_count)
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 1_000 or unit == "GB":
@@ -193,7 +193,7 @@ _read_by_machine: ContextVar[bool] = ContextVar("read_by_machine", default=False
 
 @contextmanager
 def for_machines(wanted: bool) -> Iterator[None]:
-    """Say nothing of progress within the block, if so: with ``--json`` stderr has the error and nothing else."""
+    """Print no progress within the block if ``wanted``: with ``--json``, stderr contains the error and nothing else."""
     before = _read_by_machine.set(wanted)
     try:
         yield
@@ -202,7 +202,7 @@ def for_machines(wanted: bool) -> Iterator[None]:
 
 
 def progress_shown() -> bool:
-    """Whether long work says how far it is."""
+    """Return True if long work prints its progress."""
     return not _read_by_machine.get()
 
 
@@ -233,7 +233,7 @@ def progress(title: str, unit: str) -> Iterator[Progress]:
 
 
 class _LogLines:
-    """Progress without a terminal: news at most every ``LOG_LINE_EVERY_S``, and a line at the end."""
+    """Progress without a terminal: a line at most every ``LOG_LINE_EVERY_S``, and one at the end."""
 
     def __init__(self, console: Console, title: str, unit: str) -> None:
         self._console = console

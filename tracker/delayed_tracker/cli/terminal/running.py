@@ -1,4 +1,4 @@
-"""How a command ends, whichever program it belongs to: errors are one clear line and an exit status, never a traceback."""
+"""Runs a program and ends it: an error is one line on stderr and an exit status, never a traceback."""
 
 import io
 import os
@@ -22,19 +22,19 @@ from delayed_tracker.core.kernels.compile_notice import call_once_before_compili
 from delayed_tracker.core.values.errors import DelayedTrackerError
 
 READER_GONE: Final = 128 + signal.SIGPIPE
-"""How a command ends whose answer nobody reads any more: as shells report who ends by SIGPIPE."""
+"""Exit status after a broken pipe: the status that shells report for a process ended by SIGPIPE."""
 
 
 _TELL_OF_COMPILING: Final = (["serve"], ["warm"], ["demo"])
-"""Commands that tell of it in their own way."""
+"""Commands that report the compilation in their own way."""
 
 
 def _make_app(program: str, about: str) -> typer.Typer:
-    """A program without commands yet, which can say its version.
+    """Return a program with a ``--version`` option and without commands.
 
     Args:
         program: its name.
-        about: what its help begins with.
+        about: the first paragraphs of its help.
     """
     app = typer.Typer(
         name=program,
@@ -57,25 +57,25 @@ def _make_app(program: str, about: str) -> typer.Typer:
             bool, typer.Option("--version", callback=version, is_eager=True, help="Print the version.")
         ] = False,
     ) -> None:
-        """What can stand before a command."""
+        """Accept the options before a command."""
 
     return app
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """An installed program: its commands are imported when they are asked for, since some need numba or Spark."""
+    """Installed program. Only the chosen command is imported, because some commands need numba or Spark."""
 
     name: str
     about: str
-    """The first paragraphs of its help."""
+    """First paragraphs of its help."""
     commands: Mapping[str, str]
-    """Where each command's function is: ``module:function``."""
+    """Function of each command: ``module:function``."""
     groups: Mapping[str, str] = field(default_factory=dict)
-    """Where the ``typer.Typer`` of each group of commands is."""
+    """``typer.Typer`` of each group of commands: ``module:name``."""
 
     def app(self, arguments: Sequence[str] = ()) -> typer.Typer:
-        """Import the command that the arguments begin with; all of them if they begin with none, as for help."""
+        """Import the command that the arguments begin with, or all commands if they begin with none, as for help."""
         app = _make_app(self.name, self.about)
         chosen = next(iter(arguments), None)
         is_known = chosen in self.commands or chosen in self.groups
@@ -88,11 +88,11 @@ class Program:
         return app
 
     def command_names(self) -> list[str]:
-        """Name all commands, those of a group behind its name; imports all of them."""
+        """Return the names of all commands, those of a group after its name; imports all of them."""
         return _names_of(self.app())
 
     def run(self) -> NoReturn:
-        """Run what the command line says, and exit."""
+        """Run the command line, and exit."""
         _run_program(self.app(sys.argv[1:]), self.name)
 
 
@@ -110,7 +110,7 @@ def _run_program(app: typer.Typer, program: str) -> NoReturn:
     except BrokenPipeError:
         pass
     except SystemExit as ended:
-        # Rich and typer notice a broken pipe themselves, and end with the status of a check that did not hold.
+        # Rich and typer handle a broken pipe themselves, and exit with the status of a failed check.
         if not isinstance(ended.__context__, BrokenPipeError):
             raise
     _drop_what_is_unsaid()
@@ -119,17 +119,17 @@ def _run_program(app: typer.Typer, program: str) -> NoReturn:
 
 def _run(app: typer.Typer, line: CommandLine) -> NoReturn:
     try:
-        # Without standalone mode the status of typer.Exit is returned, and usage errors are ours to print.
+        # Without standalone mode, typer.Exit's status is returned, and usage errors are raised and printed here.
         with for_machines(line.as_json):
             status = app(args=list(line.arguments) or ["--help"], standalone_mode=False)
         if sys.stdout is not None:
-            # At the end of the interpreter it would be too late to say that this failed.
+            # At the end of the interpreter, a failure could not be reported any more.
             sys.stdout.flush()
         sys.exit(status if line.arguments else ExitCode.USAGE)
     except BrokenPipeError:
         raise
     except OSError as error:
-        # Files that commands are given have errors of their own; what is left is mostly a place that takes no answer.
+        # Input files have errors of their own. The rest is mostly an output that cannot be written.
         what, done = ("the answer", "written") if error.filename is None else (str(error.filename), "used")
         print_error(DelayedTrackerError(f"{what} cannot be {done}: {error.strerror or error}"), line)
         _drop_what_is_unsaid()
@@ -151,7 +151,7 @@ def _tell_of_compiling() -> None:
 
 
 def _names_of(app: typer.Typer) -> list[str]:
-    """Name the commands that are imported, groups included; those of a group behind its name: "topics", "topics list"."""
+    """Return the names of the imported commands and groups; a group's commands are named "topics list"."""
     names = [command.name for command in app.registered_commands if command.name]
     for group in app.registered_groups:
         assert group.name is not None
@@ -161,20 +161,20 @@ def _names_of(app: typer.Typer) -> list[str]:
 
 
 def _drop_what_is_unsaid() -> None:
-    """Empty what is buffered for a place that takes nothing, else the end of the interpreter fails over it."""
+    """Redirect the standard streams to /dev/null, otherwise flushing them fails at the end of the interpreter."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     streams: tuple[TextIO | None, ...] = (sys.stdout, sys.stderr)
     for stream in filter(None, streams):
-        with suppress(OSError):  # Not every stream has a descriptor.
+        with suppress(OSError):  # not every stream has a descriptor
             os.dup2(nowhere, stream.fileno())
 
 
 def _prepare_streams() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A terminal that has no letter for a name shows its code instead.
+        # Characters that the terminal's encoding lacks are printed as escapes.
         sys.stdout.reconfigure(errors="backslashreplace")
     stderr: TextIO | None = sys.stderr
     if stderr is None:
-        # Closed by whoever started us: what would be said there is not wanted.
+        # The parent process closed stderr: it does not want the messages.
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # open as long as the process
     survive_full_stderr()

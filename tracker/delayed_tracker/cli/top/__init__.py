@@ -1,1 +1,1 @@
-"""``delayed-tracker top``: the busiest trackers of a service, live."""
+"""Command ``delayed-tracker top``: shows the busiest trackers of a service, live."""

@@ -1,4 +1,4 @@
-"""``delayed-tracker top``: the busiest trackers of a service, live."""
+"""Command ``delayed-tracker top``: shows the busiest trackers of a service, live."""
 
 import asyncio
 import itertools
@@ -17,10 +17,10 @@ from delayed_tracker.client import ClientSettings, DelayedTrackerClient
 
 ROWS_MAX = 1_000
 PLAIN_ROWS = 20
-"""Rows where no terminal says how many fit."""
+"""Rows if the output is not a terminal."""
 _INTERVAL_S_MIN = 0.1
 _INTERVAL_S_MAX = 3_600.0
-# That the service went away is said at once instead of being waited out.
+# An unreachable service is reported at once instead of waiting for it.
 _CLIENT = ClientSettings(wait_for_ready=False)
 
 
@@ -54,15 +54,15 @@ def top(
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Watch the busiest trackers of a service, without opening any: what waits, how fast it moves, what is overdue.
+    """Show the busiest trackers of a service, without opening any: pending and leased messages, rates, overdue ones.
 
-    On a terminal this is a live screen: q or Ctrl-C ends it, and p, l, o, b and r sort it by pending, leased, overdue,
-    buckets and rate. Elsewhere it is a table, and with --json one object a line for each look. Rates are what happened
-    since the look before; overdue is for how long a poll would have succeeded.
+    On a terminal this is a live screen: q or Ctrl-C ends it; p, l, o, b and r sort by pending, leased, overdue, buckets
+    and rate. Elsewhere it is a table, and with --json one object a line for each refresh. Rates count the events since
+    the previous refresh. Overdue is the time for which a poll would have succeeded.
 
     Example: delayed-tracker top --sort overdue --interval 5
     """
-    # An answer for colours in a pipe (FORCE_COLOR) does not make it a screen.
+    # FORCE_COLOR makes rich treat a pipe as a terminal, but it is no screen.
     console = answer_console()
     live = sys.stdout.isatty() and not console.is_dumb_terminal and not as_json
 

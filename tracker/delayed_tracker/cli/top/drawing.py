@@ -1,4 +1,4 @@
-"""How ``top`` draws a look: a head with totals, and a table of as many columns as the terminal is wide."""
+"""Draws a view of ``top``: a head with totals, and a table with the columns that fit the terminal."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from delayed_tracker.cli.top.rows import Rates, Row, Sort, View
 from delayed_tracker.service.telemetry.printable import printable
 
 HEAD_LINES: Final = 4
-"""Lines above the table: two of totals, one for trouble, and the table's own head."""
+"""Lines above the table: two with totals, one for errors, and the table's own head."""
 _TOPIC_WIDTH_MIN: Final = 20
 _GAP: Final = 2
 
@@ -24,7 +24,7 @@ class _Column:
     title: str
     cell: Callable[[Row], str]
     rank: int
-    """The highest goes first where there is no room; 0 stays."""
+    """Columns are dropped by rank, the highest first, if there is no room; rank 0 stays."""
 
 
 def _rate(part: Callable[[Rates], float]) -> Callable[[Row], str]:
@@ -49,14 +49,14 @@ _NUMBERS: Final = tuple(column.title for column in _COLUMNS if column.title != "
 
 
 def per_second(rate: float | None) -> str:
-    """A rate as people read it: "0.4", "97.0", "12345", "-" if it is unknown."""
+    """Return a rate in readable form: "0.4", "97.0", "12345", "-" if it is unknown."""
     if rate is None:
         return "-"
     return f"{rate:.1f}" if rate < 100 else f"{rate:.0f}"
 
 
 def totals_lines(view: View) -> tuple[str, str]:
-    """The service in two sentences."""
+    """Return the totals of the service in two sentences."""
     totals = view.totals
     on_disk = totals.tracker_count - totals.open_count - totals.recovering_count
     trackers = f"{totals.tracker_count} trackers: {totals.open_count} open, {on_disk} on disk"
@@ -76,13 +76,13 @@ def totals_lines(view: View) -> tuple[str, str]:
 
 
 def drawn(view: View, *, width: int, sort: Sort, trouble: str = "") -> Group:
-    """A whole screen.
+    """Return a whole screen.
 
     Args:
-        view: what to show.
+        view: the rows and totals to show.
         width: columns of the terminal.
-        sort: how it is sorted, for the line of help.
-        trouble: why nothing newer is shown; empty is the help.
+        sort: the order of the rows, for the line of help.
+        trouble: the error that keeps the view from being refreshed; if it is empty, the help is shown.
     """
     first, second = totals_lines(view)
     note = Text(trouble, "bold red") if trouble else Text(f"by {sort}; keys: {_KEYS_HELP}, q ends", "dim")
@@ -96,7 +96,7 @@ _KEYS_HELP: Final = ", ".join(f"{sort[0]} {sort}" for sort in Sort)
 
 
 def live_table(view: View, width: int) -> Table:
-    """The rows, each on one line: columns are left out rather than folded, and a topic is cut at its beginning."""
+    """Return the rows, each on one line: columns are dropped, not folded, and a topic is cut at its beginning."""
     cells = {column.title: [column.cell(row) for row in view.trackers] for column in _COLUMNS}
     widths = {title: max(map(cell_len, [title, *column])) + _GAP for title, column in cells.items()}
     kept = list(_COLUMNS)
@@ -120,7 +120,7 @@ def live_table(view: View, width: int) -> Table:
 
 
 def _end_of(name: str, room: int) -> str:
-    """Topics of a namespace differ at their ends."""
+    """Return the end of a name that is too long, because topics of a namespace differ at their ends."""
     if cell_len(name) <= room:
         return name
     end = name[-max(room - 1, 0) :] if room > 1 else ""
@@ -128,7 +128,7 @@ def _end_of(name: str, room: int) -> str:
 
 
 def plain_table(view: View) -> Table:
-    """The rows with all that is known, for what is no screen."""
+    """Return the rows with all columns, for output that is not a screen."""
     made = table("trackers", "topic", *(column.title for column in _COLUMNS), numbers=_NUMBERS)
     for row in view.trackers:
         made.add_row(row.topic, *(column.cell(row) for column in _COLUMNS))

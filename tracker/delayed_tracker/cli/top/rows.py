@@ -1,7 +1,7 @@
-"""What ``top`` shows of two looks at a service: which trackers, in which order, and how fast their counters moved. Pure.
+"""Computes the rows of ``top`` from two looks at a service: the trackers, their order, and their rates. Pure.
 
-A listing of all trackers chooses; the statistics of those chosen fill their rows. So one look costs a listing and as many
-calls as there are rows, however many trackers the service has.
+A listing of all trackers selects the rows, and the statistics of the selected trackers fill them. One look therefore
+costs a listing and one call for each row, independent of the number of trackers.
 """
 
 import enum
@@ -14,40 +14,40 @@ from delayed_tracker.client import TrackerStats, TrackerSummary
 
 
 class Key(NamedTuple):
-    """Which tracker."""
+    """Key of a tracker."""
 
     topic: str
     subscription: str
 
 
 class Sort(enum.StrEnum):
-    """What puts a tracker on top."""
+    """Order of the trackers; the first is on top."""
 
     PENDING = "pending"
-    """Most positions that wait."""
+    """Most pending positions."""
     LEASED = "leased"
-    """Most positions in somebody's hands."""
+    """Most leased positions."""
     OVERDUE = "overdue"
-    """The earliest next delivery."""
+    """Earliest next delivery."""
     BUCKETS = "buckets"
     """Most buckets."""
     RATE = "rate"
-    """Most positions added, handed out and acknowledged a second; until there are rates, most pending."""
+    """Most positions added, returned by polls and acknowledged a second; most pending until there are rates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What happened between two looks, a second of the service's clock."""
+    """Events between two looks, for each second of the service's clock."""
 
     added: float
     handed_out: float
     acked: float
     lease_expired: float
-    """Positions whose lease ran out."""
+    """Positions whose lease expired."""
 
     @property
     def total(self) -> float:
-        """What makes a tracker busy."""
+        """Sum of the rates that make a tracker busy."""
         return self.added + self.handed_out + self.acked
 
 
@@ -60,9 +60,9 @@ class Row:
     pending_count: int
     leased_count: int
     rates: Rates | None
-    """None at the first look at it, and when it was loaded anew since."""
+    """Rates; None at the first look at the tracker, and if it was loaded again since the last."""
     overdue_ms: int | None
-    """For how long a poll would have succeeded; None while nothing is due."""
+    """Milliseconds for which a poll would have succeeded; None while nothing is due."""
     bucket_count: int
     loaded_count: int
     snapshot_bytes: int
@@ -70,13 +70,13 @@ class Row:
 
     @property
     def key(self) -> Key:
-        """Which tracker it is."""
+        """Key of the tracker."""
         return Key(self.topic, self.subscription)
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The whole service; rates and its time are known from the trackers that have rows only."""
+    """Totals of the service. Rates and the service's time come only from the trackers that have rows."""
 
     tracker_count: int
     open_count: int
@@ -84,42 +84,42 @@ class Totals:
     pending_count: int
     leased_count: int
     overdue_count: int
-    """Open trackers with something due that nobody has polled."""
+    """Open trackers with due positions that no poll has taken."""
     overdue_ms: int | None
-    """Of the one that has waited longest."""
+    """Milliseconds that the longest overdue tracker is overdue."""
     rates: Rates | None
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What one look shows."""
+    """Content of one refresh."""
 
     server_time_ms: int | None
-    """None if no tracker has a row."""
+    """Service's time in milliseconds since 1970, UTC; None if no tracker has a row."""
     totals: Totals
     trackers: tuple[Row, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the service answered."""
+    """Answers of the service at one time."""
 
     listed: Sequence[TrackerSummary]
     stats: Mapping[Key, TrackerStats]
-    """Of those that were chosen and are still open."""
+    """Statistics of the selected trackers that are still open."""
 
 
 NOTHING_SEEN: Final = Look((), {})
-"""The look before the first."""
+"""Look before the first one."""
 
 
 def rates_between(now: TrackerStats, before: TrackerStats | None) -> Rates | None:
-    """How fast the counters of a tracker moved.
+    """Return the rates of a tracker's counters.
 
     Args:
         now: its statistics.
         before: its statistics at an earlier look; None if there were none.
-    Returns: None if there is nothing to compare with: counters begin at 0 when a tracker is loaded anew.
+    Returns: None if nothing can be compared: counters begin at 0 when a tracker is loaded again.
     """
     if before is None:
         return None
@@ -138,15 +138,16 @@ def rates_between(now: TrackerStats, before: TrackerStats | None) -> Rates | Non
 def chosen(
     listed: Sequence[TrackerSummary], count: int, sort: Sort, *, before: Look = NOTHING_SEEN, seen: Iterable[Row] = ()
 ) -> list[Key]:
-    """The trackers that shall have rows, from a listing alone: open ones, at most ``count`` of them.
+    """Select the trackers that get rows, from a listing alone: open ones, at most ``count`` of them.
 
-    Rates are not in a listing. For them, those are busy that were so when last seen, or whose numbers have changed.
+    A listing contains no rates. By rate, trackers count as busy if they had a rate in the last rows, or if their
+    numbers have changed since.
 
     Args:
         listed: all trackers, now.
-        count: how many fit, 0 or more.
-        sort: by what.
-        before: the look before this.
+        count: number of rows, 0 or more.
+        sort: the order.
+        before: the look before this one.
         seen: the rows of that look.
     """
     found = [tracker for tracker in listed if tracker.open and not tracker.recovering]
@@ -160,12 +161,12 @@ def chosen(
 
 
 def view_of(now: Look, before: Look, sort: Sort) -> View:
-    """Rows and totals, in order.
+    """Return rows and totals, in order.
 
     Args:
-        now: what the service answered last.
-        before: what it had answered at the look before; ``NOTHING_SEEN`` at the first.
-        sort: by what.
+        now: the last answers of the service.
+        before: its answers at the look before; ``NOTHING_SEEN`` at the first.
+        sort: the order.
     """
     rows = [_row(key, stats, before.stats.get(key)) for key, stats in now.stats.items()]
     rows.sort(key=lambda row: _rank(row, sort, row.rates.total if row.rates else 0.0))
@@ -181,12 +182,12 @@ def _movement(now: TrackerSummary, before: TrackerSummary | None) -> int:
     if before is None or not before.open:
         return 0
     counted = abs(now.pending_count - before.pending_count) + abs(now.leased_count - before.leased_count)
-    # As much may come as goes: then only the next delivery moves.
+    # If as many positions come as go, only the next delivery changes.
     return counted + (now.next_delivery_at_ms != before.next_delivery_at_ms)
 
 
 def _rank(tracker: TrackerSummary | Row, sort: Sort, rate: float) -> tuple[float, int, str, str]:
-    """What sorts the one on top first; equals by pending, then by name, so that rows do not jump."""
+    """Return the sort key, lowest on top; ties are sorted by pending, then by name, so that rows keep their places."""
     next_ms = tracker.next_delivery_at_ms
     first = {
         Sort.PENDING: 0,

@@ -1,4 +1,4 @@
-"""The live screen of ``top``: looks, keys, and the terminal as it was before."""
+"""Live screen of ``top``: refreshes it, reads keys, and restores the terminal."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ _KEYS_AT_ONCE = 64
 
 
 class LiveScreen:
-    """Shows one look after the other on the terminal's alternate screen."""
+    """Screen that shows one view after the other on the terminal's alternate screen."""
 
     def __init__(self, watch: Watch, console: Console, *, sort: Sort, row_max: int | None) -> None:
         self._watch = watch
@@ -31,13 +31,13 @@ class LiveScreen:
         self._sort = sort
         self._row_max = row_max
         self._again = asyncio.Event()
-        """Look before the interval is over."""
+        """Set to refresh before the interval is over."""
         self._view: View | None = None
 
     async def run(self, interval_s: float, count: int | None) -> None:
-        """Look every ``interval_s`` until q, Ctrl-C, SIGTERM, or ``count`` looks.
+        """Refresh every ``interval_s`` until q, Ctrl-C, SIGTERM, or ``count`` refreshes.
 
-        The terminal is restored however this ends.
+        The terminal is always restored at the end.
         """
         live = Live(console=self._console, screen=True, auto_refresh=False)
         with live:
@@ -46,7 +46,7 @@ class LiveScreen:
                 with (
                     _pressed_keys(lambda key: self._pressed(key, looking)),
                     _signals(looking.cancel, self._again.set),
-                    # Cancelled is how a key or a signal ends it.
+                    # A key or a signal ends the task by cancelling it.
                     suppress(asyncio.CancelledError),
                 ):
                     await looking
@@ -85,7 +85,7 @@ class LiveScreen:
 
 @contextmanager
 def _pressed_keys(pressed: Callable[[str], object]) -> Iterator[None]:
-    """Tell of each key as it is pressed; nothing is echoed meanwhile. Without a terminal to type at there are none."""
+    """Call ``pressed`` with each key, and echo none. Without a terminal on stdin there are no keys."""
     if not sys.stdin.isatty():
         yield
         return
@@ -99,7 +99,7 @@ def _pressed_keys(pressed: Callable[[str], object]) -> Iterator[None]:
         except OSError:
             typed = b""
         if not typed:
-            # The terminal is gone, and whoever looked at it: as if q had been pressed.
+            # The terminal is closed: treated like q.
             loop.remove_reader(typed_at)
             typed = b"q"
         for key in typed.decode("ascii", "replace"):
@@ -116,7 +116,7 @@ def _pressed_keys(pressed: Callable[[str], object]) -> Iterator[None]:
 
 @contextmanager
 def _signals(end: Callable[[], object], resized: Callable[[], object]) -> Iterator[None]:
-    """End in order when interrupted or told to; draw anew when the terminal has another size."""
+    """Call ``end`` after SIGINT, SIGTERM or SIGHUP, and ``resized`` when the terminal changes its size."""
     loop = asyncio.get_running_loop()
     handlers = {signal.SIGINT: end, signal.SIGTERM: end, signal.SIGHUP: end, signal.SIGWINCH: resized}
     for number, handler in handlers.items():

@@ -1,4 +1,4 @@
-"""Looking at a service again and again, with its reading calls."""
+"""Reads the state of a service again and again, with calls that change nothing."""
 
 import asyncio
 
@@ -6,13 +6,13 @@ from delayed_tracker.cli.top.rows import NOTHING_SEEN, Key, Look, Sort, View, ch
 from delayed_tracker.client import Cleared, DelayedTrackerClient, TrackerNotOpen, TrackerStats, Unavailable
 
 LISTING_PAGE = 5_000
-"""Trackers in one answer: each page costs the service a pass over all of them."""
+"""Trackers in one answer: for each page the service passes over all of them."""
 _NOT_NOW = frozenset({"RECOVERING", "TRACKER_BROKEN"})
-"""Why one tracker of a service that is well has no statistics."""
+"""Reasons for missing statistics of one tracker while the service answers."""
 
 
 class Watch:
-    """The looks at one service."""
+    """Reader of one service that keeps the previous look."""
 
     def __init__(self, client: DelayedTrackerClient, topic_prefix: str) -> None:
         self._client = client
@@ -21,13 +21,13 @@ class Watch:
         self._view: View | None = None
 
     async def look(self, count: int, sort: Sort) -> View:
-        """Ask again.
+        """Read the service and return the view.
 
         Args:
-            count: how many trackers shall have rows.
-            sort: which.
+            count: number of rows.
+            sort: the order of the rows.
         Raises:
-            Unavailable: the service cannot answer; the next look may go on from the last.
+            Unavailable: the service cannot answer; the next look can continue from the last.
         """
         listing = self._client.list_trackers(self._topic_prefix, page_size=LISTING_PAGE)
         listed = [tracker async for tracker in listing]
@@ -41,7 +41,7 @@ class Watch:
         return view
 
     async def _stats(self, key: Key) -> TrackerStats | None:
-        """None if it was closed since it was listed, or is being recovered."""
+        """Return the statistics; None if the tracker was closed since it was listed, or is being recovered."""
         try:
             return await self._client.view_tracker(*key).stats()
         except (TrackerNotOpen, Cleared):

@@ -1,1 +1,1 @@
-"""``delayed-tracker topics``: the messages of a topic, out of the ledgers that somebody left."""
+"""Commands ``delayed-tracker topics``: read the messages of a topic from ledgers, without a broker."""

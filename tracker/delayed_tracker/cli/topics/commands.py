@@ -1,4 +1,4 @@
-"""The subcommands of ``delayed-tracker topics``."""
+"""Subcommands of ``delayed-tracker topics``."""
 
 import typer
 

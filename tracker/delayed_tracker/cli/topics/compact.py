@@ -1,4 +1,4 @@
-"""``delayed-tracker topics compact``: keep the latest message of each key, beside the topic."""
+"""Command ``delayed-tracker topics compact``: copies the latest message of each key to a compacted ledger."""
 
 import time
 from typing import Annotated
@@ -36,7 +36,7 @@ def compact(
     ] = OnErrorOption.FAIL,
     as_json: AsJson = False,
 ) -> None:
-    """Compact a topic of local ledgers: the latest message of each key goes to a compacted ledger, the topic stays.
+    """Compact a topic of local ledgers: copy the latest message of each key to a compacted ledger. The topic stays.
 
     Example: delayed-tracker topics compact --source ledger:ledgers --topic persistent://lab/main/prices
     """

@@ -1,4 +1,4 @@
-"""``delayed-tracker topics entries``: what the entries of a topic say about themselves, page by page."""
+"""Command ``delayed-tracker topics entries``: prints the metadata of a topic's entries, page by page."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Final
@@ -17,9 +17,9 @@ from delayed_tracker.ledger.topic.entry_pages import read_page
 from delayed_tracker.ledger.topic.topic_log import TopicLog
 
 ENTRIES_MAX: Final = 10_000
-"""Of one page; more belong into a program."""
+"""Entries of one page at most; for more, use a program."""
 _READ_BYTES: Final = 16 << 20
-"""Payloads in memory at once, or one entry if it is larger."""
+"""Payload bytes in memory at once, or one entry if it is larger."""
 
 
 def entries(
@@ -43,7 +43,7 @@ def entries(
         ),
     ] = False,
 ) -> None:
-    """Print what the entries of a topic say about themselves, and where the next page begins.
+    """Print the metadata of a topic's entries, and the start of the next page.
 
     Example: delayed-tracker topics entries --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
     --topic persistent://lab/main/delayed --from 7:0 --limit 20
@@ -90,7 +90,7 @@ class _Page:
     next: Position | None = None
 
     def in_order(self) -> list[EntryRow | BadEntry]:
-        """By position."""
+        """Return all rows, ordered by position."""
         return sorted([*self.readable, *self.bad], key=_place)
 
 
@@ -101,7 +101,7 @@ def _place(row: EntryRow | BadEntry) -> tuple[int, int]:
 
 
 def _read(log: TopicLog, start: Position | None, limit: int) -> _Page:
-    """Up to ``limit`` entries, only few of their payloads in memory at the same time."""
+    """Read up to ``limit`` entries, with at most ``_READ_BYTES`` of their payloads in memory."""
     page = _Page(next=start)
     left = limit
     while left:

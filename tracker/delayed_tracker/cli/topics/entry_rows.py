@@ -1,4 +1,4 @@
-"""What an entry says about itself, as commands show it."""
+"""Rows with an entry's metadata, for the commands that print them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,25 +19,26 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class EntryRow:
-    """One entry. Times are milliseconds since 1970-01-01 UTC; None is what the entry does not say."""
+    """One entry. Times are milliseconds since 1970-01-01 UTC; None if the entry does not contain the value."""
 
     position: Position
     entry_bytes: int
     verdict: str
-    """"readable", "checksum_mismatch" or "frame_invalid"; the last one has no other values."""
+    """Result of parsing: "readable", "checksum_mismatch" or "frame_invalid"; a frame_invalid row has no other values.
+    """
     message_count: int
-    """Of a batch, as its metadata says; 1 otherwise."""
+    """Messages of a batch, from its metadata; 1 otherwise."""
     index: int | None
     broker_timestamp_ms: int | None
     publish_time_ms: int | None
     deliver_at_ms: int | None
     kinds: tuple[str, ...]
-    """Of marker, batch, chunk, encrypted, transaction."""
+    """Kinds of the entry: any of marker, batch, chunk, encrypted, transaction."""
     compression: str
 
 
 def entry_rows(columns: EntryColumns) -> Iterator[EntryRow]:
-    """Row by row: for what is printed."""
+    """Yield one row for each entry; slow, for output only."""
     for row, position in enumerate(columns.positions):
         flags = EntryFlag(int(columns.flags[row]))
         verdict = EntryVerdict(int(columns.verdict[row]))

@@ -1,4 +1,4 @@
-"""``delayed-tracker topics last-message-id``: where a topic's last message is."""
+"""Command ``delayed-tracker topics last-message-id``: prints the position of a topic's last message."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""``delayed-tracker topics list``: the names of all topics that a source has."""
+"""Command ``delayed-tracker topics list``: lists the names of all topics of a source."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""``delayed-tracker topics message``: the messages of one entry, as a consumer gets them."""
+"""Command ``delayed-tracker topics message``: prints the messages of one entry as a consumer receives them."""
 
 import base64
 from typing import Annotated, Final
@@ -46,7 +46,7 @@ def message(
     ] = MESSAGE_BYTES_MAX,
     as_json: AsJson = False,
 ) -> None:
-    """Print the messages of one entry as consumers get them: decrypted, decompressed, pieces put together.
+    """Print the messages of one entry as consumers receive them: decrypted, decompressed, chunks joined.
 
     Example: delayed-tracker topics message --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
     --topic persistent://lab/main/delayed 7:3
@@ -88,7 +88,7 @@ def _in_batch(messages: list[Message], batch_index: int) -> Message:
 
 
 def _document(found: Message) -> Json:
-    """With bytes as base64, and the payload as text, too, if it is text."""
+    """Return the message as JSON: bytes as base64, and the payload also as text if it is text."""
     return {
         "id": jsonable(found.id),
         "key": found.key,
@@ -153,7 +153,7 @@ def _show_list(title: str, messages: list[Message]) -> None:
 
 
 def _listed(content: bytes) -> str:
-    """On one line, as rows of tables are."""
+    """Return the content on one line, for a row of a table."""
     return _readable(content, _LISTED_CHARACTERS).replace("\n", "\\n").replace("\t", "\\t")
 
 
@@ -163,7 +163,7 @@ def _sized(content: bytes, characters_max: int) -> str:
 
 
 def _readable(content: bytes, characters_max: int) -> str:
-    """As text if it is, else as hexadecimal digits; cut at so many characters."""
+    """Return the content as text, or as hexadecimal digits if it is not text, cut after ``characters_max``."""
     text = _text(content)
     if text is None or not all(character.isprintable() or character in "\n\t" for character in text):
         text = f"0x{content[:characters_max].hex()}"

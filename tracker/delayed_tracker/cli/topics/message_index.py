@@ -1,4 +1,4 @@
-"""``delayed-tracker topics get-message-id-by-index``: the entry that holds the message of an index (PIP-415)."""
+"""Command ``delayed-tracker topics get-message-id-by-index``: finds the entry of a message by its index (PIP-415)."""
 
 import enum
 from typing import Annotated
@@ -12,7 +12,7 @@ from delayed_tracker.ledger.queries.message_index import EARLIEST, IndexLookupMo
 
 
 class ModeOption(enum.StrEnum):
-    """Whose rules decide."""
+    """Rules of the lookup."""
 
     PROPOSAL = "proposal"
     PULSAR_COMPATIBLE = "pulsar-compatible"
@@ -31,7 +31,7 @@ def get_message_id_by_index(
     ] = ModeOption.PROPOSAL,
     as_json: AsJson = False,
 ) -> None:
-    """Print the position of the entry that holds the message with an index; needs entries that a broker has indexed.
+    """Print the position of the entry that contains the message with an index; needs entries that a broker has indexed.
 
     Example: delayed-tracker topics get-message-id-by-index
     --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl' --topic persistent://lab/main/delayed --index 42

@@ -1,4 +1,4 @@
-"""``delayed-tracker topics seek-by-time``: where to read on for a time."""
+"""Command ``delayed-tracker topics seek-by-time``: finds the position at which to continue reading for a time."""
 
 from typing import Annotated
 
@@ -21,7 +21,7 @@ def seek_by_time(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the position of the first entry written at a time or later: by the broker's clock, where it was noted.
+    """Print the position of the first entry written at a time or later: by the broker's clock, if the entries have it.
 
     Example: delayed-tracker topics seek-by-time --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
     --topic persistent://lab/main/delayed --at 2026-11-21T08:00:00Z

@@ -1,4 +1,4 @@
-"""``delayed-tracker topics stats``: how much there is of a topic, by its metadata."""
+"""Command ``delayed-tracker topics stats``: prints the size of a topic, from its metadata."""
 
 from delayed_tracker.cli.ledger_source import Source, opened
 from delayed_tracker.cli.terminal.options import AsJson, Topic
@@ -9,7 +9,7 @@ from delayed_tracker.ledger.topic.topic_log import TopicLog
 
 
 def stats(*, source: Source, topic: Topic, as_json: AsJson = False) -> None:
-    """Print how many ledgers, entries and bytes a topic has, and where it begins and ends; reads none of its entries.
+    """Print the number of ledgers, entries and bytes of a topic, and its first and last entry; reads no entries.
 
     Example: delayed-tracker topics stats --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
     --topic persistent://lab/main/delayed
@@ -59,13 +59,13 @@ def stats(*, source: Source, topic: Topic, as_json: AsJson = False) -> None:
 
 
 def _known(log: TopicLog, position: Position | None) -> Position | None:
-    """A position; None also where nobody knows whether the ledger has entries."""
+    """Return a position; None also if the number of the ledger's entries is unknown."""
     ledger = None if position is None else log.ledger(position.ledger_id)
     return None if isinstance(ledger, AbsentLedger) and ledger.entry_count is None else position
 
 
 def _payload_bytes(log: TopicLog) -> int | None:
-    """Of all ledgers; None if one does not know."""
+    """Return the payload bytes of all ledgers; None if those of one are unknown."""
     sizes = [ledger.payload_bytes for ledger in log.ledgers]
     known = [known for known in sizes if known is not None]
     return sum(known) if len(known) == len(sizes) else None

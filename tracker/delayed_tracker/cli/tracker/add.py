@@ -1,4 +1,4 @@
-"""``delayed-tracker add``: offer positions to a tracker, from the command line."""
+"""Command ``delayed-tracker add``: adds positions to a tracker."""
 
 from typing import Annotated
 
@@ -38,9 +38,9 @@ def add(
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Offer positions with one deadline and print what became of each.
+    """Add positions with one deadline and print the result of each.
 
-    This opens the tracker and so takes it over: a dispatcher that had it open is fenced and must open it again.
+    This opens the tracker and takes it over: a dispatcher that had it open is fenced and must open it again.
 
     Example: delayed-tracker add --topic persistent://lab/main/delayed --subscription workers --in-ms 60000 7:0-99
     """

@@ -1,4 +1,4 @@
-"""``delayed-tracker buckets``: the buckets of one tracker, one row each."""
+"""Command ``delayed-tracker buckets``: lists the buckets of one tracker, one row each."""
 
 import asyncio
 

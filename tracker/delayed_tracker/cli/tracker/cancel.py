@@ -1,4 +1,4 @@
-"""``delayed-tracker cancel``: forget positions, with a definite answer for each."""
+"""Command ``delayed-tracker cancel``: cancels positions and prints the result of each."""
 
 import sys
 
@@ -17,10 +17,10 @@ def cancel(
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Forget positions that are not leased; acknowledge them in the cursor too, else a replay adds them again.
+    """Cancel positions that are not leased. Acknowledge them in the cursor too, otherwise a replay adds them again.
 
-    This opens the tracker and so takes it over: a dispatcher that had it open is fenced and must open it again, and its
-    leases return. The status is 1 if a position was leased all the same, and so was not cancelled.
+    This opens the tracker and takes it over: a dispatcher that had it open is fenced and must open it again, and its
+    leased positions return. The exit status is 1 if a position was leased nevertheless, and so was not cancelled.
 
     Example: delayed-tracker cancel --topic persistent://lab/main/delayed --subscription workers 7:3 7:10-19
     """

@@ -1,4 +1,4 @@
-"""``delayed-tracker delete``: forget the tracker of a subscription that is gone."""
+"""Command ``delayed-tracker delete``: deletes the tracker of a subscription that was removed."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ def delete(
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Forget the tracker of a subscription that is gone, with every snapshot, open or not, whoever owns it.
+    """Delete the tracker of a removed subscription with all snapshots, open or not, whatever its owner.
 
     Example: delayed-tracker delete --topic persistent://lab/main/delayed --subscription workers --yes
     """
@@ -26,7 +26,7 @@ def delete(
             f"give it to forget everything tracked for {subscription} of {topic}", param_hint="--yes"
         )
     with DelayedTrackerClient.connect(server) as client:
-        # Asked before, since the deletion answers alike whether there was an empty tracker or none.
+        # Listed before the deletion, whose answer is the same for an empty tracker and for none.
         existed = any((row.topic, row.subscription) == (topic, subscription) for row in client.list_trackers(topic))
         deleted_count = client.delete_tracker(topic, subscription)
     existed = existed or deleted_count > 0

@@ -1,4 +1,4 @@
-"""``delayed-tracker explain``: where one message is, why it was not delivered, and what happens next."""
+"""Command ``delayed-tracker explain``: prints the place of one message, and why it was not delivered."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""``delayed-tracker histogram``: how many messages are due when, drawn."""
+"""Command ``delayed-tracker histogram``: draws the number of messages in each interval of deadlines."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from delayed_tracker.client.blocking import DelayedTrackerClient
 from delayed_tracker.core.values.columns import INT63_MAX
 
 BAR_WIDTH = 50
-"""Characters of the longest bar, where there is room."""
+"""Characters of the longest bar, if there is room."""
 BAR_WIDTH_MIN = 10
 _LABELS_WIDTH = len("│ 2026-11-21 07:24:12.556Z │ messages │  │")
 
@@ -36,11 +36,12 @@ def histogram(
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Draw how many messages of an open tracker are due when, without taking it over.
+    """Draw the number of messages of an open tracker in each interval of deadlines, without taking the tracker over.
 
-    Segments on disk are not read for this: their messages are spread evenly over the time that a segment spans.
+    Segments on disk are not read: their messages are spread evenly over the time span of the segment.
 
-    Example: delayed-tracker histogram --topic persistent://lab/main/delayed --subscription workers --step-s 600 --bars 12
+    Example: delayed-tracker histogram --topic persistent://lab/main/delayed --subscription workers --step-s 600 --bars
+    12
     """
     from_ms = None if from_instant is None else parse_instant("--from", from_instant)
     with DelayedTrackerClient.connect(server) as client:
@@ -58,7 +59,7 @@ def histogram(
 
 
 def show_bars(title: str, counted: DeliveryHistogram) -> None:
-    """A line for each bar, and for what is outside."""
+    """Print one line for each bar, and for the messages before and after all bars."""
     console = answer_console()
     rows = table(title, "from", "messages", "", numbers=("messages",))
     bar_width = min(BAR_WIDTH, max(console.width - _LABELS_WIDTH, BAR_WIDTH_MIN))
@@ -74,7 +75,7 @@ def _labelled(counted: DeliveryHistogram) -> list[tuple[str, int]]:
 
 
 def _drawn(count: int, most: int, *, width: int, graphical: bool) -> RenderableType:
-    """A bar whose length is the count's share of the greatest; anything above none is visible."""
+    """Return a bar whose length is proportional to the count; a count above 0 is always visible."""
     if graphical:
         return Bar(max(most, 1), 0, count, width=width, color="cyan")
     return "#" * -(-count * width // max(most, 1))

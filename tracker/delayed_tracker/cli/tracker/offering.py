@@ -1,4 +1,4 @@
-"""Offering delayed messages to a running service: deadlines rebased, batches, and the account of what became of each."""
+"""Adds delayed messages to a running service: shifts deadlines, sends batches, and counts the results."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,35 +17,35 @@ OFFER_BATCH = 1_000
 
 @dataclass(frozen=True, slots=True)
 class OfferOutcome:
-    """What became of offered indexes; each is in exactly one count."""
+    """Results of added indexes; each index is in exactly one count."""
 
     offered_count: int
     added_count: int
     due: Int64Array
-    """Offsets of what was due on offer: the dispatcher sends these."""
+    """Offsets of the indexes that were due when they were added: the dispatcher delivers these."""
     duplicate: Int64Array
     beyond_max_delay: Int64Array
     below_mark_delete: Int64Array
 
     @property
     def balanced(self) -> bool:
-        """Whether the counts add up to what was offered."""
+        """True if the counts add up to the number of indexes."""
         refused = len(self.due) + len(self.duplicate) + len(self.beyond_max_delay) + len(self.below_mark_delete)
         return self.offered_count == self.added_count + refused
 
 
 def parse_instant(option: str, text: str) -> int:
-    """A moment in milliseconds since 1970-01-01 UTC, from ISO-8601 (UTC unless it says otherwise) or milliseconds.
+    """Return a time in milliseconds since 1970-01-01 UTC, from ISO-8601 (UTC unless it has an offset) or milliseconds.
 
     Raises:
-        InvalidInput: it is neither, or before 1970.
+        InvalidInput: the text is neither, or the time is before 1970.
     """
     try:
         if text.isdecimal():
             moment_ms = int(text)
         else:
             moment = datetime.fromisoformat(text)
-            # Whole milliseconds by integer arithmetic: float seconds would lose the last one.
+            # Whole milliseconds by integer arithmetic, because float seconds would lose the last one.
             since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
             moment_ms = (since.days * 86_400 + since.seconds) * 1_000 + since.microseconds // 1_000
     except ValueError as error:
@@ -58,7 +58,7 @@ def parse_instant(option: str, text: str) -> int:
 
 
 def shifted(indexes: IndexColumns, shift_ms: int) -> IndexColumns:
-    """The same positions with every deadline moved by a constant; what would leave 0 to 2^63-1 stays at its end."""
+    """Return the same positions with every deadline moved by a constant; deadlines are limited to 0 and 2^63-1."""
     if shift_ms >= 0:
         reachable = np.minimum(indexes.deliver_at_ms, INT63_MAX - shift_ms)
         moved = reachable + shift_ms
@@ -68,19 +68,19 @@ def shifted(indexes: IndexColumns, shift_ms: int) -> IndexColumns:
 
 
 async def server_now_ms(session: TrackerSession) -> int:
-    """The service's clock, which alone decides what is due."""
+    """Return the service's clock, which alone decides which messages are due."""
     return (await session.next_delivery_time()).server_time_ms
 
 
 async def offer(session: TrackerSession, indexes: IndexColumns, *, progress: Progress | None = None) -> OfferOutcome:
-    """Offer indexes in order, batch by batch.
+    """Add indexes in order, batch by batch.
 
     Args:
         session: an open session.
         indexes: deadlines by the service's clock.
-        progress: told (offered, in all) after each batch.
+        progress: called with (added, total) after each batch.
     Raises:
-        TrackerCallError: a batch failed; the ones before it stay applied, and offering all again is harmless.
+        TrackerCallError: a batch failed; the batches before it stay applied, and adding everything again is harmless.
     """
     total = len(indexes)
     added_count = 0

@@ -1,4 +1,4 @@
-"""``delayed-tracker open``: load a tracker and own it."""
+"""Command ``delayed-tracker open``: loads a tracker and owns it."""
 
 from typing import Annotated
 
@@ -21,9 +21,9 @@ def open_tracker(
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Open a tracker: recover its snapshots if it is not loaded, and say from where to replay.
+    """Open a tracker: recover its snapshots if it is not loaded, and print the position to replay from.
 
-    This takes it over: a dispatcher that had it open is fenced and must open it again, and all leases return.
+    This takes it over: a dispatcher that had it open is fenced and must open it again, and all leased positions return.
 
     Example: delayed-tracker open --topic persistent://lab/main/delayed --subscription workers --mark-delete 7:41
     """

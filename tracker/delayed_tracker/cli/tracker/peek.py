@@ -1,4 +1,4 @@
-"""``delayed-tracker peek``: what is tracked, by deadline, without any side effect."""
+"""Command ``delayed-tracker peek``: prints tracked messages by deadline, without side effects."""
 
 from typing import Annotated
 
@@ -26,9 +26,10 @@ def peek(
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Print tracked messages of an open tracker by deadline, from snapshots on disk too, without taking any.
+    """Print tracked messages of an open tracker by deadline, also from snapshots on disk, without taking any.
 
-    Example: delayed-tracker peek --topic persistent://lab/main/delayed --subscription workers --from 2026-11-21T08:00:00Z --max 10
+    Example: delayed-tracker peek --topic persistent://lab/main/delayed --subscription workers
+    --from 2026-11-21T08:00:00Z --max 10
     """
     from_ms = parse_instant("--from", from_instant)
     until_ms = None if until_instant is None else parse_instant("--until", until_instant)

@@ -1,4 +1,4 @@
-"""``delayed-tracker poll``: what is due now, from the command line."""
+"""Command ``delayed-tracker poll``: prints the messages that are due now."""
 
 import asyncio
 import enum
@@ -13,19 +13,19 @@ from delayed_tracker.client import DelayedTrackerClient, DueMessages
 
 
 class Afterwards(enum.StrEnum):
-    """What becomes of the positions once they are printed."""
+    """Action on the positions after they are printed."""
 
     NACK = "nack"
-    """They are given back at once."""
+    """Give them back at once."""
     ACK = "ack"
-    """They are acknowledged: no longer tracked."""
+    """Acknowledge them: they are no longer tracked."""
     KEEP = "keep"
-    """They stay leased until the lease expires."""
+    """Leave them leased until the lease expires."""
 
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """What one poll gave."""
+    """Result of one poll."""
 
     epoch: int
     lease_id: int
@@ -48,9 +48,9 @@ def poll(
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Print what is due, then give it back (or acknowledge it with --then ack).
+    """Print the due messages, then give them back (or acknowledge them with --then ack).
 
-    This opens the tracker and so takes it over: a dispatcher that had it open is fenced and must open it again.
+    This opens the tracker and takes it over: a dispatcher that had it open is fenced and must open it again.
 
     Example: delayed-tracker poll --topic persistent://lab/main/delayed --subscription workers --max 10
     """

@@ -1,4 +1,4 @@
-"""Positions as people type them: LEDGER:ENTRY, LEDGER:FIRST-LAST, and -1 where a mark-delete position may have it."""
+"""Parses positions of the command line: LEDGER:ENTRY, LEDGER:FIRST-LAST, and -1 in mark-delete positions."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ from delayed_tracker.core.values.columns import ENTRY_ID_MAX, INT63_MAX
 from delayed_tracker.core.values.errors import InvalidInput
 
 POSITIONS_MAX: Final = 1_000_000
-"""Of one command; more belong into a program."""
+"""Positions of one command at most; for more, use a program."""
 
 _POSITION = re.compile(r"(-?\d+):(-?\d+)")
 _RANGE = re.compile(r"(\d+):(\d+)(?:-(\d+))?")
@@ -35,10 +35,10 @@ MarkDelete = Annotated[
 
 
 def parse_positions(option: str, texts: Iterable[str]) -> list[Position]:
-    """Every position that the texts name, in their order.
+    """Return all positions in the texts, in their order.
 
     Raises:
-        InvalidInput: a text that names none, values out of range, or more than POSITIONS_MAX together.
+        InvalidInput: a text is not a position, values are out of range, or there are more than POSITIONS_MAX together.
     """
     ranges = [_parse_range(option, text) for text in texts]
     count = sum(last - first + 1 for _, first, last in ranges)
@@ -48,7 +48,7 @@ def parse_positions(option: str, texts: Iterable[str]) -> list[Position]:
 
 
 def parse_position(option: str, text: str) -> Position:
-    """The one position that the text names; errors as for :func:`parse_positions`."""
+    """Return the one position in the text; errors as for :func:`parse_positions`."""
     ranges = _RANGE.fullmatch(text.strip())
     if ranges is None or (ranges[3] and ranges[3] != ranges[2]):
         raise InvalidInput(option, text, "give one position, such as 7:3")
@@ -57,10 +57,10 @@ def parse_position(option: str, text: str) -> Position:
 
 
 def parse_mark_delete(option: str, text: str | None) -> Position | None:
-    """A mark-delete position, where entry -1 is "before the first entry"; None stays None.
+    """Return a mark-delete position, where entry -1 means "before the first entry"; None stays None.
 
     Raises:
-        InvalidInput: the text names none.
+        InvalidInput: the text is not a position.
     """
     if text is None:
         return None
@@ -71,7 +71,7 @@ def parse_mark_delete(option: str, text: str | None) -> Position | None:
 
 
 def as_ranges(positions: Iterable[Position]) -> Iterator[str]:
-    """The positions in their order, neighbours of a ledger joined: 7:0-99, 9:5."""
+    """Yield the positions in their order, adjacent entries of a ledger joined: 7:0-99, 9:5."""
     joined: EntryRange | None = None
     for ledger_id, entry_id in positions:
         if joined and (ledger_id, entry_id) == (joined.ledger_id, joined.last_entry_id + 1):
@@ -90,7 +90,7 @@ def _range_text(joined: EntryRange) -> str:
 
 
 def columns(positions: Iterable[Position]) -> tuple[list[int], list[int]]:
-    """Positions as ledger ids and entry ids."""
+    """Return positions as ledger ids and entry ids."""
     ledger_ids: list[int] = []
     entry_ids: list[int] = []
     for ledger_id, entry_id in positions:

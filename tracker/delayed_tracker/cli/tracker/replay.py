@@ -1,4 +1,4 @@
-"""``delayed-tracker replay``: a topic's delayed messages, from a bookie's disk into a running service."""
+"""Command ``delayed-tracker replay``: adds a topic's delayed messages from a bookie's disk to a running service."""
 
 import asyncio
 import enum
@@ -21,18 +21,18 @@ from delayed_tracker.ledger.source import PendingReport, open_bookie_disk
 from delayed_tracker.ledger.topic.topic_reader import OpenLedgers
 
 BAD_ENTRIES_SHOWN = 20
-"""Without --json, at most this many bad entries are listed; all are counted."""
+"""Bad entries that are listed without --json, at most; all are counted."""
 
 
 class OpenLedgersOption(enum.StrEnum):
-    """How a ledger that was never closed is read."""
+    """Mode of reading a ledger that was never closed."""
 
     LIVE = "live"
     RECOVERED = "recovered"
 
 
 class OnErrorOption(enum.StrEnum):
-    """What happens with entries that cannot be read."""
+    """Action on entries that cannot be read."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -40,22 +40,22 @@ class OnErrorOption(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """The account of a replay: every entry that was read and every index that was offered is in it."""
+    """Counts of a replay: every entry that was read and every index that was added is in them."""
 
     topic: str
     subscription: str
     read_count: int
     """Entries of the topic's ledgers that could be read."""
     delayed_count: int
-    """Of these, with a deadline."""
+    """Read entries with a deadline."""
     acknowledged_count: int
-    """Delayed, and acknowledged in the cursor: not offered."""
+    """Delayed and acknowledged in the cursor: not added."""
     aborted_count: int
-    """Delayed, of an aborted transaction: not offered."""
+    """Delayed and of an aborted transaction: not added."""
     open_transaction_count: int
-    """Delayed, of a transaction that is neither committed nor aborted: not offered."""
+    """Delayed and of a transaction that is neither committed nor aborted: not added."""
     partly_acknowledged_count: int
-    """Offered, and some messages of the entry's batch are acknowledged."""
+    """Added, although some messages of the entry's batch are acknowledged."""
     offered_count: int
     added_count: int
     due_count: int
@@ -63,15 +63,15 @@ class Reconciliation:
     beyond_max_delay_count: int
     below_mark_delete_count: int
     bad_entry_count: int
-    """Entries that could not be read, or that no log has."""
+    """Entries that could not be read, or that no log contains."""
     bad_entries: tuple[str, ...]
-    """Where and why, one line for each or for a row of them; only with --on-error skip."""
+    """Position and reason, one line for each entry or each sequence of them; only with --on-error skip."""
     shift_ms: int
-    """What was added to every deadline."""
+    """Milliseconds that were added to every deadline."""
 
     @property
     def balanced(self) -> bool:
-        """Whether delayed = acknowledged + aborted + open + offered, and offered = the sum of its outcomes."""
+        """True if delayed = acknowledged + aborted + open + offered, and offered = the sum of its results."""
         withheld = self.acknowledged_count + self.aborted_count + self.open_transaction_count
         outcomes = self.added_count + self.due_count + self.duplicate_count
         outcomes += self.beyond_max_delay_count + self.below_mark_delete_count
@@ -123,9 +123,9 @@ def replay(
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Offer a topic's delayed messages of one subscription to a running service.
+    """Add a topic's delayed messages of one subscription to a running service.
 
-    It opens the tracker and so takes it over, and leaves it loaded. Offering what is tracked already is harmless.
+    This opens the tracker, takes it over, and leaves it loaded. Messages that are already tracked may be added again.
 
     Example: delayed-tracker replay --bookie ledgers/current --metadata metadata.jsonl
     --topic persistent://lab/main/delayed --subscription workers
@@ -163,7 +163,7 @@ def read_pending(
     open_ledgers: OpenLedgers = OpenLedgers.RECOVERED,
     on_error: ErrorPolicy = ErrorPolicy.FAIL,
 ) -> PendingReport:
-    """What one subscription still has to deliver late, from a dead bookie's disk; shows progress.
+    """Return the delayed messages that one subscription has not delivered, from a dead bookie's disk; shows progress.
 
     Raises:
         LedgerError: files or metadata are damaged, or lack the topic or the subscription.
@@ -197,7 +197,7 @@ def read_pending(
 def reconcile(
     topic: str, subscription: str, report: PendingReport, outcome: OfferOutcome, *, shift_ms: int
 ) -> Reconciliation:
-    """The account of what was read and what became of it."""
+    """Return the counts of the entries that were read and of their results."""
     return Reconciliation(
         topic=topic,
         subscription=subscription,

@@ -1,4 +1,4 @@
-"""``delayed-tracker seal``: make a snapshot of what is only in memory."""
+"""Command ``delayed-tracker seal``: stores the mutable bucket of a tracker as a snapshot."""
 
 from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
 from delayed_tracker.cli.terminal.output import print_json, say
@@ -6,9 +6,9 @@ from delayed_tracker.client.blocking import DelayedTrackerClient
 
 
 def seal(topic: Topic, subscription: Subscription, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
-    """Seal what the mutable bucket of a tracker holds, however little; its snapshot is stored soon afterwards.
+    """Seal the mutable bucket of a tracker, however small; its snapshot is stored soon afterwards.
 
-    This opens the tracker and so takes it over: a dispatcher that had it open is fenced and must open it again.
+    This opens the tracker and takes it over: a dispatcher that had it open is fenced and must open it again.
 
     Example: delayed-tracker seal --topic persistent://lab/main/delayed --subscription workers
     """

@@ -1,4 +1,4 @@
-"""``delayed-tracker stats``: sizes and counters of one tracker."""
+"""Command ``delayed-tracker stats``: prints sizes and counters of one tracker."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""``delayed-tracker trackers``: every tracker of a service, open or only on disk."""
+"""Command ``delayed-tracker trackers``: lists every tracker of a service, open or only on disk."""
 
 from typing import Annotated
 

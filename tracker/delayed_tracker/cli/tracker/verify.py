@@ -1,4 +1,4 @@
-"""``delayed-tracker verify``: read every snapshot of a tracker and compare it with the catalogue and the index."""
+"""Command ``delayed-tracker verify``: compares all snapshots of a tracker with the catalogue and the index."""
 
 import sys
 
@@ -9,7 +9,7 @@ from delayed_tracker.client.blocking import DelayedTrackerClient
 
 
 def verify(topic: Topic, subscription: Subscription, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
-    """Verify the snapshots of a tracker, open or not, without changing anything; the status is 1 if one has a problem.
+    """Verify the snapshots of a tracker, open or not, and change nothing; the exit status is 1 if one has a problem.
 
     Example: delayed-tracker verify --topic persistent://lab/main/delayed --subscription workers
     """

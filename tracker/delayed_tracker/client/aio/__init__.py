@@ -1,5 +1,6 @@
-"""The client for asyncio: channel, calls, sessions.
+"""Client for asyncio: channel, calls, sessions.
 
-Takes calls of a dispatcher, performs the exchanges of ``rules``, gives frozen values or raises the errors of the client.
+Takes calls of a dispatcher, performs the exchanges of ``rules``, gives frozen values or raises the errors of the
+client.
 Open ``client.py`` first, then ``session.py``.
 """

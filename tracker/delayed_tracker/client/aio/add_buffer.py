@@ -1,7 +1,7 @@
-"""Single adds made into batches: one call for many, each caller its own outcome.
+"""Buffer of single adds: one call for many, and for each caller its own result.
 
-One batch is on its way at a time, so positions arrive in the order of their adds; while it is, the next one gathers.
-The buffer is bounded: an add beyond ``buffer_max`` waits for room, which slows its caller down to the service's pace.
+One batch is in flight at a time, so positions arrive in the order of their adds; in the meantime the next batch fills.
+The buffer is bounded: an add beyond ``buffer_max`` waits for room, so callers add as fast as the service applies.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ _Batch = list[WaitingAdd["asyncio.Future[AddResult]"]]
 
 
 class AddBuffer:
-    """Gathers single adds and sends them ``flush_count`` at a time, or ``flush_delay_s`` after the first.
+    """Buffer that sends single adds ``flush_count`` at a time, or ``flush_delay_s`` after the first.
 
-    Its task lives as long as something is buffered or on its way: a buffer that is dropped leaves none behind.
+    Its task exists while adds are buffered or in flight; a buffer that is dropped leaves no task.
     """
 
     def __init__(self, send: SendBatch, *, flush_count: int, flush_delay_s: float, buffer_max: int) -> None:
@@ -48,15 +48,15 @@ class AddBuffer:
         self._queue.warn_when_dropped(session)
 
     def __len__(self) -> int:
-        """Adds that are buffered and not yet on their way."""
+        """Return the number of adds that are buffered and not yet in flight."""
         return len(self._queue)
 
     async def add(self, deliver_at_ms: int, ledger_id: int, entry_id: int) -> AddResult:
-        """What became of one position, once its batch was answered.
+        """Add one position; return its result when its batch was answered.
 
         Raises:
             TrackerCallError: its batch failed; nothing of the batch was applied.
-            SessionClosed: the buffer was closed before it could be sent.
+            SessionClosed: the buffer was closed before the add was sent.
         """
         async with self._room:
             if self._closed:
@@ -70,7 +70,7 @@ class AddBuffer:
             return await outcome
 
     async def close(self) -> None:
-        """Send what is buffered and refuse more; closing twice is harmless."""
+        """Send the buffered adds and refuse more; closing twice is harmless."""
         self._closed = True
         self._enough.set()
         if self._sender is not None:

@@ -1,4 +1,4 @@
-"""One place where calls leave an asyncio program: the channel, per-call timeouts, and errors made ours."""
+"""Makes the calls of an asyncio program: channel, time limits, conversion of errors."""
 
 import asyncio
 import random
@@ -22,7 +22,7 @@ StreamCall = grpc.aio.StreamStreamCall[bytes, pb.AddMessagesStreamResponse]
 
 
 class Calls:
-    """The calls of one channel to one service."""
+    """Calls of one channel to one service."""
 
     def __init__(self, address: str, settings: ClientSettings) -> None:
         self.address = address
@@ -36,7 +36,7 @@ class Calls:
         """Return when the service can be reached.
 
         Raises:
-            Unavailable: not within ``connect_timeout_s``.
+            Unavailable: not reached within ``connect_timeout_s``.
         """
         try:
             async with asyncio.timeout(self.settings.connect_timeout_s):
@@ -47,10 +47,10 @@ class Calls:
     async def perform(self, exchange: Exchange[Result]) -> Result:
         """Make the calls of an exchange, one after the other.
 
-        Returns: what the exchange returns.
+        Returns: the return value of the exchange.
         Raises:
-            InvalidInput: a value that the exchange refused.
-            TrackerCallError: a call failed, of the kind that the service's reason names.
+            InvalidInput: the exchange refused a value.
+            TrackerCallError: a call failed; the class depends on the service's reason.
             SessionClosed: the client was closed.
         """
         try:
@@ -74,7 +74,7 @@ class Calls:
             request_serializer=serialized,
             response_deserializer=pb.AddMessagesStreamResponse.FromString,
         )
-        return performer()  # type: ignore[call-arg]  # grpc-stubs does not know that requests may be written later
+        return performer()  # type: ignore[call-arg]  # grpc-stubs requires the requests here; they may be written later
 
     async def import_stream(self, requests: Iterator[pb.ImportSnapshotsRequest]) -> pb.ImportSnapshotsResponse:
         """Send an import and return its answer. An error in making a request ends the call: nothing is imported."""
@@ -86,7 +86,7 @@ class Calls:
         )
         call = performer(timeout=self.settings.import_timeout_s)  # type: ignore[call-arg]  # as for add_stream
         try:
-            # A service that has refused the import reads no further; why, the answer tells.
+            # After a refusal the service reads no more requests; the answer contains the reason.
             with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 for request in requests:
                     await call.write(request)
@@ -99,12 +99,12 @@ class Calls:
         return answer
 
     def failure(self, error: grpc.aio.AioRpcError) -> TrackerCallError:
-        """The exception for a call that failed, to be raised ``from error``."""
-        # grpc-stubs describes the trailers of the synchronous API here.
+        """Return the exception for a failed call, to be raised ``from error``."""
+        # Here grpc-stubs has the trailers' type of the synchronous API.
         return call_error(cast("FailedCall", error))
 
     async def close(self) -> None:
-        """Close the channel; calls under way are cancelled."""
+        """Close the channel; calls in flight are cancelled."""
         self._closed = True
         await self._channel.close(None)
 
@@ -135,17 +135,17 @@ class Calls:
             left_s = ends_s - clock()
 
     def require_open(self) -> None:
-        """Refuse a call that could never be made.
+        """Refuse a call that cannot be made.
 
         Raises:
             SessionClosed: the client was closed.
-            WrongEventLoop: the channel, and whatever the session shares, belong to another event loop.
+            WrongEventLoop: the channel and the shared state of the session belong to another event loop.
         """
         self.require_loop()
         if self._closed:
             raise SessionClosed("the client is closed; connect again")
 
     def require_loop(self) -> None:
-        """Refuse what another event loop asks for; raises WrongEventLoop."""
+        """Refuse a call from another event loop; raises WrongEventLoop."""
         if asyncio.get_running_loop() is not self._loop:
             raise WrongEventLoop

@@ -1,4 +1,4 @@
-"""The entry point for dispatchers: a connection to the service, and trackers opened over it.
+"""Entry point for dispatchers: a connection to the service, and the trackers opened over it.
 
 ::
 
@@ -31,7 +31,7 @@ from delayed_tracker.client.rules.view import ViewRules
 
 
 class DelayedTrackerClient:
-    """A connection to one service. Made by :meth:`connect`; safe to share among the tasks of one event loop."""
+    """Connection to one service. Made by :meth:`connect`; the tasks of one event loop may share it."""
 
     def __init__(self, address: str, settings: ClientSettings) -> None:
         self._address = require_address(address)
@@ -40,13 +40,13 @@ class DelayedTrackerClient:
 
     @classmethod
     def connect(cls, address: str, *, settings: ClientSettings | None = None) -> Self:
-        """Connect for the length of a context: ``async with DelayedTrackerClient.connect(address) as client``.
+        """Connect for the duration of a context: ``async with DelayedTrackerClient.connect(address) as client``.
 
         Args:
             address: host:port of the service.
             settings: timeouts and batching; None is the defaults.
         Raises:
-            Unavailable: as the context is entered, nothing answers there within ``connect_timeout_s``.
+            Unavailable: on entering the context, if no service answers there within ``connect_timeout_s``.
         """
         if settings is None:
             settings = ClientSettings()
@@ -78,14 +78,14 @@ class DelayedTrackerClient:
     async def open_tracker(
         self, topic: str, subscription: str, *, owner: str | None = None, mark_delete: Position | None = None
     ) -> TrackerSession:
-        """Open the tracker of one subscription and own it: older sessions are fenced, all leases return.
+        """Open the tracker of one subscription and own it: older sessions are fenced, all leased positions return.
 
         Args:
             topic: full topic name, such as ``persistent://tenant/namespace/topic``.
-            subscription: its name as users write it.
-            owner: who opens it, shown to operators and to whoever is fenced; None is this host and process.
+            subscription: its name, not URL-encoded.
+            owner: name of the owner, shown to operators and to a fenced owner; None is this host and process.
             mark_delete: the cursor's mark-delete position; everything up to and including it is dropped.
-        Returns: a session; ``session.opened`` says what was recovered and where to replay from.
+        Returns: a session; ``session.opened`` contains the recovered counts and the position to replay from.
         """
         opened = await self._calls.perform(
             self._rules.open_tracker(topic, subscription, owner=owner, mark_delete=mark_delete)
@@ -94,11 +94,11 @@ class DelayedTrackerClient:
 
     @property
     def ledgers(self) -> LedgerClient:
-        """Questions about the ledgers that the service was given to read (``ledgerSourceUrl``)."""
+        """Client for the ledgers that the service reads (``ledgerSourceUrl``)."""
         return LedgerClient(self._calls)
 
     def view_tracker(self, topic: str, subscription: str) -> TrackerView:
-        """Read a tracker that somebody opened, without taking it over."""
+        """Return a view that reads an open tracker without owning it."""
         return TrackerView(self._calls, ViewRules(self._calls.settings, topic, subscription))
 
     async def import_snapshots(
@@ -112,22 +112,22 @@ class DelayedTrackerClient:
         expected_epoch: int | None = None,
         mark_delete: Position | None = None,
     ) -> ImportAnswer:
-        """Put sealed buckets in the place of all that a tracker has, open or not: all of them or nothing.
+        """Replace the whole content of a tracker, open or not, by sealed buckets: by all of them, or by none.
 
-        Whoever had opened the tracker is fenced. What it had added and the snapshots do not cover comes back with the
-        replay from ``replay_from``, which the next open answers, too.
+        A session that owns the tracker is fenced. Positions that it had added and that no snapshot contains are added
+        again by the replay from ``replay_from``, which the next open returns, too.
 
         Args:
             topic: full topic name.
-            subscription: its name as users write it.
-            snapshots: ascending by range, made as they are asked for, on the event loop.
-            bucket_count: how many those are.
-            owner: who imports, shown to whoever is fenced; None is this host and process.
-            expected_epoch: refuse the import if the tracker is at another; None takes whichever it is.
+            subscription: its name, not URL-encoded.
+            snapshots: ascending by range, read one by one on the event loop.
+            bucket_count: number of the snapshots.
+            owner: name of the importer, shown to a fenced owner; None is this host and process.
+            expected_epoch: refuse the import if the tracker has another epoch; None accepts any.
             mark_delete: the cursor's position when the snapshots were made.
         Raises:
-            ImportRefused: somebody else imports into it, or the service keeps no snapshots.
-            Fenced: the tracker is at another epoch, or somebody opened or cleared it meanwhile.
+            ImportRefused: another import into the tracker is in flight, or the service keeps no snapshots.
+            Fenced: the tracker has another epoch, or was opened or cleared in the meantime.
             InvalidArgument: the service found the snapshots damaged.
         """
         header = self._rules.import_header(
@@ -141,14 +141,14 @@ class DelayedTrackerClient:
         return import_answer(await self._calls.import_stream(import_requests(header, snapshots)))
 
     async def delete_tracker(self, topic: str, subscription: str) -> int:
-        """Forget the tracker of a subscription that is gone, with every snapshot, open or not, whoever owns it.
+        """Delete a tracker with all snapshots, open or not, owned or not, after its subscription was removed.
 
-        Returns: how many positions it tracked.
+        Returns: number of positions that it tracked.
         """
         return await self._calls.perform(self._rules.delete_tracker(topic, subscription))
 
     async def list_trackers(self, topic_prefix: str = "", *, page_size: int = 1_000) -> AsyncIterator[TrackerSummary]:
-        """Every tracker, open or only on disk, ascending by topic and subscription; page by page as it is asked for.
+        """Yield all trackers, open or only on disk, ascending by topic and subscription. Pages are read when needed.
 
         Args:
             topic_prefix: only topics that begin with this.

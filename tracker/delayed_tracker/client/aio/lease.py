@@ -1,4 +1,4 @@
-"""A lease as a context: what was handed out is acknowledged when the work succeeded, and given back when it failed.
+"""Lease as a context: it acknowledges its positions if the work succeeded, and gives them back if it failed.
 
 ::
 
@@ -19,14 +19,14 @@ from delayed_tracker.wire.columns import IntColumn
 
 
 class Settles(Protocol):
-    """Whoever can acknowledge, give back and extend leased positions: a session."""
+    """Object that acknowledges, gives back and extends leased positions: a session."""
 
     async def ack(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
         """Acknowledge leased positions."""
         ...
 
     async def ack_whole(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
-        """Acknowledge all that a lease still holds."""
+        """Acknowledge all positions that a lease still holds."""
         ...
 
     async def nack(
@@ -47,10 +47,10 @@ class Settles(Protocol):
 
 
 class Lease(HeldPositions):
-    """Due positions held until ``expires_at_ms`` (the server's clock), then handed out again unless acknowledged.
+    """Due positions held until ``expires_at_ms`` (the server's clock); unless acknowledged, later polls return them.
 
-    As a context it settles what was not settled inside: a clean exit acknowledges it, an exception gives it back.
-    A lease of nothing is falsy and its context does nothing.
+    At the end of its context, the lease settles the positions that are not settled yet: a clean exit acknowledges them,
+    an exception gives them back. An empty lease is falsy, and its context does nothing.
     """
 
     def __init__(self, session: Settles, *, lease_id: int, expires_at_ms: int, messages: DueMessages) -> None:
@@ -63,7 +63,7 @@ class Lease(HeldPositions):
         Args:
             positions: some of ``unsettled``; None is all of them.
         Raises:
-            InvalidInput: a position that is not of this lease, or is settled; nothing was sent.
+            InvalidInput: a position is not of this lease, or is already settled; nothing was sent.
         """
         chosen = self._choose(positions)
         if not chosen:
@@ -82,7 +82,7 @@ class Lease(HeldPositions):
             positions: some of ``unsettled``; None is all of them.
             deliver_at_ms: their new deadline; None: due again at once.
         Raises:
-            InvalidInput: a position that is not of this lease, or is settled; nothing was sent.
+            InvalidInput: a position is not of this lease, or is already settled; nothing was sent.
         """
         chosen = self._choose(positions)
         if not chosen:
@@ -94,13 +94,13 @@ class Lease(HeldPositions):
     async def extend(self, lease_ms: int, positions: Iterable[Position] | None = None) -> ExtendAnswer:
         """Hold positions of this lease for ``lease_ms`` from now on.
 
-        ``expires_at_ms`` moves if all of the lease was extended.
+        ``expires_at_ms`` changes if ``positions`` is None.
 
         Args:
             lease_ms: 1 to the server's maximum.
             positions: some of ``unsettled``; None is all of them.
         Raises:
-            InvalidInput: a position that is not of this lease, or is settled; nothing was sent.
+            InvalidInput: a position is not of this lease, or is already settled; nothing was sent.
         """
         chosen = self._choose(positions)
         if not chosen:

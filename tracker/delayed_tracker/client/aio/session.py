@@ -1,4 +1,4 @@
-"""One tracker as its dispatcher uses it: a session that owns it for one epoch."""
+"""Session of a dispatcher: it owns one tracker for one epoch."""
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator
@@ -37,10 +37,11 @@ from delayed_tracker.wire.columns import IntColumn, pack_indexes
 
 
 class TrackerSession(TrackerView):
-    """Owns one tracker for one epoch; made by ``DelayedTrackerClient.open_tracker``.
+    """Session that owns one tracker for one epoch; made by ``DelayedTrackerClient.open_tracker``.
 
-    Whoever opens the tracker next fences this session: its calls then raise Fenced. As a context it leaves the tracker
-    loaded and sends what is buffered; :meth:`close` unloads it. After either every call raises SessionClosed.
+    The next open of the tracker fences this session: its calls then raise Fenced. At the end of its context, the
+    session sends the buffered adds and leaves the tracker loaded. :meth:`close` unloads the tracker. After either,
+    every call raises SessionClosed.
     """
 
     _rules: SessionRules
@@ -51,7 +52,8 @@ class TrackerSession(TrackerView):
         super().__init__(calls, rules)
         self.opened = opened
         self._end = SessionEnd()
-        # None of these holds the session: it goes when the program drops it, and they when they have nothing to do.
+        # None of these refers to the session. It is freed when the program drops it, and they when they have nothing to
+        # do.
         adds = self._adds = SharedAdds(
             lambda columns, count: calls.perform(rules.add_packed(columns, count)),
             batch_max=lambda: rules.batch_max,
@@ -73,30 +75,30 @@ class TrackerSession(TrackerView):
 
     @property
     def epoch(self) -> int:
-        """What every call of this session carries; :meth:`clear` and :meth:`reset_cursor` raise it."""
+        """Epoch that every call of this session carries; :meth:`clear` and :meth:`reset_cursor` raise it."""
         return self._rules.epoch
 
     async def add(self, deliver_at_ms: int, ledger_id: int, entry_id: int) -> AddResult:
-        """Offer one position; it travels with others in a batch, and its own outcome is the answer.
+        """Add one position; it is sent in a batch with others, and the result is its own.
 
         Args:
             deliver_at_ms: wall-clock deadline, 0 to 2^63-1.
             ledger_id: 0 to 2^63-1.
             entry_id: 0 to 2^32-1.
         Raises:
-            InvalidInput: a value out of range; nothing was buffered.
-            TrackerCallError: its batch failed; unless the answer was lost, nothing of it was applied.
+            InvalidInput: a value is out of range; nothing was buffered.
+            TrackerCallError: the batch failed; unless the answer was lost, nothing of it was applied.
         """
         self._require_open()
         pack_indexes([deliver_at_ms], [ledger_id], [entry_id])
         return await self._buffer.add(deliver_at_ms, ledger_id, entry_id)
 
     async def add_columns(self, deliver_at_ms: IntColumn, ledger_ids: IntColumn, entry_ids: IntColumn) -> AddAnswer:
-        """Offer many positions as parallel columns, in order.
+        """Add many positions as parallel columns, in order.
 
-        More than fit into one call travel in several, each applied in one step. If a later one fails, the earlier ones
-        stay applied; offering all of it again is harmless. Two calls of a session are under way at most; batches that
-        come meanwhile wait for one of them to end, and share the next.
+        Columns that do not fit into one call are sent in several, each applied in one step. If a later call fails, the
+        earlier ones stay applied; adding everything again is harmless. At most two calls of a session are in flight.
+        Batches that arrive in the meantime wait until one of them ends, and share the next.
 
         Raises:
             InvalidInput: unequal lengths or values out of range, by column and offset; nothing was sent.
@@ -106,18 +108,18 @@ class TrackerSession(TrackerView):
         return await self._adds.add(columns, len(deliver_at_ms))
 
     async def add_stream(self, batches: AsyncIterable[IndexBatch]) -> AsyncIterator[AddAnswer]:
-        """Offer batch after batch over one stream, for replays: answers come while later batches are on their way.
+        """Add batch after batch over one stream, for replays: answers arrive while later batches are in flight.
 
-        At most ``stream_batches_max`` batches are unanswered; ``batches`` is asked for the next one only below that.
-        Batches that were answered are applied when an error ends the stream, the others may be. A stream has no time
-        limit, and does not wait for a service that is away: begin another after Unavailable. To leave early, close
-        the iterator: ``async with contextlib.aclosing(session.add_stream(batches)) as answers``.
+        At most ``stream_batches_max`` batches are unanswered; below that, the next one is read from ``batches``. If an
+        error ends the stream, the answered batches are applied; the others may be. A stream has no time limit and does
+        not wait for a service that is being restarted: begin another after Unavailable. To leave early, close the
+        iterator: ``async with contextlib.aclosing(session.add_stream(batches)) as answers``.
 
         Args:
             batches: deadlines, ledger ids and entry ids of each batch.
         Returns: one answer for each batch, in order.
         Raises:
-            InvalidInput: a batch with values out of range; it was not sent, the ones before it were.
+            InvalidInput: a batch has values out of range; it was not sent, the batches before it were.
             TrackerCallError: the stream ended; nothing of the batch that caused it is applied.
         """
         self._require_open()
@@ -143,24 +145,24 @@ class TrackerSession(TrackerView):
             await asyncio.gather(sender, return_exceptions=True)
 
     async def poll(self, max_messages: int, *, wait_ms: int = 0, lease_ms: int | None = None) -> Lease:
-        """Lease what is due, waiting up to ``wait_ms`` for the first of it.
+        """Lease due positions; wait up to ``wait_ms`` for the first.
 
-        While more is due than polls take, two calls of a session are under way at most; polls that come meanwhile share
-        the next, each with a lease of its own.
+        While more is due than polls take, at most two calls of a session are in flight. Polls that arrive in the
+        meantime share the next, each with a lease of its own.
 
         Args:
             max_messages: 1 to the server's maximum.
-            wait_ms: how long to wait for the first due position; the server caps it.
-            lease_ms: how long to hold them; None is the server's default.
-        Returns: a lease, of nothing if nothing became due.
+            wait_ms: longest wait for the first due position; limited by the server.
+            lease_ms: duration of the lease; None is the server's default.
+        Returns: a lease, empty if nothing became due.
         """
         taken = await self._poll(max_messages, wait_ms, PollTerms(lease_ms))
         return Lease(self, lease_id=taken.lease_id, expires_at_ms=taken.expires_at_ms, messages=taken.messages)
 
     async def poll_hand_off(self, max_messages: int, *, wait_ms: int = 0) -> DueMessages:
-        """Take what is due without a lease: if the answer is lost, so are its positions until the next replay.
+        """Take due positions without a lease: if the answer is lost, its positions are lost until the next replay.
 
-        They share calls as leased polls do; what came for one that was cancelled meanwhile goes to the next.
+        Hand-offs share calls as leased polls do. Positions that came for a cancelled hand-off go to the next one.
         """
         return (await self._poll(max_messages, wait_ms, PollTerms(None, is_hand_off=True))).messages
 
@@ -172,21 +174,21 @@ class TrackerSession(TrackerView):
     async def ack(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
         """Acknowledge leased positions: they are no longer tracked.
 
-        Two calls of a session are under way at most; acks that come meanwhile share the next, each with its own answer.
-        One that is cancelled before it left is not sent.
+        At most two calls of a session are in flight. Acks that arrive in the meantime share the next, each with its own
+        answer. An ack that is cancelled before it is sent is dropped.
         """
         self._require_open()
         return await self._acks.ack(self._rules.ack(lease_id, ledger_ids, entry_ids))
 
     async def ack_whole(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
-        """Acknowledge all that a lease still holds, as far as the caller knows; by its id, if the service agrees."""
+        """Acknowledge all positions that a lease still holds; by the lease's id alone if the service holds as many."""
         self._require_open()
         return await self._acks.ack(self._rules.ack_whole(lease_id, ledger_ids, entry_ids))
 
     async def nack(
         self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn, *, deliver_at_ms: int | None = None
     ) -> NackAnswer:
-        """Give leased positions back, at once or for a new deadline."""
+        """Return leased positions to the tracker, due at once or with a new deadline."""
         return await self._perform(self._rules.nack(lease_id, ledger_ids, entry_ids, deliver_at_ms=deliver_at_ms))
 
     async def extend(
@@ -200,42 +202,42 @@ class TrackerSession(TrackerView):
         return await self._perform(self._rules.extend(lease_id, lease_ms, ledger_ids, entry_ids))
 
     async def cancel(self, ledger_ids: IntColumn, entry_ids: IntColumn) -> CancelAnswer:
-        """Forget positions that are not leased; acknowledge them in the cursor too, else a replay adds them again.
+        """Remove positions that are not leased. Acknowledge them in the cursor too, otherwise a replay adds them again.
 
-        After a lost answer, repeat it: what the lost call cancelled is then answered as unknown.
+        Repeat the call after a lost answer: positions that the lost call cancelled are then in the answer as unknown.
         """
         return await self._perform(self._rules.cancel(ledger_ids, entry_ids))
 
     async def advance_mark_delete(self, ledger_id: int, entry_id: int) -> MarkDeleteAnswer:
-        """Tell the tracker that everything up to and including a position is acknowledged."""
+        """Drop all positions up to and including a position, because they are acknowledged."""
         return await self._perform(self._rules.advance_mark_delete(Position(ledger_id, entry_id)))
 
     async def reset_cursor(self, mark_delete: Position | None) -> ResetAnswer:
-        """Forget every position and take a new mark-delete position, which may be lower than the old one.
+        """Remove all positions and set a new mark-delete position, which may be lower than the old one.
 
-        The session goes on under a new epoch; replay from where the answer says. None is before the first entry.
+        The session continues with a new epoch; replay from the position in the answer. None is before the first entry.
         """
         return await self._perform(self._rules.reset_cursor(mark_delete))
 
     async def clear(self) -> int:
-        """Forget every position, durably; returns how many. The session goes on under a new epoch."""
+        """Remove all positions, durably; return their number. The session continues with a new epoch."""
         return await self._perform(self._rules.clear())
 
     async def seal(self) -> int:
-        """Seal what the mutable bucket holds, however little; returns how many positions."""
+        """Seal the mutable bucket, however small; return the number of its positions."""
         return await self._perform(self._rules.seal())
 
     async def close(self) -> None:
-        """Send what is buffered, then unload the tracker: leases are void, snapshots stay.
+        """Send the buffered adds, then unload the tracker: its leases end, its snapshots stay.
 
-        What is not in a snapshot is covered by the next dispatcher's replay. A session that was closed, deleted or left
-        stays as it is; one whose end failed can be ended again.
+        The replay of the next dispatcher adds the positions that no snapshot contains. Closing a session that was
+        closed, deleted or left does nothing; if the end of a session failed, it can be repeated.
         """
         if not self._end.is_complete:
             await self._unload(self._rules.close())
 
     async def delete(self) -> int:
-        """Forget the tracker with every snapshot, for the subscription is gone; returns how many positions."""
+        """Delete the tracker with all snapshots, after its subscription was removed; return the number of positions."""
         self._end.require_incomplete()
         return await self._unload(self._rules.delete())
 
@@ -246,7 +248,7 @@ class TrackerSession(TrackerView):
             return await self._calls.perform(exchange)
 
     async def leave(self) -> None:
-        """Send what is buffered and refuse further calls; the tracker stays loaded on the service."""
+        """Send the buffered adds and refuse further calls; the tracker stays loaded on the service."""
         self._calls.require_loop()
         self._end.has_come = True
         await self._buffer.close()
@@ -281,6 +283,6 @@ async def _send_stream(
             for request in stream.requests(batch):
                 await call.write(request)
     finally:
-        # Also after an error of the batches: what was sent is answered first, then the reader raises it.
+        # Also after an error of the batches: sent requests are answered first, then the reader raises the error.
         all_sent.set()
         await call.done_writing()

@@ -1,7 +1,7 @@
-"""Acks made at the same time share calls: what a call costs is paid once for all that wait meanwhile.
+"""Shares calls among acks that are made at the same time, so that many acks have the cost of one call.
 
-``CALLS_MAX`` calls are under way at most, and acks that come meanwhile leave together, in the order they came. Each is
-answered as if it had had a call of its own.
+At most ``CALLS_MAX`` calls are in flight. Acks that arrive in the meantime are sent together, in the order of their
+arrival. Each has its own answer, as if it had its own call.
 """
 
 import asyncio
@@ -15,26 +15,31 @@ from delayed_tracker.client.queues.poll_queue import CALLS_MAX
 from delayed_tracker.core.values.errors import DelayedTrackerError
 
 Send: TypeAlias = Callable[[Sequence[LeaseAck]], Awaitable[list[AckOutcome]]]
-"""Makes the call for so many acks; returns the outcome of each."""
+"""Makes one call for several acks; returns the result of each."""
 
 _Acks: TypeAlias = "list[WaitingAck[asyncio.Future[AckAnswer]]]"
 
 
 class SharedAcks:
-    """The acks of one session."""
+    """Acks of one session."""
 
     def __init__(self, send: Send, *, batch_max: Callable[[], int]) -> None:
-        """``batch_max`` tells how many positions a call may settle, as far as is known by then."""
+        """Create the queue.
+
+        Args:
+            send: makes one call.
+            batch_max: returns how many positions a call may settle, as known at that time.
+        """
         self._send = send
         self._queue: AckQueue[asyncio.Future[AckAnswer]] = AckQueue(batch_max=batch_max)
         self._turns = Turns(self._queue, self._call, calls_max=CALLS_MAX, name="delayed-tracker shared acks")
 
     async def ack(self, ack: LeaseAck) -> AckAnswer:
-        """What became of one ack.
+        """Acknowledge positions and return the result.
 
         Raises:
-            TrackerCallError: it failed.
-            SessionClosed: the client was closed, or the program's event loop ended, before the answer came.
+            TrackerCallError: the ack failed.
+            SessionClosed: the client was closed, or the program's event loop ended, before the answer arrived.
         """
         outcome: asyncio.Future[AckAnswer] = asyncio.get_running_loop().create_future()
         self._queue.put(WaitingAck(ack, outcome))

@@ -1,9 +1,9 @@
-"""Batches added at the same time share calls: what a call costs is paid once for all that wait meanwhile.
+"""Shares calls among batches that are added at the same time, so that many batches have the cost of one call.
 
-Up to ``CALLS_MAX`` calls are under way; a batch that comes then waits until one of them ends, and leaves together with
-all others that wait, in the order they came, as long as they fit into one call. A batch that comes alone is sent at
-once. Each is answered as if it had had a call of its own: a call is one step of the service, applied wholly or not at
-all, and of a position that two batches carry the first wins.
+Up to ``CALLS_MAX`` calls are in flight. A batch that arrives then waits until one of them ends. It is sent together
+with all other waiting batches, in the order of their arrival, as long as they fit into one call. A batch that arrives
+alone is sent at once. Each has its own answer, as if it had its own call: the service applies a call in one step,
+wholly or not at all, and if two batches contain a position, the first wins.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from delayed_tracker.client.queues.add_queue import perhaps_sent
 from delayed_tracker.core.values.errors import DelayedTrackerError
 
 CALLS_MAX: Final = 2
-"""One that the service works on, and one whose answer is read and whose successor is made."""
+"""Calls in flight at most: the service works on one while the client reads the other's answer and makes the next."""
 
 PackedIndexes: TypeAlias = tuple[bytes, bytes, bytes]
 """Deadlines, ledger ids and entry ids, packed."""
 Send: TypeAlias = Callable[[PackedIndexes, int], Awaitable[AddAnswer]]
-"""Makes the call for so many positions."""
+"""Makes the call for this number of positions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,15 @@ class _Waiting:
 
 
 class SharedAdds:
-    """The batches of one session."""
+    """Batches of one session."""
 
     def __init__(self, send: Send, *, batch_max: Callable[[], int]) -> None:
-        """``batch_max`` tells how many positions a call may carry, as far as is known by then."""
+        """Create a state without batches.
+
+        Args:
+            send: makes one call.
+            batch_max: returns how many positions a call may carry, as known at that time.
+        """
         self._send = send
         self._batch_max = batch_max
         self._waiting: deque[_Waiting] = deque()
@@ -46,11 +51,11 @@ class SharedAdds:
         self._senders: set[asyncio.Task[None]] = set()
 
     async def add(self, columns: PackedIndexes, count: int) -> AddAnswer:
-        """What became of one batch.
+        """Add one batch and return its answer.
 
         Raises:
             TrackerCallError: the call that carried it failed.
-            SessionClosed: the client was closed, or the program's event loop ended, before the answer came.
+            SessionClosed: the client was closed, or the program's event loop ended, before the answer arrived.
         """
         if self._under_way_count < CALLS_MAX:
             self._under_way_count += 1
@@ -63,7 +68,7 @@ class SharedAdds:
         return await outcome
 
     def _ended(self) -> None:
-        """A call has ended: those that wait take its place."""
+        """Start the next call for the waiting batches after a call has ended."""
         self._under_way_count -= 1
         if batches := self._take():
             self._under_way_count += 1
@@ -72,12 +77,12 @@ class SharedAdds:
             sender.add_done_callback(self._senders.discard)
 
     def _take(self) -> list[_Waiting]:
-        """What goes into the next call: at least one batch, if anybody waits, and no more than fit."""
+        """Remove and return the batches of the next call: at least one if any caller waits, and no more than fit."""
         batches: list[_Waiting] = []
         room = self._batch_max()
         while self._waiting and (not batches or self._waiting[0].count <= room):
             waiting = self._waiting.popleft()
-            # Whoever stopped waiting for a batch that has not left does not want it tracked.
+            # A batch that was given up before it was sent is dropped: the caller does not want it tracked.
             if not waiting.outcome.done():
                 batches.append(waiting)
                 room -= waiting.count
@@ -110,7 +115,7 @@ def _fail(batches: list[_Waiting], error: DelayedTrackerError) -> None:
 
 
 def parts_of(answer: AddAnswer, counts: Sequence[int]) -> Iterator[AddAnswer]:
-    """The answer of each of the batches that a call was made of, in their order; offsets are the batch's own."""
+    """Yield the answer to each batch of a call, in their order; offsets count from each batch's first position."""
     for first, end in pairwise(accumulate(counts, initial=0)):
         due = _between(answer.due_offsets, first, end)
         duplicate = _between(answer.duplicate_offsets, first, end)

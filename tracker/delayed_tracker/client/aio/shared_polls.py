@@ -1,8 +1,8 @@
-"""Polls made at the same time share calls, as long as more is due than the last answer had room for.
+"""Shares calls among polls that are made at the same time, while more is due than the last answer had room for.
 
-Then a poll asks without waiting: ``CALLS_MAX`` calls are under way at most, and those that come meanwhile leave
-together, in the order they came. One that got nothing, or came when nothing was due, goes alone and waits at the
-service. So each is answered as if it had had a call of its own, and has a lease of its own.
+A shared call does not wait at the service. At most ``CALLS_MAX`` calls are in flight, and polls that arrive in the
+meantime are sent together, in the order of their arrival. A poll that got nothing, or that arrives when nothing is due,
+is sent alone and waits at the service. Each poll has its own answer and its own lease, as if it had its own call.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from delayed_tracker.client.queues.poll_queue import CALLS_MAX, PollQueue, PollT
 from delayed_tracker.core.values.errors import DelayedTrackerError
 
 Send: TypeAlias = Callable[[Sequence[int], int, PollTerms], Awaitable[list[Taken]]]
-"""Makes the call: so many positions at most for each poll, waiting so many milliseconds at most, on such terms."""
+"""Makes one call: most positions for each poll, longest wait in milliseconds, terms."""
 GiveBack: TypeAlias = Callable[[Taken], Awaitable[object]]
 """Ends a lease early."""
 
@@ -25,10 +25,17 @@ _Polls: TypeAlias = "list[WaitingPoll[asyncio.Future[Taken | None]]]"
 
 
 class SharedPolls:
-    """The polls of one session."""
+    """Polls of one session."""
 
     def __init__(self, send: Send, give_back: GiveBack, *, share_max: int, epoch: Callable[[], int]) -> None:
-        """``share_max`` is the most that polls ask for together; ``epoch`` tells the session's."""
+        """Create the queue.
+
+        Args:
+            send: makes one call.
+            give_back: ends a lease early.
+            share_max: positions that the polls of a shared call request together at most.
+            epoch: returns the session's epoch.
+        """
         self._send = send
         self._give_back = give_back
         self._epoch = epoch
@@ -37,11 +44,11 @@ class SharedPolls:
         self._returning: set[asyncio.Task[None]] = set()
 
     async def poll(self, max_messages: int, wait_ms: int, terms: PollTerms) -> Taken:
-        """What one poll took: nothing, if nothing became due within ``wait_ms``.
+        """Take due positions; the result is empty if nothing became due within ``wait_ms``.
 
         Raises:
-            TrackerCallError: the call that it was part of failed.
-            SessionClosed: the client was closed, or the program's event loop ended, before the answer came.
+            TrackerCallError: the call that the poll was part of failed.
+            SessionClosed: the client was closed, or the program's event loop ended, before the answer arrived.
         """
         if terms.is_hand_off and (kept := self._queue.kept(max_messages, epoch=self._epoch())) is not None:
             return kept
@@ -62,7 +69,7 @@ class SharedPolls:
         try:
             return await outcome
         except asyncio.CancelledError:
-            # Given up in the very turn in which its share came.
+            # Cancelled in the same iteration of the event loop in which its share arrived.
             if not outcome.cancelled() and not outcome.exception() and (share := outcome.result()):
                 self._put_back(share, terms)
             raise
@@ -83,7 +90,7 @@ class SharedPolls:
                 self._put_back(part, polls[0].terms)
 
     def _put_back(self, taken: Taken, terms: PollTerms) -> None:
-        """Make what was taken for a poll that was given up due again, or keep it for the next poll."""
+        """Make the positions of a poll that was given up due again, or keep them for the next hand-off."""
         if not len(taken.messages):
             return
         if terms.is_hand_off:
@@ -94,7 +101,7 @@ class SharedPolls:
             returning.add_done_callback(self._returning.discard)
 
     async def _return(self, taken: Taken) -> None:
-        # If this fails it comes back when the lease expires, as after a lost answer.
+        # If this fails, the positions return when the lease expires, as after a lost answer.
         with suppress(DelayedTrackerError):
             await self._give_back(taken)
 

@@ -1,7 +1,7 @@
-"""Calls that several share: each leaves a turn of the event loop after the first of its callers came.
+"""Coalesces the calls made in one iteration of the event loop.
 
-So it takes all that come in that turn. Only so many calls are under way at once; those that come meanwhile wait until
-one of them ends.
+A call starts one iteration after its first caller, so it takes all callers of that iteration. A limited number of calls
+is in flight; later callers wait until one of them ends.
 """
 
 import asyncio
@@ -12,17 +12,17 @@ WaitingT = TypeVar("WaitingT")
 
 
 class Waiting(Protocol[WaitingT]):
-    """What waits to leave."""
+    """Queue of callers that wait for a call."""
 
     def __len__(self) -> int: ...
 
     def take(self) -> list[WaitingT]:
-        """What shares the next call; may be empty even if something waited."""
+        """Remove and return the callers of the next call; may be empty although callers waited."""
         ...
 
 
 class Turns(Generic[WaitingT]):
-    """The calls of one kind that one session makes."""
+    """Coalescer of the calls of one kind that one session makes."""
 
     def __init__(
         self,
@@ -32,7 +32,14 @@ class Turns(Generic[WaitingT]):
         calls_max: int,
         name: str,
     ) -> None:
-        """``call`` makes one call, for at least one that waits, and tells them what became of it."""
+        """Create a coalescer without calls.
+
+        Args:
+            queue: callers that wait.
+            call: makes one call for at least one caller, and gives each its result.
+            calls_max: calls in flight at most.
+            name: name of the tasks.
+        """
         self._queue = queue
         self._call = call
         self._calls_max = calls_max
@@ -41,7 +48,7 @@ class Turns(Generic[WaitingT]):
         self._is_leaving = False
 
     def begin(self) -> None:
-        """Begin a call if something waits, there is room for it, and none is about to leave."""
+        """Schedule a call if a caller waits, fewer than ``calls_max`` are in flight, and none is scheduled yet."""
         if self._queue and not self._is_leaving and len(self._under_way) < self._calls_max:
             self._is_leaving = True
             turn = asyncio.get_running_loop().create_task(self._leave(), name=self._name)

@@ -1,7 +1,7 @@
-"""The client for programs without an event loop: the names of ``delayed_tracker.client``, with calls that block.
+"""Client for programs without an event loop: the names of ``delayed_tracker.client``, with calls that block.
 
-The rules (what is sent, split, retried and refused, and which error means what) are those of ``delayed_tracker.client``, written
-once; settings, answers and errors are the same classes and are imported from there.
+The rules (the calls, their batches and retries, the meaning of errors) are those of ``delayed_tracker.client``, written
+once. Settings, answers and errors are the same classes and are imported from there.
 """
 
 from delayed_tracker.client.blocking.client import DelayedTrackerClient

@@ -1,7 +1,7 @@
-"""Single adds of many threads made into batches: one call for many, each caller its own outcome.
+"""Buffer of single adds of many threads: one call for many, and for each caller its own result.
 
-One thread sends, one batch at a time, so positions arrive in the order of their adds; while it waits for an answer, the
-next batch gathers. The buffer is bounded: an add beyond ``buffer_max`` blocks until there is room.
+One thread sends one batch at a time, so positions arrive in the order of their adds; while it waits for an answer, the
+next batch fills. The buffer is bounded: an add beyond ``buffer_max`` blocks until there is room.
 """
 
 import threading
@@ -28,14 +28,14 @@ SendBatch = Callable[[list[int], list[int], list[int]], AddAnswer]
 _Batch = list[WaitingAdd["Future[AddResult]"]]
 
 IDLE_S: Final = 1.0
-"""A thread that has had nothing to send for so long ends."""
+"""Seconds without an add after which the sender thread ends."""
 
 
 class AddBuffer:
-    """Gathers single adds and sends them ``flush_count`` at a time, or ``flush_delay_s`` after the first.
+    """Buffer that sends single adds ``flush_count`` at a time, or ``flush_delay_s`` after the first.
 
-    Its thread ends when nothing came for ``idle_s``, and the next add starts another: a buffer that is dropped leaves
-    none behind.
+    Its thread ends after ``idle_s`` without an add, and the next add starts another; a buffer that is dropped leaves no
+    thread.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class AddBuffer:
         self._flush_delay_s = flush_delay_s
         self._idle_s = idle_s
         self._room = threading.Semaphore(buffer_max)
-        # Guards the queue, the flag and the thread; waited on by the sender.
+        # Guards the queue, the flag and the thread; the sender waits on it.
         self._changed = threading.Condition()
         self._queue: AddQueue[Future[AddResult]] = AddQueue(
             flush_count=flush_count, wanted=lambda outcome: outcome.set_running_or_notify_cancel()
@@ -64,15 +64,15 @@ class AddBuffer:
         self._queue.warn_when_dropped(session)
 
     def __len__(self) -> int:
-        """Adds that are buffered and not yet on their way."""
+        """Return the number of adds that are buffered and not yet in flight."""
         with self._changed:
             return len(self._queue)
 
     def add(self, deliver_at_ms: int, ledger_id: int, entry_id: int) -> "Future[AddResult]":
-        """What will have become of one position, once its batch was answered. Blocks while there is no room.
+        """Add one position; return the future of its result. Blocks while there is no room.
 
-        The future raises TrackerCallError if its batch failed; nothing of the batch was applied then. Cancelling it
-        keeps the position from being sent, unless it is on its way.
+        The future raises TrackerCallError if its batch failed; nothing of the batch was applied then. If it is
+        cancelled before the position is in flight, the position is not sent.
 
         Raises:
             SessionClosed: the buffer was closed.
@@ -85,7 +85,7 @@ class AddBuffer:
                 outcome.cancel()
                 raise refused()
             if self._sender is None:
-                # A daemon, so that a program that forgets to leave its session can end.
+                # A daemon, so that a program that does not leave its session can end.
                 self._sender = threading.Thread(
                     target=self._send_batches, name="delayed-tracker add buffer", daemon=True
                 )
@@ -95,7 +95,7 @@ class AddBuffer:
         return outcome
 
     def close(self) -> None:
-        """Send what is buffered and refuse more; closing twice is harmless."""
+        """Send the buffered adds and refuse more; closing twice is harmless."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -116,7 +116,7 @@ class AddBuffer:
             raise
 
     def _gathered(self) -> _Batch | None:
-        """The next batch, once it is full or old enough; None: nothing came, and the thread ends."""
+        """Return the next batch when it is full or old enough; None if no add came: then the thread ends."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._closed, timeout=self._idle_s)
             if not self._queue:

@@ -1,4 +1,4 @@
-"""One place where calls leave a program without an event loop: the channel, timeouts, and errors made ours."""
+"""Makes the calls of a program without an event loop: channel, time limits, conversion of errors."""
 
 import random
 import threading
@@ -22,7 +22,7 @@ StreamCall: TypeAlias = "grpc.CallIterator[pb.AddMessagesStreamResponse]"
 
 
 class Calls:
-    """The calls of one channel to one service; any thread may make them."""
+    """Calls of one channel to one service; any thread may make them."""
 
     def __init__(self, address: str, settings: ClientSettings) -> None:
         self.address = address
@@ -35,7 +35,7 @@ class Calls:
         """Return when the service can be reached.
 
         Raises:
-            Unavailable: not within ``connect_timeout_s``.
+            Unavailable: not reached within ``connect_timeout_s``.
         """
         ready = grpc.channel_ready_future(self._channel)
         try:
@@ -47,16 +47,16 @@ class Calls:
     def perform(self, exchange: Exchange[Result]) -> Result:
         """Make the calls of an exchange, one after the other.
 
-        Returns: what the exchange returns.
+        Returns: the return value of the exchange.
         Raises:
-            InvalidInput: a value that the exchange refused.
-            TrackerCallError: a call failed, of the kind that the service's reason names.
+            InvalidInput: the exchange refused a value.
+            TrackerCallError: a call failed; the class depends on the service's reason.
             SessionClosed: the client was closed.
         """
         return performed(exchange, self._make)
 
     def add_stream(self, requests: Iterator[bytes]) -> StreamCall:
-        """Begin a stream of adds; a thread of gRPC's asks for the requests."""
+        """Begin a stream of adds; a thread of gRPC reads the requests."""
         self.require_open()
         performer = self._channel.stream_stream(
             method_path("AddMessagesStream"),
@@ -83,13 +83,13 @@ class Calls:
         return answer
 
     def close(self) -> None:
-        """Close the channel; calls under way in other threads end with SessionClosed."""
+        """Close the channel; calls in flight in other threads end with SessionClosed."""
         self._closing.set()
         self._channel.close()
 
     def failure(self, error: grpc.RpcError) -> TrackerCallError | SessionClosed:
-        """The exception for a call that failed, to be raised ``from error``."""
-        # Every RpcError of a call is the call, too; gRPC's types do not say so.
+        """Return the exception for a failed call, to be raised ``from error``."""
+        # The RpcError of a call is also the call, which gRPC's types do not express.
         failed = cast("FailedCall", error)
         if self._closing.is_set() and failed.code() is grpc.StatusCode.CANCELLED:
             return SessionClosed("the client was closed while the call was under way; it may have been applied")
@@ -121,13 +121,13 @@ class Calls:
             left_s = ends_s - time.monotonic()
 
     def require_open(self) -> None:
-        """Refuse a call that could never be made; raises SessionClosed: the client was closed."""
+        """Refuse a call that cannot be made; raises SessionClosed if the client was closed."""
         if self._closing.is_set():
             raise SessionClosed("the client is closed; connect again")
 
 
 class _Requests:
-    """Requests that a thread of gRPC's asks for. They end where making one ended with an error, which is kept.
+    """Requests that a thread of gRPC reads. If making one fails, they end, and the error is kept.
 
     A stream that ends early imports nothing, and an error in gRPC's thread would only be logged there.
     """
@@ -139,5 +139,5 @@ class _Requests:
     def __iter__(self) -> Iterator[pb.ImportSnapshotsRequest]:
         try:
             yield from self._requests
-        except Exception as error:  # noqa: BLE001  # raised again where the call was made
+        except Exception as error:  # noqa: BLE001  # raised again by the caller
             self.error = error

@@ -1,4 +1,4 @@
-"""A lease as a context, for callers without an event loop. See ``delayed_tracker.client.aio.lease``."""
+"""Lease as a context, for callers without an event loop. See ``delayed_tracker.client.aio.lease``."""
 
 from collections.abc import Iterable
 from types import TracebackType
@@ -11,14 +11,14 @@ from delayed_tracker.wire.columns import IntColumn
 
 
 class Settles(Protocol):
-    """Whoever can acknowledge, give back and extend leased positions: a session."""
+    """Object that acknowledges, gives back and extends leased positions: a session."""
 
     def ack(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
         """Acknowledge leased positions."""
         ...
 
     def ack_whole(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
-        """Acknowledge all that a lease still holds."""
+        """Acknowledge all positions that a lease still holds."""
         ...
 
     def nack(
@@ -39,10 +39,11 @@ class Settles(Protocol):
 
 
 class Lease(HeldPositions):
-    """Due positions held until ``expires_at_ms`` (the server's clock), then handed out again unless acknowledged.
+    """Due positions held until ``expires_at_ms`` (the server's clock); unless acknowledged, later polls return them.
 
-    As a context it settles what was not settled inside: a clean exit acknowledges it, an exception gives it back.
-    A lease of nothing is falsy and its context does nothing. A lease is one thread's at a time.
+    At the end of its context, the lease settles the positions that are not settled yet: a clean exit acknowledges them,
+    an exception gives them back. An empty lease is falsy, and its context does nothing. One thread at a time may use a
+    lease.
     """
 
     def __init__(self, session: Settles, *, lease_id: int, expires_at_ms: int, messages: DueMessages) -> None:
@@ -50,7 +51,7 @@ class Lease(HeldPositions):
         self._session = session
 
     def ack(self, positions: Iterable[Position] | None = None) -> AckAnswer:
-        """Acknowledge positions of this lease; None is all that are unsettled."""
+        """Acknowledge positions of this lease; None is all that are not settled."""
         chosen = self._choose(positions)
         if not chosen:
             return AckAnswer(acked_count=0)
@@ -60,7 +61,7 @@ class Lease(HeldPositions):
         return answer
 
     def nack(self, positions: Iterable[Position] | None = None, *, deliver_at_ms: int | None = None) -> NackAnswer:
-        """Give positions of this lease back, at once or for a new deadline; None is all that are unsettled."""
+        """Give positions of this lease back, due at once or with a new deadline; None is all that are not settled."""
         chosen = self._choose(positions)
         if not chosen:
             return NackAnswer(returned_count=0)
@@ -69,7 +70,7 @@ class Lease(HeldPositions):
         return answer
 
     def extend(self, lease_ms: int, positions: Iterable[Position] | None = None) -> ExtendAnswer:
-        """Hold positions of this lease for ``lease_ms`` from now on; None is all that are unsettled."""
+        """Hold positions of this lease for ``lease_ms`` from now on; None is all that are not settled."""
         chosen = self._choose(positions)
         if not chosen:
             return ExtendAnswer(extended_count=0, expires_at_ms=self.expires_at_ms)

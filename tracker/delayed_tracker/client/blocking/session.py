@@ -1,4 +1,4 @@
-"""One tracker as a dispatcher without an event loop uses it: a session that owns it for one epoch."""
+"""Session of a dispatcher without an event loop: it owns one tracker for one epoch."""
 
 import threading
 from collections.abc import Iterable, Iterator
@@ -38,10 +38,11 @@ from delayed_tracker.wire.columns import IntColumn, pack_indexes
 
 
 class TrackerSession(TrackerView):
-    """Owns one tracker for one epoch; made by ``DelayedTrackerClient.open_tracker``.
+    """Session that owns one tracker for one epoch; made by ``DelayedTrackerClient.open_tracker``.
 
-    Whoever opens the tracker next fences this session: its calls then raise Fenced. As a context it leaves the tracker
-    loaded and sends what is buffered; :meth:`close` unloads it. After either every call raises SessionClosed. Any thread may call it.
+    The next open of the tracker fences this session: its calls then raise Fenced. At the end of its context, the
+    session sends the buffered adds and leaves the tracker loaded. :meth:`close` unloads the tracker. After either,
+    every call raises SessionClosed. Any thread may use a session.
     """
 
     _rules: SessionRules
@@ -52,7 +53,8 @@ class TrackerSession(TrackerView):
         super().__init__(calls, rules)
         self.opened = opened
         self._end = SessionEnd()
-        # None of these holds the session: it goes when the program drops it, and they when they have nothing to do.
+        # None of these refers to the session. It is freed when the program drops it, and they when they have nothing to
+        # do.
         self._polls = SharedPolls(
             lambda shares, wait_ms, terms: calls.perform(rules.poll(shares, wait_ms=wait_ms, terms=terms)),
             lambda rest: calls.perform(rules.give_back(rest)),
@@ -70,32 +72,32 @@ class TrackerSession(TrackerView):
 
     @property
     def epoch(self) -> int:
-        """What every call of this session carries; :meth:`clear` and :meth:`reset_cursor` raise it."""
+        """Epoch that every call of this session carries; :meth:`clear` and :meth:`reset_cursor` raise it."""
         return self._rules.epoch
 
     def add(self, deliver_at_ms: int, ledger_id: int, entry_id: int) -> AddResult:
-        """Offer one position; it travels with other threads' in a batch, and its own outcome is the answer.
+        """Add one position; it is sent in a batch with those of other threads, and the result is its own.
 
-        A thread that adds one after the other waits for each; :meth:`add_soon` does not.
+        A thread that adds several positions waits for each; with :meth:`add_soon` it does not.
 
         Args:
             deliver_at_ms: wall-clock deadline, 0 to 2^63-1.
             ledger_id: 0 to 2^63-1.
             entry_id: 0 to 2^32-1.
         Raises:
-            InvalidInput: a value out of range; nothing was buffered.
-            TrackerCallError: its batch failed; unless the answer was lost, nothing of it was applied.
+            InvalidInput: a value is out of range; nothing was buffered.
+            TrackerCallError: the batch failed; unless the answer was lost, nothing of it was applied.
         """
         return self.add_soon(deliver_at_ms, ledger_id, entry_id).result()
 
     def add_soon(self, deliver_at_ms: int, ledger_id: int, entry_id: int) -> "Future[AddResult]":
-        """Offer one position without waiting for what becomes of it; blocks only while the buffer is full.
+        """Add one position without waiting for the result; blocks only while the buffer is full.
 
-        Args, and errors of the future: as for :meth:`add`. Cancelling the future keeps the position from being sent,
-        unless it is on its way.
+        Arguments, and errors of the future: as for :meth:`add`. If the future is cancelled before the position is in
+        flight, the position is not sent.
 
         Raises:
-            InvalidInput: a value out of range; nothing was buffered.
+            InvalidInput: a value is out of range; nothing was buffered.
             SessionClosed: this session was left or closed.
         """
         self._require_open()
@@ -103,10 +105,10 @@ class TrackerSession(TrackerView):
         return self._buffer.add(deliver_at_ms, ledger_id, entry_id)
 
     def add_columns(self, deliver_at_ms: IntColumn, ledger_ids: IntColumn, entry_ids: IntColumn) -> AddAnswer:
-        """Offer many positions as parallel columns, in order.
+        """Add many positions as parallel columns, in order.
 
-        More than fit into one call travel in several, each applied in one step. If a later one fails, the earlier ones
-        stay applied; offering all of it again is harmless.
+        Columns that do not fit into one call are sent in several, each applied in one step. If a later call fails, the
+        earlier ones stay applied; adding everything again is harmless.
 
         Raises:
             InvalidInput: unequal lengths or values out of range, by column and offset; nothing was sent.
@@ -114,18 +116,18 @@ class TrackerSession(TrackerView):
         return self._perform(self._rules.add_columns(deliver_at_ms, ledger_ids, entry_ids))
 
     def add_stream(self, batches: Iterable[IndexBatch]) -> Iterator[AddAnswer]:
-        """Offer batch after batch over one stream, for replays: answers come while later batches are on their way.
+        """Add batch after batch over one stream, for replays: answers arrive while later batches are in flight.
 
-        At most ``stream_batches_max`` batches are unanswered; ``batches`` is asked for the next one, by another thread,
-        only below that. Batches that were answered are applied when an error ends the stream, the others may be. A
-        stream has no time limit, and does not wait for a service that is away: begin another after Unavailable. To
-        leave early, close the iterator: ``with contextlib.closing(session.add_stream(batches)) as answers``.
+        At most ``stream_batches_max`` batches are unanswered; below that, another thread reads the next one from
+        ``batches``. If an error ends the stream, the answered batches are applied; the others may be. A stream has no
+        time limit and does not wait for a service that is being restarted: begin another after Unavailable. To leave
+        early, close the iterator: ``with contextlib.closing(session.add_stream(batches)) as answers``.
 
         Args:
             batches: deadlines, ledger ids and entry ids of each batch.
         Returns: one answer for each batch, in order.
         Raises:
-            InvalidInput: a batch with values out of range; it was not sent, the ones before it were.
+            InvalidInput: a batch has values out of range; it was not sent, the batches before it were.
             TrackerCallError: the stream ended; nothing of the batch that caused it is applied.
         """
         self._require_open()
@@ -142,25 +144,25 @@ class TrackerSession(TrackerView):
             raise self._calls.failure(error) from error
         finally:
             sending.stop()
-            call.cancel()  # type: ignore[no-untyped-call]  # not described in grpc-stubs
+            call.cancel()  # type: ignore[no-untyped-call]  # missing in grpc-stubs
 
     def poll(self, max_messages: int, *, wait_ms: int = 0, lease_ms: int | None = None) -> Lease:
-        """Lease what is due, waiting up to ``wait_ms`` for the first of it.
+        """Lease due positions; wait up to ``wait_ms`` for the first.
 
-        While more is due than polls take, two calls of a session are under way at most; polls that other threads make
-        meanwhile share the next, each with a lease of its own.
+        While more is due than polls take, at most two calls of a session are in flight. Polls that other threads make
+        in the meantime share the next, each with a lease of its own.
 
         Args:
             max_messages: 1 to the server's maximum.
-            wait_ms: how long to wait for the first due position; the server caps it.
-            lease_ms: how long to hold them; None is the server's default.
-        Returns: a lease, of nothing if nothing became due.
+            wait_ms: longest wait for the first due position; limited by the server.
+            lease_ms: duration of the lease; None is the server's default.
+        Returns: a lease, empty if nothing became due.
         """
         taken = self._poll(max_messages, wait_ms, PollTerms(lease_ms))
         return Lease(self, lease_id=taken.lease_id, expires_at_ms=taken.expires_at_ms, messages=taken.messages)
 
     def poll_hand_off(self, max_messages: int, *, wait_ms: int = 0) -> DueMessages:
-        """Take what is due without a lease: if the answer is lost, so are its positions until the next replay."""
+        """Take due positions without a lease: if the answer is lost, its positions are lost until the next replay."""
         return self._poll(max_messages, wait_ms, PollTerms(None, is_hand_off=True)).messages
 
     def _poll(self, max_messages: int, wait_ms: int, terms: PollTerms) -> Taken:
@@ -171,21 +173,21 @@ class TrackerSession(TrackerView):
     def ack(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
         """Acknowledge leased positions: they are no longer tracked.
 
-        Two calls of a session are under way at most; what other threads acknowledge meanwhile shares the next, each ack
+        At most two calls of a session are in flight. Acks that other threads make in the meantime share the next, each
         with its own answer.
         """
         self._require_open()
         return self._acks.ack(self._rules.ack(lease_id, ledger_ids, entry_ids))
 
     def ack_whole(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
-        """Acknowledge all that a lease still holds, as far as the caller knows; by its id, if the service agrees."""
+        """Acknowledge all positions that a lease still holds; by the lease's id alone if the service holds as many."""
         self._require_open()
         return self._acks.ack(self._rules.ack_whole(lease_id, ledger_ids, entry_ids))
 
     def nack(
         self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn, *, deliver_at_ms: int | None = None
     ) -> NackAnswer:
-        """Give leased positions back, at once or for a new deadline."""
+        """Return leased positions to the tracker, due at once or with a new deadline."""
         return self._perform(self._rules.nack(lease_id, ledger_ids, entry_ids, deliver_at_ms=deliver_at_ms))
 
     def extend(
@@ -199,42 +201,42 @@ class TrackerSession(TrackerView):
         return self._perform(self._rules.extend(lease_id, lease_ms, ledger_ids, entry_ids))
 
     def cancel(self, ledger_ids: IntColumn, entry_ids: IntColumn) -> CancelAnswer:
-        """Forget positions that are not leased; acknowledge them in the cursor too, else a replay adds them again.
+        """Remove positions that are not leased. Acknowledge them in the cursor too, otherwise a replay adds them again.
 
-        After a lost answer, repeat it: what the lost call cancelled is then answered as unknown.
+        Repeat the call after a lost answer: positions that the lost call cancelled are then in the answer as unknown.
         """
         return self._perform(self._rules.cancel(ledger_ids, entry_ids))
 
     def advance_mark_delete(self, ledger_id: int, entry_id: int) -> MarkDeleteAnswer:
-        """Tell the tracker that everything up to and including a position is acknowledged."""
+        """Drop all positions up to and including a position, because they are acknowledged."""
         return self._perform(self._rules.advance_mark_delete(Position(ledger_id, entry_id)))
 
     def reset_cursor(self, mark_delete: Position | None) -> ResetAnswer:
-        """Forget every position and take a new mark-delete position, which may be lower than the old one.
+        """Remove all positions and set a new mark-delete position, which may be lower than the old one.
 
-        The session goes on under a new epoch; replay from where the answer says. None is before the first entry.
+        The session continues with a new epoch; replay from the position in the answer. None is before the first entry.
         """
         return self._perform(self._rules.reset_cursor(mark_delete))
 
     def clear(self) -> int:
-        """Forget every position, durably; returns how many. The session goes on under a new epoch."""
+        """Remove all positions, durably; return their number. The session continues with a new epoch."""
         return self._perform(self._rules.clear())
 
     def seal(self) -> int:
-        """Seal what the mutable bucket holds, however little; returns how many positions."""
+        """Seal the mutable bucket, however small; return the number of its positions."""
         return self._perform(self._rules.seal())
 
     def close(self) -> None:
-        """Send what is buffered, then unload the tracker: leases are void, snapshots stay.
+        """Send the buffered adds, then unload the tracker: its leases end, its snapshots stay.
 
-        What is not in a snapshot is covered by the next dispatcher's replay. A session that was closed, deleted or left
-        stays as it is; one whose end failed can be ended again.
+        The replay of the next dispatcher adds the positions that no snapshot contains. Closing a session that was
+        closed, deleted or left does nothing; if the end of a session failed, it can be repeated.
         """
         if not self._end.is_complete:
             self._unload(self._rules.close())
 
     def delete(self) -> int:
-        """Forget the tracker with every snapshot, for the subscription is gone; returns how many positions."""
+        """Delete the tracker with all snapshots, after its subscription was removed; return the number of positions."""
         self._end.require_incomplete()
         return self._unload(self._rules.delete())
 
@@ -245,7 +247,7 @@ class TrackerSession(TrackerView):
             return self._calls.perform(exchange)
 
     def leave(self) -> None:
-        """Send what is buffered and refuse further calls; the tracker stays loaded on the service."""
+        """Send the buffered adds and refuse further calls; the tracker stays loaded on the service."""
         self._end.has_come = True
         self._buffer.close()
 
@@ -267,7 +269,7 @@ class TrackerSession(TrackerView):
 
 
 class _Sending:
-    """What gRPC's thread sends on a stream while the caller's thread reads the answers."""
+    """Sender of one stream: gRPC's thread sends the requests while the caller's thread reads the answers."""
 
     def __init__(self, stream: AddStream, batches: Iterable[IndexBatch], batches_max: int) -> None:
         self._stream = stream
@@ -279,7 +281,7 @@ class _Sending:
         self._error: Exception | None = None
 
     def requests(self) -> Iterator[bytes]:
-        """Every batch's requests, as there is room for them; ends at the first error."""
+        """Yield the requests of every batch when there is room for them; ends at the first error."""
         try:
             for batch in self._batches:
                 self._room.acquire()
@@ -288,13 +290,13 @@ class _Sending:
                 with self._lock:
                     requests = self._stream.requests(batch)
                 yield from requests
-        except Exception as error:  # noqa: BLE001  # handed over to the caller's thread, which raises it
+        except Exception as error:  # noqa: BLE001  # raised again in the caller's thread
             self._error = error
         finally:
             self._all_sent = True
 
     def answered(self, response: pb.AddMessagesStreamResponse) -> AddAnswer | None:
-        """Take an answer in; a batch that is wholly answered makes room for another."""
+        """Apply an answer; a batch that is wholly answered makes room for another."""
         with self._lock:
             answer = self._stream.answered(response)
         if answer is not None:
@@ -302,12 +304,12 @@ class _Sending:
         return answer
 
     def ended(self) -> None:
-        """The service ended the stream: raise what went wrong here, if anything did."""
+        """Apply the end of the stream; raises the error of the sending thread, if there was one."""
         self._stream.ended(all_sent=self._all_sent)
         if self._error is not None:
             raise self._error
 
     def stop(self) -> None:
-        """Nobody reads any more: let gRPC's thread go."""
+        """Let gRPC's thread end, because the caller reads no more answers."""
         self._stopped = True
         self._room.release()

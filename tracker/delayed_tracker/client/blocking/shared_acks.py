@@ -1,7 +1,7 @@
-"""Acks that threads make at the same time share calls: what a call costs is paid once for all that wait meanwhile.
+"""Shares calls among acks that threads make at the same time, so that many acks have the cost of one call.
 
-As ``delayed_tracker.client.aio.shared_acks`` is for event loops, whose rules these are (``ack_queue``). Two threads make the shared
-calls; threads that acknowledge wait for their outcome.
+The rules are those of ``delayed_tracker.client.aio.shared_acks`` (``ack_queue``). Two threads make the shared calls;
+the threads that acknowledge wait for their results.
 """
 
 import threading
@@ -14,25 +14,30 @@ from delayed_tracker.client.queues.ack_queue import AckOutcome, AckQueue, LeaseA
 from delayed_tracker.client.queues.poll_queue import CALLS_MAX
 
 Send: TypeAlias = Callable[[Sequence[LeaseAck]], list[AckOutcome]]
-"""Makes the call for so many acks; returns the outcome of each."""
+"""Makes one call for several acks; returns the result of each."""
 
 
 class SharedAcks:
-    """The acks of one session; any thread may make them."""
+    """Acks of one session; any thread may make them."""
 
     def __init__(self, send: Send, *, batch_max: Callable[[], int]) -> None:
-        """``batch_max`` tells how many positions a call may settle, as far as is known by then."""
+        """Create the queue.
+
+        Args:
+            send: makes one call.
+            batch_max: returns how many positions a call may settle, as known at that time.
+        """
         self._send = send
         self._lock = threading.Lock()
         self._queue: AckQueue[Future[AckAnswer]] = AckQueue(batch_max=batch_max)
         self._callers = ThreadPoolExecutor(CALLS_MAX, thread_name_prefix="delayed-tracker-acks")
 
     def ack(self, ack: LeaseAck) -> AckAnswer:
-        """What became of one ack.
+        """Acknowledge positions and return the result.
 
         Raises:
-            TrackerCallError: it failed.
-            SessionClosed: the client was closed before the answer came.
+            TrackerCallError: the ack failed.
+            SessionClosed: the client was closed before the answer arrived.
         """
         outcome: Future[AckAnswer] = Future()
         with self._lock:
@@ -46,7 +51,7 @@ class SharedAcks:
             raise
 
     def _call(self) -> None:
-        """Make one call for all that wait, if anybody does."""
+        """Make one call for all waiting acks, if there are any."""
         with self._lock:
             acks = self._queue.take()
         if not acks:
@@ -54,7 +59,7 @@ class SharedAcks:
         outcomes: Sequence[AckAnswer | Exception]
         try:
             outcomes = self._send([each.ack for each in acks])
-        except Exception as error:  # noqa: BLE001  # handed over to the threads that wait, which raise it
+        except Exception as error:  # noqa: BLE001  # raised again in the threads that wait
             outcomes = [error] * len(acks)
         with self._lock:
             settle(acks, outcomes)

@@ -1,7 +1,7 @@
-"""Polls that threads make at the same time share calls, as long as more is due than the last answer had room for.
+"""Shares calls among polls that threads make at the same time, while more is due than the last answer had room for.
 
-As ``delayed_tracker.client.aio.shared_polls`` is for event loops, whose rules these are (``poll_queue``). Two threads make the shared
-calls; threads that poll wait for their share.
+The rules are those of ``delayed_tracker.client.aio.shared_polls`` (``poll_queue``). Two threads make the shared calls;
+the threads that poll wait for their share.
 """
 
 import math
@@ -17,7 +17,7 @@ from delayed_tracker.client.queues.poll_queue import CALLS_MAX, PollQueue, PollT
 from delayed_tracker.core.values.errors import DelayedTrackerError
 
 Send: TypeAlias = Callable[[Sequence[int], int, PollTerms], list[Taken]]
-"""Makes the call: so many positions at most for each poll, waiting so many milliseconds at most, on such terms."""
+"""Makes one call: most positions for each poll, longest wait in milliseconds, terms."""
 GiveBack: TypeAlias = Callable[[Taken], object]
 """Ends a lease early."""
 
@@ -25,10 +25,17 @@ _Polls: TypeAlias = "list[WaitingPoll[Future[Taken | None]]]"
 
 
 class SharedPolls:
-    """The polls of one session; any thread may make them."""
+    """Polls of one session; any thread may make them."""
 
     def __init__(self, send: Send, give_back: GiveBack, *, share_max: int, epoch: Callable[[], int]) -> None:
-        """``share_max`` is the most that polls ask for together; ``epoch`` tells the session's."""
+        """Create the queue.
+
+        Args:
+            send: makes one call.
+            give_back: ends a lease early.
+            share_max: positions that the polls of a shared call request together at most.
+            epoch: returns the session's epoch.
+        """
         self._send = send
         self._give_back = give_back
         self._epoch = epoch
@@ -37,11 +44,11 @@ class SharedPolls:
         self._callers = ThreadPoolExecutor(CALLS_MAX, thread_name_prefix="delayed-tracker-polls")
 
     def poll(self, max_messages: int, wait_ms: int, terms: PollTerms) -> Taken:
-        """What one poll took: nothing, if nothing became due within ``wait_ms``.
+        """Take due positions; the result is empty if nothing became due within ``wait_ms``.
 
         Raises:
-            TrackerCallError: the call that it was part of failed.
-            SessionClosed: the client was closed before the answer came.
+            TrackerCallError: the call that the poll was part of failed.
+            SessionClosed: the client was closed before the answer arrived.
         """
         until = time.monotonic() + wait_ms / 1_000
         outcome: Future[Taken | None] = Future()
@@ -72,7 +79,7 @@ class SharedPolls:
             raise
 
     def _call(self) -> None:
-        """Make one call for all that wait, if anybody does."""
+        """Make one call for all waiting polls, if there are any."""
         with self._lock:
             polls = self._queue.take()
         if not polls:
@@ -87,7 +94,7 @@ class SharedPolls:
                     self._callers.submit(self._call)
             else:
                 self._fail(polls, error)
-        except Exception as error:  # noqa: BLE001  # handed over to the threads that wait, which raise it
+        except Exception as error:  # noqa: BLE001  # raised again in the threads that wait
             self._fail(polls, error)
         else:
             with self._lock:
@@ -96,14 +103,14 @@ class SharedPolls:
                 self._put_back(part, polls[0].terms)
 
     def _put_back(self, taken: Taken, terms: PollTerms) -> None:
-        """Make what was taken for a poll that was given up due again, or keep it for the next poll."""
+        """Make the positions of a poll that was given up due again, or keep them for the next hand-off."""
         if not len(taken.messages):
             return
         if terms.is_hand_off:
             with self._lock:
                 self._queue.keep(taken)
         else:
-            # If this fails it comes back when the lease expires, as after a lost answer.
+            # If this fails, the positions return when the lease expires, as after a lost answer.
             with suppress(DelayedTrackerError):
                 self._give_back(taken)
 

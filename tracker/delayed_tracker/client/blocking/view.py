@@ -1,4 +1,4 @@
-"""One tracker as whoever reads it sees it, for callers without an event loop."""
+"""Reads one tracker without owning it, for callers without an event loop."""
 
 from collections.abc import Sequence
 
@@ -18,10 +18,10 @@ from delayed_tracker.wire.columns import IntColumn
 
 
 class TrackerView:
-    """Reads one tracker without owning it; the tracker must be open on the service.
+    """Reader of one tracker that does not own it; the tracker must be open on the service.
 
-    Every method raises TrackerCallError: TrackerNotOpen if nobody opened the tracker, Unavailable while it recovers.
-    Any thread may call it.
+    Every method raises TrackerCallError: TrackerNotOpen if the tracker is not open, Unavailable while it recovers. Any
+    thread may use it.
     """
 
     _rules: ViewRules
@@ -36,20 +36,20 @@ class TrackerView:
 
     @property
     def topic(self) -> str:
-        """The full topic name."""
+        """Full topic name."""
         return self._rules.tracker.topic
 
     @property
     def subscription(self) -> str:
-        """The subscription's name as users write it."""
+        """Name of the subscription, not URL-encoded."""
         return self._rules.tracker.subscription
 
     def contains(self, ledger_ids: IntColumn, entry_ids: IntColumn) -> list[bool]:
-        """Which positions are tracked, leased ones included; one answer a position, in order."""
+        """Return True for each position that is tracked, leased positions included; in order."""
         return self._perform(self._rules.contains(ledger_ids, entry_ids))
 
     def filter_entries(self, ranges: Sequence[EntryRange]) -> tuple[EntryRange, ...]:
-        """The parts of ranges that a cursor should read now: those that are not tracked.
+        """Return the parts of ranges that a cursor should read now: those that are not tracked.
 
         Args:
             ranges: any number of them, of any length; may be empty.
@@ -58,36 +58,36 @@ class TrackerView:
         return self._perform(self._rules.filter_entries(ranges))
 
     def next_delivery_time(self) -> NextDelivery:
-        """When a poll would next succeed."""
+        """Return the time at which a poll would next succeed."""
         return self._perform(self._rules.next_delivery_time())
 
     def stats(self) -> TrackerStats:
-        """Sizes and counters since the tracker was loaded."""
+        """Return sizes and counters since the tracker was loaded."""
         return self._perform(self._rules.stats())
 
     def buckets(self) -> tuple[Bucket, ...]:
-        """The tracker's buckets, ascending by first position."""
+        """Return the tracker's buckets, ascending by first position."""
         return self._perform(self._rules.buckets())
 
     def peek(self, max_messages: int, *, from_ms: int = 0, until_ms: int | None = None) -> PeekedMessages:
-        """Tracked indexes by deadline, without any side effect, from segments on disk too.
+        """Return tracked indexes by deadline, also from segments on disk, without side effects.
 
         Args:
             max_messages: 1 to 10,000.
-            from_ms: deadlines from here on, inclusive.
-            until_ms: up to here, exclusive; None is no end.
+            from_ms: first deadline, inclusive.
+            until_ms: end of the deadlines, exclusive; None is no end.
         """
         return self._perform(self._rules.peek(max_messages, from_ms=from_ms, until_ms=until_ms))
 
     def explain(self, ledger_id: int, entry_id: int) -> Explanation:
-        """Where one position is, why it was not delivered, and what happens next."""
+        """Return the place of one position, the reason why it was not delivered, and the next step."""
         return self._perform(self._rules.explain(Position(ledger_id, entry_id)))
 
     def histogram(self, *, from_ms: int, step_ms: int, bar_count: int) -> DeliveryHistogram:
-        """How many tracked indexes are due when.
+        """Return the number of tracked indexes in each interval of deadlines.
 
         Args:
-            from_ms: where the first bar begins.
+            from_ms: start of the first bar.
             step_ms: width of a bar, 1 or more.
             bar_count: 1 to 10,000.
         """

@@ -1,4 +1,4 @@
-"""Values that the client takes and gives: answers, settings, ranges of single fields.
+"""Values of the client: answers, settings, ranges of single fields.
 
 Takes protobuf messages, gives frozen values.
 Open ``answers.py`` first.

@@ -1,6 +1,6 @@
-"""What the service answers a dispatcher, as frozen values.
+"""Answers of the service to a dispatcher, as frozen values.
 
-Columns are ``array('q')``; offsets point into the call's columns and ascend.
+Columns are ``array('q')``. Offsets are indices into the columns of the call, ascending.
 """
 
 import enum
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Position(NamedTuple):
-    """One entry's place: ledger, then entry. Entry -1 (in mark-delete positions) is "before the first entry"."""
+    """Position of an entry: ledger, then entry. Entry -1, in mark-delete positions, means "before the first entry"."""
 
     ledger_id: int
     entry_id: int
@@ -29,23 +29,23 @@ class EntryRange(NamedTuple):
 
 
 class AddResult(enum.Enum):
-    """What became of one offered position."""
+    """Result of the add of one position."""
 
     ADDED = "added"
     """Tracked from now on."""
     DUE = "due"
-    """Due already: not tracked, the dispatcher sends it now."""
+    """Already due: not tracked; the dispatcher delivers it now."""
     DUPLICATE = "duplicate"
-    """Tracked before: the first deadline stays."""
+    """Already tracked; its first deadline stays."""
     BEYOND_MAX_DELAY = "beyond_max_delay"
-    """Further away than the service allows: not tracked."""
+    """Deadline is later than the service allows: not tracked."""
     BELOW_MARK_DELETE = "below_mark_delete"
-    """Acknowledged already: not tracked."""
+    """Already acknowledged: not tracked."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddAnswer:
-    """What became of a batch: an offset in none of the tuples is now tracked."""
+    """Results of a batch of adds. An offset in none of the tuples is now tracked."""
 
     added_count: int
     due_offsets: tuple[int, ...] = ()
@@ -54,7 +54,7 @@ class AddAnswer:
     below_mark_delete_offsets: tuple[int, ...] = ()
 
     def results(self, count: int) -> list[AddResult]:
-        """The outcome of each of the ``count`` offered positions, in order."""
+        """Return the result of each of the ``count`` positions, in order."""
         each = [AddResult.ADDED] * count
         for result, where in (
             (AddResult.DUE, self.due_offsets),
@@ -69,11 +69,11 @@ class AddAnswer:
 
 @dataclass(frozen=True, slots=True)
 class OpenAnswer:
-    """What opening a tracker found."""
+    """Result of opening a tracker."""
 
     epoch: int
     replay_from: Position | None
-    """Replay unacknowledged delayed entries from here; None: from the beginning."""
+    """Position to replay unacknowledged delayed entries from; None: from the beginning."""
     recovered_count: int
     bucket_count: int
 
@@ -86,12 +86,13 @@ class DueMessages:
     ledger_ids: "array[int]"
     entry_ids: "array[int]"
     next_delivery_at_ms: int | None
-    """When a poll would next succeed; None if nothing else waits."""
+    """Time at which a poll would next succeed, in milliseconds since 1970, UTC; None if no other position is pending.
+    """
     server_time_ms: int
     replay_required: bool
-    """Snapshots were lost since the tracker was opened: replay from mark-delete + 1."""
+    """True if snapshots were lost since the tracker was opened: replay from mark-delete + 1."""
     pause_reading: bool = False
-    """All messages seem to have the same delay: reading ahead may stop until what is tracked has been delivered."""
+    """True if all messages seem to have the same delay: reading ahead may stop until the tracked ones are delivered."""
 
     def __len__(self) -> int:
         return len(self.ledger_ids)
@@ -102,29 +103,29 @@ class DueMessages:
 
 @dataclass(frozen=True, slots=True)
 class AckAnswer:
-    """What became of the positions of an ack."""
+    """Results of the positions of an ack."""
 
     acked_count: int
     stale_offsets: tuple[int, ...] = ()
-    """Tracked and not this lease's, or no longer: unchanged, so they are handed out again."""
+    """Positions that are tracked but not, or no longer, under this lease: unchanged, so a poll returns them again."""
     unknown_offsets: tuple[int, ...] = ()
-    """Not tracked: nothing to do."""
+    """Positions that are not tracked: nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class NackAnswer:
-    """What became of the positions of a nack."""
+    """Results of the positions of a nack."""
 
     returned_count: int
     stale_offsets: tuple[int, ...] = ()
-    """Not under this lease any more: unchanged."""
+    """Positions no longer under this lease: unchanged."""
     unknown_offsets: tuple[int, ...] = ()
-    """Not tracked: nothing to do."""
+    """Positions that are not tracked: nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class NextDelivery:
-    """When a poll would succeed, by the server's clock."""
+    """Time at which a poll would next succeed, by the server's clock."""
 
     next_delivery_at_ms: int | None
     server_time_ms: int
@@ -132,7 +133,7 @@ class NextDelivery:
 
 @dataclass(frozen=True, slots=True)
 class MarkDeleteAnswer:
-    """The mark-delete position in force, and how many tracked positions the call dropped."""
+    """Mark-delete position in force, and the number of tracked positions that the call dropped."""
 
     mark_delete: Position
     trimmed_count: int
@@ -140,32 +141,32 @@ class MarkDeleteAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ExtendAnswer:
-    """What became of the positions of an extend."""
+    """Results of the positions of an extend."""
 
     extended_count: int
     expires_at_ms: int
-    """When those that were extended expire, by the server's clock."""
+    """Time at which the extended positions expire, by the server's clock."""
     stale_offsets: tuple[int, ...] = ()
-    """Not under this lease any more: unchanged."""
+    """Positions no longer under this lease: unchanged."""
     unknown_offsets: tuple[int, ...] = ()
-    """Not tracked: nothing to do."""
+    """Positions that are not tracked: nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class CancelAnswer:
-    """What became of the positions of a cancel: an offset in neither of the tuples is cancelled."""
+    """Results of the positions of a cancel. An offset in neither of the tuples is cancelled."""
 
     cancelled_count: int
     leased_offsets: tuple[int, ...] = ()
-    """In somebody's hands: unchanged."""
+    """Positions under a lease: unchanged."""
     unknown_offsets: tuple[int, ...] = ()
-    """Not tracked: nothing to do."""
+    """Positions that are not tracked: nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResetAnswer:
-    """What a reset of the cursor dropped, and where to begin again."""
+    """Result of a reset of the cursor."""
 
     cleared_count: int
     replay_from: Position | None
-    """Replay unacknowledged delayed entries from here; None: from the beginning."""
+    """Position to replay unacknowledged delayed entries from; None: from the beginning."""

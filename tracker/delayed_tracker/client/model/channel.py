@@ -1,16 +1,17 @@
-"""What a channel to the service is made with, whichever shell makes it: names, options, retries.
+"""Options of a channel to the service, the same for the asyncio and the blocking client: names, options, retries.
 
-Retries are gRPC's own, by service config, on UNAVAILABLE only, and only for calls that may be repeated. Not among them:
+Retries are made by gRPC, as its service config requests: on UNAVAILABLE only, and only for calls that may be repeated.
+These calls are not retried:
 
-- polls: a hand-off whose answer was lost must not take more positions, and a leased poll is the caller's to repeat;
-- ClearMessages, ResetCursor, DeleteTracker and CloseTracker, whose repetition would be answered as a fault;
-- ImportSnapshots, which is a stream that is made as it is sent;
-- CancelMessages and SealBucket, whose repetition would be answered as if there had been nothing to do.
+- polls: a hand-off whose answer was lost must not take more positions, and the caller repeats a leased poll;
+- ClearMessages, ResetCursor, DeleteTracker and CloseTracker: the service would answer the repeated call with an error;
+- ImportSnapshots: its stream is made while it is sent;
+- CancelMessages and SealBucket: the service would answer the repeated call as if there had been nothing to do.
 
-Questions about ledgers change nothing and may all be repeated.
+Calls about ledgers change nothing, so all of them may be repeated.
 
-Waiting for a service that is being restarted is the service config's, too: a call that waits has not been sent. Streams
-do not wait, for they have no time limit, or a very long one.
+The service config also makes calls wait for a service that is being restarted: a call that waits has not been sent.
+Streams do not wait, because they have no time limit or a very long one.
 """
 
 import json
@@ -28,7 +29,7 @@ from delayed_tracker.v1 import ledger_pb2, tracker_pb2
 
 _SERVICE: Final = tracker_pb2.DESCRIPTOR.services_by_name["DelayedDeliveryTrackerService"]
 _LEDGERS: Final = ledger_pb2.DESCRIPTOR.services_by_name["LedgerService"]
-# No two of them have a method of one name.
+# The two services have no method name in common.
 _PATHS: Final = {
     method.name: f"/{service.full_name}/{method.name}" for service in (_SERVICE, _LEDGERS) for method in service.methods
 }
@@ -61,17 +62,17 @@ _RETRY_POLICY: Final = {
 }
 _ANSWER_BYTES_MAX: Final = 64 * 2**20
 METADATA_BYTES_MAX: Final = 16 * 1_024
-"""Of a call, and of its answer: names and values, and 32 bytes for each."""
+"""Most metadata of a call, and of its answer, in bytes: names and values, and 32 bytes for each entry."""
 _KEEPALIVE_MS: Final = 60_000
 _KEEPALIVE_TIMEOUT_MS: Final = 10_000
 _PORT_MAX: Final = 65_535
 _HOST_PORT: Final = re.compile(r"([^\s:/\[\]]+|\[[0-9A-Fa-f:.%\w]+\]):(?P<port>\d{1,5})", re.ASCII)
 _TARGET: Final = re.compile(r"(dns|ipv4|ipv6|unix|unix-abstract|xds):\S*[/:]\S+")
-"""Targets that gRPC resolves by itself, such as ``dns:///tracker.lab:7650`` and ``unix:/run/tracker.sock``."""
+"""Targets that gRPC resolves itself, such as ``dns:///tracker.lab:7650`` and ``unix:/run/tracker.sock``."""
 
 
 def service_config(settings: ClientSettings) -> str:
-    """The service config for gRPC: which calls are retried, and whether calls wait for a connection."""
+    """Return gRPC's service config: the calls that are retried, and the calls that wait for a connection."""
     return json.dumps(
         {
             "methodConfig": [
@@ -94,36 +95,36 @@ def service_config(settings: ClientSettings) -> str:
 
 
 def channel_options(settings: ClientSettings) -> Sequence[tuple[str, str | int]]:
-    """Options of a channel to the service."""
+    """Return the options of a channel to the service."""
     return (
         ("grpc.service_config", service_config(settings)),
         ("grpc.enable_retries", 1),
-        # A service that was restarted is found again within a moment.
+        # Reconnects soon after the service was restarted.
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.min_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 2_000),
-        # A service that vanished without a word is noticed while a poll waits or a stream is open.
+        # Detects a service that vanished without closing its connection while a poll waits or a stream is open.
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
         ("grpc.max_receive_message_length", _ANSWER_BYTES_MAX),
-        # Alike, or gRPC would refuse at random between the two.
+        # Equal values: between two different ones gRPC would refuse at random.
         ("grpc.max_metadata_size", METADATA_BYTES_MAX),
         ("grpc.absolute_max_metadata_size", METADATA_BYTES_MAX),
     )
 
 
 def method_path(method: str) -> str:
-    """The path of a method, such as ``AddMessages``, on the wire."""
+    """Return the path of a method, such as ``AddMessages``, on the wire."""
     return _PATHS[method]
 
 
 def serialized(message: Message | bytes) -> bytes:
-    """A message as bytes, which it may be already."""
+    """Return a message as bytes; bytes are returned as they are."""
     return message if isinstance(message, bytes) else message.SerializeToString()
 
 
 def require_address(address: str) -> str:
-    """The address as given; raises InvalidInput if it is neither ``host:port`` nor a gRPC target with a scheme."""
+    """Return the address; raises InvalidInput if it is neither ``host:port`` nor a gRPC target with a scheme."""
     remedy = "give host:port of the service's gRPC, such as 127.0.0.1:7650 or [::1]:7650"
     require_type("address", address, str, remedy)
     found = _HOST_PORT.fullmatch(address)
@@ -133,7 +134,7 @@ def require_address(address: str) -> str:
 
 
 def nobody_answers(address: str, settings: ClientSettings) -> Unavailable:
-    """The error for a service that was not reached in time."""
+    """Return the error for a service that was not reached in time."""
     return Unavailable(
         f"no service answers at {address} within {settings.connect_timeout_s:g} s; "
         "start it with `delayed-tracker serve`, or give the address of its gRPC (grpcListenAddress)"

@@ -1,4 +1,4 @@
-"""Answers of the wire as frozen values."""
+"""Converts answers of the service to frozen values."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -44,17 +44,21 @@ _PLACES: Mapping[int, MessagePlace] = {
 
 
 def tracker_ref(topic: str, subscription: str) -> pb.TrackerRef:
-    """Which tracker. Raises InvalidInput for names that have no UTF-8 form; their length is the service's to judge."""
+    """Return the reference to a tracker; the service checks the length of the names.
+
+    Raises:
+        InvalidInput: a name has no UTF-8 form.
+    """
     return pb.TrackerRef(topic=text("topic", topic), subscription=text("subscription", subscription))
 
 
 def position(message: pb.Position) -> Position:
-    """A position message as a value."""
+    """Return a position message as a value."""
     return Position(message.ledger_id, message.entry_id)
 
 
 def add_answer(parts: list[tuple[int, pb.AddMessagesResponse]]) -> AddAnswer:
-    """One answer for all parts of a batch, each with the offset of its first position."""
+    """Merge the answers to the parts of a batch; each part has the offset of its first position."""
     return AddAnswer(
         added_count=sum(answer.added_count for _, answer in parts),
         due_offsets=all_offsets(parts, "due_offsets"),
@@ -65,7 +69,7 @@ def add_answer(parts: list[tuple[int, pb.AddMessagesResponse]]) -> AddAnswer:
 
 
 def due_messages(polled: Columned[pb.PollScheduledMessagesResponse]) -> DueMessages:
-    """The columns of a poll's answer."""
+    """Return the columns of a poll's answer."""
     answer = polled.head
     deliver_at_ms, ledger_ids, entry_ids = map(int_column, polled.columns)
     return DueMessages(
@@ -80,7 +84,7 @@ def due_messages(polled: Columned[pb.PollScheduledMessagesResponse]) -> DueMessa
 
 
 def tracker_stats(answer: pb.GetTrackerStatsResponse) -> TrackerStats:
-    """The statistics of one tracker."""
+    """Return the statistics of one tracker."""
     return TrackerStats(
         epoch=answer.epoch,
         owner=answer.owner,
@@ -121,7 +125,7 @@ def tracker_stats(answer: pb.GetTrackerStatsResponse) -> TrackerStats:
 
 
 def bucket(message: pb.Bucket) -> Bucket:
-    """One row of a bucket listing."""
+    """Return one row of a bucket listing."""
     return Bucket(
         bucket_id=message.bucket_id if message.HasField("bucket_id") else None,
         state=_BUCKET_STATES[message.state],
@@ -138,7 +142,7 @@ def bucket(message: pb.Bucket) -> Bucket:
 
 
 def peeked_messages(peeked: Columned[pb.PeekMessagesResponse]) -> PeekedMessages:
-    """The columns of a peek's answer."""
+    """Return the columns of a peek's answer."""
     deliver_at_ms, ledger_ids, entry_ids = map(int_column, peeked.columns)
     return PeekedMessages(
         deliver_at_ms=deliver_at_ms,
@@ -150,7 +154,7 @@ def peeked_messages(peeked: Columned[pb.PeekMessagesResponse]) -> PeekedMessages
 
 
 def explanation(asked: Position, answer: pb.ExplainMessageResponse) -> Explanation:
-    """Where the position that was asked for is."""
+    """Return the explanation of the position in the request."""
     return Explanation(
         position=asked,
         place=_PLACES[answer.place],
@@ -165,7 +169,7 @@ def explanation(asked: Position, answer: pb.ExplainMessageResponse) -> Explanati
 
 
 def snapshot_report(answer: pb.VerifySnapshotsResponse) -> SnapshotReport:
-    """What verifying found, one verdict a snapshot."""
+    """Return the result of verifying snapshots, one verdict for each snapshot."""
     return SnapshotReport(
         snapshots=tuple(
             SnapshotVerdict(
@@ -182,7 +186,7 @@ def snapshot_report(answer: pb.VerifySnapshotsResponse) -> SnapshotReport:
 
 
 def tracker_page(answer: pb.ListTrackersResponse) -> TrackerPage:
-    """One page of a listing."""
+    """Return one page of a listing."""
     return TrackerPage(tuple(map(_tracker_summary, answer.trackers)), answer.next_page_token)
 
 
@@ -202,7 +206,7 @@ def _tracker_summary(message: pb.TrackerSummary) -> TrackerSummary:
 
 
 def all_offsets(parts: list[tuple[int, Answer]], field: str) -> tuple[int, ...]:
-    """Offsets of every batch's answer as offsets of the whole."""
+    """Return the offsets in the answers to all batches as offsets into the whole."""
     if len(parts) == 1:
         return tuple(getattr(parts[0][1], field))
     return tuple(offset for first, answer in parts for offset in offsets(getattr(answer, field), first))

@@ -1,8 +1,8 @@
-"""The client's rules as exchanges: generators that yield calls, are sent answers, and return what their caller gets.
+"""The client's rules as exchanges: generators that yield calls, are sent answers, and return the caller's result.
 
-A rule knows what to send next and what an answer means; it does not know how a call is made. A shell performs it: the
-asyncio one in ``calls.py``, the blocking one in ``blocking/calls.py``. A call that failed is thrown into the exchange,
-which may make another of it. Values are validated when an exchange starts, before anything is sent.
+An exchange decides which call comes next and what an answer means. It does not make the call: the asyncio client does
+that in ``aio/calls.py``, the blocking one in ``blocking/calls.py``. A failed call is thrown into the exchange, which
+may yield another call instead. An exchange validates its values when it starts, before anything is sent.
 """
 
 from collections.abc import Callable, Generator
@@ -17,37 +17,37 @@ Answer_co = TypeVar("Answer_co", covariant=True)
 
 
 class Answered(Protocol[Answer_co]):
-    """What makes an answer of bytes: a message's class, or its ``ColumnFields``."""
+    """Reader of an answer's bytes: a message's class, or its ``ColumnFields``."""
 
-    def FromString(self, encoded: bytes, /) -> Answer_co:  # noqa: N802  # protobuf's name for it
-        """The answer; raises DecodeError for bytes that are none."""
+    def FromString(self, encoded: bytes, /) -> Answer_co:  # noqa: N802  # the name in protobuf
+        """Return the answer; raises DecodeError for other bytes."""
         ...
 
 
 class Call(NamedTuple):
-    """One call that a shell is to make."""
+    """One call for the asyncio or the blocking client to make."""
 
     method: str
-    """Its name in the service, such as ``AddMessages``."""
+    """Name of the method in the service, such as ``AddMessages``."""
     request: Message | bytes
-    """A message, encoded or not."""
+    """Request, as a message or encoded."""
     answer: Answered[object]
-    """Reads its answer; always the same for one method."""
+    """Reader of the answer; always the same for one method."""
     timeout_s: float | None = None
-    """How long it may take; None is ``call_timeout_s``."""
+    """Time limit of the call in seconds; None is ``call_timeout_s``."""
 
 
 Exchange: TypeAlias = Generator[Call, Any, Result]
-"""Yields calls, and is sent what their ``answer`` read."""
+"""Generator that yields calls and is sent the values that their ``answer`` read."""
 
 
 def performed(exchange: Exchange[Result], make: Callable[[Call], object]) -> Result:
-    """Make the calls of an exchange, one after the other, each by a function that waits for its answer.
+    """Make the calls of an exchange one after the other, with a function that waits for the answer.
 
-    Returns: what the exchange returns.
+    Returns: the return value of the exchange.
     Raises:
-        InvalidInput: a value that the exchange refused.
-        TrackerCallError: of a call; the exchange made no other of it.
+        InvalidInput: the exchange refused a value.
+        TrackerCallError: a call failed, and the exchange made no other call instead.
     """
     try:
         call = next(exchange)
@@ -66,6 +66,6 @@ def performed(exchange: Exchange[Result], make: Callable[[Call], object]) -> Res
 def ask(
     method: str, request: Message | bytes, answer: Answered[Result], *, timeout_s: float | None = None
 ) -> Exchange[Result]:
-    """One call and its answer, for ``yield from``."""
+    """Make one call and return its answer; for ``yield from``."""
     response: Result = yield Call(method, request, answer, timeout_s)
     return response

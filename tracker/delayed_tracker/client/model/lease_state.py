@@ -1,4 +1,4 @@
-"""What a lease still holds: which positions may be settled, and which were. The same for both shells."""
+"""State of a lease: the positions that are not settled yet. The same for the asyncio and the blocking client."""
 
 from collections.abc import Iterable
 from typing import TypeAlias
@@ -8,7 +8,7 @@ from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
 from delayed_tracker.wire.columns import IntColumn
 
 Chosen: TypeAlias = DueMessages | tuple[Position, ...]
-"""Positions of a lease: all that it began with, as columns, or some of them."""
+"""Positions of a lease: all of its first positions, as columns, or some of them."""
 
 
 class HeldPositions:
@@ -18,11 +18,11 @@ class HeldPositions:
         self.lease_id = lease_id
         self.expires_at_ms = expires_at_ms
         self.messages = messages
-        # None is all of them: most leases are settled as a whole, and need no object for each position.
+        # None means all of them: most leases are settled as a whole, and need no object for each position.
         self._some_open: dict[Position, None] | None = None
 
     def __len__(self) -> int:
-        """Positions of this lease that are neither acknowledged nor given back."""
+        """Return the number of positions that are neither acknowledged nor given back."""
         return len(self.messages) if self._some_open is None else len(self._some_open)
 
     @property
@@ -61,12 +61,12 @@ class HeldPositions:
             self._open.pop(position, None)
 
     def _note(self, failure: DelayedTrackerError) -> str:
-        # The work's own error is the one to see; the positions come back anyway when the lease expires.
+        # The caller's own error comes first; the positions return anyway when the lease expires.
         return f"{len(self)} leased positions could not be given back ({failure}); the lease will expire"
 
 
 def columns_of(chosen: Chosen) -> tuple[IntColumn, IntColumn]:
-    """Positions as ledger ids and entry ids."""
+    """Return positions as ledger ids and entry ids."""
     if isinstance(chosen, DueMessages):
         return chosen.ledger_ids, chosen.entry_ids
     return [position[0] for position in chosen], [position[1] for position in chosen]

@@ -1,4 +1,4 @@
-"""What the service answers about ledgers, as frozen values."""
+"""Answers of the service about ledgers, as frozen values."""
 
 import enum
 from dataclasses import dataclass
@@ -7,34 +7,34 @@ from delayed_tracker.client.model.answers import Position
 
 
 class IndexLookupMode(enum.Enum):
-    """Whose rules say which entry an index stands for."""
+    """Rules that map an index to an entry."""
 
     PROPOSAL = "proposal"
-    """PIP-415's: a system message stands for the next user message, one that was deleted for the earliest."""
+    """Rules of PIP-415: a system message's index stands for the next user message, a deleted one's for the earliest."""
     PULSAR_COMPATIBLE = "pulsar_compatible"
-    """Those of Pulsar 4.2 where it differs."""
+    """Rules of Pulsar 4.2 where it differs."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageId:
-    """A message's id, as Pulsar's clients know it."""
+    """Message id in the form of Pulsar's clients."""
 
     position: Position
-    """-1:-1 is "the earliest"."""
+    """Position of the entry; -1:-1 means "the earliest"."""
     partition: int
-    """-1 for a topic that is no partition of another."""
+    """Partition number; -1 for a topic that is not a partition."""
     batch_index: int
-    """-1 outside of a batch, and where only the entry is meant."""
+    """Index within a batch; -1 outside of a batch, and where only the entry is meant."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeSeek:
-    """Where to read on for a time."""
+    """Position at which to continue reading for a time."""
 
     position: Position
-    """The entry to read next. Behind the end: where the next entry will be; -1:-1 if the topic has no ledger yet."""
+    """Entry to read next. Behind the end: the place of the next entry; -1:-1 if the topic has no ledger yet."""
     behind_end: bool
-    """Every entry is earlier than the time."""
+    """True if every entry is earlier than the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +43,15 @@ class StoredEntry:
 
     position: Position
     payload: bytes
-    """[broker frame] [checksum] message metadata, payload."""
+    """Stored bytes: [broker frame] [checksum] message metadata, payload."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableEntries:
-    """Some entries in a row that are missing or damaged, for one reason."""
+    """Consecutive entries that are missing or damaged for one reason."""
 
     first: Position
-    """Entry -1: which entries of the ledger is not known. Ledger -1: nor is which ledger."""
+    """First of the entries. Entry -1: the entries of the ledger are unknown. Ledger -1: the ledger is unknown, too."""
     entry_count: int
     reason: str
 
@@ -62,6 +62,6 @@ class EntryPage:
 
     entries: tuple[StoredEntry, ...]
     unreadable: tuple[UnreadableEntries, ...]
-    """Those between them that cannot be read."""
+    """Entries between them that cannot be read."""
     next: Position | None
-    """Where the next page begins; None: the topic has no more."""
+    """Start of the next page; None: the topic has no more."""

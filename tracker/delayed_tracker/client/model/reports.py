@@ -1,4 +1,4 @@
-"""What the service answers an operator, as frozen values: sizes, buckets, single messages, the state of snapshots."""
+"""Answers of the service to an operator, as frozen values: sizes, buckets, single messages, the state of snapshots."""
 
 import enum
 from array import array
@@ -12,8 +12,8 @@ from delayed_tracker.client.model.answers import Position
 class TrackerStats:
     """Sizes and counters of one tracker since it was last loaded.
 
-    added + recovered = pending + leased + acked + handed_off + cancelled + trimmed + cleared + refused_as_due +
-    dropped_as_corrupt, at any moment.
+    At any time: added + recovered = pending + leased + acked + handed_off + cancelled + trimmed + cleared +
+    refused_as_due + dropped_as_corrupt.
     """
 
     epoch: int
@@ -27,7 +27,7 @@ class TrackerStats:
     snapshot_bytes: int
     membership_bytes: int
     memory_bytes: int
-    """Memory that grows with what is tracked, about; ``membership_bytes`` is part of it."""
+    """Approximate memory that grows with the tracked positions, in bytes; includes ``membership_bytes``."""
     next_delivery_at_ms: int | None
     mark_delete: Position | None
     added_count: int
@@ -54,11 +54,11 @@ class TrackerStats:
     merged_index_count: int
     """Indexes that merges rewrote."""
     handed_out_count: int
-    """What polls took, leased or not: a position counts each time. Outside the identity."""
+    """Positions that polls returned, leased or not; a position counts each time. Not part of the identity."""
 
     @property
     def unaccounted_count(self) -> int:
-        """Positions that came in and are in no account: always 0."""
+        """Added and recovered positions that no other counter contains: always 0."""
         gone = (
             self.acked_count
             + self.handed_off_count
@@ -72,7 +72,7 @@ class TrackerStats:
 
 
 class BucketState(enum.Enum):
-    """Where a bucket stands in its life."""
+    """State of a bucket."""
 
     MUTABLE = "mutable"
     LATE = "late"
@@ -85,7 +85,7 @@ class Bucket:
     """One bucket of a tracker."""
 
     bucket_id: int | None
-    """The snapshot's id; None while there is none."""
+    """Id of the snapshot; None before there is one."""
     state: BucketState
     first: Position
     last: Position
@@ -106,9 +106,9 @@ class PeekedMessages:
     ledger_ids: "array[int]"
     entry_ids: "array[int]"
     leased_offsets: tuple[int, ...]
-    """Those that are leased now."""
+    """Offsets of the positions that are leased now."""
     truncated: bool
-    """There are more in the range."""
+    """True if the range contains more."""
 
     def __len__(self) -> int:
         return len(self.ledger_ids)
@@ -118,7 +118,7 @@ class PeekedMessages:
 
 
 class MessagePlace(enum.Enum):
-    """Where a position is."""
+    """Place of a position in the tracker."""
 
     NOT_TRACKED = "not_tracked"
     """Not tracked, and above mark-delete."""
@@ -130,41 +130,41 @@ class MessagePlace(enum.Enum):
     LOADING_SEGMENT = "loading_segment"
     UNLOADED_SEGMENT = "unloaded_segment"
     LEASED = "leased"
-    """In somebody's hands."""
+    """Under a lease."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Where one position is, why it was not delivered, and what happens next."""
+    """Place of one position, the reason why it was not delivered, and the next step."""
 
     position: Position
     place: MessagePlace
     deliver_at_ms: int | None
-    """Its deadline, if it is tracked."""
+    """Deadline, if the position is tracked."""
     available_at_ms: int | None
-    """When a poll would hand it out: its deadline less a tick, or the end of its lease."""
+    """Time at which a poll would return it: its deadline less a tick, or the end of its lease."""
     bucket_id: int | None
     segment: int | None
     """Segment of the bucket, from 0."""
     lease_id: int | None
     explanation: str
-    """The same for people."""
+    """The same explanation as text."""
     server_time_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryHistogram:
-    """How many tracked indexes are due when."""
+    """Number of tracked indexes in each interval of deadlines."""
 
     from_ms: int
     step_ms: int
     before_count: int
     """Deadlines before ``from_ms``."""
     counts: tuple[int, ...]
-    """Bar i counts deadlines of [from_ms + i * step_ms, from_ms + (i + 1) * step_ms)."""
+    """Count of each bar: bar i counts deadlines in [from_ms + i * step_ms, from_ms + (i + 1) * step_ms)."""
     after_count: int
     estimated_count: int
-    """How many of all these were spread evenly over the span of a segment on disk instead of being counted."""
+    """Indexes that were not counted but spread evenly over the span of a segment on disk."""
 
     @property
     def total_count(self) -> int:
@@ -174,38 +174,38 @@ class DeliveryHistogram:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotVerdict:
-    """What verifying one snapshot found."""
+    """Result of verifying one snapshot."""
 
     bucket_id: int
     segment_count: int
     index_count: int
     snapshot_bytes: int
     problems: tuple[str, ...]
-    """One sentence each; empty if nothing is wrong."""
+    """Problems, one sentence each; empty if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotReport:
-    """What verifying the snapshots of a tracker found."""
+    """Result of verifying the snapshots of a tracker."""
 
     snapshots: tuple[SnapshotVerdict, ...]
     orphan_bucket_ids: tuple[int, ...]
-    """Snapshots without a catalogue entry: harmless, swept when the tracker is loaded next."""
+    """Snapshots without a catalogue entry: harmless, deleted when the tracker is loaded next."""
 
     @property
     def sound(self) -> bool:
-        """Whether no snapshot has a problem."""
+        """True if no snapshot has a problem."""
         return not any(verdict.problems for verdict in self.snapshots)
 
 
 @dataclass(frozen=True, slots=True)
 class TrackerSummary:
-    """One tracker of a listing; what follows ``open`` has a meaning only if it is."""
+    """One tracker of a listing; the fields after ``open`` have a meaning only if it is open."""
 
     topic: str
     subscription: str
     open: bool
-    """Whether it is loaded; otherwise it is only on disk."""
+    """True if the tracker is loaded; otherwise it is only on disk."""
     recovering: bool
     owner: str
     epoch: int
@@ -221,4 +221,4 @@ class TrackerPage:
 
     trackers: tuple[TrackerSummary, ...]
     next_page_token: str
-    """Empty on the last page."""
+    """Token of the next page; empty on the last page."""

@@ -1,7 +1,7 @@
-"""Acks that share calls: which leave together, and whose answer is whose.
+"""Queue of acks that share calls: chooses the acks of a call, and divides the answer among them.
 
-The part that neither waits nor locks, as ``poll_queue`` is for polls. Acks of one epoch leave together, in the order
-they came, as many as fit into a call.
+Neither waits nor locks, like ``poll_queue`` for polls. Acks of one epoch are sent together, in the order of their
+arrival, as many as fit into a call.
 """
 
 from bisect import bisect_left
@@ -19,35 +19,35 @@ from delayed_tracker.core.values.errors import DelayedTrackerError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeaseAck:
-    """Positions of one lease that are to be acknowledged."""
+    """Positions of one lease to acknowledge."""
 
     lease_id: int
     epoch: int
-    """The session's when it was asked for."""
+    """Epoch of the session at the time of the request."""
     count: int
     packed: Callable[[], tuple[bytes, bytes]]
-    """Makes ledger ids and entry ids for the wire, if they are sent."""
+    """Returns ledger ids and entry ids for the wire; called only if they are sent."""
     is_whole: bool = False
-    """Whether they are all that the lease holds, as far as is known; then it goes without them."""
+    """True if the positions are all that the lease holds, as the client knows; then the call carries no positions."""
 
 
 AckOutcome: TypeAlias = AckAnswer | DelayedTrackerError
-"""What became of one ack, or why it failed."""
+"""Result of one ack, or the error that ended it."""
 
 
 class Answerable(Protocol):
-    """Where the outcome of one ack goes."""
+    """Receiver of the result of one ack: a future."""
 
     def done(self) -> bool:
-        """Whether nobody waits for it any more."""
+        """Return True if the result is set or no longer wanted."""
         ...
 
     def set_result(self, answer: AckAnswer, /) -> None:
-        """Tell what became of it."""
+        """Set the result of the ack."""
         ...
 
     def set_exception(self, error: Exception, /) -> None:
-        """Tell why it failed."""
+        """Set the error that ended the ack."""
         ...
 
 
@@ -56,13 +56,13 @@ AnswerableT = TypeVar("AnswerableT", bound=Answerable)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WaitingAck(Generic[AnswerableT]):
-    """One ack, and who waits for what becomes of it."""
+    """One ack, and the future of its result."""
 
     ack: LeaseAck
     outcome: AnswerableT
 
     def settle(self, outcome: AckAnswer | Exception) -> None:
-        """Tell what became of it, if somebody still waits."""
+        """Set the result or the error, unless the caller has stopped waiting."""
         if self.outcome.done():
             return
         if isinstance(outcome, AckAnswer):
@@ -72,10 +72,14 @@ class WaitingAck(Generic[AnswerableT]):
 
 
 class AckQueue(Generic[AnswerableT]):
-    """Acks of one session that have not left yet, in the order they came."""
+    """Acks of one session that are not sent yet, in the order of their arrival."""
 
     def __init__(self, *, batch_max: Callable[[], int]) -> None:
-        """``batch_max`` tells how many positions a call may settle, as far as is known by then."""
+        """Create an empty queue.
+
+        Args:
+            batch_max: returns how many positions a call may settle, as known at that time.
+        """
         self._batch_max = batch_max
         self._waiting: deque[WaitingAck[AnswerableT]] = deque()
 
@@ -83,16 +87,16 @@ class AckQueue(Generic[AnswerableT]):
         return len(self._waiting)
 
     def put(self, ack: WaitingAck[AnswerableT]) -> None:
-        """Line up."""
+        """Append an ack."""
         self._waiting.append(ack)
 
     def take(self) -> list[WaitingAck[AnswerableT]]:
-        """What shares the next call; may be empty even if acks waited, for nobody may want them."""
+        """Remove and return the acks of the next call; may be empty although acks waited, if all were given up."""
         acks: list[WaitingAck[AnswerableT]] = []
         room = self._batch_max()
         while self._waiting and len(acks) < ACKS_MAX:
             first = self._waiting[0]
-            # Who stopped waiting for an ack that has not left may want its positions to come back.
+            # An ack that was given up before it was sent is dropped: the caller may want the positions to return.
             if first.outcome.done():
                 self._waiting.popleft()
                 continue
@@ -103,14 +107,14 @@ class AckQueue(Generic[AnswerableT]):
         return acks
 
     def take_all(self) -> list[WaitingAck[AnswerableT]]:
-        """Everything that waits, leaving nothing."""
+        """Remove and return all waiting acks."""
         acks = list(self._waiting)
         self._waiting.clear()
         return acks
 
 
 def settle(acks: Sequence[WaitingAck[AnswerableT]], outcomes: Sequence[AckAnswer | Exception]) -> None:
-    """Give each ack of a call its own outcome."""
+    """Give each ack of a call its own result."""
     for ack, outcome in zip(acks, outcomes, strict=True):
         ack.settle(outcome)
 
@@ -118,13 +122,13 @@ def settle(acks: Sequence[WaitingAck[AnswerableT]], outcomes: Sequence[AckAnswer
 def divided(
     named_counts: Sequence[int], acked_counts: Sequence[int], stale: Sequence[int], unknown: Sequence[int]
 ) -> list[AckAnswer]:
-    """The answer of each of the acks that a call was made of, in their order; offsets are the ack's own.
+    """Divide the answer to a call among its acks, in their order; offsets count from each ack's first position.
 
     Args:
-        named_counts: so many positions the call carried for each; 0 for a whole lease.
-        acked_counts: so many were acknowledged of each.
+        named_counts: positions that the call carried for each ack; 0 for a whole lease.
+        acked_counts: positions that were acknowledged for each ack.
         stale: offsets into the call's positions, ascending.
-        unknown: the same.
+        unknown: offsets into the call's positions, ascending.
     """
     bounds = pairwise(accumulate(named_counts, initial=0))
     return [
@@ -138,7 +142,7 @@ def _between(offsets: Sequence[int], first: int, end: int) -> tuple[int, ...]:
 
 
 def interrupted() -> SessionClosed:
-    """The error for an ack that waited, or was on its way, when the session broke off."""
+    """Return the error for an ack that waited, or was in flight, when the session ended."""
     return SessionClosed(
         "the session ended while this ack was on its way; what was not acknowledged comes back in time"
     )

@@ -1,7 +1,7 @@
-"""Single adds on their way into batches: what waits, what leaves together, and whose outcome is whose.
+"""Queue of single adds: chooses the adds of a batch, and gives each its own result.
 
-The part of the add buffers that neither waits nor locks. Whoever waits for an add holds its outcome: a future of
-asyncio, or of threads.
+The part of the add buffers that neither waits nor locks. The caller of an add holds its outcome: a future of asyncio,
+or of ``concurrent.futures``.
 """
 
 import warnings
@@ -17,18 +17,18 @@ from delayed_tracker.core.values.errors import DelayedTrackerError
 
 
 class Outcome(Protocol):
-    """Where the result of one add goes."""
+    """Receiver of the result of one add: a future."""
 
     def done(self) -> bool:
-        """Whether nobody waits for it any more."""
+        """Return True if the result is set or no longer wanted."""
         ...
 
     def set_result(self, result: AddResult, /) -> None:
-        """Tell what became of the add."""
+        """Set the result of the add."""
         ...
 
     def set_exception(self, error: DelayedTrackerError, /) -> None:
-        """Tell why it failed."""
+        """Set the error that ended the add."""
         ...
 
 
@@ -37,7 +37,7 @@ WaitingOutcome = TypeVar("WaitingOutcome", bound=Outcome)
 
 @dataclass(frozen=True, slots=True)
 class WaitingAdd(Generic[WaitingOutcome]):
-    """One position and who waits for what becomes of it."""
+    """One position, and the future of its result."""
 
     deliver_at_ms: int
     ledger_id: int
@@ -46,10 +46,15 @@ class WaitingAdd(Generic[WaitingOutcome]):
 
 
 class AddQueue(Generic[WaitingOutcome]):
-    """Adds that have not left yet, in the order of their calls."""
+    """Adds that are not sent yet, in the order of their calls."""
 
     def __init__(self, *, flush_count: int, wanted: Callable[[WaitingOutcome], bool]) -> None:
-        """``wanted`` tells, once, as an add leaves, whether somebody still waits for it."""
+        """Create an empty queue.
+
+        Args:
+            flush_count: adds in a batch at most.
+            wanted: called once for each add when it is sent; returns True if the caller still waits for the result.
+        """
         self._flush_count = flush_count
         self._wanted = wanted
         self._waiting: deque[WaitingAdd[WaitingOutcome]] = deque()
@@ -63,25 +68,25 @@ class AddQueue(Generic[WaitingOutcome]):
 
     @property
     def full(self) -> bool:
-        """Whether what waits is worth a call."""
+        """True if the waiting adds fill a batch."""
         return len(self._waiting) >= self._flush_count
 
     def put(self, add: WaitingAdd[WaitingOutcome]) -> None:
-        """Line up."""
+        """Append an add."""
         self._waiting.append(add)
 
     def take(self) -> list[WaitingAdd[WaitingOutcome]]:
-        """The next batch; may be empty even if adds waited, for nobody may want them."""
+        """Remove and return the next batch; may be empty although adds waited, if all were given up."""
         batch: list[WaitingAdd[WaitingOutcome]] = []
         while self._waiting and len(batch) < self._flush_count:
             add = self._waiting.popleft()
-            # Whoever stopped waiting for an add that has not left does not want it tracked.
+            # An add that was given up before it was sent is dropped: the caller does not want it tracked.
             if self._wanted(add.outcome):
                 batch.append(add)
         return batch
 
     def take_all(self) -> list[WaitingAdd[WaitingOutcome]]:
-        """Everything that waits and is wanted, leaving nothing."""
+        """Remove and return all waiting adds that are still wanted."""
         rest: list[WaitingAdd[WaitingOutcome]] = []
         while self._waiting:
             rest += self.take()
@@ -89,7 +94,7 @@ class AddQueue(Generic[WaitingOutcome]):
 
 
 def columns(batch: Sequence[WaitingAdd[WaitingOutcome]]) -> tuple[list[int], list[int], list[int]]:
-    """A batch as deadlines, ledger ids and entry ids."""
+    """Return a batch as deadlines, ledger ids and entry ids."""
     return (
         [add.deliver_at_ms for add in batch],
         [add.ledger_id for add in batch],
@@ -112,7 +117,7 @@ def fail(batch: Sequence[WaitingAdd[WaitingOutcome]], error: DelayedTrackerError
 
 
 def _warn_of_buffered(waiting: Collection[WaitingAdd[WaitingOutcome]]) -> None:
-    # A copy, for the thread of a blocking client may be taking from it.
+    # A copy, because the sender thread of a blocking client may take from it at the same time.
     if count := sum(not add.outcome.done() for add in tuple(waiting)):
         warnings.warn(
             f"a session was dropped before its buffered adds were sent, {count} in all: close the session, or leave its"
@@ -123,15 +128,15 @@ def _warn_of_buffered(waiting: Collection[WaitingAdd[WaitingOutcome]]) -> None:
 
 
 def refused() -> SessionClosed:
-    """The error for a call that comes after the end."""
+    """Return the error for a call after the end of the session."""
     return SessionClosed("the session is closed; open the tracker again to go on")
 
 
 def not_sent() -> SessionClosed:
-    """The error for an add that had not left when the session broke off."""
+    """Return the error for an add that was not sent when the session ended."""
     return SessionClosed("the session ended before this add was sent; nothing is known of it")
 
 
 def perhaps_sent() -> SessionClosed:
-    """The error for an add that was on its way when the session broke off."""
+    """Return the error for an add that was in flight when the session ended."""
     return SessionClosed("the session ended while this add was on its way; it may be tracked")

@@ -1,6 +1,7 @@
-"""A stream of adds: what each batch sends, and which answers belong to it. Both shells drive it the same way.
+"""Stream of adds: makes the requests of each batch, and assigns answers to batches. Used by both clients.
 
-Answers come in the order of the requests. A batch longer than ``batch_max`` is several requests; its answer is one.
+Answers come in the order of the requests. A batch longer than ``batch_max`` is sent as several requests and has one
+answer.
 """
 
 from collections import deque
@@ -18,19 +19,19 @@ IndexBatch = tuple[IntColumn, IntColumn, IntColumn]
 
 
 class AddStream:
-    """One stream's requests in flight."""
+    """Requests in flight of one stream."""
 
     def __init__(self, tracker: pb.TrackerRef, epoch: int, *, batch_max: int) -> None:
-        # The first request names the tracker and the epoch for all of them.
+        # Only the first request contains the tracker and the epoch.
         self._head = pb.AddMessagesRequest(tracker=tracker, epoch=epoch)
         self._batch_max = batch_max
-        # Of each batch that is not wholly answered: how many positions its requests carry.
+        # One element for each batch with unanswered requests: the number of positions in each of these requests.
         self._unanswered: deque[deque[int]] = deque()
         self._parts: list[tuple[int, pb.AddMessagesResponse]] = []
         self._answered_count = 0
 
     def requests(self, batch: IndexBatch) -> list[bytes]:
-        """What a batch sends, as encoded requests; always at least one.
+        """Return the encoded requests of a batch; always at least one.
 
         Raises:
             InvalidInput: unequal lengths or values out of range; nothing is to be sent.
@@ -53,10 +54,10 @@ class AddStream:
         return made
 
     def answered(self, response: pb.AddMessagesStreamResponse) -> AddAnswer | None:
-        """Take the next answer in: the batch's, or None if more of the batch is to be answered.
+        """Apply the next answer; return the answer to the whole batch, or None if other requests of it are unanswered.
 
         Raises:
-            ServiceFault: nothing is to be answered.
+            ServiceFault: no request is unanswered.
         """
         if not self._unanswered:
             raise ServiceFault("the service answered more often than it was asked")
@@ -71,6 +72,6 @@ class AddStream:
         return answer
 
     def ended(self, *, all_sent: bool) -> None:
-        """The service ended the stream without an error; raises ServiceFault if it was too early for that."""
+        """Apply the end of the stream without an error; raises ServiceFault if the service ended it too early."""
         if self._unanswered or not all_sent:
             raise ServiceFault("the service ended the stream before it had answered all of it")

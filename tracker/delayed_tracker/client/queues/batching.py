@@ -1,7 +1,7 @@
-"""Long columns as several calls: what goes into each, and the smaller limit that a service may name.
+"""Sends long columns in several calls, and reduces their size to a limit that the service returns.
 
-A call that was refused as too large applied nothing, so the same positions go again in smaller batches, and the limit
-is kept for later calls.
+A call that was refused as too large applied nothing. The same positions are sent again in smaller batches, and later
+calls keep the limit.
 """
 
 import math
@@ -20,7 +20,7 @@ Head = TypeVar("Head", bound=Message)
 
 
 class Batches:
-    """How many positions a call may carry, as far as is known."""
+    """Number of positions that a call may carry, as known from earlier answers."""
 
     def __init__(self, batch_max: int) -> None:
         self.batch_max = batch_max
@@ -35,18 +35,18 @@ class Batches:
         columns: Sequence[bytes],
         total: int,
     ) -> Exchange[list[tuple[int, Answer]]]:
-        """Make one call after the other until every position was in one; always at least one.
+        """Make one call after the other until all positions are sent; always at least one call.
 
         Args:
-            method: the call's name.
+            method: the method's name.
             head: a request without columns, the same for each call.
             answer: the type of its answer.
             fields: the request's columns.
-            columns: each of them packed, of ``total`` values.
-            total: how many positions; 0 makes one call without any.
+            columns: the packed columns, each of ``total`` values.
+            total: number of positions; 0 makes one call without any.
         Returns: the answers, each with the offset of its first position.
         Raises:
-            TrackerCallError: a call failed; the ones before it stay applied.
+            TrackerCallError: a call failed; the calls before it stay applied.
         """
         parts: list[tuple[int, Answer]] = []
         first = 0
@@ -64,7 +64,7 @@ class Batches:
         return parts
 
     def take_over_limit(self, error: BatchTooLarge, sent_count: int) -> bool:
-        """Use the limit that the service names, or half of what was sent; False if no smaller batch is possible."""
+        """Use the limit in the error, or half of the positions that were sent; return False if no batch is smaller."""
         named = error.metadata.get("limit", "")
         limit = int(named) if named.isdecimal() else math.ceil(sent_count / 2)
         if not 1 <= limit < sent_count:

@@ -1,4 +1,4 @@
-"""Ranges of entries for the discontinuous read: as many as a call takes, and answers put together again."""
+"""Divides ranges of entries into calls of the discontinuous read, and joins the answers."""
 
 import operator
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,20 +12,20 @@ from delayed_tracker.wire.columns import ENTRY_ID_MAX, INT63_MAX
 
 RANGES_MAX: Final = 1_000
 ENTRIES_MAX: Final = 10_000_000
-"""Of all ranges of a call together."""
+"""Entries that all ranges of one call may contain together."""
 
 
 @dataclass(frozen=True, slots=True)
 class RangeBatch:
-    """The ranges of one call."""
+    """Ranges of one call."""
 
     ranges: tuple[EntryRange, ...]
     goes_on: bool
-    """The first range is the rest of the last one of the batch before."""
+    """True if the first range is the rest of the previous batch's last range."""
 
 
 def check_ranges(ranges: Sequence[EntryRange]) -> None:
-    """Raise InvalidInput, by offset, unless every range is one of entries that can exist."""
+    """Raise InvalidInput with offsets unless entries of every range can exist."""
     require_type("ranges", ranges, Sequence, "give a sequence of EntryRange")
     bad = [offset for offset, entries in enumerate(ranges) if not _can_exist(entries)]
     if bad:
@@ -49,7 +49,7 @@ def _can_exist(entries: EntryRange) -> bool:
 def range_batches(
     ranges: Iterable[EntryRange], *, ranges_max: int = RANGES_MAX, entries_max: int = ENTRIES_MAX
 ) -> Iterator[RangeBatch]:
-    """The ranges as calls that carry at most so many, in order; a range that is too long is cut."""
+    """Yield the ranges of each call, in order, within both limits; a range that is too long is cut."""
     batch: list[EntryRange] = []
     room = entries_max
     goes_on = False
@@ -68,7 +68,7 @@ def range_batches(
 
 
 def put_together(found: list[EntryRange], more: Iterable[EntryRange], *, goes_on: bool) -> None:
-    """Append one call's answer to ``found``; what was cut between two calls becomes one range again."""
+    """Append one call's answer to ``found``; a range that was cut between two calls becomes one range again."""
     rows = iter(more)
     if goes_on and found:
         first = next(rows, None)

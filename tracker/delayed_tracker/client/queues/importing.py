@@ -1,6 +1,6 @@
-"""Snapshots made elsewhere as a stream of requests, and what the service answers to it.
+"""Stream of requests that imports snapshots, and the answer of the service.
 
-The checksums come with the entries: whoever made the bytes vouches for them, and nothing on the way is trusted.
+The creator of the bytes gives each entry's checksum. So damage on the way is always found.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.v1 import tracker_pb2 as pb
 
 PORTION_BYTES: Final = 256 * 2**10
-"""Entries travel together up to about this much; one that is larger travels alone."""
+"""Most bytes of the entries in one request; a larger entry is sent alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +32,24 @@ class SnapshotToImport:
     first: Position
     last: Position
     entry_count: int
-    """The metadata and one for each segment."""
+    """Number of entries: the metadata and one for each segment."""
     entries: Iterable[tuple[bytes, int]]
     """The metadata, then the segments in time order; each with its CRC32C. Consumed once."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportAnswer:
-    """What became of an import."""
+    """Result of an import."""
 
     epoch: int
-    """The tracker's from now on; whoever opens it gets a higher one."""
+    """Epoch of the tracker from now on; the next open gets a higher one."""
     bucket_count: int
     tracked_count: int
     """Positions of the snapshots that are neither acknowledged nor due."""
     replaced_count: int
     """Positions that were tracked before."""
     replay_from: Position | None
-    """Where whoever opens the tracker next is told to replay from; None is from the beginning."""
+    """Position that the next open of the tracker returns as the start of the replay; None is from the beginning."""
 
 
 def import_header(
@@ -61,7 +61,7 @@ def import_header(
     expected_epoch: int | None,
     mark_delete: Position | None,
 ) -> pb.ImportSnapshotsRequest:
-    """The first request. Raises InvalidInput for a value that no header can carry."""
+    """Return the first request. Raises InvalidInput for a value that no header can carry."""
     header = pb.ImportHeader(
         tracker=convert.tracker_ref(topic, subscription),
         owner=text("owner", owner),
@@ -77,12 +77,13 @@ def import_header(
 def import_requests(
     header: pb.ImportSnapshotsRequest, buckets: Iterable[SnapshotToImport]
 ) -> Iterator[pb.ImportSnapshotsRequest]:
-    """Every request of an import, made as it is asked for.
+    """Yield all requests of an import, each made when gRPC reads it.
 
     Raises:
-        InvalidInput: no iterable; while it is made: other numbers of buckets or entries than announced.
+        InvalidInput: ``buckets`` is not iterable. While iterating: the number of buckets or entries is not as
+            announced.
     """
-    # Before anything is sent, and not as gRPC asks for the first request.
+    # Checked now, before anything is sent, and not when gRPC reads the first request.
     require_type("snapshots", buckets, Iterable, "give an iterable of SnapshotToImport")
     return _requests(header, buckets)
 
@@ -126,7 +127,7 @@ def _portions(bucket: SnapshotToImport) -> Iterator[pb.ImportSnapshotsRequest]:
 
 
 def import_answer(answer: pb.ImportSnapshotsResponse) -> ImportAnswer:
-    """What the service says of an import."""
+    """Return the service's answer to an import as a value."""
     return ImportAnswer(
         epoch=answer.epoch,
         bucket_count=answer.bucket_count,

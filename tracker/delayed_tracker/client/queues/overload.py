@@ -1,8 +1,8 @@
-"""How a client slows down: a call that the service refused because it is full is made again, later.
+"""Repeats calls that the service refused because it is at a limit.
 
-Such a call applied nothing, so any may be repeated. It waits as long as the service says, and up to half as long again,
-so that clients which were refused together do not come back together; and only if the call then has as much time again
-of what it may take in all.
+Such a call applied nothing, so every call may be repeated. The pause is the time in the service's answer, plus a random
+part of up to half of it: clients that were refused together then do not return together. The call is repeated only if
+the time that is left is at least twice the pause.
 """
 
 from delayed_tracker.client.errors import Overloaded
@@ -12,14 +12,14 @@ _JITTER = 0.5
 
 
 def pause_before_retry_s(error: DelayedTrackerError, *, left_s: float, chance: float) -> float | None:
-    """How long to wait before making a failed call again; None: it has failed for good.
+    """Return the pause in seconds before a failed call is repeated; None if it is not to be repeated.
 
     Args:
-        error: how it failed.
-        left_s: what is left of the time it may take.
-        chance: from 0 to 1, at random.
+        error: the error of the call.
+        left_s: seconds left of the call's time limit.
+        chance: random number from 0 to 1.
     """
-    # Leases that are exhausted are for the caller to acknowledge: no pause of ours brings room.
+    # LEASES_EXHAUSTED is not repeated: only the caller's acks make room.
     if not isinstance(error, Overloaded) or error.reason != Overloaded.reason or error.retry_after_s is None:
         return None
     pause_s = error.retry_after_s * (1 + _JITTER * chance)

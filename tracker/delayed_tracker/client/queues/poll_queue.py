@@ -1,8 +1,8 @@
-"""Polls that share calls: which leave together, and who gets which part of an answer.
+"""Queue of polls that share calls: chooses the polls of a call, and divides the answer among them.
 
-The part that neither waits nor locks, as ``add_queue`` is for adds. Polls share only while more is due than the last
-answer had room for: then nothing has to be waited for, so a shared call asks without waiting, and no poll can hold up
-another. Those who come first get first, each no more than it asked for.
+Neither waits nor locks, like ``add_queue`` for adds. Polls share a call only while more is due than the last answer had
+room for. A shared call then does not wait at the service, so no poll delays another. Positions go to the polls in the
+order of their arrival, to each at most as many as it requested.
 """
 
 from collections import deque
@@ -14,30 +14,30 @@ from delayed_tracker.client.errors import InvalidArgument
 from delayed_tracker.client.model.answers import DueMessages
 
 CALLS_MAX: Final = 2
-"""One that the service works on, and one whose answer is read and whose successor is made."""
+"""Calls in flight at most: the service works on one while the client reads the other's answer and makes the next."""
 
 
 class PollTerms(NamedTuple):
-    """On what terms positions are taken; polls share a call only under the same."""
+    """Terms of a poll; only polls with the same terms share a call."""
 
     lease_ms: int | None
-    """None is the server's default."""
+    """Duration of the lease in milliseconds; None is the server's default."""
     is_hand_off: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a poll took."""
+    """Positions that a poll took."""
 
     lease_id: int
-    """0 is none: a hand-off, or nothing was due."""
+    """Id of the lease; 0 means no lease: a hand-off, or nothing was due."""
     expires_at_ms: int
     messages: DueMessages
     epoch: int
-    """The owner's when it was asked for."""
+    """Epoch of the session at the time of the request."""
 
     def part(self, first: int, end: int) -> "Taken":
-        """Some of it, by offset; under the same lease."""
+        """Return some of the positions, by offset, under the same lease."""
         messages = self.messages
         if end - first == len(messages):
             return self
@@ -50,11 +50,12 @@ class Taken:
         return replace(self, messages=messages)
 
     def divided(self, shares: Sequence[int], leases: Sequence[tuple[int, int]] | None) -> "list[Taken]":
-        """An answer divided among the polls that it was for.
+        """Divide an answer among the polls of its call.
 
         Args:
-            shares: the most that each of them takes.
-            leases: id and length of each share's lease, but for those that took nothing; None: divide it here.
+            shares: positions that each poll takes at most.
+            leases: lease id and number of positions of each share, without the shares that took nothing; None: divide
+                the answer here, under one lease.
         """
         if len(shares) == 1:
             return [self]
@@ -71,18 +72,18 @@ class Taken:
 
 
 class PollOutcome(Protocol):
-    """Where the share of one poll goes."""
+    """Receiver of one poll's share: a future."""
 
     def done(self) -> bool:
-        """Whether nobody waits for it any more."""
+        """Return True if the share is set or no longer wanted."""
         ...
 
     def set_result(self, taken: Taken | None, /) -> None:
-        """Give the share; None: nothing is left that could be taken now, wait for it."""
+        """Set the share; None: nothing is left to take now, so wait at the service."""
         ...
 
     def set_exception(self, error: Exception, /) -> None:
-        """Tell why it failed."""
+        """Set the error that ended the poll."""
         ...
 
 
@@ -91,23 +92,27 @@ OutcomeT = TypeVar("OutcomeT", bound=PollOutcome)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WaitingPoll(Generic[OutcomeT]):
-    """One poll, and who waits for its share."""
+    """One poll, and the future of its share."""
 
     max_messages: int
     may_wait: bool
-    """Whether it would rather wait than get nothing."""
+    """True if the poll waits when nothing is due."""
     terms: PollTerms
     outcome: OutcomeT
 
 
 class PollQueue(Generic[OutcomeT]):
-    """Polls of one session that have not left yet, in the order they came, and what the last answers told."""
+    """Polls of one session that are not sent yet, in their order of arrival, and state from the last answers."""
 
     def __init__(self, *, share_max: int) -> None:
-        """``share_max`` is the most that polls ask for together; one alone may ask for more."""
-        self.more_is_due = (
-            True  # until somebody was told: many may come at once to a backlog, and asking costs one call
-        )
+        """Create an empty queue.
+
+        Args:
+            share_max: positions that the polls of a shared call request together at most; a single poll may request
+                more.
+        """
+        # True before the first answer: many polls may come at once to a backlog, and a wrong guess costs one call.
+        self.more_is_due = True
         self._share_max = share_max
         self._waiting: deque[WaitingPoll[OutcomeT]] = deque()
         self._replay_is_known = False
@@ -117,11 +122,11 @@ class PollQueue(Generic[OutcomeT]):
         return len(self._waiting)
 
     def put(self, poll: WaitingPoll[OutcomeT]) -> None:
-        """Line up."""
+        """Append a poll."""
         self._waiting.append(poll)
 
     def take(self) -> list[WaitingPoll[OutcomeT]]:
-        """What shares the next call; may be empty even if polls waited, for nobody may want them."""
+        """Remove and return the polls of the next call; may be empty although polls waited, if all were given up."""
         polls: list[WaitingPoll[OutcomeT]] = []
         room = self._share_max
         while self._waiting:
@@ -136,13 +141,13 @@ class PollQueue(Generic[OutcomeT]):
         return polls
 
     def take_all(self) -> list[WaitingPoll[OutcomeT]]:
-        """Everything that waits, leaving nothing."""
+        """Remove and return all waiting polls that are still wanted."""
         polls = [poll for poll in self._waiting if not poll.outcome.done()]
         self._waiting.clear()
         return polls
 
     def refused(self, polls: Sequence[WaitingPoll[OutcomeT]], error: InvalidArgument) -> bool:
-        """Whether polls may be allowed apart that were not together; if so, they are the next to leave."""
+        """Return True if the service may accept the refused polls in separate calls; they are then sent next."""
         largest = max(poll.max_messages for poll in polls)
         is_too_much = any(violation.field == "max_messages" for violation in error.violations)
         if len(polls) == 1 or not is_too_much:
@@ -152,7 +157,7 @@ class PollQueue(Generic[OutcomeT]):
         return True
 
     def answered(self, messages: DueMessages) -> bool:
-        """Learn from an answer; tells whether it is to be handed on though it may be empty: a replay is required."""
+        """Update the state from an answer; return True if it is the first answer that requires a replay."""
         next_ms = messages.next_delivery_at_ms
         self.more_is_due = next_ms is not None and next_ms <= messages.server_time_ms
         is_news = messages.replay_required and not self._replay_is_known
@@ -162,7 +167,7 @@ class PollQueue(Generic[OutcomeT]):
     def distribute(self, polls: Sequence[WaitingPoll[OutcomeT]], parts: Sequence[Taken]) -> list[Taken]:
         """Give each poll of a call its part.
 
-        Returns: what was taken, if anything, for polls that were given up meanwhile.
+        Returns: the parts of polls that were given up in the meantime.
         """
         is_news = self.answered(parts[0].messages)
         rest = []
@@ -176,11 +181,11 @@ class PollQueue(Generic[OutcomeT]):
         return rest
 
     def keep(self, taken: Taken) -> None:
-        """Keep what was handed off for a poll that was given up: it cannot be given back."""
+        """Keep positions that were handed off to a poll that was given up: they cannot be given back."""
         self._kept.append(taken)
 
     def kept(self, max_messages: int, *, epoch: int) -> Taken | None:
-        """What was kept for whoever is handed something off next; not beyond the epoch, which a clear ends."""
+        """Return kept positions for the next hand-off, or None. A clear ends an epoch, and drops its kept positions."""
         while self._kept:
             taken = self._kept.popleft()
             if taken.epoch == epoch:

@@ -1,4 +1,4 @@
-"""The end of a session: when its calls are refused, and which of them may be repeated. The same for both shells."""
+"""End of a session: refuses its further calls, and allows a failed end to be repeated. Used by both clients."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from delayed_tracker.client.queues.add_queue import refused
 
 
 class SessionEnd:
-    """Whether the program has ended a session: by leaving its block, or by closing or deleting the tracker."""
+    """State of the end of a session: the program left its block, or closed or deleted the tracker."""
 
     def __init__(self) -> None:
         self.has_come = False
@@ -15,7 +15,7 @@ class SessionEnd:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is left to do for it."""
+        """True if the session has ended and nothing failed."""
         return self.has_come and not self._has_failed
 
     def require_ahead(self) -> None:
@@ -24,13 +24,13 @@ class SessionEnd:
             raise refused()
 
     def require_incomplete(self) -> None:
-        """Refuse to end a session twice, unless it failed the first time; raises SessionClosed."""
+        """Refuse to end a session twice, unless the first attempt failed; raises SessionClosed."""
         if self.is_complete:
             raise refused()
 
     @contextmanager
     def unloading(self) -> Iterator[None]:
-        """The call that takes the tracker out of the service; if it fails, it may be made again."""
+        """Run the call that unloads the tracker; if it fails, it may be repeated."""
         try:
             yield
         except BaseException:

@@ -1,4 +1,4 @@
-"""Says which messages each verb sends and what the answers mean, without performing a call.
+"""Exchanges of each verb: the messages that it sends and the meaning of the answers. Makes no calls.
 
 Takes arguments, yields calls, is sent answers, returns frozen values.
 Open ``session.py`` first.

@@ -1,4 +1,4 @@
-"""What questions about ledgers send, and what the answers mean. Nothing here changes anything."""
+"""Exchanges of the calls about ledgers. They change nothing."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -26,14 +26,14 @@ _MODES: Final[Mapping[IndexLookupMode | None, "pb.IndexLookupMode"]] = {
 _INT32_MAX: Final = 2**31 - 1
 PAGE_ENTRIES: Final = 1_000
 PAGE_BYTES: Final = 8 * 2**20
-"""Well below what a client takes in one answer, and little enough to hold several."""
+"""Most payload bytes of a page: well below the client's limit for one answer, so that several fit into memory."""
 
 
 class LedgerRules:
-    """Questions about ledgers, as exchanges."""
+    """Calls about ledgers, as exchanges."""
 
     def get_message_id_by_index(self, topic: str, index: int, *, mode: IndexLookupMode | None) -> Exchange[MessageId]:
-        """GetMessageIdByIndex."""
+        """Call GetMessageIdByIndex."""
         if mode is not None:
             require_type("mode", mode, IndexLookupMode, "give an IndexLookupMode, or None")
         request = pb.GetMessageIdByIndexRequest(
@@ -45,7 +45,7 @@ class LedgerRules:
         return _message_id(answer.message_id)
 
     def seek_by_time(self, topic: str, timestamp_ms: int, *, read_compacted: bool) -> Exchange[TimeSeek]:
-        """SeekByTime."""
+        """Call SeekByTime."""
         request = pb.SeekByTimeRequest(
             topic=text("topic", topic),
             timestamp_ms=instant_ms("timestamp_ms", timestamp_ms),
@@ -55,7 +55,7 @@ class LedgerRules:
         return TimeSeek(convert.position(answer.position), answer.behind_end)
 
     def get_last_message_position(self, topic: str, *, read_compacted: bool) -> Exchange[MessageId]:
-        """GetLastMessagePosition."""
+        """Call GetLastMessagePosition."""
         request = pb.GetLastMessagePositionRequest(
             topic=text("topic", topic), read_compacted=flag("read_compacted", read_compacted)
         )
@@ -65,7 +65,7 @@ class LedgerRules:
     def read_entries(
         self, topic: str, start: Position | None, *, page_entries: int, page_bytes: int, protocol_version: int
     ) -> Exchange[EntryPage]:
-        """One page of ReadEntries."""
+        """Call ReadEntries for one page."""
         request = pb.ReadEntriesRequest(
             topic=text("topic", topic),
             start=None if start is None else place_message("start", start),

@@ -1,4 +1,4 @@
-"""What a client sends that is not about one open tracker: opening one, deleting one, listing them."""
+"""Exchanges of the calls that need no open tracker: open, delete, import, list."""
 
 import os
 import socket
@@ -22,7 +22,7 @@ class ServiceRules:
     def open_tracker(
         self, topic: str, subscription: str, *, owner: str | None, mark_delete: Position | None
     ) -> Exchange[OpenAnswer]:
-        """OpenTracker; an owner without a name is this host and process."""
+        """Call OpenTracker; without an owner's name, the owner is this host and process."""
         request = pb.OpenTrackerRequest(
             tracker=convert.tracker_ref(topic, subscription),
             owner=text("owner", _owner_name(owner)),
@@ -46,7 +46,7 @@ class ServiceRules:
         expected_epoch: int | None,
         mark_delete: Position | None,
     ) -> pb.ImportSnapshotsRequest:
-        """How ImportSnapshots begins; an owner without a name is this host and process."""
+        """Return the first request of ImportSnapshots; without an owner's name, the owner is this host and process."""
         return import_header(
             topic,
             subscription,
@@ -57,7 +57,7 @@ class ServiceRules:
         )
 
     def delete_tracker(self, topic: str, subscription: str) -> Exchange[int]:
-        """DeleteTracker, whoever owns it."""
+        """Call DeleteTracker without an epoch: any client may delete the tracker."""
         request = pb.DeleteTrackerRequest(tracker=convert.tracker_ref(topic, subscription))
         answer = yield from ask(
             "DeleteTracker", request, pb.DeleteTrackerResponse, timeout_s=self.settings.open_timeout_s
@@ -65,7 +65,7 @@ class ServiceRules:
         return answer.deleted_count
 
     def list_trackers(self, topic_prefix: str, *, page_size: int, page_token: str) -> Exchange[TrackerPage]:
-        """One page of ListTrackers."""
+        """Call ListTrackers for one page."""
         request = pb.ListTrackersRequest(
             topic_prefix=text("topic_prefix", topic_prefix),
             page_size=bounded("page_size", page_size, minimum=1, maximum=UINT32_MAX),

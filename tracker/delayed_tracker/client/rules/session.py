@@ -1,4 +1,4 @@
-"""What owning one tracker sends, and what the answers mean: every call carries the epoch that the open answered."""
+"""Exchanges of the calls of a tracker's owner. Every call carries the epoch that the open returned."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,11 +46,11 @@ class SessionRules(ViewRules):
         self.epoch = opened.epoch
 
     def add_columns(self, deliver_at_ms: IntColumn, ledger_ids: IntColumn, entry_ids: IntColumn) -> Exchange[AddAnswer]:
-        """AddMessages, as many calls as the columns take."""
+        """Call AddMessages, as often as the columns need."""
         return (yield from self.add_packed(pack_indexes(deliver_at_ms, ledger_ids, entry_ids), len(deliver_at_ms)))
 
     def add_packed(self, columns: tuple[bytes, bytes, bytes], count: int) -> Exchange[AddAnswer]:
-        """AddMessages of ``count`` positions in packed columns, as many calls as they take."""
+        """Call AddMessages for ``count`` positions in packed columns, as often as they need."""
         parts = yield from self._batches.spread(
             "AddMessages",
             pb.AddMessagesRequest(tracker=self.tracker, epoch=self.epoch),
@@ -63,17 +63,17 @@ class SessionRules(ViewRules):
 
     @property
     def batch_max(self) -> int:
-        """How many positions a call may carry, as far as is known."""
+        """Positions that a call may carry, as known from earlier answers."""
         return self._batches.batch_max
 
     def add_stream(self) -> AddStream:
-        """AddMessagesStream: what each batch sends, and whose answer is whose."""
+        """Return the state of a new AddMessagesStream."""
         return AddStream(self.tracker, self.epoch, batch_max=self._batches.batch_max)
 
     def poll(self, shares: Sequence[int], *, wait_ms: int, terms: PollTerms) -> Exchange[list[Taken]]:
-        """PollScheduledMessages, as one poll or as several: what each takes at most is its share.
+        """Call PollScheduledMessages for one poll or several; a share is the most positions that a poll takes.
 
-        Returns: what each took, in their order.
+        Returns: the positions that each poll took, in their order.
         """
         epoch = self.epoch
         are_leased_apart = len(shares) > 1 and not terms.is_hand_off
@@ -94,29 +94,29 @@ class SessionRules(ViewRules):
         return taken.divided(shares, leases)
 
     def require_poll(self, max_messages: int, wait_ms: int, terms: PollTerms) -> None:
-        """Raise InvalidInput for what no poll can ask for."""
+        """Raise InvalidInput for arguments that no poll can have."""
         bounded("max_messages", max_messages, minimum=1, maximum=UINT32_MAX)
         bounded("wait_ms", wait_ms, minimum=0, maximum=UINT32_MAX)
         if terms.lease_ms is not None:
             bounded("lease_ms", terms.lease_ms, minimum=1, maximum=UINT32_MAX)
 
     def ack(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> LeaseAck:
-        """Some positions of a lease, to be acknowledged."""
+        """Return an ack of some positions of a lease."""
         columns = pack_positions(ledger_ids, entry_ids)
         return LeaseAck(_lease(lease_id), self.epoch, len(ledger_ids), lambda: columns)
 
     def ack_whole(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> LeaseAck:
-        """All that a lease still holds, to be acknowledged."""
+        """Return an ack of all positions that a lease still holds."""
         require_equal_lengths(ledger_ids=ledger_ids, entry_ids=entry_ids)
         count = len(ledger_ids)
         packed = partial(pack_positions, ledger_ids, entry_ids)
         return LeaseAck(_lease(lease_id), self.epoch, count, packed, is_whole=0 < count <= self._batches.batch_max)
 
     def acked(self, acks: Sequence[LeaseAck]) -> Exchange[list[AckOutcome]]:
-        """AckMessages for several: what became of each, or why it failed.
+        """Call AckMessages for several acks; return the result of each, or its error.
 
-        A lease that does not hold as much as it should is named in a second call; acks that the service refuses
-        together, which applied nothing, are sent apart.
+        If a lease does not hold as many positions as expected, a second call carries its positions. If the service
+        refuses acks together, nothing was applied, and each is sent alone.
         """
         try:
             answers = yield from self._acked_together(acks)
@@ -154,7 +154,7 @@ class SessionRules(ViewRules):
         return divided(named_counts, answer.acked_counts, answer.stale_offsets, answer.unknown_offsets)
 
     def _acked_alone(self, head: pb.AckMessagesRequest, ack: LeaseAck) -> Exchange[AckAnswer]:
-        """As many calls as its positions take."""
+        """Call AckMessages for one ack, as often as its positions need."""
         head.lease_id = ack.lease_id
         parts = yield from self._batches.spread(
             "AckMessages", head, pb.AckMessagesResponse, fields=ACK_COLUMNS, columns=ack.packed(), total=ack.count
@@ -168,7 +168,7 @@ class SessionRules(ViewRules):
     def nack(
         self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn, *, deliver_at_ms: int | None
     ) -> Exchange[NackAnswer]:
-        """NackMessages, as many calls as the columns take."""
+        """Call NackMessages, as often as the columns need."""
         ledgers, entries = pack_positions(ledger_ids, entry_ids)
         if deliver_at_ms is not None:
             pack("deliver_at_ms", [deliver_at_ms])
@@ -189,14 +189,14 @@ class SessionRules(ViewRules):
         )
 
     def give_back(self, taken: Taken) -> Exchange[NackAnswer]:
-        """NackMessages of all that a poll took: it is due again at once."""
+        """Call NackMessages for all positions of a poll: they are due again at once."""
         messages = taken.messages
         return self.nack(taken.lease_id, messages.ledger_ids, messages.entry_ids, deliver_at_ms=None)
 
     def extend(
         self, lease_id: int, lease_ms: int, ledger_ids: IntColumn | None, entry_ids: IntColumn | None
     ) -> Exchange[ExtendAnswer]:
-        """ExtendLease: of some positions, or of everything that the lease still holds."""
+        """Call ExtendLease for some positions, or for all that the lease still holds."""
         bounded("lease_ms", lease_ms, minimum=1, maximum=UINT32_MAX)
         ledgers = entries = b""
         total = 0
@@ -222,7 +222,7 @@ class SessionRules(ViewRules):
         )
 
     def cancel(self, ledger_ids: IntColumn, entry_ids: IntColumn) -> Exchange[CancelAnswer]:
-        """CancelMessages, as many calls as the columns take."""
+        """Call CancelMessages, as often as the columns need."""
         ledgers, entries = pack_positions(ledger_ids, entry_ids)
         parts = yield from self._batches.spread(
             "CancelMessages",
@@ -239,7 +239,7 @@ class SessionRules(ViewRules):
         )
 
     def advance_mark_delete(self, position: Position) -> Exchange[MarkDeleteAnswer]:
-        """AdvanceMarkDelete."""
+        """Call AdvanceMarkDelete."""
         request = pb.AdvanceMarkDeleteRequest(
             tracker=self.tracker, epoch=self.epoch, mark_delete=place_message("mark_delete", position)
         )
@@ -247,7 +247,7 @@ class SessionRules(ViewRules):
         return MarkDeleteAnswer(convert.position(answer.mark_delete), answer.trimmed_count)
 
     def reset_cursor(self, mark_delete: Position | None) -> Exchange[ResetAnswer]:
-        """ResetCursor; later calls carry the new epoch."""
+        """Call ResetCursor; later calls carry the new epoch."""
         request = pb.ResetCursorRequest(
             tracker=self.tracker,
             epoch=self.epoch,
@@ -261,24 +261,24 @@ class SessionRules(ViewRules):
         )
 
     def clear(self) -> Exchange[int]:
-        """ClearMessages; later calls carry the new epoch."""
+        """Call ClearMessages; later calls carry the new epoch."""
         request = pb.ClearMessagesRequest(tracker=self.tracker, epoch=self.epoch)
         answer = yield from ask("ClearMessages", request, pb.ClearMessagesResponse)
         self.epoch = answer.epoch
         return answer.cleared_count
 
     def seal(self) -> Exchange[int]:
-        """SealBucket."""
+        """Call SealBucket."""
         request = pb.SealBucketRequest(tracker=self.tracker, epoch=self.epoch)
         return (yield from ask("SealBucket", request, pb.SealBucketResponse)).sealed_count
 
     def close(self) -> Exchange[None]:
-        """CloseTracker."""
+        """Call CloseTracker."""
         request = pb.CloseTrackerRequest(tracker=self.tracker, epoch=self.epoch)
         yield from ask("CloseTracker", request, pb.CloseTrackerResponse)
 
     def delete(self) -> Exchange[int]:
-        """DeleteTracker, as its owner."""
+        """Call DeleteTracker as the owner."""
         request = pb.DeleteTrackerRequest(tracker=self.tracker, epoch=self.epoch)
         answer = yield from ask(
             "DeleteTracker", request, pb.DeleteTrackerResponse, timeout_s=self.settings.open_timeout_s

@@ -1,4 +1,4 @@
-"""What reading one tracker sends, and what the answers mean. Nothing here owns the tracker or changes it."""
+"""Exchanges of the calls that read one tracker. They neither own the tracker nor change it."""
 
 from collections.abc import Sequence
 
@@ -32,7 +32,7 @@ class ViewRules:
         self._batches = Batches(settings.batch_max)
 
     def contains(self, ledger_ids: IntColumn, entry_ids: IntColumn) -> Exchange[list[bool]]:
-        """ContainsMessages, one answer a position."""
+        """Call ContainsMessages; return one value for each position."""
         ledgers, entries = pack_positions(ledger_ids, entry_ids)
         parts = yield from self._batches.spread(
             "ContainsMessages",
@@ -48,7 +48,7 @@ class ViewRules:
         return tracked
 
     def filter_entries(self, ranges: Sequence[EntryRange]) -> Exchange[tuple[EntryRange, ...]]:
-        """FilterEntries, as many calls as the ranges take."""
+        """Call FilterEntries, as often as the ranges need."""
         check_ranges(ranges)
         untracked: list[EntryRange] = []
         for batch in range_batches(ranges):
@@ -61,7 +61,7 @@ class ViewRules:
         return tuple(untracked)
 
     def next_delivery_time(self) -> Exchange[NextDelivery]:
-        """NextDeliveryTime."""
+        """Call NextDeliveryTime."""
         request = pb.NextDeliveryTimeRequest(tracker=self.tracker)
         answer = yield from ask("NextDeliveryTime", request, pb.NextDeliveryTimeResponse)
         return NextDelivery(
@@ -70,18 +70,18 @@ class ViewRules:
         )
 
     def stats(self) -> Exchange[TrackerStats]:
-        """GetTrackerStats."""
+        """Call GetTrackerStats."""
         request = pb.GetTrackerStatsRequest(tracker=self.tracker)
         return convert.tracker_stats((yield from ask("GetTrackerStats", request, pb.GetTrackerStatsResponse)))
 
     def buckets(self) -> Exchange[tuple[Bucket, ...]]:
-        """ListBuckets."""
+        """Call ListBuckets."""
         request = pb.ListBucketsRequest(tracker=self.tracker)
         answer = yield from ask("ListBuckets", request, pb.ListBucketsResponse)
         return tuple(convert.bucket(row) for row in answer.buckets)
 
     def peek(self, max_messages: int, *, from_ms: int, until_ms: int | None) -> Exchange[PeekedMessages]:
-        """PeekMessages."""
+        """Call PeekMessages."""
         request = pb.PeekMessagesRequest(
             tracker=self.tracker,
             from_ms=instant_ms("from_ms", from_ms),
@@ -91,13 +91,13 @@ class ViewRules:
         return convert.peeked_messages((yield from ask("PeekMessages", request, PEEKED_COLUMNS)))
 
     def explain(self, position: Position) -> Exchange[Explanation]:
-        """ExplainMessage."""
+        """Call ExplainMessage."""
         request = pb.ExplainMessageRequest(tracker=self.tracker, position=position_message(position))
         answer = yield from ask("ExplainMessage", request, pb.ExplainMessageResponse)
         return convert.explanation(position, answer)
 
     def histogram(self, *, from_ms: int, step_ms: int, bar_count: int) -> Exchange[DeliveryHistogram]:
-        """DeliveryHistogram."""
+        """Call DeliveryHistogram."""
         request = pb.DeliveryHistogramRequest(
             tracker=self.tracker,
             from_ms=instant_ms("from_ms", from_ms),
@@ -115,7 +115,7 @@ class ViewRules:
         )
 
     def verify(self) -> Exchange[SnapshotReport]:
-        """VerifySnapshots; it may take long."""
+        """Call VerifySnapshots; it may take long."""
         request = pb.VerifySnapshotsRequest(tracker=self.tracker)
         answer = yield from ask(
             "VerifySnapshots", request, pb.VerifySnapshotsResponse, timeout_s=self.settings.verify_timeout_s

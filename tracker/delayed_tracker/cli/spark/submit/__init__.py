@@ -1,1 +1,1 @@
-"""A directory of its own for the file that spark-submit is given: Spark imports from beside it before all else."""
+"""Directory of the script for spark-submit alone, because Spark puts it first on the import path."""

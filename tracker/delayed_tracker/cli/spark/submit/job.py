@@ -1,4 +1,4 @@
-"""What ``spark-submit`` is given: ``spark-submit "$(spark-rebuild script)" rebuild ...``."""
+"""Script for spark-submit: ``spark-submit "$(spark-rebuild script)" rebuild ...``."""
 
 from delayed_tracker.cli.spark.entry import run
 
