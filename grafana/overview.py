@@ -46,7 +46,7 @@ def _at_a_glance(made: builders.Dashboard) -> None:
         "At a glance",
         number(
             "Early hand-offs",
-            "Handed out before their deadline. Never; page somebody.",
+            "Handed out before their deadline. Always 0; anything else is a bug.",
             "short",
             Query(total("delayed_tracker_early_handoffs_total")),
             red_from=1,
@@ -60,7 +60,7 @@ def _at_a_glance(made: builders.Dashboard) -> None:
         ),
         number(
             "Due, not handed out",
-            "Due, and nobody polls for them, or they are being read from the storage.",
+            "Due, and no dispatcher polls for them, or they are being read from the storage.",
             "short",
             Query(total("delayed_tracker_due_indexes")),
         ),

@@ -46,7 +46,7 @@ def _now(made: builders.Dashboard) -> None:
         number("Leased", "Handed out, not acknowledged.", "short", Query(total(f"{_OWN}_leased_indexes", "", TRACKER))),
         number(
             "Due, not handed out",
-            "Nobody polls for them, or they are being read from the storage.",
+            "No dispatcher polls for them, or they are being read from the storage.",
             "short",
             Query(total(f"{_OWN}_due_indexes", "", TRACKER)),
         ),
@@ -88,13 +88,13 @@ def _over_time(made: builders.Dashboard) -> None:
         ),
         graph(
             "Time to the deadlines",
-            "How far the first and the last deadline are away. The first near 0 for long: nobody polls.",
+            "How far the first and the last deadline are away. The first near 0 for long: no dispatcher polls.",
             "s",
             *times_to_deadlines(_OWN, TRACKER),
         ),
         graph(
             "Leases that ended",
-            "Each is a message that is handed out again, because nobody acknowledged it in time.",
+            "Each is a message that is handed out again, because it was not acknowledged in time.",
             "cps",
             Query(rate(f"{_OWN}_lease_expirations_total", "subscription", TRACKER), "{{subscription}}"),
         ),

@@ -66,7 +66,7 @@ def test_work_of_adding():
     )
 
 
-def test_work_of_leaping_over_dead_copies():
+def test_work_of_leaping_over_removed_copies():
     """100,000 removed copies between two due positions are not skipped in pairs."""
 
     def sealed_and_trimmed() -> Shell:

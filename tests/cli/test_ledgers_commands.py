@@ -297,10 +297,10 @@ def test_an_id_that_is_taken_is_refused(command, tmp_path):
 
 
 WRONG = [
-    (["list", *SOURCE, "--topic", f"{MAIN}plane"], 7, f"near names: {MAIN}plain"),
+    (["list", *SOURCE, "--topic", f"{MAIN}plane"], 7, f"similar names: {MAIN}plain"),
     (["stats", *SOURCE, "--topic", f"{MAIN}txn", "--ledger", "7"], 7, f"{MAIN}txn has no ledger 7; it has 54, 58"),
     (["stats", *SOURCE, "--topic", f"{MAIN}txn", "--ledger", "x"], 2, "--ledger: 'x' is not valid; input should be a"),
-    (["verify", *SOURCE, "--topic", f"{MAIN}plane"], 7, f"near names: {MAIN}plain"),
+    (["verify", *SOURCE, "--topic", f"{MAIN}plane"], 7, f"similar names: {MAIN}plain"),
     (["import", *SOURCE], 2, "missing option '--into'; see `delayed-tracker ledgers import --help`"),
     (
         ["import", *SOURCE, "--into", "/nowhere/local"],

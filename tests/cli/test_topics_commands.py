@@ -311,7 +311,7 @@ WRONG = [
     ),
     (["fly"], 2, "no such command 'fly'; see `delayed-tracker topics --help`"),
     ([], 2, "missing command; see `delayed-tracker topics --help`"),
-    (["stats", *of("plane")], 7, f"no topic {MAIN}plane; near names: {MAIN}plain"),
+    (["stats", *of("plane")], 7, f"no topic {MAIN}plane; similar names: {MAIN}plain"),
     (["stats", *SOURCE, "--topic", "a/b"], 2, "--topic: 'a/b' is not valid; give persistent://tenant/namespace/name"),
     (
         ["stats", *SOURCE, "--topic", "\udcff"],

@@ -217,7 +217,7 @@ def test_cancelled_positions_leave_a_bounded_number_of_copies():
     assert shell.core.stats().loaded_count <= 1_024
     memory = shell.core._state.mutable.memory
     assert memory is not None
-    assert len(memory.ghosts or ()) <= 1_024
+    assert len(memory.removed or ()) <= 1_024
     assert shell.next_wakeup_ms() is None
 
 

@@ -38,7 +38,7 @@ def drained() -> Shell:
 
 @pytest.mark.parametrize("name", READINGS)
 def test_reading_asks_for_nothing(drained, name):
-    """The snapshot of the drained bucket is deleted when time passes, not because somebody looked."""
+    """The snapshot of the drained bucket is deleted when time passes, not because of the read."""
     timer = drained.core.next_timer()
     READINGS[name](drained)
     assert drained.core.take_effects() == []

@@ -114,8 +114,8 @@ class CutAndWhole:
 
     def add_with_some_due(self, batch: list[Row], number: int, cuts: list[int]) -> None:
         """Offer tracked positions, which are due by now, among new rows."""
-        homes = self.whole.core._state.members.homes.values()
-        tracked = sorted(tuple(position) for home in homes for position in home.bits.to_columns())
+        buckets = self.whole.core._state.members.buckets.values()
+        tracked = sorted(tuple(position) for bucket in buckets for position in bucket.bits.to_columns())
         again = [(-1_000, *position) for which, position in enumerate(tracked) if which * number % 7 < 3][:6]
         rows = [*again, *(row for row in batch if row[1:] not in {row[1:] for row in again})]
         self.add(sorted(rows, key=lambda row: (row[1] * number + row[2] * 31) % 11), cuts)

@@ -168,8 +168,8 @@ class BothKinds:
             self.same("extend", lease_id, None if places is None else named, self.now, lease_ms=lease_ms)
 
     def _some_tracked(self, count: int) -> list[Position]:
-        homes = self.memory.core._state.members.homes.values()
-        return sorted(position for home in homes for position in home.bits.to_columns())[:count]
+        buckets = self.memory.core._state.members.buckets.values()
+        return sorted(position for bucket in buckets for position in bucket.bits.to_columns())[:count]
 
     def cancel(self, places: list[Position], tracked_count: int) -> None:
         places = list(dict.fromkeys([*places, *self._some_tracked(tracked_count)]))

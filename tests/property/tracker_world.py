@@ -30,11 +30,14 @@ class World(StoredWorld):
         self.settle()
         for effect in self._stores()[len(sealing) :]:
             self.hits["seal"] += 1
-            if effect.frozen.home_key == late_key:
+            if effect.frozen.bucket_number == late_key:
                 self.hits["late bucket"] += 1
             elif len(effect.frozen.live) >= self.limits.mutable_indexes_max:
                 self.hits["in-ledger seal"] += 1
-        if any(home.memory is not None and home.memory.redated for home in self.core._state.members.homes.values()):
+        if any(
+            bucket.memory is not None and bucket.memory.rescheduled
+            for bucket in self.core._state.members.buckets.values()
+        ):
             self.hits["re-dated"] += 1
 
     def _stores(self) -> list[StoreSnapshot]:
@@ -83,7 +86,7 @@ class World(StoredWorld):
             if isinstance(self.pending[number], StoreSnapshot):
                 self.finish_effect(number, "ok")
 
-    def take_and_date_anew(self, delay_ms: int) -> None:
+    def take_and_reschedule(self, delay_ms: int) -> None:
         """Poll when a position is due, and give it back with a later deadline."""
         self.pop_at_next_delivery(3, 20)
         self.nack(1, [], delay_ms)
@@ -93,7 +96,7 @@ class World(StoredWorld):
         self.pop_at_next_delivery(3, 20)
         self.extend(1, [], lease_ms, whole)
 
-    def send_and_date_anew(self, number: int, delay_ms: int) -> None:
+    def send_and_reschedule(self, number: int, delay_ms: int) -> None:
         """Offer a tracked position as due, so that the dispatcher sends it, and then with a new deadline."""
         free = sorted(position for position in self.model.tracked if position not in self.model.leased)
         if free:
@@ -274,7 +277,7 @@ class World(StoredWorld):
         self.hits["cancel"] += outcome.cancelled_count
         self.settle()
 
-    def cancel_and_date_anew(self, number: int, delay_ms: int) -> None:
+    def cancel_and_reschedule(self, number: int, delay_ms: int) -> None:
         """Cancel a tracked position and add it with another deadline, sooner or later."""
         free = sorted(position for position in self.model.tracked if position not in self.model.leased)
         if free:
@@ -385,7 +388,7 @@ class World(StoredWorld):
             if not self.model.tracked:
                 break
             wakeup_ms = self.next_wakeup_ms()
-            assert wakeup_ms is not None, "something is tracked, so somebody must wake up"
+            assert wakeup_ms is not None, "something is tracked, so there must be a wake-up"
             self.pass_time(max(0, wakeup_ms - self.now_ms))
             self.pop(100, 0)
             next_ms = self.next_wakeup_ms()

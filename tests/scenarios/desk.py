@@ -100,7 +100,7 @@ class Desk(TwoClocks):
             handed_out += self.due()
             if before == (self.now_ms, len(handed_out), len(self.performed)):
                 timer_ms = self.next_timer_ms()
-                assert timer_ms is not None, "something is tracked that nobody will wake up for"
+                assert timer_ms is not None, "something is tracked without a wake-up"
                 self.sleep(timer_ms - self.now_ms)
         return handed_out
 

@@ -174,7 +174,7 @@ async def test_a_full_disk_costs_no_message_and_hurries_none(tmp_path) -> None:
         assert (await registry.open(KEY, owner="tests", mark_delete=None)).recovered_count == 30 + 8 * MORE_THAN_A_PAGE
 
 
-@pytest.mark.parametrize("damage", ["missing", "overwritten", "somebody else's", "catalogue", "summary"])
+@pytest.mark.parametrize("damage", ["missing", "overwritten", "another owner's", "catalogue", "summary"])
 async def test_one_of_five_buckets_is_no_good(tmp_path, damage: str) -> None:
     """With a replay at the start or on request, everything comes exactly once and in time."""
     clock, path = ManualClock(), tmp_path / "tracker.db"
@@ -189,7 +189,7 @@ async def test_one_of_five_buckets_is_no_good(tmp_path, damage: str) -> None:
                 connection.execute("DELETE FROM entries WHERE entry_key BETWEEN ? AND ?", keys)
             case "overwritten":
                 connection.execute("UPDATE entries SET payload = x'0102' WHERE entry_key BETWEEN ? AND ?", keys)
-            case "somebody else's":
+            case "another owner's":
                 connection.execute("UPDATE snapshots SET topic = 'other' WHERE bucket_id = ?", (bucket_id,))
             case "catalogue":
                 connection.execute("UPDATE catalogue SET crc32c = crc32c + 1 WHERE bucket_id = ?", (bucket_id,))

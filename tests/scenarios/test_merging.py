@@ -301,7 +301,7 @@ def test_a_cancelled_position_added_anew_comes_at_its_new_deadline_only() -> Non
         assert desk.due() == [Position(1, 0)]
 
 
-def test_a_merge_does_not_revive_a_dead_copy() -> None:
+def test_a_merge_does_not_revive_a_removed_copy() -> None:
     """A position that was sent, added again and sealed elsewhere keeps its new deadline when both buckets merge."""
     desk = Desk(seal_at=5, seg=2, max_num_buckets=2, late_indexes_max=1, prefetch_window_ms=FAR)
     desk.held.add(MERGE)

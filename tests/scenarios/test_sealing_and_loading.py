@@ -253,7 +253,7 @@ def test_row_R3_polls_stay_full_over_many_small_segments(segments_per_load: int)
     assert loads == 400 // segments_per_load
 
 
-def test_sealing_drops_dead_copies() -> None:
+def test_sealing_drops_removed_copies() -> None:
     """A position that was sent and added again is sealed only under its new deadline."""
     desk = Desk(seal_at=2)
     desk.held.add(CREATE)

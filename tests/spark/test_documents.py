@@ -1,4 +1,4 @@
-"""What docs/spark.md says is right: its example works, its tables are those of the code."""
+"""docs/spark.md is right: its example works, its tables are those of the code."""
 
 import re
 import shlex

@@ -2,7 +2,7 @@
 
 python -m tests.benchmarks.abuse.abandoned [--streams N] [--console]
 
-Each stream sends 20,000 positions a message, all due, so that each answer lists as many offsets; nobody reads them.
+Each stream sends 20,000 positions a message, all due, so that each answer lists as many offsets; the client does not read them.
 """
 
 import argparse

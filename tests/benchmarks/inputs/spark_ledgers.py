@@ -29,7 +29,7 @@ _LOGS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerContent:
+class LedgerStatistics:
     """Content of every ledger."""
 
     payloads: Sequence[bytes]
@@ -62,16 +62,16 @@ class LedgerContent:
         }
 
 
-def ledger_content(count: int, *, delayed_every: int) -> LedgerContent:
+def ledger_content(count: int, *, delayed_every: int) -> LedgerStatistics:
     """Return entries of which one in ``delayed_every`` is delayed, with random deadlines."""
     delays = np.random.default_rng(2).integers(SOON_MS, SOON_MS + WEEK_MS, count).tolist()
     deadlines = [
         NOW_MS + delay if number % delayed_every == delayed_every - 1 else None for number, delay in enumerate(delays)
     ]
-    return LedgerContent(list(entries(count, deadlines)), deadlines)
+    return LedgerStatistics(list(entries(count, deadlines)), deadlines)
 
 
-def write_logs(directory: Path, content: LedgerContent, ledger_count: int) -> str:
+def write_logs(directory: Path, content: LedgerStatistics, ledger_count: int) -> str:
     """Write ledgers 1, 2, ... in two entry logs, one after the other; return the URL of the source."""
     count = len(content.payloads)
     values: dict[str, bytes] = {}
@@ -89,7 +89,7 @@ def write_logs(directory: Path, content: LedgerContent, ledger_count: int) -> st
     return f"bookkeeper+file:{directory}?metadata={dump}"
 
 
-def write_blobs(directory: Path, content: LedgerContent, ledger_count: int) -> str:
+def write_blobs(directory: Path, content: LedgerStatistics, ledger_count: int) -> str:
     """Write the same ledgers as blobs; return the URL of the source."""
     writer = BlobWriter(content.payloads)
     for ledger_id in range(1, ledger_count + 1):
@@ -97,7 +97,7 @@ def write_blobs(directory: Path, content: LedgerContent, ledger_count: int) -> s
     return f"offload+blob:{directory}"
 
 
-def write_map_files(directory: Path, content: LedgerContent, ledger_count: int) -> tuple[str, MapFileWriter]:
+def write_map_files(directory: Path, content: LedgerStatistics, ledger_count: int) -> tuple[str, MapFileWriter]:
     """Write the same ledgers as MapFiles of blocks; return the URL of the source, and the writer of each ledger."""
     writer = map_file(content.payloads, Compression.BLOCK)
     for ledger_id in range(1, ledger_count + 1):

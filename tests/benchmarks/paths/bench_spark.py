@@ -15,7 +15,7 @@ from delayed_tracker.spark.runtime.java import find_java
 from tests.benchmarks.inputs.deflated import deflated_streams, inflate_all
 from tests.benchmarks.inputs.shapes import NOW_MS
 from tests.benchmarks.inputs.spark_ledgers import (
-    LedgerContent,
+    LedgerStatistics,
     ledger_content,
     write_blobs,
     write_logs,
@@ -104,7 +104,7 @@ def _throughput_rows(run: Run) -> Iterator[Row]:
     yield from _two_core_rows(run, content, logs, alone)
 
 
-def _two_core_rows(run: Run, content: LedgerContent, logs: str, alone: Sequence[Ran]) -> Iterator[Row]:
+def _two_core_rows(run: Run, content: LedgerStatistics, logs: str, alone: Sequence[Ran]) -> Iterator[Row]:
     ledgers, count = run.scale.spark_ledgers, run.scale.spark_ledgers * run.scale.spark_ledger_entries
     both, rebuilt = _ran(run, "Spark on two cores", 2, (Job(logs), Job(logs, bucket=run.scale.bucket)))
     require("reading with Spark", all(one.found == content.totals(ledgers) for one in both))

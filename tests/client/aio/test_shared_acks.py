@@ -27,7 +27,7 @@ class Held(LeasingService):
 
     def __init__(self, count: int, **limits: int) -> None:
         super().__init__(count, **limits)
-        self.under_way: list[tuple[Call, asyncio.Future[pb.AckMessagesResponse]]] = []
+        self.in_flight: list[tuple[Call, asyncio.Future[pb.AckMessagesResponse]]] = []
         self.acks = SharedAcks(self.send_held, batch_max=lambda: self.rules.batch_max)
 
     async def send_held(self, acks: Sequence[LeaseAck]) -> list[AckOutcome]:
@@ -36,7 +36,7 @@ class Held(LeasingService):
             call = next(exchange)
             while True:
                 answer: asyncio.Future[pb.AckMessagesResponse] = asyncio.get_running_loop().create_future()
-                self.under_way.append((call, answer))
+                self.in_flight.append((call, answer))
                 try:
                     response = await answer
                 except TrackerCallError as error:
@@ -49,7 +49,7 @@ class Held(LeasingService):
 
     async def let(self, number: int = 0, *, error: DelayedTrackerError | None = None) -> None:
         """Answer a call in flight; with an error, it was not applied."""
-        call, answer = self.under_way.pop(number)
+        call, answer = self.in_flight.pop(number)
         try:
             if error is not None:
                 raise error
@@ -67,7 +67,7 @@ class Held(LeasingService):
         return tasks
 
     async def let_all(self) -> None:
-        while self.under_way:
+        while self.in_flight:
             await self.let()
 
 
@@ -109,7 +109,7 @@ async def test_acks_that_come_meanwhile_leave_together_in_their_order():
     """At most two calls are in flight, and the acks that wait are sent together in their order."""
     service = Held(9)
     tasks = [task for _ in range(5) for task in await service.begin(service.whole(1))]
-    assert len(service.under_way) == CALLS_MAX
+    assert len(service.in_flight) == CALLS_MAX
     await service.let_all()
     assert [[ack.lease_id for ack in call.leases] for call in service.calls] == [[1], [2], [3, 4, 5]]
     assert counts_of(tasks) == [1] * 5
@@ -305,10 +305,10 @@ def test_every_ack_is_answered_as_if_it_were_alone(data):
                 data.draw(st.sampled_from(asked))[2].cancel()
             elif step == "t":
                 service.shell.pass_time(30)
-            elif service.under_way:
+            elif service.in_flight:
                 failures += step == "e"
                 error = Unavailable("away") if step == "e" else None
-                await service.let(data.draw(st.integers(0, len(service.under_way) - 1)), error=error)
+                await service.let(data.draw(st.integers(0, len(service.in_flight) - 1)), error=error)
             if data.draw(st.booleans()):
                 await turns()
         await turns()

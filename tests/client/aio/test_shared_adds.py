@@ -19,18 +19,18 @@ class Sent:
 
     def __init__(self) -> None:
         self.calls: list[list[int]] = []
-        self.under_way: list[asyncio.Future[AddAnswer]] = []
+        self.in_flight: list[asyncio.Future[AddAnswer]] = []
 
     def __call__(self, columns: PackedIndexes, count: int) -> "asyncio.Future[AddAnswer]":
         deadlines, ledgers, entries = map(int_column, columns)
         assert deadlines == ledgers == array("q", [entry + 1 for entry in entries])
         assert len(entries) == count
         self.calls.append(list(entries))
-        self.under_way.append(asyncio.get_running_loop().create_future())
-        return self.under_way[-1]
+        self.in_flight.append(asyncio.get_running_loop().create_future())
+        return self.in_flight[-1]
 
     async def answer(self, call: int, **offsets: tuple[int, ...]) -> None:
-        self.under_way[call].set_result(AddAnswer(added_count=0, **offsets))
+        self.in_flight[call].set_result(AddAnswer(added_count=0, **offsets))
         await turns()
 
 
@@ -90,7 +90,7 @@ async def test_a_failed_call_fails_its_batches_and_no_later_one():
     _, _, *together = await begin(adds, [1], [2], [3], [4])
     await sent.answer(0)
     (later,) = await begin(adds, [5])
-    sent.under_way[2].set_exception(Unavailable("away"))
+    sent.in_flight[2].set_exception(Unavailable("away"))
     await turns()
     for task in together:
         assert isinstance(task.exception(), Unavailable)
@@ -104,13 +104,13 @@ async def test_a_failed_call_of_its_own_lets_the_waiting_ones_go():
     """A call that fails or is cancelled makes room for the waiting batches."""
     sent = Sent()
     first, second, *_ = await begin(shared(sent), [1], [2], [3], [4])
-    sent.under_way[0].set_exception(Unavailable("away"))
+    sent.in_flight[0].set_exception(Unavailable("away"))
     await turns()
     assert isinstance(first.exception(), Unavailable)
     assert sent.calls[2:] == [[3, 4]]
     second.cancel()
     await turns()
-    assert sent.under_way[1].cancelled()
+    assert sent.in_flight[1].cancelled()
     await sent.answer(2)
 
 

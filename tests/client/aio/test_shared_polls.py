@@ -32,7 +32,7 @@ class Due:
         self.limit = limit
         self.epoch = epoch
         self.calls: list[tuple[list[int], int]] = []
-        self.under_way: list[tuple[list[int], PollTerms, asyncio.Future[list[Taken]]]] = []
+        self.in_flight: list[tuple[list[int], PollTerms, asyncio.Future[list[Taken]]]] = []
         self.given_back: list[tuple[int, list[int]]] = []
         self.replay_required = False
         self._lease_id = 0
@@ -40,7 +40,7 @@ class Due:
     def send(self, shares: Sequence[int], wait_ms: int, terms: PollTerms) -> "asyncio.Future[list[Taken]]":
         self.calls.append((list(shares), wait_ms))
         answer = asyncio.get_running_loop().create_future()
-        self.under_way.append((list(shares), terms, answer))
+        self.in_flight.append((list(shares), terms, answer))
         return answer
 
     async def give_back(self, taken: Taken) -> None:
@@ -54,7 +54,7 @@ class Due:
         await turns()
 
     def answer_now(self, call: int = 0, *, error: Exception | None = None) -> None:
-        shares, terms, answer = self.under_way.pop(call)
+        shares, terms, answer = self.in_flight.pop(call)
         if sum(shares) > self.limit:
             error = InvalidArgument("too much", violations=[FieldViolation("max_messages", "give less")])
         if answer.done():
@@ -200,7 +200,7 @@ async def test_polls_refused_together_are_asked_for_apart():
     service = Due(200, limit=50)
     polls = await busy(service)
     tasks = await begin(polls, 20, 30, 40)
-    while service.under_way:
+    while service.in_flight:
         await service.answer()
     assert [shares for shares, _ in service.calls] == [[20, 30, 40], [20], [30], [40]]
     assert list(map(len, map(entries_of, tasks))) == [20, 30, 40]
@@ -337,13 +337,13 @@ def test_nothing_is_lost_or_taken_twice(data):
             elif step == "c" and asked:
                 data.draw(st.sampled_from(asked))[0].cancel()
                 await turns()
-            elif service.under_way:
+            elif service.in_flight:
                 error = Unavailable("away") if step == "e" else None
-                await service.answer(data.draw(st.integers(0, len(service.under_way) - 1)), error=error)
+                await service.answer(data.draw(st.integers(0, len(service.in_flight) - 1)), error=error)
             if data.draw(st.booleans()):
                 await turns()
         await turns()
-        while service.under_way:
+        while service.in_flight:
             await service.answer()
         got = [entry for _, entries in service.given_back for entry in entries]
         for task, count in asked:

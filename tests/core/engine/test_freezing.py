@@ -42,8 +42,8 @@ def test_freezing_copies_no_bitmap():
     """Freezing copies no bitmap: 50,000 copies would take 40 ms of the caller's time."""
     shell = sealing_shell()
     frozen = shell.asked(StoreSnapshot)[0].frozen
-    home = shell.core._state.members.homes[frozen.home_key]
-    assert all(home.bits.bitmap_of(ledger) is frozen.live.bitmap_of(ledger) for ledger in range(1, 6))
+    bucket = shell.core._state.members.buckets[frozen.bucket_number]
+    assert all(bucket.bits.bitmap_of(ledger) is frozen.live.bitmap_of(ledger) for ledger in range(1, 6))
 
 
 @pytest.mark.parametrize("meanwhile", MEANWHILE)

@@ -66,7 +66,7 @@ def test_a_load_for_a_bucket_that_drains_while_it_is_merged_leaves_its_room_at_o
     assert shell.core.stats().loaded_count == 1
 
 
-def test_dead_copies_of_a_drained_bucket_leave_their_room_at_once() -> None:
+def test_removed_copies_of_a_drained_bucket_leave_their_room_at_once() -> None:
     """The removed copy of a cancelled position counts only until its bucket is known to be drained."""
     shell, lease_id = loading_shell()
     shell.load()

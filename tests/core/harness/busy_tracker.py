@@ -6,7 +6,7 @@ from delayed_tracker.core.engine.effects import LoadSegments, StoreSnapshot
 from delayed_tracker.core.engine.leases import Lease
 from delayed_tracker.core.engine.lifecycle import BucketLifecycle
 from delayed_tracker.core.engine.state import TrackerState
-from delayed_tracker.core.index.buckets import Home, MemoryCopies, SnapshotSegments
+from delayed_tracker.core.index.buckets import Bucket, MemoryCopies, SnapshotSegments
 from delayed_tracker.core.index.runs import Run
 from delayed_tracker.core.values.limits import TrackerLimits
 from tests.core.harness.shell import Shell
@@ -64,22 +64,22 @@ class BusyTracker:
     def lifecycle(self) -> BucketLifecycle:
         return self.core._lifecycle
 
-    def home(self, ledger: int) -> Home:
-        (home,) = self.state.members._by_ledger[ledger]
-        return home
+    def bucket(self, ledger: int) -> Bucket:
+        (bucket,) = self.state.members._by_ledger[ledger]
+        return bucket
 
     def snapshot(self, ledger: int) -> SnapshotSegments:
-        snapshot = self.home(ledger).snapshot
+        snapshot = self.bucket(ledger).snapshot
         assert snapshot is not None
         return snapshot
 
     def memory(self, ledger: int) -> MemoryCopies:
-        memory = self.home(ledger).memory
+        memory = self.bucket(ledger).memory
         assert memory is not None
         return memory
 
     def run(self, ledger: int) -> Run:
-        (run,) = self.state.heap.of_home(self.home(ledger).key)
+        (run,) = self.state.heap.of_bucket(self.bucket(ledger).key)
         return run
 
     def lease(self) -> Lease:

@@ -50,11 +50,11 @@ def a_run_is_lost(busy):
 
 @corruption
 def a_run_is_not_found_under_its_home(busy):
-    busy.state.heap._by_home.clear()
+    busy.state.heap._by_bucket.clear()
 
 
 @corruption
-def a_run_names_a_home_that_is_gone(busy):
+def a_run_names_a_bucket_that_is_gone(busy):
     busy.state.heap.new_run(77, IndexColumns.of([(FAR_MS, 77, 0)]))
 
 
@@ -71,26 +71,26 @@ def the_loaded_count_is_off(busy):
 
 @corruption
 def the_deadline_of_a_copy_changes(busy):
-    busy.memory(MUTABLE).redated[Position(MUTABLE, 1)] += 1
+    busy.memory(MUTABLE).rescheduled[Position(MUTABLE, 1)] += 1
 
 
 @corruption
 def a_copy_with_an_older_deadline_counts_again(busy):
-    busy.memory(MUTABLE).redated.clear()
+    busy.memory(MUTABLE).rescheduled.clear()
 
 
 @corruption
 def a_copy_without_a_bit_would_count_if_it_came_again(busy):
-    busy.memory(MUTABLE).ghosts.remove(one(MUTABLE, 0))
+    busy.memory(MUTABLE).removed.remove(one(MUTABLE, 0))
 
 
 @corruption
-def dead_copies_are_not_counted(busy):
-    busy.memory(MUTABLE).dead_count = 0
+def removed_copies_are_not_counted(busy):
+    busy.memory(MUTABLE).removed_count = 0
 
 
 @corruption
-def a_run_with_dead_copies_is_not_suspect(busy):
+def a_run_with_removed_copies_is_not_suspect(busy):
     busy.run(MUTABLE).suspect = False
 
 
@@ -134,7 +134,7 @@ def a_lease_has_lost_its_rows(busy):
 
 @corruption
 def a_leased_position_is_not_tracked(busy):
-    busy.home(LOADING).bits.subtract(busy.lease().bits)
+    busy.bucket(LOADING).bits.subtract(busy.lease().bits)
     busy.state.counters.tracked -= 1
     busy.state.counters.acked += 1
 

@@ -15,7 +15,7 @@ def a_load_in_flight_is_forgotten(busy):
 @corruption
 def a_load_in_flight_is_for_other_segments(busy):
     busy.snapshot(LOADING).load_first -= 1
-    busy.state.segments.update(busy.home(LOADING))
+    busy.state.segments.update(busy.bucket(LOADING))
 
 
 @corruption
@@ -26,7 +26,7 @@ def the_rows_that_are_loading_are_miscounted(busy):
 @corruption
 def a_segment_is_skipped(busy):
     busy.snapshot(IDLE).next_segment += 1
-    busy.state.segments.update(busy.home(IDLE))
+    busy.state.segments.update(busy.bucket(IDLE))
 
 
 @corruption
@@ -41,12 +41,12 @@ def a_store_in_flight_is_forgotten(busy):
 
 @corruption
 def a_store_is_in_flight_twice(busy):
-    busy.lifecycle._stores[77] = busy.home(SEALING)
+    busy.lifecycle._stores[77] = busy.bucket(SEALING)
 
 
 @corruption
 def a_stored_bucket_is_being_stored_again(busy):
-    busy.lifecycle._stores[77] = busy.home(IDLE)
+    busy.lifecycle._stores[77] = busy.bucket(IDLE)
 
 
 @corruption
@@ -56,12 +56,12 @@ def a_failed_store_is_not_tried_again(busy):
 
 @corruption
 def a_bucket_loses_its_place_in_the_segment_queue(busy):
-    busy.state.segments.remove(busy.home(IDLE).key)
+    busy.state.segments.remove(busy.bucket(IDLE).key)
 
 
 @corruption
 def a_bucket_has_a_wrong_place_in_the_segment_queue(busy):
-    busy.state.segments._place[busy.home(IDLE).key] += 1
+    busy.state.segments._place[busy.bucket(IDLE).key] += 1
 
 
 @corruption
@@ -71,7 +71,7 @@ def an_idle_bucket_is_not_queued_for_loading(busy):
 
 @corruption
 def a_loading_bucket_is_queued_for_loading(busy):
-    busy.state.segments._idle[busy.snapshot(LOADING).next_min_ms, busy.home(LOADING).key] = None
+    busy.state.segments._idle[busy.snapshot(LOADING).next_min_ms, busy.bucket(LOADING).key] = None
 
 
 @corruption

@@ -60,7 +60,7 @@ def test_positions_may_be_asked_for_in_any_order():
     rng = np.random.default_rng(0)
     bitmaps = {ledger: BitMap(rng.choice(70_000, 7_000)) for ledger in range(20)}
     ledger, entry = rng.integers(0, 25, 5_000), rng.integers(0, 70_000, 5_000)
-    model = [row in bitmaps.get(home, ()) for home, row in zip(ledger.tolist(), entry.tolist(), strict=True)]
+    model = [row in bitmaps.get(bucket, ()) for bucket, row in zip(ledger.tolist(), entry.tolist(), strict=True)]
     lookup = lookup_of(bitmaps)
     assert lookup.contains(PositionColumns(ledger, entry)).tolist() == model
     assert lookup.contains(PositionColumns(ledger[::-2], entry[::-2])).tolist() == model[::-2]

@@ -76,21 +76,21 @@ def test_the_heap_finds_the_run_with_the_earliest_head():
     heap = RunHeap()
     heap.new_run(1, rows((5, 1, 0)))
     late = heap.new_run(2)
-    assert heap.first() is heap.of_home(1)[0]
+    assert heap.first() is heap.of_bucket(1)[0]
     heap.append(late, rows((9, 2, 0)), 9)
     heap.append(late, rows((3, 2, 1)), 3)
     assert heap.first() is late
     heap.check()
 
 
-def test_dropping_a_home_drops_all_its_runs():
+def test_dropping_a_bucket_drops_all_its_runs():
     """Dropping a bucket drops all its runs and keeps the counts right."""
     heap = RunHeap()
     heap.new_run(1, rows((1, 1, 0)))
     heap.new_run(1, rows((2, 1, 1)))
     heap.new_run(2, rows((3, 2, 0)))
-    heap.drop_home(1)
-    assert (heap.of_home(1), heap.loaded_count, len(heap)) == ([], 1, 1)
+    heap.drop_bucket(1)
+    assert (heap.of_bucket(1), heap.loaded_count, len(heap)) == ([], 1, 1)
     heap.check()
 
 

@@ -2,21 +2,21 @@
 
 import numpy as np
 
-from delayed_tracker.core.index.buckets import Home, SnapshotSegments
+from delayed_tracker.core.index.buckets import Bucket, SnapshotSegments
 from delayed_tracker.core.index.packed_bounds import PackedBounds
 from delayed_tracker.core.index.segment_queue import SegmentQueue
 from delayed_tracker.core.rules.segment import SegmentBounds
 from delayed_tracker.core.values.verb_results import BucketState
 
 
-def home(key: int, *first_deadlines: int) -> Home:
+def bucket(key: int, *first_deadlines: int) -> Bucket:
     column = np.array(first_deadlines, np.int64)
-    sealed = Home(key, BucketState.SEALED, memory=None)
+    sealed = Bucket(key, BucketState.SEALED, memory=None)
     sealed.snapshot = SnapshotSegments(key, PackedBounds(SegmentBounds(np.ones_like(column), column, column)), 0)
     return sealed
 
 
-def load(queue: SegmentQueue, of: Home, effect_id: int) -> None:
+def load(queue: SegmentQueue, of: Bucket, effect_id: int) -> None:
     """Start the load of the next segment of a bucket."""
     assert of.snapshot is not None
     of.snapshot.load_effect_id, of.snapshot.load_first = effect_id, of.snapshot.next_segment
@@ -24,21 +24,21 @@ def load(queue: SegmentQueue, of: Home, effect_id: int) -> None:
     queue.update(of)
 
 
-def loaded(queue: SegmentQueue, of: Home) -> None:
+def loaded(queue: SegmentQueue, of: Bucket) -> None:
     assert of.snapshot is not None
     of.snapshot.load_effect_id = None
     queue.update(of)
 
 
-def failed(queue: SegmentQueue, of: Home, retry_at_ms: int) -> None:
+def failed(queue: SegmentQueue, of: Bucket, retry_at_ms: int) -> None:
     assert of.snapshot is not None
     of.snapshot.load_effect_id, of.snapshot.next_segment = None, of.snapshot.load_first
     queue.retry_later(of, retry_at_ms)
 
 
-def test_the_home_with_the_earliest_unloaded_segment_is_first():
+def test_the_bucket_with_the_earliest_unloaded_segment_is_first():
     """The first bucket is the one with the earliest deadline, then with the lowest key."""
-    queue, late, early = SegmentQueue(), home(1, 50), home(2, 10)
+    queue, late, early = SegmentQueue(), bucket(1, 50), bucket(2, 10)
     queue.update(late)
     queue.update(early)
     assert queue.first_idle() == (10, 2)
@@ -46,18 +46,18 @@ def test_the_home_with_the_earliest_unloaded_segment_is_first():
     queue.check({1: late, 2: early})
 
 
-def test_a_home_in_flight_is_not_idle_but_still_counts_for_the_next_deadline():
+def test_a_bucket_in_flight_is_not_idle_but_still_counts_for_the_next_deadline():
     """A bucket whose segment is loading is not idle, but the segment is not in memory yet."""
-    queue, one = SegmentQueue(), home(1, 10, 20)
+    queue, one = SegmentQueue(), bucket(1, 10, 20)
     queue.update(one)
     load(queue, one, 7)
     assert (queue.first_idle(), queue.first_min_ms()) == (None, 10)
     queue.check({1: one})
 
 
-def test_a_loaded_segment_moves_its_home_to_the_next_one():
+def test_a_loaded_segment_moves_its_bucket_to_the_next_one():
     """A loaded segment moves its bucket to the next segment, and the last segment removes the bucket from the queue."""
-    queue, one = SegmentQueue(), home(1, 10, 20)
+    queue, one = SegmentQueue(), bucket(1, 10, 20)
     queue.update(one)
     load(queue, one, 7)
     loaded(queue, one)
@@ -70,7 +70,7 @@ def test_a_loaded_segment_moves_its_home_to_the_next_one():
 
 def test_a_failed_load_waits_and_is_then_idle_again():
     """The segment of a failed load is still the first missing one, and others are loaded before its retry."""
-    queue, one, two = SegmentQueue(), home(1, 10), home(2, 20)
+    queue, one, two = SegmentQueue(), bucket(1, 10), bucket(2, 20)
     queue.update(one)
     queue.update(two)
     load(queue, one, 7)
@@ -84,9 +84,9 @@ def test_a_failed_load_waits_and_is_then_idle_again():
     queue.check({1: one, 2: two})
 
 
-def test_a_home_that_is_removed_leaves_nothing_behind():
+def test_a_bucket_that_is_removed_leaves_nothing_behind():
     """A bucket in any state is removed without a trace; removing an unknown one does nothing."""
-    queue, idle, flying, waiting = SegmentQueue(), home(1, 10), home(2, 20), home(3, 30)
+    queue, idle, flying, waiting = SegmentQueue(), bucket(1, 10), bucket(2, 20), bucket(3, 30)
     for one in (idle, flying, waiting):
         queue.update(one)
     load(queue, flying, 7)
@@ -99,9 +99,9 @@ def test_a_home_that_is_removed_leaves_nothing_behind():
     queue.check({})
 
 
-def test_clear_forgets_all_homes():
+def test_clear_forgets_all_buckets():
     """A clear removes all buckets from the queue."""
-    queue, one = SegmentQueue(), home(1, 10)
+    queue, one = SegmentQueue(), bucket(1, 10)
     queue.update(one)
     queue.clear()
     assert queue.first_min_ms() is None

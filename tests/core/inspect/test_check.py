@@ -6,18 +6,18 @@ from delayed_tracker.core.inspect.invariants import check_invariants
 from delayed_tracker.core.values.errors import InvariantViolation
 from delayed_tracker.core.values.instant import Wakeup
 from delayed_tracker.core.values.verb_results import BucketState
-from tests.core.harness import copy_corruptions, effect_corruptions, home_corruptions
+from tests.core.harness import bucket_corruptions, copy_corruptions, effect_corruptions
 from tests.core.harness.busy_tracker import FAR_MS, LIMITS, NEAR_MS, BusyTracker
 from tests.core.harness.shell import Shell
 
-CORRUPTIONS = home_corruptions.CORRUPTIONS | copy_corruptions.CORRUPTIONS | effect_corruptions.CORRUPTIONS
+CORRUPTIONS = bucket_corruptions.CORRUPTIONS | copy_corruptions.CORRUPTIONS | effect_corruptions.CORRUPTIONS
 
 
 def test_untouched_tracker_passes():
     """The tracker is sound before it is corrupted, and has the parts that are corrupted."""
     busy = BusyTracker()
     busy.core.check()
-    states = {home.state for home in busy.state.members.homes.values()}
+    states = {bucket.state for bucket in busy.state.members.buckets.values()}
     assert states == set(BucketState)
     assert busy.core.stats().leased_count == 2
 

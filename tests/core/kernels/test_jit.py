@@ -67,7 +67,7 @@ def test_a_kernel_is_compiled_once_and_announced(tmp_path: Path, variable: str):
 @jit_only
 @pytest.mark.slow
 def test_without_a_place_for_a_cache_each_process_compiles(tmp_path: Path):
-    """A read-only home directory causes no failure, and nothing is written beside the source."""
+    """A read-only bucket directory causes no failure, and nothing is written beside the source."""
     script = tmp_path / "sums.py"
     for _ in range(2):
         assert run_sum(script, XDG_CACHE_HOME="/dev/null/nowhere") == ["compiling", "10"]

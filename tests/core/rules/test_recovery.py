@@ -375,7 +375,7 @@ def test_foreign_bits_without_a_row_go_when_the_last_segment_has_come():
     shell.core.check()
 
 
-def test_a_foreign_bit_without_a_row_does_not_hide_a_dead_copy():
+def test_a_foreign_bit_without_a_row_does_not_hide_a_removed_copy():
     """A count of copies equal to that of positions proves nothing while some positions may have no row."""
     shell = foreign_shell(sealed_of([(2_000, 1, 0), (2_000, 1, 1), (9_000, 1, 2)]), [(1, 0), (1, 1), (1, 7)], [(1, 2)])
     shell.pass_time(1_000)

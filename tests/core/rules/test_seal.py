@@ -11,12 +11,12 @@ from delayed_tracker.core.values.errors import InvariantViolation
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 
 
-def frozen(*chunks, live, redated=None, step_ms=10, count_max=-1) -> FrozenIndexes:
+def frozen(*chunks, live, rescheduled=None, step_ms=10, count_max=-1) -> FrozenIndexes:
     return FrozenIndexes(
-        home_key=1,
+        bucket_number=1,
         chunks=tuple(IndexColumns.of(chunk) for chunk in chunks),
         live=PositionBitmap.of(PositionColumns.of(live)),
-        redated={Position(*position): deadline for position, deadline in (redated or {}).items()},
+        rescheduled={Position(*position): deadline for position, deadline in (rescheduled or {}).items()},
         step_ms=step_ms,
         count_max=count_max,
         first=Position(*min(live)),
@@ -38,14 +38,14 @@ def test_sorts_and_cuts_whatever_the_order_of_copies():
     assert (sealed.first, sealed.last) == (Position(1, 0), Position(2, 0))
 
 
-def test_dead_copies_are_dropped():
+def test_removed_copies_are_dropped():
     """A copy counts only under its bit."""
     assert rows(seal(frozen([(5, 1, 0), (6, 1, 1)], live=[(1, 1)]))) == [(6, 1, 1)]
 
 
 def test_of_copies_with_several_deadlines_the_last_one_counts():
     """A position cancelled at 5 and added again at 9 has the deadline 9."""
-    sealed = seal(frozen([(5, 1, 0), (9, 1, 0), (7, 1, 1)], live=[(1, 0), (1, 1)], redated={(1, 0): 9}))
+    sealed = seal(frozen([(5, 1, 0), (9, 1, 0), (7, 1, 1)], live=[(1, 0), (1, 1)], rescheduled={(1, 0): 9}))
     assert rows(sealed) == [(7, 1, 1), (9, 1, 0)]
 
 
@@ -63,7 +63,7 @@ def test_a_live_position_without_copy_is_a_bug():
 def test_a_copy_with_a_deadline_that_does_not_count_is_no_copy():
     """A rescheduled position needs a copy with the deadline that counts."""
     with pytest.raises(InvariantViolation, match="1 positions to seal but 0 copies"):
-        seal(frozen([(5, 1, 0)], live=[(1, 0)], redated={(1, 0): 9}))
+        seal(frozen([(5, 1, 0)], live=[(1, 0)], rescheduled={(1, 0): 9}))
 
 
 def test_two_deadlines_that_both_count_are_a_bug():
@@ -76,18 +76,18 @@ def test_rows_count_wherever_they_lie_among_many():
     """Rows are tested some thousands at a time, and none is lost between two blocks."""
     count = 200_000
     entries = np.random.default_rng(1).permutation(count)
-    dead, redated = entries[::7], Position(1, int(entries[-1]))
-    assert redated.entry_id not in dead
+    dead, rescheduled = entries[::7], Position(1, int(entries[-1]))
+    assert rescheduled.entry_id not in dead
     live = PositionBitmap.of(PositionColumns(np.ones(count, np.int64), entries))
     live.remove(PositionColumns(np.ones(len(dead), np.int64), dead))
     chunk = IndexColumns(2 * entries, np.ones(count, np.int64), entries)
-    older = IndexColumns.of([(7, *redated)])
+    older = IndexColumns.of([(7, *rescheduled)])
     sealed = seal(
         FrozenIndexes(
             1,
             (older, chunk),
             live,
-            {redated: 2 * redated.entry_id},
+            {rescheduled: 2 * rescheduled.entry_id},
             10**6,
             5_000,
             Position(1, 0),
@@ -116,6 +116,6 @@ def test_seal_equals_a_sorted_dict(live, dead, data):
     copies = [(ms, *position) for table in (live, dead, older, live) for position, ms in table.items()]
     copies = data.draw(st.permutations(copies))
     cut = data.draw(st.integers(0, len(copies)))
-    redated = {position: live[position] for position in older}
-    sealed = seal(frozen(copies[:cut], copies[cut:], live=live, redated=redated))
+    rescheduled = {position: live[position] for position in older}
+    sealed = seal(frozen(copies[:cut], copies[cut:], live=live, rescheduled=rescheduled))
     assert rows(sealed) == sorted((ms, *position) for position, ms in live.items())

@@ -164,7 +164,7 @@ def test_a_topic_that_is_not_there_is_an_error(tmp_path):
     append(tmp_path, TOPIC, b"a")
     with open_local_ledgers(tmp_path) as source:
         for call in (source.topic_log, source.compacted_log):
-            with pytest.raises(TopicNotFound, match=r"has no topic .*/order; near names: .*/orders"):
+            with pytest.raises(TopicNotFound, match=r"has no topic .*/order; similar names: .*/orders"):
                 call("persistent://lab/main/order")
         assert source.compacted_log(TOPIC) is None
 

@@ -146,14 +146,14 @@ def test_unknown_topic_names_near_ones(catalogue):
         catalogue.topic("persistent://lab/main/ordres")
 
     assert str(caught.value).startswith(
-        "dump.jsonl has no topic persistent://lab/main/ordres; near names: persistent://lab/main/orders, "
+        "dump.jsonl has no topic persistent://lab/main/ordres; similar names: persistent://lab/main/orders, "
     )
     assert caught.value.metadata == {"topic": "persistent://lab/main/ordres"}
 
 
 def test_partitioned_topic_names_its_partitions(catalogue):
     """The error for a partitioned topic, which has no ledgers of its own, names its partitions."""
-    with pytest.raises(TopicNotFound, match=r"near names: persistent://lab/main/bills-partition-0, .*-partition-1"):
+    with pytest.raises(TopicNotFound, match=r"similar names: persistent://lab/main/bills-partition-0, .*-partition-1"):
         catalogue.topic("persistent://lab/main/bills")
 
 

@@ -98,7 +98,7 @@ def test_topics_that_are_found(tmp_path, save, open_kind):
         assert source.topics() == ["persistent://lab/main/a/b c", TOPIC, "persistent://lab/west/main/old"]
         assert read_all(source) == entries_of(0, 7)
         assert source.compacted_log(TOPIC) is None
-        with pytest.raises(TopicNotFound, match=r"near names: .*orders"):
+        with pytest.raises(TopicNotFound, match=r"similar names: .*orders"):
             source.topic_log("persistent://lab/main/order")
 
 

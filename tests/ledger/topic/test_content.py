@@ -1,6 +1,6 @@
 """Tests of counting the contents of a ledger of messages."""
 
-from delayed_tracker.ledger.topic.content import count_content
+from delayed_tracker.ledger.topic.ledger_statistics import count_ledger
 from tests.ledger.harness.list_ledger import ListLedger
 from tests.ledger.harness.log_files import flipped
 from tests.ledger.messages.producer import PUBLISHED_AT_MS, batch, chunks, marker, single, slot
@@ -19,7 +19,7 @@ def test_every_kind_is_counted():
         None,
     ]
     seen: list[int] = []
-    content = count_content(ListLedger(3, entries), seen=seen.append)
+    content = count_ledger(ListLedger(3, entries), seen=seen.append)
     assert (content.ledger_id, content.entry_count, content.bad_count) == (3, 8, 2)
     assert (content.message_count, content.batch_count, content.chunk_count) == (7, 1, 2)
     assert (content.delayed_count, content.transaction_count, content.marker_count) == (1, 1, 1)
@@ -33,7 +33,7 @@ def test_every_kind_is_counted():
 def test_an_empty_ledger_has_neither_times_nor_indexes():
     """An empty ledger, and one whose entries are all bad, has neither times nor indexes."""
     for entries in ([], [None]):
-        content = count_content(ListLedger(3, entries))
+        content = count_ledger(ListLedger(3, entries))
         assert (content.message_count, content.bad_count) == (0, len(entries))
         assert (content.first_written_ms, content.last_written_ms) == (None, None)
         assert (content.first_index, content.last_index) == (None, None)

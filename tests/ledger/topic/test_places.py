@@ -19,8 +19,8 @@ from delayed_tracker.ledger.offload.recent_rows import RecentRows
 from delayed_tracker.ledger.offload.sequence_file import Compression
 from delayed_tracker.ledger.queries.verify import verify_topics
 from delayed_tracker.ledger.source_url import open_source
+from delayed_tracker.ledger.topic.entry_location import unreadable_entry
 from delayed_tracker.ledger.topic.entry_lookup import EntryLookup
-from delayed_tracker.ledger.topic.places import unreadable_entry
 from delayed_tracker.ledger.topic.topic_log import CompactedLog
 from tests.ledger.harness.disks import DiskFiles
 from tests.ledger.harness.list_ledger import ListLedger, topic_of

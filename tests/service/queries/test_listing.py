@@ -92,7 +92,7 @@ async def test_a_tracker_that_nobody_has_open_is_told_from_one_that_is_not_there
     error, info, found = await refused(call(request_type(tracker=ref("a"))))
     assert (error.code(), info.reason) == (grpc.StatusCode.NOT_FOUND, "TRACKER_NOT_OPEN")
     assert error.details() == (
-        "nobody has the tracker of subscription 's' of 'a' open: its dispatcher has not connected; wait, or open it"
+        "no dispatcher has the tracker of subscription 's' of 'a' open: its dispatcher has not connected; wait, or open it"
         " yourself, which fences that dispatcher"
     )
     assert "OpenTracker" in found["ResourceInfo"].description

@@ -57,8 +57,8 @@ async def test_a_caller_that_goes_away_leaves_nothing(service, two):
     before = await world(service)
     call = await half_sent(service, requests(*two))
     assert await stored_ids(service) > before[3]
-    under_way = await service.stub.VerifySnapshots(pb.VerifySnapshotsRequest(tracker=REF))
-    assert not under_way.orphan_bucket_ids
+    in_flight = await service.stub.VerifySnapshots(pb.VerifySnapshotsRequest(tracker=REF))
+    assert not in_flight.orphan_bucket_ids
     call.cancel()
     await until(lambda: not service.registry.imports)
     await settle()

@@ -139,7 +139,7 @@ def test_of_two_jobs_one_wins(staging):
         second.begin([KEY, OTHER])
         first.commit(tracker_of(staged_bucket(staging, 1)))
         before = first._runner.run(stored(storage, KEY))
-        with pytest.raises(SnapshotConflict, match="somebody else has committed"):
+        with pytest.raises(SnapshotConflict, match="another job has committed"):
             second.commit(tracker_of(staged_bucket(staging, 2)))
         assert first._runner.run(stored(storage, KEY)) == before
         # Trackers that the first job did not touch can be committed.

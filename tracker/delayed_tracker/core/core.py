@@ -184,9 +184,9 @@ class TrackerCore:
         cancelled = 0
         if tracked.any():
             state.leases.ended.forget(positions.take(tracked))
-            cancelled, homes = state.drop(positions.take(tracked))
+            cancelled, buckets = state.drop(positions.take(tracked))
             state.counters.cancelled += cancelled
-            self._lifecycle.retire(homes)
+            self._lifecycle.retire(buckets)
         self._finish(now)
         return CancelOutcome(cancelled, np.flatnonzero(leased), np.flatnonzero(~tracked & ~leased))
 
@@ -211,10 +211,10 @@ class TrackerCore:
         state = self._settled()
         if state.limits.kind is TrackerKind.IN_MEMORY:
             return 0
-        filled = [home for home in (state.mutable, state.late) if home.bits]
-        count = sum(len(home.bits) for home in filled)
-        for home in filled:
-            self._lifecycle.seal(home)
+        filled = [bucket for bucket in (state.mutable, state.late) if bucket.bits]
+        count = sum(len(bucket.bits) for bucket in filled)
+        for bucket in filled:
+            self._lifecycle.seal(bucket)
         self._finish(now)
         return count
 
@@ -317,9 +317,9 @@ class TrackerCore:
         acked = 0
         if held.any():
             state.leases.release(lease_id, positions.take(held))
-            count, homes = state.take_bits(positions.take(held))
+            count, buckets = state.take_bits(positions.take(held))
             acked += count
-            self._lifecycle.retire(homes)
+            self._lifecycle.retire(buckets)
         unknown = free
         if free.any():
             tracked = free & state.members.contains(positions)
@@ -328,9 +328,9 @@ class TrackerCore:
             stale |= tracked & ~late
             if late.any():
                 state.leases.ended.forget(positions.take(late))
-                count, homes = state.drop(positions.take(late))
+                count, buckets = state.drop(positions.take(late))
                 acked += count
-                self._lifecycle.retire(homes)
+                self._lifecycle.retire(buckets)
         state.counters.acked += acked
         return LeaseOutcome(acked, np.flatnonzero(stale), np.flatnonzero(unknown))
 
@@ -366,11 +366,11 @@ class TrackerCore:
     def _reschedule(self, indexes: IndexColumns, deliver_at_ms: int) -> None:
         # The snapshot has the old deadline: the position moves to a bucket in memory.
         state = self._state
-        _, homes = state.take_bits(indexes.positions)
+        _, buckets = state.take_bits(indexes.positions)
         deadlines = np.full(len(indexes), deliver_at_ms, np.int64)
         rescheduled = IndexColumns(deadlines, indexes.ledger_id, indexes.entry_id)
         adding.place(state, self._lifecycle, rescheduled)
-        self._lifecycle.retire(homes)
+        self._lifecycle.retire(buckets)
         if state.fixed_delay is not None:
             state.fixed_delay.note_offered(rescheduled, any_due=False)
 
@@ -442,9 +442,9 @@ class TrackerCore:
     def _trim(self, position: Position) -> int:
         state = self._state
         state.mark_delete = position
-        trimmed, homes = state.trim(position)
+        trimmed, buckets = state.trim(position)
         state.counters.trimmed += trimmed
-        self._lifecycle.retire(homes)
+        self._lifecycle.retire(buckets)
         return trimmed
 
     def reset_cursor(self, mark_delete: Position, now: Instant) -> int:
@@ -531,7 +531,7 @@ class TrackerCore:
         self._merger.forget()
         self._lifecycle.forget_all(unwanted)
         self._lifecycle.replay_required = False  # nothing is missing any more
-        state.reset_homes()
+        state.reset_buckets()
         state.counters.cleared += cleared
         return cleared
 
@@ -647,7 +647,7 @@ class TrackerCore:
 
     @property
     def mark_delete(self) -> Position:
-        """Everything at or below is acknowledged."""
+        """Position up to which everything is acknowledged."""
         return self._state.mark_delete
 
     @property
@@ -740,9 +740,9 @@ class TrackerCore:
     def remaining(self, bucket_ids: Collection[int] | None = None) -> dict[int, PositionBitmap]:
         """Return copies of the positions still tracked of each stored bucket, or of each of these."""
         return {
-            home.snapshot.bucket_id: home.bits.copy()
-            for home in self._look().members.homes.values()
-            if home.snapshot is not None and (bucket_ids is None or home.snapshot.bucket_id in bucket_ids)
+            bucket.snapshot.bucket_id: bucket.bits.copy()
+            for bucket in self._look().members.buckets.values()
+            if bucket.snapshot is not None and (bucket_ids is None or bucket.snapshot.bucket_id in bucket_ids)
         }
 
     def undeleted(self) -> frozenset[int]:

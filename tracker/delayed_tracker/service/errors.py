@@ -47,7 +47,7 @@ class TrackerNotOpen(ServiceError):
             said = f"subscription {key} has no open tracker; open it first"
         elif stored:
             said = (
-                f"nobody has the tracker of subscription {key} open: its dispatcher has not connected; wait, or open it"
+                f"no dispatcher has the tracker of subscription {key} open: its dispatcher has not connected; wait, or open it"
                 " yourself, which fences that dispatcher"
             )
         else:
@@ -160,7 +160,7 @@ class ImportUnderWay(ServiceError):
     reason = "IMPORT_UNDER_WAY"
 
     def __init__(self, key: TrackerKey) -> None:
-        super().__init__(f"somebody else imports into the tracker of subscription {key}; nothing was imported")
+        super().__init__(f"another import is in flight into the tracker of subscription {key}; nothing was imported")
 
 
 class TrackerInMemory(ServiceError):

@@ -92,7 +92,7 @@ class StorageCommit(OwnedStorage):
         if state.epoch != self._epochs[key]:
             raise SnapshotConflict(
                 f"the catalogue of {key} is at epoch {state.epoch}, and was at {self._epochs[key]} when this job began: "
-                "somebody else has committed or opened the tracker; look at what is there, and run again if need be"
+                "another job has committed, or another owner has opened the tracker; verify the index, and run again if it is not complete"
             )
         old = {entry.bucket_id for entry in state.entries} | set(state.corrupt)
         # A killed run leaves snapshots that the catalogue does not name.

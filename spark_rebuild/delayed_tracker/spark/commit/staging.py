@@ -178,7 +178,7 @@ def _naming(what: str) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise StagedWorkInvalid(
-            f"{what}: it is gone; another run of this job has committed and removed it, or somebody else did; run it again"
+            f"{what}: it is gone: another run of this job has committed and removed it, or it was deleted; run the job again"
         ) from error
     except (BaseError, OSError) as error:
         raise StagingUnavailable(f"{what}: {first_line(error)}") from error

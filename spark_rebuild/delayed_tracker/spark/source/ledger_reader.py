@@ -12,7 +12,7 @@ from delayed_tracker.ledger import checksum_kernels, kernels
 from delayed_tracker.ledger.entry.entry_columns import EntryColumns, EntryFlag, scan_entries
 from delayed_tracker.ledger.entry.stored_entries import LedgerEntries
 from delayed_tracker.ledger.errors import BadEntry, EntriesUnreadable, ErrorPolicy
-from delayed_tracker.ledger.topic.places import unreadable_entry
+from delayed_tracker.ledger.topic.entry_location import unreadable_entry
 from delayed_tracker.spark.source.arrow_rows import ArrowRows, Rows, by_code, repeated
 from delayed_tracker.spark.source.entry_filter import EntryFilter
 from delayed_tracker.spark.source.ledger_plan import BadPart, BadRow, LedgerPart, plan_parts

@@ -83,7 +83,7 @@ async def add_and_kill(stage: Stage, session: TrackerSession, service: ServicePr
     adding = asyncio.create_task(add_all())
     reached = asyncio.create_task(enough.wait())
     await asyncio.wait({adding, reached}, return_when=asyncio.FIRST_COMPLETED)
-    under_way = not adding.done()
+    in_flight = not adding.done()
     if not reached.done():
         reached.cancel()
         await adding
@@ -95,7 +95,7 @@ async def add_and_kill(stage: Stage, session: TrackerSession, service: ServicePr
         if result is AddResult.DUE:
             stage.cursor.finish(position, Fate.DUE_ON_OFFER)
     stage.say(f"[bold]kill -9[/] after {len(known)} of {len(indexes)} single adds had been answered")
-    stage.checks.claim("the service was killed while adds were running", under_way and len(known) < len(indexes))
+    stage.checks.claim("the service was killed while adds were running", in_flight and len(known) < len(indexes))
     return Crash(len(known), len(indexes) - len(known), stored)
 
 

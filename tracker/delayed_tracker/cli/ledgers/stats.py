@@ -9,7 +9,7 @@ from delayed_tracker.cli.ledger_source import Source, opened
 from delayed_tracker.cli.terminal.options import AsJson, Topic
 from delayed_tracker.cli.terminal.output import instant, print_json, progress, show, size, table
 from delayed_tracker.ledger.progress import Progress
-from delayed_tracker.ledger.topic.content import LedgerContent, count_content
+from delayed_tracker.ledger.topic.ledger_statistics import LedgerStatistics, count_ledger
 from delayed_tracker.ledger.topic.topic_log import Ledger
 
 
@@ -62,15 +62,15 @@ def stats(
     show(rows)
 
 
-def _count(ledgers: Sequence[Ledger], shown: Progress) -> list[LedgerContent]:
+def _count(ledgers: Sequence[Ledger], shown: Progress) -> list[LedgerStatistics]:
     total = sum(ledger.last_entry_id + 1 for ledger in ledgers)
-    counted: list[LedgerContent] = []
+    counted: list[LedgerStatistics] = []
     done = 0
 
     def seen(entry_count: int) -> None:
         shown(done + entry_count, total)
 
     for ledger in ledgers:
-        counted.append(count_content(ledger, seen=seen))
+        counted.append(count_ledger(ledger, seen=seen))
         done += ledger.last_entry_id + 1
     return counted

@@ -197,12 +197,12 @@ def agreement(comparisons: Sequence[Comparison], bad_count: int, uncompared_coun
         nothing = "nothing was compared: of what is not due, the ledgers and the index have no position in common"
         yield f"{nothing}; {offered}" if recent else nothing
         if bad_count:
-            yield f"{bad_count} entries could not be read: nobody knows about them"
+            yield f"{bad_count} entries could not be read and are not compared"
         if uncompared_count:
             yield f"{counted(uncompared_count, 'tracker')} could not be compared"
         return
     if bad_count:
-        yield f"the index agrees with what could be read, but {bad_count} entries could not be read: nobody knows about them"
+        yield f"the index agrees with what could be read, but {bad_count} entries could not be read and are not compared"
     if uncompared_count:
         others = f"{counted(uncompared_count, 'tracker')} {'was' if uncompared_count == 1 else 'were'} not"
         yield f"the index agrees with the ledgers where it was compared; {others}"

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from delayed_tracker.client.model.answers import AckAnswer, DueMessages, ExtendAnswer, NackAnswer, Position
-from delayed_tracker.client.model.lease_state import HeldPositions, columns_of
+from delayed_tracker.client.model.lease_state import LeaseState, columns_of
 from delayed_tracker.core.values.errors import DelayedTrackerError
 from delayed_tracker.wire.columns import IntColumn
 
@@ -46,7 +46,7 @@ class Settles(Protocol):
         ...
 
 
-class Lease(HeldPositions):
+class Lease(LeaseState):
     """Due positions held until ``expires_at_ms`` (the server's clock); unless acknowledged, later polls return them.
 
     At the end of its context, the lease settles the positions that are not settled yet: a clean exit acknowledges them,

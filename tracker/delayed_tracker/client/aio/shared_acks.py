@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
-from delayed_tracker.client.aio.turns import Turns
+from delayed_tracker.client.aio.call_coalescer import CallCoalescer
 from delayed_tracker.client.model.answers import AckAnswer
 from delayed_tracker.client.queues.ack_queue import AckOutcome, AckQueue, LeaseAck, WaitingAck, interrupted, settle
 from delayed_tracker.client.queues.poll_queue import CALLS_MAX
@@ -32,7 +32,9 @@ class SharedAcks:
         """
         self._send = send
         self._queue: AckQueue[asyncio.Future[AckAnswer]] = AckQueue(batch_max=batch_max)
-        self._turns = Turns(self._queue, self._call, calls_max=CALLS_MAX, name="delayed-tracker shared acks")
+        self._coalescer = CallCoalescer(
+            self._queue, self._call, calls_max=CALLS_MAX, name="delayed-tracker shared acks"
+        )
 
     async def ack(self, ack: LeaseAck) -> AckAnswer:
         """Acknowledge positions and return the result.
@@ -43,7 +45,7 @@ class SharedAcks:
         """
         outcome: asyncio.Future[AckAnswer] = asyncio.get_running_loop().create_future()
         self._queue.put(WaitingAck(ack, outcome))
-        self._turns.begin()
+        self._coalescer.begin()
         return await outcome
 
     async def _call(self, acks: _Acks) -> None:

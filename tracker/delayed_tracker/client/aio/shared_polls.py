@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
-from delayed_tracker.client.aio.turns import Turns
+from delayed_tracker.client.aio.call_coalescer import CallCoalescer
 from delayed_tracker.client.errors import InvalidArgument, SessionClosed
 from delayed_tracker.client.queues.poll_queue import CALLS_MAX, PollQueue, PollTerms, Taken, WaitingPoll
 from delayed_tracker.core.values.errors import DelayedTrackerError
@@ -40,7 +40,9 @@ class SharedPolls:
         self._give_back = give_back
         self._epoch = epoch
         self._queue: PollQueue[asyncio.Future[Taken | None]] = PollQueue(share_max=share_max)
-        self._turns = Turns(self._queue, self._call, calls_max=CALLS_MAX, name="delayed-tracker shared polls")
+        self._coalescer = CallCoalescer(
+            self._queue, self._call, calls_max=CALLS_MAX, name="delayed-tracker shared polls"
+        )
         self._returning: set[asyncio.Task[None]] = set()
 
     async def poll(self, max_messages: int, wait_ms: int, terms: PollTerms) -> Taken:
@@ -57,7 +59,7 @@ class SharedPolls:
             until = loop.time() + wait_ms / 1_000
             outcome: asyncio.Future[Taken | None] = loop.create_future()
             self._queue.put(WaitingPoll(max_messages, wait_ms > 0, terms, outcome))
-            self._turns.begin()
+            self._coalescer.begin()
             if (share := await self._share(outcome, terms)) is not None:
                 return share
             wait_ms = max(0, math.ceil((until - loop.time()) * 1_000))

@@ -11,7 +11,7 @@ Chosen: TypeAlias = DueMessages | tuple[Position, ...]
 """Positions of a lease: all of its first positions, as columns, or some of them."""
 
 
-class HeldPositions:
+class LeaseState:
     """Due positions held until ``expires_at_ms`` (the server's clock); the part of a lease that makes no calls."""
 
     def __init__(self, *, lease_id: int, expires_at_ms: int, messages: DueMessages) -> None:

@@ -139,9 +139,9 @@ def refuse_and_place(
         refuse_and_place(state, lifecycle, indexes.take(slice(half, None)), refused[half:])
         return
     if refused.any():
-        dropped, homes = state.drop(indexes.positions.take(refused))
+        dropped, buckets = state.drop(indexes.positions.take(refused))
         state.counters.refused_as_due += dropped
-        lifecycle.retire(homes)
+        lifecycle.retire(buckets)
     place(state, lifecycle, fresh)
 
 
@@ -150,10 +150,10 @@ def _order_matters(state: TrackerState, fresh: IndexColumns, refused: PositionCo
     if _next_stop(state, fresh)[0].seal is not SealTarget.NOTHING:
         return True
     counts: dict[int, int] = {}
-    for home, rows in state.members.locate(refused):
-        counts[home.key] = counts.get(home.key, 0) + len(rows)
-    homes = state.members.homes
-    return any(not homes[key].is_open and len(homes[key].bits) == count for key, count in counts.items())
+    for bucket, rows in state.members.locate(refused):
+        counts[bucket.key] = counts.get(bucket.key, 0) + len(rows)
+    buckets = state.members.buckets
+    return any(not buckets[key].is_open and len(buckets[key].bits) == count for key, count in counts.items())
 
 
 def _next_stop(state: TrackerState, indexes: IndexColumns) -> tuple[Stop, BoolArray]:

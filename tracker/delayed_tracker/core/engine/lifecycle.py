@@ -12,7 +12,7 @@ import numpy as np
 from delayed_tracker.core.engine.effects import DeleteSnapshots, Effect, LoadSegments, StoreSnapshot
 from delayed_tracker.core.engine.load_budget import LoadShare
 from delayed_tracker.core.engine.state import TrackerState
-from delayed_tracker.core.index.buckets import Home, SnapshotSegments
+from delayed_tracker.core.index.buckets import Bucket, SnapshotSegments
 from delayed_tracker.core.index.packed_bounds import PackedBounds
 from delayed_tracker.core.rules.seal import FrozenIndexes, SealedIndexes
 from delayed_tracker.core.values.columns import IndexColumns
@@ -45,12 +45,12 @@ class BucketLifecycle:
         """This tracker's share of the rows that all trackers may hold."""
         self._effects: list[Effect] = []
         self._next_effect_id = 1
-        self._stores: dict[int, Home] = {}
-        self._loads: dict[int, tuple[LoadSegments, Home]] = {}
+        self._stores: dict[int, Bucket] = {}
+        self._loads: dict[int, tuple[LoadSegments, Bucket]] = {}
         self._loading_count = 0
         self._deletes: dict[int, tuple[int, ...]] = {}
         # (moment, number) -> the bucket to store again, or the bucket ids to delete again
-        self._retries: OrderedMap[tuple[int, int], Home | tuple[int, ...]] = OrderedMap()
+        self._retries: OrderedMap[tuple[int, int], Bucket | tuple[int, ...]] = OrderedMap()
         self.replay_required = False
         """True if positions were lost with their snapshot since this was last set to False."""
 
@@ -77,33 +77,33 @@ class BucketLifecycle:
             self.retire(drained)
         self.note_loaded()
 
-    def retire(self, homes: Sequence[Home]) -> None:
+    def retire(self, buckets: Sequence[Bucket]) -> None:
         """Retire each bucket that has no bits left."""
-        for home in homes:
-            self.retire_if_drained(home)
+        for bucket in buckets:
+            self.retire_if_drained(bucket)
 
     # -- sealing -----------------------------------------------------------------------------------------------------
 
-    def seal(self, home: Home) -> None:
+    def seal(self, bucket: Bucket) -> None:
         """Freeze an open bucket that is not empty and put an empty one in its place. O(runs)."""
         state = self._state
-        frozen = self._ask_to_store(home)
-        if home is state.mutable:
-            state.mutable = state.members.open_home(BucketState.MUTABLE)
+        frozen = self._ask_to_store(bucket)
+        if bucket is state.mutable:
+            state.mutable = state.members.open_bucket(BucketState.MUTABLE)
         else:
-            assert home is state.late
-            state.late = state.members.open_home(BucketState.LATE)
-        home.state = BucketState.SEALING
-        home.first, home.last, home.sealed_count = frozen.first, frozen.last, len(frozen)
-        state.members.note_range(home)
-        state.account(home)
+            assert bucket is state.late
+            state.late = state.members.open_bucket(BucketState.LATE)
+        bucket.state = BucketState.SEALING
+        bucket.first, bucket.last, bucket.sealed_count = frozen.first, frozen.last, len(frozen)
+        state.members.note_range(bucket)
+        state.account(bucket)
 
-    def _ask_to_store(self, home: Home) -> FrozenIndexes:
+    def _ask_to_store(self, bucket: Bucket) -> FrozenIndexes:
         """Freeze the content of a bucket in memory, and request that it is stored."""
         state = self._state
-        frozen = state.freeze(home)
+        frozen = state.freeze(bucket)
         effect = StoreSnapshot(self.new_effect_id(), state.epoch, frozen, state.next_seal_number())
-        self._stores[effect.effect_id] = home
+        self._stores[effect.effect_id] = bucket
         self._effects.append(effect)
         return frozen
 
@@ -111,34 +111,34 @@ class BucketLifecycle:
         self, effect_id: int, bucket_id: int, sealed: SealedIndexes, snapshot_bytes: int, now: Instant
     ) -> bool:
         """Switch a bucket from its copies in memory to its snapshot."""
-        home = self._stores.pop(effect_id, None)
-        if home is None:
+        bucket = self._stores.pop(effect_id, None)
+        if bucket is None:
             return False
-        home.bits.end_loan()
-        home.store_failed = False
+        bucket.bits.end_loan()
+        bucket.store_failed = False
         state = self._state
-        state.forget_copies(home)
+        state.forget_copies(bucket)
         snapshot = SnapshotSegments(bucket_id, PackedBounds(sealed.bounds), snapshot_bytes)
         # Keep rows that are nearly due in memory instead of reading them back, as far as there is room.
         if room := self.load_share.room(snapshot.bounds.earliest_ms(0)):
             snapshot.next_segment = self._near_segments(snapshot, 0, now, rows_max=room)
-        state.enter_snapshot(home, snapshot, sealed.ledger_bytes)
+        state.enter_snapshot(bucket, snapshot, sealed.ledger_bytes)
         near = sealed.indexes.take(slice(0, int(sealed.bounds.starts[snapshot.next_segment])))
         # Usually nothing was consumed in the meantime. A search for a million rows would delay every add by 50 ms.
-        self._put_loaded(home, near.copy() if len(home.bits) == len(sealed.indexes) else _live_rows(home, near))
-        self.retire_if_drained(home)
+        self._put_loaded(bucket, near.copy() if len(bucket.bits) == len(sealed.indexes) else _live_rows(bucket, near))
+        self.retire_if_drained(bucket)
         return True
 
     def snapshot_failed(self, effect_id: int, now: Instant) -> bool:
         """Keep the bucket in memory and retry later, with the content that is left then."""
-        home = self._stores.pop(effect_id, None)
-        if home is None:
+        bucket = self._stores.pop(effect_id, None)
+        if bucket is None:
             return False
-        home.bits.end_loan()
-        home.store_failed = True
+        bucket.bits.end_loan()
+        bucket.store_failed = True
         self._state.counters.effects_failed += 1
-        self._retry_later(home, now)
-        self.retire_if_drained(home)
+        self._retry_later(bucket, now)
+        self.retire_if_drained(bucket)
         return True
 
     @property
@@ -146,10 +146,10 @@ class BucketLifecycle:
         """Positions in memory because their snapshot could not be stored. O(seals that are not stored yet)."""
         if not self._stores and not self._retries:
             return 0
-        waiting = [what for what in self._retries.values() if isinstance(what, Home)]
-        return sum(len(home.bits) for home in (*self._stores.values(), *waiting) if home.store_failed)
+        waiting = [what for what in self._retries.values() if isinstance(what, Bucket)]
+        return sum(len(bucket.bits) for bucket in (*self._stores.values(), *waiting) if bucket.store_failed)
 
-    def _retry_later(self, what: Home | tuple[int, ...], now: Instant) -> None:
+    def _retry_later(self, what: Bucket | tuple[int, ...], now: Instant) -> None:
         self._retries[now.elapsed_ms + self._state.limits.retry_backoff_ms, self.new_effect_id()] = what
 
     def is_retry_due(self, now: Instant) -> bool:
@@ -163,7 +163,7 @@ class BucketLifecycle:
             _, what = self._retries.pop_first()
             if isinstance(what, tuple):
                 self.delete(what)
-            elif what.key in state.members.homes:
+            elif what.key in state.members.buckets:
                 self._ask_to_store(what)
 
     # -- loading -----------------------------------------------------------------------------------------------------
@@ -202,16 +202,16 @@ class BucketLifecycle:
                 share.wait(min_ms)
                 if now.wall_ms < due_ms or self._comes_sooner(min_ms):
                     return
-            home = state.members.homes[key]
-            snapshot = home.snapshot
+            bucket = state.members.buckets[key]
+            snapshot = bucket.snapshot
             assert snapshot is not None
             first = snapshot.next_segment
             end = max(first + 1, self._near_segments(snapshot, first, now, rows_max=room))
             effect = LoadSegments(self.new_effect_id(), state.epoch, snapshot.bucket_id, first, end - 1)
             snapshot.load_effect_id, snapshot.load_first, snapshot.next_segment = effect.effect_id, first, end
-            self._loads[effect.effect_id] = (effect, home)
+            self._loads[effect.effect_id] = (effect, bucket)
             self._loading_count += snapshot.bounds.row_count(first, end)
-            state.segments.update(home)
+            state.segments.update(bucket)
             self._effects.append(effect)
             share.stop_waiting()
             self.note_loaded()
@@ -231,8 +231,8 @@ class BucketLifecycle:
         if head_ms is not None and head_ms <= min_ms:
             return True
         return any(
-            home.snapshot is not None and home.snapshot.bounds.earliest_ms(load.first) <= min_ms
-            for load, home in self._loads.values()
+            bucket.snapshot is not None and bucket.snapshot.bounds.earliest_ms(load.first) <= min_ms
+            for load, bucket in self._loads.values()
         )
 
     def _next_load_ms(self, min_ms: int) -> int | None:
@@ -259,9 +259,9 @@ class BucketLifecycle:
             return True
         if not (gone_count := state.gone_count):
             return False
-        holding = (state.members.homes[run.home_key] for run in state.heap)
-        loading = (home for _, home in self._loads.values())
-        return any(home.snapshot is not None and len(home.bits) <= gone_count for home in chain(holding, loading))
+        holding = (state.members.buckets[run.bucket_number] for run in state.heap)
+        loading = (bucket for _, bucket in self._loads.values())
+        return any(bucket.snapshot is not None and len(bucket.bits) <= gone_count for bucket in chain(holding, loading))
 
     def next_wakeup(self) -> Wakeup:
         """Return the times of the next prefetch, on the wall clock, and of the next retry, in elapsed time."""
@@ -272,8 +272,8 @@ class BucketLifecycle:
             earliest((retry_ms, self._state.segments.next_retry_ms())),
         )
 
-    def _forget_load(self, load: LoadSegments, home: Home) -> SnapshotSegments:
-        snapshot = home.snapshot
+    def _forget_load(self, load: LoadSegments, bucket: Bucket) -> SnapshotSegments:
+        snapshot = bucket.snapshot
         assert snapshot is not None
         self._loading_count -= snapshot.bounds.row_count(load.first, load.last + 1)
         snapshot.load_effect_id = None
@@ -283,8 +283,8 @@ class BucketLifecycle:
         """Put loaded rows on the heap. Rows that contradict the segment bounds mean a lost snapshot."""
         if effect_id not in self._loads:
             return False
-        load, home = self._loads[effect_id]
-        snapshot = home.snapshot
+        load, bucket = self._loads[effect_id]
+        snapshot = bucket.snapshot
         assert snapshot is not None
         bounds = snapshot.bounds.take(load.first, load.last + 1)
         if len(indexes) != int(bounds.count.sum()) or (
@@ -296,96 +296,96 @@ class BucketLifecycle:
         ):
             return self.segment_load_failed(effect_id, now, lost=True)
         del self._loads[effect_id]
-        self._forget_load(load, home)
-        self._put_loaded(home, _live_rows(home, indexes))
-        self._state.segments.update(home)
+        self._forget_load(load, bucket)
+        self._put_loaded(bucket, _live_rows(bucket, indexes))
+        self._state.segments.update(bucket)
         if snapshot.is_foreign and snapshot.next_min_ms is None:
             # O(copies): a millisecond for a bucket of 50,000, once. Snapshots that are not foreign have the bits of
             # their segments.
             self.settle_bits()
-            self.drop_unless(home, self._state.reachable_in_memory(home))
-            self.retire_if_drained(home)
+            self.drop_unless(bucket, self._state.reachable_in_memory(bucket))
+            self.retire_if_drained(bucket)
         return True
 
-    def _put_loaded(self, home: Home, rows: IndexColumns) -> None:
+    def _put_loaded(self, bucket: Bucket, rows: IndexColumns) -> None:
         """Put live rows on the heap; they must not share memory with other rows."""
         if len(rows):
-            self._state.heap.new_run(home.key, rows if rows.ascend() else rows.sorted(), is_stored=True)
+            self._state.heap.new_run(bucket.key, rows if rows.ascend() else rows.sorted(), is_stored=True)
 
     def segment_load_failed(self, effect_id: int, now: Instant, *, lost: bool) -> bool:
         """Retry later, or give up the rows that are only in a lost snapshot."""
         if effect_id not in self._loads:
             return False
-        load, home = self._loads.pop(effect_id)
+        load, bucket = self._loads.pop(effect_id)
         state = self._state
         state.counters.effects_failed += 1
-        snapshot = self._forget_load(load, home)
+        snapshot = self._forget_load(load, bucket)
         if not lost:
             snapshot.next_segment = load.first
-            state.segments.retry_later(home, now.elapsed_ms + state.limits.retry_backoff_ms)
+            state.segments.retry_later(bucket, now.elapsed_ms + state.limits.retry_backoff_ms)
             return True
-        self.give_up_snapshot(home)
+        self.give_up_snapshot(bucket)
         return True
 
-    def forget_load_of(self, home: Home) -> None:
+    def forget_load_of(self, bucket: Bucket) -> None:
         """Ignore the load that a bucket waits for, if there is one."""
-        if home.snapshot is not None and home.snapshot.load_effect_id is not None:
-            load, _ = self._loads.pop(home.snapshot.load_effect_id)
-            self._forget_load(load, home)
+        if bucket.snapshot is not None and bucket.snapshot.load_effect_id is not None:
+            load, _ = self._loads.pop(bucket.snapshot.load_effect_id)
+            self._forget_load(load, bucket)
 
-    def give_up_snapshot(self, home: Home) -> None:
+    def give_up_snapshot(self, bucket: Bucket) -> None:
         """Clear the bits of rows that are only in a lost snapshot, so that a replay can add them again."""
         state = self._state
-        self.forget_load_of(home)
+        self.forget_load_of(bucket)
         self.settle_bits()
-        assert home.snapshot is not None
-        home.snapshot.next_segment = len(home.snapshot.bounds)
-        home.snapshot_lost = True
-        self.drop_unless(home, state.reachable_in_memory(home))
+        assert bucket.snapshot is not None
+        bucket.snapshot.next_segment = len(bucket.snapshot.bounds)
+        bucket.snapshot_lost = True
+        self.drop_unless(bucket, state.reachable_in_memory(bucket))
         self.replay_required = True
-        state.segments.update(home)
-        self.retire_if_drained(home)
+        state.segments.update(bucket)
+        self.retire_if_drained(bucket)
 
-    def drop_unless(self, home: Home, reachable: PositionBitmap) -> None:
+    def drop_unless(self, bucket: Bucket, reachable: PositionBitmap) -> None:
         """Drop and count the bits that are not in ``reachable``, and request a replay; do nothing if there are none."""
-        unreachable = home.bits.copy()
+        unreachable = bucket.bits.copy()
         unreachable.subtract(reachable)
         if not unreachable:
             return
-        self._state.members.subtract(home, unreachable)
+        self._state.members.subtract(bucket, unreachable)
         self._state.counters.tracked -= len(unreachable)
         self._state.counters.dropped_as_corrupt += len(unreachable)
-        self._state.account(home)
+        self._state.account(bucket)
         self.replay_required = True
 
     # -- deleting ----------------------------------------------------------------------------------------------------
 
-    def retire_if_drained(self, home: Home) -> None:
+    def retire_if_drained(self, bucket: Bucket) -> None:
         """Forget a sealed bucket without bits, and request the deletion of its snapshot; one being stored waits.
 
         Call it for every bucket that has lost bits.
         """
-        if home.key in self._state.members.homes:
-            self._state.account(home)
-        if home.bits or home.is_open or home.key not in self._state.members.homes:
+        if bucket.key in self._state.members.buckets:
+            self._state.account(bucket)
+        if bucket.bits or bucket.is_open or bucket.key not in self._state.members.buckets:
             return
-        if home in self._stores.values():
+        if bucket in self._stores.values():
             return
-        if home.merging:
-            self._load_no_more(home)
+        if bucket.merging:
+            self._load_no_more(bucket)
             return
-        if home.snapshot is not None:
-            self.forget_load_of(home)
-            self.delete((home.snapshot.bucket_id,))
-        self._state.remove_home(home)
+        if bucket.snapshot is not None:
+            self.forget_load_of(bucket)
+            self.delete((bucket.snapshot.bucket_id,))
+        self._state.remove_bucket(bucket)
 
-    def _load_no_more(self, home: Home) -> None:
+    def _load_no_more(self, bucket: Bucket) -> None:
         """Drop the rows and the load of an empty bucket: its snapshot stays only because a merge reads it."""
-        assert home.snapshot is not None
-        self.forget_load_of(home)
-        self._state.forget_copies(home)
-        home.snapshot.next_segment = len(home.snapshot.bounds)
-        self._state.segments.update(home)
+        assert bucket.snapshot is not None
+        self.forget_load_of(bucket)
+        self._state.forget_copies(bucket)
+        bucket.snapshot.next_segment = len(bucket.snapshot.bounds)
+        self._state.segments.update(bucket)
 
     def delete(self, bucket_ids: tuple[int, ...]) -> None:
         """Request that snapshots are removed from the catalogue and the storage.
@@ -423,7 +423,7 @@ class BucketLifecycle:
             unwanted: ids of other buckets to delete in the same step.
         """
         bucket_ids = {
-            home.snapshot.bucket_id for home in self._state.members.homes.values() if home.snapshot is not None
+            bucket.snapshot.bucket_id for bucket in self._state.members.buckets.values() if bucket.snapshot is not None
         }
         bucket_ids |= self.undeleted().union(unwanted)
         self._stores.clear()
@@ -436,32 +436,34 @@ class BucketLifecycle:
 
     def check(self) -> None:
         """Raise InvariantViolation unless every bucket in transition has an effect in flight or a retry."""
-        retrying = [what for what in self._retries.values() if isinstance(what, Home)]
-        for home in self._state.members.homes.values():
-            waits = [stored is home for stored in self._stores.values()].count(True)
-            waits += [other is home for other in retrying].count(True)
-            if (home.state is BucketState.SEALING) != (waits == 1) or waits > 1:
-                raise InvariantViolation(f"home {home.key} is {home.state.value} with {waits} attempts to store it")
-            waits_for_change = home in self._state.drained or home in self._stores.values()
-            if not home.bits and not home.is_open and not home.merging and not waits_for_change:
-                raise InvariantViolation(f"home {home.key} is drained but was not deleted")
-            effect_id = home.snapshot.load_effect_id if home.snapshot is not None else None
+        retrying = [what for what in self._retries.values() if isinstance(what, Bucket)]
+        for bucket in self._state.members.buckets.values():
+            waits = [stored is bucket for stored in self._stores.values()].count(True)
+            waits += [other is bucket for other in retrying].count(True)
+            if (bucket.state is BucketState.SEALING) != (waits == 1) or waits > 1:
+                raise InvariantViolation(
+                    f"bucket {bucket.key} is {bucket.state.value} with {waits} attempts to store it"
+                )
+            waits_for_change = bucket in self._state.drained or bucket in self._stores.values()
+            if not bucket.bits and not bucket.is_open and not bucket.merging and not waits_for_change:
+                raise InvariantViolation(f"bucket {bucket.key} is drained but was not deleted")
+            effect_id = bucket.snapshot.load_effect_id if bucket.snapshot is not None else None
             if effect_id is not None and effect_id not in self._loads:
-                raise InvariantViolation(f"home {home.key} waits for a load that nobody knows")
-        for effect_id, (load, home) in self._loads.items():
-            snapshot = home.snapshot
+                raise InvariantViolation(f"bucket {bucket.key} waits for a load that is not in flight")
+        for effect_id, (load, bucket) in self._loads.items():
+            snapshot = bucket.snapshot
             waiting = (snapshot.load_effect_id, snapshot.load_first, snapshot.next_segment) if snapshot else None
             if waiting != (effect_id, load.first, load.last + 1):
-                raise InvariantViolation(f"load {effect_id} is in flight and home {home.key} does not wait for it")
+                raise InvariantViolation(f"load {effect_id} is in flight and bucket {bucket.key} does not wait for it")
         loading = sum(
-            home.snapshot.bounds.row_count(load.first, load.last + 1)
-            for load, home in self._loads.values()
-            if home.snapshot is not None
+            bucket.snapshot.bounds.row_count(load.first, load.last + 1)
+            for load, bucket in self._loads.values()
+            if bucket.snapshot is not None
         )
         if loading != self._loading_count:
             raise InvariantViolation(f"{self._loading_count} rows are counted as loading, {loading} are")
         self.load_share.check(self._state.heap.stored_count + self._loading_count)
-        self._state.segments.check(self._state.members.homes)
+        self._state.segments.check(self._state.members.buckets)
 
     def waiting_moments(self) -> list[int]:
         """Return the retry times of failed effects, read from the entries and not from the order that wakes them.
@@ -471,6 +473,6 @@ class BucketLifecycle:
         return [*(moment for moment, _ in self._retries), *self._state.segments.waiting_moments()]
 
 
-def _live_rows(home: Home, indexes: IndexColumns) -> IndexColumns:
+def _live_rows(bucket: Bucket, indexes: IndexColumns) -> IndexColumns:
     """Return a copy of the rows whose positions the bucket still has."""
-    return indexes.take(home.bits.contains(indexes.positions))
+    return indexes.take(bucket.bits.contains(indexes.positions))

@@ -17,7 +17,7 @@ import numpy as np
 from delayed_tracker.core.engine.effects import MergeSnapshots, MergeSource
 from delayed_tracker.core.engine.lifecycle import BucketLifecycle
 from delayed_tracker.core.engine.state import TrackerState
-from delayed_tracker.core.index.buckets import Home, SnapshotSegments
+from delayed_tracker.core.index.buckets import Bucket, SnapshotSegments
 from delayed_tracker.core.index.packed_bounds import PackedBounds
 from delayed_tracker.core.rules.merge_plan import group_to_merge
 from delayed_tracker.core.rules.segment import SegmentBounds
@@ -41,7 +41,7 @@ class BucketMerger:
         self._state = state
         self._lifecycle = lifecycle
         self._effect_id: int | None = None
-        self._sources: Sequence[Home] = ()
+        self._sources: Sequence[Bucket] = ()
         self._retry_at_ms: int | None = None
         self._barren_at: int | None = None
         """Value of ``sealed_changes`` when no group could be merged; until it changes, none is searched for."""
@@ -84,50 +84,50 @@ class BucketMerger:
             return
         self._begin(group)
 
-    def _choose(self) -> list[Home]:
+    def _choose(self) -> list[Bucket]:
         sealed = [
-            home
-            for home in self._state.members.homes.values()
-            if home.state is BucketState.SEALED and not home.snapshot_lost
+            bucket
+            for bucket in self._state.members.buckets.values()
+            if bucket.state is BucketState.SEALED and not bucket.snapshot_lost
         ]
-        sealed.sort(key=lambda home: (*_range(home), home.key))
+        sealed.sort(key=lambda bucket: (*_range(bucket), bucket.key))
         # A group is obsolete when one of its buckets is gone.
         ids = set(_bucket_ids(sealed))
         self._too_large = frozenset(group for group in self._too_large if ids.issuperset(group))
         found = group_to_merge(
-            [len(home.bits) for home in sealed],
+            [len(bucket.bits) for bucket in sealed],
             self._state.limits.max_num_buckets,
             is_barred=lambda start, size: _bucket_ids(sealed[start : start + size]) in self._too_large,
         )
         return [] if found is None else sealed[found[0] : sum(found)]
 
-    def _begin(self, group: list[Home]) -> None:
+    def _begin(self, group: list[Bucket]) -> None:
         limits = self._state.limits
         sources = []
-        for home in group:
-            home.merging = True
-            assert home.snapshot is not None
-            sources.append(MergeSource(home.snapshot.bucket_id, len(home.snapshot.bounds), home.bits.lend()))
+        for bucket in group:
+            bucket.merging = True
+            assert bucket.snapshot is not None
+            sources.append(MergeSource(bucket.snapshot.bucket_id, len(bucket.snapshot.bounds), bucket.bits.lend()))
         self._effect_id, self._sources = self._lifecycle.new_effect_id(), group
         self._lifecycle.emit(
             MergeSnapshots(
                 effect_id=self._effect_id,
                 epoch=self._state.epoch,
                 sources=tuple(sources),
-                first=min(_range(home)[0] for home in group),
-                last=max(_range(home)[1] for home in group),
+                first=min(_range(bucket)[0] for bucket in group),
+                last=max(_range(bucket)[1] for bucket in group),
                 step_ms=limits.max_step_per_segment_ms,
                 count_max=limits.max_indexes_per_segment,
                 seal_number=self._state.next_seal_number(),
             )
         )
 
-    def _end(self) -> list[Home]:
+    def _end(self) -> list[Bucket]:
         sources, self._sources = list(self._sources), ()
         self._effect_id = None
-        for home in sources:
-            home.merging = False
-            home.bits.end_loan()
+        for bucket in sources:
+            bucket.merging = False
+            bucket.bits.end_loan()
         return sources
 
     def merged(
@@ -156,18 +156,18 @@ class BucketMerger:
             bits.update(source.bits)
             reachable.update(state.reachable_in_memory(source))
             # A removed copy of one source would count again under the bit of another source for the same position.
-            state.drop_dead_copies(source)
-            runs += state.heap.of_home(source.key)
-            state.unlist_home(source)
+            state.drop_removed_copies(source)
+            runs += state.heap.of_bucket(source.key)
+            state.unlist_bucket(source)
         first, last = min(_range(source)[0] for source in sources), max(_range(source)[1] for source in sources)
-        home = state.insert_sealed(bits, snapshot, first, last)
+        bucket = state.insert_sealed(bits, snapshot, first, last)
         for run in runs:
-            state.heap.move(run, home.key)
-        self._lifecycle.drop_unless(home, reachable)
+            state.heap.move(run, bucket.key)
+        self._lifecycle.drop_unless(bucket, reachable)
         state.counters.merges += 1
-        state.counters.merged_indexes += home.sealed_count
+        state.counters.merged_indexes += bucket.sealed_count
         self._lifecycle.delete(_bucket_ids(sources))
-        self._lifecycle.retire_if_drained(home)
+        self._lifecycle.retire_if_drained(bucket)
         return True
 
     def failed(
@@ -185,11 +185,11 @@ class BucketMerger:
             self._too_large |= {_bucket_ids(sources)}
         else:
             self._retry_at_ms = now.elapsed_ms + self._state.limits.retry_backoff_ms
-        for home in sources:
-            if home.snapshot is not None and home.snapshot.bucket_id in lost_bucket_ids:
-                self._lifecycle.give_up_snapshot(home)
+        for bucket in sources:
+            if bucket.snapshot is not None and bucket.snapshot.bucket_id in lost_bucket_ids:
+                self._lifecycle.give_up_snapshot(bucket)
             else:
-                self._lifecycle.retire_if_drained(home)
+                self._lifecycle.retire_if_drained(bucket)
         return True
 
     def forget(self) -> None:
@@ -205,8 +205,8 @@ class BucketMerger:
         Args:
             planning: True if merges are still started; then too many buckets must lead to a merge.
         """
-        marked = [home for home in self._state.members.homes.values() if home.merging]
-        if {home.key for home in marked} != {home.key for home in self._sources}:
+        marked = [bucket for bucket in self._state.members.buckets.values() if bucket.merging]
+        if {bucket.key for bucket in marked} != {bucket.key for bucket in self._sources}:
             raise InvariantViolation("a bucket is marked as merging that no merge reads, or the other way round")
         if bool(self._sources) != (self._effect_id is not None):
             raise InvariantViolation("a merge is under way without sources")
@@ -214,22 +214,22 @@ class BucketMerger:
         over = planning and limit != -1 and self._state.sealed_count > limit
         waits = self._effect_id is not None or self._retry_at_ms is not None
         if over and not waits and self._barren_at != self._state.sealed_changes:
-            raise InvariantViolation("there are too many buckets, and nobody is going to merge them")
+            raise InvariantViolation("there are too many buckets, and no merge is in flight or planned")
 
 
-def _range(home: Home) -> tuple[Position, Position]:
-    assert home.first is not None
-    assert home.last is not None
-    return home.first, home.last
+def _range(bucket: Bucket) -> tuple[Position, Position]:
+    assert bucket.first is not None
+    assert bucket.last is not None
+    return bucket.first, bucket.last
 
 
-def _bucket_ids(homes: Sequence[Home]) -> tuple[int, ...]:
-    return tuple(home.snapshot.bucket_id for home in homes if home.snapshot is not None)
+def _bucket_ids(buckets: Sequence[Bucket]) -> tuple[int, ...]:
+    return tuple(bucket.snapshot.bucket_id for bucket in buckets if bucket.snapshot is not None)
 
 
-def _loaded(sources: Sequence[Home], bounds: SegmentBounds) -> int:
+def _loaded(sources: Sequence[Bucket], bounds: SegmentBounds) -> int:
     """Return the number of leading segments of the merged snapshot that end before the first deadline not in memory."""
-    unloaded = [home.snapshot.next_min_ms for home in sources if home.snapshot is not None]
+    unloaded = [bucket.snapshot.next_min_ms for bucket in sources if bucket.snapshot is not None]
     first_ms = min((min_ms for min_ms in unloaded if min_ms is not None), default=None)
     if first_ms is None:
         return len(bounds)

@@ -9,19 +9,19 @@ import numpy as np
 
 from delayed_tracker.core.engine.counters import Counters
 from delayed_tracker.core.engine.leases import LeaseTable
-from delayed_tracker.core.index.buckets import Home, SnapshotSegments
+from delayed_tracker.core.index.buckets import Bucket, SnapshotSegments
 from delayed_tracker.core.index.membership import Membership
 from delayed_tracker.core.index.run_heap import RunHeap
 from delayed_tracker.core.index.runs import Run
 from delayed_tracker.core.index.segment_queue import SegmentQueue
 from delayed_tracker.core.rules.fixed_delay import FixedDelayDetector
-from delayed_tracker.core.rules.seal import FrozenIndexes, without_old_dates
+from delayed_tracker.core.rules.seal import FrozenIndexes, without_rescheduled
 from delayed_tracker.core.values.columns import BoolArray, IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.core.values.verb_results import BucketState
 
-_DEAD_COPIES_SLACK = 1_024
+_REMOVED_COPIES_SLACK = 1_024
 _SETTLE_BLOCK = 64
 
 
@@ -65,21 +65,21 @@ class TrackerState:
         self.fixed_delay: FixedDelayDetector | None = None
         if limits.kind is TrackerKind.IN_MEMORY and limits.fixed_delay_lookahead:
             self.fixed_delay = FixedDelayDetector(lookahead=limits.fixed_delay_lookahead, tick_ms=limits.tick_ms)
-        self.reset_homes()
+        self.reset_buckets()
 
-    def reset_homes(self) -> None:
+    def reset_buckets(self) -> None:
         """Start with no position, no copy and no lease; counters, epoch and mark-delete stay."""
         self.members = Membership()
         self.heap = RunHeap()
         # Positions taken out of `ready` rows or ended leases. Their bits are cleared together, later.
         self._gone: tuple[PositionColumns, ...] = ()
         self._checked_head: tuple[int, int] | None = None
-        self.drained: tuple[Home, ...] = ()
-        """Sealed buckets that lost their last bits while somebody read: the next change retires them."""
+        self.drained: tuple[Bucket, ...] = ()
+        """Sealed buckets that lost their last bits in a read: the next change retires them."""
         self.leases.clear()
         self.segments = SegmentQueue()
-        self.mutable = self.members.open_home(BucketState.MUTABLE)
-        self.late = self.members.open_home(BucketState.LATE)
+        self.mutable = self.members.open_bucket(BucketState.MUTABLE)
+        self.late = self.members.open_bucket(BucketState.LATE)
         self.counters.tracked = 0
         self.snapshot_bytes = 0
         self.membership_bytes = 0
@@ -94,20 +94,20 @@ class TrackerState:
 
     # -- what counts -------------------------------------------------------------------------------------------------
 
-    def is_live(self, home: Home, indexes: IndexColumns) -> BoolArray:
+    def is_live(self, bucket: Bucket, indexes: IndexColumns) -> BoolArray:
         """Return a mask of the copies of a bucket that count.
 
         A copy counts if its bit is set, it is not leased, and its deadline is the last one given to its position.
         """
         positions = indexes.positions
-        live = home.bits.contains(positions)
+        live = bucket.bits.contains(positions)
         if self.leases.bits:
             live &= ~self.leases.bits.contains(positions)
-        return live if home.memory is None else without_old_dates(live, indexes, home.memory.redated or {})
+        return live if bucket.memory is None else without_rescheduled(live, indexes, bucket.memory.rescheduled or {})
 
     def is_live_in(self, run: Run, indexes: IndexColumns) -> BoolArray:
         """Return a mask of the copies of a run that count."""
-        return self.is_live(self.members.homes[run.home_key], indexes)
+        return self.is_live(self.members.buckets[run.bucket_number], indexes)
 
     def every_copy_is_live(self, *, taken_count: int = 0) -> bool:
         """Return True if each copy that was not passed certainly counts, except those taken and not leased yet. O(1).
@@ -123,7 +123,7 @@ class TrackerState:
 
     # -- bits --------------------------------------------------------------------------------------------------------
 
-    def drop(self, positions: PositionColumns) -> tuple[int, list[Home]]:
+    def drop(self, positions: PositionColumns) -> tuple[int, list[Bucket]]:
         """Clear the bits of positions that are not leased, in any bucket.
 
         Their copies stay in memory as removed copies.
@@ -131,26 +131,26 @@ class TrackerState:
         Returns: the number of bits that were set, and the buckets that lost some.
         """
         dropped = 0
-        homes: dict[int, Home] = {}
-        for home, rows in list(self.members.locate(positions)):
+        buckets: dict[int, Bucket] = {}
+        for bucket, rows in list(self.members.locate(positions)):
             here = positions.take(rows)
-            count = self.members.remove(home, here)
+            count = self.members.remove(bucket, here)
             dropped += count
-            homes[home.key] = home
-            if home.memory is not None:
-                home.memory.note_dead(here)
-                self._compact_if_mostly_dead(home)
+            buckets[bucket.key] = bucket
+            if bucket.memory is not None:
+                bucket.memory.note_removed(here)
+                self._compact_if_mostly_removed(bucket)
         self.counters.tracked -= dropped
-        return dropped, list(homes.values())
+        return dropped, list(buckets.values())
 
-    def take_bits(self, positions: PositionColumns) -> tuple[int, list[Home]]:
+    def take_bits(self, positions: PositionColumns) -> tuple[int, list[Bucket]]:
         """Clear the bits of positions whose copies were just consumed (hand-off, ack of a lease).
 
         Returns: the number of bits that were set, and the buckets that lost some.
         """
-        taken, homes = self.members.forget(positions)
+        taken, buckets = self.members.forget(positions)
         self.counters.tracked -= taken
-        return taken, homes
+        return taken, buckets
 
     def forget_soon(self, positions: PositionColumns) -> None:
         """Stop tracking positions whose copies were just consumed; :meth:`settle_bits` clears their bits later."""
@@ -184,54 +184,54 @@ class TrackerState:
             return
         gone, self._gone = self._gone, ()
         positions = PositionColumns.concat(gone)
-        count, homes = self.members.forget(positions)
+        count, buckets = self.members.forget(positions)
         assert count == len(positions)
-        for home in homes:
-            self.account(home)
-        self.drained += tuple(home for home in homes if not home.bits and not home.is_open)
+        for bucket in buckets:
+            self.account(bucket)
+        self.drained += tuple(bucket for bucket in buckets if not bucket.bits and not bucket.is_open)
 
-    def trim(self, position: Position) -> tuple[int, list[Home]]:
+    def trim(self, position: Position) -> tuple[int, list[Bucket]]:
         """Clear every bit at or below ``position``, leased or not. O(buckets + ledgers).
 
         Returns: the number of bits that were set, and the buckets that lost some.
         """
         self.leases.drop_through(position)
         trimmed = 0
-        homes = []
-        for home in list(self.members.homes.values()):
-            count = self.members.remove_through(home, position)
+        buckets = []
+        for bucket in list(self.members.buckets.values()):
+            count = self.members.remove_through(bucket, position)
             if not count:
                 continue
             trimmed += count
-            homes.append(home)
-            if home.memory is not None:
-                if home.memory.ghosts:
-                    home.memory.ghosts.remove_through(position)
-                home.memory.note_trimmed(count)
-                self._compact_if_mostly_dead(home)
+            buckets.append(bucket)
+            if bucket.memory is not None:
+                if bucket.memory.removed:
+                    bucket.memory.removed.remove_through(position)
+                bucket.memory.note_trimmed(count)
+                self._compact_if_mostly_removed(bucket)
         self.counters.tracked -= trimmed
-        return trimmed, homes
+        return trimmed, buckets
 
     # -- copies ------------------------------------------------------------------------------------------------------
 
-    def put(self, home: Home, indexes: IndexColumns) -> None:
+    def put(self, bucket: Bucket, indexes: IndexColumns) -> None:
         """Add untracked, distinct rows to an open bucket."""
         if not len(indexes):
             return
         self.leases.ended.forget(indexes.positions)
-        added = self.members.add(home, indexes.positions)
+        added = self.members.add(bucket, indexes.positions)
         assert added == len(indexes)
-        self._put_copies(home, indexes, int(indexes.ledger_id.max()), int(indexes.deliver_at_ms.min()))
+        self._put_copies(bucket, indexes, int(indexes.ledger_id.max()), int(indexes.deliver_at_ms.min()))
 
-    def put_above(self, home: Home, ledger_id: int, indexes: IndexColumns, min_deliver_at_ms: int) -> None:
+    def put_above(self, bucket: Bucket, ledger_id: int, indexes: IndexColumns, min_deliver_at_ms: int) -> None:
         """Add rows of one ledger, in ascending order, above all tracked entries of that ledger."""
         self.leases.ended.forget(indexes.positions)
-        self.members.add_above(home, ledger_id, indexes.entry_id)
-        self._put_copies(home, indexes, ledger_id, min_deliver_at_ms)
+        self.members.add_above(bucket, ledger_id, indexes.entry_id)
+        self._put_copies(bucket, indexes, ledger_id, min_deliver_at_ms)
 
-    def _put_copies(self, home: Home, indexes: IndexColumns, last_ledger_id: int, min_deliver_at_ms: int) -> None:
-        assert home.is_open
-        memory = home.memory
+    def _put_copies(self, bucket: Bucket, indexes: IndexColumns, last_ledger_id: int, min_deliver_at_ms: int) -> None:
+        assert bucket.is_open
+        memory = bucket.memory
         assert memory is not None
         memory.note_added(indexes)
         self.counters.tracked += len(indexes)
@@ -239,34 +239,34 @@ class TrackerState:
         if memory.open_run is None:
             # Each hand-out that read the last open run left a sorted run. Alternating adds and polls would leave
             # thousands.
-            self._merge_small_runs(home)
-            memory.open_run = self.heap.new_run(home.key)
+            self._merge_small_runs(bucket)
+            memory.open_run = self.heap.new_run(bucket.key)
         self.heap.append(memory.open_run, indexes, min_deliver_at_ms)
 
     def give_back(self, indexes: IndexColumns) -> None:
         """Make rows whose lease has ended deliverable again, in their bucket and with their deadline."""
         returned: dict[int, list[IndexColumns]] = {}
-        for home, rows in self.members.locate(indexes.positions):
-            returned.setdefault(home.key, []).append(indexes.take(rows))
+        for bucket, rows in self.members.locate(indexes.positions):
+            returned.setdefault(bucket.key, []).append(indexes.take(rows))
         for key, parts in returned.items():
-            home = self.members.homes[key]
-            self.heap.new_run(key, IndexColumns.concat(parts).sorted(), is_stored=home.memory is None)
-            self._merge_small_runs(home)
+            bucket = self.members.buckets[key]
+            self.heap.new_run(key, IndexColumns.concat(parts).sorted(), is_stored=bucket.memory is None)
+            self._merge_small_runs(bucket)
 
     def sort_run(self, run: Run) -> None:
         """Sort a run so that it can be read; later adds go to a new run."""
-        home = self.members.homes[run.home_key]
-        if home.memory is not None and home.memory.open_run is run:
-            home.memory.open_run = None
+        bucket = self.members.buckets[run.bucket_number]
+        if bucket.memory is not None and bucket.memory.open_run is run:
+            bucket.memory.open_run = None
         self.heap.sort(run)
         run.suspect = False
 
-    def _merge_small_runs(self, home: Home) -> None:
+    def _merge_small_runs(self, bucket: Bucket) -> None:
         """Keep the sizes of a bucket's sorted runs geometric, so that their number stays logarithmic."""
-        open_run = home.memory.open_run if home.memory is not None else None
+        open_run = bucket.memory.open_run if bucket.memory is not None else None
         ready = self.heap.ready
         busy = set() if ready is None else set(ready.runs)
-        runs = [run for run in self.heap.of_home(home.key) if run is not open_run and run not in busy]
+        runs = [run for run in self.heap.of_bucket(bucket.key) if run is not open_run and run not in busy]
         runs.sort(key=len)
         # Afterwards each run is more than twice as long as all shorter ones together. The search goes on after the
         # first run that is too long: otherwise a single copy that is not due would keep any number of equal runs apart.
@@ -276,66 +276,66 @@ class TrackerState:
                 join_count = number + 1
             shorter += len(run)
         if join_count:
-            self._rebuild(home, runs[:join_count])
+            self._rebuild(bucket, runs[:join_count])
 
-    def _rebuild(self, home: Home, runs: Sequence[Run]) -> None:
+    def _rebuild(self, bucket: Bucket, runs: Sequence[Run]) -> None:
         rows = IndexColumns.concat([chunk for run in runs for chunk in run.chunks()])
         for run in runs:
             self.heap.drop(run)
         # Copies of leased positions are dropped as well: a lease that ends adds its own.
-        rows = rows.take(self.is_live(home, rows)).sorted()
+        rows = rows.take(self.is_live(bucket, rows)).sorted()
         if len(rows):
-            self.heap.new_run(home.key, rows, is_stored=home.memory is None)
+            self.heap.new_run(bucket.key, rows, is_stored=bucket.memory is None)
 
-    def _compact_if_mostly_dead(self, home: Home) -> None:
-        memory = home.memory
-        if memory is None or memory.dead_count <= len(home.bits) + _DEAD_COPIES_SLACK:
+    def _compact_if_mostly_removed(self, bucket: Bucket) -> None:
+        memory = bucket.memory
+        if memory is None or memory.removed_count <= len(bucket.bits) + _REMOVED_COPIES_SLACK:
             return
-        runs = self.heap.of_home(home.key)
+        runs = self.heap.of_bucket(bucket.key)
         memory.open_run = None
-        self._rebuild(home, runs)
-        memory.forget_dead()
+        self._rebuild(bucket, runs)
+        memory.forget_removed()
 
-    def drop_dead_copies(self, home: Home) -> None:
+    def drop_removed_copies(self, bucket: Bucket) -> None:
         """Drop the copies of a bucket that do not count. O(its copies)."""
-        for run in self.heap.of_home(home.key):
-            if not all(self.is_live(home, chunk).all() for chunk in run.chunks()):
-                self._rebuild(home, [run])
+        for run in self.heap.of_bucket(bucket.key):
+            if not all(self.is_live(bucket, chunk).all() for chunk in run.chunks()):
+                self._rebuild(bucket, [run])
 
-    def forget_copies(self, home: Home) -> None:
+    def forget_copies(self, bucket: Bucket) -> None:
         """Drop every copy of a bucket from memory."""
-        self.heap.drop_home(home.key)
+        self.heap.drop_bucket(bucket.key)
 
-    def reachable_in_memory(self, home: Home) -> PositionBitmap:
+    def reachable_in_memory(self, bucket: Bucket) -> PositionBitmap:
         """Return the positions of a bucket that have a live copy in memory or a lease."""
         reachable = PositionBitmap()
-        for run in self.heap.of_home(home.key):
+        for run in self.heap.of_bucket(bucket.key):
             for chunk in run.chunks():
-                reachable.add(chunk.take(self.is_live(home, chunk)).positions)
+                reachable.add(chunk.take(self.is_live(bucket, chunk)).positions)
         for leased in self.leases.outstanding():
-            reachable.add(leased.take(home.bits.contains(leased.positions)).positions)
+            reachable.add(leased.take(bucket.bits.contains(leased.positions)).positions)
         return reachable
 
-    def freeze(self, home: Home) -> FrozenIndexes:
+    def freeze(self, bucket: Bucket) -> FrozenIndexes:
         """Return the content of a bucket in memory, for sealing; later changes do not affect it.
 
         It is valid until the result is reported. O(runs), and a read of every ledger number; 50,000 bitmaps would take
         40 ms to copy.
         """
-        assert home.memory is not None
-        first, last = home.bits.first(), home.bits.last()
+        assert bucket.memory is not None
+        first, last = bucket.bits.first(), bucket.bits.last()
         assert first is not None
         assert last is not None
-        chunks = [chunk for run in self.heap.of_home(home.key) for chunk in run.chunks()]
+        chunks = [chunk for run in self.heap.of_bucket(bucket.key) for chunk in run.chunks()]
         # Leased positions have no copy in a run, but the snapshot must contain every position with a bit. Rows of other
         # buckets are removed when it is sealed, in another thread.
-        if home.bits.intersection_count(self.leases.bits):
+        if bucket.bits.intersection_count(self.leases.bits):
             chunks += self.leases.outstanding()
         return FrozenIndexes(
-            home_key=home.key,
+            bucket_number=bucket.key,
             chunks=tuple(chunk for chunk in chunks if len(chunk)),
-            live=home.bits.lend(),
-            redated=dict(home.memory.redated or {}),
+            live=bucket.bits.lend(),
+            rescheduled=dict(bucket.memory.rescheduled or {}),
             step_ms=self.limits.max_step_per_segment_ms,
             count_max=self.limits.max_indexes_per_segment,
             first=first,
@@ -350,70 +350,72 @@ class TrackerState:
         while (run := self.heap.first()) is not None:
             if self._checked_head == (run.run_id, run.min_deliver_at_ms):
                 return
-            home = self.members.homes[run.home_key]
+            bucket = self.members.buckets[run.bucket_number]
             if not run.is_sorted:
                 if not run.suspect:
                     return
                 self.sort_run(run)
             head = run.rows.take(slice(0, 1))
-            if self.is_live(home, head)[0]:
+            if self.is_live(bucket, head)[0]:
                 self._checked_head = (run.run_id, run.min_deliver_at_ms)
                 return
             block = run.rows.take(slice(0, look_at))
-            live = self.is_live(home, block)
+            live = self.is_live(bucket, block)
             self.heap.advance(run, int(np.argmax(live)) if live.any() else len(block))
             look_at *= 2
 
-    def insert_sealed(self, bits: PositionBitmap, snapshot: SnapshotSegments, first: Position, last: Position) -> Home:
+    def insert_sealed(
+        self, bits: PositionBitmap, snapshot: SnapshotSegments, first: Position, last: Position
+    ) -> Bucket:
         """Create a bucket for bits that no other bucket has and whose copies are in a snapshot. O(bitmaps)."""
-        home = Home(0, BucketState.SEALED, bits, memory=None, first=first, last=last)
-        self.members.insert_sealed(home)
-        self.enter_snapshot(home, snapshot)
-        return home
+        bucket = Bucket(0, BucketState.SEALED, bits, memory=None, first=first, last=last)
+        self.members.insert_sealed(bucket)
+        self.enter_snapshot(bucket, snapshot)
+        return bucket
 
-    def enter_snapshot(self, home: Home, snapshot: SnapshotSegments, ledger_bytes: float | None = None) -> None:
+    def enter_snapshot(self, bucket: Bucket, snapshot: SnapshotSegments, ledger_bytes: float | None = None) -> None:
         """Record that the copies of a bucket are now in a snapshot: account for it, and queue what is not loaded.
 
         O(1) if the memory of its bitmaps was measured elsewhere, else O(bitmaps).
         """
-        home.enter(snapshot)
+        bucket.enter(snapshot)
         self.sealed_count += 1
         self.sealed_changes += 1
         self.snapshot_bytes += snapshot.snapshot_bytes
         self.segments_bytes += snapshot.nbytes
-        measured_count = home.sealed_count if ledger_bytes else len(home.bits)
-        home.ledger_bytes = ledger_bytes or home.bits.nbytes / max(1, home.bits.ledger_count)
-        home.ledger_positions = measured_count / max(1, home.bits.ledger_count)
-        self.account(home)
-        self.segments.update(home)
+        measured_count = bucket.sealed_count if ledger_bytes else len(bucket.bits)
+        bucket.ledger_bytes = ledger_bytes or bucket.bits.nbytes / max(1, bucket.bits.ledger_count)
+        bucket.ledger_positions = measured_count / max(1, bucket.bits.ledger_count)
+        self.account(bucket)
+        self.segments.update(bucket)
 
-    def account(self, home: Home) -> None:
+    def account(self, bucket: Bucket) -> None:
         """Update the counts of a bucket's bits and of their memory. O(1).
 
         Call it after each change to a bucket that is not open.
         """
-        if not home.is_open:
-            unstored = 0 if home.memory is None else len(home.bits)
-            self.sealing_count += unstored - home.sealing_count
-            home.sealing_count = unstored
-            now_bytes = home.bits_bytes
-            self.membership_bytes += now_bytes - home.membership_bytes
-            home.membership_bytes = now_bytes
+        if not bucket.is_open:
+            unstored = 0 if bucket.memory is None else len(bucket.bits)
+            self.sealing_count += unstored - bucket.sealing_count
+            bucket.sealing_count = unstored
+            now_bytes = bucket.bits_bytes
+            self.membership_bytes += now_bytes - bucket.membership_bytes
+            bucket.membership_bytes = now_bytes
 
-    def remove_home(self, home: Home) -> None:
+    def remove_bucket(self, bucket: Bucket) -> None:
         """Forget a bucket that has no bits left, with its copies."""
-        assert not home.bits
-        self.forget_copies(home)
-        self.unlist_home(home)
+        assert not bucket.bits
+        self.forget_copies(bucket)
+        self.unlist_bucket(bucket)
 
-    def unlist_home(self, home: Home) -> None:
+    def unlist_bucket(self, bucket: Bucket) -> None:
         """Forget a bucket whose bits and copies have moved to another bucket, or are gone."""
-        self.segments.remove(home.key)
-        self.members.remove_home(home)
-        self.membership_bytes -= home.membership_bytes
-        self.sealing_count -= home.sealing_count
-        if home.snapshot is not None:
-            self.snapshot_bytes -= home.snapshot.snapshot_bytes
-            self.segments_bytes -= home.snapshot.nbytes
+        self.segments.remove(bucket.key)
+        self.members.remove_bucket(bucket)
+        self.membership_bytes -= bucket.membership_bytes
+        self.sealing_count -= bucket.sealing_count
+        if bucket.snapshot is not None:
+            self.snapshot_bytes -= bucket.snapshot.snapshot_bytes
+            self.segments_bytes -= bucket.snapshot.nbytes
             self.sealed_count -= 1
             self.sealed_changes += 1

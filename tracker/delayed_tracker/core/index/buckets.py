@@ -27,44 +27,44 @@ class MemoryCopies:
 
     open_run: Run | None = None
     """Run that adds go to; None after it was sorted for a hand-out."""
-    ghosts: PositionBitmap | None = None
+    removed: PositionBitmap | None = None
     """Positions without a bit that still have a copy; None if there are none, as in most trackers."""
-    redated: dict[Position, int] | None = None
+    rescheduled: dict[Position, int] | None = None
     """Current deadlines of positions that also have an older copy; None if there are none."""
-    dead_count: int = 0
+    removed_count: int = 0
     """Upper bound of the removed copies in the runs: there are at most as many copies as bits plus this."""
     last_ledger_id: int = -1
     """Highest ledger ever added."""
 
-    def note_dead(self, positions: PositionColumns) -> None:
+    def note_removed(self, positions: PositionColumns) -> None:
         """Record that the copies of these positions stay in the runs without a bit."""
-        if self.ghosts is None:
-            self.ghosts = PositionBitmap()
-        self.ghosts.add(positions)
+        if self.removed is None:
+            self.removed = PositionBitmap()
+        self.removed.add(positions)
         self.note_trimmed(len(positions))
 
     def note_trimmed(self, count: int) -> None:
         """Count removed copies whose positions can never be added again (they are below mark-delete)."""
-        self.dead_count += count
+        self.removed_count += count
         if self.open_run is not None:
             self.open_run.suspect = True
 
     def note_added(self, indexes: IndexColumns) -> None:
         """Record the new deadlines of positions that still have an older copy."""
-        if not self.ghosts:
+        if not self.removed:
             return
-        again = indexes.take(self.ghosts.contains(indexes.positions))
-        if len(again) and self.redated is None:
-            self.redated = {}
+        again = indexes.take(self.removed.contains(indexes.positions))
+        if len(again) and self.rescheduled is None:
+            self.rescheduled = {}
         for deliver_at_ms, ledger_id, entry_id in again:
-            assert self.redated is not None
-            self.redated[Position(ledger_id, entry_id)] = deliver_at_ms
+            assert self.rescheduled is not None
+            self.rescheduled[Position(ledger_id, entry_id)] = deliver_at_ms
 
-    def forget_dead(self) -> None:
+    def forget_removed(self) -> None:
         """Reset the records after all runs were rebuilt without removed copies."""
-        self.ghosts = None
-        self.redated = None
-        self.dead_count = 0
+        self.removed = None
+        self.rescheduled = None
+        self.removed_count = 0
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ class SnapshotSegments:
 
 
 @dataclass(slots=True, eq=False)
-class Home:
+class Bucket:
     """A bucket: a set of bits, and the place of its copies. Exactly one of ``memory`` and ``snapshot`` is set."""
 
     key: int
@@ -168,11 +168,11 @@ class Home:
         """Raise InvariantViolation unless bits, range and the place of the copies agree with the state."""
         self.bits.check()
         if (self.memory is None) == (self.snapshot is None):
-            raise InvariantViolation(f"home {self.key} is not in exactly one place")
+            raise InvariantViolation(f"bucket {self.key} is not in exactly one place")
         if (self.snapshot is not None) != (self.state is BucketState.SEALED):
-            raise InvariantViolation(f"home {self.key} is {self.state.value} but its copies lie elsewhere")
+            raise InvariantViolation(f"bucket {self.key} is {self.state.value} but its copies lie elsewhere")
         if self.is_open != (self.first is None):
-            raise InvariantViolation(f"home {self.key} is {self.state.value} with a range of {self.first}")
+            raise InvariantViolation(f"bucket {self.key} is {self.state.value} with a range of {self.first}")
         lowest, highest = self.bits.first(), self.bits.last()
         if (
             self.first is not None
@@ -182,21 +182,21 @@ class Home:
             and not self.first <= lowest <= highest <= self.last
         ):
             raise InvariantViolation(
-                f"home {self.key} holds {lowest} to {highest}, outside its range {self.first} to {self.last}"
+                f"bucket {self.key} holds {lowest} to {highest}, outside its range {self.first} to {self.last}"
             )
         if not set(self.bits.ledgers()) <= self.ledgers.keys():
-            raise InvariantViolation(f"home {self.key} has bits in a ledger under which it is not listed")
+            raise InvariantViolation(f"bucket {self.key} has bits in a ledger under which it is not listed")
         if self.memory is not None and highest is not None and highest.ledger_id > self.memory.last_ledger_id:
-            raise InvariantViolation(f"home {self.key} has forgotten its highest ledger, {highest.ledger_id}")
+            raise InvariantViolation(f"bucket {self.key} has forgotten its highest ledger, {highest.ledger_id}")
         if self.snapshot is not None:
             self._check_segments(self.snapshot.bounds, self.snapshot.next_segment)
 
     def _check_segments(self, packed: PackedBounds, next_segment: int) -> None:
         bounds = packed.take(0, len(packed))
         if not 0 <= next_segment <= len(bounds) or self.sealed_count != int(bounds.count.sum()):
-            raise InvariantViolation(f"home {self.key} was sealed with {self.sealed_count} rows, its segments differ")
+            raise InvariantViolation(f"bucket {self.key} was sealed with {self.sealed_count} rows, its segments differ")
         if (self.min_deliver_at_ms, self.max_deliver_at_ms) != (
             int(bounds.min_deliver_at_ms.min()),
             int(bounds.max_deliver_at_ms.max()),
         ):
-            raise InvariantViolation(f"home {self.key} announces deadlines that are not those of its segments")
+            raise InvariantViolation(f"bucket {self.key} announces deadlines that are not those of its segments")

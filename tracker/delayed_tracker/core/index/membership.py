@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from pyroaring import BitMap
 
-from delayed_tracker.core.index.buckets import Home
+from delayed_tracker.core.index.buckets import Bucket
 from delayed_tracker.core.index.lookup import PositionLookup
 from delayed_tracker.core.values.columns import BEFORE_ALL, BoolArray, Int64Array, Position, PositionColumns
 from delayed_tracker.core.values.errors import InvariantViolation
@@ -31,13 +31,13 @@ class Membership:
     Change the bits of its buckets only through these methods: a change makes the lookup obsolete.
     """
 
-    __slots__ = ("_asked_count", "_by_ledger", "_lookup", "_next_key", "homes", "listed_count", "ranges")
+    __slots__ = ("_asked_count", "_by_ledger", "_lookup", "_next_key", "buckets", "listed_count", "ranges")
 
     def __init__(self) -> None:
-        self.homes: dict[int, Home] = {}
+        self.buckets: dict[int, Bucket] = {}
         self.ranges: OrderedMap[tuple[Position, int], Position] = OrderedMap()
         """(last position, bucket key) -> first position, of every bucket that is not open for adds. Only an index."""
-        self._by_ledger: dict[int, list[Home]] = {}
+        self._by_ledger: dict[int, list[Bucket]] = {}
         self._next_key = 1
         self.listed_count = 0
         """Entries of the ledger index: one for each pair of a bucket and a ledger."""
@@ -46,50 +46,50 @@ class Membership:
         self._asked_count = 0
         """Positions tested without a lookup since the last one was made."""
 
-    def open_home(self, state: BucketState) -> Home:
+    def open_bucket(self, state: BucketState) -> Bucket:
         """Start an empty bucket that is open for adds."""
-        return self._insert(Home(self._next_key, state))
+        return self._insert(Bucket(self._next_key, state))
 
-    def insert_sealed(self, home: Home) -> Home:
+    def insert_sealed(self, bucket: Bucket) -> Bucket:
         """Add a bucket built elsewhere (recovery) and give it its key."""
         self._lookup = None
-        home.key = self._next_key
-        self._insert(home)
-        self.note_ledgers(home)
-        self.note_range(home)
-        return home
+        bucket.key = self._next_key
+        self._insert(bucket)
+        self.note_ledgers(bucket)
+        self.note_range(bucket)
+        return bucket
 
-    def _insert(self, home: Home) -> Home:
-        self.homes[home.key] = home
+    def _insert(self, bucket: Bucket) -> Bucket:
+        self.buckets[bucket.key] = bucket
         self._next_key += 1
-        return home
+        return bucket
 
-    def note_ledgers(self, home: Home) -> None:
+    def note_ledgers(self, bucket: Bucket) -> None:
         """List the bucket under every ledger it has bits in. O(its ledgers)."""
-        for ledger in home.bits.ledgers():
-            self._note_ledger(home, ledger)
+        for ledger in bucket.bits.ledgers():
+            self._note_ledger(bucket, ledger)
 
-    def _note_ledger(self, home: Home, ledger: int) -> None:
-        if ledger not in home.ledgers:
-            home.ledgers[ledger] = None
+    def _note_ledger(self, bucket: Bucket, ledger: int) -> None:
+        if ledger not in bucket.ledgers:
+            bucket.ledgers[ledger] = None
             self.listed_count += 1
-            self._by_ledger.setdefault(ledger, []).append(home)
+            self._by_ledger.setdefault(ledger, []).append(bucket)
 
-    def note_range(self, home: Home) -> None:
+    def note_range(self, bucket: Bucket) -> None:
         """Enter the range that a bucket was sealed with."""
-        assert home.first is not None
-        assert home.last is not None
-        self.ranges[home.last, home.key] = home.first
+        assert bucket.first is not None
+        assert bucket.last is not None
+        self.ranges[bucket.last, bucket.key] = bucket.first
 
-    def remove_home(self, home: Home) -> None:
+    def remove_bucket(self, bucket: Bucket) -> None:
         """Forget a bucket and its entries in the indexes."""
         self._lookup = None
-        del self.homes[home.key]
-        if home.last is not None:
-            del self.ranges[home.last, home.key]
-        self.listed_count -= len(home.ledgers)
-        for ledger in home.ledgers:
-            others = [other for other in self._by_ledger[ledger] if other is not home]
+        del self.buckets[bucket.key]
+        if bucket.last is not None:
+            del self.ranges[bucket.last, bucket.key]
+        self.listed_count -= len(bucket.ledgers)
+        for ledger in bucket.ledgers:
+            others = [other for other in self._by_ledger[ledger] if other is not bucket]
             if others:
                 self._by_ledger[ledger] = others
             else:
@@ -99,12 +99,12 @@ class Membership:
         """Return the highest sealed position: a position that is not above it is late. O(log buckets)."""
         return self.ranges.last()[0][0] if self.ranges else BEFORE_ALL
 
-    def add(self, home: Home, positions: PositionColumns) -> int:
+    def add(self, bucket: Bucket, positions: PositionColumns) -> int:
         """Set bits in a bucket that no other bucket has; return the number that were not set."""
         self._lookup = None
-        added = home.bits.add(positions)
+        added = bucket.bits.add(positions)
         for ledger, _ in by_ledger(positions.ledger_id):
-            self._note_ledger(home, ledger)
+            self._note_ledger(bucket, ledger)
         return added
 
     def contains(self, positions: PositionColumns) -> BoolArray:
@@ -131,8 +131,8 @@ class Membership:
 
     def _bitmaps(self) -> Iterator[tuple[int, BitMap]]:
         """Yield each ledger that has bits, with a bitmap of all of them. Read only."""
-        for ledger, homes in self._by_ledger.items():
-            bitmaps = [bitmap for home in homes if (bitmap := home.bits.bitmap_of(ledger)) is not None]
+        for ledger, buckets in self._by_ledger.items():
+            bitmaps = [bitmap for bucket in buckets if (bitmap := bucket.bits.bitmap_of(ledger)) is not None]
             if bitmaps:
                 yield ledger, bitmaps[0] if len(bitmaps) == 1 else BitMap.union(*bitmaps)
 
@@ -141,93 +141,95 @@ class Membership:
         """Memory of the lookup in bytes, 0 if there is none. O(1)."""
         return 0 if self._lookup is None else self._lookup.nbytes
 
-    def locate(self, positions: PositionColumns) -> Iterator[tuple[Home, Int64Array]]:
+    def locate(self, positions: PositionColumns) -> Iterator[tuple[Bucket, Int64Array]]:
         """Yield each bucket that has some of the positions, with their row numbers. Untracked positions are in none.
 
         A bucket is yielded once for each ledger.
         """
         for ledger, selection in by_ledger(positions.ledger_id):
-            homes = self._by_ledger.get(ledger)
-            if homes is None:
+            buckets = self._by_ledger.get(ledger)
+            if buckets is None:
                 continue
             rows = np.arange(selection.start, selection.stop) if isinstance(selection, slice) else selection
             entries = positions.entry_id[rows]
             lowest, highest = Position(ledger, int(entries.min())), Position(ledger, int(entries.max()))
-            for home in homes:
+            for bucket in buckets:
                 if not len(rows):
                     break
-                if home.lies_outside(lowest, highest):
+                if bucket.lies_outside(lowest, highest):
                     continue
-                here = home.bits.contains(positions.take(rows))
+                here = bucket.bits.contains(positions.take(rows))
                 if here.any():
-                    yield home, rows[here]
+                    yield bucket, rows[here]
                     rows = rows[~here]
 
-    def forget(self, positions: PositionColumns) -> tuple[int, list[Home]]:
+    def forget(self, positions: PositionColumns) -> tuple[int, list[Bucket]]:
         """Clear the bits of positions in any bucket. Return the number that were set, and those buckets."""
         self._lookup = None
         forgotten = 0
-        homes: dict[int, Home] = {}
+        buckets: dict[int, Bucket] = {}
         for ledger, entries in entries_by_ledger(positions):
             lowest, highest = Position(ledger, entries.min()), Position(ledger, entries.max())
-            for home in self._by_ledger.get(ledger, ()):
-                if home.lies_outside(lowest, highest):
+            for bucket in self._by_ledger.get(ledger, ()):
+                if bucket.lies_outside(lowest, highest):
                     continue
-                count = home.bits.remove_entries(ledger, entries)
+                count = bucket.bits.remove_entries(ledger, entries)
                 if count:
                     forgotten += count
-                    homes[home.key] = home
-        return forgotten, list(homes.values())
+                    buckets[bucket.key] = bucket
+        return forgotten, list(buckets.values())
 
-    def remove(self, home: Home, positions: PositionColumns) -> int:
+    def remove(self, bucket: Bucket, positions: PositionColumns) -> int:
         """Clear the bits of positions in one bucket; return the number that were set."""
         self._lookup = None
-        return home.bits.remove(positions)
+        return bucket.bits.remove(positions)
 
-    def remove_through(self, home: Home, position: Position) -> int:
+    def remove_through(self, bucket: Bucket, position: Position) -> int:
         """Clear all bits of a bucket at or below ``position``; return the number that were set. O(ledgers)."""
         self._lookup = None
-        return home.bits.remove_through(position)
+        return bucket.bits.remove_through(position)
 
-    def subtract(self, home: Home, bits: PositionBitmap) -> int:
+    def subtract(self, bucket: Bucket, bits: PositionBitmap) -> int:
         """Clear the bits of a set in one bucket; return the number that were set."""
         self._lookup = None
-        return home.bits.subtract(bits)
+        return bucket.bits.subtract(bits)
 
     def last_entry(self, ledger_id: int) -> int:
         """Return the highest tracked entry of a ledger, -1 if it has none. O(buckets of the ledger)."""
-        return max((home.bits.last_entry(ledger_id) for home in self._by_ledger.get(ledger_id, ())), default=-1)
+        return max((bucket.bits.last_entry(ledger_id) for bucket in self._by_ledger.get(ledger_id, ())), default=-1)
 
-    def add_above(self, home: Home, ledger_id: int, entry_id: Int64Array) -> None:
+    def add_above(self, bucket: Bucket, ledger_id: int, entry_id: Int64Array) -> None:
         """Set the bits of ascending entries above all tracked entries of a ledger."""
         self._lookup = None
-        home.bits.add_above(ledger_id, entry_id)
-        self._note_ledger(home, ledger_id)
+        bucket.bits.add_above(ledger_id, entry_id)
+        self._note_ledger(bucket, ledger_id)
 
     def entries_of(self, ledger_id: int) -> Int64Array:
         """Return the tracked entries of a ledger, ascending. O(entries)."""
         entries = BitMap()
-        for home in self._by_ledger.get(ledger_id, ()):
-            entries |= home.bits.bitmap_of(ledger_id) or BitMap()
+        for bucket in self._by_ledger.get(ledger_id, ()):
+            entries |= bucket.bits.bitmap_of(ledger_id) or BitMap()
         return bitmap_entries(entries)
 
     def check(self) -> int:
         """Raise InvariantViolation unless buckets are sound, disjoint and listed; return the number of bits."""
         union = PositionBitmap()
-        for key, home in self.homes.items():
-            home.check()
-            if home.key != key:
-                raise InvariantViolation(f"home {home.key} is filed under {key}")
-            if union.update(home.bits) != len(home.bits):
-                raise InvariantViolation(f"home {key} has a bit that another home has too")
-        listed = sorted((ledger, home.key) for ledger, homes in self._by_ledger.items() for home in homes)
-        if listed != sorted((ledger, home.key) for home in self.homes.values() for ledger in home.ledgers):
-            raise InvariantViolation("the ledger index does not list each home once under each of its ledgers")
+        for key, bucket in self.buckets.items():
+            bucket.check()
+            if bucket.key != key:
+                raise InvariantViolation(f"bucket {bucket.key} is filed under {key}")
+            if union.update(bucket.bits) != len(bucket.bits):
+                raise InvariantViolation(f"bucket {key} has a bit that another bucket has too")
+        listed = sorted((ledger, bucket.key) for ledger, buckets in self._by_ledger.items() for bucket in buckets)
+        if listed != sorted((ledger, bucket.key) for bucket in self.buckets.values() for ledger in bucket.ledgers):
+            raise InvariantViolation("the ledger index does not list each bucket once under each of its ledgers")
         if self.listed_count != len(listed):
             raise InvariantViolation(f"{self.listed_count} places in the ledger index are counted, there are others")
-        expected = {(home.last, home.key): home.first for home in self.homes.values() if home.last is not None}
+        expected = {
+            (bucket.last, bucket.key): bucket.first for bucket in self.buckets.values() if bucket.last is not None
+        }
         if dict(self.ranges) != expected:
-            raise InvariantViolation("the ranges are not those of the sealed homes")
+            raise InvariantViolation("the ranges are not those of the sealed buckets")
         if self._lookup is not None and (
             self._lookup.position_count != len(union) or not self._lookup.contains(union.to_columns()).all()
         ):

@@ -25,7 +25,7 @@ class RunHeap:
 
     __slots__ = (
         "_ahead_count",
-        "_by_home",
+        "_by_bucket",
         "_heap",
         "_next_run_id",
         "_runs",
@@ -37,7 +37,7 @@ class RunHeap:
 
     def __init__(self) -> None:
         self._runs: dict[int, Run] = {}
-        self._by_home: dict[int, dict[int, Run]] = {}
+        self._by_bucket: dict[int, dict[int, Run]] = {}
         self._heap: list[tuple[HeadKey, int]] = []
         self._next_run_id = 1
         self.loaded_count = 0
@@ -56,16 +56,16 @@ class RunHeap:
     def __len__(self) -> int:
         return len(self._runs)
 
-    def of_home(self, home_key: int) -> list[Run]:
+    def of_bucket(self, bucket_number: int) -> list[Run]:
         """Return the runs of one bucket."""
-        return list(self._by_home.get(home_key, {}).values())
+        return list(self._by_bucket.get(bucket_number, {}).values())
 
-    def new_run(self, home_key: int, rows: IndexColumns | None = None, *, is_stored: bool = False) -> Run:
+    def new_run(self, bucket_number: int, rows: IndexColumns | None = None, *, is_stored: bool = False) -> Run:
         """Start a run for a bucket, empty or with sorted rows; ``is_stored`` is True if a snapshot also has them."""
-        run = Run(self._next_run_id, home_key, rows, is_stored=is_stored)
+        run = Run(self._next_run_id, bucket_number, rows, is_stored=is_stored)
         self._next_run_id += 1
         self._runs[run.run_id] = run
-        self._by_home.setdefault(home_key, {})[run.run_id] = run
+        self._by_bucket.setdefault(bucket_number, {})[run.run_id] = run
         self.loaded_count += len(run)
         self.stored_count += len(run) if is_stored else 0
         self.nbytes += run.nbytes
@@ -106,18 +106,18 @@ class RunHeap:
         self.stored_count -= len(run) if run.is_stored else 0
         self._forget(run)
 
-    def move(self, run: Run, home_key: int) -> None:
+    def move(self, run: Run, bucket_number: int) -> None:
         """Move a run to another bucket, which has taken over the bits of its own."""
-        runs = self._by_home[run.home_key]
+        runs = self._by_bucket[run.bucket_number]
         del runs[run.run_id]
         if not runs:
-            del self._by_home[run.home_key]
-        run.home_key = home_key
-        self._by_home.setdefault(home_key, {})[run.run_id] = run
+            del self._by_bucket[run.bucket_number]
+        run.bucket_number = bucket_number
+        self._by_bucket.setdefault(bucket_number, {})[run.run_id] = run
 
-    def drop_home(self, home_key: int) -> None:
+    def drop_bucket(self, bucket_number: int) -> None:
         """Forget all runs of a bucket."""
-        for run in self.of_home(home_key):
+        for run in self.of_bucket(bucket_number):
             self.drop(run)
 
     @property
@@ -215,7 +215,7 @@ class RunHeap:
 
     def clear(self) -> None:
         """Forget all runs."""
-        self._runs, self._by_home, self._heap, self.ready = {}, {}, [], None
+        self._runs, self._by_bucket, self._heap, self.ready = {}, {}, [], None
         self.loaded_count = self.stored_count = self.nbytes = 0
 
     def _push(self, run: Run) -> None:
@@ -230,10 +230,10 @@ class RunHeap:
     def _forget(self, run: Run) -> None:
         del self._runs[run.run_id]
         self.nbytes -= run.nbytes
-        runs = self._by_home[run.home_key]
+        runs = self._by_bucket[run.bucket_number]
         del runs[run.run_id]
         if not runs:
-            del self._by_home[run.home_key]
+            del self._by_bucket[run.bucket_number]
 
     def check(self) -> None:
         """Raise InvariantViolation unless every run is well-formed, counted, and on the heap under its head.
@@ -247,9 +247,9 @@ class RunHeap:
             key = run.heap_key
             if len(run) and (key is None or key[0] != run.min_deliver_at_ms or (key, run.run_id) not in on_heap):
                 raise InvariantViolation(f"run {run.run_id} has lost its place on the heap")
-        by_home = {(run.home_key, run.run_id): run for run in self._runs.values()}
-        if {(key, run_id): run for key, runs in self._by_home.items() for run_id, run in runs.items()} != by_home:
-            raise InvariantViolation("the runs of a home are not those that name it")
+        by_bucket = {(run.bucket_number, run.run_id): run for run in self._runs.values()}
+        if {(key, run_id): run for key, runs in self._by_bucket.items() for run_id, run in runs.items()} != by_bucket:
+            raise InvariantViolation("the runs of a bucket are not those that name it")
         if sum(len(run) for run in self._runs.values()) != self.loaded_count:
             raise InvariantViolation(f"{self.loaded_count} loaded copies are counted, the runs hold others")
         if sum(len(run) for run in self._runs.values() if run.is_stored) != self.stored_count:

@@ -29,8 +29,8 @@ class Run:
         "_latest",
         "_pending",
         "_rows",
+        "bucket_number",
         "heap_key",
-        "home_key",
         "is_stored",
         "min_deliver_at_ms",
         "run_id",
@@ -38,10 +38,10 @@ class Run:
     )
 
     def __init__(
-        self, run_id: int, home_key: int, rows: IndexColumns | None = None, *, is_stored: bool = False
+        self, run_id: int, bucket_number: int, rows: IndexColumns | None = None, *, is_stored: bool = False
     ) -> None:
         self.run_id = run_id
-        self.home_key = home_key
+        self.bucket_number = bucket_number
         self.is_stored = is_stored
         """True if a snapshot also has its copies."""
         self.suspect = False

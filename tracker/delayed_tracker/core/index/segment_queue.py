@@ -7,7 +7,7 @@ that is an infinite window.)
 
 from typing import Final
 
-from delayed_tracker.core.index.buckets import Home
+from delayed_tracker.core.index.buckets import Bucket
 from delayed_tracker.core.values.errors import InvariantViolation
 from delayed_tracker.core.values.ordered_map import OrderedMap
 
@@ -29,27 +29,27 @@ class SegmentQueue:
         self.unloaded_count = 0
         """Rows in segments that are not in memory, of all buckets."""
 
-    def update(self, home: Home) -> None:
+    def update(self, bucket: Bucket) -> None:
         """Update the entries of a sealed bucket; call it after each change to its snapshot part."""
-        self.remove(home.key)
-        snapshot = home.snapshot
+        self.remove(bucket.key)
+        snapshot = bucket.snapshot
         if snapshot is None or snapshot.next_min_ms is None:
             return
-        self._place[home.key] = snapshot.next_min_ms
-        self._unloaded[snapshot.next_min_ms, home.key] = rows = snapshot.unloaded_count
+        self._place[bucket.key] = snapshot.next_min_ms
+        self._unloaded[snapshot.next_min_ms, bucket.key] = rows = snapshot.unloaded_count
         self.unloaded_count += rows
         if snapshot.is_foreign:
-            self._foreign_keys |= {home.key}
+            self._foreign_keys |= {bucket.key}
         if snapshot.load_effect_id is None:
-            self._idle[snapshot.next_min_ms, home.key] = None
+            self._idle[snapshot.next_min_ms, bucket.key] = None
 
-    def retry_later(self, home: Home, retry_at_ms: int) -> None:
+    def retry_later(self, bucket: Bucket, retry_at_ms: int) -> None:
         """Keep a bucket from being loaded before ``retry_at_ms`` of elapsed time: its last load failed."""
-        self.update(home)
-        place = (self._place[home.key], home.key)
+        self.update(bucket)
+        place = (self._place[bucket.key], bucket.key)
         del self._idle[place]
-        self._retry_at[home.key] = retry_at_ms
-        self._retry_order[retry_at_ms, home.key] = None
+        self._retry_at[bucket.key] = retry_at_ms
+        self._retry_order[retry_at_ms, bucket.key] = None
 
     def release_retries(self, elapsed_ms: int) -> None:
         """Make buckets whose back-off is over idle again."""
@@ -97,27 +97,27 @@ class SegmentQueue:
         """Return the elapsed time of each retry, in no order. O(buckets)."""
         return list(self._retry_at.values())
 
-    def check(self, homes: dict[int, Home]) -> None:
+    def check(self, buckets: dict[int, Bucket]) -> None:
         """Raise InvariantViolation unless every unloaded segment has its wake-up: idle, in flight, or a retry."""
         expected = {
-            key: home.snapshot.next_min_ms
-            for key, home in homes.items()
-            if home.snapshot is not None and home.snapshot.next_min_ms is not None
+            key: bucket.snapshot.next_min_ms
+            for key, bucket in buckets.items()
+            if bucket.snapshot is not None and bucket.snapshot.next_min_ms is not None
         }
         if expected != self._place or set(self._unloaded) != {(ms, key) for key, ms in expected.items()}:
-            raise InvariantViolation("a home with unloaded segments has lost its place in the queue")
-        unloaded = sum(home.snapshot.unloaded_count for home in homes.values() if home.snapshot is not None)
+            raise InvariantViolation("a bucket with unloaded segments has lost its place in the queue")
+        unloaded = sum(bucket.snapshot.unloaded_count for bucket in buckets.values() if bucket.snapshot is not None)
         if unloaded != self.unloaded_count:
             raise InvariantViolation(f"{self.unloaded_count} rows are counted as unloaded, {unloaded} are")
-        if self._foreign_keys != {key for key in expected if getattr(homes[key].snapshot, "is_foreign", False)}:
-            raise InvariantViolation("the foreign homes that are not loaded yet are not those that are listed")
+        if self._foreign_keys != {key for key in expected if getattr(buckets[key].snapshot, "is_foreign", False)}:
+            raise InvariantViolation("the foreign buckets that are not loaded yet are not those that are listed")
         if not set(self._idle) <= set(self._unloaded):
-            raise InvariantViolation("a home is queued for loading that has nothing to load")
+            raise InvariantViolation("a bucket is queued for loading that has nothing to load")
         for key, min_ms in expected.items():
-            snapshot = homes[key].snapshot
+            snapshot = buckets[key].snapshot
             assert snapshot is not None
             loading = snapshot.load_effect_id is not None
             if [loading, (min_ms, key) in self._idle, key in self._retry_at].count(True) != 1:
-                raise InvariantViolation(f"home {key} waits for a segment that nobody is going to load")
+                raise InvariantViolation(f"bucket {key} waits for a segment that is not going to be loaded")
         if set(self._retry_order) != {(at, key) for key, at in self._retry_at.items()}:
             raise InvariantViolation("a waiting load has lost its wake-up")

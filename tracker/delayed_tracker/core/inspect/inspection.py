@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from delayed_tracker.core.engine.state import TrackerState
-from delayed_tracker.core.index.buckets import Home
+from delayed_tracker.core.index.buckets import Bucket
 from delayed_tracker.core.rules.seal import without_repeats
 from delayed_tracker.core.rules.segment import SegmentBounds
 from delayed_tracker.core.values.columns import INT63_MAX, BoolArray, IndexColumns, Position, PositionColumns
@@ -35,22 +35,22 @@ def explain(state: TrackerState, position: Position, now: Instant) -> Explanatio
     """
     if position <= state.mark_delete:
         return Explanation(MessagePlace.ACKNOWLEDGED)
-    home = _home_of(state, position)
-    if home is None:
+    bucket = _bucket_of(state, position)
+    if bucket is None:
         return Explanation(MessagePlace.NOT_TRACKED)
-    bucket_id = None if home.snapshot is None else home.snapshot.bucket_id
+    bucket_id = None if bucket.snapshot is None else bucket.snapshot.bucket_id
     lease = state.leases.holder(position)
     if lease is not None:
         rows = lease.outstanding()
         deadline = int(rows.deliver_at_ms[_is_at(rows.positions, position)][0])
         expires_at_ms = now.wall_ms + lease.expires_at_ms - now.elapsed_ms
         return Explanation(MessagePlace.LEASED, deadline, expires_at_ms, bucket_id, lease.lease_id)
-    deadline_in_memory = _deadline_in_memory(state, home, position)
+    deadline_in_memory = _deadline_in_memory(state, bucket, position)
     if deadline_in_memory is not None:
-        place = MessagePlace.MEMORY if home.snapshot is None else MessagePlace.LOADED_SEGMENT
+        place = MessagePlace.MEMORY if bucket.snapshot is None else MessagePlace.LOADED_SEGMENT
         available_at_ms = state.limits.due_from_ms(deadline_in_memory)
         return Explanation(place, deadline_in_memory, available_at_ms, bucket_id)
-    loading = home.snapshot is not None and home.snapshot.load_effect_id is not None
+    loading = bucket.snapshot is not None and bucket.snapshot.load_effect_id is not None
     return Explanation(MessagePlace.LOADING_SEGMENT if loading else MessagePlace.UNLOADED_SEGMENT, bucket_id=bucket_id)
 
 
@@ -59,17 +59,17 @@ def _is_at(positions: PositionColumns, position: Position) -> BoolArray:
     return at
 
 
-def _home_of(state: TrackerState, position: Position) -> Home | None:
+def _bucket_of(state: TrackerState, position: Position) -> Bucket | None:
     if position.ledger_id < 0 or position.entry_id < 0:
         return None
-    return next((home for home, _ in state.members.locate(PositionColumns.of([position]))), None)
+    return next((bucket for bucket, _ in state.members.locate(PositionColumns.of([position]))), None)
 
 
-def _deadline_in_memory(state: TrackerState, home: Home, position: Position) -> int | None:
-    for run in state.heap.of_home(home.key):
+def _deadline_in_memory(state: TrackerState, bucket: Bucket, position: Position) -> int | None:
+    for run in state.heap.of_bucket(bucket.key):
         for chunk in run.chunks():
             here = chunk.take(_is_at(chunk.positions, position))
-            live = here.take(state.is_live(home, here))
+            live = here.take(state.is_live(bucket, here))
             if len(live):
                 return int(live.deliver_at_ms[0])
     return None
@@ -82,7 +82,7 @@ def loaded_between(state: TrackerState, from_ms: int, until_ms: int | None) -> t
     """
     last_ms = INT63_MAX if until_ms is None else until_ms - 1
     parts = [
-        rows.take(state.is_live(state.members.homes[run.home_key], rows))
+        rows.take(state.is_live(state.members.buckets[run.bucket_number], rows))
         for run in state.heap
         for chunk in run.chunks()
         if len(rows := _between(chunk, from_ms, last_ms))
@@ -99,13 +99,13 @@ def _between(rows: IndexColumns, first_ms: int, last_ms: int) -> IndexColumns:
 def unloaded(state: TrackerState) -> list[UnloadedSegments]:
     """Return the segments that are not in memory, by bucket, including those being read. O(buckets + bitmaps)."""
     found = []
-    for home in state.members.homes.values():
-        snapshot = home.snapshot
+    for bucket in state.members.buckets.values():
+        snapshot = bucket.snapshot
         if snapshot is None or snapshot.next_min_ms is None:
             continue
         first = snapshot.first_unloaded
         bounds = snapshot.bounds.take(first, len(snapshot.bounds))
-        found.append(UnloadedSegments(snapshot.bucket_id, first, bounds, home.bits.copy()))
+        found.append(UnloadedSegments(snapshot.bucket_id, first, bounds, bucket.bits.copy()))
     return found
 
 

@@ -116,7 +116,7 @@ def _bucket_count(state: TrackerState) -> int:
     """
     if state.limits.kind is TrackerKind.IN_MEMORY:
         return 0
-    return len(state.members.homes) - (not state.late.bits)
+    return len(state.members.buckets) - (not state.late.bits)
 
 
 def _due_count(state: TrackerState, cutoff_ms: int) -> int:
@@ -131,8 +131,8 @@ def _due_count(state: TrackerState, cutoff_ms: int) -> int:
     unread_ms = state.segments.first_min_ms()
     if unread_ms is None or unread_ms > cutoff_ms:
         return count
-    for home in state.members.homes.values():
-        snapshot = home.snapshot
+    for bucket in state.members.buckets.values():
+        snapshot = bucket.snapshot
         if snapshot is not None and snapshot.next_min_ms is not None:
             first = snapshot.first_unloaded
             count += snapshot.bounds.row_count(first, snapshot.bounds.end_before(first, cutoff_ms))
@@ -142,11 +142,11 @@ def _due_count(state: TrackerState, cutoff_ms: int) -> int:
 def _latest_ms(state: TrackerState) -> int:
     """Return the last deadline: exact for buckets in memory, that of the whole bucket for sealed ones."""
     latest = NONE_MS
-    for home in state.members.homes.values():
-        if not home.bits:
+    for bucket in state.members.buckets.values():
+        if not bucket.bits:
             continue
-        if home.snapshot is not None:
-            latest = max(latest, home.max_deliver_at_ms)
+        if bucket.snapshot is not None:
+            latest = max(latest, bucket.max_deliver_at_ms)
         else:
-            latest = max([latest, *(run.max_deliver_at_ms for run in state.heap.of_home(home.key))])
+            latest = max([latest, *(run.max_deliver_at_ms for run in state.heap.of_bucket(bucket.key))])
     return latest

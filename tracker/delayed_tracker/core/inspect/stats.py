@@ -5,7 +5,7 @@ from delayed_tracker.core.values.verb_results import BucketView, TrackerStats
 
 _LISTING_BYTES = 200
 """Memory of a slot in each of two dicts, a key and a list, in bytes."""
-_REDATED_BYTES = 250
+_RESCHEDULED_BYTES = 250
 """Memory of a slot in a dict, a position and its deadline, in bytes."""
 
 
@@ -13,8 +13,8 @@ def tracker_stats(state: TrackerState, next_delivery_ms: int | None, *, replay_r
     """Return sizes and counters of one tracker. O(1)."""
     counters = state.counters
     leased = state.leases.leased_count
-    open_homes = (state.mutable, state.late)
-    membership_bytes = state.membership_bytes + sum(home.bits_bytes for home in open_homes)
+    open_buckets = (state.mutable, state.late)
+    membership_bytes = state.membership_bytes + sum(bucket.bits_bytes for bucket in open_buckets)
     return TrackerStats(
         epoch=state.epoch,
         pending_count=counters.tracked - leased,
@@ -22,7 +22,7 @@ def tracker_stats(state: TrackerState, next_delivery_ms: int | None, *, replay_r
         loaded_count=state.heap.loaded_count,
         mutable_count=len(state.mutable.bits),
         late_count=len(state.late.bits),
-        bucket_count=len(state.members.homes) - sum(not home.bits for home in open_homes) - len(state.drained),
+        bucket_count=len(state.members.buckets) - sum(not bucket.bits for bucket in open_buckets) - len(state.drained),
         snapshot_bytes=state.snapshot_bytes,
         membership_bytes=membership_bytes,
         memory_bytes=membership_bytes + memory_beside_bits(state, state.leases.nbytes),
@@ -52,14 +52,16 @@ def memory_beside_bits(state: TrackerState, leases_bytes: int) -> int:
 
     O(1).
     """
-    dated_anew = sum(len(home.memory.redated or ()) for home in (state.mutable, state.late) if home.memory is not None)
+    rescheduled = sum(
+        len(bucket.memory.rescheduled or ()) for bucket in (state.mutable, state.late) if bucket.memory is not None
+    )
     return (
         state.heap.nbytes
         + leases_bytes
         + state.segments_bytes
         + _LISTING_BYTES * state.members.listed_count
         + state.members.lookup_bytes
-        + _REDATED_BYTES * dated_anew
+        + _RESCHEDULED_BYTES * rescheduled
     )
 
 
@@ -69,24 +71,24 @@ def bucket_views(state: TrackerState) -> list[BucketView]:
     O(buckets), and the chunks added since the last read.
     """
     views = []
-    for home in state.members.homes.values():
-        lowest, highest = home.bits.first(), home.bits.last()
+    for bucket in state.members.buckets.values():
+        lowest, highest = bucket.bits.first(), bucket.bits.last()
         if lowest is None or highest is None:
             continue
-        snapshot = home.snapshot
-        earliest, latest = home.min_deliver_at_ms, home.max_deliver_at_ms
+        snapshot = bucket.snapshot
+        earliest, latest = bucket.min_deliver_at_ms, bucket.max_deliver_at_ms
         if snapshot is None:
-            runs = [run for run in state.heap.of_home(home.key) if len(run)]
+            runs = [run for run in state.heap.of_bucket(bucket.key) if len(run)]
             earliest = min((run.min_deliver_at_ms for run in runs), default=0)
             latest = max((run.max_deliver_at_ms for run in runs), default=0)
         views.append(
             BucketView(
                 bucket_id=None if snapshot is None else snapshot.bucket_id,
-                state=home.state,
-                first=lowest if home.first is None else home.first,
-                last=highest if home.last is None else home.last,
-                tracked_count=len(home.bits),
-                sealed_count=home.sealed_count,
+                state=bucket.state,
+                first=lowest if bucket.first is None else bucket.first,
+                last=highest if bucket.last is None else bucket.last,
+                tracked_count=len(bucket.bits),
+                sealed_count=bucket.sealed_count,
                 segment_count=0 if snapshot is None else len(snapshot.bounds),
                 loaded_segment_count=0 if snapshot is None else snapshot.first_unloaded,
                 min_deliver_at_ms=earliest,

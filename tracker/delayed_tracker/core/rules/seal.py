@@ -25,12 +25,12 @@ class FrozenIndexes:
     No part of it is changed.
     """
 
-    home_key: int
+    bucket_number: int
     chunks: tuple[IndexColumns, ...]
     """Copies in any order, removed ones included."""
     live: PositionBitmap
     """Positions that count; each has at least one copy."""
-    redated: Mapping[Position, int]
+    rescheduled: Mapping[Position, int]
     """Rescheduled positions that may have copies with an older deadline, with the deadline that counts."""
     step_ms: int
     count_max: int
@@ -59,26 +59,26 @@ class SealedIndexes:
         return self.indexes.take(slice(int(starts[number]), int(starts[number + 1])))
 
 
-def without_old_dates(live: BoolArray, indexes: IndexColumns, redated: Mapping[Position, int]) -> BoolArray:
+def without_rescheduled(live: BoolArray, indexes: IndexColumns, rescheduled: Mapping[Position, int]) -> BoolArray:
     """Remove from the mask ``live`` the copies of rescheduled positions with an old deadline; may change ``live``.
 
     Cost: O(1) if no position was rescheduled, else a step for each copy of such a position.
     """
-    if redated and len(indexes):
-        suspects = PositionBitmap.of(PositionColumns.of(redated))
+    if rescheduled and len(indexes):
+        suspects = PositionBitmap.of(PositionColumns.of(rescheduled))
         for row in np.flatnonzero(live & suspects.contains(indexes.positions)):
             position = Position(int(indexes.ledger_id[row]), int(indexes.entry_id[row]))
-            live[row] = int(indexes.deliver_at_ms[row]) == redated[position]
+            live[row] = int(indexes.deliver_at_ms[row]) == rescheduled[position]
     return live
 
 
-def live_rows(indexes: IndexColumns, live: PositionBitmap, redated: Mapping[Position, int]) -> IndexColumns:
+def live_rows(indexes: IndexColumns, live: PositionBitmap, rescheduled: Mapping[Position, int]) -> IndexColumns:
     """Return the rows that count: their position is live and, if it was rescheduled, their deadline is the last one."""
     keep = np.ones(len(indexes), np.bool_)
     for start in range(0, len(indexes), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
         part = indexes.take(rows)
-        keep[rows] = without_old_dates(live.contains(part.positions), part, redated)
+        keep[rows] = without_rescheduled(live.contains(part.positions), part, rescheduled)
     return indexes if keep.all() else indexes.take(keep)
 
 
@@ -95,10 +95,10 @@ def seal(frozen: FrozenIndexes) -> SealedIndexes:
         InvariantViolation: a live position has no copy, or two with different deadlines (a bug of the core).
     Cost: O(n log n).
     """
-    indexes = without_repeats(live_rows(IndexColumns.concat(frozen.chunks), frozen.live, frozen.redated).sorted())
+    indexes = without_repeats(live_rows(IndexColumns.concat(frozen.chunks), frozen.live, frozen.rescheduled).sorted())
     if len(indexes) != len(frozen.live):
         raise InvariantViolation(
-            f"home {frozen.home_key} has {len(frozen.live)} positions to seal but {len(indexes)} copies of them"
+            f"bucket {frozen.bucket_number} has {len(frozen.live)} positions to seal but {len(indexes)} copies of them"
         )
     return SealedIndexes(
         indexes=indexes,

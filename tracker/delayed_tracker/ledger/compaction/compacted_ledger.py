@@ -6,7 +6,7 @@ from delayed_tracker.core.values.columns import Position
 from delayed_tracker.ledger.compaction.compacted_entry import unwrap_compacted
 from delayed_tracker.ledger.entry.stored_entries import LedgerEntries, StoredEntries
 from delayed_tracker.ledger.errors import BadEntry, EntriesUnreadable
-from delayed_tracker.ledger.topic.places import placed, unreadable_entry
+from delayed_tracker.ledger.topic.entry_location import placed, unreadable_entry
 from delayed_tracker.ledger.topic.topic_log import Ledger
 
 

@@ -32,8 +32,8 @@ from delayed_tracker.ledger.messages.batch import Slot
 from delayed_tracker.ledger.messages.build import signed
 from delayed_tracker.ledger.messages.visibility import OpenTransactions, TransactionView, visible_entries
 from delayed_tracker.ledger.progress import Progress
+from delayed_tracker.ledger.topic.entry_location import unreadable_entry
 from delayed_tracker.ledger.topic.entry_lookup import EntryLookup
-from delayed_tracker.ledger.topic.places import unreadable_entry
 from delayed_tracker.ledger.topic.topic_log import CompactedLog, Ledger, TopicLog
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageIdData, MessageMetadata
 

@@ -27,7 +27,7 @@ from delayed_tracker.ledger.errors import (
 from delayed_tracker.ledger.messages.build import signed
 from delayed_tracker.ledger.messages.message import Message
 from delayed_tracker.ledger.messages.reader import MessageReader
-from delayed_tracker.ledger.topic.places import unreadable_entry
+from delayed_tracker.ledger.topic.entry_location import unreadable_entry
 from delayed_tracker.ledger.topic.topic_log import CompactedLog
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 

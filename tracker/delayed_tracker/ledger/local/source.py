@@ -113,7 +113,7 @@ class LocalLedgers:
         if metadata is not None:
             return metadata
         near = get_close_matches(str(name), self.topics(), n=5)
-        hint = f"near names: {', '.join(near)}" if near else f"it has {len(self.topics())} topics"
+        hint = f"similar names: {', '.join(near)}" if near else f"it has {len(self.topics())} topics"
         raise TopicNotFound(f"{self.directory.root} has no topic {name}; {hint}", metadata={"topic": str(name)})
 
     def _open_ledger(self, files: TopicDirectory, stored: TopicLedger) -> LocalLedger:

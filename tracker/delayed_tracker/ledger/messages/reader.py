@@ -30,7 +30,7 @@ from delayed_tracker.ledger.messages.keys import KeyLoader
 from delayed_tracker.ledger.messages.message import Message, MessageId
 from delayed_tracker.ledger.messages.payload import PayloadDecoder
 from delayed_tracker.ledger.messages.visibility import OpenTransactions, TransactionView, visible_entries
-from delayed_tracker.ledger.topic.places import unreadable_entry
+from delayed_tracker.ledger.topic.entry_location import unreadable_entry
 from delayed_tracker.ledger.topic.topic_log import TopicLog
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 

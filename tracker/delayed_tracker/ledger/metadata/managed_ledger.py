@@ -178,7 +178,7 @@ class TopicCatalogue:
         known = [str(candidate) for candidate in self.topics()]
         near = [candidate for candidate in known if candidate.startswith(f"{topic}-partition-")]
         near += [match for match in get_close_matches(str(topic), known, n=5) if match not in near]
-        hint = f"near names: {_listed(near)}" if near else f"it has {len(known)} topics: {_listed(known)}"
+        hint = f"similar names: {_listed(near)}" if near else f"it has {len(known)} topics: {_listed(known)}"
         raise TopicNotFound(f"{self._source.name} has no topic {topic}; {hint}", metadata={"topic": str(topic)})
 
     def managed_ledger(self, topic: TopicName) -> ManagedLedger:

@@ -191,7 +191,7 @@ class OffloadSource:
             known = [str(topic) for topic in sorted(found)]
             near = ", ".join(get_close_matches(str(name), known, n=5, cutoff=0))
             raise TopicNotFound(
-                f"{self.store.name} has no topic {name}; near names: {near}", metadata={"topic": str(name)}
+                f"{self.store.name} has no topic {name}; similar names: {near}", metadata={"topic": str(name)}
             )
         whole = {copy.ledger_id: self._copy_opener(name, copy) for copy in found[name] if copy.problem is None}
         absent = {

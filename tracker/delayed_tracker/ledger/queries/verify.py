@@ -11,7 +11,7 @@ from delayed_tracker.ledger.entry.stored_entries import LedgerEntries
 from delayed_tracker.ledger.errors import BadEntry, LedgerError
 from delayed_tracker.ledger.progress import Progress
 from delayed_tracker.ledger.topic.combined_source import unclaimed_of
-from delayed_tracker.ledger.topic.places import unreadable_entry
+from delayed_tracker.ledger.topic.entry_location import unreadable_entry
 from delayed_tracker.ledger.topic.topic_log import Ledger, LedgerSource
 from delayed_tracker.ledger.topic_name import TopicName
 

@@ -26,7 +26,7 @@ from delayed_tracker.ledger.entry.frame import (
 from delayed_tracker.ledger.entry.stored_entries import LedgerEntries
 from delayed_tracker.ledger.errors import EntriesUnreadable, FrameInvalid
 from delayed_tracker.ledger.topic.absent_ledger import AbsentLedger
-from delayed_tracker.ledger.topic.places import unreadable_entry
+from delayed_tracker.ledger.topic.entry_location import unreadable_entry
 from delayed_tracker.ledger.topic.topic_log import Ledger, TopicLog
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 from delayed_tracker.ledger.entry.entry_columns import scan_entries
 from delayed_tracker.ledger.entry.stored_entries import LedgerEntries
 from delayed_tracker.ledger.errors import ANOTHER_COPY
-from delayed_tracker.ledger.topic.places import unreadable_entry
+from delayed_tracker.ledger.topic.entry_location import unreadable_entry
 from delayed_tracker.ledger.topic.topic_log import Ledger
 from delayed_tracker.ledger.topic_name import TopicName
 

@@ -189,7 +189,7 @@ class TrackerServicer(InspectionServicer):
         """See tracker.proto."""
         key = to_key(request.tracker)
         cleared = await self._registry.clear(key, require_epoch(request.epoch))
-        self._registry.life.cleared(key, cleared)
+        self._registry.events.cleared(key, cleared)
         return tracker_pb2.ClearMessagesResponse(epoch=cleared.epoch, cleared_count=cleared.cleared_count)
 
     async def DeleteTracker(
@@ -199,7 +199,7 @@ class TrackerServicer(InspectionServicer):
         epoch = require_epoch(request.epoch) if request.HasField("epoch") else None
         key = to_key(request.tracker)
         deleted = await self._registry.delete(key, epoch)
-        self._registry.life.deleted(key, deleted)
+        self._registry.events.deleted(key, deleted)
         return tracker_pb2.DeleteTrackerResponse(deleted_count=deleted.position_count)
 
     async def AddMessagesStream(self, requests: AddRequests, context: Context) -> None:
@@ -279,7 +279,7 @@ class TrackerServicer(InspectionServicer):
         mark_delete = to_mark_delete(request.mark_delete) if request.HasField("mark_delete") else BEFORE_ALL
         key = to_key(request.tracker)
         reset = await self._registry.clear(key, require_epoch(request.epoch), reset_to=mark_delete)
-        self._registry.life.cleared(key, reset)
+        self._registry.events.cleared(key, reset)
         response = tracker_pb2.ResetCursorResponse(epoch=reset.epoch, cleared_count=reset.cleared_count)
         if mark_delete != BEFORE_ALL:
             response.replay_from.CopyFrom(from_position(after(mark_delete)))

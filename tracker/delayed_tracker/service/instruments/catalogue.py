@@ -157,7 +157,7 @@ LEASED: Final = Family("delayed_tracker_leased_indexes", _GAUGE, "Indexes leased
 DUE: Final = Family(
     "delayed_tracker_due_indexes",
     _GAUGE,
-    "Indexes that are due and not handed out: nobody polls for them, or they are being read.",
+    "Indexes that are due and not handed out: no dispatcher polls for them, or they are being read.",
 )
 MUTABLE: Final = Family("delayed_tracker_mutable_indexes", _GAUGE, "Indexes in buckets that are still filling.")
 LATE: Final = Family("delayed_tracker_late_indexes", _GAUGE, "Indexes below sealed ledgers, in memory.")

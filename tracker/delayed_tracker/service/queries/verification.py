@@ -91,12 +91,12 @@ class SnapshotVerification:
         # A snapshot stored or deleted meanwhile is in flight at one of these two moments, or missing in the second
         # list.
         stored = await self._stored()
-        under_way = [self._registry.under_way(self._key)]
+        in_flight = [self._registry.in_flight(self._key)]
         relied_on = self._tracked().keys()
         now = await self._catalogue()
         catalogued = {entry.bucket_id for entry in now.entries}.union(now.corrupt)
         tracked = self._tracked()
-        under_way.append(self._registry.under_way(self._key))
+        in_flight.append(self._registry.in_flight(self._key))
         left = set(await self._stored())
         known = {verdict.bucket_id for verdict in verdicts}
         # Buckets that left the catalogue meanwhile were merged or drained, so their verdicts mean nothing.
@@ -111,7 +111,7 @@ class SnapshotVerification:
             for snapshot in stored
             if snapshot in left
             and snapshot.bucket_id not in catalogued.union(tracked)
-            and not any(one.accounts_for(snapshot) for one in under_way)
+            and not any(one.accounts_for(snapshot) for one in in_flight)
         ]
         return Verification(sorted(verdicts, key=lambda verdict: verdict.bucket_id), orphans)
 

@@ -14,7 +14,7 @@ from delayed_tracker.core.engine.load_budget import LoadBudget
 from delayed_tracker.service.clock import Clock, pause
 from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.limits import ServiceLimits
-from delayed_tracker.service.telemetry.failures import TroubleLog
+from delayed_tracker.service.telemetry.failures import FailureLog
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.protocol import SnapshotStore
 
@@ -48,7 +48,7 @@ class StorageAccess:
 
         It distinguishes an epoch of this process from the same epoch of another one.
         """
-        self.trouble = TroubleLog(clock, retry_ms=retry_ms)
+        self.failures = FailureLog(clock, retry_ms=retry_ms)
         self._limits = limits
         self._clock = clock
         self._rng = rng

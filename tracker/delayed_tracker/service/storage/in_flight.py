@@ -8,7 +8,7 @@ from delayed_tracker.storage.protocol import StoredSnapshot
 
 
 @dataclass(frozen=True, slots=True)
-class UnderWay:
+class SnapshotsInFlight:
     """Snapshots in flight, which have no catalogue entry and are not orphans.
 
     The storage chooses the id of a snapshot that is being stored, and the service learns it at the end. Only the epoch

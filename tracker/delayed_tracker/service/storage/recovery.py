@@ -210,7 +210,7 @@ class TrackerRecovery:
             self.missing_count += 1
         else:
             self.corrupt_count += 1
-        self._access.trouble.failed(self._key, SNAPSHOT_LOST, error, retried=False, bucket_id=bucket_id)
+        self._access.failures.failed(self._key, SNAPSHOT_LOST, error, retried=False, bucket_id=bucket_id)
 
     async def _attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
         return await self._access.attempt(operation, self._counters)

@@ -263,7 +263,7 @@ class EffectRunner:
             if known:
                 self._counters.snapshots_stored += 1
                 self._succeeded("create", begun_ms, bucket_id)
-                self._access.trouble.over(self._key, STORE_FAILED)
+                self._access.failures.over(self._key, STORE_FAILED)
             else:
                 await self.writer.undo((bucket_id,))
         return True
@@ -335,7 +335,7 @@ class EffectRunner:
             if known:
                 self._counters.snapshots_merged += 1
                 self._succeeded("merge", begun_ms, bucket_id)
-                self._access.trouble.over(self._key, MERGE_FAILED)
+                self._access.failures.over(self._key, MERGE_FAILED)
             else:
                 await self.writer.undo((bucket_id,), sources)
         return True
@@ -353,7 +353,7 @@ class EffectRunner:
             settled = True
             self._counters.segment_loads += 1
             self._succeeded("load", begun_ms, effect.bucket_id)
-            self._access.trouble.over(self._key, LOAD_FAILED)
+            self._access.failures.over(self._key, LOAD_FAILED)
             self._note_forgotten(known=self._results.apply(SegmentsLoaded(effect.effect_id, indexes)))
         except (SnapshotNotFound, SnapshotCorrupt) as error:
             lost = error
@@ -393,7 +393,7 @@ class EffectRunner:
                 self._counters.snapshots_deleted += len(effect.bucket_ids)
                 if effect.bucket_ids:
                     self._succeeded("delete", begun_ms, effect.bucket_ids[0], count=len(effect.bucket_ids))
-                self._access.trouble.over(self._key, DELETE_FAILED)
+                self._access.failures.over(self._key, DELETE_FAILED)
                 self._note_forgotten(known=self._results.apply(SnapshotsDeleted(effect.effect_id)))
         except SnapshotConflict as error:
             self.writer.fenced(effect.epoch, error)

@@ -66,7 +66,7 @@ class SnapshotWriter:
 
     def failed(self, event: str, error: DelayedTrackerError, *, retried: bool = True, **fields: object) -> None:
         """Log a failure with these fields."""
-        self._access.trouble.failed(self._key, event, error, retried=retried and not self.finishing, **fields)
+        self._access.failures.failed(self._key, event, error, retried=retried and not self.finishing, **fields)
 
     def fenced(self, epoch: int, error: SnapshotConflict) -> None:
         """Report to the core, and log if necessary, that the catalogue has a newer epoch.

@@ -20,7 +20,7 @@ DELETE_FAILED: Final = "snapshots not deleted"
 SNAPSHOT_LOST: Final = "snapshot lost, the dispatcher is asked to replay"
 RECOVERY_FAILED: Final = "tracker not recovered"
 CHECKPOINT_FAILED: Final = "consumed positions not recorded, they come back as duplicates"
-FENCED: Final = "somebody else has taken over the tracker"
+FENCED: Final = "another owner has taken over the tracker"
 
 REPEATED_AFTER_MS: Final = 60_000
 """Interval, in milliseconds, at which a lasting failure is logged."""
@@ -29,20 +29,20 @@ _log = structlog.stdlib.get_logger("delayed_tracker.service")
 
 
 @dataclass(slots=True)
-class _Trouble:
+class _Failing:
     begun_ms: float
     attempts: int
     suppressed: int
     logged_at_ms: float
 
 
-class TroubleLog:
+class FailureLog:
     """Log of the failures that last now, for all trackers. It stores nothing about trackers without failures."""
 
     def __init__(self, clock: Clock, *, retry_ms: int) -> None:
         self._clock = clock
         self._retry_ms = retry_ms
-        self._lasting: dict[TrackerKey, dict[str, _Trouble]] = {}
+        self._lasting: dict[TrackerKey, dict[str, _Failing]] = {}
 
     def failed(
         self, key: TrackerKey, event: str, error: DelayedTrackerError, *, retried: bool = True, **fields: object
@@ -58,12 +58,12 @@ class TroubleLog:
         """
         now_ms = self._clock.elapsed_ms()
         kinds = self._lasting.setdefault(key, {})
-        trouble = kinds.get(event)
-        if trouble is None:
-            trouble = kinds[event] = _Trouble(now_ms, 0, 0, now_ms - REPEATED_AFTER_MS)
-        trouble.attempts += 1
-        if now_ms - trouble.logged_at_ms < REPEATED_AFTER_MS:
-            trouble.suppressed += 1
+        failing = kinds.get(event)
+        if failing is None:
+            failing = kinds[event] = _Failing(now_ms, 0, 0, now_ms - REPEATED_AFTER_MS)
+        failing.attempts += 1
+        if now_ms - failing.logged_at_ms < REPEATED_AFTER_MS:
+            failing.suppressed += 1
             return
         if retried:
             fields["retry_in_ms"] = self._retry_ms
@@ -71,28 +71,28 @@ class TroubleLog:
             event,
             topic=key.topic,
             subscription=key.subscription,
-            attempt=trouble.attempts,
-            suppressed=trouble.suppressed,
+            attempt=failing.attempts,
+            suppressed=failing.suppressed,
             reason=error.reason,
             error=error.message,
             **fields,
         )
-        trouble.suppressed, trouble.logged_at_ms = 0, now_ms
+        failing.suppressed, failing.logged_at_ms = 0, now_ms
 
     def over(self, key: TrackerKey, event: str) -> None:
         """Record a success. If a failure was recorded before, log its end."""
         kinds = self._lasting.get(key)
-        if kinds is None or (trouble := kinds.pop(event, None)) is None:
+        if kinds is None or (failing := kinds.pop(event, None)) is None:
             return
         if not kinds:
             del self._lasting[key]
         _log.info(
-            "storage trouble is over",
+            "storage works again",
             topic=key.topic,
             subscription=key.subscription,
-            trouble=event,
-            attempts=trouble.attempts,
-            lasted_ms=round(self._clock.elapsed_ms() - trouble.begun_ms),
+            failure=event,
+            attempts=failing.attempts,
+            lasted_ms=round(self._clock.elapsed_ms() - failing.begun_ms),
         )
 
     def forget(self, key: TrackerKey) -> None:

@@ -1,4 +1,4 @@
-"""How many log lines of one event may be written: so many a minute, and one at its end for those left out."""
+"""Bound on the log lines of one event: some each minute, and one at its end that counts the others."""
 
 from collections.abc import Callable
 from typing import Final
@@ -22,7 +22,7 @@ class LineBudget:
         self._lines_max = lines_max
         self._left_out = left_out
         self._asked: dict[str, tuple[float, int]] = {}
-        """Of each event: when its minute began, and the lines within it."""
+        """Begin of the minute of each event, and the lines within it."""
 
     def allows(self, event: str) -> bool:
         """Count a line, and tell whether it may be written."""

@@ -28,7 +28,7 @@ from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.storage.runner import EffectRunner
 from delayed_tracker.service.trackers.load_room import LoadRoom
 from delayed_tracker.service.trackers.polls import PollQueue, PollTally
-from delayed_tracker.service.trackers.timer_queue import WakeupQueue
+from delayed_tracker.service.trackers.timer_queue import TimerQueue
 from delayed_tracker.service.trackers.unstored import UnstoredBound
 
 _log = structlog.stdlib.get_logger("delayed_tracker.service")
@@ -49,7 +49,7 @@ class Shared:
     clock: Clock
     limits: ServiceLimits
     access: StorageAccess
-    wakeups: WakeupQueue
+    timers: TimerQueue
     polls: PollTally
     unstored: UnstoredBound
     load_room: LoadRoom
@@ -228,7 +228,7 @@ class HostGate:
             due_now = delivery_ms <= self._stepped_at_ms
             if not due_now:
                 when_ms = delivery_ms if when_ms is None else min(when_ms, delivery_ms)
-        self._shared.wakeups.arm(self, Wakeup(when_ms, elapsed_ms))
+        self._shared.timers.arm(self, Wakeup(when_ms, elapsed_ms))
         return due_now
 
     def wake(self) -> None:

@@ -35,7 +35,7 @@ from delayed_tracker.service.errors import (
     TrackerBroken,
 )
 from delayed_tracker.service.storage.checkpoint import checkpointed
-from delayed_tracker.service.storage.in_flight import UnderWay, storing_epochs
+from delayed_tracker.service.storage.in_flight import SnapshotsInFlight, storing_epochs
 from delayed_tracker.service.telemetry.failures import CHECKPOINT_FAILED
 from delayed_tracker.service.trackers.gate import HostState
 from delayed_tracker.service.trackers.host_results import HostResults
@@ -208,7 +208,7 @@ class TrackerHost(HostResults):
         if self.state is HostState.CLOSED:
             return
         self.state = HostState.CLOSED
-        self._shared.wakeups.disarm(self)
+        self._shared.timers.disarm(self)
 
         def error() -> ServiceError:
             if reason == ShuttingDown.reason:
@@ -272,15 +272,15 @@ class TrackerHost(HostResults):
                         mark_delete=self.mark_delete,
                     )
         except StorageError as error:
-            access.trouble.failed(self.key, CHECKPOINT_FAILED, error, retried=False)
+            access.failures.failed(self.key, CHECKPOINT_FAILED, error, retried=False)
             # Nothing is lost: these positions are tracked and delivered again.
             self.counters.checkpoints_failed += 1
 
-    def under_way(self) -> UnderWay:
+    def in_flight(self) -> SnapshotsInFlight:
         """Return the snapshots of this tracker that are in flight, in any state."""
         if self._core is None:
-            return UnderWay(sweeping=True)
-        return UnderWay(storing_epochs(self._runner.in_flight()), self._core.undeleted() | self._runner.debris)
+            return SnapshotsInFlight(sweeping=True)
+        return SnapshotsInFlight(storing_epochs(self._runner.in_flight()), self._core.undeleted() | self._runner.debris)
 
     # -- verbs -------------------------------------------------------------------------------------------------------
 

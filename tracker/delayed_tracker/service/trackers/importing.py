@@ -110,7 +110,7 @@ class SnapshotImport:
             terms = self._terms
             adopting = host.adopt(epoch, self._staged, plan, owner=terms.owner, mark_delete=terms.mark_delete)
             adopted = await registry.alone(key, adopting)
-            registry.life.imported(key, adopted)
+            registry.events.imported(key, adopted)
             return adopted
         finally:
             del registry.imports[key]

@@ -26,15 +26,15 @@ from delayed_tracker.service.instruments.tracker_rows import TrackerRows
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.process.worker_threads import worker_threads
 from delayed_tracker.service.storage.access import StorageAccess
-from delayed_tracker.service.storage.in_flight import UnderWay
+from delayed_tracker.service.storage.in_flight import SnapshotsInFlight
 from delayed_tracker.service.storage.recovery import Deleted, TrackerRecovery
 from delayed_tracker.service.telemetry.failures import RECOVERY_FAILED
 from delayed_tracker.service.trackers.gate import HostState, Shared
 from delayed_tracker.service.trackers.host import Cleared, Opened, TrackerHost
 from delayed_tracker.service.trackers.load_room import LoadRoom
 from delayed_tracker.service.trackers.polls import PollTally
-from delayed_tracker.service.trackers.timer_queue import WakeupQueue
-from delayed_tracker.service.trackers.tracker_events import LifeLog
+from delayed_tracker.service.trackers.timer_queue import TimerQueue
+from delayed_tracker.service.trackers.tracker_events import TrackerEvents
 from delayed_tracker.service.trackers.unstored import UnstoredBound
 from delayed_tracker.storage.protocol import SnapshotStore
 
@@ -82,7 +82,7 @@ class TrackerRegistry:
         self.unstored = UnstoredBound(self.service_limits, limits.kind, self.hosts)
         """Bound on the unstored indexes of all trackers."""
         self.instruments = Instruments(self.clock)
-        self.life = LifeLog(self.clock)
+        self.events = TrackerEvents(self.clock)
         self.rows = TrackerRows(self.service_limits.labelled_trackers_max, self.clock, self.instruments.operations)
         self._shared = Shared(
             clock=self.clock,
@@ -96,7 +96,7 @@ class TrackerRegistry:
                 retry_ms=limits.retry_backoff_ms,
                 loads=self.loads,
             ),
-            wakeups=WakeupQueue(self.clock),
+            timers=TimerQueue(self.clock),
             polls=self._polls,
             unstored=self.unstored,
             load_room=LoadRoom(self.loads),
@@ -186,15 +186,15 @@ class TrackerRegistry:
         host = self._hosts.get(key)
         return None if host is None or host.state is HostState.CLOSED else host
 
-    def under_way(self, key: TrackerKey) -> UnderWay:
+    def in_flight(self, key: TrackerKey) -> SnapshotsInFlight:
         """Return the snapshots in flight of a tracker, loaded or not."""
         if key in self._removals:
-            return UnderWay(sweeping=True)
+            return SnapshotsInFlight(sweeping=True)
         host = self._hosts.get(key)
-        under_way = UnderWay() if host is None else host.under_way()
+        in_flight = SnapshotsInFlight() if host is None else host.in_flight()
         if (epoch := self.imports.get(key)) is None:
-            return under_way
-        return replace(under_way, storing_epochs=under_way.storing_epochs | {epoch})
+            return in_flight
+        return replace(in_flight, storing_epochs=in_flight.storing_epochs | {epoch})
 
     async def known_keys(self) -> set[TrackerKey]:
         """Return the keys of all trackers that are loaded or have a catalogue.
@@ -234,7 +234,7 @@ class TrackerRegistry:
                 # If it was closed while the epoch was being recorded, recover it again.
                 with suppress(TrackerNotOpen):
                     previous, opened = host.owner, await host.claim(owner, mark_delete)
-                    self.life.opened(key, opened, owner=owner, previous_owner=previous)
+                    self.events.opened(key, opened, owner=owner, previous_owner=previous)
                     return opened
 
     async def load(self, key: TrackerKey) -> TrackerHost:
@@ -296,9 +296,9 @@ class TrackerRegistry:
 
     async def _recover(self, host: TrackerHost, mark_delete: Position | None) -> None:
         recovery = TrackerRecovery(host.key, self._shared.access, host.counters)
-        with self.instruments.recoveries.measured(), self.life.recovering(host, recovery):
+        with self.instruments.recoveries.measured(), self.events.recovering(host, recovery):
             host.ready(await recovery.run(self.limits, mark_delete=mark_delete, now=host.now()))
-        self._shared.access.trouble.over(host.key, RECOVERY_FAILED)
+        self._shared.access.failures.over(host.key, RECOVERY_FAILED)
 
     def _recovery_ended(self, host: TrackerHost, task: asyncio.Task[None]) -> None:
         del self._recoveries[host.key]
@@ -310,7 +310,7 @@ class TrackerRegistry:
         if task.cancelled():
             return
         if isinstance(error := task.exception(), DelayedTrackerError):
-            self._shared.access.trouble.failed(host.key, RECOVERY_FAILED, error, retried=False)
+            self._shared.access.failures.failed(host.key, RECOVERY_FAILED, error, retried=False)
             return
         task.get_loop().call_exception_handler(
             {"message": f"recovery of the tracker of subscription {host.key} failed", "exception": error}
@@ -335,7 +335,7 @@ class TrackerRegistry:
         closing = self._closings.get(host.key)
         if closing is None:
             host.begin_close(reason)
-            self.life.closing(host.key, reason)
+            self.events.closing(host.key, reason)
             closing = asyncio.get_running_loop().create_task(host.finish_close())
             self._closings[host.key] = closing
             closing.add_done_callback(lambda _: self._closing_ended(host))
@@ -343,7 +343,7 @@ class TrackerRegistry:
 
     def _closing_ended(self, host: TrackerHost) -> None:
         del self._closings[host.key]
-        self._shared.access.trouble.forget(host.key)
+        self._shared.access.failures.forget(host.key)
         self._forget(host)
 
     def _close_fenced(self, key: TrackerKey) -> None:
@@ -442,7 +442,7 @@ class TrackerRegistry:
             return
 
         def out_of_time() -> None:
-            self.life.cut_off(len(self._hosts))
+            self.events.cut_off(len(self._hosts))
             for host in self._hosts.values():
                 host.abandon()
             for task in leaving:

@@ -30,7 +30,7 @@ class Sleeper(Protocol):
         ...
 
 
-class WakeupQueue:
+class TimerQueue:
     """Queue with at most one wake-up by each clock for each sleeper."""
 
     def __init__(self, clock: Clock) -> None:

@@ -23,7 +23,7 @@ LINES_MAX: Final = 100
 _log = structlog.stdlib.get_logger("delayed_tracker.service")
 
 
-class LifeLog:
+class TrackerEvents:
     """Logger of tracker events, for all trackers of one service."""
 
     def __init__(self, clock: Clock) -> None:

@@ -1,6 +1,6 @@
 """Corruptions of bits and counters, and of buckets, their ranges and their index entries."""
 
-from delayed_tracker.core.index.buckets import Home, MemoryCopies
+from delayed_tracker.core.index.buckets import Bucket, MemoryCopies
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.core.values.instant import Instant
 from delayed_tracker.core.values.verb_results import BucketState
@@ -13,47 +13,47 @@ corruption = CORRUPTIONS.add
 
 @corruption
 def a_bit_is_cleared_in_the_mutable_bucket(busy):
-    busy.home(MUTABLE).bits.remove(one(MUTABLE, 2))
+    busy.bucket(MUTABLE).bits.remove(one(MUTABLE, 2))
 
 
 @corruption
 def a_bit_is_cleared_in_a_stored_bucket(busy):
-    busy.home(IDLE).bits.remove(one(IDLE, 2))
+    busy.bucket(IDLE).bits.remove(one(IDLE, 2))
 
 
 @corruption
 def a_bit_is_cleared_behind_the_back_of_its_set(busy):
-    busy.home(IDLE).bits._by_ledger[IDLE].discard(2)
+    busy.bucket(IDLE).bits._by_ledger[IDLE].discard(2)
 
 
 @corruption
 def a_bit_is_set_in_the_late_home(busy):
-    busy.home(LATE).bits.add(one(LATE, 9))
+    busy.bucket(LATE).bits.add(one(LATE, 9))
 
 
 @corruption
 def a_bit_is_set_for_which_there_is_no_copy(busy):
-    busy.home(LATE).bits.add(one(LATE, 9))
+    busy.bucket(LATE).bits.add(one(LATE, 9))
     busy.state.counters.tracked += 1
     busy.state.counters.added += 1
 
 
 @corruption
 def a_bit_moves_to_a_position_without_copy(busy):
-    busy.home(SEALING).bits.remove(one(SEALING, 1))
-    busy.home(SEALING).bits.add(one(SEALING, 9))
+    busy.bucket(SEALING).bits.remove(one(SEALING, 1))
+    busy.bucket(SEALING).bits.add(one(SEALING, 9))
 
 
 @corruption
-def a_bit_is_in_two_homes(busy):
-    busy.state.members.add(busy.home(LATE), one(IDLE, 2))
+def a_bit_is_in_two_buckets(busy):
+    busy.state.members.add(busy.bucket(LATE), one(IDLE, 2))
     busy.state.counters.tracked += 1
     busy.state.counters.added += 1
 
 
 @corruption
 def an_empty_bitmap_is_kept(busy):
-    busy.home(IDLE).bits._by_ledger[99] = type(busy.home(IDLE).bits._by_ledger[IDLE])()
+    busy.bucket(IDLE).bits._by_ledger[99] = type(busy.bucket(IDLE).bits._by_ledger[IDLE])()
 
 
 @corruption
@@ -90,12 +90,12 @@ def mark_delete_rises_without_dropping_anything(busy):
 
 @corruption
 def a_range_is_missing(busy):
-    del busy.state.members.ranges[busy.home(IDLE).last, busy.home(IDLE).key]
+    del busy.state.members.ranges[busy.bucket(IDLE).last, busy.bucket(IDLE).key]
 
 
 @corruption
 def a_range_begins_elsewhere(busy):
-    busy.state.members.ranges[busy.home(IDLE).last, busy.home(IDLE).key] = Position(0, 0)
+    busy.state.members.ranges[busy.bucket(IDLE).last, busy.bucket(IDLE).key] = Position(0, 0)
 
 
 @corruption
@@ -104,84 +104,84 @@ def a_range_belongs_to_no_home(busy):
 
 
 @corruption
-def a_home_begins_after_its_lowest_bit(busy):
-    home = busy.home(IDLE)
-    home.first = busy.state.members.ranges[home.last, home.key] = Position(IDLE, 1)
+def a_bucket_begins_after_its_lowest_bit(busy):
+    bucket = busy.bucket(IDLE)
+    bucket.first = busy.state.members.ranges[bucket.last, bucket.key] = Position(IDLE, 1)
 
 
 @corruption
-def a_home_ends_before_its_highest_bit(busy):
-    home = busy.home(IDLE)
-    del busy.state.members.ranges[home.last, home.key]
-    home.last = Position(IDLE, 4)
-    busy.state.members.ranges[home.last, home.key] = home.first
+def a_bucket_ends_before_its_highest_bit(busy):
+    bucket = busy.bucket(IDLE)
+    del busy.state.members.ranges[bucket.last, bucket.key]
+    bucket.last = Position(IDLE, 4)
+    busy.state.members.ranges[bucket.last, bucket.key] = bucket.first
 
 
 @corruption
-def a_home_is_not_listed_under_its_ledger(busy):
+def a_bucket_is_not_listed_under_its_ledger(busy):
     del busy.state.members._by_ledger[IDLE]
 
 
 @corruption
-def a_home_does_not_know_that_it_is_listed(busy):
-    busy.home(IDLE).ledgers.clear()
+def a_bucket_does_not_know_that_it_is_listed(busy):
+    busy.bucket(IDLE).ledgers.clear()
 
 
 @corruption
-def a_home_is_listed_twice_under_its_ledger(busy):
+def a_bucket_is_listed_twice_under_its_ledger(busy):
     busy.state.members._by_ledger[IDLE] *= 2
 
 
 @corruption
-def a_home_that_is_gone_is_still_listed(busy):
-    busy.state.members._by_ledger[77] = [Home(77, BucketState.LATE)]
+def a_bucket_that_is_gone_is_still_listed(busy):
+    busy.state.members._by_ledger[77] = [Bucket(77, BucketState.LATE)]
 
 
 @corruption
-def a_home_is_filed_under_another_key(busy):
-    busy.home(IDLE).key = 77
+def a_bucket_is_filed_under_another_key(busy):
+    busy.bucket(IDLE).key = 77
 
 
 @corruption
-def a_sealed_home_claims_to_be_open(busy):
-    busy.home(IDLE).state = BucketState.LATE
+def a_sealed_bucket_claims_to_be_open(busy):
+    busy.bucket(IDLE).state = BucketState.LATE
 
 
 @corruption
-def a_home_has_neither_copies_nor_snapshot(busy):
-    busy.home(IDLE).snapshot = None
+def a_bucket_has_neither_copies_nor_snapshot(busy):
+    busy.bucket(IDLE).snapshot = None
 
 
 @corruption
-def a_home_has_copies_and_a_snapshot(busy):
-    busy.home(IDLE).memory = MemoryCopies()
+def a_bucket_has_copies_and_a_snapshot(busy):
+    busy.bucket(IDLE).memory = MemoryCopies()
 
 
 @corruption
-def adds_go_to_a_home_that_nobody_knows(busy):
-    busy.state.mutable = Home(77, BucketState.MUTABLE)
+def adds_go_to_a_bucket_that_nobody_knows(busy):
+    busy.state.mutable = Bucket(77, BucketState.MUTABLE)
 
 
 @corruption
 def a_drained_bucket_is_kept(busy):
-    home = busy.home(IDLE)
-    busy.state.counters.acked += len(home.bits)
-    busy.state.counters.tracked -= home.bits.clear()
+    bucket = busy.bucket(IDLE)
+    busy.state.counters.acked += len(bucket.bits)
+    busy.state.counters.tracked -= bucket.bits.clear()
 
 
 @corruption
-def a_home_forgets_its_highest_ledger(busy):
+def a_bucket_forgets_its_highest_ledger(busy):
     busy.memory(MUTABLE).last_ledger_id = SEALING
 
 
 @corruption
 def a_bucket_announces_another_first_deadline(busy):
-    busy.home(IDLE).min_deliver_at_ms += 1
+    busy.bucket(IDLE).min_deliver_at_ms += 1
 
 
 @corruption
 def a_bucket_forgets_how_many_it_was_sealed_with(busy):
-    busy.home(IDLE).sealed_count -= 1
+    busy.bucket(IDLE).sealed_count -= 1
 
 
 @corruption
@@ -195,9 +195,9 @@ def the_membership_bytes_are_off(busy):
 
 
 @corruption
-def the_membership_bytes_of_a_home_are_off(busy):
+def the_membership_bytes_of_a_bucket_are_off(busy):
     busy.state.membership_bytes += 1
-    busy.home(IDLE).membership_bytes += 1
+    busy.bucket(IDLE).membership_bytes += 1
 
 
 @corruption

@@ -21,7 +21,7 @@ class Waiting(Protocol[WaitingT]):
         ...
 
 
-class Turns(Generic[WaitingT]):
+class CallCoalescer(Generic[WaitingT]):
     """Coalescer of the calls of one kind that one session makes."""
 
     def __init__(
@@ -44,19 +44,19 @@ class Turns(Generic[WaitingT]):
         self._call = call
         self._calls_max = calls_max
         self._name = name
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._in_flight: set[asyncio.Task[None]] = set()
         self._is_leaving = False
 
     def begin(self) -> None:
         """Schedule a call if a caller waits, fewer than ``calls_max`` are in flight, and none is scheduled yet."""
-        if self._queue and not self._is_leaving and len(self._under_way) < self._calls_max:
+        if self._queue and not self._is_leaving and len(self._in_flight) < self._calls_max:
             self._is_leaving = True
             turn = asyncio.get_running_loop().create_task(self._leave(), name=self._name)
-            self._under_way.add(turn)
+            self._in_flight.add(turn)
             turn.add_done_callback(self._ended)
 
     def _ended(self, turn: "asyncio.Task[None]") -> None:
-        self._under_way.discard(turn)
+        self._in_flight.discard(turn)
         self.begin()
 
     async def _leave(self) -> None:

@@ -4,7 +4,7 @@ from contextvars import ContextVar
 
 from delayed_tracker.core.values.instant import Wakeup
 from delayed_tracker.service.clock import ManualClock
-from delayed_tracker.service.trackers.timer_queue import WAKES_PER_TURN_MAX, WakeupQueue
+from delayed_tracker.service.trackers.timer_queue import WAKES_PER_TURN_MAX, TimerQueue
 
 
 def at(when_ms):
@@ -26,7 +26,7 @@ class _Sleeper:
 def test_each_sleeper_wakes_at_its_own_moment_and_once():
     """Arming again replaces the earlier wake-up, and None cancels it."""
     clock = ManualClock(0)
-    queue = WakeupQueue(clock)
+    queue = TimerQueue(clock)
     early, moved, never = (_Sleeper(clock) for _ in range(3))
     queue.arm(early, at(10))
     queue.arm(moved, at(5))
@@ -46,7 +46,7 @@ def test_each_sleeper_wakes_at_its_own_moment_and_once():
 def test_a_sleeper_may_arm_itself_from_its_wake():
     """A sleeper may set its next wake-up while it is woken."""
     clock = ManualClock(0)
-    queue = WakeupQueue(clock)
+    queue = TimerQueue(clock)
     sleeper = _Sleeper(clock, again=lambda one: queue.arm(one, at(clock.now_ms() + 10)))
     queue.arm(sleeper, at(10))
     clock.advance(35)
@@ -56,7 +56,7 @@ def test_a_sleeper_may_arm_itself_from_its_wake():
 def test_many_sleepers_share_one_timer():
     """Ten thousand armed sleepers need one timer, and the queue does not grow when they are armed again."""
     clock = ManualClock(0)
-    queue = WakeupQueue(clock)
+    queue = TimerQueue(clock)
     sleepers = [_Sleeper(clock) for _ in range(10_000)]
     for round_ in range(5):
         for number, sleeper in enumerate(sleepers):
@@ -69,7 +69,7 @@ def test_many_sleepers_share_one_timer():
 def test_a_crowd_is_woken_in_turns():
     """A large number of sleepers is woken in parts, between which other tasks run."""
     clock = ManualClock(0)
-    queue = WakeupQueue(clock)
+    queue = TimerQueue(clock)
     sleepers = [_Sleeper(clock) for _ in range(2 * WAKES_PER_TURN_MAX + 1)]
     for sleeper in sleepers:
         queue.arm(sleeper, at(5))
@@ -83,7 +83,7 @@ def test_a_crowd_is_woken_in_turns():
 def test_a_failing_sleeper_takes_no_timer_from_the_others():
     """An exception in one wake-up leaves the queue armed for the rest."""
     clock = ManualClock(0)
-    queue = WakeupQueue(clock)
+    queue = TimerQueue(clock)
     broken = _Sleeper(clock, again=lambda _: 1 / 0)
     healthy = _Sleeper(clock)
     queue.arm(broken, at(5))
@@ -98,7 +98,7 @@ def test_a_failing_sleeper_takes_no_timer_from_the_others():
 def test_what_a_sleeper_does_is_not_done_for_the_call_that_armed_the_timer():
     """A wake-up does not have the context variables of the call that set the timer."""
     clock, variable, seen = ManualClock(0), ContextVar("call", default="nobody's"), []
-    queue = WakeupQueue(clock)
+    queue = TimerQueue(clock)
     sleeper = _Sleeper(clock, again=lambda _: seen.append(variable.get()))
     variable.set("somebody's")
     queue.arm(sleeper, at(10))

@@ -12,7 +12,7 @@ from delayed_tracker.ledger.topic.topic_log import Ledger
 
 
 @runtime_checkable
-class PlacedLedger(Protocol):
+class LocatedLedger(Protocol):
     """Ledger that can return the file and offset of an entry."""
 
     def locate(self, entry_id: int) -> tuple[str, int] | None:
@@ -29,7 +29,7 @@ def unreadable_entry(ledger: Ledger, entry_id: int, reason: str) -> BadEntry:
 
 def placed(ledger: Ledger, bad: BadEntry) -> BadEntry:
     """Return ``bad`` with file and offset added, if they are missing and the ledger can provide them."""
-    if bad.file is not None or bad.entry_id is None or not isinstance(ledger, PlacedLedger):
+    if bad.file is not None or bad.entry_id is None or not isinstance(ledger, LocatedLedger):
         return bad
     place = ledger.locate(bad.entry_id)
     return bad if place is None else replace(bad, file=place[0], offset=place[1])

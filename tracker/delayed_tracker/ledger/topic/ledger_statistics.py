@@ -11,7 +11,7 @@ from delayed_tracker.ledger.topic.topic_log import Ledger
 
 
 @dataclass(slots=True)
-class LedgerContent:
+class LedgerStatistics:
     """Counts over the entries of one ledger. Times are milliseconds since 1970-01-01 UTC."""
 
     ledger_id: int
@@ -63,7 +63,7 @@ def _span(lowest: int | None, highest: int | None, values: Int64Array) -> tuple[
     return low if lowest is None else min(lowest, low), high if highest is None else max(highest, high)
 
 
-def count_content(ledger: Ledger, *, seen: Callable[[int], None] | None = None) -> LedgerContent:
+def count_ledger(ledger: Ledger, *, seen: Callable[[int], None] | None = None) -> LedgerStatistics:
     """Read a whole ledger of messages and count its contents.
 
     Args:
@@ -73,7 +73,7 @@ def count_content(ledger: Ledger, *, seen: Callable[[int], None] | None = None) 
         LedgerFileInvalid: the file is not valid, so that nothing can be read from it.
     Cost: O(bytes); memory for one piece.
     """
-    content = LedgerContent(ledger.ledger_id, ledger.last_entry_id + 1)
+    content = LedgerStatistics(ledger.ledger_id, ledger.last_entry_id + 1)
     seen_count = 0
     for piece in ledger.scan(0, ledger.last_entry_id):
         missing = sum(bad.entry_count for bad in piece.bad_entries)

@@ -162,9 +162,9 @@ async def test_the_end_of_trouble_is_told(registry, storage, clock):
             registry.host(KEY).add(epoch, bucketful(clock.now_ms(), ledger))
             registry.host(KEY).add(epoch, indexes(clock.now_ms(), (ledger + 1, 0, FAR_MS)))
             await elapse(clock, 2_000)
-    over = [entry for entry in logs if entry["event"] == "storage trouble is over"]
+    over = [entry for entry in logs if entry["event"] == "storage works again"]
     lasted_ms = over[0].pop("lasted_ms") if over else 0
-    assert over == [line("storage trouble is over", trouble=STORE_FAILED, attempts=1)]
+    assert over == [line("storage works again", failure=STORE_FAILED, attempts=1)]
     assert TINY.retry_backoff_ms <= lasted_ms <= TINY.retry_backoff_ms + 10
 
 
