@@ -354,7 +354,7 @@ class DelayedDeliveryTrackerServiceServicer(object):
     def ImportSnapshots(self, request_iterator, context):
         """Takes snapshots that were made elsewhere, such as rebuilt from the ledgers, in the place of all that the tracker has,
         loaded or not. All or nothing: they are stored and verified as they come, and swapped in after the last of them, in
-        one step. A barrier, as ClearMessages: the epoch rises, and whoever had opened the tracker is FENCED, opens it again
+        one step. A barrier, as ClearMessages: the epoch rises, and the owner of the tracker is FENCED, opens it again
         and replays from where that answers. That brings back what the snapshots do not cover.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -147,20 +147,15 @@ class TrackerCore:
         state = self._state
         accepted, outcome = indexes, AddOutcome.all_added(len(indexes))
         if not adding.put_if_above(state, indexes, now.wall_ms):
-            decision = adding.decide_add(self._settled(), indexes, now.wall_ms)
-            accepted, outcome = self._track(indexes, decision), decision.outcome()
-        counters = state.counters
-        counters.added += len(accepted)
-        counters.due_on_offer += len(outcome.due)
-        counters.duplicate += len(outcome.duplicate)
-        counters.beyond_max_delay += len(outcome.beyond_max_delay)
-        counters.below_mark_delete += len(outcome.below_mark_delete)
+            accepted, outcome = self._add_any(indexes, now)
+        state.counters.added += len(accepted)
         self._finish(now)
         if state.fixed_delay is not None:
             state.fixed_delay.note_offered(accepted, any_due=bool(len(outcome.due)))
         return outcome
 
-    def _track(self, indexes: IndexColumns, decision: adding.AddDecision) -> IndexColumns:
+    def _add_any(self, indexes: IndexColumns, now: Instant) -> tuple[IndexColumns, AddOutcome]:
+        decision = adding.decide_add(self._settled(), indexes, now.wall_ms)
         fresh, refused = decision.fresh, decision.refused
         accepted = indexes if fresh.all() else indexes.take(fresh)
         if refused.any():
@@ -168,7 +163,13 @@ class TrackerCore:
             adding.refuse_and_place(self._state, self._lifecycle, indexes.take(changing), refused[changing])
         else:
             adding.place(self._state, self._lifecycle, accepted)
-        return accepted
+        outcome = decision.outcome()
+        counters = self._state.counters
+        counters.due_on_offer += len(outcome.due)
+        counters.duplicate += len(outcome.duplicate)
+        counters.beyond_max_delay += len(outcome.beyond_max_delay)
+        counters.below_mark_delete += len(outcome.below_mark_delete)
+        return accepted, outcome
 
     def would_track(self, indexes: IndexColumns, now: Instant) -> bool:
         """Return True if adding a batch would track a position that is not tracked yet. O(n), changes nothing."""
