@@ -19,7 +19,6 @@ SETTINGS = {
     "unstoredIndexesMax": "10000",
     "trackerUnstoredIndexesMax": "8000",
     "delayedDeliveryMinIndexCountPerBucket": "2000",
-    "retryAfterMillis": "100",
     "storageRetryMillis": "50",
     "storageBackoffMillis": "1",
 }

@@ -23,9 +23,9 @@ MEMORY = Settings(storage_url="memory:", grpc_listen_address="127.0.0.1:0", http
 
 def test_reloadable_keys_take_effect_and_others_are_named():
     """A key that needs a restart keeps its old value and is named."""
-    reload = Reload.of(Settings(), Settings(retry_after_ms=7, log_level="debug", worker_threads=5))
-    assert reload.settings == Settings(retry_after_ms=7, log_level="debug")
-    assert set(reload.changed) == {"retryAfterMillis", "logLevel"}
+    reload = Reload.of(Settings(), Settings(trackers_max=7, log_level="debug", worker_threads=5))
+    assert reload.settings == Settings(trackers_max=7, log_level="debug")
+    assert set(reload.changed) == {"trackersMax", "logLevel"}
     assert reload.ignored == ("workerThreads",)
 
 

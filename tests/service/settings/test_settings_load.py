@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from delayed_tracker.service.settings.load import InvalidSettings, load_settings
+from delayed_tracker.service.settings.load import CONSTANTS, InvalidSettings, load_settings
 from delayed_tracker.service.settings.settings import Settings
 
 
@@ -90,6 +90,15 @@ def test_unknown_key_names_file_line_value_and_nearest_key(tmp_path: Path):
     assert problems(path) == [
         f"{path}:3: delayedDeliveryTickTimeMilis=500: there is no such key; did you mean delayedDeliveryTickTimeMillis?"
     ]
+
+
+@pytest.mark.parametrize("key", CONSTANTS)
+def test_a_key_that_became_a_constant_says_so(key: str):
+    """The error names the value that holds now, and the remedy."""
+    with pytest.raises(
+        InvalidSettings, match=f"it is no setting any more, but the constant {CONSTANTS[key]}: remove it"
+    ):
+        load_settings(overrides={key: "7"})
 
 
 def test_unknown_key_like_none_points_to_the_list(tmp_path: Path):

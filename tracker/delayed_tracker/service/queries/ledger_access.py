@@ -42,7 +42,7 @@ class LedgerAnswers:
             exposes_broker_metadata=settings.expose_broker_entry_metadata,
             entries_max=settings.ledger_read_entries_max,
             bytes_max=settings.read_bytes_max,
-            retry_after_ms=settings.retry_after_ms,
+            retry_after_ms=settings.service_limits().retry_after_ms,
         )
 
 

@@ -36,7 +36,7 @@ class ConnectionSettings:
         10_000,
         "grpcKeepaliveTimeoutMillis",
         Group.SERVER,
-        "A connection to the gRPC port that does not answer a probe (grpcKeepaliveMillis) by then is closed.",
+        "A connection to the gRPC port that does not answer a probe by then is closed; one is sent after 30 seconds of silence.",
         unit="ms",
         minimum=1,
         maximum=_HOUR_MS,

@@ -18,13 +18,21 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
 from delayed_tracker.ledger.whole_file import read_whole
 from delayed_tracker.service.settings.file import Assignment, MalformedLine, parse_properties
 from delayed_tracker.service.settings.keys import SettingKey
 from delayed_tracker.service.settings.settings import Settings, setting_fields
+
+CONSTANTS: Final[Mapping[str, str]] = {
+    "grpcKeepaliveMillis": "30000",
+    "retryAfterMillis": "1000",
+    "segmentLoadIndexesMax": "50000",
+    "segmentLoadIndexesMin": "256",
+}
+"""Keys that were settings once, with the values that are fixed now."""
 
 ENVIRONMENT_PREFIX = "TRACKER_"
 DEFAULT_ORIGIN = "default"
@@ -182,6 +190,10 @@ def _read_environment(environ: Mapping[str, str], given: dict[str, _Given], prob
 def _take(source: _Given, key: str, given: dict[str, _Given], problems: list[SettingProblem]) -> None:
     if key in setting_fields():
         given[key] = source
+        return
+    if key in CONSTANTS:
+        remedy = f"it is no setting any more, but the constant {CONSTANTS[key]}: remove it"
+        problems.append(SettingProblem(source.origin, key, source.value, remedy, source.line))
         return
     nearest = _nearest(key)
     hint = f"; did you mean {nearest}?" if nearest else ": see conf/tracker.conf for those there are"

@@ -29,6 +29,8 @@ _MESSAGE_OVERHEAD_BYTES = 16 * 1024
 """Bytes of a message beside its columns: two names of up to 4 KiB, and small fields."""
 
 _DAY_MS = 86_400_000
+LOAD_INDEXES_MIN = 256
+"""One read takes the segments that follow along until it has this many indexes: small segments would be many reads."""
 _INT32_MAX = 2**31 - 1
 
 
@@ -131,16 +133,6 @@ class Settings(ConnectionSettings, InFlightSettings, LedgerSettings, StorageSett
         maximum=10_000_000,
         reloadable=True,
     )
-    retry_after_ms: int = setting(
-        1_000,
-        "retryAfterMillis",
-        Group.DISPATCHER,
-        "How long a caller that is refused for now is told to wait.",
-        unit="ms",
-        minimum=1,
-        maximum=_DAY_MS,
-        reloadable=True,
-    )
 
     grpc_listen_address: str = setting(
         "127.0.0.1:7650",
@@ -165,15 +157,6 @@ class Settings(ConnectionSettings, InFlightSettings, LedgerSettings, StorageSett
         unit="bytes",
         minimum=1024 * 1024,
         maximum=1024 * 1024 * 1024,
-    )
-    grpc_keepalive_ms: int = setting(
-        30_000,
-        "grpcKeepaliveMillis",
-        Group.SERVER,
-        "A connection that is silent for this long is probed; clients may probe this often too.",
-        unit="ms",
-        minimum=1_000,
-        maximum=_INT32_MAX,
     )
     shutdown_grace_ms: int = setting(
         10_000,
@@ -309,8 +292,7 @@ class Settings(ConnectionSettings, InFlightSettings, LedgerSettings, StorageSett
             max_indexes_per_segment=self.max_indexes_per_segment,
             max_num_buckets=self.buckets_max,
             prefetch_window_ms=self.prefetch_window_ms,
-            load_indexes_min=min(self.load_indexes_min, self.load_indexes_max),
-            load_indexes_max=self.load_indexes_max,
+            load_indexes_min=LOAD_INDEXES_MIN,
             loaded_indexes_max=self.loaded_indexes_max,
             max_delay_ms=self.max_delay_ms,
             retry_backoff_ms=self.retry_backoff_ms,
@@ -336,7 +318,6 @@ class Settings(ConnectionSettings, InFlightSettings, LedgerSettings, StorageSett
             leased_positions_max=self.leased_positions_max,
             unstored_indexes_max=self.unstored_indexes_max,
             tracker_unstored_indexes_max=self.tracker_unstored_indexes_max,
-            retry_after_ms=self.retry_after_ms,
             storage_operations_max=self.storage_operations_max,
             tracker_operations_max=self.tracker_operations_max,
             storage_attempts_max=self.storage_attempts_max,

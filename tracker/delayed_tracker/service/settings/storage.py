@@ -45,24 +45,6 @@ class StorageSettings:
         unit="ms",
         maximum=365 * _DAY_MS,
     )
-    load_indexes_min: int = setting(
-        256,
-        "segmentLoadIndexesMin",
-        Group.STORAGE,
-        "One read takes the segments that follow along until it has this many: small segments are many reads.",
-        unit="indexes",
-        minimum=1,
-        maximum=100_000_000,
-    )
-    load_indexes_max: int = setting(
-        50_000,
-        "segmentLoadIndexesMax",
-        Group.STORAGE,
-        "One read asks for whole segments of up to about this many, at least for one segment.",
-        unit="indexes",
-        minimum=1,
-        maximum=100_000_000,
-    )
     loaded_indexes_max: int = setting(
         1_000_000,
         "loadedIndexesMax",
