@@ -4,10 +4,21 @@ import inspect
 from collections.abc import Iterator
 from typing import Final
 
+import delayed_tracker.core.values.errors
+import delayed_tracker.ledger.errors
+import delayed_tracker.service.errors
+import delayed_tracker.storage.errors
 from delayed_tracker.core.values.errors import DelayedTrackerError
 from delayed_tracker.service.errors import PollEnded
 from delayed_tracker.service.grpc.status import CODES, code_of_kind
 
+_MODULES: Final = (
+    delayed_tracker.core.values.errors,
+    delayed_tracker.ledger.errors,
+    delayed_tracker.service.errors,
+    delayed_tracker.storage.errors,
+)
+"""The errors that a call can end with; other subclasses end commands or jobs."""
 _REASONS_OF_POLLS: Final = ("CANCELLED", "CLEARED", "CLOSED", "FENCED")
 
 
@@ -19,7 +30,8 @@ def render_table() -> str:
 
 
 def _with_subclasses(kind: type[DelayedTrackerError]) -> Iterator[type[DelayedTrackerError]]:
-    yield kind
+    if kind.__module__ in {module.__name__ for module in _MODULES}:
+        yield kind
     for subclass in kind.__subclasses__():
         yield from _with_subclasses(subclass)
 

@@ -35,7 +35,7 @@ async def test_messages_by_index_time_and_at_the_end(client):
     assert (await ledgers.seek_by_time(PLAIN, 2**63 - 1)).position > last.position
     with pytest.raises(NotFound, match="index 250"):
         await ledgers.get_message_id_by_index(PLAIN, 250)
-    with pytest.raises(NotFound, match="near names"):
+    with pytest.raises(NotFound, match="similar names"):
         await ledgers.seek_by_time(f"{MAIN}plane", 0)
     with pytest.raises(Unanswerable, match="name one of its partitions"):
         await ledgers.get_last_message_position(f"{MAIN}parted")

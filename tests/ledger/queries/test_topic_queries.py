@@ -70,7 +70,7 @@ def test_topics_that_cannot_be_asked_about(queries):
         PartitionedTopic, match=r"parted is partitioned; name .*parted-partition-0, .*parted-partition-1"
     ):
         queries.topic_log("lab/main/parted")
-    with pytest.raises(TopicNotFound, match="near names") as missing:
+    with pytest.raises(TopicNotFound, match="similar names") as missing:
         queries.topic_log("lab/main/delay")
     assert not isinstance(missing.value, NamespaceNotFound)
     with pytest.raises(TopicNotFound):
