@@ -1,7 +1,7 @@
 import com.google.protobuf.InvalidProtocolBufferException;
 import com.google.rpc.ErrorInfo;
-import delayedtracker.storage.v1.DelayedIndex;
-import delayedtracker.storage.v1.SnapshotSegment;
+import delayedtracker.snapshot.v1.DelayedIndex;
+import delayedtracker.snapshot.v1.SnapshotSegment;
 import delayedtracker.v1.AckMessagesRequest;
 import delayedtracker.v1.AddMessagesRequest;
 import delayedtracker.v1.DelayedDeliveryTrackerServiceGrpc;
