@@ -10,11 +10,12 @@ from types import TracebackType
 from typing import Protocol, Self
 from uuid import uuid4
 
-from delayed_tracker.core.values.columns import BEFORE_ALL, Position
+from delayed_tracker.core.values.columns import Position
 from delayed_tracker.spark.commit.owned_storage import OwnedStorage
 from delayed_tracker.spark.commit.rebuilt_bucket import RebuiltBucket
 from delayed_tracker.storage.errors import SnapshotConflict, SnapshotNotFound
 from delayed_tracker.storage.protocol import CatalogueEntry
+from delayed_tracker.storage.publication import Publication, catalogue_entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,61 +96,47 @@ class StorageCommit(OwnedStorage):
                 "another job has committed, or another owner has opened the tracker; verify the index, and run again if it is not complete"
             )
         old = {entry.bucket_id for entry in state.entries} | set(state.corrupt)
+        publication = Publication(storage, *key, writer=self._writer)
         # A killed run leaves snapshots that the catalogue does not name.
         await self._delete({stored.bucket_id for stored in await storage.list_bucket_snapshots(*key)} - old)
         if not state.corrupt and await self._is_there(tracker, state.entries):
             return Committed(state.epoch, len(old), unchanged=True)
         epoch = state.epoch + 1
-        entries = await self._create_all(tracker, epoch, state.last_seal_number)
-        # An error other than a conflict leaves the outcome open; the next commit deletes snapshots that the catalogue
-        # does not name.
-        try:
-            await storage.replace(
-                *key,
-                remove=sorted(old),
-                add=entries,
-                epoch=epoch,
-                writer=self._writer,
-                mark_delete=tracker.mark_delete,
-            )
-        except SnapshotConflict:
-            await self._delete(entry.bucket_id for entry in entries)
-            raise
+        entries = await self._create_all(publication, tracker, epoch, state.last_seal_number)
+        await publication.publish(
+            entries, remove=sorted(old), replaced=state.entries, epoch=epoch, mark_delete=tracker.mark_delete
+        )
         self._epochs[key] = epoch
         await self._delete(old)
         return Committed(epoch, len(old), unchanged=False)
 
-    async def _create_all(self, tracker: RebuiltTracker, epoch: int, last_seal_number: int) -> list[CatalogueEntry]:
+    async def _create_all(
+        self, publication: Publication, tracker: RebuiltTracker, epoch: int, last_seal_number: int
+    ) -> list[CatalogueEntry]:
         """Store all buckets, or none. Their seal numbers follow the last one, in order."""
         entries: list[CatalogueEntry] = []
         try:
             for seal_number, bucket in enumerate(tracker.buckets, last_seal_number + 1):
-                entry = await self._create(tracker, bucket, epoch, seal_number)
-                entries.append(entry)
+                entries.append(await self._create(publication, tracker, bucket, epoch, seal_number))
         except BaseException:
             await self._delete(entry.bucket_id for entry in entries)
             raise
         return entries
 
     async def _create(
-        self, tracker: RebuiltTracker, bucket: RebuiltBucket, epoch: int, seal_number: int
+        self, publication: Publication, tracker: RebuiltTracker, bucket: RebuiltBucket, epoch: int, seal_number: int
     ) -> CatalogueEntry:
         content = bucket.open()
-        bucket_id = await self._storage.create_bucket_snapshot(
-            content.metadata,
-            _each(content.segments()),
-            bucket_key=f"#pulsar.internal.delayed.bucket_{bucket.first.ledger_id}_{bucket.last.ledger_id}",
-            topic=tracker.topic,
-            cursor=tracker.subscription,
-            epoch=epoch,
+        bucket_id = await publication.create(
+            content.metadata, _each(content.segments()), bucket.first, bucket.last, epoch=epoch
         )
-        return CatalogueEntry(
+        return catalogue_entry(
             bucket_id,
             bucket.first,
             bucket.last,
             content.summary,
-            mark_delete=_known(tracker.mark_delete),
             seal_number=seal_number,
+            mark_delete=tracker.mark_delete,
         )
 
     async def _is_there(self, tracker: RebuiltTracker, entries: Sequence[CatalogueEntry]) -> bool:
@@ -157,13 +144,13 @@ class StorageCommit(OwnedStorage):
         if len(entries) != len(tracker.buckets):
             return False
         for entry, bucket in zip(entries, tracker.buckets, strict=True):
-            expected = CatalogueEntry(
+            expected = catalogue_entry(
                 entry.bucket_id,
                 bucket.first,
                 bucket.last,
                 bucket.open().summary,
-                mark_delete=_known(tracker.mark_delete),
-                seal_number=entry.seal_number,
+                seal_number=entry.seal_number or 0,
+                mark_delete=tracker.mark_delete,
             )
             if entry != expected or not await self._has(entry.bucket_id, bucket.snapshot_bytes):
                 return False
@@ -178,10 +165,6 @@ class StorageCommit(OwnedStorage):
     async def _delete(self, bucket_ids: Iterable[int]) -> None:
         for bucket_id in sorted(bucket_ids):
             await self._storage.delete_bucket_snapshot(bucket_id)
-
-
-def _known(mark_delete: Position) -> Position | None:
-    return None if mark_delete == BEFORE_ALL else mark_delete
 
 
 async def _each(segments: Iterator[bytes]) -> AsyncIterator[bytes]:

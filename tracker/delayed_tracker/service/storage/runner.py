@@ -157,7 +157,7 @@ class EffectRunner:
         if self.writer.debris or self.writer.restorable:
             async with self.catalogue_turn:
                 with suppress(StorageError):  # Recovery copes with it: each of its snapshots is whole.
-                    await self.writer.replace(remove=(), add=(), epoch=self._results.epoch)
+                    await self.writer.drop((), epoch=self._results.epoch)
 
     def abandon(self) -> None:
         """Cancel the effects in flight.
@@ -237,7 +237,7 @@ class EffectRunner:
         try:
             bucket_id = await self.writer.attempt(
                 lambda: self.writer.create(
-                    encoded.metadata, _each(encoded.segments), sealed.first, sealed.last, effect.epoch
+                    encoded.metadata, _each(encoded.segments), sealed.first, sealed.last, epoch=effect.epoch
                 )
             )
         except StorageError as error:
@@ -248,15 +248,11 @@ class EffectRunner:
         )
         async with self.catalogue_turn:
             try:
-                await self.writer.replace(remove=(bucket_id,), add=(entry,), epoch=effect.epoch)
-            except SnapshotConflict as error:
-                self.writer.fenced(effect.epoch, error)
-                await self.writer.delete_objects((bucket_id,))
+                await self.writer.put((entry,), epoch=effect.epoch)
+            except SnapshotConflict:
                 return False
             except StorageError as error:
                 self.writer.failed(STORE_FAILED, error, bucket_id=bucket_id, position_count=len(effect.frozen))
-                # The write may have been applied despite the error.
-                await self.writer.undo((bucket_id,))
                 return False
             known = self._results.apply(SnapshotStored(effect.effect_id, bucket_id, sealed, encoded.length))
             self._note_forgotten(known=known)
@@ -265,7 +261,7 @@ class EffectRunner:
                 self._succeeded("create", begun_ms, bucket_id)
                 self._access.failures.over(self._key, STORE_FAILED)
             else:
-                await self.writer.undo((bucket_id,))
+                await self.writer.take_back((bucket_id,))
         return True
 
     # -- merge -------------------------------------------------------------------------------------------------------
@@ -296,7 +292,7 @@ class EffectRunner:
 
         async def create() -> int:
             async with aclosing(merge.segments()) as segments:
-                return await self.writer.create(plan.metadata, segments, effect.first, effect.last, effect.epoch)
+                return await self.writer.create(plan.metadata, segments, effect.first, effect.last, epoch=effect.epoch)
 
         try:
             plan = await merge.plan()
@@ -311,7 +307,7 @@ class EffectRunner:
                 state = await self.writer.attempt(lambda: self._storage.list(*self._key))
             except StorageError as error:
                 self.writer.failed(MERGE_FAILED, error, bucket_ids=source_ids)
-                await self.writer.delete_objects((bucket_id,))
+                await self.writer.delete((bucket_id,))
                 return False
             sources = [source for source in state.entries if source.bucket_id in source_ids]
             # What was acknowledged or cancelled since the bits were read need not come back after a crash.
@@ -320,15 +316,11 @@ class EffectRunner:
                 bucket_id, effect.first, effect.last, summary, seal_number=effect.seal_number, consumed=lost
             )
             try:
-                await self.writer.replace(remove=(*source_ids, bucket_id), add=(entry,), epoch=effect.epoch)
-            except SnapshotConflict as error:
-                self.writer.fenced(effect.epoch, error)
-                await self.writer.delete_objects((bucket_id,))
+                await self.writer.put((entry,), remove=source_ids, replaced=sources, epoch=effect.epoch)
+            except SnapshotConflict:
                 return False
             except StorageError as error:
                 self.writer.failed(MERGE_FAILED, error, bucket_ids=source_ids)
-                # The write may have been applied despite the error.
-                await self.writer.undo((bucket_id,), sources)
                 return False
             known = self._results.apply(SnapshotsMerged(effect.effect_id, bucket_id, plan.bounds, length, plan.stored))
             self._note_forgotten(known=known)
@@ -337,7 +329,7 @@ class EffectRunner:
                 self._succeeded("merge", begun_ms, bucket_id)
                 self._access.failures.over(self._key, MERGE_FAILED)
             else:
-                await self.writer.undo((bucket_id,), sources)
+                await self.writer.take_back((bucket_id,), sources)
         return True
 
     async def _read_entries(self, bucket_id: int, first: int, last: int) -> list[bytes]:
@@ -381,7 +373,7 @@ class EffectRunner:
         settled = False
         try:
             async with self.catalogue_turn:
-                await self.writer.replace(remove=effect.bucket_ids, add=(), epoch=effect.epoch)
+                await self.writer.drop(effect.bucket_ids, epoch=effect.epoch)
             # Try each bucket even if another fails, and skip those that are deleted already.
             for bucket_id in effect.bucket_ids:
                 if bucket_id not in self._deleted and await self._try_to_delete(bucket_id):

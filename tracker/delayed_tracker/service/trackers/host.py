@@ -177,7 +177,7 @@ class TrackerHost(HostResults):
                 self._require_core(epoch)
             except ServiceError:
                 # The tracker was closed before the switch, and its close records consumed positions of the old buckets.
-                await writer.undo([entry.bucket_id for entry in entries], replaced)
+                await writer.take_back([entry.bucket_id for entry in entries], replaced)
                 raise
             self.owner = owner
             with self._step(epoch) as (core, now):
@@ -196,7 +196,7 @@ class TrackerHost(HostResults):
 
     async def delete_objects(self, bucket_ids: Sequence[int]) -> None:
         """Delete snapshots that no catalogue names, in any state. The next recovery sweeps those that remain."""
-        await self._runner.writer.delete_objects(bucket_ids)
+        await self._runner.writer.delete(bucket_ids)
 
     @property
     def is_unclaimed(self) -> bool:

@@ -21,7 +21,6 @@ from delayed_tracker.core.values.limits import TrackerKind
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.service.errors import Fenced, ImportRejected, ImportUnderWay, TrackerInMemory, TrackerKey
 from delayed_tracker.service.storage.recovery import TrackerRecovery
-from delayed_tracker.service.storage.snapshot_writer import bucket_key
 from delayed_tracker.service.trackers.host import Adopted, TrackerHost
 from delayed_tracker.service.trackers.registry import TrackerRegistry
 from delayed_tracker.storage.codec.codec import (
@@ -33,6 +32,7 @@ from delayed_tracker.storage.codec.codec import (
 )
 from delayed_tracker.storage.errors import SnapshotCorrupt
 from delayed_tracker.storage.protocol import CatalogueEntry
+from delayed_tracker.storage.publication import Publication
 from delayed_tracker.storage.summary import encode_summary
 
 
@@ -144,14 +144,8 @@ class SnapshotImport:
             contents = _BucketContents(bucket, self._registry)
             metadata = await contents.metadata()
             # No retry: the stream's entries can be read only once.
-            bucket_id = await self._access.storage.create_bucket_snapshot(
-                metadata,
-                contents.segments(),
-                bucket_key=bucket_key(bucket.first, bucket.last),
-                topic=self._key.topic,
-                cursor=self._key.subscription,
-                epoch=epoch,
-            )
+            publication = Publication(self._access.storage, *self._key, writer=self._access.writer)
+            bucket_id = await publication.create(metadata, contents.segments(), bucket.first, bucket.last, epoch=epoch)
             self._staged.append(contents.entry(bucket_id, self._terms.mark_delete))
 
     async def _plan(self, host: TrackerHost) -> RecoveryPlan:

@@ -1,0 +1,172 @@
+"""Publication of snapshots: created, named by the catalogue in one fenced step, deleted once they are replaced.
+
+The order keeps every reader right: a snapshot is durable before the catalogue names it, and is deleted only after the
+catalogue has dropped it. If the answer of a catalogue write is lost, the write may have been applied: its undo stays on
+record and is completed by the next write.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+from typing import Protocol, TypeVar
+
+from delayed_tracker.core.values.columns import BEFORE_ALL, Position
+from delayed_tracker.storage.errors import SnapshotConflict, StorageError
+from delayed_tracker.storage.protocol import CatalogueEntry, SnapshotStore
+
+Answer = TypeVar("Answer")
+
+
+class Attempt(Protocol):
+    """Retry policy for operations of the storage that may be repeated."""
+
+    async def __call__(self, operation: Callable[[], Awaitable[Answer]], /) -> Answer:
+        """Perform the operation, and repeat it where the policy says so."""
+        ...
+
+
+async def once(operation: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Perform an operation without a retry."""
+    return await operation()
+
+
+def bucket_key(first: Position, last: Position) -> str:
+    """Return the key of a bucket with these positions, in Pulsar's format."""
+    return f"#pulsar.internal.delayed.bucket_{first.ledger_id}_{last.ledger_id}"
+
+
+def catalogue_entry(
+    bucket_id: int,
+    first: Position,
+    last: Position,
+    summary: bytes,
+    *,
+    seal_number: int,
+    mark_delete: Position,
+    consumed: bytes = b"",
+) -> CatalogueEntry:
+    """Return the entry of a new bucket; a mark-delete position of BEFORE_ALL is recorded as none."""
+    return CatalogueEntry(
+        bucket_id=bucket_id,
+        first=first,
+        last=last,
+        summary=summary,
+        consumed=consumed,
+        mark_delete=None if mark_delete == BEFORE_ALL else mark_delete,
+        seal_number=seal_number,
+    )
+
+
+class Publication:
+    """The snapshots that one writer publishes for one tracker.
+
+    Args:
+        storage: keeps snapshots and catalogue.
+        topic: of the tracker.
+        cursor: of the tracker.
+        writer: name of this process in the catalogue.
+        attempt: retry policy of catalogue writes and deletions.
+    """
+
+    __slots__ = ("_attempt", "_key", "_storage", "_writer", "debris", "restorable")
+
+    def __init__(
+        self, storage: SnapshotStore, topic: str, cursor: str, *, writer: str, attempt: Attempt = once
+    ) -> None:
+        self._storage = storage
+        self._key = (topic, cursor)
+        self._writer = writer
+        self._attempt = attempt
+        # A dictionary without values: an empty set takes three times the memory of an empty dictionary.
+        self.debris: dict[int, None] = {}
+        """Ids of buckets that an undone write may have left in the catalogue."""
+        self.restorable: dict[int, CatalogueEntry] = {}
+        """Entries, by bucket id, that an undone write may have removed from the catalogue."""
+
+    async def create(
+        self, metadata: bytes, segments: AsyncIterator[bytes], first: Position, last: Position, *, epoch: int
+    ) -> int:
+        """Store a snapshot that no catalogue entry names yet, without a retry, and return its bucket id."""
+        topic, cursor = self._key
+        return await self._storage.create_bucket_snapshot(
+            metadata, segments, bucket_key=bucket_key(first, last), topic=topic, cursor=cursor, epoch=epoch
+        )
+
+    async def publish(
+        self,
+        entries: Sequence[CatalogueEntry],
+        *,
+        remove: Sequence[int] = (),
+        replaced: Sequence[CatalogueEntry] = (),
+        epoch: int,
+        mark_delete: Position,
+    ) -> None:
+        """Name new snapshots in the catalogue, in the place of others, in one step.
+
+        Args:
+            entries: of the new snapshots.
+            remove: bucket ids that leave the catalogue.
+            replaced: the present entries of these, to be restored if the outcome is unknown.
+            epoch: of the writer.
+            mark_delete: position to record; BEFORE_ALL records none.
+        Raises:
+            SnapshotConflict: the catalogue has a newer epoch; nothing changed, and the new snapshots are deleted.
+            StorageError: the write failed or its answer was lost; it is undone now or with the next write.
+        """
+        ids = [entry.bucket_id for entry in entries]
+        try:
+            await self.replace(remove=[*remove, *ids], add=entries, epoch=epoch, mark_delete=mark_delete)
+        except SnapshotConflict:
+            await self.delete(ids)
+            raise
+        except StorageError:
+            # The write may have been applied despite the error.
+            await self.undo(ids, replaced, epoch=epoch, mark_delete=mark_delete)
+            raise
+
+    async def undo(
+        self, bucket_ids: Sequence[int], replaced: Sequence[CatalogueEntry] = (), *, epoch: int, mark_delete: Position
+    ) -> None:
+        """Remove snapshots from the catalogue, restore the entries that they replaced, and delete the snapshots.
+
+        If the storage fails again, the next catalogue write does it.
+        """
+        self.debris.update(dict.fromkeys(bucket_ids))
+        self.restorable.update((entry.bucket_id, entry) for entry in replaced)
+        try:
+            await self.replace(remove=(), add=(), epoch=epoch, mark_delete=mark_delete)
+        except StorageError:
+            return
+        await self.delete(bucket_ids)
+
+    async def replace(
+        self, *, remove: Sequence[int], add: Sequence[CatalogueEntry], epoch: int, mark_delete: Position
+    ) -> None:
+        """Write to the catalogue, and complete the undo steps that are left.
+
+        A repetition is harmless: the buckets to add are removed first.
+        """
+        debris = sorted(self.debris)
+        restored = [entry for bucket_id, entry in self.restorable.items() if bucket_id not in remove]
+        await self._attempt(
+            lambda: self._storage.replace(
+                *self._key,
+                remove=[*remove, *debris],
+                add=[*restored, *add],
+                epoch=epoch,
+                writer=self._writer,
+                mark_delete=mark_delete,
+            )
+        )
+        for bucket_id in debris:
+            self.debris.pop(bucket_id, None)
+        self.restorable.clear()
+
+    async def delete(self, bucket_ids: Sequence[int]) -> int:
+        """Delete snapshots that no catalogue entry names. Returns the number of those that remain, to be swept later."""
+        left_count = 0
+        for bucket_id in bucket_ids:
+            try:
+                await self._attempt(partial(self._storage.delete_bucket_snapshot, bucket_id))
+            except StorageError:
+                left_count += 1
+        return left_count
