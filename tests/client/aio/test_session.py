@@ -321,6 +321,17 @@ async def test_what_grpc_says_of_sockets_is_explained(service, session, code, ki
         await session.clear()
 
 
+async def test_a_stream_whose_status_was_lost_may_be_begun_again(service, session):
+    """GRPC loses the status of a stream that ends while a request is being written: the next call learns the reason."""
+
+    async def refuse(request, context):
+        await context.abort(grpc.StatusCode.INTERNAL, "Internal error from Core")
+
+    service.on("ClearMessages", refuse)
+    with pytest.raises(Unavailable, match="gRPC lost the reason; make the call again"):
+        await session.clear()
+
+
 async def test_a_call_without_an_answer_ends(service, shell):
     """A call without an answer ends after its time limit."""
 

@@ -220,6 +220,10 @@ _UNEXPLAINED: Mapping[grpc.StatusCode, str] = {
 }
 
 
+_REASON_LOST = "Internal error from Core"
+"""gRPC's asyncio client reports this if a stream ends while a request is being written; the status is lost."""
+
+
 class FailedCall(Protocol):
     """A failed call with its status, in the form that both APIs of gRPC have."""
 
@@ -266,6 +270,10 @@ def call_error(error: FailedCall) -> TrackerCallError:
         return _message_too_large(**too_large.groupdict())
     if not reason and (too_large := _METADATA_TOO_LARGE.search(error.details() or "")):
         return _metadata_too_large(**too_large.groupdict())
+    if not reason and error.details() == _REASON_LOST:
+        return Unavailable(
+            "the stream ended while a request was being sent, and gRPC lost the reason; make the call again"
+        )
     kind = _BY_REASON.get(reason) or _BY_CODE.get(error.code(), ServiceFault)
     said = error.details() or error.code().name
     return kind(
