@@ -54,7 +54,7 @@ async def test_calls_are_refused_while_the_disk_is_full_and_go_on_when_it_is_not
             await other.add_columns(*batch(number))
         with pytest.raises(Overloaded) as caught:
             await other.add_columns(*batch(2))
-        assert caught.value.retry_after_s == 0.1
+        assert caught.value.retry_after_s == 1
         assert (await other.stats()).pending_count == 2 * BATCH
         adding_on = asyncio.create_task(session.add_columns(*batch(8)))
         assert len((await session.add_columns(*batch(3))).duplicate_offsets) == BATCH
@@ -101,10 +101,10 @@ async def test_memory_does_not_grow_with_what_is_offered(tmp_path: Path, file_by
         settings={"unstoredIndexesMax": str(UNSTORED_MAX), "trackerUnstoredIndexesMax": str(UNSTORED_MAX)},
     )
     try:
-        limit_files(service, file_bytes)
         meter = ProcessMeter(service.process.pid)
         idle_bytes, curve = meter.resident_bytes, []
         async with adding(service.grpc_address, 3, *options) as added:
+            limit_files(service, file_bytes)  # not before: an open needs the storage
             for _ in range(20):
                 await asyncio.sleep(1)
                 curve.append(meter.resident_bytes - idle_bytes)

@@ -44,7 +44,7 @@ def limit_files(process: ServiceProcess, file_bytes: int) -> None:
 
 @asynccontextmanager
 async def adding(address: str, count: int, *options: str) -> AsyncIterator[list[Added]]:
-    """Run processes that add to one tracker each; after the block the list holds their results."""
+    """Run processes that add to one tracker each, from its open on; after the block the list holds their results."""
     processes = [
         await asyncio.create_subprocess_exec(
             *(
@@ -63,6 +63,9 @@ async def adding(address: str, count: int, *options: str) -> AsyncIterator[list[
     ]
     added: list[Added] = []
     try:
+        for process in processes:
+            assert process.stdout is not None
+            await process.stdout.readline()
         yield added
         # An empty input closes stdin.
         for answer, _ in await asyncio.gather(*(process.communicate(b"") for process in processes)):
@@ -80,11 +83,11 @@ async def curve(options: argparse.Namespace, settings: Mapping[str, str]) -> Non
         storage_url = f"sqlite:{Path(directory) / 'tracker.db'}"
         service = await ServiceProcess.start(Path(directory), storage_url=storage_url, settings=dict(settings))
         try:
-            if options.file_kib:
-                limit_files(service, options.file_kib * 1024)
             meter = ProcessMeter(service.process.pid)
             print(f"   s  resident MB\n   0  {meter.resident_bytes / 1e6:11.0f}", flush=True)
             async with adding(service.grpc_address, options.adders, *(["--stream"] if options.stream else [])) as added:
+                if options.file_kib:
+                    limit_files(service, options.file_kib * 1024)
                 for second in range(1, options.seconds + 1):
                     await asyncio.sleep(_EVERY_S)
                     print(f"{second:4}  {meter.resident_bytes / 1e6:11.0f}", flush=True)

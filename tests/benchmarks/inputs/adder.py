@@ -84,6 +84,7 @@ async def _main(address: str, topic: str, *options: str) -> None:
         DelayedTrackerClient.connect(address) as client,
         await client.open_tracker(topic, "adder") as session,
     ):
+        print("open", flush=True)
         adder = Adder(session)
         await adder.until_told(over_stream="--stream" in options)
     print(json.dumps({"accepted": adder.accepted, "overloaded": adder.overloaded, "longest_s": adder.longest_s}))
