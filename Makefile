@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: bench bench-peers boards client-environments deep-others deep-property demo format help install java lint lock other-languages proto pulsar-classes reference serve test test-deep
+.PHONY: bench bench-peers blocking boards client-environments deep-others deep-property demo format help install java lint lock other-languages proto pulsar-classes reference serve test test-deep
 
 help:  ## print each target and what it does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -68,6 +68,7 @@ lint: $(READY) $(GENERATOR)  ## check style, types, imports between layers, and 
 	.ci/buf/lint
 	$(BIN)/python proto/regenerate.py --check
 	$(BIN)/python -m docs.reference.regenerate --check
+	$(BIN)/python tracker/regenerate_blocking.py --check
 	$(BIN)/python -m grafana.regenerate --check
 
 format: $(READY)  ## format the code and apply the linter's safe fixes
@@ -94,6 +95,9 @@ client-environments: $(READY)  ## fetch what tests/client/dependency_bounds trie
 
 reference: $(READY)  ## regenerate conf/tracker.conf and the tables of docs/reference from code
 	$(BIN)/python -m docs.reference.regenerate
+
+blocking: $(READY)  ## regenerate parts of the blocking client from the asyncio client
+	$(BIN)/python tracker/regenerate_blocking.py
 
 boards: $(READY)  ## regenerate grafana/dashboards from the code beside it
 	$(BIN)/python -m grafana.regenerate

@@ -31,7 +31,7 @@ from delayed_tracker.client.rules.view import ViewRules
 
 
 class DelayedTrackerClient:
-    """Connection to one service. Made by :meth:`connect`; the tasks of one event loop may share it."""
+    """Connection to one service. Made by :meth:`connect`. The tasks of one event loop may share it."""
 
     def __init__(self, address: str, settings: ClientSettings) -> None:
         self._address = require_address(address)

@@ -50,7 +50,8 @@ class Lease(LeaseState):
     """Due positions held until ``expires_at_ms`` (the server's clock); unless acknowledged, later polls return them.
 
     At the end of its context, the lease settles the positions that are not settled yet: a clean exit acknowledges them,
-    an exception gives them back. An empty lease is falsy, and its context does nothing.
+    an exception gives them back. An empty lease is falsy, and its context does nothing. One task at a time may use a
+    lease.
     """
 
     def __init__(self, session: Settles, *, lease_id: int, expires_at_ms: int, messages: DueMessages) -> None:

@@ -14,7 +14,7 @@ class LedgerClient:
     Topics are named ``persistent://tenant/namespace/name``, and each partition by its own name. Every method raises
     TrackerCallError: NotFound if the topic does not exist, Unanswerable if the service has no ledgers or the topic is
     partitioned, DataLoss if an entry that must be read is missing or damaged, Unavailable while ledgers are being
-    opened.
+    opened. The tasks of one event loop may share it.
     """
 
     def __init__(self, calls: Calls) -> None:

@@ -1,4 +1,5 @@
-"""Entry point for dispatchers without an event loop: a connection to the service, and the trackers opened over it.
+# Written by `make blocking` from client/aio/client.py: edit that file.
+"""Entry point for dispatchers: a connection to the service, and the trackers opened over it.
 
 ::
 
@@ -8,7 +9,7 @@
             with session.poll(100, wait_ms=10_000) as lease:
                 ...
 
-The names are the same as in ``delayed_tracker.client``, which programs with an event loop use.
+Programs with an event loop use ``delayed_tracker.client``, which has the same names.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,7 +32,7 @@ from delayed_tracker.client.rules.view import ViewRules
 
 
 class DelayedTrackerClient:
-    """Connection to one service. Made by :meth:`connect`; threads may share it."""
+    """Connection to one service. Made by :meth:`connect`. Threads may share it."""
 
     def __init__(self, address: str, settings: ClientSettings) -> None:
         self._address = require_address(address)

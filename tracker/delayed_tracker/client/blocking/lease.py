@@ -1,4 +1,13 @@
-"""Lease as a context, for callers without an event loop. See ``delayed_tracker.client.aio.lease``."""
+# Written by `make blocking` from client/aio/lease.py: edit that file.
+"""Lease as a context: it acknowledges its positions if the work succeeded, and gives them back if it failed.
+
+::
+
+    with session.poll(100, wait_ms=10_000) as lease:
+        for position in lease.messages:
+            if not dispatch(position):
+                lease.nack([position])
+"""
 
 from collections.abc import Iterable
 from types import TracebackType
@@ -51,7 +60,13 @@ class Lease(LeaseState):
         self._session = session
 
     def ack(self, positions: Iterable[Position] | None = None) -> AckAnswer:
-        """Acknowledge positions of this lease; None is all that are not settled."""
+        """Acknowledge positions of this lease: they are no longer tracked.
+
+        Args:
+            positions: some of ``unsettled``; None is all of them.
+        Raises:
+            InvalidInput: a position is not of this lease, or is already settled; nothing was sent.
+        """
         chosen = self._choose(positions)
         if not chosen:
             return AckAnswer(acked_count=0)
@@ -61,7 +76,14 @@ class Lease(LeaseState):
         return answer
 
     def nack(self, positions: Iterable[Position] | None = None, *, deliver_at_ms: int | None = None) -> NackAnswer:
-        """Give positions of this lease back, due at once or with a new deadline; None is all that are not settled."""
+        """Give positions of this lease back.
+
+        Args:
+            positions: some of ``unsettled``; None is all of them.
+            deliver_at_ms: their new deadline; None: due again at once.
+        Raises:
+            InvalidInput: a position is not of this lease, or is already settled; nothing was sent.
+        """
         chosen = self._choose(positions)
         if not chosen:
             return NackAnswer(returned_count=0)
@@ -70,7 +92,16 @@ class Lease(LeaseState):
         return answer
 
     def extend(self, lease_ms: int, positions: Iterable[Position] | None = None) -> ExtendAnswer:
-        """Hold positions of this lease for ``lease_ms`` from now on; None is all that are not settled."""
+        """Hold positions of this lease for ``lease_ms`` from now on.
+
+        ``expires_at_ms`` changes if ``positions`` is None.
+
+        Args:
+            lease_ms: 1 to the server's maximum.
+            positions: some of ``unsettled``; None is all of them.
+        Raises:
+            InvalidInput: a position is not of this lease, or is already settled; nothing was sent.
+        """
         chosen = self._choose(positions)
         if not chosen:
             return ExtendAnswer(extended_count=0, expires_at_ms=self.expires_at_ms)

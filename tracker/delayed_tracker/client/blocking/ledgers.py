@@ -1,4 +1,5 @@
-"""Reads the ledgers of the service, for callers without an event loop."""
+# Written by `make blocking` from client/aio/ledgers.py: edit that file.
+"""Reads the ledgers of the service, without a broker."""
 
 from collections.abc import Iterator
 
@@ -14,7 +15,7 @@ class LedgerClient:
     Topics are named ``persistent://tenant/namespace/name``, and each partition by its own name. Every method raises
     TrackerCallError: NotFound if the topic does not exist, Unanswerable if the service has no ledgers or the topic is
     partitioned, DataLoss if an entry that must be read is missing or damaged, Unavailable while ledgers are being
-    opened. Any thread may use it.
+    opened. Threads may share it.
     """
 
     def __init__(self, calls: Calls) -> None:

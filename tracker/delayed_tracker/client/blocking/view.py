@@ -1,4 +1,5 @@
-"""Reads one tracker without owning it, for callers without an event loop."""
+# Written by `make blocking` from client/aio/view.py: edit that file.
+"""Reads one tracker without owning it."""
 
 from collections.abc import Sequence
 
@@ -20,8 +21,8 @@ from delayed_tracker.wire.columns import IntColumn
 class TrackerView:
     """Reader of one tracker that does not own it; the tracker must be open on the service.
 
-    Every method raises TrackerCallError: TrackerNotOpen if the tracker is not open, Unavailable while it recovers. Any
-    thread may use it.
+    Every method raises TrackerCallError: TrackerNotOpen if the tracker is not open, Unavailable while it recovers. Threads
+    may share it.
     """
 
     _rules: ViewRules

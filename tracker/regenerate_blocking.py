@@ -1,0 +1,75 @@
+"""Writes the parts of the blocking client that follow from the asyncio client, or checks that they are fresh.
+
+Each module is the asyncio one without ``async`` and ``await``, and with a few words that differ.
+
+python tracker/regenerate_blocking.py            write the files
+python tracker/regenerate_blocking.py --check    compare only; exit 1 names every file that is stale
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+CLIENT: Final = Path(__file__).resolve().parent / "delayed_tracker" / "client"
+MODULES: Final = ("client", "lease", "ledgers", "view")
+TOKENS: Final = (
+    (r"\basync (def|with|for)\b", r"\1"),
+    (r"\bawait ", ""),
+    (r"\b__a(enter|exit)__\b", r"__\1__"),
+    (r"\bAsync(Iterator|Iterable|Generator)\b", r"\1"),
+    (r"\bdelayed_tracker\.client\.aio\b", "delayed_tracker.client.blocking"),
+)
+WORDS: Final = (
+    (r"The(\s+)tasks of one event loop may share it", r"Threads\1may share it"),
+    ("read one by one on the event loop", "read one by one by a thread of gRPC"),
+    (
+        r"Programs without an event loop use ``delayed_tracker\.client\.blocking``",
+        "Programs with an event loop use ``delayed_tracker.client``",
+    ),
+    ("One task at a time", "One thread at a time"),
+)
+
+
+def generate(module: str) -> str:
+    """Return the text of a module of the blocking client."""
+    text = (CLIENT / "aio" / f"{module}.py").read_text(encoding="utf-8")
+    for pattern, replacement in TOKENS:
+        text = re.sub(pattern, replacement, text)
+    for ours, theirs in WORDS:
+        text = re.sub(ours, theirs, text)
+    header = f"# Written by `make blocking` from client/aio/{module}.py: edit that file.\n"
+    return _formatted(header + text, CLIENT / "blocking" / f"{module}.py")
+
+
+def _formatted(text: str, path: Path) -> str:
+    for command in (("check", "--fix-only", "--unsafe-fixes", "--select=I,UP", "--quiet"), ("format", "--quiet")):
+        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(path), "-"]
+        text = subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout  # noqa: S603  # our own words
+    return text
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command line and return its exit code."""
+    parser = argparse.ArgumentParser(description="Write the blocking client from the asyncio one, or check it.")
+    parser.add_argument("--check", action="store_true", help="compare only, write nothing")
+    check = parser.parse_args(arguments).check
+    stale = []
+    for module in MODULES:
+        path, text = CLIENT / "blocking" / f"{module}.py", generate(module)
+        if path.read_text(encoding="utf-8") == text:
+            continue
+        stale.append(module)
+        if check:
+            sys.stderr.write(f"tracker/delayed_tracker/client/blocking/{module}.py: stale; run `make blocking`\n")
+        else:
+            path.write_text(text, encoding="utf-8")
+            sys.stdout.write(f"wrote {path.name}\n")
+    return 1 if stale and check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
