@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 CLIENT: Final = Path(__file__).resolve().parent / "delayed_tracker" / "client"
-MODULES: Final = ("client", "lease", "ledgers", "view")
+MODULES: Final = ("client", "lease", "ledgers", "session", "view")
 TOKENS: Final = (
     (r"\basync (def|with|for)\b", r"\1"),
     (r"\bawait ", ""),
@@ -24,6 +24,21 @@ TOKENS: Final = (
     (r"\bdelayed_tracker\.client\.aio\b", "delayed_tracker.client.blocking"),
 )
 WORDS: Final = (
+    (r"\n *self\._calls\.require_loop\(\)", ""),
+    (r"contextlib\.aclosing", "contextlib.closing"),
+    (
+        r"from collections\.abc import (.*)\n",
+        r"from collections.abc import \1\nfrom concurrent.futures import Future\n",
+    ),
+    (r"(\n    def add_columns)", r"\n__ADD_SOON__\1"),
+    (r" At most two calls of a session are in flight\.\s+Batches[^.]*\.", ""),
+    (r"\n\n        Hand-offs share calls as leased polls do\.[^\n]*\n        \"\"\"", '"""'),
+    (r" An ack that is cancelled before it is sent is dropped\.", ""),
+    (
+        r"in a batch with others, and the result is its own\.",
+        "in a batch with those of other threads, and the result is its own.\n\n"
+        "        A thread that adds several positions waits for each; with :meth:`add_soon` it does not.",
+    ),
     (r"The(\s+)tasks of one event loop may share it", r"Threads\1may share it"),
     ("read one by one on the event loop", "read one by one by a thread of gRPC"),
     (
@@ -34,6 +49,23 @@ WORDS: Final = (
 )
 
 
+ADD_SOON: Final = '''
+    def add_soon(self, deliver_at_ms: int, ledger_id: int, entry_id: int) -> "Future[AddResult]":
+        """Add one position without waiting for the result; blocks only while the buffer is full.
+
+        Arguments, and errors of the future: as for :meth:`add`. If the future is cancelled before the position is in
+        flight, the position is not sent.
+
+        Raises:
+            InvalidInput: a value is out of range; nothing was buffered.
+            SessionClosed: this session was left or closed.
+        """
+        self._require_open()
+        return self._adds.add_soon(deliver_at_ms, ledger_id, entry_id)
+'''
+"""The one call that only threads need: on an event loop, a task does the same."""
+
+
 def generate(module: str) -> str:
     """Return the text of a module of the blocking client."""
     text = (CLIENT / "aio" / f"{module}.py").read_text(encoding="utf-8")
@@ -41,14 +73,16 @@ def generate(module: str) -> str:
         text = re.sub(pattern, replacement, text)
     for ours, theirs in WORDS:
         text = re.sub(ours, theirs, text)
+    text = text.replace("__ADD_SOON__\n", ADD_SOON.lstrip("\n"))
     header = f"# Written by `make blocking` from client/aio/{module}.py: edit that file.\n"
     return _formatted(header + text, CLIENT / "blocking" / f"{module}.py")
 
 
 def _formatted(text: str, path: Path) -> str:
-    for command in (("check", "--fix-only", "--unsafe-fixes", "--select=I,UP", "--quiet"), ("format", "--quiet")):
+    for command in (("check", "--fix-only", "--unsafe-fixes", "--select=F401,I,UP", "--quiet"), ("format", "--quiet")):
         ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(path), "-"]
-        text = subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout  # noqa: S603  # our own words
+        done = subprocess.run(ruff, input=text, capture_output=True, text=True, check=True)  # noqa: S603  # our own words
+        text = done.stdout
     return text
 
 

@@ -24,7 +24,7 @@ def test_generated_modules_are_fresh(generator, capsys):
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("module", ["client", "lease", "ledgers", "view"])
+@pytest.mark.parametrize("module", ["client", "lease", "ledgers", "session", "view"])
 def test_nothing_of_asyncio_is_left(generator, module):
     """Neither a keyword nor a word about event loops, but for the hint to the other client."""
     text = generator.generate(module).replace("Programs with an event loop use", "")

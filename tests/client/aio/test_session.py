@@ -363,7 +363,7 @@ async def test_the_end_of_a_session_sends_the_buffer_first(service, shell, metho
     async with shell.connect(service.address, settings=settings) as client:
         session = await client.open_tracker(TOPIC, "billing")
         add = asyncio.create_task(session.add(1, 1, 1))
-        while not len(session._buffer):  # noqa: ASYNC110  # works with both shells
+        while not len(session._adds._buffer):  # noqa: ASYNC110  # works with both shells
             await asyncio.sleep(0)
         await (session.close() if method == "CloseTracker" else session.delete())
         assert await add is AddResult.ADDED

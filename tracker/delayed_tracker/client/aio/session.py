@@ -1,17 +1,14 @@
 """Session of a dispatcher: it owns one tracker for one epoch."""
 
-import asyncio
+import contextlib
 from collections.abc import AsyncIterable, AsyncIterator
 from types import TracebackType
 from typing import Self
 
-import grpc
-
-from delayed_tracker.client.aio.add_buffer import AddBuffer
-from delayed_tracker.client.aio.calls import Calls, StreamCall
+from delayed_tracker.client.aio.adds import Adds
+from delayed_tracker.client.aio.calls import Calls
 from delayed_tracker.client.aio.lease import Lease
 from delayed_tracker.client.aio.shared_acks import SharedAcks
-from delayed_tracker.client.aio.shared_adds import SharedAdds
 from delayed_tracker.client.aio.shared_polls import SharedPolls
 from delayed_tracker.client.aio.view import TrackerView
 from delayed_tracker.client.model.answers import (
@@ -27,13 +24,12 @@ from delayed_tracker.client.model.answers import (
     Position,
     ResetAnswer,
 )
-from delayed_tracker.client.model.bounds import require_type
 from delayed_tracker.client.model.exchange import Exchange, Result
-from delayed_tracker.client.queues.add_stream import AddStream, IndexBatch
+from delayed_tracker.client.queues.add_stream import IndexBatch
 from delayed_tracker.client.queues.poll_queue import PollTerms, Taken
 from delayed_tracker.client.queues.session_end import SessionEnd
 from delayed_tracker.client.rules.session import SessionRules
-from delayed_tracker.wire.columns import IntColumn, pack_indexes
+from delayed_tracker.wire.columns import IntColumn
 
 
 class TrackerSession(TrackerView):
@@ -41,7 +37,7 @@ class TrackerSession(TrackerView):
 
     The next open of the tracker fences this session: its calls then raise Fenced. At the end of its context, the
     session sends the buffered adds and leaves the tracker loaded. :meth:`close` unloads the tracker. After either,
-    every call raises SessionClosed.
+    every call raises SessionClosed. The tasks of one event loop may share it.
     """
 
     _rules: SessionRules
@@ -54,10 +50,7 @@ class TrackerSession(TrackerView):
         self._end = SessionEnd()
         # None of these refers to the session. It is freed when the program drops it, and they when they have nothing to
         # do.
-        adds = self._adds = SharedAdds(
-            lambda columns, count: calls.perform(rules.add_packed(columns, count)),
-            batch_max=lambda: rules.batch_max,
-        )
+        self._adds = Adds(calls, rules)
         self._polls = SharedPolls(
             lambda shares, wait_ms, terms: calls.perform(rules.poll(shares, wait_ms=wait_ms, terms=terms)),
             lambda rest: calls.perform(rules.give_back(rest)),
@@ -65,13 +58,7 @@ class TrackerSession(TrackerView):
             epoch=lambda: rules.epoch,
         )
         self._acks = SharedAcks(lambda acks: calls.perform(rules.acked(acks)), batch_max=lambda: rules.batch_max)
-        self._buffer = AddBuffer(
-            lambda *columns: adds.add(pack_indexes(*columns), len(columns[0])),
-            flush_count=settings.flush_count,
-            flush_delay_s=settings.flush_delay_s,
-            buffer_max=settings.buffer_max,
-        )
-        self._buffer.warn_when_dropped(self)
+        self._adds.warn_when_dropped(self)
 
     @property
     def epoch(self) -> int:
@@ -90,8 +77,7 @@ class TrackerSession(TrackerView):
             TrackerCallError: the batch failed; unless the answer was lost, nothing of it was applied.
         """
         self._require_open()
-        pack_indexes([deliver_at_ms], [ledger_id], [entry_id])
-        return await self._buffer.add(deliver_at_ms, ledger_id, entry_id)
+        return await self._adds.add(deliver_at_ms, ledger_id, entry_id)
 
     async def add_columns(self, deliver_at_ms: IntColumn, ledger_ids: IntColumn, entry_ids: IntColumn) -> AddAnswer:
         """Add many positions as parallel columns, in order.
@@ -104,8 +90,7 @@ class TrackerSession(TrackerView):
             InvalidInput: unequal lengths or values out of range, by column and offset; nothing was sent.
         """
         self._require_open()
-        columns = pack_indexes(deliver_at_ms, ledger_ids, entry_ids)
-        return await self._adds.add(columns, len(deliver_at_ms))
+        return await self._adds.add_columns(deliver_at_ms, ledger_ids, entry_ids)
 
     async def add_stream(self, batches: AsyncIterable[IndexBatch]) -> AsyncIterator[AddAnswer]:
         """Add batch after batch over one stream, for replays: answers arrive while later batches are in flight.
@@ -123,32 +108,15 @@ class TrackerSession(TrackerView):
             TrackerCallError: the stream ended; nothing of the batch that caused it is applied.
         """
         self._require_open()
-        require_type("batches", batches, AsyncIterable, "give an asynchronous iterable, such as an async generator")
-        stream = self._rules.add_stream()
-        call = self._calls.add_stream()
-        room = asyncio.Semaphore(self._calls.settings.stream_batches_max)
-        all_sent = asyncio.Event()
-        sender = asyncio.create_task(_send_stream(call, stream, batches, room, all_sent))
-        try:
-            async for response in call:
-                answer = stream.answered(response)
-                if answer is not None:
-                    room.release()
-                    yield answer
-            stream.ended(all_sent=all_sent.is_set())
-            await sender
-        except grpc.aio.AioRpcError as error:
-            raise self._calls.failure(error) from error
-        finally:
-            sender.cancel()
-            call.cancel()
-            await asyncio.gather(sender, return_exceptions=True)
+        async with contextlib.aclosing(self._adds.stream(batches)) as answers:
+            async for answer in answers:
+                yield answer
 
     async def poll(self, max_messages: int, *, wait_ms: int = 0, lease_ms: int | None = None) -> Lease:
         """Lease due positions; wait up to ``wait_ms`` for the first.
 
-        While more is due than polls take, at most two calls of a session are in flight. Polls that arrive in the
-        meantime share the next, each with a lease of its own.
+        While more is due than polls take, at most two calls of a session are in flight. Polls made in the meantime
+        share the next, each with a lease of its own.
 
         Args:
             max_messages: 1 to the server's maximum.
@@ -164,7 +132,8 @@ class TrackerSession(TrackerView):
 
         Hand-offs share calls as leased polls do. Positions that came for a cancelled hand-off go to the next one.
         """
-        return (await self._poll(max_messages, wait_ms, PollTerms(None, is_hand_off=True))).messages
+        taken = await self._poll(max_messages, wait_ms, PollTerms(None, is_hand_off=True))
+        return taken.messages
 
     async def _poll(self, max_messages: int, wait_ms: int, terms: PollTerms) -> Taken:
         self._require_open()
@@ -174,7 +143,7 @@ class TrackerSession(TrackerView):
     async def ack(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
         """Acknowledge leased positions: they are no longer tracked.
 
-        At most two calls of a session are in flight. Acks that arrive in the meantime share the next, each with its own
+        At most two calls of a session are in flight. Acks made in the meantime share the next, each with its own
         answer. An ack that is cancelled before it is sent is dropped.
         """
         self._require_open()
@@ -251,7 +220,7 @@ class TrackerSession(TrackerView):
         """Send the buffered adds and refuse further calls; the tracker stays loaded on the service."""
         self._calls.require_loop()
         self._end.has_come = True
-        await self._buffer.close()
+        await self._adds.close()
 
     async def _perform(self, exchange: Exchange[Result]) -> Result:
         self._require_open()
@@ -268,21 +237,3 @@ class TrackerSession(TrackerView):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.leave()
-
-
-async def _send_stream(
-    call: StreamCall,
-    stream: AddStream,
-    batches: AsyncIterable[IndexBatch],
-    room: asyncio.Semaphore,
-    all_sent: asyncio.Event,
-) -> None:
-    try:
-        async for batch in batches:
-            await room.acquire()
-            for request in stream.requests(batch):
-                await call.write(request)
-    finally:
-        # Also after an error of the batches: sent requests are answered first, then the reader raises the error.
-        all_sent.set()
-        await call.done_writing()

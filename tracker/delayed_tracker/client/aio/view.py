@@ -20,8 +20,8 @@ from delayed_tracker.wire.columns import IntColumn
 class TrackerView:
     """Reader of one tracker that does not own it; the tracker must be open on the service.
 
-    Every method raises TrackerCallError: TrackerNotOpen if the tracker is not open, Unavailable while it recovers. The
-    tasks of one event loop may share it.
+    Every method raises TrackerCallError: TrackerNotOpen if the tracker is not open, Unavailable while it recovers.
+    The tasks of one event loop may share it.
     """
 
     _rules: ViewRules

@@ -1,14 +1,13 @@
-"""Session of a dispatcher without an event loop: it owns one tracker for one epoch."""
+# Written by `make blocking` from client/aio/session.py: edit that file.
+"""Session of a dispatcher: it owns one tracker for one epoch."""
 
-import threading
+import contextlib
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Self
 
-import grpc
-
-from delayed_tracker.client.blocking.add_buffer import AddBuffer
+from delayed_tracker.client.blocking.adds import Adds
 from delayed_tracker.client.blocking.calls import Calls
 from delayed_tracker.client.blocking.lease import Lease
 from delayed_tracker.client.blocking.shared_acks import SharedAcks
@@ -27,14 +26,12 @@ from delayed_tracker.client.model.answers import (
     Position,
     ResetAnswer,
 )
-from delayed_tracker.client.model.bounds import require_type
 from delayed_tracker.client.model.exchange import Exchange, Result
-from delayed_tracker.client.queues.add_stream import AddStream, IndexBatch
+from delayed_tracker.client.queues.add_stream import IndexBatch
 from delayed_tracker.client.queues.poll_queue import PollTerms, Taken
 from delayed_tracker.client.queues.session_end import SessionEnd
 from delayed_tracker.client.rules.session import SessionRules
-from delayed_tracker.v1 import tracker_pb2 as pb
-from delayed_tracker.wire.columns import IntColumn, pack_indexes
+from delayed_tracker.wire.columns import IntColumn
 
 
 class TrackerSession(TrackerView):
@@ -42,7 +39,7 @@ class TrackerSession(TrackerView):
 
     The next open of the tracker fences this session: its calls then raise Fenced. At the end of its context, the
     session sends the buffered adds and leaves the tracker loaded. :meth:`close` unloads the tracker. After either,
-    every call raises SessionClosed. Any thread may use a session.
+    every call raises SessionClosed. Threads may share it.
     """
 
     _rules: SessionRules
@@ -55,6 +52,7 @@ class TrackerSession(TrackerView):
         self._end = SessionEnd()
         # None of these refers to the session. It is freed when the program drops it, and they when they have nothing to
         # do.
+        self._adds = Adds(calls, rules)
         self._polls = SharedPolls(
             lambda shares, wait_ms, terms: calls.perform(rules.poll(shares, wait_ms=wait_ms, terms=terms)),
             lambda rest: calls.perform(rules.give_back(rest)),
@@ -62,13 +60,7 @@ class TrackerSession(TrackerView):
             epoch=lambda: rules.epoch,
         )
         self._acks = SharedAcks(lambda acks: calls.perform(rules.acked(acks)), batch_max=lambda: rules.batch_max)
-        self._buffer = AddBuffer(
-            lambda *columns: calls.perform(rules.add_columns(*columns)),
-            flush_count=settings.flush_count,
-            flush_delay_s=settings.flush_delay_s,
-            buffer_max=settings.buffer_max,
-        )
-        self._buffer.warn_when_dropped(self)
+        self._adds.warn_when_dropped(self)
 
     @property
     def epoch(self) -> int:
@@ -88,7 +80,8 @@ class TrackerSession(TrackerView):
             InvalidInput: a value is out of range; nothing was buffered.
             TrackerCallError: the batch failed; unless the answer was lost, nothing of it was applied.
         """
-        return self.add_soon(deliver_at_ms, ledger_id, entry_id).result()
+        self._require_open()
+        return self._adds.add(deliver_at_ms, ledger_id, entry_id)
 
     def add_soon(self, deliver_at_ms: int, ledger_id: int, entry_id: int) -> "Future[AddResult]":
         """Add one position without waiting for the result; blocks only while the buffer is full.
@@ -101,8 +94,7 @@ class TrackerSession(TrackerView):
             SessionClosed: this session was left or closed.
         """
         self._require_open()
-        pack_indexes([deliver_at_ms], [ledger_id], [entry_id])
-        return self._buffer.add(deliver_at_ms, ledger_id, entry_id)
+        return self._adds.add_soon(deliver_at_ms, ledger_id, entry_id)
 
     def add_columns(self, deliver_at_ms: IntColumn, ledger_ids: IntColumn, entry_ids: IntColumn) -> AddAnswer:
         """Add many positions as parallel columns, in order.
@@ -113,15 +105,16 @@ class TrackerSession(TrackerView):
         Raises:
             InvalidInput: unequal lengths or values out of range, by column and offset; nothing was sent.
         """
-        return self._perform(self._rules.add_columns(deliver_at_ms, ledger_ids, entry_ids))
+        self._require_open()
+        return self._adds.add_columns(deliver_at_ms, ledger_ids, entry_ids)
 
     def add_stream(self, batches: Iterable[IndexBatch]) -> Iterator[AddAnswer]:
         """Add batch after batch over one stream, for replays: answers arrive while later batches are in flight.
 
-        At most ``stream_batches_max`` batches are unanswered; below that, another thread reads the next one from
-        ``batches``. If an error ends the stream, the answered batches are applied; the others may be. A stream has no
-        time limit and does not wait for a service that is being restarted: begin another after Unavailable. To leave
-        early, close the iterator: ``with contextlib.closing(session.add_stream(batches)) as answers``.
+        At most ``stream_batches_max`` batches are unanswered; below that, the next one is read from ``batches``. If an
+        error ends the stream, the answered batches are applied; the others may be. A stream has no time limit and does
+        not wait for a service that is being restarted: begin another after Unavailable. To leave early, close the
+        iterator: ``with contextlib.closing(session.add_stream(batches)) as answers``.
 
         Args:
             batches: deadlines, ledger ids and entry ids of each batch.
@@ -131,26 +124,14 @@ class TrackerSession(TrackerView):
             TrackerCallError: the stream ended; nothing of the batch that caused it is applied.
         """
         self._require_open()
-        require_type("batches", batches, Iterable, "give an iterable, such as a generator")
-        sending = _Sending(self._rules.add_stream(), batches, self._calls.settings.stream_batches_max)
-        call = self._calls.add_stream(sending.requests())
-        try:
-            for response in call:
-                answer = sending.answered(response)
-                if answer is not None:
-                    yield answer
-            sending.ended()
-        except grpc.RpcError as error:
-            raise self._calls.failure(error) from error
-        finally:
-            sending.stop()
-            call.cancel()  # type: ignore[no-untyped-call]  # missing in grpc-stubs
+        with contextlib.closing(self._adds.stream(batches)) as answers:
+            yield from answers
 
     def poll(self, max_messages: int, *, wait_ms: int = 0, lease_ms: int | None = None) -> Lease:
         """Lease due positions; wait up to ``wait_ms`` for the first.
 
-        While more is due than polls take, at most two calls of a session are in flight. Polls that other threads make
-        in the meantime share the next, each with a lease of its own.
+        While more is due than polls take, at most two calls of a session are in flight. Polls made in the meantime
+        share the next, each with a lease of its own.
 
         Args:
             max_messages: 1 to the server's maximum.
@@ -163,7 +144,8 @@ class TrackerSession(TrackerView):
 
     def poll_hand_off(self, max_messages: int, *, wait_ms: int = 0) -> DueMessages:
         """Take due positions without a lease: if the answer is lost, its positions are lost until the next replay."""
-        return self._poll(max_messages, wait_ms, PollTerms(None, is_hand_off=True)).messages
+        taken = self._poll(max_messages, wait_ms, PollTerms(None, is_hand_off=True))
+        return taken.messages
 
     def _poll(self, max_messages: int, wait_ms: int, terms: PollTerms) -> Taken:
         self._require_open()
@@ -173,8 +155,8 @@ class TrackerSession(TrackerView):
     def ack(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
         """Acknowledge leased positions: they are no longer tracked.
 
-        At most two calls of a session are in flight. Acks that other threads make in the meantime share the next, each
-        with its own answer.
+        At most two calls of a session are in flight. Acks made in the meantime share the next, each with its own
+        answer.
         """
         self._require_open()
         return self._acks.ack(self._rules.ack(lease_id, ledger_ids, entry_ids))
@@ -249,7 +231,7 @@ class TrackerSession(TrackerView):
     def leave(self) -> None:
         """Send the buffered adds and refuse further calls; the tracker stays loaded on the service."""
         self._end.has_come = True
-        self._buffer.close()
+        self._adds.close()
 
     def _perform(self, exchange: Exchange[Result]) -> Result:
         self._require_open()
@@ -266,50 +248,3 @@ class TrackerSession(TrackerView):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.leave()
-
-
-class _Sending:
-    """Sender of one stream: gRPC's thread sends the requests while the caller's thread reads the answers."""
-
-    def __init__(self, stream: AddStream, batches: Iterable[IndexBatch], batches_max: int) -> None:
-        self._stream = stream
-        self._batches = batches
-        self._room = threading.Semaphore(batches_max)
-        self._lock = threading.Lock()
-        self._stopped = False
-        self._all_sent = False
-        self._error: Exception | None = None
-
-    def requests(self) -> Iterator[bytes]:
-        """Yield the requests of every batch when there is room for them; ends at the first error."""
-        try:
-            for batch in self._batches:
-                self._room.acquire()
-                if self._stopped:
-                    return
-                with self._lock:
-                    requests = self._stream.requests(batch)
-                yield from requests
-        except Exception as error:  # noqa: BLE001  # raised again in the caller's thread
-            self._error = error
-        finally:
-            self._all_sent = True
-
-    def answered(self, response: pb.AddMessagesStreamResponse) -> AddAnswer | None:
-        """Apply an answer; a batch that is wholly answered makes room for another."""
-        with self._lock:
-            answer = self._stream.answered(response)
-        if answer is not None:
-            self._room.release()
-        return answer
-
-    def ended(self) -> None:
-        """Apply the end of the stream; raises the error of the sending thread, if there was one."""
-        self._stream.ended(all_sent=self._all_sent)
-        if self._error is not None:
-            raise self._error
-
-    def stop(self) -> None:
-        """Let gRPC's thread end, because the caller reads no more answers."""
-        self._stopped = True
-        self._room.release()

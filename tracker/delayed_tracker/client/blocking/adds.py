@@ -1,0 +1,116 @@
+"""Adds positions from threads: one by one through a buffer, in batches, or as a stream."""
+
+import threading
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import Future
+
+import grpc
+
+from delayed_tracker.client.blocking.add_buffer import AddBuffer
+from delayed_tracker.client.blocking.calls import Calls
+from delayed_tracker.client.model.answers import AddAnswer, AddResult
+from delayed_tracker.client.model.bounds import require_type
+from delayed_tracker.client.queues.add_stream import AddStream, IndexBatch
+from delayed_tracker.client.rules.session import SessionRules
+from delayed_tracker.v1 import tracker_pb2 as pb
+from delayed_tracker.wire.columns import IntColumn, pack_indexes
+
+
+class Adds:
+    """Adds of one session. It does not refer to the session, which is freed when the program drops it."""
+
+    def __init__(self, calls: Calls, rules: SessionRules) -> None:
+        self._calls = calls
+        self._rules = rules
+        settings = calls.settings
+        self._buffer = AddBuffer(
+            lambda *columns: calls.perform(rules.add_columns(*columns)),
+            flush_count=settings.flush_count,
+            flush_delay_s=settings.flush_delay_s,
+            buffer_max=settings.buffer_max,
+        )
+
+    def warn_when_dropped(self, session: object) -> None:
+        """Warn if a session is dropped while adds are buffered."""
+        self._buffer.warn_when_dropped(session)
+
+    def add(self, deliver_at_ms: int, ledger_id: int, entry_id: int) -> AddResult:
+        """Add one position through the buffer, and wait for its result."""
+        return self.add_soon(deliver_at_ms, ledger_id, entry_id).result()
+
+    def add_soon(self, deliver_at_ms: int, ledger_id: int, entry_id: int) -> "Future[AddResult]":
+        """Add one position through the buffer; blocks only while the buffer is full."""
+        pack_indexes([deliver_at_ms], [ledger_id], [entry_id])
+        return self._buffer.add(deliver_at_ms, ledger_id, entry_id)
+
+    def add_columns(self, deliver_at_ms: IntColumn, ledger_ids: IntColumn, entry_ids: IntColumn) -> AddAnswer:
+        """Add a batch in a call of its own."""
+        return self._calls.perform(self._rules.add_columns(deliver_at_ms, ledger_ids, entry_ids))
+
+    def stream(self, batches: Iterable[IndexBatch]) -> Generator[AddAnswer, None, None]:
+        """Send batches over one stream; gRPC's thread sends while the caller's thread reads the answers."""
+        require_type("batches", batches, Iterable, "give an iterable, such as a generator")
+        sending = _Sending(self._rules.add_stream(), batches, self._calls.settings.stream_batches_max)
+        call = self._calls.add_stream(sending.requests())
+        try:
+            for response in call:
+                answer = sending.answered(response)
+                if answer is not None:
+                    yield answer
+            sending.ended()
+        except grpc.RpcError as error:
+            raise self._calls.failure(error) from error
+        finally:
+            sending.stop()
+            call.cancel()  # type: ignore[no-untyped-call]  # missing in grpc-stubs
+
+    def close(self) -> None:
+        """Send what is buffered."""
+        self._buffer.close()
+
+
+class _Sending:
+    """Sender of one stream: gRPC's thread sends the requests while the caller's thread reads the answers."""
+
+    def __init__(self, stream: AddStream, batches: Iterable[IndexBatch], batches_max: int) -> None:
+        self._stream = stream
+        self._batches = batches
+        self._room = threading.Semaphore(batches_max)
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._all_sent = False
+        self._error: Exception | None = None
+
+    def requests(self) -> Iterator[bytes]:
+        """Yield the requests of every batch when there is room for them; ends at the first error."""
+        try:
+            for batch in self._batches:
+                self._room.acquire()
+                if self._stopped:
+                    return
+                with self._lock:
+                    requests = self._stream.requests(batch)
+                yield from requests
+        except Exception as error:  # noqa: BLE001  # raised again in the caller's thread
+            self._error = error
+        finally:
+            self._all_sent = True
+
+    def answered(self, response: pb.AddMessagesStreamResponse) -> AddAnswer | None:
+        """Apply an answer; a batch that is wholly answered makes room for another."""
+        with self._lock:
+            answer = self._stream.answered(response)
+        if answer is not None:
+            self._room.release()
+        return answer
+
+    def ended(self) -> None:
+        """Apply the end of the stream; raises the error of the sending thread, if there was one."""
+        self._stream.ended(all_sent=self._all_sent)
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """Let gRPC's thread end, because the caller reads no more answers."""
+        self._stopped = True
+        self._room.release()
