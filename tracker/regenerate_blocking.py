@@ -36,8 +36,10 @@ WORDS: Final = (
     (r" An ack that is cancelled before it is sent is dropped\.", ""),
     (
         r"in a batch with others, and the result is its own\.",
-        "in a batch with those of other threads, and the result is its own.\n\n"
-        "        A thread that adds several positions waits for each; with :meth:`add_soon` it does not.",
+        (
+            "in a batch with those of other threads, and the result is its own.\n\n"
+            "        A thread that adds several positions waits for each; with :meth:`add_soon` it does not."
+        ),
     ),
     (r"The(\s+)tasks of one event loop may share it", r"Threads\1may share it"),
     ("read one by one on the event loop", "read one by one by a thread of gRPC"),
