@@ -102,9 +102,12 @@ async def test_a_request_that_is_being_answered_is_not_cut_off():
 
 
 async def test_the_time_limit_may_change_while_connections_wait():
-    """A new time limit applies to connections that begin to wait afterwards."""
-    async with serving(Page().app, LATE) as port:
+    """A new time limit applies to connections that wait already, and to those that come afterwards."""
+    async with serving(Page().app, LATE) as port, port.client() as (waiting, _):
+        await until(lambda: port.open_count == 1)
         port.server.set_client_timeout(50)
+        async with asyncio.timeout(5):
+            assert await waiting.read() == b""
         assert await port.answer_to(b"") == b""
 
 

@@ -100,6 +100,12 @@ class BoundedConnection(H11Protocol):
         """Close without waiting for the client to read the rest."""
         self.transport.abort()
 
+    def apply_limits(self) -> None:
+        """Apply a new time limit to the wait of now."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._close_if_overdue()
+
     def _close_if_overdue(self) -> None:
         since, now = self.waiting_since, self.loop.time()
         limit_s = self._all.client_timeout_s

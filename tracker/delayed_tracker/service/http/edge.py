@@ -118,6 +118,8 @@ class HttpServer:
     def set_client_timeout(self, timeout_ms: int) -> None:
         """Set the time that connections wait for their clients, also for those that wait already."""
         self.connections.limits = dataclasses.replace(self.connections.limits, client_timeout_ms=timeout_ms)
+        for connection in tuple(self.connections.open):
+            connection.apply_limits()
 
     def set_connections_max(self, connections_max: int) -> None:
         """Set the maximum of connections. Those above it are closed when the next one comes."""
