@@ -216,6 +216,10 @@ def test_a_rebuild_goes_on_past_damage_if_it_is_to(command, tmp_path):
         (of("verify", "--against", "sqlite:x", "--prometheus", "/proc/x"), "--prometheus: '/proc/x' is not valid"),
         (of("index", "--output", "x", "--prometheus", "/nope/x"), "--prometheus: '/nope/x' is not valid"),
         (of("inspect", "--spark-log", "~/log"), "--spark-log: '~/log' is not valid; ~ is not replaced by a home"),
+        (
+            of("rebuild", "--commit", "sqlite:~/x.db", "--staging", "x"),
+            "--commit: 'sqlite:~/x.db' is not valid; ~ is not replaced by a home",
+        ),
         (of("index", "--output", "~/table"), "--output: '~/table' is not valid; ~ is not replaced by a home"),
         (of("inspect", "--prometheus", "/proc"), "--prometheus: '/proc' is not valid; Is a directory"),
     ],

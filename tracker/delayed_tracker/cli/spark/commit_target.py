@@ -29,7 +29,10 @@ def commit_target(target: str) -> CommitTarget:
     """
     if target.startswith(SCHEME):
         return ServiceCommit(target.removeprefix(SCHEME))
-    return StorageCommit(target)
+    try:
+        return StorageCommit(target)
+    except InvalidInput as error:
+        raise InvalidInput("--commit", target, error.remedy) from error
 
 
 def refuse_early(url: str, target: CommitTarget) -> None:
