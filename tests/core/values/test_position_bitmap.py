@@ -90,6 +90,22 @@ def test_serialize_round_trips(held):
     assert same(PositionBitmap.deserialize(bits.serialize()), set(held))
 
 
+entry_ranges = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 12)), max_size=6)
+
+
+@given(entry_ranges, entry_ranges)
+def test_equal_sets_have_equal_bytes(added, removed):
+    """A set built range by range and cut again is stored as the set built of its entries, runs and lists alike."""
+    grown = BitMap()
+    for first, count in added:
+        grown |= BitMap(range(first, first + count))
+        grown.run_optimize()
+    for first, count in removed:
+        grown -= BitMap(range(first, first + count))
+    entry_by_entry = bits_of([Position(7, entry) for entry in grown])
+    assert PositionBitmap.from_bitmaps({7: grown}).serialize() == entry_by_entry.serialize()
+
+
 def test_serialized_form_is_fixed():
     """The stored form does not change: files outlive the code that wrote them."""
     assert bits_of([]).serialize() == bytes(4)

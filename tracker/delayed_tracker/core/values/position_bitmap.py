@@ -341,14 +341,16 @@ class PositionBitmap:
             bitmap.run_optimize()
 
     def serialize(self) -> bytes:
-        """Return bytes that :meth:`deserialize` reads.
+        """Return bytes that :meth:`deserialize` reads; equal sets have equal bytes, however they came about.
 
         u32 ledger count, then per ledger ascending u64 ledger id, u32 length, RoaringBitmap portable bytes (run
         optimised); all little-endian.
         """
         parts = [_HEADER.pack(len(self._by_ledger))]
         for ledger, bitmap in self.bitmaps():
-            compact = bitmap.copy()
+            # Where a list and runs need the same bytes, CRoaring leaves a container as it is: start from lists always.
+            runs = bitmap.get_statistics()["n_run_containers"]
+            compact = BitMap(bitmap.to_array()) if runs else bitmap.copy()
             compact.run_optimize()
             encoded = compact.serialize()
             parts += (_LEDGER.pack(ledger, len(encoded)), encoded)
