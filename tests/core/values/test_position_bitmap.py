@@ -90,7 +90,9 @@ def test_serialize_round_trips(held):
     assert same(PositionBitmap.deserialize(bits.serialize()), set(held))
 
 
-entry_ranges = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 12)), max_size=6)
+range_starts = st.builds(int.__add__, st.integers(0, 12), st.sampled_from([0, 65_530, 3 * 65_536, ENTRY_ID_MAX - 30]))
+range_lengths = st.one_of(st.integers(1, 12), st.sampled_from([4_096, 4_097, 70_000]))
+entry_ranges = st.lists(st.tuples(range_starts, range_lengths), max_size=6)
 
 
 @given(entry_ranges, entry_ranges)
@@ -98,11 +100,11 @@ def test_equal_sets_have_equal_bytes(added, removed):
     """A set built range by range and cut again is stored as the set built of its entries, runs and lists alike."""
     grown = BitMap()
     for first, count in added:
-        grown |= BitMap(range(first, first + count))
+        grown |= BitMap(range(first, min(first + count, ENTRY_ID_MAX + 1)))
         grown.run_optimize()
     for first, count in removed:
-        grown -= BitMap(range(first, first + count))
-    entry_by_entry = bits_of([Position(7, entry) for entry in grown])
+        grown -= BitMap(range(first, min(first + count, ENTRY_ID_MAX + 1)))
+    entry_by_entry = PositionBitmap.from_bitmaps({7: BitMap(grown.to_array())})
     assert PositionBitmap.from_bitmaps({7: grown}).serialize() == entry_by_entry.serialize()
 
 

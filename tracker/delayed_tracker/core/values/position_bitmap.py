@@ -23,6 +23,7 @@ _FEW = 32  # up to here one step of Python for each entry is faster than a bitma
 _LEDGER_BYTES = 190  # a dict slot, a key, a BitMap object and its allocations
 _CONTAINER_BYTES = 75  # an entry in the directory, and the overhead of an allocation
 _CONTAINER_BITS = 65_536
+_LIST_ENTRIES_MAX = 4_096  # of a container that may be a list
 _RUN_BYTES = 4
 _SPLITS_MAX = 32  # more bits than this removed at once turn a container of runs into another kind
 
@@ -43,6 +44,28 @@ def entry_bitmap(entry_id: Int64Array) -> BitMap:
 def bitmap_entries(bitmap: BitMap) -> Int64Array:
     """Return the entry ids of a bitmap, ascending."""
     return np.frombuffer(bitmap.to_array(), np.uint32).astype(np.int64)
+
+
+def _compact(bitmap: BitMap) -> BitMap:
+    """Return a run-optimised copy whose bytes depend on its entries alone.
+
+    Where a list and runs take the same bytes, CRoaring leaves a container as it is: here it becomes a list.
+    """
+    compact = bitmap.copy()
+    if compact.get_statistics()["n_run_containers"]:
+        first, last = compact.min(), compact.max()
+        while True:
+            start = first - first % _CONTAINER_BITS
+            end = start + _CONTAINER_BITS
+            if compact.range_cardinality(start, end) <= _LIST_ENTRIES_MAX:
+                entries = (bitmap & BitMap(range(start, end))).to_array()
+                compact.remove_range(start, end)
+                compact |= BitMap(entries)
+            if end > last:
+                break
+            first = compact.next_set_bit(end)
+    compact.run_optimize()
+    return compact
 
 
 def by_ledger(ledger_id: Int64Array) -> Iterator[tuple[int, slice | Int64Array]]:
@@ -348,11 +371,7 @@ class PositionBitmap:
         """
         parts = [_HEADER.pack(len(self._by_ledger))]
         for ledger, bitmap in self.bitmaps():
-            # Where a list and runs need the same bytes, CRoaring leaves a container as it is: start from lists always.
-            runs = bitmap.get_statistics()["n_run_containers"]
-            compact = BitMap(bitmap.to_array()) if runs else bitmap.copy()
-            compact.run_optimize()
-            encoded = compact.serialize()
+            encoded = _compact(bitmap).serialize()
             parts += (_LEDGER.pack(ledger, len(encoded)), encoded)
         return b"".join(parts)
 
