@@ -6,6 +6,7 @@ record and is completed by the next write.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -40,11 +41,14 @@ def catalogue_entry(
     last: Position,
     summary: bytes,
     *,
-    seal_number: int,
+    seal_number: int | None,
     mark_delete: Position,
     consumed: bytes = b"",
 ) -> CatalogueEntry:
-    """Return the entry of a new bucket; a mark-delete position of BEFORE_ALL is recorded as none."""
+    """Return the entry of a new bucket; a mark-delete position of BEFORE_ALL is recorded as none.
+
+    A bucket made elsewhere has no seal number until it is published.
+    """
     return CatalogueEntry(
         bucket_id=bucket_id,
         first=first,
@@ -56,6 +60,28 @@ def catalogue_entry(
     )
 
 
+class Claim(Protocol):
+    """Facts that a writer records with each catalogue write. Every attempt reads them anew: both may have moved on."""
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of the writer now."""
+        ...
+
+    @property
+    def mark_delete(self) -> Position:
+        """Mark-delete position of the tracker now; BEFORE_ALL is recorded as none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FixedClaim:
+    """Claim of a writer whose tracker does not change while it writes."""
+
+    epoch: int
+    mark_delete: Position
+
+
 class Publication:
     """The snapshots that one writer publishes for one tracker.
 
@@ -64,17 +90,19 @@ class Publication:
         topic: of the tracker.
         cursor: of the tracker.
         writer: name of this process in the catalogue.
+        claim: epoch and mark-delete position of now.
         attempt: retry policy of catalogue writes and deletions.
     """
 
-    __slots__ = ("_attempt", "_key", "_storage", "_writer", "debris", "restorable")
+    __slots__ = ("_attempt", "_claim", "_key", "_storage", "_writer", "debris", "restorable")
 
     def __init__(
-        self, storage: SnapshotStore, topic: str, cursor: str, *, writer: str, attempt: Attempt = once
+        self, storage: SnapshotStore, topic: str, cursor: str, *, writer: str, claim: Claim, attempt: Attempt = once
     ) -> None:
         self._storage = storage
         self._key = (topic, cursor)
         self._writer = writer
+        self._claim = claim
         self._attempt = attempt
         # A dictionary without values: an empty set takes three times the memory of an empty dictionary.
         self.debris: dict[int, None] = {}
@@ -98,7 +126,6 @@ class Publication:
         remove: Sequence[int] = (),
         replaced: Sequence[CatalogueEntry] = (),
         epoch: int,
-        mark_delete: Position,
     ) -> None:
         """Name new snapshots in the catalogue, in the place of others, in one step.
 
@@ -106,41 +133,42 @@ class Publication:
             entries: of the new snapshots.
             remove: bucket ids that leave the catalogue.
             replaced: the present entries of these, to be restored if the outcome is unknown.
-            epoch: of the writer.
-            mark_delete: position to record; BEFORE_ALL records none.
+            epoch: under which the snapshots were made; the write is refused if the catalogue has a newer one.
+
         Raises:
             SnapshotConflict: the catalogue has a newer epoch; nothing changed, and the new snapshots are deleted.
             StorageError: the write failed or its answer was lost; it is undone now or with the next write.
         """
         ids = [entry.bucket_id for entry in entries]
         try:
-            await self.replace(remove=[*remove, *ids], add=entries, epoch=epoch, mark_delete=mark_delete)
-        except SnapshotConflict:
+            await self.replace(remove=[*remove, *ids], add=entries, epoch=epoch)
+        except SnapshotConflict as error:
+            self.fenced(epoch, error)
             await self.delete(ids)
             raise
         except StorageError:
             # The write may have been applied despite the error.
-            await self.undo(ids, replaced, epoch=epoch, mark_delete=mark_delete)
+            await self.undo(ids, replaced)
             raise
 
-    async def undo(
-        self, bucket_ids: Sequence[int], replaced: Sequence[CatalogueEntry] = (), *, epoch: int, mark_delete: Position
-    ) -> None:
+    def fenced(self, epoch: int, error: SnapshotConflict) -> None:
+        """Note that the catalogue refused this epoch, before anything is deleted; a subclass may report it."""
+
+    async def undo(self, bucket_ids: Sequence[int], replaced: Sequence[CatalogueEntry] = ()) -> None:
         """Remove snapshots from the catalogue, restore the entries that they replaced, and delete the snapshots.
 
-        If the storage fails again, the next catalogue write does it.
+        The epoch of now is recorded: that of the snapshots may be fenced meanwhile. If the storage fails again, the
+        next catalogue write completes the undo.
         """
         self.debris.update(dict.fromkeys(bucket_ids))
         self.restorable.update((entry.bucket_id, entry) for entry in replaced)
         try:
-            await self.replace(remove=(), add=(), epoch=epoch, mark_delete=mark_delete)
+            await self.replace(remove=(), add=(), epoch=self._claim.epoch)
         except StorageError:
             return
         await self.delete(bucket_ids)
 
-    async def replace(
-        self, *, remove: Sequence[int], add: Sequence[CatalogueEntry], epoch: int, mark_delete: Position
-    ) -> None:
+    async def replace(self, *, remove: Sequence[int], add: Sequence[CatalogueEntry], epoch: int) -> None:
         """Write to the catalogue, and complete the undo steps that are left.
 
         A repetition is harmless: the buckets to add are removed first.
@@ -154,7 +182,7 @@ class Publication:
                 add=[*restored, *add],
                 epoch=epoch,
                 writer=self._writer,
-                mark_delete=mark_delete,
+                mark_delete=self._claim.mark_delete,
             )
         )
         for bucket_id in debris:

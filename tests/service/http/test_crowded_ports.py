@@ -11,7 +11,7 @@ import httpx
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from delayed_tracker.service.server import KEEPALIVE_MS
+from delayed_tracker.service.settings.connections import GRPC_KEEPALIVE_MS
 from delayed_tracker.v1 import tracker_pb2 as pb
 from delayed_tracker.v1 import tracker_pb2_grpc as pb_grpc
 from tests.service.harness.rpc import REF, add, opened
@@ -96,7 +96,9 @@ async def test_silent_connections_do_not_disturb_those_that_work(tmp_path: Path)
     ("port", "sent", "closed_within_s"),
     [
         pytest.param("grpc", b"", 10, id="no HTTP/2"),
-        pytest.param("grpc", HTTP2_BEGIN, KEEPALIVE_MS / 1_000 + 15, id="no answer to a probe", marks=pytest.mark.deep),
+        pytest.param(
+            "grpc", HTTP2_BEGIN, GRPC_KEEPALIVE_MS / 1_000 + 15, id="no answer to a probe", marks=pytest.mark.deep
+        ),
         pytest.param("http", b"", 10, id="no request"),
     ],
 )

@@ -403,7 +403,7 @@ class TrackerCore:
         )
 
     def expire_leases(self, now: Instant) -> int:
-        """Return the positions of expired leases to the tracker, and their number."""
+        """Make the positions of expired leases due again. Returns the number of positions."""
         self._require_open()
         count = self._expire(now)
         self._finish(now)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import grpc
 import structlog
@@ -50,6 +50,7 @@ from delayed_tracker.service.process.ready_file import ReadyFile
 from delayed_tracker.service.process.reloading import Reloader
 from delayed_tracker.service.queries.ledger_access import LedgerAccess, LedgerAnswers
 from delayed_tracker.service.settings.address import Address
+from delayed_tracker.service.settings.connections import GRPC_KEEPALIVE_MS
 from delayed_tracker.service.settings.settings import Settings
 from delayed_tracker.service.telemetry.logs import set_log_level
 from delayed_tracker.service.trackers.registry import TrackerRegistry
@@ -61,8 +62,6 @@ if TYPE_CHECKING:
     from delayed_tracker.service.telemetry.tracing import Tracing
 
 _STORAGE_KEY = "bucketSnapshotStorageUrl"
-KEEPALIVE_MS: Final = 30_000
-"""A connection that is silent for this long is probed, and clients may probe this often."""
 _UNLIMITED = 2**31 - 1
 _STREAMS_BEYOND_CALLS = 100
 """Streams of one connection above the limit of calls.
@@ -268,13 +267,13 @@ class TrackerServer:
             ("grpc.absolute_max_metadata_size", METADATA_BYTES_MAX),
             ("grpc.max_receive_message_length", self.settings.grpc_message_bytes_max),
             ("grpc.max_send_message_length", self.settings.grpc_message_bytes_max),
-            ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+            ("grpc.keepalive_time_ms", GRPC_KEEPALIVE_MS),
             ("grpc.keepalive_timeout_ms", self.settings.grpc_keepalive_timeout_ms),
             # gRPC waits this long for the answer to any ping. The default is a minute, independent of the timeout
             # above.
             ("grpc.http2.ping_timeout_ms", self.settings.grpc_keepalive_timeout_ms),
             ("grpc.keepalive_permit_without_calls", 1),
-            ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS),
+            ("grpc.http2.min_ping_interval_without_data_ms", GRPC_KEEPALIVE_MS),
         ]
 
 

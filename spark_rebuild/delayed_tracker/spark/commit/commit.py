@@ -15,7 +15,7 @@ from delayed_tracker.spark.commit.owned_storage import OwnedStorage
 from delayed_tracker.spark.commit.rebuilt_bucket import RebuiltBucket
 from delayed_tracker.storage.errors import SnapshotConflict, SnapshotNotFound
 from delayed_tracker.storage.protocol import CatalogueEntry
-from delayed_tracker.storage.publication import Publication, catalogue_entry
+from delayed_tracker.storage.publication import FixedClaim, Publication, catalogue_entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,7 @@ class CommitTarget(Protocol):
         Raises:
             SnapshotConflict: another process wrote to the catalogue since :meth:`begin`; nothing was changed.
             StagedWorkInvalid: a bucket differs from what was staged; nothing was changed.
+            StorageError: the catalogue could not be written; a write whose answer was lost is undone.
         """
 
 
@@ -96,16 +97,15 @@ class StorageCommit(OwnedStorage):
                 "another job has committed, or another owner has opened the tracker; verify the index, and run again if it is not complete"
             )
         old = {entry.bucket_id for entry in state.entries} | set(state.corrupt)
-        publication = Publication(storage, *key, writer=self._writer)
         # A killed run leaves snapshots that the catalogue does not name.
         await self._delete({stored.bucket_id for stored in await storage.list_bucket_snapshots(*key)} - old)
         if not state.corrupt and await self._is_there(tracker, state.entries):
             return Committed(state.epoch, len(old), unchanged=True)
         epoch = state.epoch + 1
+        claim = FixedClaim(epoch, tracker.mark_delete)
+        publication = Publication(storage, *key, writer=self._writer, claim=claim)
         entries = await self._create_all(publication, tracker, epoch, state.last_seal_number)
-        await publication.publish(
-            entries, remove=sorted(old), replaced=state.entries, epoch=epoch, mark_delete=tracker.mark_delete
-        )
+        await publication.publish(entries, remove=sorted(old), replaced=state.entries, epoch=epoch)
         self._epochs[key] = epoch
         await self._delete(old)
         return Committed(epoch, len(old), unchanged=False)
@@ -149,7 +149,7 @@ class StorageCommit(OwnedStorage):
                 bucket.first,
                 bucket.last,
                 bucket.open().summary,
-                seal_number=entry.seal_number or 0,
+                seal_number=entry.seal_number,
                 mark_delete=tracker.mark_delete,
             )
             if entry != expected or not await self._has(entry.bucket_id, bucket.snapshot_bytes):

@@ -1,9 +1,12 @@
 """Settings of connections: the maximum for each port, and the time that a port waits for a client."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from delayed_tracker.service.settings.keys import Group, setting
 
+GRPC_KEEPALIVE_MS: Final = 30_000
+"""A connection to the gRPC port that is silent for this long is probed, and clients may probe this often."""
 _HOUR_MS = 3_600_000
 _DERIVED = (0, "as many as the limit of open files leaves room for")
 
@@ -36,7 +39,8 @@ class ConnectionSettings:
         10_000,
         "grpcKeepaliveTimeoutMillis",
         Group.SERVER,
-        "A connection to the gRPC port that does not answer a probe by then is closed; one is sent after 30 seconds of silence.",
+        "A connection to the gRPC port that does not answer a probe by then is closed; one is sent after "
+        f"{GRPC_KEEPALIVE_MS // 1_000} seconds of silence.",
         unit="ms",
         minimum=1,
         maximum=_HOUR_MS,

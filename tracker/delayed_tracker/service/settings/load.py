@@ -21,16 +21,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
+from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.ledger.whole_file import read_whole
+from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.service.settings.connections import GRPC_KEEPALIVE_MS
 from delayed_tracker.service.settings.file import Assignment, MalformedLine, parse_properties
 from delayed_tracker.service.settings.keys import SettingKey
-from delayed_tracker.service.settings.settings import Settings, setting_fields
+from delayed_tracker.service.settings.settings import LOAD_INDEXES_MIN, Settings, setting_fields
 
-CONSTANTS: Final[Mapping[str, str]] = {
-    "grpcKeepaliveMillis": "30000",
-    "retryAfterMillis": "1000",
-    "segmentLoadIndexesMax": "50000",
-    "segmentLoadIndexesMin": "256",
+CONSTANTS: Final[Mapping[str, int]] = {
+    "grpcKeepaliveMillis": GRPC_KEEPALIVE_MS,
+    "retryAfterMillis": ServiceLimits().retry_after_ms,
+    "segmentLoadIndexesMax": TrackerLimits().load_indexes_max,
+    "segmentLoadIndexesMin": LOAD_INDEXES_MIN,
 }
 """Keys that were settings once, with the values that are fixed now."""
 

@@ -248,7 +248,7 @@ class EffectRunner:
         )
         async with self.catalogue_turn:
             try:
-                await self.writer.put((entry,), epoch=effect.epoch)
+                await self.writer.publish((entry,), epoch=effect.epoch)
             except SnapshotConflict:
                 return False
             except StorageError as error:
@@ -261,7 +261,7 @@ class EffectRunner:
                 self._succeeded("create", begun_ms, bucket_id)
                 self._access.failures.over(self._key, STORE_FAILED)
             else:
-                await self.writer.take_back((bucket_id,))
+                await self.writer.undo((bucket_id,))
         return True
 
     # -- merge -------------------------------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ class EffectRunner:
                 bucket_id, effect.first, effect.last, summary, seal_number=effect.seal_number, consumed=lost
             )
             try:
-                await self.writer.put((entry,), remove=source_ids, replaced=sources, epoch=effect.epoch)
+                await self.writer.publish((entry,), remove=source_ids, replaced=sources, epoch=effect.epoch)
             except SnapshotConflict:
                 return False
             except StorageError as error:
@@ -329,7 +329,7 @@ class EffectRunner:
                 self._succeeded("merge", begun_ms, bucket_id)
                 self._access.failures.over(self._key, MERGE_FAILED)
             else:
-                await self.writer.take_back((bucket_id,), sources)
+                await self.writer.undo((bucket_id,), sources)
         return True
 
     async def _read_entries(self, bucket_id: int, first: int, last: int) -> list[bytes]:

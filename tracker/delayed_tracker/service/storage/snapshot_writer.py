@@ -30,7 +30,7 @@ class SnapshotWriter(Publication):
     def __init__(
         self, key: TrackerKey, access: StorageAccess, *, results: EffectResults, counters: EffectCounters
     ) -> None:
-        super().__init__(access.storage, *key, writer=access.writer, attempt=self.attempt)
+        super().__init__(access.storage, *key, writer=access.writer, claim=results, attempt=self.attempt)
         self.turn = asyncio.Lock()
         """Lock for every write to this tracker's catalogue, together with the steps that must follow it."""
         self.finishing = False
@@ -79,30 +79,9 @@ class SnapshotWriter(Publication):
             consumed=consumed,
         )
 
-    async def put(
-        self,
-        entries: Sequence[CatalogueEntry],
-        *,
-        remove: Sequence[int] = (),
-        replaced: Sequence[CatalogueEntry] = (),
-        epoch: int,
-    ) -> None:
-        """Publish entries with the mark-delete position of now; a conflict is reported. The caller holds ``turn``.
-
-        Raises:
-            StorageError: nothing changed, or the change is undone now or with the next write.
-        """
-        try:
-            await self.publish(
-                entries, remove=remove, replaced=replaced, epoch=epoch, mark_delete=self._results.mark_delete
-            )
-        except SnapshotConflict as error:
-            self.fenced(epoch, error)
-            raise
-
     async def drop(self, bucket_ids: Sequence[int], *, epoch: int) -> None:
         """Remove buckets from the catalogue; with none, record the epoch alone. The caller holds ``turn``."""
-        await self.replace(remove=bucket_ids, add=(), epoch=epoch, mark_delete=self._results.mark_delete)
+        await self.replace(remove=bucket_ids, add=(), epoch=epoch)
 
     async def exchange(self, entries: Sequence[CatalogueEntry], epoch: int) -> Sequence[CatalogueEntry]:
         """Replace all buckets in the catalogue by these entries, in one step; return the entries replaced.
@@ -118,13 +97,8 @@ class SnapshotWriter(Publication):
             await self.delete([entry.bucket_id for entry in entries])
             raise
         present = [*(entry.bucket_id for entry in state.entries), *state.corrupt]
-        await self.put(entries, remove=present, replaced=state.entries, epoch=epoch)
+        await self.publish(entries, remove=present, replaced=state.entries, epoch=epoch)
         return state.entries
-
-    async def take_back(self, bucket_ids: Sequence[int], replaced: Sequence[CatalogueEntry] = ()) -> None:
-        """Undo a publication that the core does not want any more, under its epoch of now. The caller holds ``turn``."""
-        results = self._results
-        await self.undo(bucket_ids, replaced, epoch=results.epoch, mark_delete=results.mark_delete)
 
     async def delete(self, bucket_ids: Sequence[int]) -> int:
         """Delete snapshots that no catalogue entry names, and count those that remain."""

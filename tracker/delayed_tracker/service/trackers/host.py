@@ -6,7 +6,7 @@ the opening and closing of a tracker.
     RECOVERING --ready()--> READY --begin_close()--> CLOSED
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -177,7 +177,7 @@ class TrackerHost(HostResults):
                 self._require_core(epoch)
             except ServiceError:
                 # The tracker was closed before the switch, and its close records consumed positions of the old buckets.
-                await writer.take_back([entry.bucket_id for entry in entries], replaced)
+                await writer.undo([entry.bucket_id for entry in entries], replaced)
                 raise
             self.owner = owner
             with self._step(epoch) as (core, now):
@@ -193,6 +193,12 @@ class TrackerHost(HostResults):
             tracked_count=stats.pending_count,
             replaced_count=replaced_count,
         )
+
+    async def create_object(
+        self, metadata: bytes, segments: AsyncIterator[bytes], first: Position, last: Position, *, epoch: int
+    ) -> int:
+        """Store a snapshot that no catalogue entry names yet, without a retry, and return its bucket id."""
+        return await self._runner.writer.create(metadata, segments, first, last, epoch=epoch)
 
     async def delete_objects(self, bucket_ids: Sequence[int]) -> None:
         """Delete snapshots that no catalogue names, in any state. The next recovery sweeps those that remain."""

@@ -32,7 +32,7 @@ from delayed_tracker.storage.codec.codec import (
 )
 from delayed_tracker.storage.errors import SnapshotCorrupt
 from delayed_tracker.storage.protocol import CatalogueEntry
-from delayed_tracker.storage.publication import Publication
+from delayed_tracker.storage.publication import catalogue_entry
 from delayed_tracker.storage.summary import encode_summary
 
 
@@ -144,8 +144,7 @@ class SnapshotImport:
             contents = _BucketContents(bucket, self._registry)
             metadata = await contents.metadata()
             # No retry: the stream's entries can be read only once.
-            publication = Publication(self._access.storage, *self._key, writer=self._access.writer)
-            bucket_id = await publication.create(metadata, contents.segments(), bucket.first, bucket.last, epoch=epoch)
+            bucket_id = await host.create_object(metadata, contents.segments(), bucket.first, bucket.last, epoch=epoch)
             self._staged.append(contents.entry(bucket_id, self._terms.mark_delete))
 
     async def _plan(self, host: TrackerHost) -> RecoveryPlan:
@@ -223,12 +222,9 @@ class _BucketContents:
 
     def entry(self, bucket_id: int, mark_delete: Position) -> CatalogueEntry:
         """Return the catalogue entry of the stored bucket."""
-        return CatalogueEntry(
-            bucket_id=bucket_id,
-            first=self._bucket.first,
-            last=self._bucket.last,
-            summary=self._summary,
-            mark_delete=None if mark_delete == BEFORE_ALL else mark_delete,
+        bucket = self._bucket
+        return catalogue_entry(
+            bucket_id, bucket.first, bucket.last, self._summary, seal_number=None, mark_delete=mark_delete
         )
 
     def _summarized(self, segment_bytes: int) -> bytes:
